@@ -1,0 +1,59 @@
+# Needs Python 3.11, Java 17, Maven and the package registries; everything it makes stays inside this directory.
+PYTHON ?= python3.11
+BIN := .venv/bin
+LOCK := $(BIN)/pip-compile --quiet --generate-hashes --strip-extras --allow-unsafe \
+	--no-emit-index-url --no-emit-trusted-host --no-emit-find-links
+INSTALL := $(BIN)/python -m pip install --quiet
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help setup jars demo test bench lint types contracts format lock clean
+
+help: ## list the targets
+	@sed -nE 's/^([a-z]+):.*## (.*)/\1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "make %-10s %s\n", $$1, $$2}'
+
+setup: .venv/.stamp ## install the locked packages and the trueup command into .venv
+jars: deploy/kafka/lib/.stamp ## fetch Apache Kafka's jars, for the demo and the tests
+
+demo: setup jars ## real data through a real broker: a live table, then a report
+	$(BIN)/trueup demo
+
+test: setup jars ## run the tests, end to end ones included
+	$(BIN)/pytest --ignore=tests/bench
+
+bench: setup jars ## measure the speed of a worker
+	$(BIN)/pytest -s tests/bench
+
+lint: setup ## check style and format
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: setup ## check types, tests included
+	$(BIN)/mypy
+
+contracts: setup ## check that imports run agents -> streams -> state
+	$(BIN)/lint-imports
+
+format: setup ## rewrite the code in the format that lint checks
+	$(BIN)/ruff check --fix --quiet --exit-zero .
+	$(BIN)/ruff format .
+
+lock: setup ## resolve the dependencies anew and write their hashes (UPGRADE=--upgrade: to the newest versions)
+	CUSTOM_COMPILE_COMMAND="make lock" $(LOCK) $(UPGRADE) --extra demo --extra dev -o requirements/dev.txt pyproject.toml
+	CUSTOM_COMPILE_COMMAND="make lock" $(LOCK) $(UPGRADE) -c requirements/dev.txt -o requirements/runtime.txt pyproject.toml
+
+clean: ## remove everything that make made
+	rm -rf .venv deploy/kafka/lib deploy/kafka/target *.egg-info .import_linter_cache .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find agents state streams tests -name __pycache__ -prune -exec rm -rf {} +
+
+.venv/.stamp: requirements/dev.txt requirements/data.txt pyproject.toml
+	$(PYTHON) -m venv .venv
+	$(INSTALL) --require-hashes -r requirements/dev.txt
+	$(INSTALL) --require-hashes --no-deps --no-build-isolation -r requirements/data.txt
+	PYTHONWARNINGS=ignore $(INSTALL) --no-deps --no-build-isolation --editable .
+	touch $@
+
+deploy/kafka/lib/.stamp: deploy/kafka/pom.xml
+	rm -rf deploy/kafka/lib
+	mvn -B -q --strict-checksums -f deploy/kafka/pom.xml dependency:copy-dependencies -DoutputDirectory=lib
+	touch $@
