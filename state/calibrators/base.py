@@ -1,0 +1,124 @@
+"""What a calibrator is: it serves a probability for a forecast, and learns from the outcome by way of the ticket."""
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+#: Most features a calibrator may take: ridge state is quadratic in them, 70 kB at 64.
+MAX_FEATURES = 64
+
+
+class Prediction(NamedTuple):
+    """What a calibrator answers to one forecast.
+
+    Attributes
+    ----------
+    p
+        The probability to serve, in [0, 1]; for a randomised calibrator, a draw.
+    expected
+        Mean of the distribution ``p`` was drawn from, in [0, 1]; equal to ``p`` where nothing is drawn.
+    ticket
+        What `Calibrator.update` needs once the outcome is known.
+    """
+
+    p: float
+    expected: float
+    ticket: bytes
+
+
+class Option(NamedTuple):
+    """An integer option of a calibrator: its default, its range (both ends allowed) and its meaning."""
+
+    default: int
+    low: int
+    high: int
+    meaning: str
+
+
+class Calibrator(Protocol):
+    """An online recalibrator of probability forecasts.
+
+    `update` reads only the ticket and the state, so outcomes may come late, in any order, or never. A calibrator is
+    ``order_free`` when the order does not matter at all: the same tickets resolved in any order end in the same bytes.
+    """
+
+    @property
+    def name(self) -> str:
+        """Name under which it is registered; ``front+back`` for a composition."""
+
+    @property
+    def order_free(self) -> bool:
+        """Whether updates commute, bit for bit."""
+
+    @property
+    def learnt(self) -> int:
+        """Outcomes learnt so far."""
+
+    def predict(self, p: float, x: Sequence[float] = (), key: bytes = b"") -> Prediction:
+        """Answer a forecast; changes nothing.
+
+        Parameters
+        ----------
+        p
+            The raw forecast, in [0, 1].
+        x
+            Features in [-1, 1]; ignored by calibrators that take none.
+        key
+            The event id, which keys the draw of a randomised calibrator.
+
+        Raises
+        ------
+        ValueError
+            If ``p`` is outside [0, 1], or ``x`` is not what the calibrator was configured for.
+        """
+
+    def update(self, ticket: bytes, y: float) -> None:
+        """Learn from an outcome.
+
+        Parameters
+        ----------
+        ticket
+            From the `Prediction` the outcome belongs to.
+        y
+            In [0, 1]; a calibrator that counts takes 0 and 1 only.
+
+        Raises
+        ------
+        ValueError
+            If ``y`` is not allowed; the state is unchanged.
+        """
+
+    def encode(self) -> bytes:
+        """Return the whole state: equal bytes for equal updates in equal order."""
+
+    def decode(self, payload: bytes) -> None:
+        """Take over a state written by `encode` of a calibrator with the same options.
+
+        Raises
+        ------
+        ValueError
+            If the payload has another length or was written with other options.
+        """
+
+    def error(self) -> float | None:
+        """Return the measured calibration error of what was served; None before the first outcome or if undefined."""
+
+    def bound(self, outstanding: int = 0) -> float | None:
+        """Return the theorem's bound on the expected `error`; None before the first outcome or without a theorem.
+
+        Parameters
+        ----------
+        outstanding
+            Most forecasts that waited for their outcomes at one time.
+        """
+
+
+def require_probability(p: float) -> None:
+    """Raise ValueError unless ``p`` is in [0, 1]; NaN is not."""
+    if not 0.0 <= p <= 1.0:
+        raise ValueError(f"a probability must be in [0, 1], got {p!r}")
+
+
+def require_length(payload: bytes, length: int) -> None:
+    """Raise ValueError unless the payload has this many bytes."""
+    if len(payload) != length:
+        raise ValueError(f"expected a state of {length} bytes, got {len(payload)}: other options wrote it")

@@ -1,0 +1,72 @@
+"""An adaptive calibrator in front of a guaranteed one."""
+
+from collections.abc import Sequence
+from struct import Struct
+
+from state.calibrators.base import Calibrator, Prediction
+
+_TICKET_LENGTH = Struct("<H")
+_STATE_LENGTH = Struct("<I")
+
+
+class Composition:
+    """Feed what the front would serve to the back as its forecast; both learn from the outcome.
+
+    The front brings accuracy on benign streams, the back its guarantee on every stream: a theorem that holds for any
+    sequence of forecasts holds for the front's. What is learnt, measured and bounded is the back's.
+
+    Parameters
+    ----------
+    front, back
+        Two calibrators whose draws, if both draw, are keyed apart: a back that is told its own coin by its forecast
+        loses its guarantee.
+
+    Notes
+    -----
+    Ticket: length of the front's (u16), the front's, the back's. Bytes: length of the front's (u32), the front's, the
+    back's. Little-endian.
+    """
+
+    def __init__(self, front: Calibrator, back: Calibrator) -> None:
+        self.name = f"{front.name}+{back.name}"
+        self.order_free = front.order_free and back.order_free
+        self._front = front
+        self._back = back
+
+    @property
+    def learnt(self) -> int:
+        """Outcomes learnt so far."""
+        return self._back.learnt
+
+    def predict(self, p: float, x: Sequence[float] = (), key: bytes = b"") -> Prediction:
+        """Serve the back's answer to the front's."""
+        between, _, front = self._front.predict(p, x, key)
+        served, expected, back = self._back.predict(between, x, key)
+        return Prediction(served, expected, _TICKET_LENGTH.pack(len(front)) + front + back)
+
+    def update(self, ticket: bytes, y: float) -> None:
+        """Let both learn; the back first, because it may refuse ``y``."""
+        end = 2 + _TICKET_LENGTH.unpack_from(ticket)[0]
+        self._back.update(ticket[end:], y)
+        self._front.update(ticket[2:end], y)
+
+    def encode(self) -> bytes:
+        """Return both states."""
+        front = self._front.encode()
+        return _STATE_LENGTH.pack(len(front)) + front + self._back.encode()
+
+    def decode(self, payload: bytes) -> None:
+        """Take over both states; ValueError if either does not fit."""
+        if len(payload) < _STATE_LENGTH.size:
+            raise ValueError(f"a state of {len(payload)} bytes is shorter than its own header")
+        end = _STATE_LENGTH.size + _STATE_LENGTH.unpack_from(payload)[0]
+        self._front.decode(payload[_STATE_LENGTH.size : end])
+        self._back.decode(payload[end:])
+
+    def error(self) -> float | None:
+        """Return the back's measured error."""
+        return self._back.error()
+
+    def bound(self, outstanding: int = 0) -> float | None:
+        """Return the back's bound."""
+        return self._back.bound(outstanding)

@@ -1,0 +1,57 @@
+"""The calibrator that serves the forecast as it came."""
+
+from collections.abc import Sequence
+from struct import Struct
+from typing import ClassVar
+
+from state.calibrators.base import Option, Prediction, require_length, require_probability
+
+_STATE = Struct("<Q")
+
+
+class Identity:
+    """Serve the raw forecast; no theorem. The control of every comparison, and the plainest front.
+
+    Notes
+    -----
+    Ticket: empty. Bytes: outcomes learnt (u64, little-endian).
+
+    Examples
+    --------
+    >>> Identity().predict(0.25).p
+    0.25
+    """
+
+    name: ClassVar[str] = "identity"
+    order_free: ClassVar[bool] = True
+    options: ClassVar[dict[str, Option]] = {}
+
+    def __init__(self, *, name: str = "", seed: int = 0) -> None:  # noqa: ARG002 - draws nothing
+        self.learnt = 0
+
+    def predict(self, p: float, x: Sequence[float] = (), key: bytes = b"") -> Prediction:  # noqa: ARG002 - draws nothing
+        """Serve ``p``."""
+        require_probability(p)
+        return Prediction(p, p, b"")
+
+    def update(self, ticket: bytes, y: float) -> None:  # noqa: ARG002 - nothing was played
+        """Count an outcome in [0, 1]."""
+        require_probability(y)
+        self.learnt += 1
+
+    def encode(self) -> bytes:
+        """Return the count."""
+        return _STATE.pack(self.learnt)
+
+    def decode(self, payload: bytes) -> None:
+        """Take over a count."""
+        require_length(payload, _STATE.size)
+        (self.learnt,) = _STATE.unpack(payload)
+
+    def error(self) -> float | None:
+        """Return None: what is served is not confined to a grid."""
+        return None
+
+    def bound(self, outstanding: int = 0) -> float | None:  # noqa: ARG002 - no theorem
+        """Return None: nothing is guaranteed."""
+        return None

@@ -1,0 +1,126 @@
+"""Which ledger rows are due: a first-in first-out queue a time to live, in chunks of fixed size.
+
+Rows enter with the partition's stream time, which never falls, so within one time to live they fall due in the
+order in which they entered: the head of each queue is all that has to be looked at, and nothing scans the store.
+A chunk is one row of the table, so a queue costs one small row for every 64 events.
+"""
+
+from collections.abc import Callable
+from struct import Struct
+
+from state import keys
+from state.fence import Fence, Queue
+from state.frames import seal, unseal
+
+VERSION = 1
+#: Entries a chunk row holds. The last chunk is rewritten with every batch, so it must stay small.
+CHUNK = 64
+
+_ENTRY = Struct("<qQB")
+_KIND = keys.EXPIRY[0]
+
+#: When the entry was made (stream time, ms), the applied count that names it, and whose row it is.
+Entry = tuple[int, int, str]
+
+
+def encode(entries: list[Entry]) -> bytes:
+    """Return the chunk row of these entries."""
+    parts = []
+    for since, born, event_id in entries:
+        name = event_id.encode()
+        parts.append(_ENTRY.pack(since, born, len(name)) + name)
+    return seal(_KIND, VERSION, b"".join(parts))
+
+
+def decode(frame: bytes) -> list[Entry]:
+    """Read a chunk row written by `encode`; raises `CorruptFrame` if it is not intact."""
+    payload = unseal(_KIND, VERSION, frame)
+    entries, at = [], 0
+    while at < len(payload):
+        since, born, n = _ENTRY.unpack_from(payload, at)
+        at += _ENTRY.size
+        entries.append((since, born, payload[at : at + n].decode()))
+        at += n
+    return entries
+
+
+class Expiry:
+    """The expiry queues of one partition, as a working copy.
+
+    Parameters
+    ----------
+    get
+        Reads a stored row by key; None where there is none.
+    fence
+        Holds the bounds of the queues; changed by `push` and `pop`.
+    """
+
+    def __init__(self, get: Callable[[bytes], bytes | None], fence: Fence) -> None:
+        self._get = get
+        self._fence = fence
+        self._chunks: dict[bytes, list[Entry]] = {}
+        self._changed: set[bytes] = set()
+        self._dropped: set[bytes] = set()
+
+    def push(self, ttl_ms: int, born: int, event_id: str) -> None:
+        """Enter a row that is due ``ttl_ms`` after the present stream time."""
+        queue = self._fence.queues.get(ttl_ms)
+        if queue is None:
+            queue = self._fence.queues[ttl_ms] = Queue(ttl_ms)
+        now = self._fence.stream_time
+        if queue.head == queue.tail:
+            queue.due = now + ttl_ms
+        key = keys.expiry(ttl_ms, queue.tail // CHUNK)
+        if queue.tail % CHUNK:
+            self._chunk(key).append((now, born, event_id))
+        else:
+            self._chunks[key] = [(now, born, event_id)]
+        self._changed.add(key)
+        queue.tail += 1
+
+    def due(self) -> Queue | None:
+        """Return a queue whose first entry is due, or None."""
+        now = self._fence.stream_time
+        for queue in self._fence.queues.values():
+            if queue.head < queue.tail and queue.due <= now:
+                return queue
+        return None
+
+    def first(self, queue: Queue) -> Entry:
+        """Return the first entry of a queue that is not empty."""
+        return self._chunk(keys.expiry(queue.ttl_ms, queue.head // CHUNK))[queue.head % CHUNK]
+
+    def pop(self, queue: Queue) -> None:
+        """Remove the first entry of a queue, and its chunk with the last entry in it."""
+        key = keys.expiry(queue.ttl_ms, queue.head // CHUNK)
+        queue.head += 1
+        if not queue.head % CHUNK:
+            self._chunks.pop(key, None)
+            self._changed.discard(key)
+            self._dropped.add(key)
+        if queue.head < queue.tail:
+            queue.due = self.first(queue)[0] + queue.ttl_ms
+
+    def changes(self) -> dict[bytes, bytes | None]:
+        """Return the chunk rows to write since the last call, and None for those to delete."""
+        rows: dict[bytes, bytes | None] = dict.fromkeys(self._dropped)
+        rows.update({key: encode(self._chunks[key]) for key in self._changed})
+        self._changed.clear()
+        self._dropped.clear()
+        # Keep only what the next batch is likely to touch: the chunk at each end of each queue.
+        ends = {
+            keys.expiry(queue.ttl_ms, at // CHUNK)
+            for queue in self._fence.queues.values()
+            for at in (queue.head, queue.tail)
+        }
+        self._chunks = {key: chunk for key, chunk in self._chunks.items() if key in ends}
+        return rows
+
+    def _chunk(self, key: bytes) -> list[Entry]:
+        chunk = self._chunks.get(key)
+        if chunk is None:
+            row = self._get(key)
+            if row is None:
+                raise LookupError(f"expiry chunk {key.hex()} is in the fence but not in the table")
+            chunk = self._chunks[key] = decode(row)
+        return chunk

@@ -1,0 +1,27 @@
+"""Keys of the state table: one letter for the kind of row, then what identifies it.
+
+A partition has its own store, so a key never names the partition. The letters sort the kinds apart, which lets
+the score rows of all streams be read as one range.
+"""
+
+FENCE, LEDGER, CALIBRATOR, SCORES, EXPIRY = b"F", b"L", b"C", b"S", b"Q"
+
+
+def ledger(event_id: str) -> bytes:
+    """Key of an event's ledger row."""
+    return LEDGER + event_id.encode()
+
+
+def calibrator(stream: str, config: str) -> bytes:
+    """Key of the calibrator that serves ``stream`` under the configuration hash ``config`` (8 hex digits)."""
+    return CALIBRATOR + bytes.fromhex(config) + stream.encode()
+
+
+def scores(stream: str) -> bytes:
+    """Key of a stream's score sums."""
+    return SCORES + stream.encode()
+
+
+def expiry(ttl_ms: int, chunk: int) -> bytes:
+    """Key of one chunk of the expiry queue of a time to live."""
+    return EXPIRY + ttl_ms.to_bytes(8, "big") + chunk.to_bytes(8, "big")

@@ -1,0 +1,191 @@
+"""The rule that plays a field, and the bounds that follow: minimax and regret matching."""
+
+import random
+import struct
+from collections import Counter, deque
+from collections.abc import Callable
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from state.calibrators import Calibrator, make
+from state.calibrators.bucketed import Bucketed
+from state.calibrators.minimax import Minimax, _sqrt_a
+from state.calibrators.regret_matching import RegretMatching
+
+T = 20_000
+CLASSES = [Minimax, RegretMatching]
+Answer = Callable[[int, float], float]
+
+
+def adversary(_: int, expected: float) -> float:
+    """The outcome that is farthest from the expected answer: it must not see the draw, or no method is calibrated."""
+    return float(expected <= 0.5)
+
+
+def iid(t: int, _: float) -> float:
+    return float(random.Random(t).random() < 0.3)
+
+
+def zeros_then_ones(t: int, _: float) -> float:
+    return float(t >= T // 2)
+
+
+def alternating(t: int, _: float) -> float:
+    return float(t % 2)
+
+
+def play(calibrator: Calibrator, outcome: Answer, rounds: int = T) -> list[float]:
+    rng = random.Random(17)
+    served = []
+    for t in range(rounds):
+        p, expected, ticket = calibrator.predict(rng.random(), (), b"%d" % t)
+        calibrator.update(ticket, outcome(t, expected))
+        served.append(p)
+    return served
+
+
+def counted(kind: type[Bucketed], counts: list[tuple[int, int]]) -> Bucketed:
+    """Return a calibrator of one bucket whose cells hold these (n, s)."""
+    calibrator = kind(buckets=1, grid=len(counts) - 1)
+    cells = b"".join(struct.pack("<IQQ", i, n, min(s, n)) for i, (n, s) in enumerate(counts) if n)
+    used = sum(1 for n, _ in counts if n)
+    calibrator.decode(struct.pack("<III", 1, len(counts) - 1, used) + cells)
+    return calibrator
+
+
+COUNTS = st.lists(st.tuples(st.integers(0, 500), st.integers(0, 500)), min_size=2, max_size=30)
+
+
+@given(st.sampled_from(CLASSES), COUNTS, st.floats(0, 1))
+def test_rule_attains_the_bound_it_needs(kind: type[Bucketed], counts: list[tuple[int, int]], p: float) -> None:
+    calibrator = counted(kind, counts)
+    points = calibrator._grid.points
+    field = [calibrator._field.get(i, 0) for i in range(len(points))]
+    served, expected, _ = calibrator.predict(p)
+    below = max(i for i, point in enumerate(points) if point <= expected + 1e-12)
+    above = min(below + 1, len(points) - 1)
+    if expected == served:
+        weights = {points.index(served): 1.0}
+    else:
+        upper = (expected - points[below]) / (points[above] - points[below])
+        weights = {below: 1.0 - upper, above: upper}
+    needed = max(map(abs, field)) / (2 * (len(points) - 1))
+    for y in (0, 1):
+        cost = sum(weight * field[i] * (y - points[i]) for i, weight in weights.items())
+        assert cost <= needed + 1e-9 * max(map(abs, field))
+
+
+@given(st.sampled_from(CLASSES), st.floats(0, 1), st.integers(1, 12), st.integers(1, 60))
+def test_fresh_bucket_serves_the_nearest_point(kind: type[Bucketed], p: float, buckets: int, grid: int) -> None:
+    served, expected, _ = kind(buckets=buckets, grid=grid).predict(p)
+    assert served == expected
+    assert abs(served - p) <= 0.5 / grid + 1e-15
+
+
+def test_draws_have_the_expected_mean() -> None:
+    calibrator = counted(Minimax, [(0, 0), (10, 10), (10, 0), (0, 0)])  # V_1 = 20/3, V_2 = -20/3
+    counts = Counter(calibrator.predict(0.34, (), b"%d" % t).p for t in range(10_000))
+    assert calibrator.predict(0.34).expected == 0.5
+    assert set(counts) == {1 / 3, 2 / 3}
+    assert abs(counts[1 / 3] - 5000) < 200  # four standard deviations
+
+
+def test_buckets_learn_apart() -> None:
+    calibrator = make("minimax", buckets=10, grid=10)
+    for t in range(100):
+        calibrator.update(calibrator.predict(0.95, (), b"%d" % t).ticket, 0)
+    assert calibrator.predict(0.3).p == 0.3
+    assert calibrator.predict(0.95).p < 0.5
+
+
+@pytest.mark.parametrize("outcome", [adversary, iid, zeros_then_ones, alternating])
+@pytest.mark.parametrize("spec", ["minimax", "regret_matching", "platt+minimax", "platt+regret_matching"])
+def test_error_stays_under_the_bound(spec: str, outcome: Answer) -> None:
+    calibrator = make(spec)
+    for rounds in (100, 1000, T - 1100):
+        play(calibrator, outcome, rounds)
+        error, bound = calibrator.error(), calibrator.bound()
+        assert error is not None
+        assert bound is not None
+        assert error < bound
+
+
+@pytest.mark.parametrize(("spec", "most"), [("platt+minimax", 0.015), ("minimax", 0.03), ("regret_matching", 0.035)])
+def test_adversary_is_calibrated(spec: str, most: float) -> None:
+    calibrator = make(spec, seed=1)
+    play(calibrator, adversary)
+    error = calibrator.error()
+    assert error is not None
+    assert error < most  # every deterministic method ends at .5; the promise is .05
+
+
+def test_error_is_that_of_the_points_served() -> None:
+    calibrator = make("minimax", buckets=3, grid=7)
+    served = play(calibrator, iid, 500)
+    off = {p: sum(iid(t, 0) - p for t, each in enumerate(served) if each == p) for p in set(served)}
+    assert calibrator.error() == pytest.approx(sum(map(abs, off.values())) / 500)
+
+
+def test_late_outcomes_stay_under_the_bound() -> None:
+    calibrator, waiting = make("minimax", buckets=1, grid=20), deque[tuple[bytes, float]]()
+    for t in range(T):
+        _, expected, ticket = calibrator.predict(0.5, (), b"%d" % t)
+        waiting.append((ticket, adversary(t, expected)))
+        if len(waiting) > 20:
+            calibrator.update(*waiting.popleft())
+    error, bound, undelayed = calibrator.error(), calibrator.bound(20), calibrator.bound()
+    assert error is not None
+    assert bound is not None
+    assert undelayed is not None
+    assert error < bound
+    assert undelayed < bound < 1
+
+
+@given(st.integers(1, 300), st.integers(1, 60), st.integers(0, 30))
+def test_closed_form_lies_just_above_the_recursion(t: int, n: int, outstanding: int) -> None:
+    c = 1 + 2 * outstanding
+    a = 0.0
+    for _ in range(t):
+        a += c + a**0.5 / (n * 2**0.5)
+    assert a**0.5 <= _sqrt_a(t, 1 / n, c) * (1 + 1e-9)
+    assert _sqrt_a(t, 1 / n, c) <= 1.3 * a**0.5
+
+
+def test_bound_of_regret_matching_is_the_published_one() -> None:
+    calibrator = make("regret_matching", buckets=1, grid=20)
+    play(calibrator, iid, 1000)
+    assert calibrator.bound() == pytest.approx(1 / 40 + (2 * 21 / 1000) ** 0.5)
+    assert calibrator.bound(2) == pytest.approx(1 / 40 + (2 * 21 * 5 / 1000) ** 0.5)
+
+
+def test_bound_tightens() -> None:
+    calibrator = make("minimax", buckets=1)
+    bounds = []
+    for _ in range(5):
+        play(calibrator, iid, 1000)
+        bounds.append(calibrator.bound() or 0.0)
+    assert all(later < earlier for earlier, later in pairwise(bounds))
+
+
+@pytest.mark.parametrize("y", [0.5, 2, -1])
+def test_fractional_outcome_is_refused(y: float) -> None:
+    calibrator = make("minimax")
+    with pytest.raises(ValueError, match="y must be 0 or 1"):
+        calibrator.update(calibrator.predict(0.5).ticket, y)
+    assert calibrator.learnt == 0
+
+
+def test_state_of_other_options_is_refused() -> None:
+    with pytest.raises(ValueError, match="does not fit"):
+        make("minimax", grid=10).decode(make("minimax", grid=20).encode())
+
+
+def test_layout_is_the_documented_one() -> None:
+    calibrator = make("minimax", buckets=2, grid=4)
+    answer = calibrator.predict(0.75)
+    assert answer.ticket == struct.pack("<HH", 1, 3)
+    calibrator.update(answer.ticket, 1)
+    assert calibrator.encode() == struct.pack("<III", 2, 4, 1) + struct.pack("<IQQ", 8, 1, 1)

@@ -1,0 +1,218 @@
+"""Laws every calibrator keeps, and proof that a broken one breaks them."""
+
+import math
+import random
+from collections.abc import Callable, Sequence
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from state.calibrators import REGISTRY, Calibrator, Prediction, make
+
+SPECS = [
+    *REGISTRY,
+    "platt+minimax",
+    "platt+regret_matching",
+    "identity+minimax",
+    "minimax+regret_matching",
+    "calibrated_regression+minimax",
+    "platt+calibrated_regression",
+]
+FEATURES = 2
+FORECASTS = st.sampled_from([0.0, 5e-324, 1e-9, 0.02, 0.5, 1 - 1e-16, 1.0]) | st.floats(0, 1)
+STREAMS = st.lists(
+    st.tuples(FORECASTS, st.tuples(*[st.floats(-1, 1)] * FEATURES), st.sampled_from([0.0, 1.0])),
+    min_size=1,
+    max_size=40,
+)
+Stream = list[tuple[float, tuple[float, float], float]]  # forecast, features, outcome
+
+
+def fresh(spec: str, seed: int = 3) -> Calibrator:
+    options = {"features": FEATURES} if "calibrated_regression" in spec else {}
+    return make(spec, name="stream", seed=seed, **options)
+
+
+def issue(calibrator: Calibrator, stream: Stream, start: int = 0) -> list[Prediction]:
+    return [calibrator.predict(p, x, b"event-%d" % t) for t, (p, x, _) in enumerate(stream, start)]
+
+
+def learn(calibrator: Calibrator, stream: Stream) -> list[Prediction]:
+    """Predict and resolve one event after the other."""
+    answers = []
+    for t, (p, x, y) in enumerate(stream):
+        answers.append(calibrator.predict(p, x, b"event-%d" % t))
+        calibrator.update(answers[-1].ticket, y)
+    return answers
+
+
+def finite_everywhere(make_one: Callable[[], Calibrator], stream: Stream) -> None:
+    calibrator = make_one()
+    assert calibrator.error() is None
+    assert calibrator.bound() is None
+    for p, expected, _ in learn(calibrator, stream):
+        assert 0.0 <= p <= 1.0
+        assert 0.0 <= expected <= 1.0
+    assert calibrator.learnt == len(stream)
+    for measured in (calibrator.error(), calibrator.bound(), calibrator.bound(10)):
+        assert measured is None or (math.isfinite(measured) and 0.0 <= measured <= 1.0)
+
+
+def predict_changes_nothing(make_one: Callable[[], Calibrator], stream: Stream) -> None:
+    calibrator = make_one()
+    learn(calibrator, stream)
+    before = calibrator.encode()
+    assert issue(calibrator, stream) == issue(calibrator, stream)
+    assert calibrator.encode() == before
+
+
+def decoded_goes_on_identically(make_one: Callable[[], Calibrator], stream: Stream) -> None:
+    calibrator, again = make_one(), make_one()
+    learn(calibrator, stream)
+    again.decode(calibrator.encode())
+    assert again.encode() == calibrator.encode()
+    assert again.learnt == calibrator.learnt
+    assert (again.error(), again.bound(3)) == (calibrator.error(), calibrator.bound(3))
+    assert learn(again, stream) == learn(calibrator, stream)
+    assert again.encode() == calibrator.encode()
+
+
+def same_events_give_the_same_bytes(make_one: Callable[[], Calibrator], stream: Stream) -> None:
+    first, second = make_one(), make_one()
+    assert learn(first, stream) == learn(second, stream)
+    assert first.encode() == second.encode()
+
+
+def order_of_outcomes_does_not_matter(make_one: Callable[[], Calibrator], stream: Stream) -> None:
+    forward, backward = make_one(), make_one()
+    if not forward.order_free:
+        return
+    tickets = [answer.ticket for answer in issue(forward, stream)]
+    assert [answer.ticket for answer in issue(backward, stream)] == tickets
+    # A second round is issued on a state that has moved, so that tickets differ from what would be played today.
+    for calibrator in (forward, backward):
+        learn(calibrator, stream)
+    tickets += [answer.ticket for answer in issue(forward, stream, len(stream))]
+    resolved = [(ticket, stream[t % len(stream)][2]) for t, ticket in enumerate(tickets)]
+    for ticket, y in resolved:
+        forward.update(ticket, y)
+    for ticket, y in reversed(resolved):
+        backward.update(ticket, y)
+    assert issue(forward, stream) == issue(backward, stream)
+    assert forward.encode() == backward.encode()
+
+
+def refuses_what_is_out_of_range(make_one: Callable[[], Calibrator], stream: Stream) -> None:
+    calibrator = make_one()
+    learn(calibrator, stream)
+    before = calibrator.encode()
+    for p in (-0.1, 1.1, math.nan):
+        with pytest.raises(ValueError, match="must be"):
+            calibrator.predict(p)
+    for y in (-0.1, 1.1, math.nan):
+        with pytest.raises(ValueError, match="must be"):
+            calibrator.update(calibrator.predict(0.5).ticket, y)
+    for payload in (b"", before + b"\0", before[:-1]):
+        with pytest.raises(ValueError, match="state of"):
+            make_one().decode(payload)
+    assert calibrator.encode() == before
+
+
+LAWS = [
+    finite_everywhere,
+    predict_changes_nothing,
+    decoded_goes_on_identically,
+    same_events_give_the_same_bytes,
+    order_of_outcomes_does_not_matter,
+    refuses_what_is_out_of_range,
+]
+
+
+@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize("spec", SPECS)
+def test_law(spec: str, law: Callable[[Callable[[], Calibrator], Stream], None]) -> None:
+    @settings(max_examples=20, deadline=None, derandomize=True)
+    @given(STREAMS)
+    def holds(stream: Stream) -> None:
+        law(lambda: fresh(spec), stream)
+
+    holds()
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_size_is_bounded(spec: str) -> None:
+    rng = random.Random(11)
+    calibrator = fresh(spec)
+    for t in range(3000):
+        ticket = calibrator.predict(rng.random(), (), b"%d" % t).ticket
+        assert len(ticket) < 100
+        calibrator.update(ticket, float(rng.random() < 0.5))
+    assert len(calibrator.encode()) < 24_000
+
+
+class Rederiving:
+    """The classic bug: learns what it would play today instead of what the ticket says was played."""
+
+    name = "rederiving"
+    order_free = True
+
+    def __init__(self) -> None:
+        self._inner = make("regret_matching", grid=4, buckets=1)
+        self.learnt = 0
+
+    def predict(self, p: float, x: Sequence[float] = (), key: bytes = b"") -> Prediction:
+        answer = self._inner.predict(p, x, key)
+        return answer._replace(ticket=b"%a" % p)
+
+    def update(self, ticket: bytes, y: float) -> None:
+        self._inner.update(self._inner.predict(float(ticket)).ticket, y)
+        self.learnt += 1
+
+    def encode(self) -> bytes:
+        return self._inner.encode()
+
+    def decode(self, payload: bytes) -> None:
+        self._inner.decode(payload)
+        self.learnt = self._inner.learnt
+
+    def error(self) -> float | None:
+        return self._inner.error()
+
+    def bound(self, outstanding: int = 0) -> float | None:
+        return self._inner.bound(outstanding)
+
+
+class Forgetful(Rederiving):
+    """Leaves out of its bytes what it needs to go on."""
+
+    def decode(self, payload: bytes) -> None:
+        super().decode(payload)
+        self._inner = make("regret_matching", grid=4, buckets=1)
+
+
+class Restless(Rederiving):
+    """Learns from predicting."""
+
+    def predict(self, p: float, x: Sequence[float] = (), key: bytes = b"") -> Prediction:
+        answer = super().predict(p, x, key)
+        self._inner.update(self._inner.predict(p).ticket, 1.0)
+        return answer
+
+
+BROKEN_STREAM: Stream = [(0.5, (0.0, 0.0), float(t % 7 < 3)) for t in range(9)]
+
+
+@pytest.mark.parametrize(
+    ("broken", "law"),
+    [
+        (Rederiving, order_of_outcomes_does_not_matter),
+        (Forgetful, decoded_goes_on_identically),
+        (Restless, predict_changes_nothing),
+    ],
+)
+def test_broken_calibrator_breaks_the_law(
+    broken: Callable[[], Calibrator], law: Callable[[Callable[[], Calibrator], Stream], None]
+) -> None:
+    with pytest.raises(AssertionError):
+        law(broken, BROKEN_STREAM)

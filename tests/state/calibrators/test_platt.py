@@ -1,0 +1,107 @@
+"""Online Platt scaling."""
+
+import math
+import random
+from collections import deque
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from state.calibrators import Calibrator, make
+from state.calibrators.platt import P_CLIP, RADIUS, Platt
+from state.scores import Scores
+
+
+def overconfident(n: int) -> Iterator[tuple[float, float]]:
+    """Forecasts whose log-odds are twice too large and shifted by .7."""
+    rng = random.Random(1)
+    for _ in range(n):
+        z = rng.gauss(0, 1.5)
+        yield 1 / (1 + math.exp(-2 * z - 0.7)), float(rng.random() < 1 / (1 + math.exp(-z)))
+
+
+def scored(calibrator: Calibrator, n: int, delay: int) -> Scores:
+    scores, waiting = Scores(), deque[tuple[float, float, bytes, float]]()
+    for t, (raw, y) in enumerate(overconfident(n)):
+        p, _, ticket = calibrator.predict(raw, (), b"%d" % t)
+        waiting.append((raw, p, ticket, y))
+        if len(waiting) > delay:
+            was, served, due, outcome = waiting.popleft()
+            calibrator.update(due, outcome)
+            scores.observe(was, served, outcome)
+    return scores
+
+
+def distance(calibrator: Platt) -> float:
+    return math.hypot(calibrator._a - 1.0, calibrator._b)
+
+
+def test_learns_the_map() -> None:
+    calibrator = Platt()
+    scores = scored(calibrator, 40_000, 0)
+    assert calibrator._a == pytest.approx(0.5, abs=0.05)
+    assert calibrator._b == pytest.approx(-0.35, abs=0.1)
+    assert scores.ece("calibrated") < 0.006
+    assert scores.brier("calibrated") < 0.178
+    assert scores.brier("raw") > 0.19
+
+
+def test_delay_of_2000_does_not_overshoot() -> None:
+    scores = scored(Platt(), 40_000, 2000)
+    assert scores.ece("calibrated") < 0.012
+    assert scores.brier("calibrated") < 0.179
+
+
+def test_guard_behind_platt_costs_little() -> None:
+    alone, guarded = scored(Platt(), 40_000, 0), scored(make("platt+minimax"), 40_000, 0)
+    assert guarded.ece("calibrated") < 0.015
+    assert guarded.brier("calibrated") < alone.brier("calibrated") + 0.002
+
+
+def test_parameters_stay_in_the_ball_for_200000_updates() -> None:
+    calibrator = Platt()
+    rng = random.Random(4)
+    for t in range(200_000):
+        # Separable for a while, then reversed, then constant: each pushes the parameters outwards.
+        raw = rng.choice((0.0, 1e-9, 0.3, 0.7, 1.0)) if t < 150_000 else 1.0
+        calibrator.update(calibrator.predict(raw).ticket, float((raw > 0.5) ^ (t // 1000 % 2 == 1)))
+        assert distance(calibrator) <= RADIUS * (1 + 1e-9)
+    assert all(map(math.isfinite, (calibrator._a, calibrator._b)))
+
+
+@settings(deadline=None)
+@given(st.floats(-300, 300), st.floats(-300, 300), st.floats(10, 1e8), st.floats(10, 1e6), st.floats(-0.999, 0.999))
+def test_projection_is_nearest_in_the_norm_of_the_curvature(
+    a: float, b: float, zz: float, oo: float, correlation: float
+) -> None:
+    calibrator = Platt()
+    z1 = correlation * math.sqrt(zz * oo)
+    calibrator._zz, calibrator._z1, calibrator._11 = zz, z1, oo
+    calibrator._a, calibrator._b = 1.0 + a, b
+    if math.hypot(a, b) <= RADIUS:
+        return
+    calibrator._project()
+    assert distance(calibrator) <= RADIUS * (1 + 1e-9)
+
+    def far(da: float, db: float) -> float:
+        da, db = da - a, db - b
+        return zz * da * da + 2 * z1 * da * db + oo * db * db
+
+    found = far(calibrator._a - 1.0, calibrator._b)
+    around = min(far(RADIUS * math.cos(k / 500), RADIUS * math.sin(k / 500)) for k in range(3142))
+    assert found <= around * (1 + 1e-6)
+
+
+def test_certain_forecasts_are_served_within_the_clip() -> None:
+    calibrator = Platt()
+    assert calibrator.predict(0.0).p == pytest.approx(P_CLIP)
+    assert 1.0 - calibrator.predict(1.0).p == pytest.approx(P_CLIP)
+
+
+@given(st.floats(0, 1), st.floats(0, 1))
+def test_fresh_map_is_the_identity_within_the_clip(p: float, q: float) -> None:
+    calibrator = Platt()
+    assert abs(calibrator.predict(p).p - p) <= P_CLIP * 1.001
+    assert (calibrator.predict(p).p <= calibrator.predict(q).p) or p > q

@@ -1,0 +1,73 @@
+"""Names, options and compositions."""
+
+import pytest
+
+from state.calibrators import MAX_FEATURES, REGISTRY, check, make
+
+
+@pytest.mark.parametrize("spec", [*REGISTRY, "platt+minimax", "identity+regret_matching"])
+def test_made_calibrator_has_the_name_it_was_made_by(spec: str) -> None:
+    check(spec, {})
+    assert make(spec).name == spec
+
+
+@pytest.mark.parametrize("spec", ["", "plat", "platt+", "+minimax", "platt+minimax+minimax", "platt + minimax"])
+def test_unknown_name_says_what_is_allowed(spec: str) -> None:
+    with pytest.raises(ValueError, match="allowed: one of calibrated_regression, identity, minimax"):
+        check(spec, {})
+
+
+@pytest.mark.parametrize(
+    ("spec", "options", "says"),
+    [
+        ("minimax", {"grids": 5}, r"no option 'grids'; allowed: buckets \(1 to 1000\), grid"),
+        ("platt", {"grid": 5}, "no option 'grid'; it has none"),
+        ("platt+minimax", {"features": 2}, "no option 'features'; allowed: buckets"),
+        ("minimax", {"grid": 0}, "grid must be an integer from 1 to 1000"),
+        ("minimax", {"grid": 2.0}, "got 2.0"),
+        ("minimax", {"grid": True}, "got True"),
+        ("calibrated_regression", {"features": MAX_FEATURES + 1}, "features must be an integer from 0 to 64"),
+    ],
+)
+def test_unknown_option_says_what_is_allowed(spec: str, options: dict[str, object], says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        check(spec, options)
+    with pytest.raises(ValueError, match=says):
+        make(spec, **options)  # type: ignore[arg-type]  # options of any type, none of them name or seed
+
+
+def test_option_reaches_the_part_that_names_it() -> None:
+    assert make("platt+minimax", grid=7).predict(0.2).p == pytest.approx(1 / 7)
+    composed = make("calibrated_regression+minimax", grid=7, features=3)
+    assert composed.predict(0.2, (0.0, 0.0, 0.0)).p == 0.0
+
+
+def test_identity_in_front_changes_no_answer() -> None:
+    alone, composed = make("minimax", name="s"), make("identity+minimax", name="s")
+    for t in range(300):
+        one, other = alone.predict(0.4, (), b"%d" % t), composed.predict(0.4, (), b"%d" % t)
+        assert one[:2] == other[:2]
+        alone.update(one.ticket, t % 2)
+        composed.update(other.ticket, t % 2)
+
+
+def test_both_parts_learn_and_the_backs_count_is_published() -> None:
+    composed, front = make("platt+minimax"), make("platt")
+    for t in range(200):
+        front.update(front.predict(0.9).ticket, t % 2)
+        composed.update(composed.predict(0.9, (), b"%d" % t).ticket, t % 2)
+    assert composed.learnt == 200
+    assert front.encode() in composed.encode()
+
+
+def test_refused_outcome_teaches_neither_part() -> None:
+    composed = make("platt+minimax")
+    before = composed.encode()
+    with pytest.raises(ValueError, match="y must be 0 or 1"):
+        composed.update(composed.predict(0.9).ticket, 0.5)
+    assert composed.encode() == before
+
+
+def test_parts_that_both_draw_are_keyed_apart() -> None:
+    composed = make("minimax+minimax", name="s")
+    assert composed._front._draw(b"e") != composed._back._draw(b"e")  # type: ignore[attr-defined]
