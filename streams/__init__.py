@@ -1,0 +1,1 @@
+"""What crosses Kafka: settings, records, topics, the table, the transport, the gauges."""

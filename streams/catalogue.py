@@ -1,0 +1,134 @@
+"""Every metric trueup exports: its name, what it counts, and what to do about it."""
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+#: Buckets of the label delay: a minute to two months, s.
+DELAYS: Final = (60, 600, 3600, 6 * 3600, 86_400, 3 * 86_400, 7 * 86_400, 14 * 86_400, 30 * 86_400, 60 * 86_400)
+#: Buckets of the time a batch takes from fold to acknowledgement, s.
+LATENCIES: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10)
+#: Buckets of the number of records in a batch.
+SIZES: Final = (1, 3, 10, 30, 100, 300, 1000)
+
+#: The values of ``fate`` for each input topic, with the fates of the state they count.
+RECORD_FATES: Final = {
+    "forecasts": {
+        "issued": ("forecasts_issued",),
+        "duplicate": ("forecasts_duplicate",),
+        "dead": ("forecasts_dead",),
+    },
+    "outcomes": {
+        "resolved": ("outcomes_resolved",),
+        "early": ("outcomes_early",),
+        "duplicate": ("outcomes_duplicate",),
+        "conflicting": ("outcomes_conflicting",),
+        "dead": ("outcomes_dead",),
+    },
+}
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A metric: name without the ``trueup_`` prefix, kind, labels, meaning, and what an operator does with it."""
+
+    name: str
+    kind: Literal["counter", "gauge", "histogram"]
+    labels: tuple[str, ...]
+    help: str
+    remedy: str = ""
+
+
+CATALOGUE: Final = {
+    metric.name: metric
+    for metric in (
+        Metric(
+            "records",
+            "counter",
+            ("topic", "fate"),
+            "Records applied, by what became of them; each record is counted once, redelivered ones are not",
+        ),
+        Metric(
+            "redelivered_records",
+            "counter",
+            ("topic",),
+            "Records that came again after a restart and were answered from the ledger",
+        ),
+        Metric(
+            "dead_letters",
+            "counter",
+            ("topic", "reason"),
+            "Records sent to the dead-letter topic",
+            "read the dead-letter topic: each letter names its reason and its place",
+        ),
+        Metric(
+            "expired",
+            "counter",
+            ("kind",),
+            "Rows whose time to live passed: forecasts without an outcome, outcomes without a forecast",
+            "if it rises, outcomes come later than ttl, or under other keys or ids than their forecasts",
+        ),
+        Metric("outputs", "counter", ("topic",), "Records produced and acknowledged"),
+        Metric("label_delay_seconds", "histogram", (), "Event time from a forecast to its outcome"),
+        Metric(
+            "batch_seconds",
+            "histogram",
+            (),
+            "Time of a batch from its decoding to the acknowledgement of its outputs",
+            "if it rises while batches stay small, the brokers acknowledge slowly",
+        ),
+        Metric("batch_records", "histogram", (), "Records a batch holds; grows with load"),
+        Metric("scored_events", "counter", ("stream",), "Resolved events scored by this worker"),
+        Metric("bin_events", "counter", ("stream", "kind", "bin"), "Resolved events by bin of the forecast"),
+        Metric("bin_forecast_sum", "counter", ("stream", "kind", "bin"), "Sum of the forecasts in each bin"),
+        Metric("bin_outcome_sum", "counter", ("stream", "kind", "bin"), "Sum of the outcomes in each bin"),
+        Metric("brier_sum", "counter", ("stream", "kind"), "Sum of squared errors"),
+        Metric("log_loss_sum", "counter", ("stream", "kind"), "Sum of log losses, nats"),
+        Metric("resolved", "gauge", ("stream",), "Resolved events scored over the life of the state"),
+        Metric(
+            "ece",
+            "gauge",
+            ("stream", "kind"),
+            "Expected calibration error in ten bins, over the life of the state",
+            "calibrated should lie below raw; windows come from the bin counters",
+        ),
+        Metric("brier", "gauge", ("stream", "kind"), "Mean squared error, over the life of the state"),
+        Metric("log_loss", "gauge", ("stream", "kind"), "Mean log loss, nats, over the life of the state"),
+        Metric(
+            "regret",
+            "gauge",
+            ("stream", "loss"),
+            "Cumulative loss of the calibrated forecasts less that of the raw ones; below zero is a gain",
+            "if it grows without end, the calibrator hurts this stream: compare others by replay",
+        ),
+        Metric("calibration_error", "gauge", ("stream",), "Calibration error (l1) of what was played, by grid point"),
+        Metric(
+            "calibration_bound",
+            "gauge",
+            ("stream",),
+            "What the theorem says its expectation stays under, pending outcomes included",
+            "an error above it means broken assumptions: outcomes that depend on the draw, or a defect",
+        ),
+        Metric("pending_events", "gauge", (), "Issued forecasts that wait for their outcome"),
+        Metric("early_outcomes", "gauge", (), "Outcomes that wait for their forecast"),
+        Metric(
+            "lag_records",
+            "gauge",
+            ("topic", "partition"),
+            "Records appended and not yet applied",
+            "if it grows, add partitions and workers",
+        ),
+        Metric("buffered_records", "gauge", ("topic", "partition"), "Records fetched and not yet applied"),
+        Metric("state_rows", "gauge", ("partition",), "Rows of the state table, as the store estimates them"),
+        Metric("state_bytes", "gauge", ("partition",), "Bytes of the state table, as the store estimates them"),
+        Metric(
+            "last_update_timestamp_seconds",
+            "gauge",
+            (),
+            "When a batch was last committed",
+            "if it stands still while lag grows, the worker is stuck: see its log",
+        ),
+        Metric("recovery_remaining_records", "gauge", (), "Changelog records still to restore"),
+        Metric("ready", "gauge", (), "1 when partitions are assigned, restored and served"),
+        Metric("build_info", "gauge", ("version",), "Always 1"),
+    )
+}

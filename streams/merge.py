@@ -1,0 +1,114 @@
+"""The merge of a partition's two input topics into one order, by record time.
+
+A worker that catches up must not read an hour of forecasts before the first outcome: the order in which it learns
+is part of the result. So the record with the smaller timestamp goes first, a forecast before an outcome of the same
+millisecond, and a topic with nothing buffered holds the other back until it is known to have no more. Given which
+offsets a batch spans, its order is a function of the records alone.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from time import monotonic
+
+from aiokafka.structs import ConsumerRecord
+from faust.types import TP
+
+#: A record and its topic: `state.fence.FORECASTS` or `state.fence.OUTCOMES`.
+Merged = tuple[int, ConsumerRecord[bytes | None, bytes | None]]
+
+
+@dataclass(slots=True, eq=False)
+class Batch:
+    """Records of one partition, in the order in which they are folded.
+
+    Attributes
+    ----------
+    partition
+        Number of the partition.
+    records
+        At least one.
+    ends
+        Next offset of each topic-partition the records came from, to commit when all effects are acknowledged.
+    epoch
+        Which run of the lane the batch belongs to; a batch of an earlier one changes nothing any more.
+    """
+
+    partition: int
+    records: list[Merged]
+    ends: dict[TP, int]
+    epoch: int
+
+
+@dataclass(slots=True)
+class Lane:
+    """What is buffered of one partition. At most one batch of it is out at a time."""
+
+    partition: int
+    sources: Sequence[TP]
+    epoch: int = 0
+    busy: bool = False
+    buffers: tuple[
+        deque[ConsumerRecord[bytes | None, bytes | None]], deque[ConsumerRecord[bytes | None, bytes | None]]
+    ] = field(default_factory=lambda: (deque(), deque()))
+    held_since: float | None = None
+
+    def add(self, topic: int, records: Sequence[ConsumerRecord[bytes | None, bytes | None]]) -> None:
+        """Buffer records of a topic, in the order of their offsets."""
+        self.buffers[topic].extend(records)
+
+    def take(
+        self,
+        limit: int,
+        size: int,
+        caught_up: Callable[[TP], bool],
+        patience: float,
+        clock: Callable[[], float] = monotonic,
+    ) -> Batch | None:
+        """Return the next batch and mark the lane busy, or None while there is none to be had.
+
+        Parameters
+        ----------
+        limit, size
+            Most records, and most bytes of their values; one record may be larger.
+        caught_up
+            Whether a topic-partition has nothing more to fetch, as far as is known.
+        patience
+            Seconds a topic that is not caught up may hold the other back.
+        """
+        if self.busy:
+            return None
+        forecasts, outcomes = self.buffers
+        records: list[Merged] = []
+        while len(records) < limit and size > 0:
+            if forecasts and outcomes:
+                topic = 0 if forecasts[0].timestamp <= outcomes[0].timestamp else 1
+            elif not forecasts and not outcomes:
+                break
+            else:
+                topic = 0 if forecasts else 1
+                if not caught_up(self.sources[1 - topic]) and not self._out_of_patience(patience, clock):
+                    break
+            record = self.buffers[topic].popleft()
+            size -= len(record.value or b"")
+            records.append((topic, record))
+        if not records:
+            return None
+        self.held_since = None
+        self.busy = True
+        ends = {self.sources[topic]: record.offset + 1 for topic, record in records}
+        return Batch(self.partition, records, ends, self.epoch)
+
+    def _out_of_patience(self, patience: float, clock: Callable[[], float]) -> bool:
+        now = clock()
+        if self.held_since is None:
+            self.held_since = now
+        return now - self.held_since >= patience
+
+    def restart(self) -> None:
+        """Forget what is buffered and what is out; the records will be fetched again."""
+        self.epoch += 1
+        self.busy = False
+        self.held_since = None
+        for buffer in self.buffers:
+            buffer.clear()

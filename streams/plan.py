@@ -1,0 +1,101 @@
+"""The TOML file that says what each stream does.
+
+.. code-block:: toml
+
+    closed = false                # true: a stream that no pattern matches is rejected
+    early_ttl = "7d"              # how long an outcome waits for its forecast
+
+    [streams."fraud-*"]           # the first pattern that matches counts
+    calibrator = "platt+minimax"
+    ttl = "45d"                   # how long a forecast waits for its outcome
+    features = ["amount", "age"]  # or a count; the names of x
+    seed = 0
+    options = { grid = 50 }       # of the calibrator
+"""
+
+import re
+import tomllib
+from collections.abc import Mapping
+from typing import Any
+
+from state.policy import DEFAULT_TTL_MS, Policies, Policy
+
+_UNITS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_TOP = ("closed", "early_ttl", "streams")
+_STREAM = ("calibrator", "ttl", "features", "seed", "options")
+
+
+def parse(text: str, default_calibrator: str) -> Policies:
+    """Read the file's text.
+
+    Raises
+    ------
+    ValueError
+        If it is not TOML, or names something that is not a setting, a calibrator or an option.
+    """
+    try:
+        table = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as exc:
+        raise ValueError(f"the streams file is not TOML: {exc}") from exc
+    return policies(table, default_calibrator)
+
+
+def policies(table: Mapping[str, Any], default_calibrator: str) -> Policies:
+    """Make the policies of a parsed file; raises ValueError as `parse` does."""
+    _known("the streams file", table, _TOP)
+    closed = _typed(table, "closed", bool, default=False)
+    streams = _typed(table, "streams", dict, default={})
+    early = duration(table["early_ttl"]) if "early_ttl" in table else DEFAULT_TTL_MS
+    patterns = []
+    for pattern, stream in streams.items():
+        where = f'streams."{pattern}"'
+        if not isinstance(stream, dict):
+            raise ValueError(f"{where} must be a table")  # noqa: TRY004 - one kind of error for configuration
+        try:
+            patterns.append((pattern, _policy(stream, default_calibrator)))
+        except ValueError as exc:
+            raise ValueError(f"{where}: {exc}") from exc
+    return Policies(patterns, None if closed else Policy(default_calibrator), early)
+
+
+def duration(value: object) -> int:
+    """Return a duration such as ``90s``, ``12h`` or ``30d`` in ms; raises ValueError on anything else."""
+    match = re.fullmatch(r"(\d{1,9})(ms|s|m|h|d)", value) if isinstance(value, str) else None
+    if match is None:
+        raise ValueError(f"{value!r} is not a duration such as 90s, 12h or 30d")
+    return int(match[1]) * _UNITS[match[2]]
+
+
+def _policy(stream: Mapping[str, Any], default_calibrator: str) -> Policy:
+    _known("a stream", stream, _STREAM)
+    features = stream.get("features", 0)
+    if isinstance(features, list):
+        if not all(isinstance(name, str) for name in features) or len(set(features)) < len(features):
+            raise ValueError("features must be a count or a list of different names")
+        features = tuple(features)
+    elif type(features) is not int:
+        raise ValueError("features must be a count or a list of different names")
+    options = _typed(stream, "options", dict, default={})
+    for name, value in options.items():
+        if type(value) not in (int, float, str):
+            raise ValueError(f"option {name} must be a number or text")
+    return Policy(
+        calibrator=_typed(stream, "calibrator", str, default=default_calibrator),
+        options=options,
+        features=features,
+        ttl_ms=duration(stream["ttl"]) if "ttl" in stream else DEFAULT_TTL_MS,
+        seed=_typed(stream, "seed", int, default=0),
+    )
+
+
+def _known(what: str, table: Mapping[str, Any], allowed: tuple[str, ...]) -> None:
+    for name in table:
+        if name not in allowed:
+            raise ValueError(f"{what} has no setting {name!r}; there are: {', '.join(allowed)}")
+
+
+def _typed(table: Mapping[str, Any], name: str, kind: type, *, default: Any) -> Any:  # noqa: ANN401 - checked here
+    value = table.get(name, default)
+    if type(value) is not kind:
+        raise ValueError(f"{name} must be of type {kind.__name__}, got {value!r}")
+    return value

@@ -1,0 +1,92 @@
+"""How clients prove who they are and what they trust, from the environment and files; never from a URL."""
+
+import ssl
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import faust
+from faust.types.auth import CredentialsT
+
+PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_SSL")
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+
+
+@dataclass(frozen=True)
+class Security:
+    """Transport security of every connection to the brokers.
+
+    Attributes
+    ----------
+    protocol
+        One of `PROTOCOLS`. SASL over plain text is not offered: it would send the password in the clear.
+    mechanism, username, password
+        SASL, with ``SASL_SSL`` only.
+    cafile
+        Authorities to trust; None trusts the system's.
+    certfile, keyfile, key_password
+        The client's certificate, for mutual TLS.
+    """
+
+    protocol: str = "PLAINTEXT"
+    mechanism: str = "SCRAM-SHA-512"
+    username: str | None = None
+    password: str | None = field(default=None, repr=False)
+    cafile: str | None = None
+    certfile: str | None = None
+    keyfile: str | None = None
+    key_password: str | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.protocol not in PROTOCOLS:
+            raise ValueError(f"security protocol must be one of {', '.join(PROTOCOLS)}, got {self.protocol!r}")
+        if self.mechanism not in MECHANISMS:
+            raise ValueError(f"SASL mechanism must be one of {', '.join(MECHANISMS)}, got {self.mechanism!r}")
+        if self.protocol == "SASL_SSL" and not (self.username and self.password):
+            raise ValueError("SASL_SSL needs TRUEUP_SASL_USERNAME and TRUEUP_SASL_PASSWORD (or _FILE)")
+        if self.protocol == "PLAINTEXT" and (self.username or self.cafile or self.certfile):
+            raise ValueError(
+                "user names and certificates are set, but TRUEUP_SECURITY_PROTOCOL is PLAINTEXT: "
+                "set it to SSL or SASL_SSL"
+            )
+
+    @cached_property
+    def context(self) -> ssl.SSLContext | None:
+        """The TLS context, verifying names and certificates; None in plain text.
+
+        Raises
+        ------
+        ValueError
+            If a file cannot be read or is not what it should be.
+        """
+        if self.protocol == "PLAINTEXT":
+            return None
+        try:
+            context = ssl.create_default_context(cafile=self.cafile)
+            if self.certfile:
+                context.load_cert_chain(self.certfile, self.keyfile, self.key_password)
+        except (OSError, ssl.SSLError) as exc:
+            raise ValueError(f"cannot load TLS files (cafile, certfile, keyfile): {exc}") from exc
+        return context
+
+    def client_options(self) -> dict[str, Any]:
+        """Return the options aiokafka's clients take."""
+        options: dict[str, Any] = {"security_protocol": self.protocol, "ssl_context": self.context}
+        if self.protocol == "SASL_SSL":
+            options |= {
+                "sasl_mechanism": self.mechanism,
+                "sasl_plain_username": self.username,
+                "sasl_plain_password": self.password,
+            }
+        return options
+
+    def credentials(self) -> CredentialsT | None:
+        """Return what Faust takes in place of `client_options`."""
+        if self.protocol == "SASL_SSL":
+            return faust.SASLCredentials(
+                username=self.username,
+                password=self.password,
+                mechanism=self.mechanism,
+                ssl_context=self.context,
+            )
+        return faust.SSLCredentials(context=self.context) if self.context else None

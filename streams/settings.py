@@ -1,0 +1,215 @@
+"""Every setting of a worker, from ``TRUEUP_*`` environment variables."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from state.policy import DEFAULT_CALIBRATOR, Policies
+from streams import plan
+from streams.records import Limits
+from streams.security import Security
+
+
+class SettingsError(ValueError):
+    """A setting is unknown, malformed, or contradicts another; the message says what is allowed."""
+
+
+def _text(value: str) -> str:
+    if not value.strip():
+        raise ValueError("must not be empty")
+    return value.strip()
+
+
+def _number(low: int, high: int) -> Callable[[str], int]:
+    def parse(value: str) -> int:
+        number = int(value)
+        if not low <= number <= high:
+            raise ValueError(f"must be between {low} and {high}")
+        return number
+
+    return parse
+
+
+def _seconds(low: float, high: float) -> Callable[[str], float]:
+    def parse(value: str) -> float:
+        number = float(value)
+        if not low <= number <= high:
+            raise ValueError(f"must be between {low:g} and {high:g} seconds")
+        return number
+
+    return parse
+
+
+def _brokers(value: str) -> tuple[str, ...]:
+    brokers = tuple(part.strip() for part in value.split(","))
+    for broker in brokers:
+        host, colon, port = broker.rpartition(":")
+        if "/" in broker or "@" in broker or not (host and colon and port.isdigit()):
+            raise ValueError("must be host:port, or several separated by commas, without a scheme or a password")
+    return brokers
+
+
+def _setting(help_: str, parse: Callable[[str], Any], default: Any) -> Any:  # noqa: ANN401 - any setting's type
+    return field(default=default, metadata={"help": help_, "parse": parse})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """A worker's settings. Each is read from the variable named ``TRUEUP_`` and its name in capitals."""
+
+    brokers: tuple[str, ...] = _setting("Kafka brokers, host:port,...", _brokers, ("127.0.0.1:9092",))
+    app_id: str = _setting("Consumer group, and first part of the changelog's name", _text, "trueup")
+    instance_id: str | None = _setting(
+        "Name of this worker in its group: restarted under it within the session, it keeps its partitions", _text, None
+    )
+    data_dir: Path = _setting("Where the state is kept; one directory a worker", Path, Path("trueup-data"))
+    streams: Path | None = _setting("TOML file that configures streams", Path, None)
+    default_calibrator: str = _setting("Calibrator of streams the TOML file does not name", _text, DEFAULT_CALIBRATOR)
+    forecasts: str = _setting("Topic of forecasts", _text, "forecasts")
+    outcomes: str = _setting("Topic of outcomes", _text, "outcomes")
+    calibrated: str = _setting("Topic of calibrated predictions", _text, "calibrated")
+    resolved: str = _setting("Topic of forecasts joined with outcomes", _text, "resolved")
+    dead_letters: str = _setting("Topic of records that cannot be used", _text, "dead-letters")
+    metrics_host: str = _setting("Address /metrics, /healthz and /readyz listen on", _text, "127.0.0.1")
+    metrics_port: int = _setting("Their port; 0 takes a free one", _number(0, 65_535), 9464)
+    metrics_streams: int = _setting(
+        "Streams with gauges of their own; the rest are summed as 'other'", _number(1, 10_000), 200
+    )
+    record_bytes: int = _setting("Longest input value, bytes", _number(64, 800_000), Limits.record_bytes)
+    id_bytes: int = _setting("Longest event id and stream name, bytes", _number(8, 255), Limits.id_bytes)
+    ahead_seconds: float = _setting(
+        "How far an event's ts may lie ahead of its Kafka timestamp, s", _seconds(0, 1e9), 86_400.0
+    )
+    letter_bytes: int = _setting("How much of a dead letter's value is kept", _number(0, 600_000), 16_384)
+    batch_records: int = _setting("Most records folded and committed at once", _number(1, 1000), 1000)
+    batch_bytes: int = _setting(
+        "Largest record batch produced; keep below the broker's message.max.bytes", _number(10_000, 8_000_000), 900_000
+    )
+    patience_seconds: float = _setting(
+        "How long a topic that is behind may hold its partner back, s", _seconds(0, 3600), 10.0
+    )
+    buffer_records: int = _setting(
+        "Records of one topic-partition held while the other topic catches up", _number(1000, 1_000_000), 20_000
+    )
+    commit_seconds: float = _setting("How often input offsets are committed, s", _seconds(0.05, 60), 1.0)
+    session_seconds: float = _setting("Silence after which a worker's partitions move, s", _seconds(1, 300), 30.0)
+    request_seconds: float = _setting("Longest wait for an acknowledgement, s", _seconds(0.5, 300), 15.0)
+    write_buffer_bytes: int = _setting("RocksDB write buffer of a partition", _number(65_536, 1 << 30), 16 << 20)
+    block_cache_bytes: int = _setting("RocksDB block cache of a partition", _number(65_536, 1 << 34), 64 << 20)
+    data_loss: str = _setting(
+        "When inputs were deleted before they were read: 'stop' or 'continue'",
+        lambda value: _one_of(value, ("stop", "continue")),
+        "stop",
+    )
+    security: Security = field(default_factory=Security)
+    policies: Policies = field(default_factory=lambda: plan.policies({}, DEFAULT_CALIBRATOR))
+
+    def __post_init__(self) -> None:
+        # Base64 makes a letter a third longer; its key and value may both be as long as the limit.
+        if self.letter_bytes * 3 + 4096 > self.batch_bytes:
+            raise SettingsError(
+                f"TRUEUP_LETTER_BYTES={self.letter_bytes} is too much for TRUEUP_BATCH_BYTES={self.batch_bytes}: "
+                "a batch must hold three times a letter"
+            )
+        if self.request_seconds > self.session_seconds:
+            raise SettingsError(
+                "TRUEUP_REQUEST_SECONDS must not exceed TRUEUP_SESSION_SECONDS: "
+                "a write that hangs must die before the partition moves"
+            )
+
+    @property
+    def changelog(self) -> str:
+        """Topic of the state table's changelog, as Faust names it."""
+        return f"{self.app_id}-state-changelog"
+
+    @property
+    def limits(self) -> Limits:
+        """What a record may be, at most."""
+        return Limits(self.record_bytes, self.id_bytes, int(self.ahead_seconds * 1000), self.letter_bytes)
+
+    @classmethod
+    def described(cls) -> list[tuple[str, str, str]]:
+        """Return the variable, the meaning and the default of every setting, security included."""
+        own = [
+            (f"TRUEUP_{f.name.upper()}", str(f.metadata["help"]), _shown(f.default))
+            for f in fields(cls)
+            if "parse" in f.metadata
+        ]
+        return own + [(name, help_, "none") for name, (_, help_) in _SECURITY.items()]
+
+    @classmethod
+    def from_env(cls, environment: Mapping[str, str]) -> "Settings":
+        """Read the settings.
+
+        Raises
+        ------
+        SettingsError
+            If a ``TRUEUP_`` variable is unknown or its value is not allowed, or the TOML file is not.
+        """
+        known = {f"TRUEUP_{f.name.upper()}": f for f in fields(cls) if "parse" in f.metadata}
+        values: dict[str, Any] = {}
+        for name, value in environment.items():
+            if not name.startswith("TRUEUP_") or name in _SECURITY or name in _ELSEWHERE:
+                continue
+            if name not in known:
+                allowed = ", ".join(sorted([*known, *_SECURITY]))
+                raise SettingsError(f"{name} is not a setting of trueup; there are: {allowed}")
+            try:
+                values[known[name].name] = known[name].metadata["parse"](value)
+            except ValueError as exc:
+                raise SettingsError(f"{name}={value!r}: {exc}") from exc
+        try:
+            values["security"] = _security(environment)
+            text = _read(values["streams"]) if values.get("streams") else ""
+            values["policies"] = plan.parse(text, values.get("default_calibrator", DEFAULT_CALIBRATOR))
+        except (ValueError, OSError) as exc:
+            raise SettingsError(str(exc)) from exc
+        return cls(**values)
+
+
+#: Security variables and the field each sets. A name that ends in _FILE names a file that holds the secret.
+_SECURITY = {
+    "TRUEUP_SECURITY_PROTOCOL": ("protocol", "PLAINTEXT, SSL or SASL_SSL; PLAINTEXT if not set"),
+    "TRUEUP_SASL_MECHANISM": ("mechanism", "PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512; SCRAM-SHA-512 if not set"),
+    "TRUEUP_SASL_USERNAME": ("username", "User name for SASL_SSL"),
+    "TRUEUP_SASL_PASSWORD": ("password", "Its password"),
+    "TRUEUP_SASL_PASSWORD_FILE": ("password", "File that holds its password"),
+    "TRUEUP_SSL_CAFILE": ("cafile", "Authorities to trust, PEM; the system's if not set"),
+    "TRUEUP_SSL_CERTFILE": ("certfile", "The client's certificate, PEM, for mutual TLS"),
+    "TRUEUP_SSL_KEYFILE": ("keyfile", "Its key, PEM"),
+    "TRUEUP_SSL_KEY_PASSWORD": ("key_password", "The key's password"),
+    "TRUEUP_SSL_KEY_PASSWORD_FILE": ("key_password", "File that holds the key's password"),
+}
+#: Variables of the development broker, not of a worker.
+_ELSEWHERE = ("TRUEUP_KAFKA_LIB",)
+
+
+def _shown(default: object) -> str:
+    if isinstance(default, tuple):
+        return ",".join(default)
+    return "none" if default is None else str(default)
+
+
+def _one_of(value: str, allowed: tuple[str, ...]) -> str:
+    if value not in allowed:
+        raise ValueError(f"must be one of {', '.join(allowed)}")
+    return value
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError as exc:
+        raise ValueError(f"cannot read {path}: {exc.strerror}") from exc
+
+
+def _security(environment: Mapping[str, str]) -> Security:
+    values = {}
+    for name, (attribute, _) in _SECURITY.items():
+        if name in environment:
+            if attribute in values:
+                raise ValueError(f"{name} is set, and so is {name.removesuffix('_FILE')}: set one of them")
+            value = environment[name]
+            values[attribute] = _read(Path(value)).rstrip("\n") if name.endswith("_FILE") else value
+    return Security(**values)

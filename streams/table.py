@@ -1,0 +1,132 @@
+"""The state table: written to the changelog first, in one atomic record batch, and to disk after.
+
+Stock Faust writes RocksDB first and the changelog some time later, one record at a time, so a crash between the two
+loses or doubles updates. Here the changelog's acknowledgement of a whole micro-batch is the commit point: before it
+nothing has happened, after it everything has, on this disk or rebuilt on another.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import cast
+
+import faust
+from aiokafka.structs import ConsumerRecord
+from faust.types import TP
+
+from streams.stores import MemoryStore, RocksStore, Store
+from streams.transport import BatchProducer
+
+NAME = "state"
+
+
+class TooLargeError(Exception):
+    """The rows do not fit one record batch; fold fewer events at once."""
+
+
+class ForeignWriterError(RuntimeError):
+    """Another process has appended to this partition's changelog: two workers believe they own it."""
+
+
+class StateTable(faust.Table):  # type: ignore[type-arg]
+    """A Faust table whose rows are bytes and whose writes are batches.
+
+    Parameters
+    ----------
+    memory
+        Keep rows in memory instead of RocksDB.
+    """
+
+    def __init__(self, app: faust.App, *, memory: bool = False, **options: int) -> None:
+        self._memory = memory
+        #: Changelog offset the next batch of each partition must be appended at.
+        self._next: dict[int, int] = {}
+        super().__init__(
+            app,
+            name=NAME,
+            key_type=bytes,
+            value_type=bytes,
+            recovery_buffer_size=10_000,
+            options=options,
+            help="ledger, calibrators, scores and fence of every partition",
+        )
+
+    def _new_store(self) -> Store:
+        if self._memory:
+            return MemoryStore("memory://", self.app, self, table_name=self.name)
+        return RocksStore("rocksdb://", self.app, self, table_name=self.name, options=dict(self.options or {}))
+
+    @property
+    def store(self) -> Store:
+        """The store of the rows."""
+        return cast("Store", self.data)
+
+    def read(self, partition: int, key: bytes) -> bytes | None:
+        """Return a row, or None."""
+        return self.store.read(partition, key)
+
+    def range(self, partition: int, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """Iterate over rows by key prefix. For views, never for what must be right."""
+        return self.store.range(partition, prefix)
+
+    async def commit(
+        self, partition: int, rows: Mapping[bytes, bytes | None], probe: Callable[[int], None] = lambda _: None
+    ) -> None:
+        """Append all rows to the changelog at once, wait for the acknowledgement, then write them to the store.
+
+        Parameters
+        ----------
+        partition
+            Number of the partition.
+        rows
+            By key; None deletes.
+        probe
+            Called with 3 when the changelog has acknowledged, with 4 when the store has written.
+
+        Raises
+        ------
+        TooLargeError
+            If they do not fit one record batch; nothing was sent.
+        ForeignWriterError
+            If the changelog has grown by other hands.
+        KafkaError, TimeoutError
+            If the brokers do not acknowledge. The batch may or may not have been appended.
+        """
+        producer = cast("BatchProducer", self.app.producer)
+        batch = producer.batch()
+        for key, value in rows.items():
+            if batch.append(timestamp=None, key=key, value=value) is None:
+                raise TooLargeError(f"{len(rows)} rows do not fit one record batch")
+        offset = (await producer.send_batch(batch, self.changelog_topic_name, partition)).offset
+        expected = self._expected(partition)
+        if expected is not None and offset != expected:
+            raise ForeignWriterError(
+                f"rows of partition {partition} were appended to {self.changelog_topic_name} at offset {offset}, "
+                f"expected {expected}: another worker writes this partition"
+            )
+        probe(3)
+        last = offset + len(rows) - 1
+        self._next[partition] = last + 1
+        self.store.write(partition, rows.items(), last)
+        probe(4)
+
+    def _expected(self, partition: int) -> int | None:
+        if partition in self._next:
+            return self._next[partition]
+        stored = self.store.offset(partition)
+        return None if stored is None else stored + 1
+
+    def restore(self, tp: TP, records: list[ConsumerRecord[bytes, bytes | None]]) -> None:
+        """Write recovered changelog records, in order, with the offset of the last."""
+        rows = ((record.key, record.value) for record in records if record.key is not None)
+        self.store.write(tp.partition, rows, records[-1].offset)
+
+    def reopened(self, partition: int) -> None:
+        """Note that a partition was assigned anew: others may have written it meanwhile."""
+        self._next.pop(partition, None)
+
+    def offset(self, partition: int) -> int | None:
+        """Return the changelog offset the stored rows reach to."""
+        return self.store.offset(partition)
+
+    def size(self, partition: int) -> tuple[int, int]:
+        """Return the number of rows and of bytes of a partition, as the store estimates them."""
+        return self.store.size(partition)

@@ -1,0 +1,167 @@
+"""The topics: made as trueup needs them, and checked before a worker starts."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
+from aiokafka.errors import KafkaConnectionError, for_code
+
+from streams.settings import Settings
+
+#: Room a record batch needs beyond its records, bytes.
+BATCH_OVERHEAD = 4096
+#: Longest wait for the leaders of new topics, s.
+LEADER_SECONDS = 30.0
+
+
+class TopicsError(RuntimeError):
+    """The topics are not as trueup needs them, or could not be made; the message says what to change."""
+
+
+@dataclass(frozen=True)
+class Topic:
+    """What a topic must be: name, cleanup policy, and the largest record batch it must take, bytes."""
+
+    name: str
+    compacted: bool
+    batch_bytes: int
+
+
+def wanted(settings: Settings) -> list[Topic]:
+    """Return the topics of a worker, inputs first."""
+    batch = settings.batch_bytes + BATCH_OVERHEAD
+    return [
+        Topic(settings.forecasts, compacted=False, batch_bytes=0),
+        Topic(settings.outcomes, compacted=False, batch_bytes=0),
+        Topic(settings.calibrated, compacted=False, batch_bytes=batch),
+        Topic(settings.resolved, compacted=False, batch_bytes=batch),
+        Topic(settings.dead_letters, compacted=False, batch_bytes=batch),
+        Topic(settings.changelog, compacted=True, batch_bytes=batch),
+    ]
+
+
+async def create(
+    settings: Settings, *, partitions: int = 4, replication: int = 1, retention_ms: int | None = None
+) -> list[str]:
+    """Make the topics that do not exist, and return their names.
+
+    Parameters
+    ----------
+    partitions
+        Of every topic; those that exist keep theirs, and `check` says if they differ.
+    replication
+        Copies of every topic. With three, writes need two in sync.
+    retention_ms
+        How long inputs and outputs are kept; None leaves it to the brokers. It must be longer than the longest
+        time a worker may be down, and for replay as long as history is wanted.
+
+    Raises
+    ------
+    TopicsError
+        If the brokers refuse.
+    """
+    async with _admin(settings) as admin:
+        existing = set(await admin.list_topics())
+        missing = [topic for topic in wanted(settings) if topic.name not in existing]
+        requests = []
+        for topic in missing:
+            configs = {"cleanup.policy": "compact" if topic.compacted else "delete"}
+            if topic.batch_bytes:
+                configs["max.message.bytes"] = str(max(topic.batch_bytes, 1_048_588))
+            if replication >= 3:
+                configs["min.insync.replicas"] = "2"
+            if retention_ms is not None and not topic.compacted:
+                configs["retention.ms"] = str(retention_ms)
+            requests.append(NewTopic(topic.name, partitions, replication, topic_configs=configs))
+        if requests:
+            response = await admin.create_topics(requests)
+            for name, code, *message in response.topic_errors:
+                if code:
+                    raise TopicsError(f"cannot make topic {name}: {for_code(code).__name__} {message or ''}")
+            await _led(admin, [topic.name for topic in missing])
+        return [topic.name for topic in missing]
+
+
+async def _led(admin: AIOKafkaAdminClient, names: list[str]) -> None:
+    """Wait until every partition has a leader: before that, sends fail and consumers wait."""
+    async with asyncio.timeout(LEADER_SECONDS):
+        while True:
+            described = await admin.describe_topics(names)
+            partitions = [partition for topic in described for partition in topic["partitions"]]
+            if partitions and all(partition["leader"] >= 0 for partition in partitions):
+                return
+            await asyncio.sleep(0.05)
+
+
+async def check(settings: Settings) -> list[str]:
+    """Return what is wrong with the topics, one sentence each; nothing when all is well."""
+    async with _admin(settings) as admin:
+        existing = set(await admin.list_topics())
+        topics = wanted(settings)
+        problems = [
+            f"topic {topic.name} does not exist: run 'trueup topics create'"
+            for topic in topics
+            if topic.name not in existing
+        ]
+        present = [topic for topic in topics if topic.name in existing]
+        if not present:
+            return problems
+        counts = {
+            described["topic"]: len(described["partitions"])
+            for described in await admin.describe_topics([topic.name for topic in present])
+        }
+        inputs = counts.get(settings.forecasts)
+        problems += [
+            f"topic {topic.name} has {counts[topic.name]} partitions, {settings.forecasts} has {inputs}: "
+            "all must have as many, for an event's records to meet"
+            for topic in present
+            if inputs is not None and counts[topic.name] != inputs
+        ]
+        for topic in present:
+            configs = await _configs(admin, topic.name)
+            problems.extend(_problems(topic, configs))
+        return problems
+
+
+def _problems(topic: Topic, configs: Mapping[str, str]) -> list[str]:
+    problems = []
+    policy = configs.get("cleanup.policy", "")
+    if topic.compacted and policy != "compact":
+        problems.append(
+            f"topic {topic.name} has cleanup.policy={policy}, it must be compact: deletion would lose state"
+        )
+    if not topic.compacted and "compact" in policy:
+        problems.append(f"topic {topic.name} has cleanup.policy={policy}, it must be delete: compaction loses records")
+    largest = int(configs.get("max.message.bytes", "1048588"))
+    if largest < topic.batch_bytes:
+        problems.append(
+            f"topic {topic.name} has max.message.bytes={largest}, it must be at least {topic.batch_bytes}: "
+            "or lower TRUEUP_BATCH_BYTES"
+        )
+    return problems
+
+
+async def _configs(admin: AIOKafkaAdminClient, name: str) -> dict[str, str]:
+    (response,) = await admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, name)])
+    found: dict[str, str] = {}
+    for resource in response.resources:
+        code, message, entries = resource[0], resource[1], resource[-1]
+        if code:
+            raise TopicsError(f"cannot read the configuration of topic {name}: {message or for_code(code).__name__}")
+        found |= {entry[0]: entry[1] for entry in entries}
+    return found
+
+
+@asynccontextmanager
+async def _admin(settings: Settings) -> AsyncIterator[AIOKafkaAdminClient]:
+    client = AIOKafkaAdminClient(bootstrap_servers=",".join(settings.brokers), **settings.security.client_options())
+    try:
+        await client.start()
+        yield client
+    except KafkaConnectionError as exc:
+        raise TopicsError(f"cannot reach {', '.join(settings.brokers)}: {exc}") from exc
+    finally:
+        await client.close()
