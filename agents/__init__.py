@@ -1,0 +1,1 @@
+"""What runs: the agents, replay, the wiring and the command line."""

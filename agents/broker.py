@@ -1,0 +1,243 @@
+"""A real Apache Kafka on this machine: one JVM on loopback, for development, the demo and the tests.
+
+`make jars` fetches the server from Maven Central; ``deploy/kafka/server.properties`` says how it is set up. Nothing
+outlives the process that asked for the broker.
+"""
+
+import ctypes
+import os
+import secrets
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final, Self
+
+HOST: Final = "127.0.0.1"
+KAFKA: Final = Path(__file__).resolve().parents[1] / "deploy" / "kafka"
+START_SECONDS: Final = 60.0  # 4 on an idle machine with two cores
+STOP_SECONDS: Final = 15.0  # 1 on the same machine
+
+
+class BrokerError(RuntimeError):
+    """Kafka cannot run here; the message says why and what to do."""
+
+
+class Broker:
+    """Apache Kafka in KRaft mode: started on entering the context or by `start`, stopped on leaving it or by `stop`.
+
+    Parameters
+    ----------
+    data_dir
+        Keeps the records, the settings and the log over restarts; `None`: a temporary directory that `stop` removes.
+    port
+        Where clients connect; `None`: any free one. It stays the same over restarts of this object.
+    heap
+        Of the JVM, in its own notation.
+
+    Attributes
+    ----------
+    bootstrap
+        ``host:port`` for clients.
+    directory, log
+        Where the records are, and the file of what Kafka printed in all its starts.
+
+    Notes
+    -----
+    On Linux the kernel kills the JVM when the thread that called `start` ends, even after ``kill -9`` of the process.
+    So call it from a thread that lives as long as the broker is needed.
+    """
+
+    def __init__(self, data_dir: Path | None = None, port: int | None = None, heap: str = "512m") -> None:
+        self._temporary: TemporaryDirectory[str] | None = None
+        if data_dir is None:
+            self._temporary = TemporaryDirectory(prefix="trueup-broker-")
+            data_dir = Path(self._temporary.name)
+        self.directory = data_dir.resolve()
+        self.log = self.directory / "broker.log"
+        self._heap = heap
+        self._controller = _free_port(port)
+        self._port = port or _free_port(self._controller)
+        self.bootstrap = f"{HOST}:{self._port}"
+        self._jvm: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        """Start."""
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Stop."""
+        self.stop()
+
+    @property
+    def alive(self) -> bool:
+        """Whether the JVM exists, be it paused."""
+        return self._jvm is not None and self._jvm.poll() is None
+
+    @property
+    def pid(self) -> int:
+        """Of the JVM."""
+        return self._running().pid
+
+    def start(self) -> None:
+        """Format the directory if it is new, start the JVM, and return once it answers a metadata request.
+
+        Raises
+        ------
+        BrokerError
+            Java or the jars are missing, the port is taken, the JVM died, or it was not ready in `START_SECONDS`.
+        """
+        if self.alive:
+            raise BrokerError(f"the broker already runs at {self.bootstrap}")
+        try:
+            self._format_and_start()
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """End the JVM in good order, by force after `STOP_SECONDS`; remove a temporary directory."""
+        if self._jvm is not None:
+            self._jvm.send_signal(signal.SIGCONT)  # a paused process never sees the next signal
+            self._jvm.terminate()
+            with suppress(subprocess.TimeoutExpired):
+                self._jvm.wait(STOP_SECONDS)
+            self.kill()
+        if self._temporary is not None:
+            self._temporary.cleanup()
+
+    def kill(self) -> None:
+        """End the JVM as the kernel would; `start` brings the same broker back."""
+        if self._jvm is not None:
+            self._jvm.kill()
+            self._jvm.wait()
+
+    def pause(self) -> None:
+        """Freeze the JVM: connections stay open and nothing answers."""
+        self._running().send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let a paused JVM go on."""
+        self._running().send_signal(signal.SIGCONT)
+
+    def tail(self, lines: int = 15) -> str:
+        """Return the last lines of the log."""
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        if self._jvm is None or not self.alive:
+            raise BrokerError("the broker is not running")
+        return self._jvm
+
+    def _format_and_start(self) -> None:
+        deadline = time.monotonic() + START_SECONDS
+        (self.directory / "tmp").mkdir(parents=True, exist_ok=True)
+        settings = self.directory / "server.properties"
+        ours = f"""
+listeners=PLAINTEXT://{self.bootstrap},CONTROLLER://{HOST}:{self._controller}
+advertised.listeners=PLAINTEXT://{self.bootstrap}
+controller.quorum.voters=1@{HOST}:{self._controller}
+log.dirs={self.directory / "data"}
+"""
+        settings.write_text((KAFKA / "server.properties").read_text() + ours)
+        if not (self.directory / "data" / "meta.properties").exists():
+            storage = ["kafka.tools.StorageTool", "format", "-t", uuid.uuid4().hex[:22], "-c", str(settings)]
+            self._jvm = self._java("-XX:TieredStopAtLevel=1", *storage)
+            if self._jvm.wait(START_SECONDS) != 0:
+                raise BrokerError(f"Kafka could not format {self.directory}; its log ends:\n{self.tail()}")
+        try:  # another server there would answer the metadata request in our place
+            socket.create_server((HOST, self._port)).close()
+        except OSError as error:
+            raise BrokerError(f"port {self._port} is taken: choose another, or end what listens there") from error
+        self._jvm = self._java(f"-Xms{self._heap}", f"-Xmx{self._heap}", "kafka.Kafka", str(settings))
+        while not _answers(self._port):
+            if not self.alive:
+                raise BrokerError(f"Kafka died while starting; its log ends:\n{self.tail()}")
+            if time.monotonic() > deadline:
+                raise BrokerError(f"Kafka was not ready within {START_SECONDS:.0f} s; its log ends:\n{self.tail()}")
+            time.sleep(0.05)
+
+    def _java(self, *arguments: str) -> subprocess.Popen[bytes]:
+        """Start java on Kafka's jars: what it prints goes to the log, what it unpacks into the directory."""
+        home = os.environ.get("JAVA_HOME")
+        java = shutil.which("java", path=f"{home}/bin" if home else None)
+        if java is None:
+            raise BrokerError(f"no java {f'in JAVA_HOME={home}' if home else 'on the PATH'}: install Java 17 or newer")
+        lib = Path(os.environ.get("TRUEUP_KAFKA_LIB") or KAFKA / "lib").resolve()
+        if not any(lib.glob("kafka_*.jar")):
+            raise BrokerError(f"no Kafka jars in {lib}: run `make jars`, or set TRUEUP_KAFKA_LIB to their directory")
+        options = ["-XX:+UseSerialGC", "-XX:-UsePerfData", f"-Djava.io.tmpdir={self.directory / 'tmp'}"]
+        options += ["-Dorg.apache.logging.log4j.level=INFO", "-cp", f"{lib}/*"]
+        with self.log.open("ab") as log:
+            return subprocess.Popen(
+                [java, *options, *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                process_group=0,  # Ctrl-C in a terminal is for the clients; they leave before the broker does
+                preexec_fn=_die_with_parent(),
+            )
+
+
+def _die_with_parent() -> Callable[[], None] | None:
+    """Return what the child runs before java so that the kernel kills it when its parent ends; Linux only."""
+    if sys.platform != "linux":
+        return None
+    prctl, parent, set_parent_death_signal = ctypes.CDLL(None).prctl, os.getpid(), 1
+
+    def run() -> None:
+        prctl(set_parent_death_signal, signal.SIGKILL)
+        if os.getppid() != parent:  # it ended before prctl
+            os._exit(1)
+
+    return run
+
+
+def _free_port(other: int | None) -> int:
+    """Return a free port below those of outgoing connections: no client takes it while the broker is down."""
+    while True:
+        port = 20_000 + secrets.randbelow(12_000)
+        with suppress(OSError), socket.create_server((HOST, port)):
+            if port != other:
+                return port
+
+
+def _answers(port: int) -> bool:
+    """Whether a metadata request (version 1, no topics) names a broker: Kafka is up and serves clients."""
+    request = struct.pack(">ihhihi", 14, 3, 1, 0, -1, 0)
+    try:
+        with socket.create_connection((HOST, port), timeout=1) as connection, connection.makefile("rb") as answer:
+            connection.sendall(request)
+            _size, _correlation, brokers = struct.unpack(">iii", answer.read(12))
+    except (OSError, struct.error):
+        return False
+    return bool(brokers)
+
+
+def serve(port: int | None = None, data_dir: Path | None = None) -> int:
+    """Run a broker in the foreground, print its address, and return the exit status.
+
+    That is 0 after Ctrl-C or SIGTERM, 1 when Kafka could not start or ended by itself.
+    """
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        with Broker(data_dir, port) as broker:
+            print(f"Apache Kafka is ready; Ctrl-C stops it. Its log: {broker.log}")
+            print(f"export TRUEUP_BROKERS={broker.bootstrap}", flush=True)
+            while broker.alive:
+                time.sleep(0.2)
+            print(f"Kafka ended by itself; its log ends:\n{broker.tail()}", file=sys.stderr)
+    except KeyboardInterrupt:
+        return 0
+    except BrokerError as error:
+        print(error, file=sys.stderr)
+    return 1
