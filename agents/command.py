@@ -1,0 +1,169 @@
+"""The command line."""
+
+import argparse
+import asyncio
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from agents import logs
+from streams import plan, topics
+from streams.settings import Settings, SettingsError
+
+#: Exit status of a command that was asked for something impossible, as sysexits.h has it.
+MISCONFIGURED = 78
+
+EPILOG = """\
+A first look, on this machine alone:
+  trueup demo                     real flights through a real broker, with a report
+
+A cluster of your own:
+  export TRUEUP_BROKERS=kafka-1:9092,kafka-2:9092
+  trueup topics create --partitions 8 --replication 3
+  trueup worker
+
+Every setting is an environment variable; 'trueup worker --help' lists them.
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return the exit status."""
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    if options.command is None:
+        parser.print_help()
+        return 0
+    logs.configure(os.environ.get("LOG_LEVEL", "INFO").upper())
+    try:
+        return int(_COMMANDS[options.command](options))
+    except (SettingsError, topics.TopicsError) as exc:
+        print(f"trueup: {exc}", file=sys.stderr)
+    except KeyboardInterrupt:
+        return 130
+    return MISCONFIGURED
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="trueup",
+        description="Joins risk forecasts with what happened, on Kafka, and keeps the scores honest.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
+
+    commands.add_parser(
+        "worker",
+        help="serve: read forecasts and outcomes, write calibrated predictions",
+        description="Serve until SIGTERM. Run several: partitions are shared out among them.",
+        epilog=_settings_help(),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+
+    demo = commands.add_parser("demo", help="real flights through a real broker, with a live table and a report")
+    demo.add_argument("--rows", type=_positive, help="play only the first N flights (default: all 309,772)")
+    demo.add_argument("--json", action="store_true", help="print one JSON object last, and no table")
+    demo.add_argument("--partitions", type=_positive, default=2, help="partitions of every topic (default: 2)")
+    demo.add_argument("--out", type=Path, default=Path("trueup-demo.png"), help="where the reliability diagram goes")
+
+    broker = commands.add_parser(
+        "broker", help="run a local Apache Kafka for development, without Docker", description="Runs until Ctrl-C."
+    )
+    broker.add_argument("--port", type=_positive, help="port to listen on (default: a free one)")
+    broker.add_argument("--data-dir", type=Path, help="keep the data here (default: a temporary directory)")
+
+    topic = commands.add_parser("topics", help="make or check the topics")
+    actions = topic.add_subparsers(dest="action", required=True, metavar="create|check")
+    create = actions.add_parser("create", help="make the topics that do not exist")
+    create.add_argument("--partitions", type=_positive, default=4, help="of every topic (default: 4)")
+    create.add_argument("--replication", type=_positive, default=1, help="copies of each (production: 3)")
+    create.add_argument("--retention", help="how long inputs and outputs are kept, such as 30d (default: the brokers')")
+    actions.add_parser("check", help="say what is wrong with the topics; status 1 if anything is")
+
+    inspect = commands.add_parser(
+        "inspect",
+        help="show the state of a stream, from the changelog",
+        description="Reads the changelog, so it works from anywhere and while workers run.",
+    )
+    inspect.add_argument("stream", nargs="?", help="name of the stream (default: list the streams)")
+    inspect.add_argument("--json", action="store_true", help="print one JSON object")
+    return parser
+
+
+def _positive(value: str) -> int:
+    number = int(value)
+    if number < 1:
+        raise argparse.ArgumentTypeError("must be at least 1")
+    return number
+
+
+def _settings_help() -> str:
+    import textwrap  # noqa: PLC0415 - only for --help
+
+    lines = ["settings (environment variables):"]
+    for name, text, default in Settings.described():
+        lines += textwrap.wrap(
+            f"{name}  {text} (default: {default})", 100, initial_indent="  ", subsequent_indent=" " * 6
+        )
+    return "\n".join(lines)
+
+
+def _worker(_: argparse.Namespace) -> int:
+    from agents import worker  # noqa: PLC0415 - Faust takes a second to import; --help should not wait for it
+
+    return worker.run(Settings.from_env(os.environ))
+
+
+def _demo(options: argparse.Namespace) -> int:
+    from agents import demo  # noqa: PLC0415 - needs the demo's packages
+
+    return demo.run(
+        rows=options.rows,
+        json_output=options.json,
+        brokers=os.environ.get("TRUEUP_BROKERS"),
+        out=options.out,
+        partitions=options.partitions,
+    )
+
+
+def _broker(options: argparse.Namespace) -> int:
+    from agents import broker  # noqa: PLC0415 - not part of a worker
+
+    return broker.serve(options.port, options.data_dir)
+
+
+def _topics(options: argparse.Namespace) -> int:
+    settings = Settings.from_env(os.environ)
+    if options.action == "create":
+        try:
+            retention = None if options.retention is None else plan.duration(options.retention)
+        except ValueError as exc:
+            raise SettingsError(str(exc)) from exc
+        made = asyncio.run(
+            topics.create(
+                settings,
+                partitions=options.partitions,
+                replication=options.replication,
+                retention_ms=retention,
+            )
+        )
+        print("made: " + ", ".join(made) if made else "all topics exist")
+    problems = asyncio.run(topics.check(settings))
+    for problem in problems:
+        print(problem, file=sys.stderr)
+    if not problems:
+        print("all topics are as they must be")
+    return 1 if problems else 0
+
+
+def _inspect(options: argparse.Namespace) -> int:
+    from agents import inspection  # noqa: PLC0415 - not part of a worker
+
+    return inspection.run(Settings.from_env(os.environ), options.stream, json_output=options.json)
+
+
+_COMMANDS = {"worker": _worker, "demo": _demo, "broker": _broker, "topics": _topics, "inspect": _inspect}
+
+if __name__ == "__main__":
+    sys.exit(main())

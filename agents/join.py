@@ -1,0 +1,131 @@
+"""The agent: one batch of a partition, from its records to acknowledged outputs, in the order that survives kill -9.
+
+The numbered steps are those of the operations page. Step 3 is the commit point: before it a crash leaves no trace,
+after it the state is complete and the inputs that come again are answered from the ledger.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from functools import partial
+from time import perf_counter
+
+from state import keys
+from state.engine import Partition
+from state.events import Event
+from state.fence import FORECASTS
+from streams.gauges import Gauges, Held
+from streams.merge import Batch, Merged
+from streams.outputs import Outputs
+from streams.records import Decoder
+from streams.settings import Settings
+from streams.table import StateTable, TooLargeError
+
+#: Called with the number of the step just finished; tests kill the process here.
+Probe = Callable[[int], None]
+
+
+class Join:
+    """Folds batches, a partition's one after another; the waits of different partitions overlap.
+
+    Parameters
+    ----------
+    settings
+        Names the topics and configures decoding.
+    table
+        Where the state is.
+    outputs
+        Produces records and waits for their acknowledgement.
+    gauges
+        Counts.
+    probe
+        Called after each step.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        table: StateTable,
+        outputs: Outputs,
+        gauges: Gauges,
+        probe: Probe = lambda _: None,
+    ) -> None:
+        self._policies = settings.policies
+        self._decoder = Decoder(settings.policies, settings.limits)
+        self._table = table
+        self._outputs = outputs
+        self._gauges = gauges
+        self._probe = probe
+        self._partitions: dict[int, Partition] = {}
+        self._locks: dict[int, asyncio.Lock] = {}
+
+    async def reopen(self, partition: int) -> tuple[int, int]:
+        """Take up a partition from its table, and return the next offset of forecasts and of outcomes to apply."""
+        async with self._lock(partition):
+            self._table.reopened(partition)
+            opened = self._partitions[partition] = Partition(self._policies, partial(self._table.read, partition))
+            scores = {key[len(keys.SCORES) :].decode(): row for key, row in self._table.range(partition, keys.SCORES)}
+            self._gauges.assigned(partition, Held(opened.fence, scores, self._calibrators(partition, scores)))
+            forecasts, outcomes = opened.fence.next
+            return forecasts, outcomes
+
+    def _calibrators(self, partition: int, scores: dict[str, bytes]) -> dict[str, bytes]:
+        """Return the row of the calibrator that serves each scored stream now."""
+        found = {}
+        for stream in scores:
+            policy = self._policies.of(stream)
+            row = policy and self._table.read(partition, keys.calibrator(stream, policy.config))
+            if row:
+                found[stream] = row
+        return found
+
+    def close(self, partition: int) -> None:
+        """Let go of a partition that has moved."""
+        self._partitions.pop(partition, None)
+        self._gauges.revoked(partition)
+
+    async def fold(self, batch: Batch) -> None:
+        """Do everything a batch asks for; returns when all of it is acknowledged.
+
+        Raises
+        ------
+        CorruptFrame, ForeignWriterError, KafkaError
+            Whatever is raised, nothing of the batch may be acknowledged, and the process must end.
+        """
+        started = perf_counter()
+        async with self._lock(batch.partition):
+            events = self._decode(batch.records)  # step 1
+            self._probe(1)
+            await self._apply(batch.partition, events)
+        self._gauges.batch(len(events), perf_counter() - started)
+
+    def _decode(self, records: Sequence[Merged]) -> list[Event]:
+        forecast, outcome = self._decoder.forecast, self._decoder.outcome
+        return [
+            (forecast if topic == FORECASTS else outcome)(
+                record.offset, record.key, record.value, max(record.timestamp, 0)
+            )
+            for topic, record in records
+        ]
+
+    async def _apply(self, number: int, events: Sequence[Event]) -> None:
+        partition = self._partitions[number]
+        effects = partition.fold(events)  # step 2
+        self._probe(2)
+        if effects.rows:
+            try:
+                # Step 3, and 4: changelog acknowledged, then rows and offset on disk.
+                await self._table.commit(number, effects.rows, self._probe)
+            except TooLargeError:
+                if len(events) == 1:
+                    raise
+                partition.reset()
+                half = len(events) // 2
+                await self._apply(number, events[:half])
+                await self._apply(number, events[half:])
+                return
+        self._gauges.applied(number, effects, partition.fence)
+        await self._outputs.send(number, effects.outputs)  # step 5
+        self._probe(5)
+
+    def _lock(self, partition: int) -> asyncio.Lock:
+        return self._locks.setdefault(partition, asyncio.Lock())

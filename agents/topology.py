@@ -1,0 +1,199 @@
+"""The wiring: a fresh Faust application, its table, its one agent, and what joins them."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import Any, cast
+
+import faust
+from aiokafka.structs import ConsumerRecord
+from faust.tables.manager import TableManager
+from faust.types import TP
+from yarl import URL
+
+from agents.join import Join, Probe
+from streams.gauges import Gauges
+from streams.outputs import Outputs
+from streams.settings import Settings
+from streams.table import StateTable
+from streams.transport import BatchConsumer, BatchProducer, BatchTransport
+
+log = logging.getLogger("trueup")
+
+#: Partitions whose waits overlap. A partition has at most one batch out, so more would only wait.
+CONCURRENCY = 16
+
+
+class RecordsAsTheyAre(faust.Schema[bytes, bytes]):
+    """Hands batches to the agent undecoded: decoding is the engine's first step, where bad records are counted."""
+
+    def loads_key(self, app: Any, message: Any, **_: Any) -> Any:  # noqa: ANN401, ARG002 - Faust's signature
+        """Return the key as it came."""
+        return message.key
+
+    def loads_value(self, app: Any, message: Any, **_: Any) -> Any:  # noqa: ANN401, ARG002 - Faust's signature
+        """Return the batch."""
+        return message.value
+
+
+@dataclass(eq=False)
+class Topology:
+    """An application that is wired and not started. Also answers what the transport asks of it (`Inputs`).
+
+    Attributes
+    ----------
+    app
+        The Faust application; run it with `agents.worker.run`.
+    abort
+        Ends the process, at once and with a status that is not 0.
+    failure
+        What ended the process, if something did.
+    """
+
+    settings: Settings
+    app: faust.App
+    table: StateTable
+    gauges: Gauges
+    join: Join
+    abort: Callable[[], None]
+    failure: BaseException | None = None
+
+    @property
+    def sources(self) -> tuple[str, str]:
+        """Topics of forecasts and of outcomes."""
+        return self.settings.forecasts, self.settings.outcomes
+
+    async def applied(self, partition: int) -> tuple[int, int]:
+        """Take up a partition and return its fence."""
+        return await self.join.reopen(partition)
+
+    def revoked(self, partition: int) -> None:
+        """Let go of a partition."""
+        self.join.close(partition)
+
+    def restore(self, tp: TP, records: list[ConsumerRecord[bytes, bytes | None]]) -> None:
+        """Write recovered changelog records."""
+        self.table.restore(tp, records)
+
+    def failed(self, exc: BaseException) -> None:
+        """Stop at once, acknowledging nothing: what was not finished is done again after the restart."""
+        if self.failure is None:
+            self.failure = exc
+            log.critical("cannot go on: %s: %s", type(exc).__name__, exc, exc_info=exc)
+            self.abort()
+
+    @property
+    def ready(self) -> bool:
+        """Whether partitions are assigned, restored and served."""
+        app = self.app
+        if app.should_stop or not app.started or app.rebalancing or app.in_recovery or self.failure:
+            return False
+        return bool(app.tables.actives_ready and consumer_of(app).assignment())
+
+
+def consumer_of(app: faust.App) -> BatchConsumer:
+    """Return the application's consumer."""
+    return cast("BatchConsumer", app.consumer)
+
+
+def build(
+    settings: Settings, *, abort: Callable[[], None], memory: bool = False, probe: Probe = lambda _: None
+) -> Topology:
+    """Wire a fresh application.
+
+    Parameters
+    ----------
+    settings
+        Every setting.
+    abort
+        Ends the process when something cannot be continued from.
+    memory
+        Keep the table in memory instead of RocksDB.
+    probe
+        Called with the number of each step of each batch; tests kill the process in it.
+    """
+    app = faust.App(
+        settings.app_id,
+        broker=[URL(f"kafka://{broker}") for broker in settings.brokers],
+        broker_credentials=settings.security.credentials(),
+        store="memory://" if memory else "rocksdb://",
+        datadir=str(settings.data_dir),
+        processing_guarantee="at_least_once",
+        stream_wait_empty=True,
+        stream_buffer_maxsize=1024,
+        broker_commit_interval=settings.commit_seconds,
+        broker_session_timeout=settings.session_seconds,
+        consumer_group_instance_id=settings.instance_id,
+        broker_heartbeat_interval=settings.session_seconds / 10,
+        broker_rebalance_timeout=max(settings.session_seconds, 30.0),
+        broker_request_timeout=max(settings.session_seconds, 40.0),
+        producer_acks=-1,
+        producer_request_timeout=settings.request_seconds,
+        producer_max_batch_size=settings.batch_bytes,
+        producer_max_request_size=settings.batch_bytes + 100_000,
+        producer_linger=0,
+        consumer_max_fetch_size=1 << 20,
+        consumer_auto_offset_reset="earliest",
+        topic_allow_declare=False,
+        topic_disable_leader=True,
+        table_standby_replicas=0,
+        recovery_consistency_check=True,
+        web_enabled=False,
+    )
+    transport = BatchTransport(app.conf.broker_consumer, app)
+    app.transport = transport
+    app.producer_transport = transport
+    table = StateTable(
+        app,
+        memory=memory,
+        write_buffer_size=settings.write_buffer_bytes,
+        block_cache_size=settings.block_cache_bytes,
+    )
+    app.tables.add(table)
+    gauges = Gauges(settings.metrics_streams, version("trueup"), lambda: _now(topology))
+    outputs = Outputs(settings, lambda: cast("BatchProducer", app.producer), gauges.produced)
+    topology = Topology(settings, app, table, gauges, Join(settings, table, outputs, gauges, probe), abort)
+    transport.inputs = topology
+    sources = app.topic(*topology.sources, schema=RecordsAsTheyAre(key_type=bytes, value_type=bytes), internal=False)
+
+    @app.agent(sources, name="join", concurrency=CONCURRENCY)
+    async def join(batches: faust.StreamT[Any]) -> None:
+        async for event in cast("faust.Stream[Any]", batches).noack().events():
+            try:
+                await topology.join.fold(event.value)
+            except asyncio.CancelledError:
+                raise
+            except BaseException as exc:  # noqa: BLE001 - whatever it is, the batch is not done
+                topology.failed(exc)
+                return
+            consumer_of(app).ack(event.message)
+
+    return topology
+
+
+def _now(topology: Topology) -> Iterator[tuple[str, tuple[str, ...], float]]:
+    """Read what is not in the state.
+
+    Called by the metrics server's thread, so it must not be the first to ask for anything Faust makes on demand:
+    that would be bound to the wrong event loop.
+    """
+    app = topology.app
+    yield "ready", (), float(topology.ready)
+    recovering = app.in_recovery and cast("TableManager", app.tables)._recovery  # noqa: SLF001 - the public name would make it
+    yield "recovery_remaining_records", (), float(recovering.active_remaining_total() if recovering else 0)
+    if not topology.ready:
+        return
+    consumer = consumer_of(app)
+    for lane in list(consumer.lanes.values()):
+        for label, tp, buffer in zip(("forecasts", "outcomes"), lane.sources, lane.buffers, strict=True):
+            labels = (label, str(tp.partition))
+            yield "buffered_records", labels, len(buffer)
+            lag = consumer.lag(tp)
+            if lag is not None:
+                yield "lag_records", labels, lag
+    for partition in topology.gauges.partitions():
+        rows, held = topology.table.size(partition)
+        yield "state_rows", (str(partition),), rows
+        yield "state_bytes", (str(partition),), held

@@ -1,0 +1,107 @@
+"""The worker process: checks, starts, serves, and ends with a status that says how."""
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+from contextlib import suppress
+from time import monotonic
+from typing import NoReturn
+
+from agents.join import Probe
+from agents.server import Server
+from agents.topology import Topology, build, consumer_of
+from streams import topics
+from streams.settings import Settings
+
+log = logging.getLogger("trueup")
+
+#: Exit statuses: sysexits.h's configuration error, and its software error for what was met while running.
+MISCONFIGURED, FAILED = 78, 70
+#: The loop must tick this often to count as alive, s. Restoring a large state ticks; a hang does not.
+ALIVE_SECONDS = 30.0
+
+
+def abort() -> NoReturn:
+    """End the process now, as kill -9 would, after the logs are out."""
+    logging.shutdown()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(FAILED)
+
+
+def run(settings: Settings, *, probe: Probe = lambda _: None) -> int:
+    """Run a worker until SIGTERM or SIGINT, and return its exit status.
+
+    0 after a clean stop: the batch in flight was finished and its offsets were committed. `MISCONFIGURED` when the
+    topics or the metrics address are not as they must be. `FAILED`, at once and without unwinding, when a send or
+    the state fails: what was not acknowledged is done again after the restart.
+    """
+    try:
+        problems = asyncio.run(topics.check(settings))
+    except Exception as exc:  # noqa: BLE001 - any reason the brokers cannot be asked
+        problems = [str(exc) or type(exc).__name__]
+    if problems:
+        for problem in problems:
+            log.error(problem)
+        return MISCONFIGURED
+    try:
+        settings.data_dir.mkdir(parents=True, exist_ok=True)
+    except OSError as exc:
+        log.error("cannot make the data directory %s: %s", settings.data_dir, exc.strerror)  # noqa: TRY400 - a message, not a fault
+        return MISCONFIGURED
+    return asyncio.run(_serve(settings, probe))
+
+
+async def _serve(settings: Settings, probe: Probe) -> int:
+    topology = build(settings, abort=abort, probe=probe)
+    ticked = monotonic()
+    try:
+        server = Server(
+            settings.metrics_host,
+            settings.metrics_port,
+            topology.gauges.registry,
+            lambda: monotonic() - ticked < ALIVE_SECONDS,
+            lambda: topology.ready,
+        )
+    except OSError as exc:
+        log.error("cannot listen on %s:%d: %s", settings.metrics_host, settings.metrics_port, exc.strerror)  # noqa: TRY400 - a message, not a fault
+        return MISCONFIGURED
+    server.start()
+    log.info("metrics on http://%s:%d/metrics", settings.metrics_host, server.port)
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for signum in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(signum, stop.set)
+    app = topology.app
+    running = asyncio.create_task(app.start())
+    told = False
+    while not stop.is_set():
+        ticked = monotonic()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(stop.wait(), timeout=0.25)
+        if app.crashed or (running.done() and running.exception()):
+            topology.failed(app.crash_reason or running.exception() or RuntimeError("the application stopped"))
+        if topology.ready != told:
+            told = topology.ready
+            log.info("ready" if told else "not ready")
+    log.info("stopping: finishing the batch in flight, committing offsets")
+    await _stop(topology)
+    server.stop()
+    log.info("stopped")
+    return 0
+
+
+async def _stop(topology: Topology) -> None:
+    app = topology.app
+    if app.started and not app.rebalancing and not app.in_recovery:
+        # Faust closes the tables before it waits for what is in flight; the batch in flight needs them.
+        consumer = consumer_of(app)
+        consumer.stop_flow()
+        app.flow_control.suspend()
+        app.flow_control.clear()
+        await consumer.wait_empty()
+    await app.stop()
+    if app.crashed:
+        topology.failed(app.crash_reason or RuntimeError("the application crashed while stopping"))

@@ -1,0 +1,135 @@
+"""Death between every two steps, partitions that move, brokers that go away: the end is the same."""
+
+import shutil
+from collections.abc import Callable
+from contextlib import ExitStack
+
+import pytest
+
+from agents.broker import Broker
+from agents.worker import FAILED, MISCONFIGURED
+from tests.e2e.world import Worker, World, wait_for
+from tests.events import forecast, mixed
+
+MakeWorld = Callable[..., World]
+KILLED = -9
+
+
+@pytest.mark.parametrize("disk", ["same", "empty"])
+def test_kill_9_between_every_two_steps_ends_in_the_same_state(world: MakeWorld, disk: str) -> None:
+    w = world(partitions=2, TRUEUP_BATCH_RECORDS="100", TRUEUP_INSTANCE_ID="one")
+    made = mixed(2000)
+    w.send(made.sent)
+    for step in (1, 2, 3, 4, 5):
+        with w.worker(kill_at=(step, 5)) as worker:
+            assert worker.process.wait(90) == KILLED, worker.printed[-4000:]
+        if disk == "empty":
+            shutil.rmtree(w.directory / "data")
+    with w.worker() as worker:
+        w.wait_until_applied(len(made.sent))
+        assert worker.stop() == 0
+    applied = w.applied()
+    assert {fate: applied[fate] for fate in made.fates} == made.fates
+    w.judge()
+
+
+def test_a_restart_in_the_middle_continues(world: MakeWorld) -> None:
+    w = world()
+    first, second = mixed(1000, seed=1), mixed(1000, seed=2, start=200_000)
+    w.send(first.sent)
+    with w.worker() as worker:
+        wait_for("the first records", lambda: worker.metric("records_total") > 0)
+        assert worker.stop() == 0
+    w.send(second.sent)
+    with w.worker() as worker:
+        w.wait_until_applied(len(first.sent) + len(second.sent))
+        # A clean stop committed what was done: nothing had to be answered again.
+        assert worker.metric("redelivered_records_total") == 0
+    w.judge()
+
+
+def test_workers_join_and_leave(world: MakeWorld) -> None:
+    w = world(partitions=4, TRUEUP_BATCH_RECORDS="50")
+    parts = [mixed(1500, seed=seed, start=1_000_000 + seed * 200_000) for seed in range(1, 6)]
+    sent = 0
+
+    def send() -> None:
+        nonlocal sent
+        made = parts.pop(0)
+        w.send(made.sent)
+        sent += len(made.sent)
+
+    def run(name: str) -> Worker:
+        return running.enter_context(w.worker(TRUEUP_DATA_DIR=str(w.directory / name)))
+
+    with ExitStack() as running:
+        send()
+        one = run("one")
+        wait_for("the first worker", one.ready)
+        two = run("two")
+        send()
+        wait_for("the second worker", two.ready)
+        three = run("three")
+        send()
+        wait_for("the third worker", three.ready)
+        one.kill()
+        send()
+        w.wait_until_applied(sent)
+        assert two.stop() == 0
+        send()
+        w.wait_until_applied(sent)
+        assert three.stop() == 0
+    w.judge()
+
+
+def test_a_worker_whose_sends_fail_ends_with_a_message_and_its_successor_finishes(world: MakeWorld) -> None:
+    with Broker() as broker:
+        # Small batches, so that the broker stops answering while there is still work.
+        w = world(TRUEUP_BROKERS=broker.bootstrap, TRUEUP_REQUEST_SECONDS="1", TRUEUP_BATCH_RECORDS="5")
+        made = mixed(3000)
+        w.send(made.sent)
+        with w.worker() as worker:
+            wait_for("the first records", lambda: worker.metric("records_total") > 0)
+            broker.pause()
+            assert worker.process.wait(90) == FAILED
+            assert "cannot go on" in worker.printed
+            broker.resume()
+        with w.worker(TRUEUP_BATCH_RECORDS="1000"):
+            w.wait_until_applied(len(made.sent))
+        w.judge()
+
+
+def test_a_damaged_row_ends_the_worker_and_an_empty_disk_mends_it(world: MakeWorld) -> None:
+    w = world(partitions=1)
+    w.send([forecast("a", 0.5, 1000)])
+    with w.worker() as worker:
+        w.wait_until_applied(1)
+        assert worker.stop() == 0
+    _damage(w, b"La")
+    w.send([forecast("a", 0.5, 1000)])
+    with w.worker() as worker:
+        assert worker.process.wait(60) == FAILED
+        assert "CorruptFrame" in worker.printed
+    shutil.rmtree(w.directory / "data")
+    with w.worker():
+        w.wait_until_applied(2)
+    w.judge()
+
+
+def test_topics_that_do_not_match_are_refused(world: MakeWorld) -> None:
+    w = world(partitions=2)
+    with w.worker(TRUEUP_OUTCOMES="nowhere") as worker:
+        assert worker.process.wait(60) == MISCONFIGURED
+        assert "topic nowhere does not exist" in worker.printed
+
+
+def _damage(w: World, key: bytes) -> None:
+    """Change a byte of a stored row, as a fault of disk or memory would below RocksDB's own checks."""
+    import rocksdict  # noqa: PLC0415 - only here
+
+    (path,) = (w.directory / "data").rglob("state-0.db")
+    db = rocksdict.Rdict(str(path), rocksdict.Options(raw_mode=True))
+    row = bytearray(db[key] or b"")
+    row[20] ^= 1
+    db[key] = bytes(row)
+    db.close()

@@ -1,0 +1,108 @@
+"""The service as its users meet it: topics in, topics out, on a real broker."""
+
+import json
+from collections.abc import Callable
+
+from tests.e2e.world import World
+from tests.events import Sent, forecast, mixed, outcome
+
+MakeWorld = Callable[..., World]
+
+
+def test_every_record_meets_exactly_one_fate(world: MakeWorld) -> None:
+    w = world()
+    made = mixed(3000)
+    w.send(made.sent)
+    with w.worker() as worker:
+        w.wait_until_applied(len(made.sent))
+        counted = {
+            f"{topic}_{fate}": worker.metric("records_total", topic=topic, fate=fate)
+            for topic, fate in (key.split("_") for key in made.fates if key != "early_joined")
+        }
+        assert counted == {fate: n for fate, n in made.fates.items() if fate != "early_joined"}
+        assert worker.metric("lag_records") == 0
+        assert worker.stop() == 0
+    applied = w.applied()
+    assert {fate: applied[fate] for fate in made.fates} == made.fates
+    w.judge()
+
+
+def test_outcomes_before_their_forecasts_are_joined(world: MakeWorld) -> None:
+    w = world(partitions=1)
+    with w.worker() as worker:
+        w.send([outcome("a", 1, 1000)])
+        w.wait_until_applied(1)
+        assert worker.metric("early_outcomes") == 1
+        w.send([forecast("a", 0.3, 2000)])
+        w.wait_until_applied(2)
+        assert worker.metric("early_outcomes") == 0
+    (resolved,) = w.read("resolved")
+    record = json.loads(resolved.value or b"")
+    assert (record["event_id"], record["y"], record["issued_ts"], record["resolved_ts"]) == ("a", 1, 2000, 1000)
+    w.judge()
+
+
+def test_a_duplicate_forecast_gets_the_served_answer_again(world: MakeWorld) -> None:
+    w = world(partitions=1)
+    with w.worker():
+        w.send([forecast("a", 0.3, 1000), forecast("b", 0.9, 1001), outcome("b", 0, 1002)])
+        w.wait_until_applied(3)
+        w.send([forecast("a", 0.8, 2000), outcome("b", 1, 2001), outcome("b", 0, 2002)])
+        w.wait_until_applied(6)
+    first, _, again = (record.value for record in w.read("calibrated"))
+    assert first == again
+    assert len(w.read("resolved")) == 1
+    applied = w.applied()
+    assert (applied["outcomes_conflicting"], applied["outcomes_duplicate"]) == (1, 1)
+    w.judge()
+
+
+def test_rows_expire_in_stream_time_and_are_counted(world: MakeWorld) -> None:
+    w = world(partitions=1)
+    day = 86_400_000
+    old = [forecast("never", 0.5, day), outcome("orphan", 1, day)]
+    # The rows are due after thirty days, and leave when a thousand more records have followed.
+    new = [forecast(f"n{i}", 0.5, 40 * day + i) for i in range(1100)]
+    w.send([*old, *new])
+    with w.worker() as worker:
+        w.wait_until_applied(len(old) + len(new))
+        assert worker.metric("expired_total", kind="forecast") == 1
+        assert worker.metric("expired_total", kind="outcome") == 1
+        assert worker.metric("pending_events") == len(new)
+    assert not any(b"never" in key or b"orphan" in key for key in w.state()[0] if key.startswith(b"L"))
+    w.judge()
+
+
+def test_unreadable_records_become_dead_letters_and_stop_nothing(world: MakeWorld) -> None:
+    w = world(partitions=1)
+    bad = [
+        Sent("forecasts", b"k", b"\xff\xfe", 1000),
+        Sent("forecasts", b"k", b"", 1000),
+        Sent("forecasts", b"k", b"x" * 100_000, 1000),
+        Sent("outcomes", b"k", b'{"event_id":"a","y":2}', 1000),
+    ]
+    w.send([*bad, forecast("a", 0.3, 2000)])
+    with w.worker():
+        w.wait_until_applied(5)
+    letters = [json.loads(record.value or b"") for record in w.read("dead-letters")]
+    assert sorted((letter["topic"].split("-")[1], letter["offset"], letter["reason"]) for letter in letters) == [
+        ("forecasts", 0, "not_json"),
+        ("forecasts", 1, "empty"),
+        ("forecasts", 2, "oversized"),
+        ("outcomes", 0, "label"),
+    ]
+    assert len(w.read("calibrated")) == 1
+    w.judge()
+
+
+def test_a_worker_that_is_behind_learns_in_the_order_of_time(world: MakeWorld) -> None:
+    w = world(partitions=1, TRUEUP_BATCH_RECORDS="50")
+    forecasts = [forecast(f"e{i}", 0.5, 1000 + 10 * i) for i in range(3000)]
+    outcomes = [outcome(f"e{i}", i % 2, 1005 + 10 * i) for i in range(3000)]
+    w.send(forecasts)
+    w.send(outcomes)
+    with w.worker():
+        w.wait_until_applied(6000)
+    versions = [json.loads(record.value or b"")["version"] for record in w.read("calibrated")]
+    assert versions == list(range(3000))
+    w.judge()

@@ -1,0 +1,311 @@
+"""A small world for end-to-end tests: topics of their own on the real broker, workers as processes, an oracle."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.error import URLError
+from urllib.request import urlopen
+
+import orjson
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+
+from state import keys
+from state.engine import Partition
+from state.events import Event
+from state.fence import FATES, Fence
+from streams import topics
+from streams.outputs import encode
+from streams.records import Decoder
+from streams.settings import Settings
+from tests.events import Sent
+
+ROOT = Path(__file__).resolve().parents[2]
+#: Longest wait for anything, s: a bound against hanging, never a measure.
+PATIENCE = 90.0
+
+State = dict[int, dict[bytes, bytes]]
+
+
+class Read(NamedTuple):
+    """A record as it stands in a topic."""
+
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    ts: int
+
+
+def wait_for(what: str, condition: Callable[[], bool], patience: float = PATIENCE) -> None:
+    """Return when the condition holds; fail, saying what was waited for, when it does not in time."""
+    end = time.monotonic() + patience
+    while not condition():
+        if time.monotonic() > end:
+            raise AssertionError(f"waited {patience:g} s for {what}")
+        time.sleep(0.05)
+
+
+class Worker:
+    """A worker process.
+
+    Parameters
+    ----------
+    environment
+        Its settings.
+    log
+        File for what it prints.
+    kill_at
+        Step of the order of effects, and how many batches pass it, before the process kills itself with SIGKILL.
+    """
+
+    def __init__(self, environment: dict[str, str], log: Path, kill_at: tuple[int, int] | None = None) -> None:
+        self._log = log
+        command = [sys.executable, str(ROOT / "tests/e2e/doomed.py"), *map(str, kill_at or ())]
+        with log.open("ab") as output:
+            self.process = subprocess.Popen(
+                command,
+                env={**os.environ, **environment, "PYTHONPATH": str(ROOT)},
+                stdout=output,
+                stderr=output,
+            )
+
+    @property
+    def printed(self) -> str:
+        """What it has printed."""
+        return self._log.read_text(errors="replace")
+
+    def port(self) -> int | None:
+        """Return the port of its metrics, once it has said so."""
+        for line in reversed(self.printed.splitlines()):
+            if "metrics on http" in line:
+                return int(orjson.loads(line)["message"].split(":")[-1].removesuffix("/metrics"))
+        return None
+
+    def get(self, path: str) -> tuple[int, str]:
+        """Return status and body of a page; status 0 while nothing listens."""
+        port = self.port()
+        if port is None:
+            return 0, ""
+        try:
+            with urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as response:
+                return response.status, response.read().decode()
+        except URLError as exc:
+            return getattr(exc, "code", 0), ""
+        except OSError:
+            return 0, ""
+
+    def metric(self, name: str, **labels: str) -> float:
+        """Return the sum of a metric's samples with these labels."""
+        total = 0.0
+        for line in self.get("/metrics")[1].splitlines():
+            if line.startswith((f"trueup_{name} ", f"trueup_{name}{{")) and all(
+                f'{label}="{value}"' in line for label, value in labels.items()
+            ):
+                total += float(line.rsplit(" ", 1)[1])
+        return total
+
+    def ready(self) -> bool:
+        """Whether it serves; fails at once if the process has ended."""
+        assert self.process.poll() is None, f"the worker ended with {self.process.returncode}:\n{self.printed[-4000:]}"
+        return self.get("/readyz")[0] == 200
+
+    def kill(self) -> None:
+        """Kill it with SIGKILL."""
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self) -> int:
+        """Ask it to stop and return its exit status."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(PATIENCE)
+
+
+class World:
+    """Topics, workers and what they left."""
+
+    def __init__(self, bootstrap: str, directory: Path, partitions: int = 2, **settings: str) -> None:
+        self.name = f"w{uuid.uuid4().hex[:8]}"
+        self.directory = directory
+        self.partitions = partitions
+        self.environment = {
+            "TRUEUP_BROKERS": bootstrap,
+            "TRUEUP_APP_ID": self.name,
+            "TRUEUP_METRICS_PORT": "0",
+            "TRUEUP_SESSION_SECONDS": "6",
+            "TRUEUP_REQUEST_SECONDS": "5",
+            "TRUEUP_COMMIT_SECONDS": "0.2",
+            "TRUEUP_DATA_DIR": str(directory / "data"),
+            **{
+                f"TRUEUP_{topic.upper().replace('-', '_')}": f"{self.name}-{topic}"
+                for topic in ("forecasts", "outcomes", "calibrated", "resolved", "dead-letters")
+            },
+            **settings,
+        }
+        self.settings = Settings.from_env(self.environment)
+        asyncio.run(topics.create(self.settings, partitions=partitions))
+        self._workers: list[Worker] = []
+
+    def topic(self, label: str) -> str:
+        """Return a topic's name by its label."""
+        name: str = getattr(self.settings, label.replace("-", "_"))
+        return name
+
+    @contextmanager
+    def worker(self, kill_at: tuple[int, int] | None = None, **settings: str) -> Iterator[Worker]:
+        """Run a worker; it is killed on leaving if it still runs."""
+        log = self.directory / f"worker-{len(self._workers)}.log"
+        worker = Worker({**self.environment, **settings}, log, kill_at)
+        self._workers.append(worker)
+        try:
+            yield worker
+        finally:
+            worker.kill()
+
+    def send(self, records: Iterable[Sent]) -> None:
+        """Produce records in order, keyed to their partitions, and wait until all are acknowledged."""
+
+        async def run() -> None:
+            producer = AIOKafkaProducer(bootstrap_servers=self.settings.brokers[0], linger_ms=5)
+            async with producer:
+                sent = [
+                    await producer.send(self.topic(record.topic), record.value, key=record.key, timestamp_ms=record.ts)
+                    for record in records
+                ]
+                await asyncio.gather(*sent)
+
+        asyncio.run(run())
+
+    def read(self, label: str) -> list[Read]:
+        """Return everything a topic holds, partition by partition."""
+
+        async def run() -> list[Read]:
+            consumer = AIOKafkaConsumer(bootstrap_servers=self.settings.brokers[0], auto_offset_reset="earliest")
+            found: list[Read] = []
+            async with consumer:
+                tps = [TopicPartition(self.topic(label), n) for n in range(self.partitions)]
+                consumer.assign(tps)
+                ends = await consumer.end_offsets(tps)
+                while any([await consumer.position(tp) < ends[tp] for tp in tps]):
+                    for records in (await consumer.getmany(timeout_ms=200)).values():
+                        found += [Read(r.partition, r.offset, r.key, r.value, r.timestamp) for r in records]
+            return sorted(found)
+
+        return asyncio.run(run())
+
+    def applied(self) -> dict[str, int]:
+        """Return the fates in the newest fences of all partitions, added up."""
+        newest = {record.partition: record.value for record in self.read("changelog") if record.key == keys.FENCE}
+        fences = [Fence.decode(value) for value in newest.values() if value]
+        return {fate: sum(fence.fates[i] for fence in fences) for i, fate in enumerate(FATES)}
+
+    def wait_until_applied(self, records: int) -> None:
+        """Return when as many input records have been applied, and all offsets are committed."""
+        wait_for(f"{records} records to be applied", lambda: self._progress() >= records)
+
+    def _progress(self) -> int:
+        async def run() -> int:
+            consumer = AIOKafkaConsumer(bootstrap_servers=self.settings.brokers[0], group_id=self.name)
+            async with consumer:
+                tps = [
+                    TopicPartition(self.topic(label), n)
+                    for label in ("forecasts", "outcomes")
+                    for n in range(self.partitions)
+                ]
+                return sum([await consumer.committed(tp) or 0 for tp in tps])
+
+        return asyncio.run(run())
+
+    def state(self) -> State:
+        """Return the state as the changelog holds it."""
+        state: State = defaultdict(dict)
+        for record in self.read("changelog"):
+            assert record.key is not None
+            if record.value is None:
+                state[record.partition].pop(record.key, None)
+            else:
+                state[record.partition][record.key] = record.value
+        return dict(state)
+
+    def oracle(self) -> tuple[State, dict[str, dict[str, bytes]]]:
+        """Fold the inputs with the pure engine, in the order the fences recorded.
+
+        Returns
+        -------
+        state
+            Rows by partition.
+        outputs
+            Values by topic label and event id; those of dead letters by topic and offset.
+        """
+        decoder = Decoder(self.settings.policies, self.settings.limits)
+        inputs = [defaultdict(list), defaultdict(list)]  # type: ignore[var-annotated]
+        for topic, label in enumerate(("forecasts", "outcomes")):
+            for record in self.read(label):
+                inputs[topic][record.partition].append(record)
+        state: State = {}
+        outputs: dict[str, dict[str, bytes]] = defaultdict(dict)
+        fences: dict[int, list[Fence]] = defaultdict(list)
+        for record in self.read("changelog"):
+            if record.key == keys.FENCE and record.value:
+                fences[record.partition].append(Fence.decode(record.value))
+        for partition, recorded in fences.items():
+            rows: dict[bytes, bytes] = {}
+            engine = Partition(self.settings.policies, rows.get)
+            for fence in recorded:
+                spans = [inputs[topic][partition][engine.fence.next[topic] : fence.next[topic]] for topic in (0, 1)]
+                effects = engine.fold([_decoded(decoder, *merged) for merged in _merged(*spans)])
+                for key, value in effects.rows.items():
+                    if value is None:
+                        rows.pop(key, None)
+                    else:
+                        rows[key] = value
+                for output in effects.outputs:
+                    label, _, value = encode(output, self.settings, partition)
+                    outputs[label][identity(label, value)] = value
+            state[partition] = rows
+        return state, dict(outputs)
+
+    def judge(self) -> None:
+        """Assert that state and outputs are the oracle's: nothing lost, nothing doubled, every answer the same."""
+        state, outputs = self.oracle()
+        assert self.state() == state
+        for label in ("calibrated", "resolved", "dead-letters"):
+            found: dict[str, set[bytes]] = defaultdict(set)
+            for record in self.read(label):
+                assert record.value is not None
+                found[identity(label, record.value)].add(record.value)
+            wanted = {name: {value} for name, value in outputs.get(label, {}).items()}
+            wrong = {name for name in wanted.keys() | found.keys() if wanted.get(name) != found.get(name)}
+            assert not wrong, [(label, name, wanted.get(name), found.get(name)) for name in sorted(wrong)[:3]]
+
+
+def identity(label: str, value: bytes) -> str:
+    """Return what names a record's event: its id, or a dead letter's place."""
+    record: dict[str, Any] = orjson.loads(value)
+    if label == "dead-letters":
+        return f"{record['topic']}/{record['partition']}/{record['offset']}"
+    return str(record["event_id"])
+
+
+def _merged(forecasts: list[Read], outcomes: list[Read]) -> Iterator[tuple[int, Read]]:
+    i = j = 0
+    while i < len(forecasts) or j < len(outcomes):
+        if j == len(outcomes) or (i < len(forecasts) and forecasts[i].ts <= outcomes[j].ts):
+            yield 0, forecasts[i]
+            i += 1
+        else:
+            yield 1, outcomes[j]
+            j += 1
+
+
+def _decoded(decoder: Decoder, topic: int, record: Read) -> Event:
+    decode = decoder.outcome if topic else decoder.forecast
+    return decode(record.offset, record.key, record.value, record.ts)
