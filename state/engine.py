@@ -28,8 +28,7 @@ from state.fence import (
     RESOLVED,
     Fence,
 )
-from state.ledger import Entry
-from state.policy import Policies
+from state.policy import Policies, Policy
 from state.rows import Served
 from state.scores import Scores
 
@@ -64,7 +63,7 @@ class Effects:
     again
         How many redelivered events of each topic were answered from the ledger.
     scores, calibrators
-        The rows among ``rows`` that changed of each stream's score sums and calibrator, by stream.
+        The rows among ``rows`` that changed of each stream's score sums, and of the calibrator that serves it now.
     """
 
     rows: dict[bytes, bytes | None] = field(default_factory=dict)
@@ -75,6 +74,20 @@ class Effects:
     again: list[int] = field(default_factory=lambda: [0, 0])
     scores: dict[str, bytes] = field(default_factory=dict)
     calibrators: dict[str, bytes] = field(default_factory=dict)
+
+
+@dataclass(slots=True, eq=False)
+class _Service:
+    """What serves a stream under one configuration, with everything the hot path asks of it."""
+
+    stream: str
+    calibrator: str
+    config: str
+    ttl_ms: int
+    names: bytes
+    key: bytes
+    served: Served
+    scores: Scores
 
 
 class Partition:
@@ -105,16 +118,22 @@ class Partition:
         row = self._get(keys.FENCE)
         self.fence = Fence() if row is None else Fence.decode(row)
         self._expiry = Expiry(self._get, self.fence)
-        self._served: dict[bytes, Served] = {}
-        self._scores: dict[str, Scores] = {}
+        self._forget()
         self._begin()
+
+    def _forget(self) -> None:
+        #: What serves a stream now, by its name; and what served it when a ticket was issued, by the ticket's names.
+        self._now: dict[str, _Service] = {}
+        self._then: dict[bytes, _Service] = {}
+        self._scores: dict[str, Scores] = {}
 
     def _begin(self) -> None:
         self._effects = Effects()
-        self._entries: dict[bytes, Entry | None] = {}
-        self._changed: dict[bytes, Entry | None] = {}
-        self._learnt: dict[bytes, str] = {}
-        self._scored: set[str] = set()
+        #: Payloads of the ledger rows of this batch: as they are now, and those that changed.
+        self._ledger: dict[bytes, bytes | None] = {}
+        self._changed: dict[bytes, bytes | None] = {}
+        self._learnt: dict[bytes, _Service] = {}
+        self._scored: dict[str, Scores] = {}
 
     def fold(self, events: Iterable[Event]) -> Effects:
         """Apply events in order.
@@ -160,79 +179,74 @@ class Partition:
         return effects
 
     def _forecast(self, forecast: Forecast) -> None:
+        _, record_key, event_id, stream, raw, x, ts = forecast
         fence = self.fence
-        self._advance(forecast.ts)
-        key = keys.LEDGER + forecast.event_id.encode()
-        found = self._entry(key)
-        if found is not None and found.status != ledger.EARLY:
+        self._advance(ts)
+        name = event_id.encode()
+        key = keys.LEDGER + name
+        found = self._payload(key)
+        if found is not None and found[0] != ledger.EARLY:
             fence.fates[FORECAST_DUPLICATE] += 1
-            self._effects.outputs.append(_calibrated(forecast.key, forecast.event_id, found))
+            self._effects.outputs.append(_calibrated(record_key, event_id, found))
             return
-        policy = self._policies.of(forecast.stream)
-        if policy is None:
-            raise LookupError(f"stream {forecast.stream!r} has no policy; decoding rejects such records")
-        calibrator_key = keys.calibrator(forecast.stream, policy.config)
-        calibrator = self._serving(calibrator_key, forecast.stream, policy.recipe).calibrator
-        p, expected, ticket = calibrator.predict(forecast.p, forecast.x, forecast.event_id.encode())
-        entry = Entry(
-            ledger.ISSUED,
-            fence.applied,
-            fence.applied,
-            forecast.ts,
-            0,
-            ledger.NAN,
-            forecast.p,
-            p,
-            expected,
-            calibrator.learnt,
-            policy.config,
-            policy.calibrator,
-            forecast.stream,
-            ticket,
-        )
-        self._expiry.push(policy.ttl_ms, fence.applied, forecast.event_id)
+        service = self._now.get(stream) or self._open(stream)
+        calibrator = service.served.calibrator
+        p, expected, ticket = calibrator.predict(raw, x, name)
+        version = calibrator.learnt
+        payload = ledger.issued(fence.applied, ts, raw, p, expected, version, service.names, ticket)
+        self._expiry.push(service.ttl_ms, fence.applied, event_id)
         fence.fates[ISSUED] += 1
-        self._effects.outputs.append(_calibrated(forecast.key, forecast.event_id, entry))
+        self._effects.outputs.append(
+            Calibrated(record_key, event_id, stream, raw, p, expected, service.calibrator, service.config, version, ts)
+        )
         if found is None:
-            self._put(key, entry)
-            if calibrator.learnt == 0:  # tickets must find the recipe that made them
-                self._learnt[calibrator_key] = forecast.stream
+            self._ledger[key] = self._changed[key] = payload
+            if version == 0:  # tickets must find the recipe that made them
+                self._learnt[service.key] = service
         else:
             fence.fates[EARLY_JOINED] += 1
-            self._resolve(key, forecast.key, forecast.event_id, entry, found.y, found.resolved_ts)
+            parked = ledger.parse(found)
+            self._resolve(key, record_key, event_id, payload, parked.y, parked.resolved_ts)
 
     def _outcome(self, outcome: Outcome) -> None:
+        _, record_key, event_id, y, ts = outcome
         fence = self.fence
-        self._advance(outcome.ts)
-        key = keys.LEDGER + outcome.event_id.encode()
-        found = self._entry(key)
+        self._advance(ts)
+        key = keys.LEDGER + event_id.encode()
+        found = self._payload(key)
         if found is None:
             fence.fates[EARLY] += 1
-            self._expiry.push(self._policies.early_ttl_ms, fence.applied, outcome.event_id)
-            self._put(key, ledger.early(fence.applied, outcome.y, outcome.ts))
-        elif found.status == ledger.ISSUED:
+            self._expiry.push(self._policies.early_ttl_ms, fence.applied, event_id)
+            self._ledger[key] = self._changed[key] = ledger.early(fence.applied, y, ts)
+        elif found[0] == ledger.ISSUED:
             fence.fates[RESOLVED] += 1
-            self._resolve(key, outcome.key, outcome.event_id, found, outcome.y, outcome.ts)
-        elif found.y == outcome.y:
+            self._resolve(key, record_key, event_id, found, y, ts)
+        elif ledger.parse(found).y == y:
             fence.fates[OUTCOME_DUPLICATE] += 1
         else:
             fence.fates[OUTCOME_CONFLICTING] += 1
 
-    def _resolve(self, key: bytes, record_key: bytes | None, event_id: str, entry: Entry, y: float, ts: int) -> None:
+    def _resolve(self, key: bytes, record_key: bytes | None, event_id: str, issued: bytes, y: float, ts: int) -> None:
         """Redeem the ticket once: the calibrator learns, the scores count, the row remembers."""
         effects = self._effects
-        stream = entry.stream
-        calibrator_key = keys.calibrator(stream, entry.config)
-        served = self._serving(calibrator_key, stream, None)
-        served.late += served.calibrator.learnt - entry.version
-        served.calibrator.update(entry.ticket, y)
-        self._learnt[calibrator_key] = stream
-        self._stream_scores(stream).observe(entry.raw, entry.p, y)
-        self._scored.add(stream)
-        entry = entry._replace(status=ledger.RESOLVED, touched=self.fence.applied, resolved_ts=ts, y=y)
-        self._put(key, entry)
-        effects.delays.append(ts - entry.issued_ts)
-        effects.outputs.append(_resolved(record_key, event_id, entry))
+        _, born, _, issued_ts, _, _, raw, p, expected, version = ledger.HEAD.unpack_from(issued)
+        end = ledger.names_end(issued)
+        names = issued[ledger.HEAD.size : end]
+        service = self._then.get(names) or self._reopen(issued, names)
+        served = service.served
+        served.late += served.calibrator.learnt - version
+        served.calibrator.update(issued[end:], y)
+        self._learnt[service.key] = service
+        service.scores.observe(raw, p, y)
+        self._scored[service.stream] = service.scores
+        self._ledger[key] = self._changed[key] = (
+            ledger.HEAD.pack(ledger.RESOLVED, born, self.fence.applied, issued_ts, ts, y, raw, p, expected, version)
+            + issued[ledger.HEAD.size :]
+        )
+        effects.delays.append(ts - issued_ts)
+        effects.outputs.append(
+            Resolved(record_key, event_id, service.stream, raw, p, y, service.calibrator, version, issued_ts, ts)
+        )
 
     def _again(self, event: Event) -> None:
         """Answer a redelivered event from the ledger; its state changes were applied."""
@@ -240,89 +254,101 @@ class Partition:
         if isinstance(event, Rejected):
             outputs.append(event)
             return
-        found = self._entry(keys.LEDGER + event.event_id.encode())
-        if found is None or found.status == ledger.EARLY:
+        found = self._payload(keys.LEDGER + event.event_id.encode())
+        if found is None or found[0] == ledger.EARLY:
             return
         if isinstance(event, Forecast):
             outputs.append(_calibrated(event.key, event.event_id, found))
-        if found.status == ledger.RESOLVED:
+        if found[0] == ledger.RESOLVED:
             outputs.append(_resolved(event.key, event.event_id, found))
 
     def _advance(self, ts: int) -> None:
         """Move stream time forward and let go of rows that fell due."""
-        fence = self.fence
+        fence, expiry = self.fence, self._expiry
         if ts > fence.stream_time:  # noqa: PLR1730 - max() costs three times as much, on every event
             fence.stream_time = ts
-        expiry = self._expiry
+        if fence.stream_time < expiry.soonest:
+            return
         for _ in range(SWEEP):
             queue = expiry.due()
             if queue is None:
                 return
             _, born, event_id = expiry.first(queue)
             key = keys.LEDGER + event_id.encode()
-            entry = self._entry(key)
+            payload = self._payload(key)
             # A row that was entered again later (its forecast came after its outcome) leaves with its later entry.
-            if entry is not None and entry.born == born:
+            if payload is not None and (entry := ledger.parse(payload)).born == born:
                 if fence.applied - entry.touched <= self._batch_limit:
                     return
                 if entry.status == ledger.ISSUED:
                     fence.fates[EXPIRED_FORECAST] += 1
                 elif entry.status == ledger.EARLY:
                     fence.fates[EXPIRED_OUTCOME] += 1
-                self._put(key, None)
+                self._ledger[key] = self._changed[key] = None
             expiry.pop(queue)
 
-    def _entry(self, key: bytes) -> Entry | None:
+    def _payload(self, key: bytes) -> bytes | None:
         try:
-            return self._entries[key]
+            return self._ledger[key]
         except KeyError:
             row = self._get(key)
-            entry = self._entries[key] = None if row is None else ledger.decode(row)
-            return entry
+            payload = self._ledger[key] = None if row is None else ledger.unsealed(row)
+            return payload
 
-    def _put(self, key: bytes, entry: Entry | None) -> None:
-        self._entries[key] = self._changed[key] = entry
+    def _open(self, stream: str) -> _Service:
+        """Return what serves a stream now."""
+        policy = self._policies.of(stream)
+        if policy is None:
+            raise LookupError(f"stream {stream!r} has no policy; decoding rejects such records")
+        names = ledger.names(policy.config, policy.calibrator, stream)
+        service = self._then.get(names) or self._service(stream, policy.calibrator, policy.config, names, policy)
+        service.ttl_ms = policy.ttl_ms
+        self._now[stream] = service
+        return service
 
-    def _serving(self, key: bytes, stream: str, recipe: str | None) -> Served:
-        served = self._served.get(key)
-        if served is None:
-            row = self._get(key)
-            if row is not None:
-                served = rows.decode_calibrator(row, stream)
-            elif recipe is not None:
-                served = Served.fresh(recipe, stream)
-            else:
-                raise LookupError(f"stream {stream!r} has tickets of a calibrator that has no row")
-            self._served[key] = served
-        return served
+    def _reopen(self, payload: bytes, names: bytes) -> _Service:
+        """Return what served a stream when a ticket was issued, from the row it left."""
+        entry = ledger.parse(payload)
+        return self._service(entry.stream, entry.calibrator, entry.config, names, None)
 
-    def _stream_scores(self, stream: str) -> Scores:
+    def _service(self, stream: str, calibrator: str, config: str, names: bytes, policy: Policy | None) -> _Service:
+        key = keys.calibrator(stream, config)
+        row = self._get(key)
+        if row is not None:
+            served = rows.decode_calibrator(row, stream)
+        elif policy is not None:
+            served = Served.fresh(policy.recipe, stream)
+        else:
+            raise LookupError(f"stream {stream!r} has tickets of configuration {config} but no calibrator row")
         scores = self._scores.get(stream)
         if scores is None:
             row = self._get(keys.scores(stream))
-            scores = Scores() if row is None else rows.decode_scores(row)
-            self._scores[stream] = scores
-        return scores
+            scores = self._scores[stream] = Scores() if row is None else rows.decode_scores(row)
+        service = self._then[names] = _Service(stream, calibrator, config, 0, names, key, served, scores)
+        return service
 
     def _collect(self) -> None:
         """Turn what changed into rows."""
         effects = self._effects
         changes = effects.rows
-        for key, entry in self._changed.items():
-            changes[key] = None if entry is None else entry.encode()
+        sealed = ledger.sealed
+        for key, payload in self._changed.items():
+            changes[key] = None if payload is None else sealed(payload)
         changes.update(self._expiry.changes())
-        for key, stream in self._learnt.items():
-            effects.calibrators[stream] = changes[key] = rows.encode_calibrator(self._served[key])
-        for stream in self._scored:
-            effects.scores[stream] = changes[keys.scores(stream)] = rows.encode_scores(self._scores[stream])
+        for key, service in self._learnt.items():
+            row = changes[key] = rows.encode_calibrator(service.served)
+            policy = self._policies.of(service.stream)
+            if policy is not None and policy.config == service.config:
+                effects.calibrators[service.stream] = row
+        for stream, scores in self._scored.items():
+            effects.scores[stream] = changes[keys.scores(stream)] = rows.encode_scores(scores)
         changes[keys.FENCE] = self.fence.encode()
-        if len(self._served) > CACHED:
-            self._served.clear()
-        if len(self._scores) > CACHED:
-            self._scores.clear()
+        if len(self._then) > CACHED:
+            self._forget()
 
 
-def _calibrated(key: bytes | None, event_id: str, entry: Entry) -> Calibrated:
+def _calibrated(key: bytes | None, event_id: str, payload: bytes) -> Calibrated:
+    entry = ledger.parse(payload)
     return Calibrated(
         key,
         event_id,
@@ -337,7 +363,8 @@ def _calibrated(key: bytes | None, event_id: str, entry: Entry) -> Calibrated:
     )
 
 
-def _resolved(key: bytes | None, event_id: str, entry: Entry) -> Resolved:
+def _resolved(key: bytes | None, event_id: str, payload: bytes) -> Resolved:
+    entry = ledger.parse(payload)
     return Resolved(
         key,
         event_id,

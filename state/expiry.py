@@ -6,6 +6,7 @@ A chunk is one row of the table, so a queue costs one small row for every 64 eve
 """
 
 from collections.abc import Callable
+from math import inf
 from struct import Struct
 
 from state import keys
@@ -59,8 +60,12 @@ class Expiry:
         self._get = get
         self._fence = fence
         self._chunks: dict[bytes, list[Entry]] = {}
+        #: Key and content of the chunk each queue grows at, by time to live.
+        self._tails: dict[int, tuple[bytes, list[Entry]]] = {}
         self._changed: set[bytes] = set()
         self._dropped: set[bytes] = set()
+        #: No entry is due before this stream time, ms.
+        self.soonest = self._soonest()
 
     def push(self, ttl_ms: int, born: int, event_id: str) -> None:
         """Enter a row that is due ``ttl_ms`` after the present stream time."""
@@ -70,12 +75,17 @@ class Expiry:
         now = self._fence.stream_time
         if queue.head == queue.tail:
             queue.due = now + ttl_ms
-        key = keys.expiry(ttl_ms, queue.tail // CHUNK)
-        if queue.tail % CHUNK:
-            self._chunk(key).append((now, born, event_id))
-        else:
-            self._chunks[key] = [(now, born, event_id)]
-        self._changed.add(key)
+            self.soonest = min(self.soonest, queue.due)
+        tail = self._tails.get(ttl_ms)
+        if tail is None or not queue.tail % CHUNK:
+            key = keys.expiry(ttl_ms, queue.tail // CHUNK)
+            if queue.tail % CHUNK:
+                chunk = self._chunk(key)
+            else:
+                chunk = self._chunks[key] = []
+            tail = self._tails[ttl_ms] = key, chunk
+        tail[1].append((now, born, event_id))
+        self._changed.add(tail[0])
         queue.tail += 1
 
     def due(self) -> Queue | None:
@@ -100,6 +110,10 @@ class Expiry:
             self._dropped.add(key)
         if queue.head < queue.tail:
             queue.due = self.first(queue)[0] + queue.ttl_ms
+        self.soonest = self._soonest()
+
+    def _soonest(self) -> float:
+        return min((queue.due for queue in self._fence.queues.values() if queue.head < queue.tail), default=inf)
 
     def changes(self) -> dict[bytes, bytes | None]:
         """Return the chunk rows to write since the last call, and None for those to delete."""
@@ -114,6 +128,7 @@ class Expiry:
             for at in (queue.head, queue.tail)
         }
         self._chunks = {key: chunk for key, chunk in self._chunks.items() if key in ends}
+        self._tails.clear()
         return rows
 
     def _chunk(self, key: bytes) -> list[Entry]:

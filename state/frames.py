@@ -46,7 +46,7 @@ def unseal(kind: int, version: int, frame: bytes) -> bytes:
     """
     if len(frame) < OVERHEAD:
         raise CorruptFrame(f"a frame of {len(frame)} bytes is shorter than its own header")
-    if crc32(memoryview(frame)[:-4]) != _CRC.unpack_from(frame, len(frame) - 4)[0]:
+    if crc32(frame[:-4]) != _CRC.unpack_from(frame, len(frame) - 4)[0]:
         raise CorruptFrame(f"checksum of a {chr(frame[0])!r} row differs from its content")
     if frame[0] != kind:
         raise CorruptFrame(f"found a {chr(frame[0])!r} row where a {chr(kind)!r} row belongs")

@@ -14,7 +14,9 @@ from state.keys import LEDGER
 VERSION = 1
 EARLY, ISSUED, RESOLVED = 1, 2, 3
 
-_HEAD = Struct("<BQQqqddddQ4sBB")
+#: status, born, touched, issued_ts, resolved_ts, y, raw, p, expected, version: the fields of `Entry` in order.
+HEAD = Struct("<BQQqqddddQ")
+_NAMES = Struct("<4sBB")
 _KIND = LEDGER[0]
 NAN = float("nan")
 #: Stands for the configuration while none has served the event.
@@ -61,15 +63,7 @@ class Entry(NamedTuple):
 
     def encode(self) -> bytes:
         """Return the row: a fixed head of 79 bytes, then calibrator, stream and ticket."""
-        calibrator = self.calibrator.encode()
-        stream = self.stream.encode()
-        head = _HEAD.pack(*self[:10], bytes.fromhex(self.config), len(calibrator), len(stream))
-        return seal(_KIND, VERSION, head + calibrator + stream + self.ticket)
-
-
-def early(born: int, y: float, ts: int) -> Entry:
-    """Return the row of an outcome whose forecast has not come: parked, with nothing served."""
-    return Entry(EARLY, born, born, 0, ts, y, NAN, NAN, NAN, 0, NO_CONFIG, "", "", b"")
+        return sealed(HEAD.pack(*self[:10]) + names(self.config, self.calibrator, self.stream) + self.ticket)
 
 
 def decode(frame: bytes) -> Entry:
@@ -80,11 +74,28 @@ def decode(frame: bytes) -> Entry:
     CorruptFrame
         If the frame is not an intact ledger row of this version.
     """
-    payload = unseal(_KIND, VERSION, frame)
-    (status, born, touched, issued_ts, resolved_ts, y, raw, p, expected, version, config, n_calibrator, n_stream) = (
-        _HEAD.unpack_from(payload)
-    )
-    at = _HEAD.size
+    return parse(unsealed(frame))
+
+
+# The engine works on payloads: it reads the head of a row and leaves the rest as it is, at a third of the cost of
+# taking every row apart and putting it together again.
+
+
+def sealed(payload: bytes) -> bytes:
+    """Return the row of a payload."""
+    return seal(_KIND, VERSION, payload)
+
+
+def unsealed(frame: bytes) -> bytes:
+    """Return the payload of a row; raises `CorruptFrame` as `decode` does."""
+    return unseal(_KIND, VERSION, frame)
+
+
+def parse(payload: bytes) -> Entry:
+    """Return the entry of a payload."""
+    status, born, touched, issued_ts, resolved_ts, y, raw, p, expected, version = HEAD.unpack_from(payload)
+    config, n_calibrator, n_stream = _NAMES.unpack_from(payload, HEAD.size)
+    at = HEAD.size + _NAMES.size
     calibrator = payload[at : at + n_calibrator].decode()
     at += n_calibrator
     stream = payload[at : at + n_stream].decode()
@@ -104,3 +115,30 @@ def decode(frame: bytes) -> Entry:
         stream,
         payload[at + n_stream :],
     )
+
+
+def names(config: str, calibrator: str, stream: str) -> bytes:
+    """Return the part of a payload that says who served: between the head and the ticket."""
+    made, named = calibrator.encode(), stream.encode()
+    return _NAMES.pack(bytes.fromhex(config), len(made), len(named)) + made + named
+
+
+def names_end(payload: bytes) -> int:
+    """Return where the names end and the ticket begins."""
+    at = HEAD.size + _NAMES.size
+    return at + payload[at - 2] + payload[at - 1]
+
+
+_NOBODY = names(NO_CONFIG, "", "")
+
+
+def issued(
+    applied: int, ts: int, raw: float, p: float, expected: float, version: int, who: bytes, ticket: bytes
+) -> bytes:
+    """Return the payload of an answered forecast; ``who`` is from `names`."""
+    return HEAD.pack(ISSUED, applied, applied, ts, 0, NAN, raw, p, expected, version) + who + ticket
+
+
+def early(applied: int, y: float, ts: int) -> bytes:
+    """Return the payload of an outcome whose forecast has not come: parked, with nothing served."""
+    return HEAD.pack(EARLY, applied, applied, 0, ts, y, NAN, NAN, NAN, 0) + _NOBODY

@@ -1,0 +1,162 @@
+"""The demo: a broker, a worker, eleven months of real flights, and an account of every record.
+
+What the report says is counted twice: by the worker's own metrics, and from the records in the output topics. The demo
+fails if the two differ or anything is missing.
+"""
+
+import asyncio
+import os
+import secrets
+import shutil
+import signal
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import monotonic
+from typing import Any, Final
+
+import orjson
+from aiokafka.errors import KafkaError
+from rich.console import Console
+from rich.markup import escape
+
+from agents import audit, flights, report
+from agents.board import Board
+from agents.broker import Broker, BrokerError
+from agents.flights import Flights
+from agents.launch import Worker, WorkerError
+from agents.player import Played, play
+from agents.report import Run
+from streams import topics
+from streams.settings import Settings
+
+#: The run fails when the worker has applied nothing for so long, s.
+STALL_SECONDS: Final = 60.0
+#: Seconds between two scrapes while events are played, and when only the last are awaited.
+SCRAPE_SECONDS, LAST_SECONDS = 1.0, 0.1
+
+
+class StallError(RuntimeError):
+    """The worker runs and applies nothing."""
+
+
+def run(rows: int | None, json_output: bool, brokers: str | None, out: Path, partitions: int) -> int:  # noqa: FBT001 - the command line's options
+    """Run the demo and return its exit status: 0 when every record is accounted for.
+
+    Parameters
+    ----------
+    rows
+        Flights to play; None plays all.
+    json_output
+        Print one JSON object as the last line of the output, and progress to standard error.
+    brokers
+        Brokers to use; None starts one. On brokers that are given, the demo makes topics of its own and leaves them.
+    out
+        Where the reliability diagram goes.
+    partitions
+        Of every topic. Each has calibrators of its own.
+    """
+    console = Console(stderr=True, force_terminal=False) if json_output else Console()
+    kept = out.with_name(f"{out.stem}-worker.log")
+    # Told to end, the broker and the worker end with us, as on Ctrl-C.
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        with TemporaryDirectory(prefix="trueup-demo-") as directory:
+            log = Path(directory) / "worker.log"
+            try:
+                account = _run(console, rows, brokers, out, partitions, log)
+            except (BrokerError, WorkerError, StallError, KafkaError, FileNotFoundError) as exc:
+                account = {"problems": [str(exc) or repr(exc)]}
+            if account["problems"] and log.exists():
+                kept.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(log, kept)
+                account["worker_log"] = str(kept)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    for problem in account["problems"]:
+        console.print(f"[red]wrong[/]  {escape(problem)}", highlight=False, soft_wrap=True)
+    if "worker_log" in account:
+        console.print(f"the worker's log: {kept}", highlight=False, soft_wrap=True)
+    if json_output:
+        print(orjson.dumps(account).decode())
+    return 1 if account["problems"] else 0
+
+
+def _run(
+    console: Console, rows: int | None, brokers: str | None, out: Path, partitions: int, log: Path
+) -> dict[str, Any]:
+    with ExitStack() as stack:
+        loading = stack.enter_context(ThreadPoolExecutor(1)).submit(flights.load, rows)
+        console.print("training on January, starting Apache Kafka", style="dim")
+        environment = {"TRUEUP_DATA_DIR": str(log.parent / "state")}
+        if brokers is None:
+            environment["TRUEUP_BROKERS"] = stack.enter_context(Broker()).bootstrap
+        else:
+            environment |= {"TRUEUP_BROKERS": brokers, **_names(secrets.token_hex(3))}
+        settings = Settings.from_env({**os.environ, **environment})
+        asyncio.run(topics.create(settings, partitions=partitions, retention_ms=-1))
+        with Worker(environment, log) as worker:
+            played = loading.result()
+            done = asyncio.run(_perform(console, settings, worker, played))
+    account = report.account(settings, played, done)
+    report.draw(done, out)
+    account["diagram"] = str(out)
+    report.summary(console, account)
+    report.next_steps(console, settings, out, left=brokers is not None)
+    return account
+
+
+def _names(run_id: str) -> dict[str, str]:
+    """Return the environment that gives a run names of its own, on brokers that may hold others' topics."""
+    app_id = f"trueup-demo-{run_id}"
+    names = ("forecasts", "outcomes", "calibrated", "resolved", "dead-letters")
+    return {
+        "TRUEUP_APP_ID": app_id,
+        **{f"TRUEUP_{name.replace('-', '_').upper()}": f"{app_id}-{name}" for name in names},
+    }
+
+
+async def _perform(console: Console, settings: Settings, worker: Worker, played: Flights) -> Run:
+    """Play the flights, wait until all are processed, stop the worker and read what it wrote."""
+    await worker.ready()
+    total = len(played) + int(played.known.sum())
+    client = {"bootstrap_servers": ",".join(settings.brokers), **settings.security.client_options()}
+    progress = Played(0, 0)
+
+    def note(now: Played) -> None:
+        nonlocal progress
+        progress = now
+
+    began = moved = monotonic()
+    messages = played.messages(forecasts=settings.forecasts, outcomes=settings.outcomes)
+    player = asyncio.create_task(play(messages, client, progress=note))
+    applied = 0
+    try:
+        with Board(console, flights.STREAM, total) as board:
+            while True:
+                await asyncio.wait({player}, timeout=SCRAPE_SECONDS)
+                if player.done():
+                    player.result()
+                    await asyncio.sleep(LAST_SECONDS)
+                reading = await worker.scrape()
+                now, so_far = monotonic(), int(reading.total("records_total"))
+                board.show(progress.messages, reading)
+                if player.done() and so_far >= total:
+                    break
+                if so_far > applied:
+                    applied, moved = so_far, now
+                elif now - moved > STALL_SECONDS:
+                    raise StallError(
+                        f"the worker applied nothing for {STALL_SECONDS:.0f} s, {applied:,} of {total:,} events are "
+                        f"done; its log ends:\n{worker.tail()}"
+                    )
+        sent = player.result()
+    finally:
+        player.cancel()
+        await asyncio.wait({player})  # it closes its connections before the loop ends
+    status = await worker.stop()
+    console.print("reading the topics back", style="dim")
+    counts = Counter(forecasts=sent[settings.forecasts], outcomes=sent[settings.outcomes])
+    return Run(counts, now - began, reading, status, await audit.read(settings))

@@ -1,0 +1,138 @@
+"""What a worker's ``/metrics`` says, read over HTTP as Prometheus reads it."""
+
+import math
+from collections.abc import Mapping
+from http.client import HTTPConnection, HTTPException
+from typing import Final, NamedTuple, Self
+
+from prometheus_client.parser import text_string_to_metric_families
+
+#: Longest wait for an answer, s; the worker renders its metrics in milliseconds, on a thread that shares its core.
+PATIENCE: Final = 10.0
+
+
+class Fates(NamedTuple):
+    """What became of the records of both input topics, as it stands now; every count is of records or events.
+
+    Attributes
+    ----------
+    issued, forecast_duplicate, forecast_dead
+        Forecasts answered for the first time, answered again, and rejected.
+    resolved
+        Outcomes that met their forecast, whichever came first.
+    early
+        Outcomes that still wait for their forecast.
+    outcome_duplicate, outcome_conflicting, outcome_dead
+        Outcomes that came again and agreed, came again and did not, and were rejected.
+    pending
+        Issued forecasts that still wait for their outcome.
+    expired_forecast, expired_outcome
+        Those that waited longer than their time to live.
+    """
+
+    issued: int
+    forecast_duplicate: int
+    forecast_dead: int
+    resolved: int
+    early: int
+    outcome_duplicate: int
+    outcome_conflicting: int
+    outcome_dead: int
+    pending: int
+    expired_forecast: int
+    expired_outcome: int
+
+    @property
+    def forecasts(self) -> int:
+        """Forecasts applied."""
+        return self.issued + self.forecast_duplicate + self.forecast_dead
+
+    @property
+    def outcomes(self) -> int:
+        """Outcomes applied."""
+        waited = self.resolved + self.early + self.expired_outcome
+        return waited + self.outcome_duplicate + self.outcome_conflicting + self.outcome_dead
+
+
+class Reading:
+    """The samples of one scrape.
+
+    Parameters
+    ----------
+    text
+        The body of ``/metrics``.
+    """
+
+    def __init__(self, text: str) -> None:
+        self._samples = {
+            (sample.name, frozenset(sample.labels.items())): sample.value
+            for family in text_string_to_metric_families(text)
+            for sample in family.samples
+        }
+
+    @classmethod
+    def of(cls, host: str, port: int) -> Self:
+        """Scrape a worker.
+
+        Raises
+        ------
+        OSError
+            If it does not answer in order.
+        """
+        status, body = get(host, port, "/metrics")
+        if status != 200:
+            raise OSError(f"/metrics answered {status}")
+        return cls(body)
+
+    def value(self, name: str, labels: Mapping[str, str] | None = None) -> float:
+        """Return one sample, NaN if there is none; ``name`` without ``trueup_``."""
+        return self._samples.get((f"trueup_{name}", frozenset((labels or {}).items())), math.nan)
+
+    def total(self, name: str) -> float:
+        """Return the sum of a metric over all its labels, 0 if there are none."""
+        return sum(value for (sample, _), value in self._samples.items() if sample == f"trueup_{name}")
+
+    def fates(self) -> Fates:
+        """Return what became of everything applied so far.
+
+        The counter of a fate counts a record once, when it comes: an outcome that came early stays counted as early
+        when its forecast follows. Who waits still is in the gauges.
+        """
+        early = self._count("outcomes", "early")
+        waiting = int(self.value("early_outcomes"))
+        expired = int(self.value("expired_total", {"kind": "outcome"}))
+        return Fates(
+            issued=self._count("forecasts", "issued"),
+            forecast_duplicate=self._count("forecasts", "duplicate"),
+            forecast_dead=self._count("forecasts", "dead"),
+            resolved=self._count("outcomes", "resolved") + early - waiting - expired,
+            early=waiting,
+            outcome_duplicate=self._count("outcomes", "duplicate"),
+            outcome_conflicting=self._count("outcomes", "conflicting"),
+            outcome_dead=self._count("outcomes", "dead"),
+            pending=int(self.value("pending_events")),
+            expired_forecast=int(self.value("expired_total", {"kind": "forecast"})),
+            expired_outcome=expired,
+        )
+
+    def _count(self, topic: str, fate: str) -> int:
+        return int(self.value("records_total", {"topic": topic, "fate": fate}))
+
+
+def get(host: str, port: int, path: str) -> tuple[int, str]:
+    """Return status and body of a GET.
+
+    Raises
+    ------
+    OSError
+        If nobody listens, or what answers is not HTTP.
+    """
+    connection = HTTPConnection(host, port, timeout=PATIENCE)
+    try:
+        connection.request("GET", path)
+        response = connection.getresponse()
+        return response.status, response.read().decode()
+    except HTTPException as exc:
+        raise OSError(f"{host}:{port}{path}: {exc!r}") from exc
+    finally:
+        connection.close()
