@@ -7,7 +7,7 @@ INSTALL := $(BIN)/python -m pip install --quiet
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup jars demo test bench lint types contracts format lock clean
+.PHONY: help setup jars demo test bench lint types contracts format docs lock clean
 
 help: ## list the targets
 	@sed -nE 's/^([a-z]+):.*## (.*)/\1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "make %-10s %s\n", $$1, $$2}'
@@ -21,8 +21,8 @@ demo: setup jars ## real data through a real broker: a live table, then a report
 test: setup jars ## run the tests, end to end ones included
 	$(BIN)/pytest --ignore=tests/bench
 
-bench: setup jars ## measure the speed of a worker
-	$(BIN)/pytest -s tests/bench
+bench: setup jars ## measure a worker's events/s beside a plain loop on this machine
+	$(BIN)/python -m tests.bench.throughput
 
 lint: setup ## check style and format
 	$(BIN)/ruff check .
@@ -37,6 +37,9 @@ contracts: setup ## check that imports run agents -> streams -> state
 format: setup ## rewrite the code in the format that lint checks
 	$(BIN)/ruff check --fix --quiet --exit-zero .
 	$(BIN)/ruff format .
+
+docs: setup ## write docs/reference.md from the program
+	$(BIN)/python -m agents.reference > docs/reference.md
 
 lock: setup ## resolve the dependencies anew and write their hashes (UPGRADE=--upgrade: to the newest versions)
 	CUSTOM_COMPILE_COMMAND="make lock" $(LOCK) $(UPGRADE) --extra demo --extra dev -o requirements/dev.txt pyproject.toml

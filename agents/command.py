@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from agents import logs
+from agents import __version__, logs
 from streams import plan, topics
 from streams.settings import Settings, SettingsError
 
@@ -51,6 +51,7 @@ def _parser() -> argparse.ArgumentParser:
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    parser.add_argument("--version", action="version", version=f"trueup {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
 
     commands.add_parser(
@@ -116,7 +117,10 @@ def _worker(_: argparse.Namespace) -> int:
 
 
 def _demo(options: argparse.Namespace) -> int:
-    from agents import demo  # noqa: PLC0415 - needs the demo's packages
+    try:
+        from agents import demo  # noqa: PLC0415 - needs the demo's packages
+    except ModuleNotFoundError as exc:
+        raise SettingsError(f"the demo needs {exc.name}: 'make setup', or pip install '.[demo]'") from exc
 
     return demo.run(
         rows=options.rows,

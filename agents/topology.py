@@ -4,7 +4,6 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from importlib.metadata import version
 from typing import Any, cast
 
 import faust
@@ -13,6 +12,7 @@ from faust.tables.manager import TableManager
 from faust.types import TP
 from yarl import URL
 
+from agents import __version__
 from agents.join import Join, Probe
 from streams.gauges import Gauges
 from streams.outputs import Outputs
@@ -152,7 +152,7 @@ def build(
         block_cache_size=settings.block_cache_bytes,
     )
     app.tables.add(table)
-    gauges = Gauges(settings.metrics_streams, version("trueup"), lambda: _now(topology))
+    gauges = Gauges(settings.metrics_streams, __version__, lambda: _now(topology))
     outputs = Outputs(settings, lambda: cast("BatchProducer", app.producer), gauges.produced)
     topology = Topology(settings, app, table, gauges, Join(settings, table, outputs, gauges, probe), abort)
     transport.inputs = topology

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from state import keys, ledger, rows
+from state.calibrators.base import new
 from state.events import Calibrated, Event, Forecast, Outcome, Output, Rejected, Resolved
 from state.expiry import Expiry
 from state.fence import (
@@ -39,6 +40,8 @@ BATCH_LIMIT = 1000
 SWEEP = 2
 #: Working copies kept between batches; beyond this they are read again from the table.
 CACHED = 4096
+#: Marks a ledger row that has not been read in this batch; no payload is empty.
+_UNREAD = b""
 
 #: Reads a stored row by key; None where there is none.
 Get = Callable[[bytes], bytes | None]
@@ -196,9 +199,8 @@ class Partition:
         payload = ledger.issued(fence.applied, ts, raw, p, expected, version, service.names, ticket)
         self._expiry.push(service.ttl_ms, fence.applied, event_id)
         fence.fates[ISSUED] += 1
-        self._effects.outputs.append(
-            Calibrated(record_key, event_id, stream, raw, p, expected, service.calibrator, service.config, version, ts)
-        )
+        answer = record_key, event_id, stream, raw, p, expected, service.calibrator, service.config, version, ts
+        self._effects.outputs.append(new(Calibrated, answer))
         if found is None:
             self._ledger[key] = self._changed[key] = payload
             if version == 0:  # tickets must find the recipe that made them
@@ -244,9 +246,8 @@ class Partition:
             + issued[ledger.HEAD.size :]
         )
         effects.delays.append(ts - issued_ts)
-        effects.outputs.append(
-            Resolved(record_key, event_id, service.stream, raw, p, y, service.calibrator, version, issued_ts, ts)
-        )
+        joined = record_key, event_id, service.stream, raw, p, y, service.calibrator, version, issued_ts, ts
+        effects.outputs.append(new(Resolved, joined))
 
     def _again(self, event: Event) -> None:
         """Answer a redelivered event from the ledger; its state changes were applied."""
@@ -288,12 +289,11 @@ class Partition:
             expiry.pop(queue)
 
     def _payload(self, key: bytes) -> bytes | None:
-        try:
-            return self._ledger[key]
-        except KeyError:
+        found = self._ledger.get(key, _UNREAD)
+        if found is _UNREAD:  # nearly always: most events are named once in a batch, so no exception for it
             row = self._get(key)
-            payload = self._ledger[key] = None if row is None else ledger.unsealed(row)
-            return payload
+            found = self._ledger[key] = None if row is None else ledger.unsealed(row)
+        return found
 
     def _open(self, stream: str) -> _Service:
         """Return what serves a stream now."""

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import orjson
 
+from state.calibrators.base import new
 from state.events import Calibrated, Forecast, Outcome, Rejected, Resolved
 from state.fence import FORECASTS, OUTCOMES
 from state.policy import Policies, Policy
@@ -61,6 +62,10 @@ class _Unusable(Exception):  # noqa: N818 - carries a reason from the decoder's 
 
 
 _ALTERNATIVES = ("p", "probs", "quantiles", "normal")
+#: Longest Kafka key, in longest ids.
+KEY_IDS = 8
+
+_loads = orjson.loads
 
 
 class Decoder:
@@ -76,7 +81,10 @@ class Decoder:
 
     def __init__(self, policies: Policies, limits: Limits) -> None:
         self._policies = policies
-        self._limits = limits
+        self._record_bytes = limits.record_bytes
+        self._key_bytes = KEY_IDS * limits.id_bytes
+        self._id_bytes = limits.id_bytes
+        self._ahead_ms = limits.ahead_ms
 
     def forecast(self, offset: int, key: bytes | None, value: bytes | None, timestamp: int) -> Forecast | Rejected:
         """Decode one record of ``forecasts``; ``timestamp`` is the Kafka timestamp, ms."""
@@ -89,15 +97,12 @@ class Decoder:
                 raise _Unusable("unknown_stream")
             p = record.get("p")
             if p is None or "probs" in record or "quantiles" in record or "normal" in record:
-                kinds = sum(record.get(kind) is not None for kind in _ALTERNATIVES)
-                if kinds != 1:
-                    raise _Unusable("forecast")
-                if p is None:
-                    raise _Unusable("unsupported")
+                _require_probability_forecast(record)
             if (type(p) is not float and type(p) is not int) or not 0 <= p <= 1:
                 raise _Unusable("probability")
             x = _features(record.get("x"), policy) if policy.features else ()
-            return Forecast(offset, key, event_id, stream, float(p), x, self._time(record, timestamp))
+            ts = self._time(record, timestamp)
+            return new(Forecast, (offset, key, event_id, stream, float(p), x, ts))
         except _Unusable as unusable:
             return Rejected(offset, key, value, FORECASTS, unusable.args[0])
 
@@ -109,17 +114,17 @@ class Decoder:
             y = record.get("y")
             if (type(y) is not int and type(y) is not bool and type(y) is not float) or y not in (0, 1):
                 raise _Unusable("label")
-            return Outcome(offset, key, event_id, float(y), self._time(record, timestamp))
+            return new(Outcome, (offset, key, event_id, float(y), self._time(record, timestamp)))
         except _Unusable as unusable:
             return Rejected(offset, key, value, OUTCOMES, unusable.args[0])
 
     def _object(self, key: bytes | None, value: bytes | None) -> dict[str, Any]:
         if not value:
             raise _Unusable("empty")
-        if len(value) > self._limits.record_bytes or (key and len(key) > self._limits.id_bytes * 8):
+        if len(value) > self._record_bytes or (key is not None and len(key) > self._key_bytes):
             raise _Unusable("oversized")
         try:
-            record = orjson.loads(value)
+            record = _loads(value)
         except orjson.JSONDecodeError:
             raise _Unusable("not_json") from None
         if type(record) is not dict:
@@ -130,21 +135,30 @@ class Decoder:
         name = record.get(field)
         # An ASCII name is as many bytes as characters; only others have to be encoded to be measured.
         if (
-            type(name) is not str
-            or not name
-            or (len(name) if name.isascii() else len(name.encode())) > self._limits.id_bytes
-            or not name.isprintable()
+            type(name) is str
+            and 0 < len(name) <= self._id_bytes
+            and name.isprintable()
+            and (name.isascii() or len(name.encode()) <= self._id_bytes)
         ):
-            raise _Unusable(field)
-        return name
+            return name
+        raise _Unusable(field)
 
     def _time(self, record: dict[str, Any], timestamp: int) -> int:
         ts = record.get("ts")
         if ts is None:
             return timestamp
-        if type(ts) is not int or not 0 <= ts <= timestamp + self._limits.ahead_ms:
+        if type(ts) is not int or not 0 <= ts <= timestamp + self._ahead_ms:
             raise _Unusable("timestamp")
         return ts
+
+
+def _require_probability_forecast(record: dict[str, Any]) -> None:
+    """Raise unless the record forecasts by ``p`` alone."""
+    kinds = [kind for kind in _ALTERNATIVES if record.get(kind) is not None]
+    if len(kinds) != 1:
+        raise _Unusable("forecast")
+    if kinds != ["p"]:
+        raise _Unusable("unsupported")
 
 
 def _features(x: object, policy: Policy) -> tuple[float, ...]:

@@ -25,6 +25,10 @@ class Prediction(NamedTuple):
     ticket: bytes
 
 
+#: Makes a named tuple at half the price of its own constructor: `new(Prediction, (p, expected, ticket))`.
+new = tuple.__new__
+
+
 class Option(NamedTuple):
     """An integer option of a calibrator: its default, its range (both ends allowed) and its meaning."""
 

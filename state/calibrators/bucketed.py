@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import ClassVar
 
-from state.calibrators.base import Option, Prediction, require_length, require_probability
+from state.calibrators.base import Option, Prediction, new, require_length, require_probability
 from state.calibrators.grid import Grid
 from state.draw import BITS, Draw
 
@@ -109,7 +109,7 @@ class Bucketed(ABC):
                     break
                 here = there
         point = grid.points[i]
-        return Prediction(point, point, _TICKET.pack(j, i))
+        return new(Prediction, (point, point, _TICKET.pack(j, i)))
 
     def _between(self, j: int, i: int, a: int, b: int, key: bytes) -> Prediction:
         """Draw i with probability b / (a + b), else i + 1; the comparison is exact."""
@@ -119,7 +119,7 @@ class Bucketed(ABC):
         expected = (b * k[i] + a * k[i + 1]) / (both * grid.denominator)
         if self._draw(key) * both >= b << BITS:
             i += 1
-        return Prediction(grid.points[i], expected, _TICKET.pack(j, i))
+        return new(Prediction, (grid.points[i], expected, _TICKET.pack(j, i)))
 
     def update(self, ticket: bytes, y: float) -> None:
         """Count an outcome, 0 or 1, in the cell that was played."""

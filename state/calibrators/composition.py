@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from struct import Struct
 
-from state.calibrators.base import Calibrator, Prediction
+from state.calibrators.base import Calibrator, Prediction, new
 
 _TICKET_LENGTH = Struct("<H")
 _STATE_LENGTH = Struct("<I")
@@ -42,7 +42,7 @@ class Composition:
         """Serve the back's answer to the front's."""
         between, _, front = self._front.predict(p, x, key)
         served, expected, back = self._back.predict(between, x, key)
-        return Prediction(served, expected, _TICKET_LENGTH.pack(len(front)) + front + back)
+        return new(Prediction, (served, expected, _TICKET_LENGTH.pack(len(front)) + front + back))
 
     def update(self, ticket: bytes, y: float) -> None:
         """Let both learn; the back first, because it may refuse ``y``."""

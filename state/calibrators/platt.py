@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import ClassVar
 
-from state.calibrators.base import Option, Prediction, require_length, require_probability
+from state.calibrators.base import Option, Prediction, new, require_length, require_probability
 
 _TICKET = Struct("<dd")
 _STATE = Struct("<Qddddd")
@@ -72,7 +72,7 @@ class Platt:
         p = min(max(p, P_CLIP), 1.0 - P_CLIP)
         z = math.log(p) - math.log1p(-p)
         served = _sigmoid(self._a * z + self._b)
-        return Prediction(served, served, _TICKET.pack(z, served))
+        return new(Prediction, (served, served, _TICKET.pack(z, served)))
 
     def update(self, ticket: bytes, y: float) -> None:
         """Take one online Newton step; y in [0, 1]."""

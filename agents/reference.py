@@ -1,0 +1,54 @@
+"""``python -m agents.reference``: the reference page, written from the settings and catalogues themselves."""
+
+import sys
+
+from state.calibrators import REGISTRY
+from state.fence import FATES
+from streams.catalogue import CATALOGUE
+from streams.records import REASONS
+from streams.settings import Settings
+
+INTRODUCTION = """\
+# Reference
+
+Made by `make docs` from the program itself; a test fails when it is out of date.
+"""
+
+
+def page() -> str:
+    """Return the page as Markdown."""
+    parts = [INTRODUCTION, "## Settings\n\nEnvironment variables; an unknown one stops the command with this list.\n"]
+    parts += _table(("variable", "meaning", "default"), [(f"`{n}`", text, f"`{d}`") for n, text, d in Settings.described()])
+    parts += ["\n## Calibrators\n"]
+    rows = [
+        (
+            f"`{name}`",
+            (each.__doc__ or "").split("\n")[0],
+            "; ".join(
+                f"`{option}`: {o.meaning}, {o.low} to {o.high}, default {o.default}"
+                for option, o in each.options.items()
+            )
+            or "none",
+        )
+        for name, each in sorted(REGISTRY.items())
+    ]
+    parts += _table(("name", "what it is", "options"), rows)
+    parts += ["\n`front+back` feeds the answers of the first to the second, for example `platt+minimax`.\n"]
+    parts += ["\n## Metrics\n\nEach with the prefix `trueup_`; counters end in `_total`.\n"]
+    parts += _table(
+        ("name", "kind", "labels", "meaning", "what to do"),
+        [(f"`{m.name}`", m.kind, ", ".join(m.labels) or "–", m.help, m.remedy or "–") for m in CATALOGUE.values()],
+    )
+    parts += ["\n## Reasons of dead letters\n"]
+    parts += _table(("reason", "meaning"), [(f"`{reason}`", text) for reason, text in REASONS.items()])
+    parts += ["\n## Fates\n\nCounted in the fence of each partition, exactly once: " + ", ".join(f"`{f}`" for f in FATES)]
+    return "\n".join(parts) + ".\n"
+
+
+def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
+    lines = [head, tuple("---" for _ in head), *rows]
+    return ["| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines]
+
+
+if __name__ == "__main__":
+    sys.stdout.write(page())
