@@ -34,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.command is None:
         parser.print_help()
         return 0
-    logs.configure(os.environ.get("LOG_LEVEL", "INFO").upper())
+    logs.configure(os.environ.get("TRUEUP_LOG_LEVEL", "INFO").upper())
     try:
         return int(_COMMANDS[options.command](options))
     except (SettingsError, topics.TopicsError) as exc:

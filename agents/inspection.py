@@ -66,7 +66,8 @@ async def read(settings: Settings) -> Found:
         **settings.security.client_options(),
     )
     newest: dict[tuple[int, bytes], bytes] = {}
-    async with consumer:
+    try:
+        await consumer.start()
         partitions = await consumer.partitions_for_topic(settings.changelog) if await consumer.topics() else None
         if not partitions:
             raise TopicsError(f"there is no topic {settings.changelog}: is TRUEUP_APP_ID that of the workers?")
@@ -78,6 +79,8 @@ async def read(settings: Settings) -> Found:
                 for record in records:
                     if record.key[:1] in (keys.FENCE, keys.SCORES, keys.CALIBRATOR) and record.value is not None:
                         newest[tp.partition, record.key] = record.value
+    finally:
+        await consumer.stop()
     found = Found()
     for (partition, key), value in newest.items():
         kind = key[:1]

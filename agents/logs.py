@@ -33,6 +33,7 @@ def configure(level: str = "INFO") -> None:
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-8s %(name)s  %(message)s"))
     else:
         handler.setFormatter(JsonFormatter())
-    logging.basicConfig(level=level, handlers=[handler], force=True)
+    known = level in logging.getLevelNamesMapping()  # a command says what is allowed when it reads its settings
+    logging.basicConfig(level=level if known else "INFO", handlers=[handler], force=True)
     for name in _QUIET:
         logging.getLogger(name).setLevel(logging.WARNING)

@@ -1,6 +1,7 @@
 """``python -m agents.reference``: the reference page, written from the settings and catalogues themselves."""
 
 import sys
+from collections.abc import Sequence
 
 from state.calibrators import REGISTRY
 from state.fence import FATES
@@ -18,7 +19,9 @@ Made by `make docs` from the program itself; a test fails when it is out of date
 def page() -> str:
     """Return the page as Markdown."""
     parts = [INTRODUCTION, "## Settings\n\nEnvironment variables; an unknown one stops the command with this list.\n"]
-    parts += _table(("variable", "meaning", "default"), [(f"`{n}`", text, f"`{d}`") for n, text, d in Settings.described()])
+    parts += _table(
+        ("variable", "meaning", "default"), [(f"`{n}`", text, f"`{d}`") for n, text, d in Settings.described()]
+    )
     parts += ["\n## Calibrators\n"]
     rows = [
         (
@@ -41,11 +44,13 @@ def page() -> str:
     )
     parts += ["\n## Reasons of dead letters\n"]
     parts += _table(("reason", "meaning"), [(f"`{reason}`", text) for reason, text in REASONS.items()])
-    parts += ["\n## Fates\n\nCounted in the fence of each partition, exactly once: " + ", ".join(f"`{f}`" for f in FATES)]
+    parts += [
+        "\n## Fates\n\nCounted in the fence of each partition, exactly once: " + ", ".join(f"`{f}`" for f in FATES)
+    ]
     return "\n".join(parts) + ".\n"
 
 
-def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
+def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:
     lines = [head, tuple("---" for _ in head), *rows]
     return ["| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines]
 

@@ -10,6 +10,8 @@ from streams import plan
 from streams.records import Limits
 from streams.security import Security
 
+LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
+
 
 class SettingsError(ValueError):
     """A setting is unknown, malformed, or contradicts another; the message says what is allowed."""
@@ -23,9 +25,9 @@ def _text(value: str) -> str:
 
 def _number(low: int, high: int) -> Callable[[str], int]:
     def parse(value: str) -> int:
-        number = int(value)
+        number = int(value) if value.strip().isdigit() else low - 1
         if not low <= number <= high:
-            raise ValueError(f"must be between {low} and {high}")
+            raise ValueError(f"must be a whole number between {low} and {high}")
         return number
 
     return parse
@@ -97,6 +99,9 @@ class Settings:
     request_seconds: float = _setting("Longest wait for an acknowledgement, s", _seconds(0.5, 300), 15.0)
     write_buffer_bytes: int = _setting("RocksDB write buffer of a partition", _number(65_536, 1 << 30), 16 << 20)
     block_cache_bytes: int = _setting("RocksDB block cache of a partition", _number(65_536, 1 << 34), 64 << 20)
+    log_level: str = _setting(
+        "What is logged: DEBUG, INFO, WARNING or ERROR", lambda value: _one_of(value.upper(), LOG_LEVELS), "INFO"
+    )
     data_loss: str = _setting(
         "When inputs were deleted before they were read: 'stop' or 'continue'",
         lambda value: _one_of(value, ("stop", "continue")),
@@ -158,7 +163,8 @@ class Settings:
             try:
                 values[known[name].name] = known[name].metadata["parse"](value)
             except ValueError as exc:
-                raise SettingsError(f"{name}={value!r}: {exc}") from exc
+                shown = "" if "@" in value else f"={value!r}"  # an address with a password in it must not be logged
+                raise SettingsError(f"{name}{shown}: {exc}") from exc
         try:
             values["security"] = _security(environment)
             text = _read(values["streams"]) if values.get("streams") else ""
