@@ -68,7 +68,8 @@ async def read(settings: Settings) -> Found:
     newest: dict[tuple[int, bytes], bytes] = {}
     try:
         await consumer.start()
-        partitions = await consumer.partitions_for_topic(settings.changelog) if await consumer.topics() else None
+        await consumer.topics()
+        partitions = consumer.partitions_for_topic(settings.changelog)
         if not partitions:
             raise TopicsError(f"there is no topic {settings.changelog}: is TRUEUP_APP_ID that of the workers?")
         tps = [TopicPartition(settings.changelog, n) for n in partitions]

@@ -77,6 +77,11 @@ class Topology:
         """Write recovered changelog records."""
         self.table.restore(tp, records)
 
+    def restored(self, partition: int) -> int:
+        """Return the next offset of the changelog to restore."""
+        offset = self.table.offset(partition)
+        return 0 if offset is None else offset + 1
+
     def failed(self, exc: BaseException) -> None:
         """Stop at once, acknowledging nothing: what was not finished is done again after the restart."""
         if self.failure is None:

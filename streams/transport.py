@@ -59,6 +59,9 @@ class Inputs(Protocol):
     def restore(self, tp: TP, records: list[ConsumerRecord[bytes, bytes | None]]) -> None:
         """Write changelog records to the table, with the offset of the last."""
 
+    def restored(self, partition: int) -> int:
+        """Return the next offset of the changelog to restore."""
+
     def failed(self, exc: BaseException) -> None:
         """End the process: what went wrong cannot be continued from."""
 
@@ -110,9 +113,15 @@ class BatchConsumer(driver.Consumer):
         self.inputs: Inputs = cast("BatchTransport", self.transport).inputs
         self.lanes: dict[int, Lane] = {}
         self._committable: dict[TP, int] = {}
+        #: Offsets the brokers have confirmed.
+        self._confirmed: dict[TP, int] = {}
         self._throttled: set[TP] = set()
         #: Next offset of each source partition that has not been buffered here yet.
         self._handed: dict[TP, int] = {}
+        #: Counts seeks, so that a fetch knows whether one came between.
+        self._seeks = 0
+        #: Partitions whose fetched records were dropped.
+        self._dropped: set[TP] = set()
         self._wanted = asyncio.Event()
 
     def _new_consumer_thread(self) -> Thread:
@@ -124,20 +133,22 @@ class BatchConsumer(driver.Consumer):
         """Fetch until stopped: source records into the lanes, changelog records into the table."""
         try:
             while not (self.should_stop or cast("Service", fetcher).should_stop):
-                records, active = await self._wait_next_records(FETCH_TIMEOUT)
-                if not self.flow_active:
-                    continue
+                await self._seek_back()
+                seeks = self._seeks
+                records, _ = await self._wait_next_records(FETCH_TIMEOUT)
                 for tp, fetched in (records or {}).items():
-                    if active is not None and tp not in active:
-                        continue
-                    if self._is_changelog_tp(tp):
+                    if seeks != self._seeks or not self.flow_active:
+                        self._dropped.add(tp)
+                    elif self._is_changelog_tp(tp):
                         await self._restore(tp, fetched)
                     else:
                         self._buffer(tp, fetched)
-                # Only now is everything that left the fetcher in the buffers.
-                self._note_positions()
-                await self._throttle()
-                self._wanted.set()
+                if seeks == self._seeks and not self._dropped:
+                    # Only now is everything that left the fetcher in the buffers.
+                    self._note_positions()
+                if self.flow_active:
+                    await self._throttle()
+                    self._wanted.set()
         except self.consumer_stopped_errors:
             if not self.app.should_stop:
                 raise
@@ -147,6 +158,31 @@ class BatchConsumer(driver.Consumer):
         except Exception as exc:  # noqa: BLE001 - whatever it is, records are missing now
             self.inputs.failed(exc)
 
+    async def _seek_back(self) -> None:
+        """Go back to records that were dropped.
+
+        A fetch may be on its way while a rebalance or a recovery seeks elsewhere. What it brings cannot be told from
+        what should have come, so it is dropped; but the fetcher believes it delivered, and would go on behind it.
+        """
+        if not self._dropped:
+            return
+        assigned = self.assignment()
+        dropped = {tp for tp in self._dropped if tp in assigned}
+        self._dropped.clear()
+        positions = {
+            tp: self.inputs.restored(tp.partition) if self._is_changelog_tp(tp) else self._handed[tp]
+            for tp in dropped
+            if self._is_changelog_tp(tp) or tp in self._handed
+        }
+        if positions:
+            await self._thread.seek_wait(positions)
+
+    async def seek_wait(self, partitions: Mapping[TP, int]) -> None:
+        """Seek, and let fetches that are on their way be dropped."""
+        self._seeks += 1
+        await super().seek_wait(partitions)
+        self._seeks += 1
+
     async def getmany(self, timeout: float) -> AsyncIterator[tuple[TP, Message]]:  # noqa: ASYNC109, ARG002 - Faust's name
         """Not used: `_drain_messages` takes whole fetches."""
         raise NotImplementedError
@@ -154,6 +190,7 @@ class BatchConsumer(driver.Consumer):
 
     def _buffer(self, tp: TP, records: list[ConsumerRecord[bytes | None, bytes | None]]) -> None:
         self._lane(tp.partition).add(self.inputs.sources.index(tp.topic), records)
+        self._handed[tp] = records[-1].offset + 1
 
     def _note_positions(self) -> None:
         for lane in self.lanes.values():
@@ -270,6 +307,16 @@ class BatchConsumer(driver.Consumer):
     def _new_offset(self, tp: TP) -> int | None:
         return self._committable.get(tp)
 
+    def _should_commit(self, tp: TP, offset: int) -> bool:
+        return self._confirmed.get(tp, -1) < offset
+
+    async def _commit(self, offsets: Mapping[TP, int]) -> bool:
+        """Commit, and note what was: Faust takes offsets whose commit failed in a rebalance for committed."""
+        done = await super()._commit(offsets)
+        if done:
+            self._confirmed.update(offsets)
+        return done
+
     def verify_event_path(self, now: float, tp: TP) -> None:
         """Do nothing: Faust's check looks for messages where there are batches. See lag and last update instead."""
 
@@ -330,8 +377,7 @@ class BatchConsumer(driver.Consumer):
         if self._throttled:
             resume, self._throttled = list(self._throttled), set()
             await self._thread.throttle([], resume)
-        for tp, offset in committed.items():
-            self._committed_offset[tp] = offset
+        self._confirmed = {tp: offset for tp, offset in committed.items() if offset is not None}
 
     def _start(self, tp: TP, committed: int | None, fence: int, earliest: int, end: int) -> int:
         """Return where to read a source partition from.

@@ -94,7 +94,7 @@ def test_a_worker_whose_sends_fail_ends_with_a_message_and_its_successor_finishe
             assert worker.process.wait(90) == FAILED
             assert "cannot go on" in worker.printed
             broker.resume()
-        with w.worker(TRUEUP_BATCH_RECORDS="1000"):
+        with w.worker(TRUEUP_BATCH_RECORDS="1000", TRUEUP_REQUEST_SECONDS="10"):
             w.wait_until_applied(len(made.sent))
         w.judge()
 

@@ -140,8 +140,8 @@ class World:
             "TRUEUP_BROKERS": bootstrap,
             "TRUEUP_APP_ID": self.name,
             "TRUEUP_METRICS_PORT": "0",
-            "TRUEUP_SESSION_SECONDS": "6",
-            "TRUEUP_REQUEST_SECONDS": "5",
+            "TRUEUP_SESSION_SECONDS": "10",
+            "TRUEUP_REQUEST_SECONDS": "10",
             "TRUEUP_COMMIT_SECONDS": "0.2",
             "TRUEUP_DATA_DIR": str(directory / "data"),
             **{
