@@ -19,7 +19,7 @@ from state.fence import FATES, Fence
 from state.rows import Served
 from state.scores import Kind, Scores
 from streams.settings import Settings
-from streams.topics import TopicsError
+from streams.topics import TopicsError, partitions
 
 KINDS: tuple[Kind, ...] = ("raw", "calibrated")
 
@@ -60,6 +60,9 @@ def run(settings: Settings, stream: str | None, *, json_output: bool) -> int:
 
 async def read(settings: Settings) -> Found:
     """Read the changelog to its present end."""
+    count = await partitions(settings, settings.changelog)
+    if count is None:
+        raise TopicsError(f"there is no topic {settings.changelog}: is TRUEUP_APP_ID that of the workers?")
     consumer = AIOKafkaConsumer(
         bootstrap_servers=",".join(settings.brokers),
         auto_offset_reset="earliest",
@@ -68,11 +71,7 @@ async def read(settings: Settings) -> Found:
     newest: dict[tuple[int, bytes], bytes] = {}
     try:
         await consumer.start()
-        await consumer.topics()
-        partitions = consumer.partitions_for_topic(settings.changelog)
-        if not partitions:
-            raise TopicsError(f"there is no topic {settings.changelog}: is TRUEUP_APP_ID that of the workers?")
-        tps = [TopicPartition(settings.changelog, n) for n in partitions]
+        tps = [TopicPartition(settings.changelog, n) for n in range(count)]
         consumer.assign(tps)
         ends = await consumer.end_offsets(tps)
         while any([await consumer.position(tp) < ends[tp] for tp in tps]):

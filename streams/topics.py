@@ -126,6 +126,21 @@ async def check(settings: Settings) -> list[str]:
         return problems
 
 
+async def partitions(settings: Settings, name: str) -> int | None:
+    """Return how many partitions a topic has, or None if it does not exist.
+
+    Raises
+    ------
+    TopicsError
+        If the brokers cannot be reached.
+    """
+    async with _admin(settings) as admin:
+        if name not in await admin.list_topics():
+            return None
+        (described,) = await admin.describe_topics([name])
+        return len(described["partitions"])
+
+
 def _problems(topic: Topic, configs: Mapping[str, str]) -> list[str]:
     problems = []
     policy = configs.get("cleanup.policy", "")

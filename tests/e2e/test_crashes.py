@@ -21,7 +21,7 @@ def test_kill_9_between_every_two_steps_ends_in_the_same_state(world: MakeWorld,
     made = mixed(2000)
     w.send(made.sent)
     for step in (1, 2, 3, 4, 5):
-        with w.worker(kill_at=(step, 5)) as worker:
+        with w.worker("--kill", str(step), "5") as worker:
             assert worker.process.wait(90) == KILLED, worker.printed[-4000:]
         if disk == "empty":
             shutil.rmtree(w.directory / "data")
@@ -48,7 +48,8 @@ def test_a_restart_in_the_middle_continues(world: MakeWorld) -> None:
     w.judge()
 
 
-def test_workers_join_and_leave(world: MakeWorld) -> None:
+@pytest.mark.parametrize("accident", [(), ("--slow-seeks", "0.3")], ids=["", "slow-seeks"])
+def test_workers_join_and_leave(world: MakeWorld, accident: tuple[str, ...]) -> None:
     w = world(partitions=4, TRUEUP_BATCH_RECORDS="50")
     parts = [mixed(1500, seed=seed, start=1_000_000 + seed * 200_000) for seed in range(1, 6)]
     sent = 0
@@ -60,7 +61,7 @@ def test_workers_join_and_leave(world: MakeWorld) -> None:
         sent += len(made.sent)
 
     def run(name: str) -> Worker:
-        return running.enter_context(w.worker(TRUEUP_DATA_DIR=str(w.directory / name)))
+        return running.enter_context(w.worker(*accident, TRUEUP_DATA_DIR=str(w.directory / name)))
 
     with ExitStack() as running:
         send()

@@ -8,7 +8,7 @@ import sys
 import time
 import uuid
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -63,13 +63,13 @@ class Worker:
         Its settings.
     log
         File for what it prints.
-    kill_at
-        Step of the order of effects, and how many batches pass it, before the process kills itself with SIGKILL.
+    accident
+        Arguments of ``doomed.py``: what happens to it.
     """
 
-    def __init__(self, environment: dict[str, str], log: Path, kill_at: tuple[int, int] | None = None) -> None:
+    def __init__(self, environment: dict[str, str], log: Path, accident: Sequence[str] = ()) -> None:
         self._log = log
-        command = [sys.executable, str(ROOT / "tests/e2e/doomed.py"), *map(str, kill_at or ())]
+        command = [sys.executable, str(ROOT / "tests/e2e/doomed.py"), *accident]
         with log.open("ab") as output:
             self.process = subprocess.Popen(
                 command,
@@ -160,10 +160,10 @@ class World:
         return name
 
     @contextmanager
-    def worker(self, kill_at: tuple[int, int] | None = None, **settings: str) -> Iterator[Worker]:
+    def worker(self, *accident: str, **settings: str) -> Iterator[Worker]:
         """Run a worker; it is killed on leaving if it still runs."""
         log = self.directory / f"worker-{len(self._workers)}.log"
-        worker = Worker({**self.environment, **settings}, log, kill_at)
+        worker = Worker({**self.environment, **settings}, log, accident)
         self._workers.append(worker)
         try:
             yield worker

@@ -1,0 +1,84 @@
+"""``trueup inspect`` reads from the changelog what the workers have learnt."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+
+import orjson
+import pytest
+
+from agents.worker import MISCONFIGURED
+from tests.e2e.world import ROOT, World
+from tests.events import mixed
+
+MakeWorld = Callable[..., World]
+
+
+def inspect(w: World, *arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
+    """Run the command as a user does."""
+    return subprocess.run(
+        [sys.executable, "-m", "agents.command", "inspect", *arguments],
+        env={**os.environ, "COLUMNS": "160", **w.environment, **settings},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_inspect_shows_what_the_streams_have_learnt(world: MakeWorld) -> None:
+    w = world(partitions=2)
+    made = mixed(1000)
+    w.send(made.sent)
+    with w.worker():
+        w.wait_until_applied(len(made.sent))
+
+    listed = inspect(w, "--json")
+    assert listed.returncode == 0, listed.stderr
+    report = orjson.loads(listed.stdout)
+    assert sorted(report["streams"]) == ["stream-0", "stream-1", "stream-2"]
+    assert {fate: report["fates"][fate] for fate in made.fates} == made.fates
+    learnt = made.fates["outcomes_resolved"] + made.fates["early_joined"]
+    assert sum(each["resolved"] for each in report["streams"].values()) == learnt
+    for each in report["streams"].values():
+        assert sum(one["version"] for one in each["calibrators"]) == each["resolved"]
+        assert all(0 <= one["error"] <= 1 for one in each["calibrators"])
+        # y is 1 with probability p²: the model's forecasts are far off, and calibration mends that.
+        assert each["calibrated"]["brier"] < each["raw"]["brier"]
+
+    table = inspect(w)
+    assert table.returncode == 0
+    assert "stream-2" in table.stdout
+    one = inspect(w, "stream-1")
+    assert one.returncode == 0
+    assert "reliability" in one.stdout
+    assert "stream-2" not in one.stdout
+
+
+def test_inspect_names_the_streams_there_are_when_asked_for_another(world: MakeWorld) -> None:
+    w = world(partitions=1)
+    made = mixed(20)
+    w.send(made.sent)
+    with w.worker():
+        w.wait_until_applied(len(made.sent))
+    unknown = inspect(w, "nobody")
+    assert unknown.returncode == 1
+    assert "there are: stream-0, stream-1, stream-2" in unknown.stderr
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"TRUEUP_APP_ID": "somebody-else"}, "there is no topic somebody-else-state-changelog"),
+        ({"TRUEUP_BROKERS": "127.0.0.1:1"}, "cannot reach 127.0.0.1:1"),
+    ],
+)
+def test_inspect_ends_with_a_line_that_says_what_is_missing(
+    world: MakeWorld, settings: dict[str, str], says: str
+) -> None:
+    missing = inspect(world(partitions=1), **settings)
+    assert missing.returncode == MISCONFIGURED
+    assert missing.stderr.splitlines()[-1].startswith(f"trueup: {says}"), missing.stderr
+    assert "Traceback" not in missing.stderr
