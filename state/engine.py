@@ -270,23 +270,24 @@ class Partition:
             fence.stream_time = ts
         if fence.stream_time < expiry.soonest:
             return
-        for _ in range(SWEEP):
-            queue = expiry.due()
-            if queue is None:
-                return
+        swept = 0
+        for queue in expiry.due():
             _, born, event_id = expiry.first(queue)
             key = keys.LEDGER + event_id.encode()
             payload = self._payload(key)
             # A row that was entered again later (its forecast came after its outcome) leaves with its later entry.
             if payload is not None and (entry := ledger.parse(payload)).born == born:
                 if fence.applied - entry.touched <= self._batch_limit:
-                    return
+                    continue  # the rows behind it wait with it, those of other queues must not
                 if entry.status == ledger.ISSUED:
                     fence.fates[EXPIRED_FORECAST] += 1
                 elif entry.status == ledger.EARLY:
                     fence.fates[EXPIRED_OUTCOME] += 1
                 self._ledger[key] = self._changed[key] = None
             expiry.pop(queue)
+            swept += 1
+            if swept == SWEEP:
+                return
 
     def _payload(self, key: bytes) -> bytes | None:
         found = self._ledger.get(key, _UNREAD)

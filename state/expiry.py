@@ -5,7 +5,7 @@ order in which they entered: the head of each queue is all that has to be looked
 A chunk is one row of the table, so a queue costs one small row for every 64 events.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from math import inf
 from struct import Struct
 
@@ -88,13 +88,14 @@ class Expiry:
         self._changed.add(tail[0])
         queue.tail += 1
 
-    def due(self) -> Queue | None:
-        """Return a queue whose first entry is due, or None."""
+    def due(self) -> Iterator[Queue]:
+        """Yield each queue for as long as its first entry is due; one that was not popped meanwhile is passed over."""
         now = self._fence.stream_time
         for queue in self._fence.queues.values():
-            if queue.head < queue.tail and queue.due <= now:
-                return queue
-        return None
+            seen = -1
+            while seen < queue.head < queue.tail and queue.due <= now:
+                seen = queue.head
+                yield queue
 
     def first(self, queue: Queue) -> Entry:
         """Return the first entry of a queue that is not empty."""
