@@ -89,7 +89,8 @@ def _run(
 ) -> dict[str, Any]:
     with ExitStack() as stack:
         loading = stack.enter_context(ThreadPoolExecutor(1)).submit(flights.load, rows)
-        console.print("training on January, starting Apache Kafka", style="dim")
+        starting = ", starting Apache Kafka" if brokers is None else ""
+        console.print(f"training on January{starting}", style="dim")
         environment = {"TRUEUP_DATA_DIR": str(log.parent / "state")}
         if brokers is None:
             environment["TRUEUP_BROKERS"] = stack.enter_context(Broker()).bootstrap
