@@ -62,8 +62,8 @@ class Expiry:
         self._chunks: dict[bytes, list[Entry]] = {}
         #: Key and content of the chunk each queue grows at, by time to live.
         self._tails: dict[int, tuple[bytes, list[Entry]]] = {}
-        self._changed: set[bytes] = set()
-        self._dropped: set[bytes] = set()
+        self._changed: dict[bytes, None] = {}
+        self._dropped: dict[bytes, None] = {}
         #: No entry is due before this stream time, ms.
         self.soonest = self._soonest()
 
@@ -85,7 +85,7 @@ class Expiry:
                 chunk = self._chunks[key] = []
             tail = self._tails[ttl_ms] = key, chunk
         tail[1].append((now, born, event_id))
-        self._changed.add(tail[0])
+        self._changed[tail[0]] = None
         queue.tail += 1
 
     def due(self) -> Iterator[Queue]:
@@ -107,8 +107,8 @@ class Expiry:
         queue.head += 1
         if not queue.head % CHUNK:
             self._chunks.pop(key, None)
-            self._changed.discard(key)
-            self._dropped.add(key)
+            self._changed.pop(key, None)
+            self._dropped[key] = None
         if queue.head < queue.tail:
             queue.due = self.first(queue)[0] + queue.ttl_ms
         self.soonest = self._soonest()

@@ -43,6 +43,8 @@ class Policy:
     def __post_init__(self) -> None:
         if self.ttl_ms <= 0:
             raise ValueError(f"ttl must be positive, got {self.ttl_ms} ms")
+        if not 0 <= self.seed < 2**64:
+            raise ValueError(f"seed must be between 0 and 2**64 - 1, got {self.seed}")
         if not 0 <= self.n_features <= calibrators.MAX_FEATURES:
             raise ValueError(f"features must be between 0 and {calibrators.MAX_FEATURES}, got {self.n_features}")
         calibrators.check(self.calibrator, self._options)
@@ -54,19 +56,23 @@ class Policy:
 
     @property
     def _options(self) -> dict[str, int | float | str]:
+        """Every option, those not set by their defaults: a later version's defaults must not change what was built."""
         parts = [calibrators.REGISTRY[part] for part in self.calibrator.split("+") if part in calibrators.REGISTRY]
-        if self.n_features and any("features" in part.options for part in parts):
-            return {**self.options, "features": self.n_features}
-        return dict(self.options)
+        defaults = {name: option.default for part in parts for name, option in part.options.items()}
+        if self.n_features and "features" in defaults:
+            defaults["features"] = self.n_features
+        return {**defaults, **self.options}
 
     @cached_property
     def recipe(self) -> str:
-        """Everything `build` needs, as canonical JSON; kept in the calibrator's row, which so explains itself."""
-        return json.dumps(
-            {"calibrator": self.calibrator, "options": self._options, "seed": self.seed},
-            sort_keys=True,
-            separators=(",", ":"),
-        )
+        """Everything `build` needs, as canonical JSON; kept in the calibrator's row, which so explains itself.
+
+        Names of features are part of it: in another order they mean something else.
+        """
+        made = {"calibrator": self.calibrator, "options": self._options, "seed": self.seed}
+        if isinstance(self.features, tuple):
+            made["features"] = self.features
+        return json.dumps(made, sort_keys=True, separators=(",", ":"))
 
     @cached_property
     def config(self) -> str:

@@ -30,7 +30,7 @@ REASONS: Final = {
     "probability": "p is not a number in [0, 1]",
     "features": "x is missing, misnamed, of the wrong length, or out of [-1, 1]",
     "label": "y is not 0, 1, true or false",
-    "timestamp": "ts is not a whole number of ms, before 1970, or too far ahead of the record's own time",
+    "timestamp": "ts is not a whole number of ms, before 1970, after 9999, or too far ahead of the record's own time",
 }
 
 
@@ -64,6 +64,8 @@ class _Unusable(Exception):  # noqa: N818 - carries a reason from the decoder's 
 _ALTERNATIVES = ("p", "probs", "quantiles", "normal")
 #: Longest Kafka key, in longest ids.
 KEY_IDS = 8
+#: Latest time a record may have, ms: the end of the year 9999. Beyond it a due time would not fit its field.
+LATEST = 253_402_300_799_999
 
 _loads = orjson.loads
 
@@ -144,6 +146,8 @@ class Decoder:
         raise _Unusable(field)
 
     def _time(self, record: dict[str, Any], timestamp: int) -> int:
+        if timestamp > LATEST:
+            raise _Unusable("timestamp")
         ts = record.get("ts")
         if ts is None:
             return timestamp

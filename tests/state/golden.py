@@ -1,0 +1,142 @@
+"""Golden rows: one stored row of every kind, kept as files so that no change of their bytes goes unnoticed.
+
+``python -m tests.state.golden`` writes the files of rows that have none, and prints the hexdump of the page on the
+state format. It never writes over a file: a row whose bytes changed needs a new version number first.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from state import expiry, fence, ledger, rows
+from state.calibrators import REGISTRY
+from state.fence import Fence, Queue
+from state.ledger import EARLY, ISSUED, NAN, NO_CONFIG, RESOLVED, Entry
+from state.policy import Policy
+from state.rows import Served
+from state.scores import Scores
+
+FOLDER: Final = Path(__file__).parent / "golden"
+#: Calibrators whose rows are kept, with options that make them small.
+SPECS: Final = (*REGISTRY, "platt+minimax")
+
+
+class Row(NamedTuple):
+    """A row as this build writes it.
+
+    Attributes
+    ----------
+    name, version
+        Of its file.
+    frame
+        The row.
+    recode
+        Reads a row and writes it again.
+    """
+
+    name: str
+    version: int
+    frame: bytes
+    recode: Callable[[bytes], bytes]
+
+    @property
+    def path(self) -> Path:
+        """The row's file."""
+        return FOLDER / f"{self.name}.v{self.version}.bin"
+
+
+def issued() -> Entry:
+    """Return the entry that the page on the state format takes apart."""
+    config = Policy("minimax").config
+    return Entry(
+        ISSUED, 5, 5, 1_700_000_000_000, 0, NAN, 0.31, 0.32, 0.3125, 2, config, "minimax", "fraud", b"\3\0\x10\0"
+    )
+
+
+def _ledger() -> dict[str, Entry]:
+    entry = issued()
+    return {
+        "ledger-issued": entry,
+        "ledger-resolved": entry._replace(status=RESOLVED, touched=9, resolved_ts=1_700_000_060_000, y=1.0),
+        "ledger-early": Entry(EARLY, 6, 6, 0, 1_700_000_030_000, 1.0, NAN, NAN, NAN, 0, NO_CONFIG, "", "", b""),
+    }
+
+
+def _fence() -> Fence:
+    queues = {40: Queue(40, 3, 70, 1_700_000_000_040), 2_592_000_000: Queue(2_592_000_000)}
+    return Fence([12, 9], 1_700_000_060_000, 21, [8, 2, 2, 3, 3, 1, 1, 1, 2, 1, 0], queues)
+
+
+def _calibrator(spec: str) -> Served:
+    features = 1 if "calibrated_regression" in spec else 0
+    options = {"buckets": 4, "grid": 5} if "minimax" in spec or "regret" in spec else {}
+    made = Served.fresh(Policy(spec, options, features=features, seed=7).recipe, "fraud")
+    for t, (p, y) in enumerate([(0.5, 1.0), (0.25, 0.0), (0.5, 1.0)]):
+        made.calibrator.update(made.calibrator.predict(p, (0.5,) * features, b"event-%d" % t).ticket, y)
+    made.late = 2
+    return made
+
+
+def _scores() -> Scores:
+    scores = Scores()
+    for raw, p, y in ((0.25, 0.5, 1.0), (0.75, 1.0, 1.0), (0.5, 0.0, 0.0)):
+        scores.observe(raw, p, y)
+    return scores
+
+
+def golden() -> list[Row]:
+    """Return every row that is kept."""
+
+    def calibrator(row: bytes) -> bytes:
+        return rows.encode_calibrator(rows.decode_calibrator(row, "fraud"))
+
+    entries = [(1_700_000_000_000, 5, "event-1"), (1_700_000_000_100, 6, "événement-2")]
+    return [
+        Row("fence", fence.VERSION, _fence().encode(), lambda row: Fence.decode(row).encode()),
+        *(
+            Row(name, ledger.VERSION, entry.encode(), lambda row: ledger.decode(row).encode())
+            for name, entry in _ledger().items()
+        ),
+        *(
+            Row(f"calibrator-{spec}", rows.CALIBRATOR_VERSION, rows.encode_calibrator(_calibrator(spec)), calibrator)
+            for spec in SPECS
+        ),
+        Row(
+            "scores",
+            rows.SCORES_VERSION,
+            rows.encode_scores(_scores()),
+            lambda row: rows.encode_scores(rows.decode_scores(row)),
+        ),
+        Row("expiry", expiry.VERSION, expiry.encode(entries), lambda row: expiry.encode(expiry.decode(row))),
+    ]
+
+
+def hexdump(frame: bytes) -> str:
+    """Return the bytes of a frame, sixteen a line, with their offset and what is printable."""
+    lines = []
+    for at in range(0, len(frame), 16):
+        part = frame[at : at + 16]
+        text = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in part)
+        lines.append(f"{at:04x}  {part.hex(' '):<47}  {text}")
+    return "\n".join(lines)
+
+
+def write() -> None:
+    """Write the files of the rows that have none.
+
+    Raises
+    ------
+    SystemExit
+        If a file holds other bytes than this build writes.
+    """
+    for row in golden():
+        if not row.path.exists():
+            row.path.write_bytes(row.frame)
+            print(f"written: {row.path.name}")  # noqa: T201 - run by hand
+        elif row.path.read_bytes() != row.frame:
+            raise SystemExit(f"{row.path.name} holds other bytes: first raise the version of this kind of row")
+    print(hexdump(issued().encode()))  # noqa: T201 - run by hand
+
+
+if __name__ == "__main__":
+    write()

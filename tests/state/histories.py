@@ -1,0 +1,225 @@
+"""Histories of one partition: what producers may send in any order, and the table and worker it meets.
+
+``python -m tests.state.histories`` prints a digest of every row and output of a long one, for runs that must agree.
+"""
+
+import random
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Final, Literal, NamedTuple
+
+from hypothesis import settings
+from hypothesis import strategies as st
+
+from state import keys, ledger, rows
+from state.engine import BATCH_LIMIT, Effects, Partition
+from state.events import Event, Forecast, Outcome, Output, Rejected
+from state.fence import FORECASTS, OUTCOMES, Fence
+from state.ledger import Entry
+from state.policy import Policies, Policy
+from state.rows import Served
+
+#: The same examples in every run, however slow the machine.
+STEADY: Final = settings(max_examples=60, deadline=None, derandomize=True)
+ROOT: Final = Path(__file__).resolve().parents[2]
+#: Few enough that rows expire within a short history.
+SMALL_BATCH: Final = 3
+#: Counting and float calibrators, alone and composed, two times to live; streams that no pattern matches are closed.
+POLICIES: Final = Policies(
+    [
+        ("counts", Policy("minimax", {"buckets": 2, "grid": 4}, ttl_ms=40)),
+        ("regret", Policy("regret_matching", {"buckets": 1, "grid": 5}, ttl_ms=90, seed=3)),
+        ("guarded", Policy("platt+minimax", {"buckets": 1, "grid": 10}, ttl_ms=40)),
+        ("ridge", Policy("calibrated_regression", features=1, ttl_ms=90)),
+    ],
+    early_ttl_ms=25,
+)
+STREAMS: Final = ("counts", "regret", "guarded", "ridge")
+
+Answer = Literal["no", "yes", "against", "drift"]
+
+
+class Table(dict[bytes, bytes]):
+    """The stored rows."""
+
+    def write(self, changes: dict[bytes, bytes | None]) -> None:
+        """Apply the rows of a batch."""
+        for key, row in changes.items():
+            if row is None:
+                self.pop(key, None)
+            else:
+                self[key] = row
+
+    @property
+    def fence(self) -> Fence:
+        row = self.get(keys.FENCE)
+        return Fence() if row is None else Fence.decode(row)
+
+    def entry(self, event_id: str) -> Entry | None:
+        """Return an event's ledger row."""
+        row = self.get(keys.ledger(event_id))
+        return None if row is None else ledger.decode(row)
+
+    def entries(self) -> list[Entry]:
+        """Return every ledger row."""
+        return [ledger.decode(row) for key, row in self.items() if key.startswith(keys.LEDGER)]
+
+    def served(self, stream: str, policies: Policies = POLICIES) -> Served:
+        """Return the calibrator that serves a stream now."""
+        policy = policies.of(stream)
+        assert policy is not None
+        return rows.decode_calibrator(self[keys.calibrator(stream, policy.config)], stream)
+
+    def of(self, kind: bytes) -> dict[bytes, bytes]:
+        """Return the rows of one kind."""
+        return {key: row for key, row in self.items() if key.startswith(kind)}
+
+
+class Worker:
+    """A partition on a table, and the store that follows each fold."""
+
+    def __init__(
+        self, policies: Policies = POLICIES, table: Table | None = None, batch_limit: int = BATCH_LIMIT
+    ) -> None:
+        self.table = Table() if table is None else table
+        self.partition = Partition(policies, self.table.get, batch_limit)
+
+    def fold(self, *events: Event) -> Effects:
+        """Apply one batch and store its rows."""
+        effects = self.partition.fold(events)
+        self.table.write(effects.rows)
+        return effects
+
+
+class Step(NamedTuple):
+    """What a producer does next; the event it names, and how its outcome relates to what was served."""
+
+    kind: Literal["forecast", "outcome", "dead forecast", "dead outcome"]
+    event: int
+    stream: str
+    p: float
+    answer: Answer
+    gap: int
+    behind: int
+
+
+STEPS = st.builds(
+    Step,
+    st.sampled_from(["forecast", "forecast", "outcome", "outcome", "dead forecast", "dead outcome"]),
+    st.integers(0, 7),
+    st.sampled_from(STREAMS),
+    st.sampled_from([0.0, 0.25, 0.6, 0.9, 1.0]),
+    st.sampled_from(["no", "yes", "against", "drift"]),
+    st.sampled_from([0, 1, 4, 20, 100]),
+    st.sampled_from([0, 0, 0, 30]),
+)
+
+
+@dataclass(repr=False)
+class History:
+    """A history as it was folded one event a batch.
+
+    Attributes
+    ----------
+    events, effects
+        What came in, and what each did.
+    table
+        The rows at the end.
+    """
+
+    events: list[Event]
+    effects: list[Effects]
+    table: Table
+
+    @property
+    def outputs(self) -> list[Output]:
+        """Everything that came out, in order."""
+        return [output for effects in self.effects for output in effects.outputs]
+
+
+def play(steps: Iterable[Step], batch_limit: int = SMALL_BATCH) -> History:
+    """Turn steps into events, folding as it goes: an adversary has to see what was served."""
+    worker = Worker(batch_limit=batch_limit)
+    history = History([], [], worker.table)
+    offsets = [0, 0]
+    now = 1000
+    for n, step in enumerate(steps):
+        now += step.gap
+        topic = FORECASTS if step.kind.endswith("forecast") else OUTCOMES
+        offsets[topic] += 1 + n % 3 // 2  # offsets may have holes
+        event_id = f"event-{step.event}"
+        place = offsets[topic], event_id.encode()
+        event: Event
+        if step.kind == "forecast":
+            x = (0.5,) if step.stream == "ridge" else ()
+            event = Forecast(*place, event_id, step.stream, step.p, x, now - step.behind)
+        elif step.kind == "outcome":
+            event = Outcome(*place, event_id, _outcome(step.answer, worker.table.entry(event_id), n), now - step.behind)
+        else:
+            event = Rejected(*place, b"junk", topic, "not_json")
+        history.events.append(event)
+        history.effects.append(worker.fold(event))
+    return history
+
+
+def _outcome(answer: Answer, entry: Entry | None, n: int) -> float:
+    if answer == "against":
+        return float(entry is None or not entry.expected > 0.5)
+    if answer == "drift":
+        return float(n // 10 % 2)
+    return float(answer == "yes")
+
+
+def cut(events: Sequence[Event], at: Iterable[int]) -> Iterator[Sequence[Event]]:
+    """Cut events into batches of 1 to `SMALL_BATCH`, their lengths taken from ``at``, which may run out."""
+    lengths = iter(at)
+    start = 0
+    while start < len(events):
+        length = next(lengths, SMALL_BATCH)
+        yield events[start : start + length]
+        start += length
+
+
+CUTS = st.lists(st.integers(1, SMALL_BATCH), max_size=60)
+
+
+def seeded(n: int, seed: int) -> list[Step]:
+    """Return a long history's steps: mostly forecasts with one outcome each, some of everything else."""
+    rng = random.Random(seed)
+    answers: tuple[Answer, ...] = ("no", "yes", "against", "drift")
+    return [
+        Step(
+            rng.choices(("forecast", "outcome", "dead forecast", "dead outcome"), (20, 20, 1, 1))[0],
+            max(0, t // 2 - rng.randrange(12)),
+            rng.choice(STREAMS),
+            rng.random(),
+            rng.choice(answers),
+            rng.randrange(4),
+            rng.choice((0, 0, 5)),
+        )
+        for t in range(n)
+    ]
+
+
+#: Short ones that shrink, and some long enough for expiry to get under way.
+HISTORIES = (
+    st.lists(STEPS, max_size=40)
+    | st.lists(STEPS, min_size=40, max_size=80)
+    | st.builds(seeded, st.integers(100, 250), st.integers(0, 2**32))
+).map(play)
+
+
+def digest(history: History) -> str:
+    """Return a hash of every row at the end and every output on the way."""
+    hashed = sha256()
+    for key, row in sorted(history.table.items()):
+        hashed.update(len(key).to_bytes(4, "big") + key + row)
+    for output in history.outputs:
+        hashed.update(repr(output).encode())
+    return hashed.hexdigest()
+
+
+if __name__ == "__main__":
+    print(digest(play(seeded(3000, seed=1))))  # noqa: T201 - what the caller compares

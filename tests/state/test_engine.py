@@ -1,0 +1,602 @@
+"""The engine: every case of the ledger, one at a time."""
+
+import pytest
+
+from state import engine, keys, ledger, rows
+from state.engine import BATCH_LIMIT, SWEEP, Effects, Partition
+from state.events import Calibrated, Event, Forecast, Outcome, Output, Rejected, Resolved
+from state.expiry import CHUNK
+from state.fence import FATES, FORECASTS, OUTCOMES, Fence
+from state.frames import CorruptFrame
+from state.policy import Policies, Policy
+from tests.state.histories import Table, Worker
+
+IDENTITY = Policy("identity", ttl_ms=100)
+OPEN = Policies(default=IDENTITY, early_ttl_ms=50)
+
+
+def forecast(
+    offset: int, event_id: str = "e", p: float = 0.7, ts: int = 1000, stream: str = "s", x: tuple[float, ...] = ()
+) -> Forecast:
+    return Forecast(offset, event_id.encode(), event_id, stream, p, x, ts)
+
+
+def outcome(offset: int, event_id: str = "e", y: float = 1.0, ts: int = 1010) -> Outcome:
+    return Outcome(offset, event_id.encode(), event_id, y, ts)
+
+
+def dead(offset: int, topic: int = FORECASTS, reason: str = "not_json") -> Rejected:
+    return Rejected(offset, b"k", b"junk", topic, reason)
+
+
+def answer(event_id: str = "e", p: float = 0.7, ts: int = 1000, version: int = 0, stream: str = "s") -> Calibrated:
+    """Return what the identity answers."""
+    return Calibrated(event_id.encode(), event_id, stream, p, p, p, "identity", IDENTITY.config, version, ts)
+
+
+def joined(
+    event_id: str = "e", p: float = 0.7, y: float = 1.0, version: int = 0, issued: int = 1000, resolved: int = 1010
+) -> Resolved:
+    return Resolved(event_id.encode(), event_id, "s", p, p, y, "identity", version, issued, resolved)
+
+
+def fates(effects: Effects | Fence) -> dict[str, int]:
+    return {fate: n for fate, n in zip(FATES, effects.fates, strict=True) if n}
+
+
+def worker(policies: Policies = OPEN, batch_limit: int = 0) -> Worker:
+    """Return a worker of an empty partition; ``batch_limit`` 0 expires a row as soon as it is due."""
+    return Worker(policies, batch_limit=batch_limit)
+
+
+# The ledger's cases.
+
+
+def test_forecast_first_is_answered_and_kept_as_issued() -> None:
+    one = worker()
+    effects = one.fold(forecast(0))
+    assert effects.outputs == [answer()]
+    assert fates(effects) == {"forecasts_issued": 1}
+    assert one.table.keys() == {
+        keys.FENCE,
+        keys.ledger("e"),
+        keys.expiry(100, 0),
+        keys.calibrator("s", IDENTITY.config),
+    }
+    entry = one.table.entry("e")
+    assert entry is not None
+    assert entry[:5] == (ledger.ISSUED, 1, 1, 1000, 0)
+    assert entry[6:] == (0.7, 0.7, 0.7, 0, IDENTITY.config, "identity", "s", b"")
+
+
+def test_outcome_after_its_forecast_resolves_it_once() -> None:
+    one = worker()
+    one.fold(forecast(0))
+    effects = one.fold(outcome(0))
+    assert effects.outputs == [joined()]
+    assert fates(effects) == {"outcomes_resolved": 1}
+    assert effects.delays == [10]
+    entry = one.table.entry("e")
+    assert entry is not None
+    assert entry[:6] == (ledger.RESOLVED, 1, 2, 1000, 1010, 1.0)
+    assert one.table.served("s", OPEN).calibrator.learnt == 1
+    assert rows.decode_scores(one.table[keys.scores("s")]).n == 1
+
+
+def test_outcome_first_is_parked_and_says_nothing() -> None:
+    one = worker()
+    effects = one.fold(outcome(0))
+    assert (effects.outputs, effects.delays) == ([], [])
+    assert fates(effects) == {"outcomes_early": 1}
+    assert one.table.keys() == {keys.FENCE, keys.ledger("e"), keys.expiry(50, 0)}
+    assert (one.partition.fence.early, one.partition.fence.pending) == (1, 0)
+
+
+def test_forecast_after_its_outcome_is_answered_and_resolved_at_once() -> None:
+    one = worker()
+    one.fold(outcome(0, ts=990))
+    effects = one.fold(forecast(0))
+    assert effects.outputs == [answer(), joined(resolved=990)]
+    assert fates(effects) == {"forecasts_issued": 1, "early_joined": 1}
+    assert effects.delays == [-10]
+    assert (one.partition.fence.early, one.partition.fence.pending) == (0, 0)
+    assert one.table.served("s", OPEN).calibrator.learnt == 1
+
+
+def test_both_orders_leave_the_same_calibrator_and_scores() -> None:
+    first, last = worker(), worker()
+    first.fold(forecast(0), outcome(0))
+    last.fold(outcome(0), forecast(0))
+    assert first.table.of(keys.CALIBRATOR) == last.table.of(keys.CALIBRATOR)
+    assert first.table.of(keys.SCORES) == last.table.of(keys.SCORES)
+
+
+def test_duplicate_forecast_gets_the_served_answer_whatever_it_says() -> None:
+    one = worker()
+    one.fold(forecast(0), outcome(0))
+    before = dict(one.table)
+    effects = one.fold(forecast(1, p=0.2, ts=1020, stream="other"))
+    assert effects.outputs == [answer()]
+    assert fates(effects) == {"forecasts_duplicate": 1}
+    assert effects.rows.keys() == {keys.FENCE}
+    assert {**one.table, keys.FENCE: b""} == {**before, keys.FENCE: b""}
+
+
+def test_duplicate_forecast_within_a_batch_gets_the_served_answer() -> None:
+    assert worker().fold(forecast(0), forecast(1, p=0.2)).outputs == [answer(), answer()]
+
+
+def test_duplicate_outcome_is_counted_and_nothing_else() -> None:
+    one = worker()
+    one.fold(forecast(0), outcome(0))
+    effects = one.fold(outcome(1, ts=1015))
+    assert not effects.outputs
+    assert effects.rows.keys() == {keys.FENCE}
+    assert fates(effects) == {"outcomes_duplicate": 1}
+
+
+def test_conflicting_outcome_is_counted_and_the_first_one_stays() -> None:
+    one = worker()
+    one.fold(forecast(0), outcome(0))
+    effects = one.fold(outcome(1, y=0.0))
+    assert not effects.outputs
+    assert effects.rows.keys() == {keys.FENCE}
+    assert fates(effects) == {"outcomes_conflicting": 1}
+    entry = one.table.entry("e")
+    assert entry is not None
+    assert entry.y == 1.0
+
+
+@pytest.mark.parametrize(("y", "fate"), [(1.0, "outcomes_duplicate"), (0.0, "outcomes_conflicting")])
+def test_second_early_outcome_is_compared_with_the_first(y: float, fate: str) -> None:
+    one = worker()
+    one.fold(outcome(0))
+    assert fates(one.fold(outcome(1, y=y))) == {fate: 1}
+    assert one.fold(forecast(0)).outputs[1] == joined()
+
+
+def test_dead_records_are_counted_and_handed_on() -> None:
+    letters = [dead(3), dead(0, OUTCOMES, "label")]
+    one = worker()
+    effects = one.fold(*letters)
+    assert effects.outputs == letters
+    assert effects.rejected == [(FORECASTS, "not_json"), (OUTCOMES, "label")]
+    assert fates(effects) == {"forecasts_dead": 1, "outcomes_dead": 1}
+    assert effects.rows.keys() == {keys.FENCE}
+    assert one.table.fence.next == [4, 1]
+
+
+def test_dead_record_does_not_move_stream_time() -> None:
+    one = worker()
+    one.fold(forecast(0), dead(1))
+    assert one.table.fence.stream_time == 1000
+
+
+def test_events_are_told_apart_by_id_and_not_by_record_key() -> None:
+    one = worker()
+    effects = one.fold(Forecast(0, None, "a", "s", 0.1, (), 0), Forecast(1, None, "b", "s", 0.2, (), 0))
+    assert [output.key for output in effects.outputs] == [None, None]
+    assert fates(effects) == {"forecasts_issued": 2}
+
+
+# Expiry.
+
+
+def test_unresolved_forecast_expires_with_its_time_to_live() -> None:
+    one = worker()
+    one.fold(forecast(0))
+    assert fates(one.fold(outcome(0, "other", ts=1099))) == {"outcomes_early": 1}
+    effects = one.fold(outcome(1, "another", ts=1100))
+    assert fates(effects) == {"outcomes_early": 1, "expired_forecasts": 1}
+    assert effects.rows[keys.ledger("e")] is None
+    assert one.partition.fence.pending == 0
+
+
+def test_outcome_that_comes_too_late_is_parked_and_teaches_nothing() -> None:
+    one = worker()
+    one.fold(forecast(0))
+    effects = one.fold(outcome(0, ts=1100))
+    assert effects.outputs == []
+    assert fates(effects) == {"outcomes_early": 1, "expired_forecasts": 1}
+    assert one.table.served("s", OPEN).calibrator.learnt == 0
+    assert fates(one.fold(outcome(1, "x", ts=1150))) == {"outcomes_early": 1, "expired_outcomes": 1}
+
+
+def test_parked_outcome_expires_with_its_own_time_to_live() -> None:
+    one = worker()
+    one.fold(outcome(0, ts=1000))
+    effects = one.fold(forecast(0, ts=1050))
+    assert effects.outputs == [answer(ts=1050)]
+    assert fates(effects) == {"forecasts_issued": 1, "expired_outcomes": 1}
+
+
+def test_resolved_row_expires_uncounted() -> None:
+    one = worker()
+    one.fold(forecast(0), outcome(0))
+    effects = one.fold(dead(1), forecast(2, "x", ts=1100))
+    assert fates(effects) == {"forecasts_issued": 1, "forecasts_dead": 1}
+    assert one.table.entry("e") is None
+
+
+def test_joined_row_leaves_by_its_forecasts_time_to_live() -> None:
+    one = worker()
+    one.fold(outcome(0, ts=1000), forecast(0, ts=1040))
+    one.fold(forecast(1, "x", ts=1139))
+    assert one.table.entry("e") is not None
+    assert one.partition.fence.queues[50].head == 1
+    one.fold(forecast(2, "y", ts=1140))
+    assert one.table.entry("e") is None
+
+
+def test_expired_event_that_comes_again_is_a_new_one() -> None:
+    one = worker()
+    one.fold(forecast(0), outcome(0))
+    assert one.fold(forecast(1, p=0.2, ts=1100)).outputs == [answer(p=0.2, ts=1100, version=1)]
+
+
+def test_row_that_changed_within_the_last_batch_is_kept_though_it_is_due() -> None:
+    one = worker(batch_limit=3)
+    one.fold(forecast(0))
+    for offset in (1, 2, 3):
+        one.fold(forecast(offset, f"f{offset}", ts=5000))
+        assert one.table.entry("e") is not None
+    one.fold(forecast(4, "f4", ts=5000))
+    assert one.table.entry("e") is None
+
+
+def test_row_that_changed_lately_holds_back_only_its_own_queue() -> None:
+    """A stream with a short life and many records must not keep the rows of all others alive for ever."""
+    short, long = Policy("identity", ttl_ms=10), Policy("identity", ttl_ms=1000)
+    one = worker(Policies([("short", short)], long), batch_limit=20)
+    for t in range(1000):
+        one.fold(forecast(t, f"e{t}", ts=t * 10, stream=("short", "long")[t % 2]))
+    assert len(one.table.entries()) <= 20 + 1000 / 10
+    assert all(queue.head > 400 for queue in one.table.fence.queues.values())
+
+
+def test_sweep_is_bounded_and_outruns_what_comes_in() -> None:
+    one = worker()
+    for t in range(2 * CHUNK):
+        one.fold(forecast(t, f"e{t}", ts=1000))
+    for t in range(2 * CHUNK):
+        effects = one.fold(forecast(2 * CHUNK + t, f"f{t}", ts=1100))
+        assert effects.fates[FATES.index("expired_forecasts")] <= SWEEP
+    assert len(one.table.entries()) == 2 * CHUNK
+    assert one.table.entry("e127") is None
+
+
+def test_event_time_that_runs_back_expires_nothing_early() -> None:
+    one = worker()
+    one.fold(forecast(0, "late", ts=1090), forecast(1, "old", ts=900))
+    one.fold(forecast(2, "x", ts=1189))
+    assert one.table.entry("old") is not None, "entered at stream time 1090"
+    one.fold(forecast(3, "y", ts=1190))
+    assert one.table.entry("late") is None
+    assert one.table.entry("old") is None
+
+
+def test_stream_time_never_falls() -> None:
+    one = worker()
+    one.fold(forecast(0, "a", ts=1090), forecast(1, "b", ts=900), outcome(0, "a", ts=800))
+    assert one.table.fence.stream_time == 1090
+
+
+def test_duplicate_forecast_does_not_prolong_its_row() -> None:
+    one = worker()
+    one.fold(forecast(0))
+    one.fold(forecast(1, ts=1099))
+    one.fold(forecast(2, "x", ts=1100))
+    assert one.table.entry("e") is None
+
+
+# Versions, tickets and configurations.
+
+
+def test_version_counts_what_the_calibrator_had_learnt() -> None:
+    one = worker()
+    effects = one.fold(forecast(0, "a"), outcome(0, "a"), forecast(1, "b"), forecast(2, "c"), outcome(1, "c"))
+    assert [output.version for output in effects.outputs if isinstance(output, Calibrated)] == [0, 1, 1]
+    assert [output.version for output in effects.outputs if isinstance(output, Resolved)] == [0, 1]
+
+
+def test_late_is_how_many_others_were_learnt_while_an_outcome_waited() -> None:
+    one = worker()
+    one.fold(*(forecast(t, f"e{t}") for t in range(4)))
+    one.fold(*(outcome(t, f"e{t}") for t in range(4)))
+    assert one.table.served("s", OPEN).late == 0 + 1 + 2 + 3
+
+
+def test_early_outcome_waits_for_nobody() -> None:
+    one = worker()
+    one.fold(forecast(0, "a"), outcome(0, "a"), outcome(1, "b"), forecast(1, "b"))
+    assert one.table.served("s", OPEN).late == 0
+
+
+def test_outcome_teaches_what_was_played_and_not_what_would_be_played_today() -> None:
+    policies = Policies(default=Policy("minimax", {"buckets": 1, "grid": 2}))
+    one = worker(policies)
+    one.fold(*(forecast(t, f"e{t}", p=0.5) for t in range(3)))
+    one.fold(outcome(0, "e0", 1.0), outcome(1, "e1", 1.0))
+    assert one.fold(forecast(3, "today", p=0.5)).outputs[0].p == 1.0  # type: ignore[union-attr]  # it is Calibrated
+    assert one.fold(outcome(2, "e2", 0.0)).outputs[0].p == 0.5  # type: ignore[union-attr]  # it is Resolved
+    cells = one.table.served("s", policies).calibrator._cells  # type: ignore[attr-defined]
+    assert cells == {1: (3, 2)}
+
+
+def test_features_reach_the_calibrator() -> None:
+    one = worker(Policies(default=Policy("calibrated_regression", features=2)))
+    one.fold(forecast(0, x=(0.25, -1.0)))
+    entry = one.table.entry("e")
+    assert entry is not None
+    assert len(entry.ticket) == 8 * 4
+
+
+def test_streams_learn_apart() -> None:
+    one = worker()
+    one.fold(forecast(0, "a", stream="a"), outcome(0, "a"), forecast(1, "b", stream="b"))
+    assert one.table.served("a", OPEN).calibrator.learnt == 1
+    assert one.table.served("b", OPEN).calibrator.learnt == 0
+    assert list(one.table.of(keys.SCORES)) == [keys.scores("a")]
+
+
+def test_new_configuration_starts_afresh_and_the_old_one_learns_from_its_own_tickets() -> None:
+    before, after = Policies(default=Policy("minimax")), Policies(default=IDENTITY)
+    one = worker(before)
+    one.fold(forecast(0, "a"), forecast(1, "b"), outcome(0, "a"))
+    two = Worker(after, one.table)
+    effects = two.fold(forecast(2, "c"), outcome(1, "b"), outcome(2, "c"))
+    assert effects.outputs[0] == answer("c")
+    assert [output.calibrator for output in effects.outputs[1:]] == ["minimax", "identity"]  # type: ignore[union-attr]
+    assert two.table.served("s", before).calibrator.learnt == 2
+    assert two.table.served("s", after).calibrator.learnt == 1
+    assert rows.decode_scores(two.table[keys.scores("s")]).n == 3, "scores are the stream's, not the calibrator's"
+
+
+def test_changed_time_to_live_holds_for_new_forecasts_only() -> None:
+    one = worker()
+    one.fold(forecast(0, "a"))
+    two = Worker(Policies(default=Policy("identity", ttl_ms=10)), one.table, batch_limit=0)
+    two.fold(forecast(1, "b"), forecast(2, "c", ts=1010))
+    assert two.table.entry("a") is not None
+    assert two.table.entry("b") is None
+
+
+def test_stream_that_was_closed_still_redeems_its_tickets() -> None:
+    one = worker()
+    one.fold(forecast(0, "a"), forecast(1, "b"))
+    closed = Worker(Policies(), one.table)
+    effects = closed.fold(outcome(0, "a"), forecast(2, "a"))
+    assert effects.outputs == [joined("a"), answer("a")]
+    assert effects.calibrators == {}, "none serves it now"
+    assert closed.table.served("s", OPEN).calibrator.learnt == 1
+
+
+def test_forecast_of_a_closed_stream_is_an_error_of_the_caller() -> None:
+    with pytest.raises(LookupError, match="stream 's' has no policy"):
+        worker(Policies()).fold(forecast(0))
+
+
+# Effects.
+
+
+def test_outputs_stand_in_the_order_of_their_events() -> None:
+    effects = worker().fold(
+        outcome(0, "b"), forecast(0, "a"), dead(1), forecast(2, "b"), outcome(1, "a"), forecast(3, "a")
+    )
+    assert effects.outputs == [
+        answer("a"),
+        dead(1),
+        answer("b"),
+        joined("b"),
+        joined("a", version=0),
+        answer("a"),
+    ]
+
+
+def test_effects_name_the_rows_that_views_show() -> None:
+    effects = worker().fold(forecast(0, "a"), forecast(1, "b", stream="t"), outcome(0, "a"))
+    assert effects.scores == {"s": effects.rows[keys.scores("s")]}
+    assert effects.calibrators == {
+        stream: effects.rows[keys.calibrator(stream, IDENTITY.config)] for stream in ("s", "t")
+    }
+
+
+def test_calibrator_of_an_old_configuration_is_written_and_not_shown() -> None:
+    one = worker(Policies(default=Policy("minimax")))
+    one.fold(forecast(0))
+    effects = Worker(OPEN, one.table).fold(outcome(0))
+    assert keys.calibrator("s", Policy("minimax").config) in effects.rows
+    assert effects.calibrators == {}
+    assert effects.scores.keys() == {"s"}
+
+
+def test_first_ticket_stores_the_recipe_it_was_made_by() -> None:
+    one = worker()
+    assert keys.calibrator("s", IDENTITY.config) in one.fold(forecast(0)).rows
+    one.fold(outcome(0))
+    assert keys.calibrator("s", IDENTITY.config) not in one.fold(forecast(1, "b")).rows
+
+
+def test_effects_count_this_batch_and_the_fence_counts_all() -> None:
+    one = worker()
+    one.fold(forecast(0, "a"), outcome(0, "a"))
+    assert fates(one.fold(forecast(1, "b"))) == {"forecasts_issued": 1}
+    assert fates(one.table.fence) == {"forecasts_issued": 2, "outcomes_resolved": 1}
+    assert one.table.fence.applied == 3
+
+
+def test_empty_batch_does_nothing() -> None:
+    assert worker().fold() == Effects()
+
+
+def test_effects_of_a_batch_are_not_changed_by_the_next() -> None:
+    one = worker()
+    effects = one.fold(forecast(0))
+    written, outputs, counted = dict(effects.rows), list(effects.outputs), list(effects.fates)
+    one.fold(outcome(0), forecast(1))
+    assert (effects.rows, effects.outputs, effects.fates) == (written, outputs, counted)
+
+
+# Redelivery.
+
+
+def again(events: list[Event]) -> Effects:
+    """Return the effects of events that were applied before, on a worker that has just started."""
+    one = worker()
+    one.fold(*events)
+    restarted = Worker(OPEN, one.table)
+    effects = restarted.fold(*events)
+    assert effects.rows == {}
+    assert (fates(effects), effects.delays, effects.rejected) == ({}, [], [])
+    assert (effects.scores, effects.calibrators) == ({}, {})
+    return effects
+
+
+def test_redelivered_forecast_is_answered_from_the_ledger() -> None:
+    effects = again([forecast(0)])
+    assert effects.outputs == [answer()]
+    assert effects.again == [1, 0]
+
+
+def test_redelivered_pair_says_again_that_it_resolved() -> None:
+    effects = again([forecast(0), outcome(0)])
+    assert effects.outputs == [answer(), joined(), joined()]
+    assert effects.again == [1, 1]
+
+
+def test_redelivered_join_of_an_early_outcome_is_said_again_by_its_forecast() -> None:
+    assert again([outcome(0, ts=990), forecast(0)]).outputs == [joined(resolved=990), answer(), joined(resolved=990)]
+
+
+def test_redelivered_parked_outcome_says_nothing() -> None:
+    effects = again([outcome(0)])
+    assert effects.outputs == []
+    assert effects.again == [0, 1]
+
+
+def test_redelivered_conflict_repeats_what_was_learnt() -> None:
+    first: list[Event] = [forecast(0), outcome(0)]
+    assert again([*first, outcome(1, y=0.0)]).outputs == [*again(first).outputs, joined()]
+
+
+def test_redelivered_dead_record_is_handed_on_and_not_counted() -> None:
+    effects = again([dead(0), dead(0, OUTCOMES)])
+    assert effects.outputs == [dead(0), dead(0, OUTCOMES)]
+    assert effects.again == [1, 1]
+
+
+def test_redelivered_event_that_expired_says_nothing() -> None:
+    one = worker()
+    one.fold(forecast(0), outcome(0), forecast(1, "x", ts=1100))
+    assert one.fold(forecast(0), outcome(0)).outputs == []
+
+
+def test_redelivered_forecast_is_not_answered_by_an_outcome_parked_under_its_id() -> None:
+    one = worker()
+    one.fold(forecast(0), outcome(0, ts=1100))
+    assert one.table.fence.early == 1
+    assert one.fold(forecast(0)).outputs == []
+
+
+def test_redelivered_events_may_share_a_batch_with_new_ones() -> None:
+    one = worker()
+    one.fold(forecast(0))
+    effects = one.fold(forecast(0), outcome(0), forecast(0), forecast(1, "b"))
+    assert effects.outputs == [answer(), joined(), answer(), joined(), answer("b", version=1)]
+    assert effects.again == [2, 0]
+    assert fates(effects) == {"forecasts_issued": 1, "outcomes_resolved": 1}
+
+
+def test_topics_are_fenced_apart() -> None:
+    one = worker()
+    one.fold(forecast(5))
+    effects = one.fold(outcome(0), outcome(1))
+    assert effects.again == [0, 0]
+    assert one.table.fence.next == [6, 2]
+
+
+def test_offsets_may_have_holes() -> None:
+    one = worker()
+    one.fold(forecast(7, "a"), forecast(90, "b"))
+    assert one.table.fence.next == [91, 0]
+    assert one.fold(forecast(40, "c")).again == [1, 0]
+
+
+# The working copy.
+
+
+def test_reset_forgets_a_batch_that_was_not_stored() -> None:
+    one = worker()
+    one.fold(forecast(0))
+    lost = one.partition.fold([outcome(0), forecast(1, "b")])
+    one.partition.reset()
+    assert one.table.fence == one.partition.fence
+    repeated = one.fold(outcome(0), forecast(1, "b"))
+    assert repeated == lost
+    assert one.table.served("s", OPEN).calibrator.learnt == 1
+
+
+def test_batch_that_failed_half_way_leaves_no_trace_after_reset() -> None:
+    policies = Policies([("s", IDENTITY)], early_ttl_ms=50)
+    one, other = worker(policies), worker(policies)
+    with pytest.raises(LookupError):
+        one.partition.fold([forecast(0), outcome(0), forecast(1, "b", stream="closed")])
+    one.partition.reset()
+    assert one.fold(forecast(0), outcome(0)) == other.fold(forecast(0), outcome(0))
+    assert one.table == other.table
+
+
+def test_restarted_worker_goes_on_where_the_table_is() -> None:
+    running = worker()
+    for events in ([forecast(0), forecast(1, "b")], [outcome(0)], [forecast(2, "c"), outcome(1, "b")]):
+        effects = running.fold(*events)
+    restarted = worker()
+    for events in ([forecast(0), forecast(1, "b")], [outcome(0)], [forecast(2, "c"), outcome(1, "b")]):
+        restarted = Worker(OPEN, restarted.table, batch_limit=0)
+        assert restarted.fold(*events).rows.keys() >= {keys.FENCE}
+    assert restarted.table == running.table
+    assert effects.outputs == [answer("c", version=1), joined("b", version=0)]
+
+
+def test_working_copies_that_were_let_go_are_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    def run() -> tuple[Table, list[Output]]:
+        one, outputs = worker(), list[Output]()
+        for t in range(30):
+            pair = forecast(t, f"e{t}", stream=f"s{t % 3}"), outcome(t, f"e{t - 2}")
+            outputs += one.fold(*pair).outputs
+            assert len(one.partition._then) <= engine.CACHED
+        return one.table, outputs
+
+    kept = run()
+    monkeypatch.setattr(engine, "CACHED", 1)
+    assert run() == kept
+
+
+@pytest.mark.parametrize("key", [keys.FENCE, keys.ledger("e"), keys.expiry(100, 0), keys.scores("s")])
+def test_damaged_row_stops_the_fold(key: bytes) -> None:
+    one = worker()
+    one.fold(forecast(0), outcome(0))
+    one.table[key] = one.table[key][:-1]
+    with pytest.raises(CorruptFrame):
+        Worker(OPEN, one.table, batch_limit=0).fold(forecast(1, ts=1100), outcome(1, ts=1100))
+
+
+def test_damaged_calibrator_stops_the_fold() -> None:
+    one = worker()
+    one.fold(forecast(0))
+    key = keys.calibrator("s", IDENTITY.config)
+    one.table[key] = one.table[key][:-1]
+    with pytest.raises(CorruptFrame):
+        Partition(OPEN, one.table.get).fold([outcome(0)])
+
+
+def test_missing_calibrator_of_a_ticket_is_named() -> None:
+    one = worker()
+    one.fold(forecast(0))
+    del one.table[keys.calibrator("s", IDENTITY.config)]
+    with pytest.raises(LookupError, match=f"stream 's' has tickets of configuration {IDENTITY.config} but no calib"):
+        Partition(OPEN, one.table.get).fold([outcome(0)])
+
+
+def test_batch_limit_is_part_of_the_states_meaning() -> None:
+    assert (BATCH_LIMIT, SWEEP) == (1000, 2)

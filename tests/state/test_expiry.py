@@ -1,0 +1,184 @@
+"""Expiry queues."""
+
+from math import inf
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from state import expiry, keys
+from state.expiry import CHUNK, Entry, Expiry
+from state.fence import Fence, Queue
+from state.frames import OVERHEAD, CorruptFrame, seal
+from tests.state.histories import STEADY, Table
+
+ENTRIES: st.SearchStrategy[list[Entry]] = st.lists(
+    st.tuples(st.integers(-(2**63), 2**63 - 1), st.integers(0, 2**64 - 1), st.text("aé", max_size=100)), max_size=CHUNK
+)
+
+
+@STEADY
+@given(ENTRIES)
+def test_decoded_chunk_is_the_encoded_one(entries: list[Entry]) -> None:
+    frame = expiry.encode(entries)
+    assert expiry.decode(frame) == entries
+    assert len(frame) == OVERHEAD + sum(17 + len(event_id.encode()) for _, _, event_id in entries)
+
+
+@STEADY
+@given(ENTRIES, st.data())
+def test_cut_or_changed_chunk_is_refused(entries: list[Entry], data: st.DataObject) -> None:
+    frame = expiry.encode(entries)
+    at = data.draw(st.integers(0, len(frame) - 1))
+    with pytest.raises(CorruptFrame):
+        expiry.decode(frame[:at])
+    with pytest.raises(CorruptFrame):
+        expiry.decode(frame[:at] + bytes((frame[at] ^ 4,)) + frame[at + 1 :])
+
+
+def test_chunk_of_another_version_or_kind_is_refused() -> None:
+    with pytest.raises(CorruptFrame, match="format version 2, this build reads version 1"):
+        expiry.decode(seal(ord("Q"), expiry.VERSION + 1, b""))
+    with pytest.raises(CorruptFrame, match="found a 'L' row where a 'Q' row belongs"):
+        expiry.decode(seal(ord("L"), expiry.VERSION, b""))
+
+
+class Queues:
+    """Expiry queues on a table, beside plain lists of what waits."""
+
+    def __init__(self) -> None:
+        self.table = Table()
+        self.fence = Fence()
+        self.expiry = Expiry(self.table.get, self.fence)
+        self.waiting: dict[int, list[Entry]] = {}
+        self.born = 0
+
+    def push(self, ttl_ms: int) -> None:
+        self.born += 1
+        event_id = f"event-{self.born}"
+        self.expiry.push(ttl_ms, self.born, event_id)
+        self.waiting.setdefault(ttl_ms, []).append((self.fence.stream_time, self.born, event_id))
+
+    def pop_due(self, most: int) -> None:
+        """Pop at most so many due entries."""
+        for queue in self.expiry.due():
+            if not most:
+                return
+            assert self.expiry.first(queue) == self.waiting[queue.ttl_ms].pop(0)
+            self.expiry.pop(queue)
+            most -= 1
+
+    def store(self, *, restart: bool) -> None:
+        """End a batch; a restart reads everything again."""
+        self.table.write(self.expiry.changes())
+        if restart:
+            self.expiry = Expiry(self.table.get, self.fence)
+
+    def check(self) -> None:
+        """Compare bounds, due times and rows with the lists."""
+        now, chunks = self.fence.stream_time, set()
+        for ttl_ms, queue in self.fence.queues.items():
+            waiting = self.waiting[ttl_ms]
+            assert queue.tail - queue.head == len(waiting)
+            if waiting:
+                assert queue.due == waiting[0][0] + ttl_ms
+            chunks |= {at // CHUNK for at in range(queue.head, queue.tail)}
+        due = [entries[0][0] + ttl_ms for ttl_ms, entries in self.waiting.items() if entries]
+        assert self.expiry.soonest == min(due, default=inf)
+        # Two equal yields in a row would mean a queue that is not popped holds up the others.
+        assert len(list(self.expiry.due())) == sum(at <= now for at in due)
+
+
+@STEADY
+@given(
+    st.lists(
+        st.tuples(st.sampled_from([10, 25]), st.integers(0, 90), st.integers(0, 30), st.integers(0, 90), st.booleans()),
+        max_size=12,
+    )
+)
+def test_entries_leave_in_order_and_in_time(moves: list[tuple[int, int, int, int, bool]]) -> None:
+    queues = Queues()
+    for ttl_ms, pushes, gap, pops, restart in moves:
+        for _ in range(pushes):
+            queues.push(ttl_ms)
+        queues.fence.stream_time += gap
+        queues.pop_due(pops)
+        queues.store(restart=restart)
+        queues.check()
+
+
+def test_entry_is_due_when_its_time_to_live_has_passed_and_not_before() -> None:
+    queues = Queues()
+    queues.fence.stream_time = 100
+    queues.push(10)
+    queues.fence.stream_time = 109
+    assert list(queues.expiry.due()) == []
+    queues.fence.stream_time = 110
+    assert list(queues.expiry.due()) == [queues.fence.queues[10]]
+
+
+def test_queue_that_is_not_popped_does_not_hide_the_next() -> None:
+    queues = Queues()
+    queues.push(10)
+    queues.push(20)
+    queues.push(20)
+    queues.fence.stream_time = 20
+    seen = []
+    for queue in queues.expiry.due():
+        seen.append(queue.ttl_ms)
+        if queue.ttl_ms == 20:
+            queues.expiry.pop(queue)
+    assert seen == [10, 20, 20]
+
+
+def test_full_chunk_is_never_written_again_and_leaves_with_its_last_entry() -> None:
+    queues = Queues()
+    for _ in range(CHUNK + 1):
+        queues.push(10)
+    first, second = keys.expiry(10, 0), keys.expiry(10, 1)
+    changes = queues.expiry.changes()
+    assert changes.keys() == {first, second}
+    queues.table.write(changes)
+    queues.push(10)
+    assert queues.expiry.changes().keys() == {second}
+    queues.fence.stream_time = 10
+    queues.pop_due(CHUNK - 1)
+    assert queues.expiry.changes() == {}
+    queues.pop_due(1)
+    assert queues.expiry.changes() == {first: None}
+
+
+def test_chunk_that_fills_and_empties_in_one_batch_is_deleted() -> None:
+    queues = Queues()
+    for _ in range(CHUNK):
+        queues.push(10)
+    queues.fence.stream_time = 10
+    queues.pop_due(CHUNK)
+    assert queues.expiry.changes() == {keys.expiry(10, 0): None}
+    assert queues.fence.queues[10] == Queue(10, CHUNK, CHUNK, 10)
+
+
+def test_queue_goes_on_after_it_was_empty() -> None:
+    queues = Queues()
+    queues.push(10)
+    queues.fence.stream_time = 10
+    queues.pop_due(1)
+    queues.store(restart=True)
+    assert queues.expiry.soonest == inf
+    queues.push(10)
+    queues.store(restart=True)
+    assert queues.fence.queues[10] == Queue(10, 1, 2, 20)
+    assert expiry.decode(queues.table[keys.expiry(10, 0)]) == [(0, 1, "event-1"), (10, 2, "event-2")]
+
+
+def test_missing_chunk_is_named() -> None:
+    fence = Fence(stream_time=10, queues={10: Queue(10, 0, 1, 10)})
+    lost = Expiry(Table().get, fence)
+    with pytest.raises(LookupError, match=f"expiry chunk {keys.expiry(10, 0).hex()} is in the fence but not in the"):
+        lost.first(next(lost.due()))
+
+
+def test_keys_of_a_queue_sort_in_the_order_of_its_chunks() -> None:
+    made = [keys.expiry(10, chunk) for chunk in (0, 1, 255, 256, 2**40)]
+    assert made == sorted(made)
+    assert keys.expiry(1, 2) == b"Q" + bytes(7) + b"\1" + bytes(7) + b"\2"

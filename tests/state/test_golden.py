@@ -1,0 +1,119 @@
+"""Golden rows, and the page on the state format: stored bytes change only with a version number."""
+
+import re
+from struct import calcsize
+
+import pytest
+
+from state import expiry, fence, ledger, rows
+from state.fence import FATES
+from state.frames import CorruptFrame
+from state.scores import Scores
+from tests.state import golden
+from tests.state.golden import FOLDER, Row
+from tests.state.histories import ROOT
+
+PAGE = (ROOT / "docs" / "state-format.md").read_text()
+ROWS = golden.golden()
+CHANGED = (
+    "the stored bytes of {name} changed. States written before could not be read: raise the version of this kind of "
+    "row in state/, run 'python -m tests.state.golden', keep the old file, and add a line under 'State format' to "
+    "CHANGELOG.md"
+)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=[row.name for row in ROWS])
+def test_bytes_of_a_stored_row_are_those_of_its_version(row: Row) -> None:
+    assert row.path.exists(), f"no {row.path.name}: run 'python -m tests.state.golden'"
+    assert row.path.read_bytes() == row.frame, CHANGED.format(name=row.name)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=[row.name for row in ROWS])
+def test_stored_row_is_read_and_written_without_a_change(row: Row) -> None:
+    stored = row.path.read_bytes()
+    assert row.recode(stored) == stored
+
+
+def test_golden_files_of_other_versions_are_refused_and_not_misread() -> None:
+    current = {row.path for row in ROWS}
+    recode = {row.name: row.recode for row in ROWS}
+    for path in FOLDER.glob("*.bin"):
+        if path not in current:
+            with pytest.raises(CorruptFrame, match="format version"):
+                recode[path.name.split(".")[0]](path.read_bytes())
+
+
+def test_generator_does_not_write_over_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    row = ROWS[0]
+    monkeypatch.setattr(golden, "golden", lambda: [row._replace(frame=b"other")])
+    with pytest.raises(SystemExit, match="raise the version of this kind of row"):
+        golden.write()
+    assert row.path.read_bytes() == row.frame
+
+
+def test_the_page_shows_the_bytes_the_code_makes() -> None:
+    dump = golden.hexdump(golden.issued().encode())
+    assert f"```text\n{dump}\n```" in PAGE, f"put this hexdump into docs/state-format.md:\n{dump}"
+
+
+def table(heading: str) -> list[tuple[int, str, str]]:
+    """Return offset, type and field of each row of the page's first table below a heading that has fixed offsets."""
+    section = PAGE.split(f"\n## {heading}\n")[1].split("\n## ")[0]
+    return [
+        (int(offset), kind, field)
+        for offset, kind, field in re.findall(r"^\| (\d+) \| ([a-z0-9×]+) \| `?([a-z_]+)", section, flags=re.MULTILINE)
+    ]
+
+
+TYPES = {"u8": "B", "u16": "H", "u32": "I", "u64": "Q", "i64": "q", "f64": "d", "bytes4": "4s"}
+
+
+def formats(fields: list[tuple[int, str, str]]) -> str:
+    """Return the struct format of fields whose offsets leave no hole."""
+    made = "<"
+    for offset, kind, field in fields:
+        assert offset == calcsize(made), f"{field} is at {calcsize(made)}"
+        many, _, each = kind.rpartition("×")
+        made += (many or "") + TYPES[each]
+    return made
+
+
+def same_layout(one: str, other: str) -> bool:
+    """Whether two formats say the same, written out."""
+
+    def flat(made: str) -> str:
+        return re.sub(r"(\d+)([^s\d])", lambda match: int(match[1]) * match[2], made)
+
+    return flat(one) == flat(other)
+
+
+@pytest.mark.parametrize(
+    ("heading", "layout"),
+    [
+        ("`F`: the fence", fence._HEAD.format),
+        ("`L`: the ledger", ledger.HEAD.format + ledger._NAMES.format[1:]),
+        ("`C`: calibrators", rows._HEAD.format),
+        ("`Q`: the expiry queues", expiry._ENTRY.format),
+    ],
+)
+def test_offsets_on_the_page_are_those_of_the_code(heading: str, layout: str) -> None:
+    assert same_layout(formats(table(heading)), layout)
+
+
+def test_the_page_names_the_fates_in_stored_order() -> None:
+    named = re.findall(r"^(\d+)\. `([a-z_]+)`", PAGE, flags=re.MULTILINE)
+    assert named == [(str(n), fate) for n, fate in enumerate(FATES)]
+
+
+def test_the_page_names_versions_and_sizes() -> None:
+    versions = {
+        "F": fence.VERSION,
+        "L": ledger.VERSION,
+        "C": rows.CALIBRATOR_VERSION,
+        "S": rows.SCORES_VERSION,
+        "Q": expiry.VERSION,
+    }
+    for kind, version in versions.items():
+        assert re.search(rf"^\| `{kind}` \|.*\| {version} \|$", PAGE, flags=re.MULTILINE), kind
+    assert f"{len(Scores().encode())} bytes" in PAGE
+    assert f"a chunk holds {expiry.CHUNK} entries" in PAGE

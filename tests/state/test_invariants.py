@@ -1,0 +1,432 @@
+"""The invariants of trueup, each over random histories; see `tests.state.histories`."""
+
+import os
+import random
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from state import keys, ledger, rows
+from state.events import Calibrated, Event, Forecast, Outcome, Output, Rejected, Resolved
+from state.expiry import CHUNK
+from state.fence import (
+    EARLY,
+    EARLY_JOINED,
+    EXPIRED_FORECAST,
+    EXPIRED_OUTCOME,
+    FORECAST_DEAD,
+    FORECAST_DUPLICATE,
+    FORECASTS,
+    ISSUED,
+    OUTCOME_CONFLICTING,
+    OUTCOME_DEAD,
+    OUTCOME_DUPLICATE,
+    OUTCOMES,
+    RESOLVED,
+    Fence,
+)
+from state.policy import Policies, Policy
+from tests.state.histories import (
+    CUTS,
+    HISTORIES,
+    POLICIES,
+    ROOT,
+    SMALL_BATCH,
+    STEADY,
+    STREAMS,
+    History,
+    Table,
+    Worker,
+    cut,
+    digest,
+    play,
+    seeded,
+)
+
+#: A long history, for what short ones cannot reach: full expiry chunks, thousands of outcomes, every case many times.
+LONG = play(seeded(3000, seed=1))
+
+
+def test_the_long_history_holds_every_case() -> None:
+    assert all(n >= 10 for n in LONG.table.fence.fates), LONG.table.fence.fates
+    assert any(queue.head > 2 * CHUNK for queue in LONG.table.fence.queues.values())
+
+
+# 1. Every accepted outcome of an issued, unexpired event changes its calibrator exactly once.
+
+
+def learnt_exactly_once(table: Table, outputs: Sequence[Output]) -> None:
+    """Check calibrators and scores against the resolved records, each of them produced once."""
+    resolved = Counter(output.stream for output in outputs if isinstance(output, Resolved))
+    assert sum(resolved.values()) == table.fence.fates[RESOLVED] + table.fence.fates[EARLY_JOINED]
+    for stream, n in resolved.items():
+        assert table.served(stream).calibrator.learnt == n
+        assert rows.decode_scores(table[keys.scores(stream)]).n == n
+
+
+@STEADY
+@given(HISTORIES)
+def test_every_accepted_outcome_changes_its_calibrator_exactly_once(history: History) -> None:
+    learnt_exactly_once(history.table, history.outputs)
+
+
+def test_every_outcome_of_a_long_history_changes_its_calibrator_exactly_once() -> None:
+    learnt_exactly_once(LONG.table, LONG.outputs)
+
+
+CRASHES = st.lists(st.tuples(st.integers(1, SMALL_BATCH), st.sampled_from(["no", "before", "after"])), max_size=80)
+Crashes = list[tuple[int, str]]
+
+
+def run_with_crashes(history: History, crashes: Crashes, rewind: random.Random) -> tuple[Table, list[Output]]:
+    """Fold in batches; a crash loses the rows (before the commit) or the outputs (after it), and offsets rewind."""
+    worker = Worker(batch_limit=SMALL_BATCH)
+    events, produced = history.events, list[Output]()
+    at = 0
+    plan = iter(crashes)
+    while at < len(events):
+        length, crash = next(plan, (SMALL_BATCH, "no"))
+        effects = worker.partition.fold(events[at : at + length])
+        if crash != "before":
+            worker.table.write(effects.rows)
+        if crash == "no":
+            produced += effects.outputs
+            at += length
+        else:
+            at = rewind.randint(0, at)  # what was not acknowledged comes again, and as much before it as may be
+            worker = Worker(table=worker.table, batch_limit=SMALL_BATCH)
+    return worker.table, produced
+
+
+@STEADY
+@given(HISTORIES, CRASHES, st.integers(0, 999))
+def test_crashes_before_and_after_the_commit_leave_the_state_of_a_run_without(
+    history: History, crashes: Crashes, seed: int
+) -> None:
+    table, produced = run_with_crashes(history, crashes, random.Random(seed))
+    assert table == history.table
+    assert set(produced) <= set(history.outputs)
+
+
+# 2. Every accepted forecast gets at least one calibrated record; all records for one event are identical.
+
+
+def first_outputs(history: History) -> list[list[Output]]:
+    """Return what each event had to bring forth; a duplicate's answer is a copy."""
+    return [[] if each.fates[FORECAST_DUPLICATE] else each.outputs for each in history.effects]
+
+
+def answered_and_identical(history: History) -> None:
+    lives: dict[str, Calibrated] = {}  # an event that expired and came again has a new life
+    for event, effects in zip(history.events, history.effects, strict=True):
+        answers = [output for output in effects.outputs if isinstance(output, Calibrated)]
+        assert len(answers) == isinstance(event, Forecast)
+        for answer in answers:
+            assert answer.event_id == event.event_id  # type: ignore[union-attr]  # it is a Forecast
+            if effects.fates[ISSUED]:
+                lives[answer.event_id] = answer
+            assert answer == lives[answer.event_id]
+        for output in effects.outputs:
+            if isinstance(output, Resolved):
+                answer = lives[output.event_id]
+                assert output[:5] == answer[:5]
+                assert (output.calibrator, output.version, output.issued_ts) == answer[6:7] + answer[8:]
+
+
+@STEADY
+@given(HISTORIES)
+def test_every_accepted_forecast_is_answered_and_all_its_answers_are_identical(history: History) -> None:
+    answered_and_identical(history)
+
+
+def test_every_forecast_of_a_long_history_is_answered_and_all_its_answers_are_identical() -> None:
+    answered_and_identical(LONG)
+
+
+@STEADY
+@given(HISTORIES, CRASHES, st.integers(0, 999))
+def test_whatever_crashes_everything_comes_out_at_least_once(history: History, crashes: Crashes, seed: int) -> None:
+    _, produced = run_with_crashes(history, crashes, random.Random(seed))
+    came = set(produced)
+    for outputs in first_outputs(history):
+        assert came.issuperset(outputs)
+
+
+# 3. Replay of the same events in the same order gives the same bytes, state and outputs.
+
+
+def run(history: History, lengths: Sequence[int], *, restart: bool = False) -> tuple[Worker, list[Output]]:
+    worker = Worker(batch_limit=SMALL_BATCH)
+    outputs = list[Output]()
+    for batch in cut(history.events, lengths):
+        if restart:
+            worker = Worker(table=worker.table, batch_limit=SMALL_BATCH)
+        outputs += worker.fold(*batch).outputs
+    return worker, outputs
+
+
+@STEADY
+@given(history=HISTORIES, lengths=CUTS, restart=st.booleans())
+def test_replay_in_other_batches_gives_the_same_rows_and_outputs(
+    history: History, lengths: list[int], *, restart: bool
+) -> None:
+    worker, outputs = run(history, lengths, restart=restart)
+    assert worker.table == history.table
+    assert outputs == history.outputs
+
+
+@pytest.mark.parametrize("lengths", [[], [2, 1] * 2000], ids=["full batches", "mixed batches"])
+def test_replay_of_a_long_history_gives_the_same_rows_and_outputs(lengths: list[int]) -> None:
+    worker, outputs = run(LONG, lengths)
+    assert worker.table == LONG.table
+    assert outputs == LONG.outputs
+
+
+@STEADY
+@given(HISTORIES, CUTS)
+def test_working_copy_agrees_with_the_table_after_every_batch(history: History, lengths: list[int]) -> None:
+    worker = Worker(batch_limit=SMALL_BATCH)
+    for batch in cut(history.events, lengths):
+        effects = worker.fold(*batch)
+        assert worker.partition.fence == worker.table.fence
+        for stream, row in effects.calibrators.items():
+            assert row == rows.encode_calibrator(worker.table.served(stream))
+
+
+def redelivered(history: History, start: int, lengths: Sequence[int], *, restart: bool) -> list[Output]:
+    worker, _ = run(history, [])
+    if restart:
+        worker = Worker(table=worker.table, batch_limit=SMALL_BATCH)
+    outputs = list[Output]()
+    for batch in cut(history.events[start:], lengths):
+        effects = worker.fold(*batch)
+        assert effects.rows == {}
+        assert not any(effects.fates)
+        assert sum(effects.again) == len(batch)
+        outputs += effects.outputs
+    assert worker.table == history.table
+    assert worker.partition.fence == history.table.fence
+    return outputs
+
+
+@STEADY
+@given(history=HISTORIES, back=st.integers(1, 60), lengths=CUTS, restart=st.booleans())
+def test_redelivery_of_any_suffix_changes_nothing_and_says_nothing_new(
+    history: History, back: int, lengths: list[int], *, restart: bool
+) -> None:
+    start = max(0, len(history.events) - back)
+    outputs = redelivered(history, start, lengths, restart=restart)
+    assert set(outputs) <= set(history.outputs)
+
+
+@STEADY
+@given(history=HISTORIES, back=st.integers(1, SMALL_BATCH), restart=st.booleans())
+def test_redelivery_of_the_last_batch_repeats_its_outputs(history: History, back: int, *, restart: bool) -> None:
+    start = max(0, len(history.events) - back)
+    outputs = set(redelivered(history, start, [], restart=restart))
+    for had in first_outputs(history)[start:]:
+        assert outputs.issuperset(had)
+
+
+@pytest.mark.parametrize("hash_seed", ["0", "1", "4242"])
+def test_rows_and_outputs_do_not_depend_on_the_hash_seed(hash_seed: str) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-m", "tests.state.histories"],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONHASHSEED": hash_seed},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert ran.stdout.strip() == digest(LONG)
+
+
+# 4. Resolving the same tickets in two orders gives the same later predictions (integer calibrators).
+
+
+@STEADY
+@given(
+    st.sampled_from(["minimax", "regret_matching", "identity", "minimax+regret_matching"]),
+    st.lists(st.tuples(st.floats(0, 1), st.sampled_from([0.0, 1.0])), min_size=2, max_size=40),
+    st.randoms(use_true_random=False),
+)
+def test_tickets_resolved_in_two_orders_give_the_same_later_predictions(
+    spec: str, events: list[tuple[float, float]], shuffle: random.Random
+) -> None:
+    policies = Policies(default=Policy(spec, {"grid": 5, "buckets": 2} if spec != "identity" else {}))
+    order = list(range(len(events)))
+    shuffle.shuffle(order)
+    later: list[list[Output]] = []
+    states: list[dict[bytes, bytes]] = []
+    for resolved in (range(len(events)), order):
+        worker = Worker(policies)
+        worker.fold(*(Forecast(i, None, f"e{i}", "s", p, (), 0) for i, (p, _) in enumerate(events)))
+        worker.fold(*(Outcome(n, None, f"e{i}", events[i][1], 0) for n, i in enumerate(resolved)))
+        states.append(worker.table.of(keys.CALIBRATOR))
+        offset = len(events)
+        asked = (Forecast(offset + i, None, f"later-{i}", "s", i / 20, (), 0) for i in range(21))
+        later.append(worker.fold(*asked).outputs)
+    assert later[0] == later[1]
+    assert states[0] == states[1]
+
+
+# 5. State is bounded: rows expire, rows per stream are fixed by configuration.
+
+
+def fillers(table: Table, n: int) -> list[Event]:
+    """Return events that say nothing new, long after everything fell due."""
+    offset, ts = table.fence.next[OUTCOMES], table.fence.stream_time + 10**6
+    return [Outcome(offset + i, None, "filler", 1.0, ts) for i in range(n)]
+
+
+@STEADY
+@given(HISTORIES)
+def test_every_row_expires_and_only_streams_remain(history: History) -> None:
+    worker = Worker(table=Table(history.table), batch_limit=SMALL_BATCH)
+    waiting = sum(queue.tail - queue.head for queue in worker.table.fence.queues.values())
+    for event in fillers(worker.table, SMALL_BATCH + waiting + 1):
+        worker.fold(event)
+    fence = worker.table.fence
+    assert (fence.pending, fence.early) == (0, 1)
+    assert worker.table.of(keys.LEDGER).keys() == {keys.ledger("filler")}
+    assert len(worker.table.of(keys.EXPIRY)) <= len(fence.queues) <= 3
+    assert len(worker.table.of(keys.CALIBRATOR)) <= len(STREAMS)
+    assert len(worker.table.of(keys.SCORES)) <= len(STREAMS)
+
+
+def test_rows_of_a_long_history_stay_within_what_can_be_alive() -> None:
+    worker = Worker(batch_limit=SMALL_BATCH)
+    most = 0
+    for t, event in enumerate(LONG.events):
+        worker.fold(event)
+        if t % 20 == 0:
+            fence = worker.table.fence
+            waiting = sum(queue.tail - queue.head for queue in fence.queues.values())
+            chunks = sum(-(-queue.tail // CHUNK) - queue.head // CHUNK for queue in fence.queues.values())
+            assert len(worker.table.of(keys.LEDGER)) <= waiting
+            assert len(worker.table.of(keys.EXPIRY)) <= chunks + len(fence.queues)
+            most = max(most, waiting)
+    assert most < 150, "a time to live of 90 ms, and a record about every ms"
+
+
+@STEADY
+@given(HISTORIES)
+def test_rows_leave_only_when_they_are_due_and_did_not_change_lately(history: History) -> None:
+    worker = Worker(batch_limit=SMALL_BATCH)
+    ttl = {stream: policy.ttl_ms for stream in STREAMS if (policy := POLICIES.of(stream))}
+    since: dict[str, int] = {}  # stream time at which the row entered its queue
+    for event in history.events:
+        before = dict(worker.table.of(keys.LEDGER))
+        effects = worker.fold(event)
+        fence = worker.table.fence
+        gone = [key for key in before if effects.rows.get(key, before[key]) is None]
+        if not isinstance(event, Rejected) and effects.fates[ISSUED] + effects.fates[EARLY]:
+            since[event.event_id] = fence.stream_time
+        for key in gone:  # a row that expired and was entered anew by the same event is not among them
+            entry = ledger.decode(before[key])
+            lives = ttl[entry.stream] if entry.stream else POLICIES.early_ttl_ms
+            assert since[key[1:].decode()] + lives <= fence.stream_time
+            assert fence.applied - entry.touched > SMALL_BATCH
+
+
+# 6. Nothing is dropped in silence: the counts add up.
+
+
+def adds_up(events: Sequence[Event], fence: Fence, table: Table) -> None:
+    n = fence.fates
+    forecasts = sum(isinstance(event, Forecast) for event in events)
+    outcomes = sum(isinstance(event, Outcome) for event in events)
+    letters = Counter(event.topic for event in events if isinstance(event, Rejected))
+    assert (n[FORECAST_DEAD], n[OUTCOME_DEAD]) == (letters[FORECASTS], letters[OUTCOMES])
+    assert n[ISSUED] + n[FORECAST_DUPLICATE] == forecasts
+    assert n[RESOLVED] + n[EARLY] + n[OUTCOME_DUPLICATE] + n[OUTCOME_CONFLICTING] == outcomes
+    assert fence.applied == len(events)
+    assert fence.stream_time == max((event.ts for event in events if not isinstance(event, Rejected)), default=0)
+    status = Counter(entry.status for entry in table.entries())
+    assert fence.pending == status[ledger.ISSUED]
+    assert fence.early == status[ledger.EARLY]
+    assert status[ledger.RESOLVED] <= n[RESOLVED] + n[EARLY_JOINED]
+    assert n[EXPIRED_FORECAST] <= n[ISSUED]
+    assert n[EXPIRED_OUTCOME] <= n[EARLY]
+
+
+@STEADY
+@given(HISTORIES, CUTS)
+def test_counts_add_up_after_every_batch(history: History, lengths: list[int]) -> None:
+    worker = Worker(batch_limit=SMALL_BATCH)
+    applied = 0
+    total = [0] * len(worker.partition.fence.fates)
+    for batch in cut(history.events, lengths):
+        effects = worker.fold(*batch)
+        applied += len(batch)
+        total = [a + b for a, b in zip(total, effects.fates, strict=True)]
+        assert total == worker.table.fence.fates
+        adds_up(history.events[:applied], worker.table.fence, worker.table)
+
+
+def test_counts_of_a_long_history_add_up() -> None:
+    adds_up(LONG.events, LONG.table.fence, LONG.table)
+
+
+@STEADY
+@given(HISTORIES)
+def test_every_record_has_one_fate_and_the_outputs_it_calls_for(history: History) -> None:
+    forecasts, outcomes = {ISSUED, FORECAST_DUPLICATE}, {RESOLVED, EARLY, OUTCOME_DUPLICATE, OUTCOME_CONFLICTING}
+    for event, effects in zip(history.events, history.effects, strict=True):
+        met = {fate for fate in range(OUTCOME_DEAD + 1) if effects.fates[fate]}
+        kinds = [type(output) for output in effects.outputs]
+        if isinstance(event, Rejected):
+            assert effects.outputs == [event]
+            assert met <= {FORECAST_DEAD, OUTCOME_DEAD}
+        elif isinstance(event, Forecast):
+            assert met <= forecasts
+            assert kinds == [Calibrated] + [Resolved] * effects.fates[EARLY_JOINED]
+        else:
+            assert met <= outcomes
+            assert kinds == [Resolved] * effects.fates[RESOLVED]
+        assert sum(effects.fates[: OUTCOME_DEAD + 1]) == len(met) == 1
+        assert len(effects.delays) == kinds.count(Resolved)
+
+
+# 7. Measured calibration error stays under the theorem's bound.
+
+
+@pytest.mark.parametrize("spec", ["minimax", "regret_matching", "platt+minimax", "platt+regret_matching"])
+@pytest.mark.parametrize("opponent", ["against", "drift", "switching", "overconfident"])
+@settings(parent=STEADY, max_examples=5)
+@given(seed=st.integers(0, 2**32), delay=st.sampled_from([0, 1, 7, 50]))
+def test_measured_error_stays_under_the_bound(spec: str, opponent: str, seed: int, delay: int) -> None:
+    policies = Policies(default=Policy(spec, {"buckets": 1, "grid": 20}, seed=seed))
+    worker = Worker(policies)
+    rng = random.Random(seed)
+    n = 400
+    waiting: list[Outcome] = []
+    offset = 0
+    for t in range(n):
+        raw = rng.random()
+        answered = worker.fold(Forecast(t, None, f"e{t}", "s", raw, (), t)).outputs[0]
+        assert isinstance(answered, Calibrated)
+        chance = {
+            "against": float(not answered.expected > 0.5),
+            "drift": t / n,
+            "switching": float(t // 50 % 2),
+            "overconfident": 0.25 + raw / 2,
+        }[opponent]
+        waiting.append(Outcome(t, None, f"e{t}", float(rng.random() < chance), t))
+        if len(waiting) > delay:
+            worker.fold(waiting.pop(0)._replace(offset=offset))
+            offset += 1
+    served = worker.table.served("s", policies)
+    assert served.calibrator.learnt == n - delay
+    assert served.outstanding <= delay
+    error, bound = served.calibrator.error(), served.calibrator.bound(served.outstanding)
+    assert error is not None
+    assert bound is not None
+    assert error < bound
+    if not delay:
+        assert bound < 0.4, "a bound that says something"

@@ -1,0 +1,99 @@
+"""Ledger rows."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from state import ledger
+from state.frames import OVERHEAD, CorruptFrame, seal
+from state.ledger import EARLY, ISSUED, NO_CONFIG, RESOLVED, Entry
+from tests.state.histories import STEADY
+
+COUNT = st.integers(0, 2**64 - 1)
+TIME = st.integers(-(2**63), 2**63 - 1)
+FLOAT = st.floats(allow_nan=False)
+NAME = st.text(st.characters(exclude_categories=["Cs"]), max_size=255).filter(lambda name: len(name.encode()) <= 255)
+ENTRIES = st.builds(
+    Entry,
+    st.sampled_from([EARLY, ISSUED, RESOLVED]),
+    COUNT,
+    COUNT,
+    TIME,
+    TIME,
+    FLOAT,
+    FLOAT,
+    FLOAT,
+    FLOAT,
+    COUNT,
+    st.binary(min_size=4, max_size=4).map(bytes.hex),
+    st.text("abcdefgh_+", max_size=40),
+    NAME,
+    st.binary(max_size=70),
+)
+ENTRY = Entry(ISSUED, 7, 7, 1000, 0, math.nan, 0.9, 0.75, 0.7, 3, "0011aaff", "minimax", "flüge", b"\1\0\2\0")
+
+
+@STEADY
+@given(ENTRIES)
+def test_decoded_entry_is_the_encoded_one(entry: Entry) -> None:
+    assert ledger.decode(entry.encode()) == entry
+
+
+def test_what_is_not_yet_known_comes_back_as_nan() -> None:
+    assert math.isnan(ledger.decode(ENTRY.encode()).y)
+    parked = ledger.parse(ledger.early(5, 1.0, 900))
+    assert all(math.isnan(value) for value in (parked.raw, parked.p, parked.expected))
+
+
+@STEADY
+@given(ENTRIES)
+def test_parts_of_a_payload_lie_where_they_are_read(entry: Entry) -> None:
+    payload = ledger.unsealed(entry.encode())
+    end = ledger.names_end(payload)
+    assert payload[0] == entry.status
+    assert ledger.HEAD.unpack_from(payload) == tuple(entry[:10])
+    assert payload[ledger.HEAD.size : end] == ledger.names(entry.config, entry.calibrator, entry.stream)
+    assert payload[end:] == entry.ticket
+    assert ledger.parse(payload) == entry
+    assert ledger.sealed(payload) == entry.encode()
+
+
+def test_size_is_the_documented_one() -> None:
+    assert len(ENTRY.encode()) == OVERHEAD + 79 + len("minimax") + len("flüge".encode()) + 4
+
+
+def test_issued_payload_is_the_entry_of_its_arguments() -> None:
+    who = ledger.names("0011aaff", "minimax", "flüge")
+    made = ledger.issued(7, 1000, 0.9, 0.75, 0.7, 3, who, b"\1\0\2\0")
+    assert ledger.sealed(made) == ENTRY.encode()
+
+
+def test_parked_outcome_names_nobody() -> None:
+    parked = ledger.parse(ledger.early(5, 1.0, 900))
+    assert parked[:6] == (EARLY, 5, 5, 0, 900, 1.0)
+    assert parked[9:] == (0, NO_CONFIG, "", "", b"")
+
+
+@STEADY
+@given(ENTRIES, st.data())
+def test_cut_or_changed_row_is_refused(entry: Entry, data: st.DataObject) -> None:
+    frame = entry.encode()
+    at = data.draw(st.integers(0, len(frame) - 1))
+    with pytest.raises(CorruptFrame):
+        ledger.decode(frame[:at])
+    with pytest.raises(CorruptFrame):
+        ledger.decode(frame[:at] + bytes((frame[at] ^ 128,)) + frame[at + 1 :])
+
+
+def test_row_of_another_version_or_kind_is_refused() -> None:
+    payload = ledger.unsealed(ENTRY.encode())
+    with pytest.raises(CorruptFrame, match="format version 2, this build reads version 1"):
+        ledger.decode(seal(ord("L"), ledger.VERSION + 1, payload))
+    with pytest.raises(CorruptFrame, match="found a 'Q' row where a 'L' row belongs"):
+        ledger.decode(seal(ord("Q"), ledger.VERSION, payload))
+
+
+def test_statuses_are_part_of_the_format() -> None:
+    assert (EARLY, ISSUED, RESOLVED) == (1, 2, 3)

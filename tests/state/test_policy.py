@@ -1,0 +1,121 @@
+"""Policies."""
+
+import json
+
+import pytest
+
+from state.calibrators import MAX_FEATURES, REGISTRY
+from state.calibrators.bucketed import BUCKETS, GRID
+from state.policy import DEFAULT_CALIBRATOR, DEFAULT_TTL_MS, Policies, Policy, build
+
+
+def test_default_is_the_guarded_calibrator_for_thirty_days() -> None:
+    policy = Policy()
+    assert (policy.calibrator, policy.ttl_ms) == (DEFAULT_CALIBRATOR, DEFAULT_TTL_MS)
+    assert DEFAULT_TTL_MS == 30 * 24 * 60 * 60 * 1000
+
+
+def test_recipe_is_canonical_json_of_what_build_needs() -> None:
+    policy = Policy("platt+minimax", {"grid": 100, "buckets": 5}, seed=7)
+    assert policy.recipe == '{"calibrator":"platt+minimax","options":{"buckets":5,"grid":100},"seed":7}'
+    assert policy.config == "38e36ba5"
+
+
+def test_order_of_options_does_not_change_the_configuration() -> None:
+    assert Policy("minimax", {"grid": 9, "buckets": 5}).config == Policy("minimax", {"buckets": 5, "grid": 9}).config
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        Policy("regret_matching", {"grid": 9}),
+        Policy("minimax", {"grid": 10}),
+        Policy("minimax", {"grid": 9}, seed=1),
+        Policy("minimax"),
+    ],
+)
+def test_another_calibrator_option_or_seed_is_another_configuration(other: Policy) -> None:
+    assert other.config != Policy("minimax", {"grid": 9}).config
+
+
+def test_time_to_live_and_unused_features_leave_the_calibrator_as_it_is() -> None:
+    plain = Policy("minimax")
+    assert Policy("minimax", ttl_ms=1).config == plain.config
+    assert Policy("minimax", features=3).config == plain.config
+
+
+def test_features_and_their_names_are_part_of_the_recipe() -> None:
+    none, counted, named, turned = (
+        Policy("calibrated_regression", features=features) for features in (0, 2, ("amount", "age"), ("age", "amount"))
+    )
+    assert len({policy.config for policy in (none, counted, named, turned)}) == 4
+    for policy in (counted, named, turned):
+        assert json.loads(policy.recipe)["options"] == {"features": 2}
+        assert policy.n_features == 2
+    assert json.loads(named.recipe)["features"] == ["amount", "age"]
+
+
+def test_recipe_says_what_was_not_set() -> None:
+    assert Policy("minimax").config == Policy("minimax", {"grid": GRID, "buckets": BUCKETS}).config
+
+
+@pytest.mark.parametrize("spec", [*REGISTRY, "platt+minimax"])
+def test_recipe_builds_the_calibrator_it_names(spec: str) -> None:
+    policy = Policy(spec)
+    assert build(policy.recipe, "stream").name == spec
+
+
+def test_built_calibrator_draws_by_stream_and_seed() -> None:
+    def draws(stream: str, seed: int) -> list[float]:
+        calibrator = build(Policy("minimax", {"buckets": 1, "grid": 1}, seed=seed).recipe, stream)
+        calibrator.update(calibrator.predict(0.2).ticket, 1)
+        calibrator.update(calibrator.predict(1.0).ticket, 0)
+        return [calibrator.predict(0.2, (), b"%d" % t).p for t in range(64)]
+
+    assert draws("a", 1) == draws("a", 1)
+    assert draws("a", 1) != draws("b", 1)
+    assert draws("a", 1) != draws("a", 2)
+
+
+@pytest.mark.parametrize("ttl_ms", [0, -1])
+def test_time_to_live_must_be_positive(ttl_ms: int) -> None:
+    with pytest.raises(ValueError, match=f"ttl must be positive, got {ttl_ms} ms"):
+        Policy(ttl_ms=ttl_ms)
+
+
+@pytest.mark.parametrize("features", [-1, MAX_FEATURES + 1, tuple(map(str, range(MAX_FEATURES + 1)))])
+def test_number_of_features_must_be_allowed(features: int | tuple[str, ...]) -> None:
+    with pytest.raises(ValueError, match=f"features must be between 0 and {MAX_FEATURES}"):
+        Policy(features=features)
+
+
+def test_unknown_calibrator_and_option_say_what_is_allowed() -> None:
+    with pytest.raises(ValueError, match="unknown calibrator 'magic'; allowed: one of"):
+        Policy("magic")
+    with pytest.raises(ValueError, match=r"no option 'grids'; allowed: buckets"):
+        Policy("minimax", {"grids": 1})
+
+
+def test_first_pattern_that_matches_counts() -> None:
+    first, second, rest = Policy("identity"), Policy("platt"), Policy("minimax")
+    policies = Policies([("fraud-*", first), ("fraud-cards", second), ("b?", second)], rest)
+    assert policies.of("fraud-cards") is first
+    assert policies.of("b1") is second
+    assert policies.of("Fraud-cards") is rest, "patterns are case-sensitive on every platform"
+    assert policies.of("b12") is rest
+
+
+def test_closed_set_has_no_policy_for_an_unknown_stream() -> None:
+    policies = Policies([("fraud-*", Policy())])
+    assert policies.of("fraud-1") is not None
+    assert policies.of("risk") is None
+    assert policies.of("risk") is None
+
+
+def test_remembered_streams_stay_bounded_and_answers_the_same() -> None:
+    policies = Policies([("a*", Policy("identity"))], Policy("platt"))
+    for n in range(100_001):
+        policies.of(f"b{n}")
+    assert len(policies._found) <= 100_000
+    assert policies.of("a") is policies.patterns[0][1]
+    assert policies.of("b0") is policies.default
