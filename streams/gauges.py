@@ -58,6 +58,7 @@ class Gauges(Collector):
         self._sampler = sampler
         self._held: dict[int, Held] = {}
         self._totals: dict[str, Scores] = {}
+        self._risen: dict[tuple[str, tuple[str, ...]], float] = {}
         self._labels: dict[str, str] = {}
         self._updated = 0.0
         self._counters: dict[str, Counter] = {}
@@ -172,7 +173,10 @@ class Gauges(Collector):
             yield "last_update_timestamp_seconds", (), self._updated
         yield from self._sampler()
         for label, total in list(self._totals.items()):
-            yield from _counted(label, total)
+            for name, labels, value in _counted(label, total):
+                # Rounding may take an ulp off a sum, and rate() takes a counter that falls for one that started anew.
+                risen = self._risen[name, labels] = max(value, self._risen.get((name, labels), value))
+                yield name, labels, risen
         scores: dict[str, Scores] = {}
         served: dict[str, list[Served]] = {}
         for partition in held:

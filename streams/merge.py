@@ -9,6 +9,7 @@ offsets a batch spans, its order is a function of the records alone.
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from time import monotonic
 
 from aiokafka.structs import ConsumerRecord
@@ -16,6 +17,9 @@ from faust.types import TP
 
 #: A record and its topic: `state.fence.FORECASTS` or `state.fence.OUTCOMES`.
 Merged = tuple[int, ConsumerRecord[bytes | None, bytes | None]]
+
+#: Epochs are never used again, not even by another lane of a partition that went and came back.
+_EPOCHS = count()
 
 
 @dataclass(slots=True, eq=False)
@@ -46,7 +50,7 @@ class Lane:
 
     partition: int
     sources: Sequence[TP]
-    epoch: int = 0
+    epoch: int = field(default_factory=_EPOCHS.__next__)
     busy: bool = False
     buffers: tuple[
         deque[ConsumerRecord[bytes | None, bytes | None]], deque[ConsumerRecord[bytes | None, bytes | None]]
@@ -107,7 +111,7 @@ class Lane:
 
     def restart(self) -> None:
         """Forget what is buffered and what is out; the records will be fetched again."""
-        self.epoch += 1
+        self.epoch = next(_EPOCHS)
         self.busy = False
         self.held_since = None
         for buffer in self.buffers:

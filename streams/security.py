@@ -39,16 +39,21 @@ class Security:
 
     def __post_init__(self) -> None:
         if self.protocol not in PROTOCOLS:
-            raise ValueError(f"security protocol must be one of {', '.join(PROTOCOLS)}, got {self.protocol!r}")
+            raise ValueError(f"TRUEUP_SECURITY_PROTOCOL must be one of {', '.join(PROTOCOLS)}, got {self.protocol!r}")
         if self.mechanism not in MECHANISMS:
-            raise ValueError(f"SASL mechanism must be one of {', '.join(MECHANISMS)}, got {self.mechanism!r}")
+            raise ValueError(f"TRUEUP_SASL_MECHANISM must be one of {', '.join(MECHANISMS)}, got {self.mechanism!r}")
         if self.protocol == "SASL_SSL" and not (self.username and self.password):
             raise ValueError("SASL_SSL needs TRUEUP_SASL_USERNAME and TRUEUP_SASL_PASSWORD (or _FILE)")
-        if self.protocol == "PLAINTEXT" and (self.username or self.cafile or self.certfile):
+        if self.protocol != "SASL_SSL" and (self.username or self.password):
             raise ValueError(
-                "user names and certificates are set, but TRUEUP_SECURITY_PROTOCOL is PLAINTEXT: "
-                "set it to SSL or SASL_SSL"
+                f"a user name or a password is set, but TRUEUP_SECURITY_PROTOCOL is {self.protocol}: set it to SASL_SSL"
             )
+        if self.protocol == "PLAINTEXT" and (self.cafile or self.certfile or self.keyfile or self.key_password):
+            raise ValueError(
+                "certificates are set, but TRUEUP_SECURITY_PROTOCOL is PLAINTEXT: set it to SSL or SASL_SSL"
+            )
+        if (self.keyfile or self.key_password) and not self.certfile:
+            raise ValueError("a key is set, but TRUEUP_SSL_CERTFILE is not")
 
     @cached_property
     def context(self) -> ssl.SSLContext | None:

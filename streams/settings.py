@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from state.policy import DEFAULT_CALIBRATOR, Policies
+from state.policy import DEFAULT_CALIBRATOR, Policies, Policy
 from streams import plan
 from streams.records import Limits
 from streams.security import Security
@@ -52,6 +52,10 @@ def _brokers(value: str) -> tuple[str, ...]:
     return brokers
 
 
+def _calibrator(value: str) -> str:
+    return Policy(_text(value)).calibrator
+
+
 def _setting(help_: str, parse: Callable[[str], Any], default: Any) -> Any:  # noqa: ANN401 - any setting's type
     return field(default=default, metadata={"help": help_, "parse": parse})
 
@@ -67,7 +71,9 @@ class Settings:
     )
     data_dir: Path = _setting("Where the state is kept; one directory a worker", Path, Path("trueup-data"))
     streams: Path | None = _setting("TOML file that configures streams", Path, None)
-    default_calibrator: str = _setting("Calibrator of streams the TOML file does not name", _text, DEFAULT_CALIBRATOR)
+    default_calibrator: str = _setting(
+        "Calibrator of streams the TOML file does not name", _calibrator, DEFAULT_CALIBRATOR
+    )
     forecasts: str = _setting("Topic of forecasts", _text, "forecasts")
     outcomes: str = _setting("Topic of outcomes", _text, "outcomes")
     calibrated: str = _setting("Topic of calibrated predictions", _text, "calibrated")
@@ -111,11 +117,12 @@ class Settings:
     policies: Policies = field(default_factory=lambda: plan.policies({}, DEFAULT_CALIBRATOR))
 
     def __post_init__(self) -> None:
-        # Base64 makes a letter a third longer; its key and value may both be as long as the limit.
-        if self.letter_bytes * 3 + 4096 > self.batch_bytes:
+        # Base64 makes a letter a third longer; its key and value may both be as long as the limit, and the key is there
+        # a second time, as it came.
+        if self.letter_bytes * 4 + 4096 > self.batch_bytes:
             raise SettingsError(
                 f"TRUEUP_LETTER_BYTES={self.letter_bytes} is too much for TRUEUP_BATCH_BYTES={self.batch_bytes}: "
-                "a batch must hold three times a letter"
+                "a batch must hold four times a letter"
             )
         if self.request_seconds > self.session_seconds:
             raise SettingsError(

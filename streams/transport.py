@@ -371,8 +371,7 @@ class BatchConsumer(driver.Consumer):
         await self.seek_wait(positions)
         # From here on a partition without a committed offset is one whose offsets were lost, not one that is new.
         new = {tp: positions[tp] for tp in sources if committed[tp] is None}
-        if new:
-            await self._commit(new)
+        if new and await self._commit(new):
             committed |= new
         if self._throttled:
             resume, self._throttled = list(self._throttled), set()

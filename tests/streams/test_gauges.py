@@ -1,0 +1,353 @@
+"""What Prometheus reads: counters count once, and views of sums add up over partitions and streams."""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable
+
+import pytest
+from prometheus_client import generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+
+from state.engine import Effects, Partition
+from state.events import Event, Forecast, Outcome, Rejected
+from state.fence import FORECASTS, OUTCOMES, Fence
+from state.policy import Policies, Policy
+from state.rows import decode_scores
+from state.scores import Scores
+from streams.catalogue import CATALOGUE, RECORD_FATES
+from streams.gauges import OTHER, PREFIX, Gauges, Held, Sampler
+from streams.records import REASONS
+
+#: What a ready topology samples, one value for each metric that is not in the state.
+SAMPLES = [
+    ("ready", (), 1.0),
+    ("recovery_remaining_records", (), 5.0),
+    ("lag_records", ("forecasts", "0"), 3.0),
+    ("buffered_records", ("outcomes", "0"), 2.0),
+    ("state_rows", ("0",), 7.0),
+    ("state_bytes", ("0",), 900.0),
+]
+#: Labels the client library adds to a metric's own.
+ADDED = {"histogram": {"le"}}
+
+
+class Live:
+    """Partitions folded by the real engine, as a worker does, and reported to gauges."""
+
+    def __init__(self, gauges: Gauges, calibrator: str = "platt+minimax") -> None:
+        self.gauges = gauges
+        self._policies = Policies(default=Policy(calibrator))
+        self._rows: dict[int, dict[bytes, bytes]] = defaultdict(dict)
+        self._engines: dict[int, Partition] = {}
+
+    def fold(self, partition: int, events: Iterable[Event]) -> Effects:
+        rows = self._rows[partition]
+        if partition not in self._engines:
+            self._engines[partition] = Partition(self._policies, rows.get)
+            self.gauges.assigned(partition, Held(self._engines[partition].fence))
+        engine = self._engines[partition]
+        effects = engine.fold(events)
+        for key, row in effects.rows.items():
+            if row is None:
+                rows.pop(key, None)
+            else:
+                rows[key] = row
+        self.gauges.applied(partition, effects, engine.fence)
+        return effects
+
+    def scores(self, partition: int, stream: str) -> Scores:
+        return decode_scores(self._rows[partition][b"S" + stream.encode()])
+
+
+def pairs(n: int, stream: str = "s", start: int = 0) -> list[Event]:
+    """Return ``n`` forecasts and their outcomes."""
+    events: list[Event] = []
+    for i in range(start, start + n):
+        events.append(Forecast(i, None, f"{stream}-{i}", stream, i % 11 / 10, (), 1000 + i))
+        events.append(Outcome(i, None, f"{stream}-{i}", float(i % 3 == 0), 61_000 + i))
+    return events
+
+
+def made(most_streams: int = 200, sampler: Sampler = lambda: SAMPLES) -> Gauges:
+    return Gauges(most_streams, "9.9", sampler)
+
+
+def value(gauges: Gauges, name: str, **labels: str) -> float | None:
+    return gauges.registry.get_sample_value(PREFIX + name, labels)
+
+
+def samples(gauges: Gauges) -> dict[str, dict[tuple[tuple[str, str], ...], float]]:
+    """Return what a scrape shows, by name and labels, read by Prometheus's own parser."""
+    found: dict[str, dict[tuple[tuple[str, str], ...], float]] = defaultdict(dict)
+    for family in text_string_to_metric_families(generate_latest(gauges.registry).decode()):
+        for sample in family.samples:
+            labels = tuple(sorted(sample.labels.items()))
+            assert labels not in found[sample.name], "a series is exported twice"
+            found[sample.name][labels] = sample.value
+    return found
+
+
+# -- the catalogue -------------------------------------------------------------------------------------------------
+
+
+def test_everything_exported_is_in_the_catalogue_and_everything_in_it_is_exported() -> None:
+    gauges = made()
+    Live(gauges).fold(0, pairs(30))
+    exported = {}
+    for family in text_string_to_metric_families(generate_latest(gauges.registry).decode()):
+        assert family.samples, f"{family.name} is exported without samples"
+        labels = {frozenset(sample.labels) - ADDED.get(family.type, set()) for sample in family.samples}
+        exported[family.name] = (family.type, family.documentation, labels)
+    assert exported == {
+        PREFIX + name: (metric.kind, metric.help, {frozenset(metric.labels)}) for name, metric in CATALOGUE.items()
+    }
+
+
+def test_nothing_says_only_when_a_counter_was_made() -> None:
+    assert not any(name.endswith("_created") for name in samples(made()))
+
+
+def test_every_counter_of_records_starts_at_zero() -> None:
+    found = samples(made())
+    assert set(found["trueup_records_total"]) == {
+        (("fate", fate), ("topic", topic)) for topic, fates in RECORD_FATES.items() for fate in fates
+    }
+    assert set(found["trueup_dead_letters_total"]) == {
+        (("reason", reason), ("topic", topic)) for topic in RECORD_FATES for reason in REASONS
+    }
+    assert {labels[0][1] for labels in found["trueup_redelivered_records_total"]} == set(RECORD_FATES)
+    assert {labels[0][1] for labels in found["trueup_expired_total"]} == {"forecast", "outcome"}
+    assert {labels[0][1] for labels in found["trueup_outputs_total"]} == {"calibrated", "resolved", "dead-letters"}
+    counters = [each for name, each in found.items() if name.endswith(("_total", "_count", "_sum", "_bucket"))]
+    assert {value for each in counters for value in each.values()} == {0.0}
+
+
+# -- counting ------------------------------------------------------------------------------------------------------
+
+
+def test_each_fate_is_counted_once() -> None:
+    gauges = made()
+    live = Live(gauges)
+    live.fold(
+        0,
+        [
+            Forecast(0, None, "a", "s", 0.5, (), 1000),
+            Forecast(1, None, "a", "s", 0.6, (), 1000),
+            Rejected(2, None, b"", FORECASTS, "empty"),
+            Outcome(0, None, "a", 1.0, 4000),
+            Outcome(1, None, "a", 1.0, 4000),
+            Outcome(2, None, "a", 0.0, 4000),
+            Outcome(3, None, "b", 0.0, 4000),
+            Rejected(4, None, b"", OUTCOMES, "label"),
+        ],
+    )
+    counted = {
+        (t, f): value(gauges, "records_total", topic=t, fate=f) for t, fates in RECORD_FATES.items() for f in fates
+    }
+    assert set(counted.values()) == {1.0}
+    assert value(gauges, "dead_letters_total", topic="forecasts", reason="empty") == 1
+    assert value(gauges, "dead_letters_total", topic="outcomes", reason="label") == 1
+    assert sum(samples(gauges)["trueup_dead_letters_total"].values()) == 2
+    assert (value(gauges, "early_outcomes"), value(gauges, "pending_events")) == (1, 0)
+    assert (value(gauges, "label_delay_seconds_count"), value(gauges, "label_delay_seconds_sum")) == (1, 3.0)
+
+
+def test_a_redelivered_batch_counts_only_as_redelivered() -> None:
+    gauges = made()
+    live = Live(gauges)
+    live.fold(0, pairs(5))
+    before = samples(gauges)
+    live.fold(0, pairs(5))
+    after = samples(gauges)
+    assert value(gauges, "redelivered_records_total", topic="forecasts") == 5
+    assert value(gauges, "redelivered_records_total", topic="outcomes") == 5
+    for name in ("trueup_redelivered_records_total", "trueup_last_update_timestamp_seconds"):
+        del before[name], after[name]
+    assert after == before
+
+
+def test_expired_rows_are_counted() -> None:
+    gauges = made()
+    live = Live(gauges)
+    late = 40 * 86_400_000
+    live.fold(0, [Forecast(0, None, "a", "s", 0.5, (), 1), Outcome(0, None, "b", 1.0, 1)])
+    for start in (1, 601):
+        live.fold(0, [Forecast(i, None, f"n{i}", "s", 0.5, (), late) for i in range(start, start + 600)])
+    assert value(gauges, "expired_total", kind="forecast") == 1
+    assert value(gauges, "expired_total", kind="outcome") == 1
+    assert (value(gauges, "pending_events"), value(gauges, "early_outcomes")) == (1200, 0)
+
+
+def test_outputs_and_batches_are_counted() -> None:
+    gauges = made()
+    gauges.produced("calibrated", 3)
+    gauges.produced("calibrated", 4)
+    gauges.batch(10, 0.02)
+    gauges.batch(30, 0.5)
+    assert value(gauges, "outputs_total", topic="calibrated") == 7
+    assert (value(gauges, "batch_records_count"), value(gauges, "batch_records_sum")) == (2, 40)
+    assert (value(gauges, "batch_seconds_count"), value(gauges, "batch_seconds_sum")) == (2, 0.52)
+
+
+# -- views of sums -------------------------------------------------------------------------------------------------
+
+
+def test_the_scores_of_two_partitions_add_up() -> None:
+    gauges = made()
+    live = Live(gauges)
+    live.fold(0, pairs(40))
+    live.fold(1, pairs(25, start=3))
+    total = live.scores(0, "s") + live.scores(1, "s")
+    for kind in ("raw", "calibrated"):
+        assert value(gauges, "ece", stream="s", kind=kind) == pytest.approx(total.ece(kind))
+        assert value(gauges, "brier", stream="s", kind=kind) == pytest.approx(total.brier(kind))
+        assert value(gauges, "log_loss", stream="s", kind=kind) == pytest.approx(total.log_loss(kind))
+    assert value(gauges, "regret", stream="s", loss="brier") == pytest.approx(total.regret_brier())
+    assert value(gauges, "regret", stream="s", loss="log") == pytest.approx(total.regret_log())
+    assert value(gauges, "resolved", stream="s") == 65
+    assert value(gauges, "scored_events_total", stream="s") == 65
+
+
+def test_streams_have_series_of_their_own() -> None:
+    gauges = made()
+    live = Live(gauges)
+    live.fold(0, pairs(10, "a"))
+    live.fold(1, pairs(20, "b"))
+    assert (value(gauges, "resolved", stream="a"), value(gauges, "resolved", stream="b")) == (10, 20)
+
+
+def test_streams_beyond_the_cap_are_summed_as_other() -> None:
+    gauges = made(most_streams=2)
+    live = Live(gauges)
+    for partition, (stream, n) in enumerate({"a": 4, "b": 5, "c": 6, "d": 7, "other": 8}.items()):
+        live.fold(partition, pairs(n, stream))
+    assert value(gauges, "resolved", stream=OTHER) == 6 + 7 + 8
+    assert value(gauges, "scored_events_total", stream=OTHER) == 6 + 7 + 8
+    shown = {dict(labels)["stream"] for labels in samples(gauges)["trueup_resolved"]}
+    assert shown == {"a", "b", OTHER}
+    rest = live.scores(2, "c") + live.scores(3, "d") + live.scores(4, "other")
+    assert value(gauges, "brier", stream=OTHER, kind="raw") == pytest.approx(rest.brier("raw"))
+
+
+@pytest.mark.parametrize("stream", ['"', "\\", 'a"b\\c', "é漢🂡", "{x}", " "])
+def test_any_name_of_a_stream_is_exported_so_that_it_parses(stream: str) -> None:
+    gauges = made()
+    Live(gauges).fold(0, pairs(3, stream))
+    assert samples(gauges)["trueup_resolved"] == {(("stream", stream),): 3.0}
+
+
+def test_a_fresh_ece_is_what_the_bin_counters_say() -> None:
+    gauges = made()
+    live = Live(gauges)
+    live.fold(0, pairs(50))
+    live.fold(0, pairs(50, start=50))
+    live.fold(1, pairs(30))
+    found = samples(gauges)
+    for kind in ("raw", "calibrated"):
+        bins = [(("bin", str(i)), ("kind", kind), ("stream", "s")) for i in range(10)]
+        n = sum(found["trueup_bin_events_total"][each] for each in bins)
+        gaps = (
+            abs(found["trueup_bin_forecast_sum_total"][each] - found["trueup_bin_outcome_sum_total"][each])
+            for each in bins
+        )
+        assert n == 130
+        assert sum(gaps) / n == pytest.approx(value(gauges, "ece", stream="s", kind=kind))
+        for loss in ("brier", "log_loss"):
+            total = value(gauges, f"{loss}_sum_total", stream="s", kind=kind)
+            assert total is not None
+            assert total / n == pytest.approx(value(gauges, loss, stream="s", kind=kind))
+
+
+def test_counters_of_scores_start_with_this_worker_and_gauges_with_the_state() -> None:
+    before = Live(made())
+    row = before.fold(0, pairs(20)).scores["s"]
+    gauges = made()
+    gauges.assigned(0, Held(Fence(), {"s": row}))
+    assert value(gauges, "resolved", stream="s") == 20
+    assert value(gauges, "scored_events_total", stream="s") is None
+    before.gauges = gauges
+    before.fold(0, pairs(5, start=20))
+    assert value(gauges, "resolved", stream="s") == 25
+    assert value(gauges, "scored_events_total", stream="s") == 5
+
+
+def test_no_counter_ever_falls() -> None:
+    gauges = made()
+    live = Live(gauges, "identity")
+    last: dict[tuple[str, tuple[tuple[str, str], ...]], float] = {}
+    for i in range(60):
+        p = 0.1 + i / 100 if i < 20 else 0.0
+        live.fold(0, [Forecast(i, None, f"e{i}", "s", p, (), 1), Outcome(i, None, f"e{i}", 0.0, 2)])
+        now = {
+            (name, labels): shown
+            for name, series in samples(gauges).items()
+            if name.endswith("_total")
+            for labels, shown in series.items()
+        }
+        fallen = {series for series, shown in now.items() if shown < last.get(series, 0.0)}
+        assert not fallen
+        last = now
+
+
+def test_the_guarantee_of_several_partitions_is_weighed_by_what_each_has_learnt() -> None:
+    gauges = made()
+    live = Live(gauges, "minimax")
+    live.fold(0, pairs(40))
+    alone = value(gauges, "calibration_error", stream="s"), value(gauges, "calibration_bound", stream="s")
+    live.fold(1, pairs(10, start=7))
+    both = value(gauges, "calibration_error", stream="s"), value(gauges, "calibration_bound", stream="s")
+    gauges.revoked(0)
+    other = value(gauges, "calibration_error", stream="s"), value(gauges, "calibration_bound", stream="s")
+    for a, b, mixed in zip(alone, other, both, strict=True):
+        assert a is not None
+        assert b is not None
+        assert mixed == pytest.approx((40 * a + 10 * b) / 50)
+
+
+def test_a_calibrator_without_a_theorem_exports_no_bound() -> None:
+    gauges = made()
+    Live(gauges, "platt").fold(0, pairs(10))
+    assert value(gauges, "calibration_bound", stream="s") is None
+
+
+def test_a_stream_that_waits_for_its_first_outcome_exports_no_scores_and_no_nan() -> None:
+    gauges = made()
+    Live(gauges).fold(0, [Forecast(0, None, "a", "s", 0.5, (), 1)])
+    assert value(gauges, "pending_events") == 1
+    found = samples(gauges)
+    assert "trueup_ece" not in found
+    assert not any(math.isnan(shown) for series in found.values() for shown in series.values())
+
+
+# -- partitions that move ------------------------------------------------------------------------------------------
+
+
+def test_a_revoked_partition_vanishes_from_the_gauges_and_stays_in_the_counters() -> None:
+    gauges = made()
+    live = Live(gauges)
+    live.fold(0, [*pairs(10), Forecast(10, None, "waits", "s", 0.5, (), 2000)])
+    live.fold(1, pairs(4, "t"))
+    assert gauges.partitions() == [0, 1]
+    gauges.revoked(0)
+    gauges.revoked(8)
+    assert gauges.partitions() == [1]
+    assert value(gauges, "resolved", stream="s") is None
+    assert value(gauges, "ece", stream="s", kind="raw") is None
+    assert value(gauges, "pending_events") == 0
+    assert value(gauges, "resolved", stream="t") == 4
+    assert value(gauges, "scored_events_total", stream="s") == 10
+    assert value(gauges, "records_total", topic="forecasts", fate="issued") == 15
+
+
+def test_what_is_sampled_now_is_shown_as_it_is() -> None:
+    gauges = made()
+    assert value(gauges, "lag_records", topic="forecasts", partition="0") == 3
+    assert value(gauges, "state_bytes", partition="0") == 900
+    assert value(gauges, "build_info", version="9.9") == 1
+    assert value(gauges, "last_update_timestamp_seconds") is None
+
+
+def test_two_workers_in_one_process_have_registries_of_their_own() -> None:
+    one, two = made(), made()
+    one.produced("calibrated", 3)
+    assert value(two, "outputs_total", topic="calibrated") == 0
