@@ -47,7 +47,7 @@ def run(settings: Settings, stream: str | None, *, json_output: bool) -> int:
         raise TopicsError(f"cannot read {settings.changelog} from {', '.join(settings.brokers)}: {exc}") from exc
     names = sorted(found.scores.keys() | found.served.keys())
     if stream is not None and stream not in names:
-        Console(stderr=True).print(f"no state of stream {stream!r}; there are: {', '.join(names[:20]) or 'none'}")
+        _console(stderr=True).print(f"no state of stream {stream!r}; there are: {', '.join(names[:20]) or 'none'}")
         return 1
     report = {name: describe(found, name) for name in (names if stream is None else [stream])}
     fates = {fate: sum(fence.fates[i] for fence in found.fences.values()) for i, fate in enumerate(FATES)}
@@ -126,8 +126,13 @@ def describe(found: Found, stream: str) -> dict[str, Any]:
     return described
 
 
+def _console(*, stderr: bool = False) -> Console:
+    """Return a console that shows the names of streams as they are: they come from records."""
+    return Console(stderr=stderr, markup=False, emoji=False)
+
+
 def _print(report: dict[str, dict[str, Any]], fates: dict[str, int], *, whole: bool) -> None:
-    console = Console()
+    console = _console()
     table = Table("stream", "resolved", "ECE raw", "ECE", "Brier raw", "Brier", "regret", "calibrator")
     for name, each in report.items():
         scores = [f"{each[kind][score]:.4f}" if kind in each else "–" for score in ("ece", "brier") for kind in KINDS]

@@ -23,7 +23,8 @@ class JsonFormatter(logging.Formatter):
         }
         if record.exc_info:
             line["traceback"] = self.formatException(record.exc_info)
-        return orjson.dumps(line).decode()
+        # Names of files and variables may hold bytes that are no text, which orjson refuses.
+        return orjson.dumps({name: text.encode(errors="replace").decode() for name, text in line.items()}).decode()
 
 
 def configure(level: str = "INFO") -> None:

@@ -1,0 +1,351 @@
+"""The agent: a batch from its records to acknowledged outputs, on a real table."""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+import pytest
+from faust.types import TP
+
+from agents.join import Join
+from agents.topology import Topology
+from state import keys
+from state.engine import Partition
+from state.events import Calibrated, Output, Rejected, Resolved
+from state.fence import FATES, FORECASTS, OUTCOMES, Fence
+from state.frames import CorruptFrame
+from streams.merge import Batch, Merged
+from streams.outputs import Outputs
+from streams.records import Decoder
+from streams.table import ForeignWriterError, TooLargeError
+from tests.events import Sent, forecast, mixed, outcome
+from tests.streams.fakes import Producer, record, wire
+
+CHANGELOG = "trueup-state-changelog"
+
+
+class Told:
+    """Stands for `Outputs`: remembers what it was told to send."""
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[int, list[Output]]] = []
+        self.failure: Exception | None = None
+
+    async def send(self, partition: int, outputs: Iterable[Output]) -> None:
+        await asyncio.sleep(0)
+        if self.failure is not None:
+            raise self.failure
+        self.sent.append((partition, list(outputs)))
+
+    @property
+    def outputs(self) -> list[Output]:
+        return [output for _, outputs in self.sent for output in outputs]
+
+
+class Scene(NamedTuple):
+    """A join, and everything around it."""
+
+    join: Join
+    topology: Topology
+    producer: Producer
+    told: Told
+    steps: list[int]
+
+    def fold(self, *batches: Sequence[Merged], partition: int = 0) -> None:
+        """Fold batches, one after another."""
+
+        async def run() -> None:
+            for records in batches:
+                await self.join.fold(Batch(partition, list(records), {}, 0))
+
+        asyncio.run(run())
+
+    def reopen(self, partition: int = 0) -> tuple[int, int]:
+        return asyncio.run(self.join.reopen(partition))
+
+    def state(self, partition: int = 0) -> dict[bytes, bytes]:
+        return {key: row for prefix in b"FLCSQ" for key, row in self.topology.table.range(partition, bytes([prefix]))}
+
+    def counted(self, name: str, **labels: str) -> float:
+        return self.topology.gauges.registry.get_sample_value(f"trueup_{name}", labels) or 0.0
+
+
+@pytest.fixture(params=[True, False], ids=["memory", "rocksdb"])
+def scene(request: pytest.FixtureRequest, tmp_path: Path) -> Scene:
+    producer, told, steps = Producer(), Told(), list[int]()
+    topology = wire(tmp_path, memory=request.param, producer=producer)
+    join = Join(topology.settings, topology.table, cast("Outputs", told), topology.gauges, steps.append)
+    made = Scene(join, topology, producer, told, steps)
+    made.reopen()
+    return made
+
+
+def batch(sent: Iterable[Sent], start: tuple[int, int] = (0, 0)) -> list[Merged]:
+    """Return records as the lane merged them, with offsets that continue each topic's."""
+    offsets = list(start)
+    records: list[Merged] = []
+    for each in sent:
+        topic = FORECASTS if each.topic == "forecasts" else OUTCOMES
+        records.append((topic, record(each.topic, 0, offsets[topic], each.ts, each.key, each.value)))
+        offsets[topic] += 1
+    return records
+
+
+PAIR = [forecast("a", 0.3, 1000), outcome("a", 1, 2000)]
+
+
+def test_a_batch_passes_the_five_steps_in_their_order(scene: Scene) -> None:
+    scene.fold(batch(PAIR))
+    assert scene.steps == [1, 2, 3, 4, 5]
+
+
+def test_the_state_is_that_of_the_pure_engine_and_the_outputs_are(scene: Scene) -> None:
+    made = batch(mixed(400).sent)
+    scene.fold(made[:300], made[300:])
+    rows: dict[bytes, bytes] = {}
+    settings = scene.topology.settings
+    engine, decoder = Partition(settings.policies, rows.get), Decoder(settings.policies, settings.limits)
+    outputs: list[Output] = []
+    for part in (made[:300], made[300:]):
+        events: list[Any] = [
+            (decoder.outcome if topic else decoder.forecast)(r.offset, r.key, r.value, r.timestamp) for topic, r in part
+        ]
+        effects = engine.fold(events)
+        outputs += effects.outputs
+        rows.update({key: row for key, row in effects.rows.items() if row is not None})
+    assert scene.state() == rows
+    assert scene.told.outputs == outputs
+
+
+def test_the_changelog_holds_what_the_table_holds(scene: Scene) -> None:
+    made = batch(mixed(300).sent)
+    scene.fold(made[:200], made[200:])
+    newest = {row.key: row.value for row in scene.producer.rows(CHANGELOG)}
+    assert newest == scene.state()
+    assert len(scene.producer.sent) == 2
+
+
+def test_outputs_go_out_after_the_commit_and_to_the_partition_of_their_inputs(scene: Scene) -> None:
+    scene.reopen(5)
+    scene.fold(batch(PAIR), partition=5)
+    ((partition, outputs),) = scene.told.sent
+    assert partition == 5
+    assert [type(output) for output in outputs] == [Calibrated, Resolved]
+    assert [sent.partition for sent in scene.producer.sent] == [5]
+
+
+def test_a_bad_record_becomes_a_letter_and_moves_the_fence(scene: Scene) -> None:
+    scene.fold(batch([Sent("forecasts", b"k", b"junk", 1), Sent("outcomes", b"k", b"", 2), *PAIR]))
+    assert scene.told.outputs[:2] == [
+        Rejected(0, b"k", b"junk", FORECASTS, "not_json"),
+        Rejected(0, b"k", b"", OUTCOMES, "empty"),
+    ]
+    assert scene.reopen() == (2, 2)
+
+
+def test_a_record_without_a_timestamp_counts_as_1970(scene: Scene) -> None:
+    scene.fold(batch([forecast("a", 0.5, -1)]))
+    (answer,) = scene.told.outputs
+    assert isinstance(answer, Calibrated)
+    assert answer.ts == 0
+
+
+def test_a_record_from_the_end_of_time_becomes_a_letter_and_stops_nothing(scene: Scene) -> None:
+    scene.fold(batch([forecast("a", 0.5, 2**63 - 1)]), batch(PAIR, (1, 0)))
+    letter, *others = scene.told.outputs
+    assert isinstance(letter, Rejected)
+    assert letter.reason == "timestamp"
+    assert [type(output) for output in others] == [Calibrated, Resolved]
+    assert scene.counted("dead_letters_total", topic="forecasts", reason="timestamp") == 1
+
+
+# -- redelivery ----------------------------------------------------------------------------------------------------
+
+
+def test_a_redelivered_batch_writes_nothing_and_sends_the_same_outputs_again(scene: Scene) -> None:
+    made = batch(mixed(200).sent)
+    scene.fold(made)
+    first, state, appended = scene.told.outputs, scene.state(), list(scene.producer.sent)
+    scene.told.sent.clear()
+    scene.steps.clear()
+    scene.reopen()
+    scene.fold(made)
+    assert (scene.state(), scene.producer.sent) == (state, appended)
+    assert scene.steps == [1, 2, 5]
+
+    def answers(outputs: list[Output]) -> dict[tuple[str, object], Output]:
+        return {(type(o).__name__, o.offset if isinstance(o, Rejected) else o.event_id): o for o in outputs}
+
+    assert answers(scene.told.outputs) == answers(first)
+
+
+def test_redelivered_records_are_counted_as_such_and_not_again(scene: Scene) -> None:
+    scene.fold(batch(PAIR))
+    scene.fold(batch(PAIR))
+    assert scene.counted("records_total", topic="forecasts", fate="issued") == 1
+    assert scene.counted("records_total", topic="outcomes", fate="resolved") == 1
+    assert scene.counted("redelivered_records_total", topic="forecasts") == 1
+    assert scene.counted("redelivered_records_total", topic="outcomes") == 1
+
+
+def test_a_batch_that_is_half_redelivered_applies_the_other_half(scene: Scene) -> None:
+    scene.fold(batch(PAIR))
+    scene.fold(batch([*PAIR, forecast("b", 0.4, 3000), outcome("b", 0, 4000)]))
+    fence = Fence.decode(scene.state()[keys.FENCE])
+    assert (fence.next, fence.applied) == ([2, 2], 4)
+    assert len(scene.told.outputs) == 2 + 2 + 2 + 1  # the forecast of a pair that is redelivered is answered fully
+
+
+# -- too large for one record batch --------------------------------------------------------------------------------
+
+
+def test_a_batch_too_large_for_one_record_batch_is_folded_in_halves_with_the_same_result(
+    scene: Scene, tmp_path: Path
+) -> None:
+    made = batch(mixed(300).sent)
+    whole = wire(tmp_path / "whole", memory=True)
+    join = Join(whole.settings, whole.table, cast("Outputs", told := Told()), whole.gauges)
+
+    async def run() -> None:
+        await join.reopen(0)
+        await join.fold(Batch(0, made, {}, 0))
+
+    asyncio.run(run())
+    scene.producer.size = 20_000
+    scene.fold(made)
+    assert len(scene.producer.sent) > 4
+    assert scene.told.outputs == told.outputs
+    assert scene.state() == {key: row for prefix in b"FLCSQ" for key, row in whole.table.range(0, bytes([prefix]))}
+
+
+def test_halves_pass_the_steps_one_after_the_other_and_nothing_is_counted_twice(scene: Scene) -> None:
+    one = batch([forecast("a", 0.3, 1000)])
+    scene.fold(one)
+    scene.steps.clear()
+    scene.producer.size = sum(len(row.value or b"") for row in scene.producer.rows(CHANGELOG)) + 500
+    several = batch([forecast(f"e{i}", 0.3, 1000) for i in range(8)], (1, 0))
+    scene.fold(several)
+    n = len(scene.told.sent) - 1
+    assert n in {2, 4}
+    assert scene.steps.count(1) == 1
+    assert [step for step in scene.steps if step > 2] == [3, 4, 5] * n
+    assert scene.counted("records_total", topic="forecasts", fate="issued") == 9
+    assert scene.counted("batch_records_count") == 2
+
+
+def test_one_event_that_does_not_fit_is_an_error_and_leaves_no_trace(scene: Scene) -> None:
+    scene.producer.size = 200
+    with pytest.raises(TooLargeError):
+        scene.fold(batch(PAIR))
+    assert (scene.state(), scene.producer.sent, scene.told.sent) == ({}, [], [])
+
+
+# -- what cannot be continued from ---------------------------------------------------------------------------------
+
+
+def test_when_the_changelog_fails_nothing_is_stored_sent_or_counted(scene: Scene) -> None:
+    scene.producer.failure = TimeoutError("late")
+    with pytest.raises(TimeoutError):
+        scene.fold(batch(PAIR))
+    assert (scene.state(), scene.told.sent, scene.steps) == ({}, [], [1, 2])
+    assert scene.counted("records_total", topic="forecasts", fate="issued") == 0
+
+
+def test_when_the_outputs_fail_the_state_stands_and_the_outputs_come_after_the_restart(scene: Scene) -> None:
+    scene.told.failure = TimeoutError("late")
+    with pytest.raises(TimeoutError):
+        scene.fold(batch(PAIR))
+    assert scene.steps == [1, 2, 3, 4]
+    assert scene.counted("records_total", topic="forecasts", fate="issued") == 1, "the state counts it once and for all"
+    state = scene.state()
+    scene.told.failure = None
+    assert scene.reopen() == (1, 1)
+    scene.fold(batch(PAIR))
+    assert {type(output) for output in scene.told.outputs} == {Calibrated, Resolved}
+    assert scene.state() == state
+
+
+def test_another_writer_of_the_partition_is_an_error(scene: Scene) -> None:
+    scene.fold(batch(PAIR))
+    scene.producer.ends[CHANGELOG, 0] += 3
+    with pytest.raises(ForeignWriterError):
+        scene.fold(batch([forecast("b", 0.3, 3000)], (1, 1)))
+    assert len(scene.told.sent) == 1
+
+
+@pytest.mark.parametrize("kind", ["ledger", "calibrator", "scores", "fence"])
+def test_a_damaged_row_is_an_error_and_is_not_learnt_from(scene: Scene, kind: str) -> None:
+    scene.fold(batch([*PAIR, forecast("b", 0.3, 3000)]))
+    key = {"ledger": keys.ledger("b"), "fence": keys.FENCE}.get(kind) or next(
+        key for key in scene.state() if key.startswith({"calibrator": b"C", "scores": b"S"}[kind])
+    )
+    table = scene.topology.table
+    row = bytearray(table.read(0, key) or b"")
+    row[len(row) // 2] ^= 4
+    table.store.write(0, [(key, bytes(row))], table.offset(0) or 0)
+    before, sent = scene.state(), list(scene.told.sent)
+
+    def go_on() -> None:
+        scene.reopen()
+        scene.fold(batch([outcome("b", 1, 4000)], (2, 1)))
+
+    with pytest.raises(CorruptFrame):
+        go_on()
+    assert (scene.state(), scene.told.sent) == (before, sent)
+
+
+# -- partitions that come and go -----------------------------------------------------------------------------------
+
+
+def test_a_partition_without_state_starts_at_the_first_records(scene: Scene) -> None:
+    assert scene.reopen(7) == (0, 0)
+
+
+def test_reopening_forgets_the_working_copy_and_reads_the_table(scene: Scene) -> None:
+    scene.fold(batch(PAIR))
+    rows = [
+        record(CHANGELOG, 0, 1000 + i, 0, key, None if key.startswith(b"L") else row)
+        for i, (key, row) in enumerate(scene.state().items())
+    ]
+    scene.topology.restore(TP(CHANGELOG, 0), rows)  # another worker's rows: the event has expired there
+    scene.producer.ends[CHANGELOG, 0] = 1000 + len(rows)
+    assert scene.reopen() == (1, 1)
+    scene.told.sent.clear()
+    scene.fold(batch([forecast("a", 0.9, 5000)], (1, 1)))
+    (answer,) = scene.told.outputs
+    assert isinstance(answer, Calibrated)
+    assert (answer.raw, answer.version) == (0.9, 1)
+
+
+def test_reopening_shows_the_scores_of_the_table_without_counting_them_again(scene: Scene) -> None:
+    scene.fold(batch(PAIR))
+    scene.join.close(0)
+    assert scene.counted("resolved", stream="s") == 0
+    scene.reopen()
+    assert scene.counted("resolved", stream="s") == 1
+    assert scene.counted("scored_events_total", stream="s") == 1
+
+
+def test_partitions_share_nothing(scene: Scene) -> None:
+    scene.reopen(1)
+    scene.fold(batch(PAIR))
+    scene.fold(batch(PAIR), partition=1)
+    assert scene.state(0) == scene.state(1)
+    assert Fence.decode(scene.state(1)[keys.FENCE]).fates[FATES.index("forecasts_issued")] == 1
+
+
+def test_batches_of_a_partition_are_folded_one_after_another_and_partitions_overlap(scene: Scene) -> None:
+    async def run() -> list[int]:
+        await scene.join.reopen(1)
+        await asyncio.gather(
+            scene.join.fold(Batch(0, batch([forecast("a", 0.3, 1)]), {}, 0)),
+            scene.join.fold(Batch(0, batch([forecast("b", 0.3, 2)], (1, 0)), {}, 0)),
+            scene.join.fold(Batch(1, batch([forecast("c", 0.3, 3)]), {}, 0)),
+        )
+        return [partition for partition, _ in scene.told.sent]
+
+    order = asyncio.run(run())
+    assert sorted(order) == [0, 0, 1]
+    assert order.index(1) < 2  # partition 1 did not wait for the second batch of partition 0
+    assert scene.reopen() == (2, 0)

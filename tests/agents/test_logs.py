@@ -1,0 +1,114 @@
+"""Logs: text for people, one JSON object a line for machines."""
+
+import io
+import logging
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import orjson
+import pytest
+
+from agents import logs
+
+
+class Stream(io.StringIO):
+    """Standard error, at a terminal or not."""
+
+    def __init__(self, *, terminal: bool) -> None:
+        super().__init__()
+        self._terminal = terminal
+
+    def isatty(self) -> bool:
+        return self._terminal
+
+
+@pytest.fixture(autouse=True)
+def alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Give pytest its handlers back."""
+    monkeypatch.setattr(logging.root, "handlers", [])
+    level = logging.root.level
+    yield
+    logging.root.setLevel(level)
+
+
+def configured(monkeypatch: pytest.MonkeyPatch, level: str = "INFO", *, terminal: bool = False) -> Stream:
+    monkeypatch.setattr(sys, "stderr", stream := Stream(terminal=terminal))
+    logs.configure(level)
+    return stream
+
+
+def lines(stream: Stream) -> list[dict[str, Any]]:
+    return [orjson.loads(line) for line in stream.getvalue().splitlines()]
+
+
+def test_a_record_is_one_json_object_when_nobody_sits_at_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = configured(monkeypatch)
+    record = logging.makeLogRecord(
+        {"name": "trueup", "levelno": 30, "levelname": "WARNING", "msg": "%d of\n%s", "args": (2, "é")}
+    )
+    record.created, record.msecs = 1_700_000_000.25, 250.0
+    logging.root.handle(record)
+    assert lines(stream) == [
+        {"time": "2023-11-14T22:13:20.250Z", "level": "warning", "logger": "trueup", "message": "2 of\né"}
+    ]
+
+
+def test_a_record_is_text_at_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = configured(monkeypatch, terminal=True)
+    logging.getLogger("trueup").warning("mind the %s", "gap")
+    assert stream.getvalue().endswith(" WARNING  trueup  mind the gap\n")
+
+
+def test_an_exception_is_one_line_with_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = configured(monkeypatch)
+    try:
+        raise ValueError("two\nlines")
+    except ValueError as exc:
+        logging.getLogger("trueup").critical("cannot go on: %s", exc, exc_info=exc)
+    (line,) = lines(stream)
+    assert line["message"] == "cannot go on: two\nlines"
+    assert line["traceback"].startswith("Traceback (most recent call last):\n")
+    assert line["traceback"].endswith("ValueError: two\nlines")
+
+
+def test_text_that_is_not_unicode_is_logged_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = configured(monkeypatch)
+    path = b"/data/\xff".decode(errors="surrogateescape")  # as Python gives the names of files and variables
+    try:
+        raise OSError(path)
+    except OSError as exc:
+        logging.getLogger("trueup").critical("cannot make %s", path, exc_info=exc)
+    (line,) = lines(stream)
+    assert line["message"].startswith("cannot make /data/")
+    assert "OSError" in line["traceback"]
+
+
+@pytest.mark.parametrize(("level", "shown"), [("DEBUG", 4), ("INFO", 3), ("WARNING", 2), ("ERROR", 1)])
+def test_only_what_is_at_least_the_level_is_logged(monkeypatch: pytest.MonkeyPatch, level: str, shown: int) -> None:
+    stream = configured(monkeypatch, level)
+    for method in ("debug", "info", "warning", "error"):
+        getattr(logging.getLogger("trueup"), method)(method)
+    assert [line["level"] for line in lines(stream)] == ["debug", "info", "warning", "error"][-shown:]
+
+
+@pytest.mark.parametrize("level", ["LOUD", "", "-1", "info"])
+def test_a_level_that_is_none_is_taken_for_info(monkeypatch: pytest.MonkeyPatch, level: str) -> None:
+    configured(monkeypatch, level)
+    assert logging.root.level == logging.INFO
+
+
+@pytest.mark.parametrize("name", ["faust.transport.consumer", "mode.services", "aiokafka.conn"])
+def test_the_libraries_are_quiet_until_they_warn(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    stream = configured(monkeypatch, "DEBUG")
+    logging.getLogger(name).info("rebalancing")
+    logging.getLogger(name).warning("a broker is gone")
+    assert [line["message"] for line in lines(stream)] == ["a broker is gone"]
+
+
+def test_configuring_again_replaces_the_handlers(monkeypatch: pytest.MonkeyPatch) -> None:
+    first = configured(monkeypatch)
+    second = configured(monkeypatch)
+    logging.getLogger("trueup").info("once")
+    assert first.getvalue() == ""
+    assert len(lines(second)) == 1

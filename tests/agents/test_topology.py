@@ -1,0 +1,388 @@
+"""The wiring: what the application is told, what the agent does with a batch, and what ends the process."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from faust.types import TP
+
+from agents.topology import Topology, build, consumer_of
+from streams.security import Security
+from streams.settings import Settings
+from streams.stores import MemoryStore, RocksStore
+from streams.table import StateTable
+from streams.transport import BatchConsumer, BatchTransport
+from tests.events import forecast, outcome
+from tests.streams.brokers import F0, O0, Brokers, Run
+from tests.streams.fakes import Producer, record, wire
+
+C0 = TP("trueup-state-changelog", 0)
+
+
+class Ended:
+    """Counts how often the process was ended."""
+
+    times = 0
+
+    def __call__(self) -> None:
+        self.times += 1
+
+
+@pytest.fixture
+def ended() -> Ended:
+    return Ended()
+
+
+@pytest.fixture
+def topology(run: Run, tmp_path: Path, ended: Ended) -> Iterator[Topology]:
+    async def make() -> Topology:
+        made = wire(tmp_path, memory=True)
+        made.abort = ended
+        return made
+
+    made: Topology = run(make())
+    thread = consumer_of(made.app)._thread
+    yield made
+    thread.thread_loop.close()
+
+
+# -- wiring --------------------------------------------------------------------------------------------------------
+
+
+def test_the_application_is_told_the_settings(tmp_path: Path) -> None:
+    settings = Settings(
+        app_id="mine",
+        brokers=("a:1", "b:2"),
+        data_dir=tmp_path,
+        instance_id="w1",
+        commit_seconds=0.5,
+        session_seconds=20,
+        request_seconds=7,
+        batch_bytes=500_000,
+    )
+    conf = build(settings, abort=lambda: None).app.conf
+    assert conf.id == "mine"
+    assert [str(url) for url in conf.broker] == ["kafka://a:1", "kafka://b:2"]
+    assert Path(conf.datadir) == tmp_path
+    assert conf.consumer_group_instance_id == "w1"
+    assert (conf.broker_commit_interval, conf.broker_session_timeout, conf.broker_heartbeat_interval) == (0.5, 20, 2)
+    assert (conf.producer_request_timeout, conf.producer_max_batch_size) == (7, 500_000)
+    assert conf.producer_max_request_size > conf.producer_max_batch_size
+
+
+def test_nothing_is_lost_by_a_default_of_faust(topology: Topology) -> None:
+    conf = topology.app.conf
+    assert not topology.app.in_transaction
+    assert conf.stream_wait_empty
+    assert conf.producer_acks == -1
+    assert conf.consumer_auto_offset_reset == "earliest"
+    assert conf.recovery_consistency_check
+    assert not conf.topic_allow_declare
+    assert conf.topic_disable_leader
+    assert not conf.web_enabled
+    assert conf.broker_session_timeout <= conf.broker_request_timeout, "Faust refuses to start otherwise"
+
+
+@pytest.mark.parametrize("session", [1, 30, 300])
+def test_every_session_that_is_accepted_is_one_faust_starts_with(tmp_path: Path, session: float) -> None:
+    settings = Settings(data_dir=tmp_path, session_seconds=session, request_seconds=min(session, 15))
+    conf = build(settings, abort=lambda: None).app.conf
+    assert conf.broker_heartbeat_interval < conf.broker_session_timeout <= conf.broker_request_timeout
+    assert conf.broker_session_timeout <= conf.broker_rebalance_timeout
+
+
+def test_there_is_one_table_and_its_changelog_is_that_of_the_settings(topology: Topology) -> None:
+    assert list(topology.app.tables) == ["state"]
+    table = topology.app.tables["state"]
+    assert table is topology.table
+    assert isinstance(table, StateTable)
+    assert table.changelog_topic.get_topic_name() == topology.settings.changelog
+
+
+@pytest.mark.parametrize(("memory", "store"), [(True, MemoryStore), (False, RocksStore)])
+def test_the_table_is_on_disk_unless_asked_for_in_memory(tmp_path: Path, memory: bool, store: type) -> None:  # noqa: FBT001 - a case
+    assert type(wire(tmp_path, memory=memory).table.store) is store
+
+
+def test_the_table_takes_the_sizes_of_the_settings(tmp_path: Path) -> None:
+    settings = Settings(data_dir=tmp_path, write_buffer_bytes=1 << 20, block_cache_bytes=1 << 21)
+    made = build(settings, abort=lambda: None)
+    assert made.table.options == {"write_buffer_size": 1 << 20, "block_cache_size": 1 << 21}
+
+
+def test_there_is_one_agent_and_it_reads_both_inputs(tmp_path: Path) -> None:
+    made = build(Settings(data_dir=tmp_path, forecasts="f", outcomes="o"), abort=lambda: None)
+    assert list(made.app.agents) == ["join"]
+    assert made.app.agents["join"].get_topic_names() == ("f", "o")
+    assert made.sources == ("f", "o")
+
+
+def test_one_transport_consumes_and_produces_and_asks_the_topology(topology: Topology) -> None:
+    transport = topology.app.transport
+    assert isinstance(transport, BatchTransport)
+    assert topology.app.producer_transport is transport
+    assert transport.inputs is topology
+    assert isinstance(consumer_of(topology.app), BatchConsumer)
+
+
+def test_two_applications_share_nothing(tmp_path: Path) -> None:
+    one, other = (wire(tmp_path / name, memory=True) for name in "ab")
+    one.table.store.write(0, [(b"k", b"v")], 0)
+    assert other.table.read(0, b"k") is None
+    assert one.gauges.registry is not other.gauges.registry
+    assert one.app.agents["join"] is not other.app.agents["join"]
+
+
+@pytest.mark.parametrize("security", [Security(), Security(protocol="SSL")], ids=["plain text", "TLS"])
+def test_brokers_are_met_with_the_security_of_the_settings(tmp_path: Path, security: Security) -> None:
+    credentials = build(Settings(data_dir=tmp_path, security=security), abort=lambda: None).app.conf.broker_credentials
+    assert (credentials is None) == (security.protocol == "PLAINTEXT")
+    assert getattr(credentials, "context", None) is security.context
+
+
+def test_batches_reach_the_agent_as_they_are(topology: Topology) -> None:
+    schema = cast("Any", topology.app.agents["join"]).channel.schema
+    message = SimpleNamespace(key=b"\xff", value=(value := object()))
+    assert schema.loads_key(topology.app, message, loads=None) == b"\xff"
+    assert schema.loads_value(topology.app, message, loads=None) is value
+
+
+# -- the agent -----------------------------------------------------------------------------------------------------
+
+
+class Handed:
+    """Stands for the agent's stream: yields events and notes which were acknowledged when the next is asked for."""
+
+    def __init__(self, *messages: Any) -> None:
+        self._messages = messages
+        self.asked = 0
+
+    def noack(self) -> "Handed":
+        return self
+
+    async def events(self) -> AsyncIterator[Any]:
+        for message in self._messages:
+            self.asked += 1
+            yield SimpleNamespace(value=message.value, message=message)
+
+
+PAIR = [forecast("a", 0.3, 1000), outcome("a", 1, 2000)]
+
+
+@pytest.fixture
+def messages(run: Run, topology: Topology) -> list[Any]:
+    """Take up partition 0 and return a pair of records as two batches."""
+    consumer = consumer_of(topology.app)
+    consumer._thread = Brokers()
+    run(topology.applied(0))
+    made = []
+    for tp, sent in zip((F0, O0), PAIR, strict=True):
+        consumer._buffer(tp, [record(tp.topic, 0, 0, sent.ts, sent.key, sent.value)])
+        batch = consumer._lane(0).take(1, 1000, lambda _: True, 0)
+        assert batch is not None
+        consumer.lanes[0].busy = False
+        message = consumer._message(batch)
+        consumer.track_message(message)
+        made.append(message)
+    return made
+
+
+def serve(run: Run, topology: Topology, *messages: Any) -> Handed:
+    handed = Handed(*messages)
+    run(cast("Any", topology.app.agents["join"]).fun(handed))
+    return handed
+
+
+def test_the_agent_acknowledges_a_batch_when_its_rows_and_outputs_are(
+    run: Run,
+    topology: Topology,
+    messages: list[Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    consumer, producer = consumer_of(topology.app), cast("Producer", topology.app.producer)
+    at: list[list[str]] = []
+    ack = consumer.ack
+
+    def noted(message: Any) -> bool:
+        at.append([sent.topic for sent in producer.sent])
+        return ack(message)
+
+    monkeypatch.setattr(consumer, "ack", noted)
+    serve(run, topology, *messages)
+    first = [C0.topic, "calibrated"]
+    assert at == [first, [*first, C0.topic, "resolved"]]
+    assert consumer._committable == {F0: 1, O0: 1}
+    assert topology.failure is None
+
+
+@pytest.mark.parametrize("topic", [C0.topic, "calibrated"], ids=["the changelog", "the outputs"])
+def test_a_send_that_fails_ends_the_process_and_acknowledges_nothing(
+    run: Run,
+    topology: Topology,
+    messages: list[Any],
+    ended: Ended,
+    monkeypatch: pytest.MonkeyPatch,
+    topic: str,
+) -> None:
+    producer = cast("Producer", topology.app.producer)
+    send = producer.send_batch
+
+    async def failing(batch: Any, to: str, partition: int) -> Any:
+        if to == topic:
+            raise TimeoutError("late")
+        return await send(batch, to, partition)
+
+    monkeypatch.setattr(producer, "send_batch", failing)
+    handed = serve(run, topology, *messages)
+    assert (ended.times, handed.asked) == (1, 1)
+    assert isinstance(topology.failure, TimeoutError)
+    assert consumer_of(topology.app)._committable == {}
+    assert not messages[0].acked
+
+
+def test_damaged_state_ends_the_process_and_acknowledges_nothing(
+    run: Run,
+    topology: Topology,
+    messages: list[Any],
+    ended: Ended,
+) -> None:
+    topology.table.store.write(0, [(b"La", b"damaged")], 0)
+    handed = serve(run, topology, *messages)
+    assert (ended.times, handed.asked) == (1, 1)
+    assert cast("Producer", topology.app.producer).sent == []
+    assert consumer_of(topology.app)._committable == {}
+
+
+def test_an_agent_that_is_stopped_ends_nothing(
+    run: Run,
+    topology: Topology,
+    messages: list[Any],
+    ended: Ended,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def fold(_: object) -> None:
+        raise asyncio.CancelledError
+
+    monkeypatch.setattr(topology.join, "fold", fold)
+    with pytest.raises(asyncio.CancelledError):
+        serve(run, topology, *messages)
+    assert ended.times == 0
+    assert not messages[0].acked
+
+
+# -- what the transport asks ---------------------------------------------------------------------------------------
+
+
+def test_failed_ends_the_process_once_and_keeps_the_first_reason(
+    topology: Topology, ended: Ended, caplog: pytest.LogCaptureFixture
+) -> None:
+    first, second = RuntimeError("first"), RuntimeError("second")
+    for failure in (first, second):
+        topology.failed(failure)
+    assert ended.times == 1
+    assert topology.failure is first
+    (logged,) = [each for each in caplog.records if each.levelno == logging.CRITICAL]
+    assert logged.getMessage() == "cannot go on: RuntimeError: first"
+    assert logged.exc_info
+    assert not topology.ready
+
+
+def test_applied_is_the_fence_and_shows_the_partition_until_it_is_revoked(
+    run: Run,
+    topology: Topology,
+    messages: list[Any],
+) -> None:
+    serve(run, topology, *messages)
+    assert run(topology.applied(0)) == (1, 1)
+    assert topology.gauges.partitions() == [0]
+    topology.revoked(0)
+    assert topology.gauges.partitions() == []
+
+
+def test_restored_is_the_offset_behind_the_last_row_written(topology: Topology) -> None:
+    assert topology.restored(0) == 0
+    topology.restore(C0, [record(C0.topic, 0, 41, 0, b"k", b"v")])
+    assert topology.restored(0) == 42
+    assert topology.restored(1) == 0
+    assert topology.table.read(0, b"k") == b"v"
+
+
+# -- readiness and samples -----------------------------------------------------------------------------------------
+
+
+def value(topology: Topology, name: str, **labels: str) -> float | None:
+    return topology.gauges.registry.get_sample_value(f"trueup_{name}", labels)
+
+
+def test_a_worker_that_has_not_started_is_not_ready_and_says_so(topology: Topology) -> None:
+    assert not topology.ready
+    assert value(topology, "ready") == 0
+    assert value(topology, "recovery_remaining_records") == 0
+    assert value(topology, "lag_records", topic="forecasts", partition="0") is None
+
+
+def test_a_scrape_makes_nothing_that_belongs_to_the_loop(run: Run, tmp_path: Path) -> None:
+    async def make() -> Topology:
+        return build(Settings(data_dir=tmp_path), abort=lambda: None, memory=True)
+
+    made: Topology = run(make())
+    for recovering in (False, True):
+        made.app.in_recovery = recovering
+        assert value(made, "recovery_remaining_records") == 0
+    assert cast("Any", made.app)._consumer is None
+    assert cast("Any", made.app.tables)._recovery is None
+
+
+@pytest.fixture
+def up(topology: Topology, monkeypatch: pytest.MonkeyPatch) -> Brokers:
+    """Let the application look started, with partition 0 assigned."""
+    brokers = consumer_of(topology.app)._thread = Brokers()
+    brokers.assigned = {F0, O0, C0}
+    topology.app._started.set()
+    monkeypatch.setattr(topology.app, "rebalancing", False)
+    monkeypatch.setattr(topology.app, "in_recovery", False)
+    monkeypatch.setattr(topology.app.tables, "actives_ready", True)
+    return brokers
+
+
+def test_it_is_ready_when_partitions_are_assigned_restored_and_served(topology: Topology, up: Brokers) -> None:
+    assert topology.ready
+    assert value(topology, "ready") == 1
+    up.assigned = set()
+    assert not topology.ready
+
+
+@pytest.mark.parametrize("reason", ["rebalancing", "in_recovery"])
+def test_it_is_not_ready_while_partitions_move_or_are_restored(
+    topology: Topology, up: Brokers, monkeypatch: pytest.MonkeyPatch, reason: str
+) -> None:
+    assert up.assigned
+    monkeypatch.setattr(topology.app, reason, True)
+    assert not topology.ready
+
+
+def test_it_is_not_ready_before_its_tables_are(topology: Topology, up: Brokers) -> None:
+    assert up.assigned
+    topology.app.tables.actives_ready = False
+    assert not topology.ready
+
+
+def test_lag_buffers_and_sizes_are_sampled_by_partition(
+    run: Run,
+    topology: Topology,
+    up: Brokers,
+) -> None:
+    run(topology.applied(0))
+    topology.table.store.write(0, [(b"La", b"1234")], 0)
+    consumer_of(topology.app)._buffer(F0, [record("forecasts", 0, 7, 1)])
+    up.ends[F0] = 11
+    assert value(topology, "buffered_records", topic="forecasts", partition="0") == 1
+    assert value(topology, "lag_records", topic="forecasts", partition="0") == 1 + 3
+    assert value(topology, "buffered_records", topic="outcomes", partition="0") == 0
+    assert value(topology, "lag_records", topic="outcomes", partition="0") is None, "its end is not known"
+    assert value(topology, "state_rows", partition="0") == 1
+    assert value(topology, "state_bytes", partition="0") == 6

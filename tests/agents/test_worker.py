@@ -1,0 +1,104 @@
+"""A worker that cannot start says why and how to tell: in one line each, and with a status."""
+
+import gc
+import logging
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from agents import worker
+from agents.worker import FAILED, MISCONFIGURED
+from streams import topics
+from streams.settings import Settings
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(autouse=True)
+def collector(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep this process's garbage collector as it is."""
+    monkeypatch.setattr(gc, "freeze", lambda: None)
+    monkeypatch.setattr(gc, "set_threshold", lambda *_: None)
+
+
+def says(monkeypatch: pytest.MonkeyPatch, *problems: str, failure: Exception | None = None) -> None:
+    """Let the check of the topics find problems, or fail."""
+
+    async def check(_: Settings) -> list[str]:
+        if failure is not None:
+            raise failure
+        return list(problems)
+
+    monkeypatch.setattr(topics, "check", check)
+
+
+def messages(caplog: pytest.LogCaptureFixture) -> list[str]:
+    assert not any(each.exc_info for each in caplog.records)
+    return [each.getMessage() for each in caplog.records if each.levelno == logging.ERROR]
+
+
+def test_topics_that_are_not_as_they_must_be_are_all_named(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    says(monkeypatch, "one is missing", "another has 3 partitions")
+    assert worker.run(Settings(data_dir=tmp_path / "data")) == MISCONFIGURED
+    assert messages(caplog) == ["one is missing", "another has 3 partitions"]
+    assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize(("failure", "said"), [(OSError("no route"), "no route"), (TimeoutError(), "TimeoutError")])
+def test_brokers_that_cannot_be_asked_are_a_message(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path, failure: Exception, said: str
+) -> None:
+    says(monkeypatch, failure=failure)
+    assert worker.run(Settings(data_dir=tmp_path)) == MISCONFIGURED
+    assert messages(caplog) == [said]
+
+
+def test_a_data_directory_that_cannot_be_made_is_a_message(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    says(monkeypatch)
+    (tmp_path / "file").write_text("")
+    assert worker.run(Settings(data_dir=tmp_path / "file" / "data")) == MISCONFIGURED
+    assert messages(caplog) == [f"cannot make the data directory {tmp_path}/file/data: Not a directory"]
+
+
+@pytest.fixture
+def taken() -> Iterator[int]:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server.getsockname()[1]
+
+
+def test_a_metrics_address_that_is_taken_is_a_message(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path, taken: int
+) -> None:
+    says(monkeypatch)
+    assert worker.run(Settings(data_dir=tmp_path / "data", metrics_port=taken)) == MISCONFIGURED
+    assert messages(caplog) == [f"cannot listen on 127.0.0.1:{taken}: Address already in use"]
+    assert (tmp_path / "data").is_dir()
+
+
+def test_abort_ends_the_process_at_once_with_its_logs_out() -> None:
+    program = (
+        "import atexit, logging, sys\n"
+        "from agents import logs, worker\n"
+        "logs.configure()\n"
+        "atexit.register(print, 'unwound')\n"
+        "print('printed', end='')\n"
+        "logging.getLogger('trueup').critical('cannot go on')\n"
+        "try:\n"
+        "    worker.abort()\n"
+        "finally:\n"
+        "    print('unwound')\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert ended.returncode == FAILED
+    assert ended.stdout == "printed"
+    assert "cannot go on" in ended.stderr
