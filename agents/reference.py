@@ -28,7 +28,7 @@ def page() -> str:
             f"`{name}`",
             (each.__doc__ or "").split("\n")[0],
             "; ".join(
-                f"`{option}`: {o.meaning}, {o.low} to {o.high}, default {o.default}"
+                f"`{option}`: {o.meaning}; {o.allowed}, default {'none' if o.default == () else o.default}"
                 for option, o in each.options.items()
             )
             or "none",

@@ -35,7 +35,7 @@ class Policy:
     """
 
     calibrator: str = DEFAULT_CALIBRATOR
-    options: Mapping[str, int | float | str] = field(default_factory=dict)
+    options: Mapping[str, calibrators.Value] = field(default_factory=dict)
     features: int | tuple[str, ...] = 0
     ttl_ms: int = DEFAULT_TTL_MS
     seed: int = 0
@@ -55,7 +55,7 @@ class Policy:
         return self.features if isinstance(self.features, int) else len(self.features)
 
     @property
-    def _options(self) -> dict[str, int | float | str]:
+    def _options(self) -> dict[str, calibrators.Value]:
         """Every option, those not set by their defaults: a later version's defaults must not change what was built."""
         parts = [calibrators.REGISTRY[part] for part in self.calibrator.split("+") if part in calibrators.REGISTRY]
         defaults = {name: option.default for part in parts for name, option in part.options.items()}

@@ -76,12 +76,9 @@ def _policy(stream: Mapping[str, Any], default_calibrator: str) -> Policy:
     elif type(features) is not int:
         raise ValueError("features must be a count or a list of different names")
     options = _typed(stream, "options", dict, default={})
-    for name, value in options.items():
-        if type(value) not in (int, float, str):
-            raise ValueError(f"option {name} must be a number or text")
     return Policy(
         calibrator=_typed(stream, "calibrator", str, default=default_calibrator),
-        options=options,
+        options={name: tuple(value) if isinstance(value, list) else value for name, value in options.items()},
         features=features,
         ttl_ms=duration(stream["ttl"]) if "ttl" in stream else DEFAULT_TTL_MS,
         seed=_typed(stream, "seed", int, default=0),

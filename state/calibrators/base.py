@@ -29,15 +29,6 @@ class Prediction(NamedTuple):
 new = tuple.__new__
 
 
-class Option(NamedTuple):
-    """An integer option of a calibrator: its default, its range (both ends allowed) and its meaning."""
-
-    default: int
-    low: int
-    high: int
-    meaning: str
-
-
 class Calibrator(Protocol):
     """An online recalibrator of probability forecasts.
 

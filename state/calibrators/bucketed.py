@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import ClassVar
 
-from state.calibrators.base import Option, Prediction, new, require_length, require_probability
+from state.calibrators.base import Prediction, new, require_length, require_probability
 from state.calibrators.grid import Grid
+from state.calibrators.options import Integer, Option
 from state.draw import BITS, Draw
 
 _TICKET = Struct("<HH")
@@ -57,8 +58,8 @@ class Bucketed(ABC):
     name: ClassVar[str]
     order_free: ClassVar[bool] = True
     options: ClassVar[dict[str, Option]] = {
-        "buckets": Option(BUCKETS, 1, 1000, "equal-width buckets of the raw forecast"),
-        "grid": Option(GRID, 1, 1000, "N of the grid 0, 1/N, ..., 1 that is served"),
+        "buckets": Integer(BUCKETS, 1, 1000, "equal-width buckets of the raw forecast"),
+        "grid": Integer(GRID, 1, 1000, "N of the grid 0, 1/N, ..., 1 that is served"),
     }
 
     def __init__(self, *, buckets: int = BUCKETS, grid: int = GRID, name: str = "", seed: int = 0) -> None:

@@ -8,7 +8,8 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from state.calibrators.base import MAX_FEATURES, Option, Prediction, require_length, require_probability
+from state.calibrators.base import MAX_FEATURES, Prediction, require_length, require_probability
+from state.calibrators.options import Integer, Option
 
 _HEAD = Struct("<QId")
 
@@ -59,7 +60,7 @@ class CalibratedRegression:
     name: ClassVar[str] = "calibrated_regression"
     order_free: ClassVar[bool] = False
     options: ClassVar[dict[str, Option]] = {
-        "features": Option(0, 0, MAX_FEATURES, "d, length of x; its components lie in [-1, 1]"),
+        "features": Integer(0, 0, MAX_FEATURES, "d, length of x; its components lie in [-1, 1]"),
     }
 
     def __init__(self, *, features: int = 0, name: str = "", seed: int = 0) -> None:  # noqa: ARG002 - draws nothing

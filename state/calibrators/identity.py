@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import ClassVar
 
-from state.calibrators.base import Option, Prediction, require_length, require_probability
+from state.calibrators.base import Prediction, require_length, require_probability
+from state.calibrators.options import Option
 
 _STATE = Struct("<Q")
 

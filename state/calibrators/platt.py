@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import ClassVar
 
-from state.calibrators.base import Option, Prediction, new, require_length, require_probability
+from state.calibrators.base import Prediction, new, require_length, require_probability
+from state.calibrators.options import Option
 
 _TICKET = Struct("<dd")
 _STATE = Struct("<Qddddd")

@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping
 
-from state.calibrators.base import Calibrator, Option
+from state.calibrators.base import Calibrator
 from state.calibrators.calibrated_regression import CalibratedRegression
 from state.calibrators.composition import Composition
 from state.calibrators.identity import Identity
 from state.calibrators.minimax import Minimax
+from state.calibrators.options import Option
 from state.calibrators.platt import Platt
 from state.calibrators.regret_matching import RegretMatching
 
@@ -33,10 +34,8 @@ def check(spec: str, options: Mapping[str, object]) -> None:
         option = allowed.get(name)
         if option is None:
             raise ValueError(f"{spec} has no option {name!r}; {_say(allowed)}")
-        if not isinstance(value, int) or isinstance(value, bool) or not option.low <= value <= option.high:
-            raise ValueError(
-                f"{name} must be an integer from {option.low} to {option.high} ({option.meaning}), got {value!r}"
-            )
+        if not option.takes(value):
+            raise ValueError(f"{name} must be {option.allowed} ({option.meaning}), got {value!r}")
 
 
 def make(spec: str, *, name: str = "", seed: int = 0, **options: object) -> Calibrator:
@@ -74,8 +73,12 @@ def make(spec: str, *, name: str = "", seed: int = 0, **options: object) -> Cali
 
 def _single(part: str, name: str, seed: int, options: Mapping[str, object]) -> Calibrator:
     calibrator = REGISTRY[part]
-    own = {option: value for option, value in options.items() if option in calibrator.options}
-    return calibrator(name=name, seed=seed, **own)  # type: ignore[arg-type]  # check() proved them integers in range
+    own = {
+        option: tuple(value) if isinstance(value, list) else value
+        for option, value in options.items()
+        if option in calibrator.options
+    }
+    return calibrator(name=name, seed=seed, **own)  # type: ignore[arg-type]  # check() proved them allowed
 
 
 def _parts(spec: str) -> list[str]:
@@ -93,4 +96,4 @@ def _allowed(parts: list[str]) -> dict[str, Option]:
 def _say(allowed: Mapping[str, Option]) -> str:
     if not allowed:
         return "it has none"
-    return "allowed: " + ", ".join(f"{name} ({each.low} to {each.high})" for name, each in allowed.items())
+    return "allowed: " + ", ".join(f"{name} ({each.allowed})" for name, each in allowed.items())

@@ -20,7 +20,7 @@ def test_unknown_name_says_what_is_allowed(spec: str) -> None:
 @pytest.mark.parametrize(
     ("spec", "options", "says"),
     [
-        ("minimax", {"grids": 5}, r"no option 'grids'; allowed: buckets \(1 to 1000\), grid"),
+        ("minimax", {"grids": 5}, r"no option 'grids'; allowed: buckets \(an integer from 1 to 1000\), grid"),
         ("platt", {"grid": 5}, "no option 'grid'; it has none"),
         ("platt+minimax", {"features": 2}, "no option 'features'; allowed: buckets"),
         ("minimax", {"grid": 0}, "grid must be an integer from 1 to 1000"),
