@@ -1,8 +1,19 @@
-"""The points a bucketed calibrator may play, as exact fractions."""
+"""Points that cut [0, 1]: what a bucketed calibrator may play, as exact fractions, and the edges of its buckets."""
 
-from bisect import bisect_left
+import math
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Self
+
+#: How points may be spaced.
+SPACINGS = ("hybrid", "logit", "uniform")
+#: Least and greatest interior point of a grid spaced in log-odds: one event in 10,000.
+TAIL = 1e-4
+#: Where `hybrid` turns from log-odds to even spacing.
+KNEE = 0.05
+#: Points made with `exp` are rounded to multiples of 2**-30, so that another machine's libm makes the same ones.
+_DENOMINATOR = 1 << 30
 
 
 class Grid:
@@ -25,8 +36,6 @@ class Grid:
         The points as floats, shape (N + 1,).
     gaps
         For each point, the wider of the gaps beside it, as a numerator.
-    widest
-        The widest gap, as a float.
 
     Examples
     --------
@@ -35,9 +44,11 @@ class Grid:
     (0.0, 0.25, 0.5, 0.75, 1.0)
     >>> grid.nearest(0.3)
     1
+    >>> [round(point, 4) for point in Grid.logit(6).points]
+    [0.0, 0.0001, 0.0099, 0.5, 0.9901, 0.9999, 1.0]
     """
 
-    __slots__ = ("_midpoints", "denominator", "gaps", "last", "numerators", "points", "widest")
+    __slots__ = ("_midpoints", "denominator", "gaps", "last", "numerators", "points")
 
     def __init__(self, numerators: tuple[int, ...], denominator: int) -> None:
         steps = [right - left for left, right in pairwise(numerators)]
@@ -48,14 +59,57 @@ class Grid:
         self.last = len(steps)
         self.points = tuple(k / denominator for k in numerators)
         self.gaps = tuple(map(max, [0, *steps], [*steps, 0]))
-        self.widest = max(steps) / denominator
         self._midpoints = [(left + right) / 2 for left, right in pairwise(self.points)]
+
+    @classmethod
+    def of(cls, n: int, spacing: str, points: Sequence[float] = ()) -> Self:
+        """Return the grid through the given points if there are any, else one of n gaps in a spacing of `SPACINGS`."""
+        if points:
+            return cls.given(points)
+        return {"hybrid": cls.hybrid, "logit": cls.logit, "uniform": cls.uniform}[spacing](n)
 
     @classmethod
     def uniform(cls, n: int) -> Self:
         """Return the grid of the points i/n for i = 0..n; n at least 1."""
         return cls(tuple(range(n + 1)), n)
 
+    @classmethod
+    def logit(cls, n: int) -> Self:
+        """Return 0, n - 1 points evenly spaced in log-odds from `TAIL` to 1 - `TAIL`, and 1; n at least 1."""
+        return cls._tailed(n, 0.5)
+
+    @classmethod
+    def hybrid(cls, n: int) -> Self:
+        """Return `logit` below `KNEE` and above 1 - `KNEE`, evenly spaced between, the gaps equal where they meet."""
+        return cls._tailed(n, KNEE)
+
+    @classmethod
+    def given(cls, points: Sequence[float]) -> Self:
+        """Return the grid of 0, these floats exactly, and 1; they must increase strictly between 0 and 1."""
+        ratios = [float(point).as_integer_ratio() for point in points]
+        denominator = max(power for _, power in ratios)  # of a float it is a power of two
+        return cls((0, *(k * (denominator // power) for k, power in ratios), denominator), denominator)
+
+    @classmethod
+    def _tailed(cls, n: int, knee: float) -> Self:
+        """Return a grid symmetric about 1/2; by distance from there, even steps up to the knee, then log-odds."""
+        slope = knee * (1.0 - knee)  # dp / d log-odds at the knee
+        even = (0.5 - knee) / slope
+        bend = math.log(knee) - math.log1p(-knee)
+        farthest = even + bend - (math.log(TAIL) - math.log1p(-TAIL))
+        lower = []
+        for i in range((n - 1) // 2):
+            distance = farthest * (1.0 - 2.0 * i / (n - 2))
+            point = 0.5 - distance * slope if distance < even else 1.0 / (1.0 + math.exp(distance - even - bend))
+            lower.append(round(point * _DENOMINATOR))
+        middle = [] if n % 2 else [_DENOMINATOR // 2]
+        upper = [_DENOMINATOR - k for k in reversed(lower)]
+        return cls((0, *lower, *middle, *upper, _DENOMINATOR), _DENOMINATOR)
+
     def nearest(self, p: float) -> int:
         """Return the index of the point nearest to ``p``, the lower one of two; p in [0, 1]. O(log N)."""
         return bisect_left(self._midpoints, p)
+
+    def below(self, p: float) -> int:
+        """Return the index i < N of the last point not above ``p``, the bucket [g_i, g_{i+1}) of ``p``; O(log N)."""
+        return bisect_right(self.points, p, 1, self.last) - 1

@@ -3,17 +3,18 @@
 import math
 from typing import ClassVar
 
-from state.calibrators.bucketed import Bucketed
+from state.calibrators.bucketed import Counting
 
 
-class Minimax(Bucketed):
+class Minimax(Counting):
     """Serve the grid points whose counted errors cancel: calibrated against any sequence, no horizon, no step size.
 
     The field is the error itself, ``V_i = s_i - n_i g_i``. Options and state: `Bucketed`.
 
     Notes
     -----
-    In one bucket, with L = Σ V_i², widest gap h (1/N) and L* the expected increase of L:
+    In one bucket, with L = Σ V_i², h the widest gap between neighbours that were played (1/N on an even grid) and L*
+    the expected increase of L:
 
         L* <= 1 + 2 h |V_i| |V_{i+1}| / (|V_i| + |V_{i+1}|) <= 1 + h sqrt(L / 2),
 
@@ -53,7 +54,7 @@ class Minimax(Bucketed):
         """
         if not self.learnt:
             return None
-        total = sum(_sqrt_a(t, self._grid.widest, 1 + 2 * outstanding) for t in self._outcomes())
+        total = sum(_sqrt_a(t, h, 1 + 2 * outstanding) for t, h in self._played())
         return min(1.0, math.sqrt(self._grid.last + 1) * total / self.learnt)
 
 
@@ -63,6 +64,8 @@ def _sqrt_a(t: int, h: float, c: int) -> float:
     a' = c + 2 κ sqrt(a) is convex, so its solution lies on or above the recursion. With x = 2 κ sqrt(a) / c it reads
     x - log(1 + x) = 2 κ² t / c, which Newton's iteration solves in a few steps from above, x0 = r + sqrt(2 r).
     """
+    if h == 0.0:
+        return math.sqrt(c * t)
     kappa = h / (2.0 * math.sqrt(2.0))
     r = 2.0 * kappa * kappa * t / c
     x = r + math.sqrt(2.0 * r)

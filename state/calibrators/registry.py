@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from state.calibrators.approachability import Approachability
 from state.calibrators.base import Calibrator
 from state.calibrators.calibrated_regression import CalibratedRegression
 from state.calibrators.composition import Composition
@@ -11,11 +12,11 @@ from state.calibrators.options import Option
 from state.calibrators.platt import Platt
 from state.calibrators.regret_matching import RegretMatching
 
-_Class = type[CalibratedRegression | Identity | Minimax | Platt | RegretMatching]
+_Class = type[Approachability | CalibratedRegression | Identity | Minimax | Platt | RegretMatching]
 
 #: Names that stand alone and on either side of ``+``.
 REGISTRY: dict[str, _Class] = {
-    each.name: each for each in (CalibratedRegression, Identity, Minimax, Platt, RegretMatching)
+    each.name: each for each in (Approachability, CalibratedRegression, Identity, Minimax, Platt, RegretMatching)
 }
 
 

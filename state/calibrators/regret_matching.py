@@ -1,12 +1,11 @@
 """Calibration by internal regret: regret matching between adjacent grid points."""
 
-import math
 from typing import ClassVar
 
-from state.calibrators.bucketed import Bucketed
+from state.calibrators.bucketed import Counting
 
 
-class RegretMatching(Bucketed):
+class RegretMatching(Counting):
     """Serve grid points that could not be moved to a neighbour with profit.
 
     The field is the part of the error that a grid this coarse could avoid: ``sign(V_i) max(|V_i| - n_i h_i / 2, 0)``
@@ -16,9 +15,10 @@ class RegretMatching(Bucketed):
     Notes
     -----
     Internal regret needs no N x N matrix: moving from i to j changes the Brier score by ``2 δ V_i - δ² n_i``,
-    δ = g_j - g_i. In the crossing rule the expected gain |φ_i| |φ_{i+1}| h / (|φ_i| + |φ_{i+1}|) cancels exactly
-    against the margin, so E Σ φ² grows by less than 2 a round, and E ℓ1 <= h / 2 + sqrt(2 (N + 1) / T): unlike
-    `Minimax`, what remains for large T is only the resolution of the grid.
+    δ = g_j - g_i. In the crossing rule the expected gain |φ_i| |φ_{i+1}| h / (|φ_i| + |φ_{i+1}|) does not exceed the
+    margin's share, so E Σ φ² grows by less than 2 a round, or (1 + h/2)² on a grid with a gap h above .82. With ĥ the
+    mean over the outcomes of the gap h_i at the point they were served (1/N on an even grid), E ℓ1 <= ĥ / 2 +
+    sqrt(2 (N + 1) / T): unlike `Minimax`, what remains for large T is only the resolution of the grid.
 
     References
     ----------
@@ -39,13 +39,13 @@ class RegretMatching(Bucketed):
         return 0
 
     def bound(self, outstanding: int = 0) -> float | None:
-        """Return h/2 + Σ_j sqrt(2 (N + 1) T_j (1 + 2 outstanding)) / T over the buckets j, at most 1.
+        """Return ĥ/2 + Σ_j sqrt(2 (N + 1) T_j (1 + 2 outstanding)) / T over the buckets j, at most 1.
 
         With several buckets it holds for any sequence of forecasts that does not react to the draws. None before the
         first outcome.
         """
         if not self.learnt:
             return None
-        per_root = math.sqrt(2 * (self._grid.last + 1) * (1 + 2 * outstanding))
-        roots = sum(map(math.sqrt, self._outcomes()))
-        return min(1.0, self._grid.widest / 2 + per_root * roots / self.learnt)
+        grid = self._grid
+        growth = max(2.0, (1.0 + max(grid.gaps) / (2 * grid.denominator)) ** 2)
+        return min(1.0, self._resolution() + self._roots(growth * (grid.last + 1) * (1 + 2 * outstanding)))

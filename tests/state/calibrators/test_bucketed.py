@@ -2,6 +2,7 @@
 
 import random
 import struct
+import zlib
 from collections import Counter, deque
 from collections.abc import Callable
 from itertools import pairwise
@@ -52,7 +53,7 @@ def counted(kind: type[Bucketed], counts: list[tuple[int, int]]) -> Bucketed:
     calibrator = kind(buckets=1, grid=len(counts) - 1)
     cells = b"".join(struct.pack("<IQQ", i, n, min(s, n)) for i, (n, s) in enumerate(counts) if n)
     used = sum(1 for n, _ in counts if n)
-    calibrator.decode(struct.pack("<III", 1, len(counts) - 1, used) + cells)
+    calibrator.decode(struct.pack("<IIII", *calibrator._shape, used) + cells)
     return calibrator
 
 
@@ -188,4 +189,5 @@ def test_layout_is_the_documented_one() -> None:
     answer = calibrator.predict(0.75)
     assert answer.ticket == struct.pack("<HH", 1, 3)
     calibrator.update(answer.ticket, 1)
-    assert calibrator.encode() == struct.pack("<III", 2, 4, 1) + struct.pack("<IQQ", 8, 1, 1)
+    points = struct.pack("<8d", 0, 0.5, 1, 0, 0.25, 0.5, 0.75, 1)
+    assert calibrator.encode() == struct.pack("<IIII", 2, 4, zlib.crc32(points), 1) + struct.pack("<IQQ", 8, 1, 1)

@@ -18,7 +18,6 @@ def test_uneven_grid_knows_its_gaps() -> None:
     grid = Grid((0, 1, 4, 10), 10)
     assert grid.points == (0.0, 0.1, 0.4, 1.0)
     assert grid.gaps == (1, 3, 6, 6)
-    assert grid.widest == 0.6
     assert [grid.nearest(p) for p in (0.0, 0.04, 0.06, 0.26, 0.71, 1.0)] == [0, 0, 1, 2, 3, 3]
 
 

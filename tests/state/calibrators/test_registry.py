@@ -13,16 +13,16 @@ def test_made_calibrator_has_the_name_it_was_made_by(spec: str) -> None:
 
 @pytest.mark.parametrize("spec", ["", "plat", "platt+", "+minimax", "platt+minimax+minimax", "platt + minimax"])
 def test_unknown_name_says_what_is_allowed(spec: str) -> None:
-    with pytest.raises(ValueError, match="allowed: one of calibrated_regression, identity, minimax"):
+    with pytest.raises(ValueError, match="allowed: one of " + ", ".join(sorted(REGISTRY))):
         check(spec, {})
 
 
 @pytest.mark.parametrize(
     ("spec", "options", "says"),
     [
-        ("minimax", {"grids": 5}, r"no option 'grids'; allowed: buckets \(an integer from 1 to 1000\), grid"),
+        ("minimax", {"grids": 5}, r"no option 'grids'; allowed: grid \(an integer from 1 to 1000\), spacing"),
         ("platt", {"grid": 5}, "no option 'grid'; it has none"),
-        ("platt+minimax", {"features": 2}, "no option 'features'; allowed: buckets"),
+        ("platt+minimax", {"features": 2}, "no option 'features'; allowed: grid"),
         ("minimax", {"grid": 0}, "grid must be an integer from 1 to 1000"),
         ("minimax", {"grid": 2.0}, "got 2.0"),
         ("minimax", {"grid": True}, "got True"),
