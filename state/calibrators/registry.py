@@ -3,20 +3,41 @@
 from collections.abc import Mapping
 
 from state.calibrators.approachability import Approachability
+from state.calibrators.approachability_regret import ApproachabilityRegret
 from state.calibrators.base import Calibrator
 from state.calibrators.calibrated_regression import CalibratedRegression
 from state.calibrators.composition import Composition
+from state.calibrators.exponential_weights import ExponentialWeights
 from state.calibrators.identity import Identity
 from state.calibrators.minimax import Minimax
 from state.calibrators.options import Option
 from state.calibrators.platt import Platt
 from state.calibrators.regret_matching import RegretMatching
 
-_Class = type[Approachability | CalibratedRegression | Identity | Minimax | Platt | RegretMatching]
+_Class = type[
+    Approachability
+    | ApproachabilityRegret
+    | CalibratedRegression
+    | ExponentialWeights
+    | Identity
+    | Minimax
+    | Platt
+    | RegretMatching
+]
 
 #: Names that stand alone and on either side of ``+``.
 REGISTRY: dict[str, _Class] = {
-    each.name: each for each in (Approachability, CalibratedRegression, Identity, Minimax, Platt, RegretMatching)
+    each.name: each
+    for each in (
+        Approachability,
+        ApproachabilityRegret,
+        CalibratedRegression,
+        ExponentialWeights,
+        Identity,
+        Minimax,
+        Platt,
+        RegretMatching,
+    )
 }
 
 

@@ -50,7 +50,7 @@ def play(calibrator: Calibrator, outcome: Answer, rounds: int = T) -> list[float
 
 def counted(kind: type[Bucketed], counts: list[tuple[int, int]]) -> Bucketed:
     """Return a calibrator of one bucket whose cells hold these (n, s)."""
-    calibrator = kind(buckets=1, grid=len(counts) - 1)
+    calibrator = kind(buckets=1, grid=len(counts) - 1, spacing="uniform")
     cells = b"".join(struct.pack("<IQQ", i, n, min(s, n)) for i, (n, s) in enumerate(counts) if n)
     used = sum(1 for n, _ in counts if n)
     calibrator.decode(struct.pack("<IIII", *calibrator._shape, used) + cells)
@@ -81,7 +81,7 @@ def test_rule_attains_the_bound_it_needs(kind: type[Bucketed], counts: list[tupl
 
 @given(st.sampled_from(CLASSES), st.floats(0, 1), st.integers(1, 12), st.integers(1, 60))
 def test_fresh_bucket_serves_the_nearest_point(kind: type[Bucketed], p: float, buckets: int, grid: int) -> None:
-    served, expected, _ = kind(buckets=buckets, grid=grid).predict(p)
+    served, expected, _ = kind(buckets=buckets, grid=grid, spacing="uniform").predict(p)
     assert served == expected
     assert abs(served - p) <= 0.5 / grid + 1e-15
 
@@ -95,7 +95,7 @@ def test_draws_have_the_expected_mean() -> None:
 
 
 def test_buckets_learn_apart() -> None:
-    calibrator = make("minimax", buckets=10, grid=10)
+    calibrator = make("minimax", buckets=10, grid=10, spacing="uniform")
     for t in range(100):
         calibrator.update(calibrator.predict(0.95, (), b"%d" % t).ticket, 0)
     assert calibrator.predict(0.3).p == 0.3
@@ -156,7 +156,7 @@ def test_closed_form_lies_just_above_the_recursion(t: int, n: int, outstanding: 
 
 
 def test_bound_of_regret_matching_is_the_published_one() -> None:
-    calibrator = make("regret_matching", buckets=1, grid=20)
+    calibrator = make("regret_matching", buckets=1, grid=20, spacing="uniform")
     play(calibrator, iid, 1000)
     assert calibrator.bound() == pytest.approx(1 / 40 + (2 * 21 / 1000) ** 0.5)
     assert calibrator.bound(2) == pytest.approx(1 / 40 + (2 * 21 * 5 / 1000) ** 0.5)
@@ -185,7 +185,7 @@ def test_state_of_other_options_is_refused() -> None:
 
 
 def test_layout_is_the_documented_one() -> None:
-    calibrator = make("minimax", buckets=2, grid=4)
+    calibrator = make("minimax", buckets=2, grid=4, spacing="uniform")
     answer = calibrator.predict(0.75)
     assert answer.ticket == struct.pack("<HH", 1, 3)
     calibrator.update(answer.ticket, 1)

@@ -13,6 +13,9 @@ from state.calibrators import REGISTRY, Calibrator, Prediction, make
 SPECS = [
     *REGISTRY,
     "platt+minimax",
+    "platt+approachability",
+    "platt+approachability_regret",
+    "platt+exponential_weights",
     "platt+regret_matching",
     "identity+minimax",
     "minimax+regret_matching",
@@ -158,7 +161,7 @@ class Rederiving:
     order_free = True
 
     def __init__(self) -> None:
-        self._inner = make("regret_matching", grid=4, buckets=1)
+        self._inner = make("regret_matching", grid=4, spacing="uniform", buckets=1)
         self.learnt = 0
 
     def predict(self, p: float, x: Sequence[float] = (), key: bytes = b"") -> Prediction:
@@ -188,7 +191,7 @@ class Forgetful(Rederiving):
 
     def decode(self, payload: bytes) -> None:
         super().decode(payload)
-        self._inner = make("regret_matching", grid=4, buckets=1)
+        self._inner = make("regret_matching", grid=4, spacing="uniform", buckets=1)
 
 
 class Restless(Rederiving):
