@@ -1,7 +1,7 @@
 """Approachability with a regret coordinate: calibrated, and not worse than the forecast it was given."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from struct import Struct
 from typing import ClassVar
 
@@ -67,8 +67,8 @@ class ApproachabilityRegret:
     in an epoch, and the sums of both over epochs in all.
 
     Ticket: outcomes learnt at issue (u64), p, q (f64 each). Bytes, little-endian: outcomes learnt, sum of delays (u64),
-    λ, regret, Σ C and Σ C / Λ so far (f64), m + 1, distinct points served (u32), θ (f64), then for each of those points
-    in ascending order p (f64), its outcomes n, s of them 1 (u64 each).
+    λ, regret, the first part of Σ C and of Σ C / Λ (f64), m + 1, distinct points served (u32), θ (f64), then for each
+    of those points in ascending order p (f64), its outcomes n, s of them 1 (u64 each).
 
     References
     ----------
@@ -105,22 +105,20 @@ class ApproachabilityRegret:
         self._draw = Draw(name, seed)
         self.learnt = 0
         self._late = 0
-        self._lambda = self._regret = self._c = self._c_over_lambda = 0.0
+        self._lambda = self._regret = self._slack = self._slack_over_lambda = 0.0
         self._played: dict[float, tuple[int, int]] = {}
         self._open()
 
     def _open(self) -> None:
         """Prepare the epoch that the next outcome belongs to, with θ = 0."""
         self._epoch = (self.learnt // FIRST + 1).bit_length() - 1
-        self._t = FIRST << self._epoch
-        for_most, for_m = self._exponents
-        self._most = self._t**for_most
-        grid = self._grid = Grid.of(min(REFINED * 2 ** round(for_m * math.log2(self._t)), FINEST), self._spacing)
+        self._t, self._most, m = self._plan(self._epoch)
+        grid = self._grid = Grid.of(m, self._spacing)
         self._losses = [(self._loss(point, 0), self._loss(point, 1)) for point in grid.points]
         self._theta = [0.0] * (grid.last + 1)
         widths = [gap / grid.denominator for gap in grid.gaps]
         most = self._most
-        self._slack = [h / 2 + most * self._rounding(h, g) for h, g in zip(widths, grid.points, strict=True)]
+        self._slacks = [h / 2 + most * self._rounding(h, g) for h, g in zip(widths, grid.points, strict=True)]
 
     def predict(self, p: float, x: Sequence[float] = (), key: bytes = b"") -> Prediction:  # noqa: ARG002 - no features
         """Serve a grid point drawn by the rule above; see `Calibrator.predict`."""
@@ -156,13 +154,12 @@ class ApproachabilityRegret:
         if y not in {0, 1}:
             raise ValueError(f"{self.name} counts outcomes: y must be 0 or 1, got {y!r}")
         issued, p, q = _TICKET.unpack(ticket)
-        if self.learnt == FIRST * ((1 << self._epoch) - 1):
-            self._allow(math.sqrt((self._grid.last + 1) * self._t) + self._most * self._range * math.sqrt(self._t))
         self._late += self.learnt - issued
         self.learnt += 1
         y = int(y)
         i = self._grid.nearest(p)
-        self._allow(self._slack[i])
+        self._slack += self._slacks[i]
+        self._slack_over_lambda += self._slacks[i] / self._most
         worse = self._loss(p, y) - self._loss(q, y)
         self._regret += worse
         step = 1.0 / math.sqrt(self._t * (1.0 + 2.0 * self._late / self.learnt))
@@ -174,11 +171,6 @@ class ApproachabilityRegret:
         if self.learnt == FIRST * ((2 << self._epoch) - 1):
             self._lambda = 0.0
             self._open()
-
-    def _allow(self, c: float) -> None:
-        """Add to C and to C / Λ."""
-        self._c += c
-        self._c_over_lambda += c / self._most
 
     def _rounding(self, h: float, point: float) -> float:
         """Return ρ: the most that serving a mix of two points h apart, one of them this, can cost over their mean.
@@ -193,7 +185,7 @@ class ApproachabilityRegret:
 
     def encode(self) -> bytes:
         """Return the state; layout in the class's notes."""
-        sums = (self._lambda, self._regret, self._c, self._c_over_lambda)
+        sums = (self._lambda, self._regret, self._slack, self._slack_over_lambda)
         head = _HEAD.pack(self.learnt, self._late, *sums, len(self._theta), len(self._played))
         theta = Struct(f"<{len(self._theta)}d").pack(*self._theta)
         return head + theta + b"".join(_POINT.pack(p, *counts) for p, counts in sorted(self._played.items()))
@@ -206,7 +198,7 @@ class ApproachabilityRegret:
         end = _HEAD.size + 8 * width
         require_length(payload, end + points * _POINT.size)
         self.learnt, self._late = learnt, late
-        self._lambda, self._regret, self._c, self._c_over_lambda = sums
+        self._lambda, self._regret, self._slack, self._slack_over_lambda = sums
         self._open()
         if width != len(self._theta):
             raise ValueError(f"state of {width} points does not fit {len(self._theta)}")
@@ -220,16 +212,32 @@ class ApproachabilityRegret:
         return sum(abs(s - n * p) for p, (n, s) in self._played.items()) / self.learnt
 
     def bound(self, outstanding: int = 0) -> float | None:
-        """Return Σ C / T, its steps' part times sqrt(1 + 2 outstanding), at most 1; None before the first outcome."""
-        return None if not self.learnt else min(1.0, self._c * math.sqrt(1 + 2 * outstanding) / self.learnt)
+        """Return Σ C / T, its roots times sqrt(1 + 2 outstanding), at most 1; None before the first outcome."""
+        if not self.learnt:
+            return None
+        roots = sum(root for root, _ in self._roots())
+        return min(1.0, (self._slack + math.sqrt(1 + 2 * outstanding) * roots) / self.learnt)
 
     def regret(self) -> float:
         """Return Σ S(p, y) - S(q, y): the loss of what was served, less the forecast's own."""
         return self._regret
 
     def regret_bound(self, outstanding: int = 0) -> float:
-        """Return Σ C / Λ, the bound on the expected `regret`."""
-        return self._c_over_lambda * math.sqrt(1 + 2 * outstanding)
+        """Return Σ C / Λ, the bound on the expected `regret`; its roots as in `bound`."""
+        roots = sum(root / most for root, most in self._roots())
+        return self._slack_over_lambda + math.sqrt(1 + 2 * outstanding) * roots
+
+    def _roots(self) -> Iterator[tuple[float, float]]:
+        """Yield sqrt((m + 1) T) + Λ Z sqrt(T) and Λ of every epoch that has outcomes."""
+        epochs = self._epoch + (self.learnt > FIRST * ((1 << self._epoch) - 1))
+        for t, most, m in map(self._plan, range(epochs)):
+            yield math.sqrt((m + 1) * t) + most * self._range * math.sqrt(t), most
+
+    def _plan(self, epoch: int) -> tuple[int, float, int]:
+        """Return T, Λ and m of an epoch."""
+        t = FIRST << epoch
+        for_most, for_m = self._exponents
+        return t, t**for_most, min(REFINED * 2 ** round(for_m * math.log2(t)), FINEST)
 
 
 def _brier(p: float, y: int) -> float:
