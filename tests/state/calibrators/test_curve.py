@@ -10,24 +10,6 @@ from hypothesis import strategies as st
 from state.calibrators import make
 from state.calibrators.curve import Monotone, curve, isotonic
 
-
-def auc(scores: list[float], outcomes: list[float]) -> float:
-    """The share of pairs of a 1 and a 0 that the scores rank rightly, ties counting half."""
-    wins = below = 0.0
-    events = sorted(zip(scores, outcomes, strict=True))
-    ones = sum(outcomes)
-    start = 0
-    while start < len(events):
-        end = start
-        while end < len(events) and events[end][0] == events[start][0]:
-            end += 1
-        tied = sum(y for _, y in events[start:end])
-        wins += tied * (below + (end - start - tied) / 2)
-        below += end - start - tied
-        start = end
-    return wins / (ones * (len(events) - ones))
-
-
 VALUES = st.lists(st.floats(0, 1), min_size=1, max_size=20)
 
 
