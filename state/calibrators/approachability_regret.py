@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator, Sequence
 from struct import Struct
 from typing import ClassVar
+from zlib import crc32
 
 from state.calibrators.base import Prediction, new, require_length, require_probability
 from state.calibrators.grid import SPACINGS, Grid
@@ -11,7 +12,7 @@ from state.calibrators.options import Choice, Option
 from state.draw import BITS, Draw
 
 _TICKET = Struct("<Qdd")
-_HEAD = Struct("<QQddddII")
+_HEAD = Struct("<IQQddddII")
 _POINT = Struct("<dQQ")
 
 #: Outcomes of the first epoch; each later one is twice as long.
@@ -64,11 +65,13 @@ class ApproachabilityRegret:
 
         C = Σ (h_i / 2 + Λ ρ(h_i)) + sqrt((m + 1) T) + Λ Z sqrt(T),   E Σ|V_i| <= C,   E regret <= C / Λ
 
-    in an epoch, and the sums of both over epochs in all.
+    in an epoch, and the sums of both over epochs in all. A delay as long as an epoch leaves nothing to learn from in
+    it: on the adversary of 20,000 a delay of 100 gives ℓ1 .15 and one of 1,000 .45, where `Minimax` in one bucket with
+    N = 20 has .05 and .18.
 
-    Ticket: outcomes learnt at issue (u64), p, q (f64 each). Bytes, little-endian: outcomes learnt, sum of delays (u64),
-    λ, regret, the first part of Σ C and of Σ C / Λ (f64), m + 1, distinct points served (u32), θ (f64), then for each
-    of those points in ascending order p (f64), its outcomes n, s of them 1 (u64 each).
+    Ticket: outcomes learnt at issue (u64), p, q (f64 each). Bytes, little-endian: checksum of the options (u32),
+    outcomes learnt, sum of delays (u64), λ, regret, the first part of Σ C and of Σ C / Λ (f64), m + 1, distinct points
+    served (u32), θ (f64), then for each of those points in ascending order p (f64), its outcomes n, s of them 1 (u64).
 
     References
     ----------
@@ -98,6 +101,7 @@ class ApproachabilityRegret:
     def __init__(
         self, *, preset: str = "joint", loss: str = "brier", spacing: str = "hybrid", name: str = "", seed: int = 0
     ) -> None:
+        self._checksum = crc32(f"{preset} {loss} {spacing}".encode())
         self._exponents = PRESETS[preset]
         self._spacing = spacing
         self._loss = _brier if loss == "brier" else _log_loss
@@ -125,11 +129,11 @@ class ApproachabilityRegret:
         require_probability(p)
         points, losses, theta, weight = self._grid.points, self._losses, self._theta, self._lambda
         i = self._grid.nearest(p)
-        if weight:
+        loss_0 = loss_1 = 0.0
+        if weight:  # without it losses do not count, and need not be computed
             loss_0, loss_1 = self._loss(p, 0), self._loss(p, 1)
-        else:
-            loss_0 = loss_1 = 0.0
-        step, there = 0, 0.0
+        step = 0
+        here = there = 0.0
         while True:
             point = points[i]
             zero, one = losses[i]
@@ -137,10 +141,9 @@ class ApproachabilityRegret:
             f1 = weight * (one - loss_1) + theta[i] * (1.0 - point)
             if f0 <= 0.0 and f1 <= 0.0:
                 return new(Prediction, (point, point, _TICKET.pack(self.learnt, point, p)))
-            here = f1 - f0
-            if here * there < 0.0:
+            there, here = here, f1 - f0
+            if step and (here > 0.0) != (step > 0):
                 break
-            there = here
             step = 1 if here > 0.0 else -1
             i += step
         # Between i - step, whose D is `there`, and i, whose D is `here`.
@@ -186,7 +189,7 @@ class ApproachabilityRegret:
     def encode(self) -> bytes:
         """Return the state; layout in the class's notes."""
         sums = (self._lambda, self._regret, self._slack, self._slack_over_lambda)
-        head = _HEAD.pack(self.learnt, self._late, *sums, len(self._theta), len(self._played))
+        head = _HEAD.pack(self._checksum, self.learnt, self._late, *sums, len(self._theta), len(self._played))
         theta = Struct(f"<{len(self._theta)}d").pack(*self._theta)
         return head + theta + b"".join(_POINT.pack(p, *counts) for p, counts in sorted(self._played.items()))
 
@@ -194,14 +197,14 @@ class ApproachabilityRegret:
         """Take over a state written by `encode`; ValueError if it is of other options or cut."""
         if len(payload) < _HEAD.size:
             raise ValueError(f"a state of {len(payload)} bytes is shorter than its own header")
-        learnt, late, *sums, width, points = _HEAD.unpack_from(payload)
+        checksum, learnt, late, *sums, width, points = _HEAD.unpack_from(payload)
+        if checksum != self._checksum:
+            raise ValueError(f"state of options with checksum {checksum} does not fit {self._checksum}")
         end = _HEAD.size + 8 * width
         require_length(payload, end + points * _POINT.size)
         self.learnt, self._late = learnt, late
         self._lambda, self._regret, self._slack, self._slack_over_lambda = sums
         self._open()
-        if width != len(self._theta):
-            raise ValueError(f"state of {width} points does not fit {len(self._theta)}")
         self._theta = list(Struct(f"<{width}d").unpack_from(payload, _HEAD.size))
         self._played = {p: (n, s) for p, n, s in _POINT.iter_unpack(payload[end:])}
 
@@ -212,7 +215,10 @@ class ApproachabilityRegret:
         return sum(abs(s - n * p) for p, (n, s) in self._played.items()) / self.learnt
 
     def bound(self, outstanding: int = 0) -> float | None:
-        """Return Σ C / T, its roots times sqrt(1 + 2 outstanding), at most 1; None before the first outcome."""
+        """Return Σ C / T, its roots times sqrt(1 + 2 outstanding), at most 1; None before the first outcome.
+
+        The factor also covers outcomes of an earlier epoch, whose points lay wider apart.
+        """
         if not self.learnt:
             return None
         roots = sum(root for root, _ in self._roots())

@@ -23,10 +23,11 @@ _HEAD = Struct("<IIII")
 #: calibration error of answers below .1 at .2 % and 1 %; Brier at 50 %). Platt alone .0101, .0472, .180; .23, .06;
 #: .1895. These .0109, .0488, .185; .25, .12; .1905. An even grid of 50 with ten even buckets .0222, .0925, .190; 3.7,
 #: 1.1; .1905: it serves 0 to 79 % of the events that happen at .2 %, at 13.8 nats each. A grid of 100 in log-odds with
-#: ten such buckets .1988 Brier at 50 %, its middle is too wide; even buckets under this grid .0514 at 1 %; 20 or 30
-#: buckets gain .0005 Brier at 50 % and lose .0002 to .0006 nats at .2 %. On the adversary of 20,000, ℓ1 .007.
+#: ten such buckets .1988 Brier at 50 % (one seed), its middle is too wide; even buckets under this grid .0514 at 1 %;
+#: 20 or 30 buckets gain .0003 and .0006 Brier at 50 % and lose .0002 and .0006 nats at .2 %. On the adversary of
+#: 20,000, ℓ1 .007.
 BUCKETS, GRID, SPACING = 16, 100, "hybrid"
-#: Draws in [0, DRAWS).
+#: A draw is a whole number below this.
 _DRAWS = 1 << BITS
 #: A ticket holds bucket and index as u16.
 _MOST = 65_535

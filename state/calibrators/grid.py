@@ -93,6 +93,8 @@ class Grid:
     @classmethod
     def _tailed(cls, n: int, knee: float) -> Self:
         """Return a grid symmetric about 1/2; by distance from there, even steps up to the knee, then log-odds."""
+        if n < 1:
+            raise ValueError(f"a grid has at least one gap, got {n}")
         slope = knee * (1.0 - knee)  # dp / d log-odds at the knee
         even = (0.5 - knee) / slope
         bend = math.log(knee) - math.log1p(-knee)

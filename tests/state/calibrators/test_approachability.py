@@ -3,6 +3,7 @@
 import math
 import random
 import struct
+from collections import deque
 
 import pytest
 
@@ -40,6 +41,28 @@ def test_theta_stays_in_the_cube() -> None:
     for t in range(2000):
         calibrator.update(calibrator.predict(rng.random(), (), b"%d" % t).ticket, float(t // 300 % 2))
     assert all(-1.0 <= theta <= 1.0 for theta in calibrator._field.values())  # type: ignore[attr-defined]
+
+
+class Heedless(Approachability):
+    """Takes every outcome for one that came at once."""
+
+    def update(self, ticket: bytes, y: float) -> None:
+        j, i, _ = struct.unpack("<HHQ", ticket)
+        super().update(self._ticket(j, i), y)
+
+
+def test_step_scaled_by_the_delay_does_better_against_an_opponent() -> None:
+    errors = []
+    for kind in (Approachability, Heedless):
+        calibrator = kind(buckets=1, grid=20)
+        rng, waiting = random.Random(17), deque[tuple[bytes, float]]()
+        for t in range(20_000):
+            _, expected, ticket = calibrator.predict(rng.random(), (), b"%d" % t)
+            waiting.append((ticket, float(expected <= 0.5)))
+            if len(waiting) > 100:
+                calibrator.update(*waiting.popleft())
+        errors.append(calibrator.error() or 1.0)
+    assert errors[0] < errors[1]
 
 
 def test_one_outcome_that_comes_very_late_does_not_stop_the_learning() -> None:

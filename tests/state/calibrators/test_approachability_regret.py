@@ -2,11 +2,14 @@
 
 import math
 import random
+import struct
+import zlib
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from state.calibrators import make
 from state.calibrators.approachability_regret import FIRST, ApproachabilityRegret
 
 THETAS = st.lists(st.floats(-1, 1), min_size=33, max_size=33)
@@ -102,7 +105,26 @@ def test_good_forecast_keeps_its_loss_and_a_useless_one_is_corrected() -> None:
         assert (calibrator.error() or 1.0) < 0.06
 
 
-def test_state_of_another_grid_is_refused() -> None:
+def test_state_of_other_options_is_refused() -> None:
     state = ApproachabilityRegret(preset="joint").encode()
-    with pytest.raises(ValueError, match="does not fit"):
-        ApproachabilityRegret(preset="coarse").decode(state)
+    for options in ({"preset": "fine"}, {"loss": "log"}, {"spacing": "uniform"}):
+        with pytest.raises(ValueError, match="does not fit"):
+            make("approachability_regret", **options).decode(state)  # type: ignore[arg-type]  # none is name or seed
+
+
+def test_layout_is_the_documented_one() -> None:
+    calibrator = ApproachabilityRegret(spacing="uniform")
+    ticket = calibrator.predict(0.26).ticket
+    assert ticket == struct.pack("<Qdd", 0, 0.25, 0.26)
+    calibrator.update(ticket, 1)
+    most = 512 ** (1 / 6)
+    slack = 1 / 64 + most / (4 * 32**2)
+    worse = 0.75**2 - 0.74**2
+    weight = most / math.sqrt(512) * worse
+    theta = [0.0] * 33
+    theta[8] = math.sqrt(33 / 512) * 0.75
+    head = struct.unpack("<IQQddddII", calibrator.encode()[:60])
+    assert head == (zlib.crc32(b"joint brier uniform"), 1, 0, *head[3:7], 33, 1)
+    assert head[3:7] == pytest.approx((weight, worse, slack, slack / most))
+    assert struct.unpack("<33d", calibrator.encode()[60:324]) == pytest.approx(theta)
+    assert calibrator.encode()[324:] == struct.pack("<dQQ", 0.25, 1, 1)

@@ -69,12 +69,12 @@ DELAYS = {
 }
 
 
-def play(calibrator: Calibrator, outcome: Answer, delay: Callable[[random.Random], float]) -> int:
-    """Play T rounds, then resolve what is due ever; return the most outcomes that were to come at one time."""
+def play(calibrator: Calibrator, outcome: Answer, delay: Callable[[random.Random], float], rounds: int = T) -> int:
+    """Play, then resolve what is due ever; return the most outcomes that were to come at one time."""
     rng = random.Random(17)
     waiting: list[tuple[float, int, bytes, float]] = []
     most = 0
-    for t in range(T):
+    for t in range(rounds):
         _, expected, ticket = calibrator.predict(rng.random(), (), b"%d" % t)
         due = t + delay(rng)
         if due < float("inf"):
@@ -93,9 +93,15 @@ GUARANTEED = ["approachability", "minimax", "regret_matching"]
 @pytest.mark.parametrize("delay", DELAYS)
 @pytest.mark.parametrize("outcome", SEQUENCES)
 @pytest.mark.parametrize("spacing", ["uniform", "hybrid"])
-@pytest.mark.parametrize("spec", GUARANTEED)
-def test_error_stays_under_the_bound(spec: str, spacing: str, outcome: Answer, delay: str) -> None:
-    calibrator = make(spec, buckets=1, grid=20, spacing=spacing)
+@pytest.mark.parametrize(
+    ("spec", "options"),
+    [("approachability", {}), ("minimax", {}), ("regret_matching", {}), ("regret_matching", {"noise": 1.0})],
+    ids=["approachability", "minimax", "regret matching", "regret matching with a margin for noise"],
+)
+def test_error_stays_under_the_bound(
+    spec: str, options: dict[str, Any], spacing: str, outcome: Answer, delay: str
+) -> None:
+    calibrator = make(spec, buckets=1, grid=20, spacing=spacing, **options)
     outstanding = play(calibrator, outcome, DELAYS[delay])
     error, bound = calibrator.error(), calibrator.bound(outstanding)
     assert error is not None
@@ -119,6 +125,24 @@ def test_error_and_regret_stay_under_their_bounds(options: dict[str, Any], outco
     assert error < bound
     assert bound < 1 or outstanding or options.get("loss") == "log"
     assert calibrator.regret() < calibrator.regret_bound(outstanding)
+
+
+@pytest.mark.parametrize(
+    ("spec", "options", "delay"),
+    [
+        ("approachability", {"buckets": 1, "grid": 20}, 100),
+        ("approachability_regret", {"preset": "coarse", "spacing": "uniform"}, 100),
+        ("minimax", {"buckets": 1, "grid": 20}, 100),
+        ("minimax", {"buckets": 1, "grid": 20}, 1000),
+        ("regret_matching", {"buckets": 1, "grid": 20}, 100),
+    ],
+)
+def test_long_delay_leaves_a_bound_that_says_something(spec: str, options: dict[str, Any], delay: int) -> None:
+    """In the T rounds above a delay of 100 puts every bound at 1, where it says nothing."""
+    calibrator = make(spec, **options)
+    outstanding = play(calibrator, adversary, fixed(delay), 60_000)
+    assert outstanding == delay
+    assert (calibrator.error() or 1.0) < (calibrator.bound(delay) or 1.0) < 1
 
 
 @pytest.mark.parametrize("outcome", SEQUENCES)

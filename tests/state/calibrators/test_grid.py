@@ -76,6 +76,12 @@ def test_uneven_grid_knows_its_gaps() -> None:
     assert [grid.nearest(p) for p in (0.0, 0.04, 0.06, 0.26, 0.71, 1.0)] == [0, 0, 1, 2, 3, 3]
 
 
+@pytest.mark.parametrize("spacing", SPACINGS)
+def test_grid_without_a_gap_is_refused(spacing: str) -> None:
+    with pytest.raises(ValueError, match="grid"):
+        Grid.of(0, spacing)
+
+
 @pytest.mark.parametrize("numerators", [(), (0,), (0, 1), (1, 2), (0, 2, 2), (0, 3, 2)])
 def test_points_must_increase_from_0_to_1(numerators: tuple[int, ...]) -> None:
     with pytest.raises(ValueError, match="increase strictly"):
