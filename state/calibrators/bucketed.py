@@ -25,7 +25,7 @@ _HEAD = Struct("<IIII")
 #: 1.1; .1905: it serves 0 to 79 % of the events that happen at .2 %, at 13.8 nats each. A grid of 100 in log-odds with
 #: ten such buckets .1988 Brier at 50 % (one seed), its middle is too wide; even buckets under this grid .0514 at 1 %;
 #: 20 or 30 buckets gain .0003 and .0006 Brier at 50 % and lose .0002 and .0006 nats at .2 %. On the adversary of
-#: 20,000, ℓ1 .007.
+#: 20,000, ℓ1 .007. On the demo's 300,948 flights ECE .0074 against the even grid's .0083, Brier .1740 with both.
 BUCKETS, GRID, SPACING = 16, 100, "hybrid"
 #: A draw is a whole number below this.
 _DRAWS = 1 << BITS
