@@ -77,7 +77,9 @@ class Monotone:
     -----
     The isotonic fit of the curve at the knots, linear between them and constant beyond. A higher forecast is never
     served lower, but forecasts within a pool are tied. It is deterministic, so an opponent can make it wrong by .5,
-    and it was not what was served: no bound of the calibrator holds for it.
+    and it was not what was served: no bound of the calibrator holds for it. Where events are rare it is far from
+    calibrated: read behind `platt+minimax` after 15,000 events of a base rate near 1 %, its mean over the next 15,000
+    was .0024 below that of the outcomes (one seed).
 
     Examples
     --------
