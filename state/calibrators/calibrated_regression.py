@@ -3,18 +3,34 @@
 import math
 from collections.abc import Sequence
 from struct import Struct
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from state.calibrators.base import MAX_FEATURES, Prediction, require_length, require_probability
-from state.calibrators.options import Integer, Option
+from state.calibrators.base import MAX_FEATURES, Prediction, new, require_probability
+from state.calibrators.functions import Functions, Growing, Hats, Linear, Polynomial
+from state.calibrators.least_squares import LeastSquares
+from state.calibrators.options import Choice, Integer, Option
+from state.calibrators.ridge import weighted
 
-_HEAD = Struct("<QId")
+_F8 = np.dtype("<f8")
+_HEAD = Struct("<IBH")
 
-#: Updates between rebuilds of the inverse: Sherman-Morrison on features in [-1, 1] loses far less than 1e-6 in as many.
-REBUILD = 100_000
+FUNCTIONS = ("linear", "polynomial", "hats", "growing", "growing_by_feature")
+
+
+class Bias(NamedTuple):
+    """How far the answers were off along one test function f: ``bias`` is Σ f (ŷ - y), ``length`` is Σ f².
+
+    For a feature that is 1 on a segment and 0 elsewhere, ``bias / length`` is the segment's mean answer less its mean
+    outcome, and no sequence makes ``|bias|`` larger than ``bound``.
+    """
+
+    name: str
+    length: float
+    bias: float
+    bound: float
 
 
 class CalibratedRegression:
@@ -24,28 +40,46 @@ class CalibratedRegression:
     ----------
     features
         d, length of ``x``; a missing ``x`` counts as zeros.
+    functions
+        The test functions φ of the answer. ``linear``: none but itself. ``polynomial``: its powers to ``degree``.
+        ``hats``: hat functions on ``knots`` equal cells. ``growing``: hat functions on a mesh that is halved as
+        outcomes come in, to ``knots`` cells (rounded down to a power of two). ``growing_by_feature``: those, and for
+        each feature the like times the feature, for calibration on every subsequence.
+    degree
+        Of the polynomial.
+    knots
+        Cells of the finest mesh.
     name, seed
         Unused: nothing is drawn.
 
     Notes
     -----
-    Test functions f(ŷ) = (ŷ, 1, p, x_1..x_d), p the raw forecast, all within [-1, 1]: outside, the bounds fail, so such
-    ``x`` is refused. State A = I + Σ f f', b = Σ y f, both with the *issued* ŷ, and θ = A^-1 b. Served is a ŷ with
-    ŷ = clip(θ·f(ŷ)), see `fixed_point`. After T outcomes, for every feature and every sequence,
+    f(ŷ) = (1, ŷ, p, x_1..x_d, φ(ŷ)), p the raw forecast, all within [-1, 1]: outside, the bounds hold and say nothing,
+    so such ``x`` is refused. State A = I + Σ f f', b = Σ y f, both with the *issued* ŷ, and θ = A^-1 b. Served is a ŷ
+    with ŷ = clip(θ·f(ŷ)); where there are several, one near p. After T outcomes, for every sequence and weights w,
 
-        |Σ f_i (ŷ - y)| <= sqrt((1 + Σ f_i²) (1 + ln det A)),
+        (Σ w·f (ŷ - y) + w_ŷ)² <= (‖w‖² + Σ (w·f)²) (1 + ln det A):
 
-    and cumulative Brier regret to the raw forecast is at most 1 + ln det A (the paper's constants are twice as large).
-    The answer is deterministic, so it is *smoothly* calibrated; its binned ECE can be anything, and `error` and `bound`
-    are those of the constant feature, |Σ (ŷ - y)| / T, not an ℓ1 calibration error. `bias` and `bias_bound` give all.
+    with one feature's weight 1, |Σ f_i (ŷ - y)| <= sqrt((1 + Σ f_i²)(1 + ln det A)), and one more for ŷ itself. So a
+    feature that is 0 or 1 marks a subsequence on which the answers are unbiased; `biases` lists them. Cumulative Brier
+    regret to the raw forecast is at most 1 + ln det A, `regret_bound` (the paper's constants are twice as large).
 
-    Updates commute up to rounding, not bit for bit. Ticket: ŷ, p, x (f64 each). Bytes, little-endian: outcomes learnt
-    (u64), d (u32), ln det A (f64), then A, its working inverse (n x n) and b (n), n = d + 3, rows first (f64).
+    The answer is deterministic, so it is *smoothly* calibrated and its binned ECE can be anything. With hat functions,
+    `error` is the smooth calibration error on the knots, sup Σ w(ŷ)(ŷ - y) / T over 1-Lipschitz |w| <= 1, and `bound`
+    bounds it. Off the knots add half the mean width of the mesh that was in force. ``growing`` makes both vanish, as
+    T^-1/3 sqrt(ln T), until ``knots`` is reached. Otherwise both are those of the constant, |Σ (ŷ - y)| / T.
+
+    A function that is added is a coordinate that was 0 so far. It is added when outcomes learnt are a power of two, and
+    outcomes of tickets from before meet it at the answer in the ticket.
+
+    Updates commute up to rounding, not bit for bit. Ticket: ŷ, p, x (f64 each). Bytes, little-endian: d (u32), the
+    position of ``functions`` (u8), number of blocks grown (u16), of each its source and level (u8, u8; see `Growing`),
+    then those of `LeastSquares`, n = d + 3 + functions.
 
     References
     ----------
-    Foster & Kakade, *Calibration via Regression*, Algorithm 2, Theorem 3.3 and section IV. Corollary 3.2 there uses
-    features outside the hypothesis of Theorem 2.1 (harmless).
+    Foster & Kakade, *Calibration via Regression*, Algorithm 2, Theorem 3.3, sections III.C, IV and IV.A. Corollary 3.2
+    there uses features outside the hypothesis of Theorem 2.1 (harmless).
 
     Examples
     --------
@@ -55,111 +89,129 @@ class CalibratedRegression:
     ...     calibrator.update(calibrator.predict(0.5, x).ticket, t % 4 == 0)
     >>> round(calibrator.predict(0.5, (1.0,)).p, 1), round(calibrator.predict(0.5, (0.0,)).p, 1)
     (1.0, 0.0)
+    >>> name, length, bias, bound = calibrator.biases(["night"])[3]
+    >>> name, length, abs(bias) < bound < 0.3 * length
+    ('night', 500.0, True)
     """
 
     name: ClassVar[str] = "calibrated_regression"
     order_free: ClassVar[bool] = False
     options: ClassVar[dict[str, Option]] = {
         "features": Integer(0, 0, MAX_FEATURES, "d, length of x; its components lie in [-1, 1]"),
+        "functions": Choice("linear", FUNCTIONS, "test functions of the answer"),
+        "degree": Integer(3, 2, 8, "of polynomial"),
+        "knots": Integer(16, 1, 32, "cells of the mesh of hats, of the finest mesh of growing"),
     }
 
-    def __init__(self, *, features: int = 0, name: str = "", seed: int = 0) -> None:  # noqa: ARG002 - draws nothing
-        n = features + 3
-        self.learnt = 0
-        self._d = features
+    def __init__(
+        self,
+        *,
+        features: int = 0,
+        functions: str = "linear",
+        degree: int = 3,
+        knots: int = 16,
+        name: str = "",  # noqa: ARG002 - draws nothing
+        seed: int = 0,  # noqa: ARG002 - draws nothing
+    ) -> None:
         self._zeros = (0.0,) * features
         self._ticket = Struct(f"<{features + 2}d")
-        self._a = np.eye(n)
-        self._inverse = np.eye(n)
-        self._b = np.zeros(n)
-        self._log_det = 0.0
-        self._theta: list[float] = [0.0] * n
-        self._f = np.ones(n)
-        self._f_column = self._f[:, None]
-        self._g = np.empty(n)
-        self._g_column = self._g[:, None]
-        self._outer = np.empty((n, n))
+        self._kind = FUNCTIONS.index(functions)
+        self._end = features + 4  # in z = (-y, 1, ŷ, p, x, φ)
+        self._growing: Growing | None = None
+        self._functions: Functions
+        if functions == "linear":
+            self._functions = Linear()
+        elif functions == "polynomial":
+            self._functions = Polynomial(degree)
+        elif functions == "hats":
+            self._functions = Hats(knots)
+        else:
+            by = features if functions == "growing_by_feature" else 0
+            self._functions = self._growing = Growing(knots.bit_length() - 1, by, features + 3)
+        self._sums = LeastSquares(features + 3 + self._functions.count)
+
+    @property
+    def learnt(self) -> int:
+        """Outcomes learnt so far."""
+        return self._sums.learnt
 
     def predict(self, p: float, x: Sequence[float] = (), key: bytes = b"") -> Prediction:  # noqa: ARG002 - draws nothing
         """Serve a fixed point; ValueError if ``x`` has neither 0 nor d components or leaves [-1, 1]."""
         require_probability(p)
         x = x or self._zeros
-        if len(x) != self._d:
-            raise ValueError(f"x must have {self._d} components, got {len(x)}")
-        theta = self._theta
-        s = theta[1] + theta[2] * p
-        for weight, value in zip(theta[3:], x, strict=True):
-            if not -1.0 <= value <= 1.0:
-                raise ValueError(f"features must be in [-1, 1], got {value!r}: outside, no bound holds")
-            s += weight * value
-        served = fixed_point(theta[0], s, p)
-        return Prediction(served, served, self._ticket.pack(served, p, *x))
+        theta = self._sums.theta
+        s = theta[1] + theta[3] * p + weighted(theta, 4, x, len(self._zeros))
+        served = self._functions.fixed_point(s, theta[2], theta[self._end :], p, x)
+        return new(Prediction, (served, served, self._ticket.pack(served, p, *x)))
 
     def update(self, ticket: bytes, y: float) -> None:
         """Add the outcome's features, with the answer that was issued; y in [0, 1]."""
         require_probability(y)
-        issued = np.frombuffer(ticket, "<f8")
-        f, g = self._f, self._g
-        f[0] = issued[0]
-        f[2:] = issued[1:]
-        np.dot(self._inverse, f, out=g)
-        q = float(g.dot(f))
-        if not q >= 0.0 or self.learnt % REBUILD == REBUILD - 1:
-            self._rebuild()
-            np.dot(self._inverse, f, out=g)
-            q = float(g.dot(f))
-        self._log_det += math.log1p(q)
-        np.multiply(self._f_column, f, out=self._outer)
-        self._a += self._outer
-        g *= 1.0 / math.sqrt(1.0 + q)  # before the product, which then is symmetric to the last bit
-        np.multiply(self._g_column, g, out=self._outer)
-        self._inverse -= self._outer
-        if y:
-            self._b += f if y == 1.0 else y * f
-        self._theta = self._inverse.dot(self._b).tolist()
-        self.learnt += 1
-
-    def _rebuild(self) -> None:
-        """Compute the inverse and ln det A from A by Cholesky; A >= I, so it exists."""
-        lower = np.linalg.cholesky(self._a)
-        half = np.linalg.solve(lower, np.eye(len(self._b)))
-        np.dot(half.T, half, out=self._inverse)
-        self._log_det = 2.0 * float(np.log(np.diag(lower)).sum())
+        issued = np.frombuffer(ticket, _F8)
+        sums = self._sums
+        sums.z[2 : self._end] = issued
+        if self._functions.count:
+            self._functions.fill(sums.z[self._end :], float(issued[0]), issued[2:].tolist())
+        sums.learn(y)
+        if self._growing is not None and sums.learnt & (sums.learnt - 1) == 0:
+            lengths = np.diag(sums.a)[[0, *range(3, self._end - 1)]] - 1.0
+            sums.grow(self._growing.grow(lengths[: len(self._growing.levels)].tolist()))
 
     def encode(self) -> bytes:
-        """Return the state, the working inverse included; layout in the class's notes."""
-        parts = (self._a, self._inverse, self._b)
-        head = _HEAD.pack(self.learnt, self._d, self._log_det)
-        return head + b"".join(part.astype("<f8").tobytes() for part in parts)
+        """Return the state; layout in the class's notes."""
+        blocks = self._growing.blocks if self._growing is not None else []
+        head = _HEAD.pack(len(self._zeros), self._kind, len(blocks))
+        return head + bytes(byte for block in blocks for byte in block) + self._sums.encode()
 
     def decode(self, payload: bytes) -> None:
-        """Take over a state written by `encode`; ValueError if it is of another d."""
-        n = self._d + 3
-        require_length(payload, _HEAD.size + 8 * (2 * n * n + n))
-        learnt, d, log_det = _HEAD.unpack_from(payload)
-        if d != self._d:
-            raise ValueError(f"state of features={d} does not fit {self._d}")
-        values = np.frombuffer(payload, "<f8", offset=_HEAD.size).astype(float)
-        self.learnt, self._log_det = learnt, log_det
-        self._a = values[: n * n].reshape(n, n).copy()
-        self._inverse = values[n * n : 2 * n * n].reshape(n, n).copy()
-        self._b = values[2 * n * n :].copy()
-        self._theta = self._inverse.dot(self._b).tolist()
+        """Take over a state written by `encode`; ValueError if it is of other options."""
+        if len(payload) < _HEAD.size:
+            raise ValueError(f"a state of {len(payload)} bytes is shorter than its own header")
+        d, kind, n_blocks = _HEAD.unpack_from(payload)
+        end = _HEAD.size + 2 * n_blocks
+        if (d, kind) != (len(self._zeros), self._kind) or (n_blocks and self._growing is None) or len(payload) < end:
+            raise ValueError(f"state of features={d}, functions number {kind}: other options wrote it")
+        functions = self._functions
+        if self._growing is not None:
+            functions = self._growing.regrown(payload[_HEAD.size : end])
+        sums = LeastSquares(d + 3 + functions.count)
+        sums.decode(payload[end:])
+        self._functions, self._sums = functions, sums
+        if isinstance(functions, Growing):
+            self._growing = functions
 
-    def bias(self) -> NDArray[np.float64]:
-        """Return Σ f_i (ŷ - y) for each feature, shape (d + 3,): read off A and b, because ŷ is a feature."""
-        bias: NDArray[np.float64] = self._a[:, 0] - self._b
-        bias[0] -= 1.0
+    def biases(self, features: Sequence[str] = ()) -> list[Bias]:
+        """Return the bias along every test function, and its bound.
+
+        Parameters
+        ----------
+        features
+            Names of the features, d of them; ``x1`` and so on if not given.
+        """
+        features = features or [f"x{i + 1}" for i in range(len(self._zeros))]
+        names = ["constant", "answer", "forecast", *features, *self._functions.names(features)]
+        lengths = np.diag(self._sums.a) - 1.0
+        bounds = np.sqrt((1.0 + lengths) * (1.0 + self._sums.log_det))
+        bounds[1] += 1.0
+        columns = names, lengths.tolist(), self._bias().tolist(), bounds.tolist()
+        return [Bias(*row) for row in zip(*columns, strict=True)]
+
+    def _bias(self) -> NDArray[np.float64]:
+        """Return Σ f (ŷ - y), shape (n,): read off A and b, because ŷ is a feature."""
+        bias: NDArray[np.float64] = self._sums.a[:, 1] - self._sums.b
+        bias[1] -= 1.0
         return bias
 
-    def bias_bound(self) -> NDArray[np.float64]:
-        """Return the bound on each |`bias`|, shape (d + 3,)."""
-        bound: NDArray[np.float64] = np.sqrt(np.diag(self._a) * (1.0 + self._log_det))
-        return bound
+    def regret_bound(self) -> float:
+        """Return the bound on the cumulative Brier score less that of the raw forecast, 1 + ln det A."""
+        return 1.0 + self._sums.log_det
 
     def error(self) -> float | None:
-        """Return |Σ (ŷ - y)| / T, the bias along the constant feature; None before the first outcome."""
-        return abs(float(self.bias()[1])) / self.learnt if self.learnt else None
+        """Return the smooth calibration error, or |Σ (ŷ - y)| / T without hats; None before the first outcome."""
+        if not self.learnt:
+            return None
+        bias = self._bias()
+        return self._functions.error(bias, bias[self._end - 1 :]) / self.learnt
 
     def bound(self, outstanding: int = 0) -> float | None:
         """Return the bound on `error`, times sqrt(1 + 2 outstanding), at most 1; None before the first outcome.
@@ -168,23 +220,5 @@ class CalibratedRegression:
         """
         if not self.learnt:
             return None
-        return min(1.0, float(self.bias_bound()[1]) * math.sqrt(1 + 2 * outstanding) / self.learnt)
-
-
-def fixed_point(theta_0: float, s: float, p: float) -> float:
-    """Return a ŷ in [0, 1] with ŷ = clip(theta_0 ŷ + s); where there are several, the one nearest ``p``.
-
-    With slack = 1 - theta_0 positive it is unique. Otherwise, for s between slack and 0, all of 0, s / slack and 1 are
-    fixed points (and for slack = s = 0 every point); ``clip(s / slack)`` alone is wrong there and beyond, and
-    theta_0 > 1 does occur.
-    """
-    slack = 1.0 - theta_0
-    if slack > 0.0:
-        return 0.0 if s <= 0.0 else 1.0 if s >= slack else s / slack
-    if s > 0.0:
-        return 1.0
-    if s < slack:
-        return 0.0
-    if slack == 0.0:
-        return p
-    return min((0.0, s / slack, 1.0), key=lambda fixed: abs(fixed - p))
+        tested = math.sqrt((self.learnt + self._functions.norm) * (1.0 + self._sums.log_det))
+        return min(1.0, (self._functions.shift + tested) * math.sqrt(1 + 2 * outstanding) / self.learnt)

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from state.calibrators import REGISTRY, Calibrator, Prediction, make
+from state.calibrators.calibrated_regression import FUNCTIONS
 
 SPECS = [
     *REGISTRY,
@@ -21,6 +22,7 @@ SPECS = [
     "minimax+regret_matching",
     "calibrated_regression+minimax",
     "platt+calibrated_regression",
+    *(f"calibrated_regression {functions}" for functions in FUNCTIONS[1:]),
 ]
 FEATURES = 2
 FORECASTS = st.sampled_from([0.0, 5e-324, 1e-9, 0.02, 0.5, 1 - 1e-16, 1.0]) | st.floats(0, 1)
@@ -33,7 +35,11 @@ Stream = list[tuple[float, tuple[float, float], float]]  # forecast, features, o
 
 
 def fresh(spec: str, seed: int = 3) -> Calibrator:
-    options = {"features": FEATURES} if "calibrated_regression" in spec else {}
+    """Make what a name, a composition, or a name and the ``functions`` it is to have, says."""
+    spec, _, functions = spec.partition(" ")
+    options: dict[str, object] = {"functions": functions} if functions else {}
+    if any("features" in REGISTRY[part].options for part in spec.split("+")):
+        options["features"] = FEATURES
     return make(spec, name="stream", seed=seed, **options)
 
 

@@ -1,0 +1,145 @@
+"""Least squares: the sums, what is swept from them, and the theorem they stand for."""
+
+import math
+import random
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from state.calibrators import least_squares
+from state.calibrators.least_squares import LeastSquares
+
+ROUNDS = st.lists(st.tuples(*[st.floats(-1, 1)] * 3, st.floats(0, 1)), max_size=30)
+
+
+def learn(sums: LeastSquares, *rounds: tuple[float, ...]) -> None:
+    """Learn rounds of (f_2..f_n, y)."""
+    for *f, y in rounds:
+        sums.z[2:] = f
+        sums.learn(y)
+
+
+def some_rounds(n: int, width: int, seed: int) -> list[tuple[float, ...]]:
+    rng = random.Random(seed)
+    return [(*(rng.uniform(-1, 1) for _ in range(width)), rng.random()) for _ in range(n)]
+
+
+@settings(deadline=None, derandomize=True)
+@given(ROUNDS)
+def test_everything_is_what_its_definition_says(rounds: list[tuple[float, ...]]) -> None:
+    sums = LeastSquares(4)
+    learn(sums, *rounds)
+    f = np.array([(1.0, *one[:-1]) for one in rounds]).reshape(-1, 4)
+    y = np.array([one[-1] for one in rounds])
+    a, b = np.eye(4) + f.T @ f, f.T @ y
+    theta = np.linalg.solve(a, b)
+    loss = float(((f @ theta - y) ** 2).sum() + theta @ theta)
+    assert sums.a == pytest.approx(a)
+    assert sums.b == pytest.approx(b)
+    assert sums.inverse == pytest.approx(np.linalg.inv(a), abs=1e-10)
+    assert sums.theta == pytest.approx([loss, *theta], abs=1e-10)
+    assert sums.log_det == pytest.approx(float(np.linalg.slogdet(a)[1]), abs=1e-10)
+
+
+def test_both_matrices_are_symmetric_to_the_last_bit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(least_squares, "REBUILD", 70)
+    sums = LeastSquares(6)
+    learn(sums, *some_rounds(200, 5, 1))
+    assert np.array_equal(sums._pair, sums._pair.transpose(0, 2, 1))
+
+
+def test_rebuilding_changes_only_the_rounding(monkeypatch: pytest.MonkeyPatch) -> None:
+    rounds = some_rounds(500, 5, 2)
+    plain, rebuilt = LeastSquares(6), LeastSquares(6)
+    learn(plain, *rounds)
+    monkeypatch.setattr(least_squares, "REBUILD", 7)
+    learn(rebuilt, *rounds)
+    assert rebuilt.encode() != plain.encode()
+    assert rebuilt._pair == pytest.approx(plain._pair, abs=1e-11)
+    assert rebuilt.log_det == pytest.approx(plain.log_det)
+
+
+def test_spoilt_inverse_is_rebuilt() -> None:
+    sums, sound = LeastSquares(3), LeastSquares(3)
+    rounds = some_rounds(20, 2, 3)
+    learn(sums, *rounds[:10])
+    sums._swept *= -1.0  # every q is negative from here
+    learn(sums, *rounds[10:])
+    learn(sound, *rounds)
+    assert sums._pair == pytest.approx(sound._pair, abs=1e-11)
+    assert sums.log_det == pytest.approx(sound.log_det)
+
+
+def test_added_coordinate_is_one_that_was_zero_so_far() -> None:
+    rounds = some_rounds(60, 4, 4)
+    grown, ever = LeastSquares(3), LeastSquares(5)
+    for t, (*f, y) in enumerate(rounds):
+        if t == 30:
+            grown.grow(2)
+        learn(grown, (*f[: 2 if t < 30 else 4], y))
+        learn(ever, (*f[:2], *([0.0, 0.0] if t < 30 else f[2:]), y))
+    assert grown._pair == pytest.approx(ever._pair, abs=1e-13)
+    assert grown.theta == pytest.approx(ever.theta, abs=1e-13)
+    assert grown.log_det == pytest.approx(ever.log_det)
+
+
+def test_growing_by_nothing_changes_nothing() -> None:
+    sums = LeastSquares(3)
+    learn(sums, *some_rounds(10, 2, 5))
+    before = sums.encode()
+    sums.grow(0)
+    assert sums.encode() == before
+
+
+def test_state_of_another_size_is_refused() -> None:
+    with pytest.raises(ValueError, match="state of 116 bytes, got 180"):
+        LeastSquares(2).decode(LeastSquares(3).encode())
+
+
+def clip(v: float) -> float:
+    return min(max(v, 0.0), 1.0)
+
+
+@settings(deadline=None, derandomize=True)
+@given(ROUNDS)
+def test_regret_to_every_weights_is_at_most_their_norm_and_ln_det(rounds: list[tuple[float, ...]]) -> None:
+    sums, served = LeastSquares(4), 0.0
+    for *f, y in rounds:
+        served += (clip(math.fsum(map(float.__mul__, sums.theta[1:], [1.0, *f]))) - y) ** 2
+        learn(sums, (*f, y))
+    # theta[0] is the least of Σ (θ·f - y)² + ‖θ‖², so this is the bound for all θ at once.
+    assert served <= sums.theta[0] + sums.log_det + 1e-9
+    assert sums.log_det <= 4 * math.log1p(len(rounds)) + 1e-9
+
+
+def test_features_outside_the_interval_void_the_bound() -> None:
+    """The paper's 2 n ln(T + 1) fails for features that grow, and ln det A then says nothing."""
+    sums, served, rounds = LeastSquares(2), 0.0, 6
+    for t in range(rounds):
+        scale = sums.a[1, 1] / sums.b[1] if t else 1.0
+        y = float(t == 0)
+        served += (clip(sums.theta[2] * scale) - y) ** 2
+        sums.z[1] = 0.0  # one coordinate alone
+        learn(sums, (scale, y))
+    # θ = 0 is wrong once; the regression is wrong in every round, because it answers 1 to 0 again and again.
+    assert served == pytest.approx(rounds)
+    assert served - 1.0 > 2 * math.log(rounds + 1)
+    assert sums.log_det > rounds
+
+
+def test_working_inverse_keeps_to_the_sums_between_rebuilds() -> None:
+    """As many rounds as a rebuild waits for, on features of which two nearly repeat each other."""
+    sums, n = LeastSquares(8), least_squares.REBUILD - 1
+    rng = np.random.default_rng(9)
+    rows = rng.uniform(-1, 1, (n, 7))
+    rows[:, 1] = np.clip(rows[:, 0] + rng.normal(0, 1e-3, n), -1, 1)
+    for row, y in zip(rows, (rng.random(n) < 0.3).tolist(), strict=True):
+        sums.z[2:] = row
+        sums.learn(float(y))
+    assert np.linalg.cond(sums.a) > 1e4
+    assert np.abs(sums.a @ sums.inverse - np.eye(8)).max() < 1e-8
+    assert sums.inverse == pytest.approx(np.linalg.inv(sums.a), abs=1e-8)
+    assert sums.theta[1:] == pytest.approx(np.linalg.solve(sums.a, sums.b), abs=1e-8)
+    assert sums.log_det == pytest.approx(float(np.linalg.slogdet(sums.a)[1]), abs=1e-8)
