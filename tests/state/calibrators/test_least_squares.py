@@ -61,11 +61,12 @@ def test_rebuilding_changes_only_the_rounding(monkeypatch: pytest.MonkeyPatch) -
     assert rebuilt.log_det == pytest.approx(plain.log_det)
 
 
-def test_spoilt_inverse_is_rebuilt() -> None:
+def test_spoilt_inverse_and_determinant_are_rebuilt() -> None:
     sums, sound = LeastSquares(3), LeastSquares(3)
     rounds = some_rounds(20, 2, 3)
     learn(sums, *rounds[:10])
-    sums._swept *= -1.0  # every q is negative from here
+    sums._swept *= -1.0  # the next q is negative
+    sums.log_det += 1.0
     learn(sums, *rounds[10:])
     learn(sound, *rounds)
     assert sums._pair == pytest.approx(sound._pair, abs=1e-11)
