@@ -50,7 +50,7 @@ def test_features_and_their_names_are_part_of_the_recipe() -> None:
     )
     assert len({policy.config for policy in (none, counted, named, turned)}) == 4
     for policy in (counted, named, turned):
-        assert json.loads(policy.recipe)["options"] == {"features": 2}
+        assert json.loads(policy.recipe)["options"]["features"] == 2
         assert policy.n_features == 2
     assert json.loads(named.recipe)["features"] == ["amount", "age"]
 
