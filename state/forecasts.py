@@ -1,0 +1,327 @@
+"""Forecasts that are more than one probability, as values: of classes, and of a number by quantiles or a normal law.
+
+Every value is immutable and checked when it is made, so whoever holds one need not check it again.
+"""
+
+import math
+import struct
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
+from statistics import NormalDist
+from struct import Struct
+from typing import Self
+
+#: Most classes a forecast may have, and most quantiles.
+MAX_CLASSES, MAX_LEVELS = 1000, 256
+#: How far from 1 the sum of a forecast's probabilities may be: 1000 of them in single precision err by less.
+SUM_SLACK = 1e-6
+#: Values, means and deviations are at most this large: their differences, squares and sums of 1e9 stay finite.
+LARGEST = 1e100
+
+_STANDARD = NormalDist()
+_ROOT_HALF = math.sqrt(0.5)
+_ROOT_2PI = math.sqrt(2.0 * math.pi)
+_PROBABILITY, _PROBS, _CLASSWISE, _QUANTILES, _NORMAL = range(1, 6)
+_HEAD = Struct("<BH")
+_SCALAR = Struct("<Bd")
+_PAIR = Struct("<Bdd")
+
+
+class Classwise(tuple[float, ...]):
+    """A probability for each of K classes, each a forecast of its own against the rest: they need not sum to 1.
+
+    Raises
+    ------
+    ValueError
+        If K is not 2 to `MAX_CLASSES` or a probability is outside [0, 1].
+
+    Examples
+    --------
+    >>> Classwise((0.25, 0.5)).normalised()
+    (0.3333333333333333, 0.6666666666666666)
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, values: Iterable[float]) -> Self:
+        """Check and make."""
+        made = super().__new__(cls, values)
+        if not 2 <= len(made) <= MAX_CLASSES:
+            raise ValueError(f"probs must have 2 to {MAX_CLASSES} classes, got {len(made)}")
+        for p in made:
+            if not 0.0 <= p <= 1.0:
+                raise ValueError(f"a probability must be in [0, 1], got {p!r}")
+        return made
+
+    def normalised(self) -> "Probs":
+        """Return the probabilities divided by their sum; all equal where the sum is too small to divide by.
+
+        What is lost: each class is no longer what its calibrator served, and its guarantee is gone.
+        """
+        total = math.fsum(self)
+        if total < 1e-300:  # a subnormal sum has lost the digits of the ratios
+            return Probs([1.0 / len(self)] * len(self))
+        return Probs([p / total for p in self])
+
+
+class Probs(Classwise):
+    """A probability for each of K classes, which sum to 1 within `SUM_SLACK`; raises as `Classwise` does."""
+
+    __slots__ = ()
+
+    def __new__(cls, values: Iterable[float]) -> Self:
+        """Check and make."""
+        made = super().__new__(cls, values)
+        total = math.fsum(made)
+        if not abs(total - 1.0) <= SUM_SLACK:
+            raise ValueError(f"probs must sum to 1 within {SUM_SLACK:g}, got {total!r}")
+        return made
+
+
+@dataclass(frozen=True, slots=True)
+class Normal:
+    """A normal law.
+
+    Attributes
+    ----------
+    mean
+        Within `LARGEST` of 0.
+    std
+        Positive, from 1 / `LARGEST` to `LARGEST`.
+
+    Examples
+    --------
+    >>> law = Normal(mean=10.0, std=2.0)
+    >>> law.cdf(10.0), round(law.ppf(0.975), 2)
+    ((0.5, 0.5), 13.92)
+    """
+
+    mean: float
+    std: float
+
+    def __post_init__(self) -> None:
+        if not abs(self.mean) <= LARGEST:
+            raise ValueError(f"mean must be finite and within {LARGEST:g} of 0, got {self.mean!r}")
+        if not 1.0 / LARGEST <= self.std <= LARGEST:
+            raise ValueError(f"std must be positive, from {1.0 / LARGEST:g} to {LARGEST:g}, got {self.std!r}")
+
+    def cdf(self, y: float) -> tuple[float, float]:
+        """Return P(Y < y) and P(Y <= y), which are equal."""
+        below = 0.5 * math.erfc((self.mean - y) / self.std * _ROOT_HALF)
+        return below, below
+
+    def ppf(self, level: float) -> float:
+        """Return the quantile of a level in [0, 1]; infinite at 0 and 1."""
+        if 0.0 < level < 1.0:
+            return self.mean + self.std * _STANDARD.inv_cdf(level)
+        _require_level(level)
+        return math.inf if level else -math.inf
+
+    def integral(self, low: float, high: float) -> float:
+        """Return the integral of `ppf` between two levels, low <= high; over [0, 1] it is the mean."""
+        return self.mean * (high - low) + self.std * (self._density(low) - self._density(high))
+
+    @staticmethod
+    def _density(level: float) -> float:
+        """Return the standard density at the quantile of a level."""
+        if not 0.0 < level < 1.0:
+            return 0.0
+        z = _STANDARD.inv_cdf(level)
+        return math.exp(-0.5 * z * z) / _ROOT_2PI
+
+
+@dataclass(frozen=True, slots=True)
+class Quantiles:
+    """A law given by some of its quantiles.
+
+    Attributes
+    ----------
+    levels
+        2 to `MAX_LEVELS`, strictly increasing, in (0, 1).
+    values
+        One a level, never decreasing, within `LARGEST` of 0. A value that repeats is an atom.
+
+    Notes
+    -----
+    - Between two given quantiles the distribution function is linear.
+    - Beyond the outer quantiles it is exponential, with the density of the outermost piece: below value v_1 of level
+      l_1, ``F(y) = l_1 exp((y - v_1) / s)``, ``s = l_1 (v_2 - v_1) / (l_2 - l_1)``; above, mirrored. A level just
+      outside what was given so has a quantile just outside, not an infinite one.
+    - An atom at v holds the mass between the lowest and the highest level whose value is v: P(Y < v) is the one,
+      P(Y <= v) the other. An outermost value that repeats (no rain: 0, 0, 0, 1.5) ends the support, s = 0: its atom
+      holds the mass of that tail too.
+
+    Examples
+    --------
+    >>> rain = Quantiles(levels=(0.25, 0.5, 0.75), values=(0.0, 0.0, 4.0))
+    >>> rain.cdf(0.0), rain.cdf(-1.0), rain.cdf(2.0), rain.ppf(0.625)
+    ((0.0, 0.5), (0.0, 0.0), (0.625, 0.625), 2.0)
+    """
+
+    levels: tuple[float, ...]
+    values: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        levels, values = self.levels, self.values
+        if not 2 <= len(levels) <= MAX_LEVELS:
+            raise ValueError(f"quantiles must have 2 to {MAX_LEVELS} levels, got {len(levels)}")
+        if len(levels) != len(values):
+            raise ValueError(f"quantiles must have one value a level, got {len(values)} for {len(levels)}")
+        if not (levels[0] > 0.0 and levels[-1] < 1.0 and all(a < b for a, b in pairwise(levels))):
+            raise ValueError(f"levels must increase strictly in (0, 1), got {levels!r}")
+        if not (values[0] >= -LARGEST and values[-1] <= LARGEST and all(a <= b for a, b in pairwise(values))):
+            raise ValueError(f"values must never decrease and be within {LARGEST:g} of 0, got {values!r}")
+
+    def cdf(self, y: float) -> tuple[float, float]:
+        """Return P(Y < y) and P(Y <= y), which differ at an atom."""
+        levels, values = self.levels, self.values
+        i, j = bisect_left(values, y), bisect_right(values, y)
+        if i < j:
+            low = 0.0 if i == 0 and not self._lower() else levels[i]
+            high = 1.0 if j == len(values) and not self._upper() else levels[j - 1]
+            return low, high
+        if i == 0:
+            scale = self._lower()
+            at = levels[0] * math.exp((y - values[0]) / scale) if scale else 0.0
+        elif i == len(values):
+            scale = self._upper()
+            at = 1.0 - (1.0 - levels[-1]) * math.exp((values[-1] - y) / scale) if scale else 1.0
+        else:
+            low, high = levels[i - 1], levels[i]
+            at = min(low + (high - low) * ((y - values[i - 1]) / (values[i] - values[i - 1])), high)
+        return at, at
+
+    def ppf(self, level: float) -> float:
+        """Return the quantile of a level in [0, 1]; at 0 and 1 infinite, or the end of the support where an atom is."""
+        levels, values = self.levels, self.values
+        i = bisect_left(levels, level)
+        if i == 0:
+            _require_level(level)
+            scale = self._lower()
+            if not scale or level == levels[0]:
+                return values[0]
+            return values[0] + scale * math.log(level / levels[0]) if level else -math.inf
+        if i == len(levels):
+            _require_level(level)
+            scale = self._upper()
+            if not scale:
+                return values[-1]
+            return values[-1] - scale * math.log((1.0 - level) / (1.0 - levels[-1])) if level < 1.0 else math.inf
+        low, high = values[i - 1], values[i]
+        return min(low + (high - low) * ((level - levels[i - 1]) / (levels[i] - levels[i - 1])), high)
+
+    def integral(self, low: float, high: float) -> float:
+        """Return the integral of `ppf` between two levels, low <= high; over [0, 1] it is the mean."""
+        return self._primitive(high) - self._primitive(low)
+
+    def _primitive(self, level: float) -> float:
+        """Return the integral of `ppf` from 0 to a level."""
+        levels, values = self.levels, self.values
+        first, last = levels[0], levels[-1]
+        x = min(level, first)
+        total = x * values[0] + self._lower() * (_x_log_x(x / first) * first - x)
+        for i in range(1, len(levels)):
+            if level <= levels[i - 1]:
+                return total
+            x = min(level, levels[i])
+            total += 0.5 * (values[i - 1] + self.ppf(x)) * (x - levels[i - 1])
+        if level > last:
+            whole, rest = 1.0 - last, 1.0 - level
+            total += (level - last) * values[-1] + self._upper() * (whole - rest + _x_log_x(rest / whole) * whole)
+        return total
+
+    def _lower(self) -> float:
+        """Return the scale of the lower tail; 0 where an atom ends the support."""
+        levels, values = self.levels, self.values
+        return levels[0] * (values[1] - values[0]) / (levels[1] - levels[0])
+
+    def _upper(self) -> float:
+        """Return the scale of the upper tail; 0 where an atom ends the support."""
+        levels, values = self.levels, self.values
+        return (1.0 - levels[-1]) * (values[-1] - values[-2]) / (levels[-1] - levels[-2])
+
+
+#: A forecast of a number.
+Law = Quantiles | Normal
+#: Any forecast, raw or served: a probability, those of classes, or a law.
+Forecast = float | Classwise | Law
+
+
+def encode(forecast: Forecast) -> bytes:
+    """Return a forecast as bytes: a kind (u8), then f64s, little-endian.
+
+    Notes
+    -----
+    1, probability: p. 2, `Probs`, and 3, `Classwise`: K (u16), the probabilities. 4, `Quantiles`: m (u16), the levels,
+    the values. 5, `Normal`: mean, std.
+
+    Examples
+    --------
+    >>> decode(encode(Normal(1.0, 2.0)))
+    Normal(mean=1.0, std=2.0)
+    """
+    if isinstance(forecast, Quantiles):
+        m = len(forecast.levels)
+        return _HEAD.pack(_QUANTILES, m) + _floats(2 * m).pack(*forecast.levels, *forecast.values)
+    if isinstance(forecast, Normal):
+        return _PAIR.pack(_NORMAL, forecast.mean, forecast.std)
+    if isinstance(forecast, Classwise):
+        kind = _PROBS if isinstance(forecast, Probs) else _CLASSWISE
+        return _HEAD.pack(kind, len(forecast)) + _floats(len(forecast)).pack(*forecast)
+    return _SCALAR.pack(_PROBABILITY, forecast)
+
+
+def decode(payload: bytes) -> Forecast:
+    """Read a forecast written by `encode`.
+
+    Raises
+    ------
+    ValueError
+        If the payload is cut, too long, of an unknown kind, or not a forecast.
+    """
+    kind = payload[0] if payload else 0
+    try:
+        if kind == _NORMAL:
+            return Normal(*_PAIR.unpack(payload)[1:])
+        if kind == _PROBABILITY:
+            return _probability(_SCALAR.unpack(payload)[1])
+        if kind in {_PROBS, _CLASSWISE, _QUANTILES}:
+            n = _HEAD.unpack_from(payload)[1]
+            numbers = _floats(2 * n if kind == _QUANTILES else n).unpack(payload[_HEAD.size :])
+            if kind == _QUANTILES:
+                return Quantiles(numbers[:n], numbers[n:])
+            return Probs(numbers) if kind == _PROBS else Classwise(numbers)
+    except struct.error:
+        raise ValueError(f"a forecast of kind {kind} has another length than {len(payload)} bytes") from None
+    raise ValueError(f"no forecast has kind {kind}")
+
+
+def decode_law(payload: bytes) -> Law:
+    """Read a forecast of a number; ValueError if it is another one or damaged."""
+    law = decode(payload)
+    if isinstance(law, Quantiles | Normal):
+        return law
+    raise ValueError(f"expected quantiles or a normal law, got kind {payload[0]}")
+
+
+@lru_cache(maxsize=64)
+def _floats(n: int) -> Struct:
+    return Struct(f"<{n}d")
+
+
+def _probability(p: float) -> float:
+    if not 0.0 <= p <= 1.0:
+        raise ValueError(f"a probability must be in [0, 1], got {p!r}")
+    return p
+
+
+def _require_level(level: float) -> None:
+    if not 0.0 <= level <= 1.0:
+        raise ValueError(f"a level must be in [0, 1], got {level!r}")
+
+
+def _x_log_x(x: float) -> float:
+    return x * math.log(x) if x else 0.0
