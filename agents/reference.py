@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Sequence
 
-from state.calibrators import REGISTRY
+from state.calibrators import REGISTRY, VECTORS, kind
 from state.fence import FATES
 from streams.catalogue import CATALOGUE
 from streams.records import REASONS
@@ -26,6 +26,7 @@ def page() -> str:
     rows = [
         (
             f"`{name}`",
+            f"`{kind(name)}`",
             (each.__doc__ or "").split("\n")[0],
             "; ".join(
                 f"`{option}`: {o.meaning}; {o.allowed}, default {'none' if o.default == () else o.default}"
@@ -33,10 +34,12 @@ def page() -> str:
             )
             or "none",
         )
-        for name, each in sorted(REGISTRY.items())
+        for name, each in sorted((REGISTRY | VECTORS).items())
     ]
-    parts += _table(("name", "what it is", "options"), rows)
-    parts += ["\n`front+back` feeds the answers of the first to the second, for example `platt+minimax`.\n"]
+    parts += _table(("name", "forecast", "what it is", "options"), rows)
+    parts += [
+        "\n`front+back` feeds the answers of the first to the second, for example `platt+minimax`; both take a `p`.\n"
+    ]
     parts += ["\n## Metrics\n\nEach with the prefix `trueup_`; counters end in `_total`.\n"]
     parts += _table(
         ("name", "kind", "labels", "meaning", "what to do"),

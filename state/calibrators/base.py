@@ -1,36 +1,47 @@
 """What a calibrator is: it serves a probability for a forecast, and learns from the outcome by way of the ticket."""
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 #: Most features a calibrator may take: ridge state is quadratic in them, 70 kB at 64.
 MAX_FEATURES = 64
 
+_Raw_contra = TypeVar("_Raw_contra", contravariant=True)
+_Served_co = TypeVar("_Served_co", covariant=True)
+_Answer_co = TypeVar("_Answer_co", covariant=True)
 
-class Prediction(NamedTuple):
+
+class Answer(NamedTuple, Generic[_Served_co]):
     """What a calibrator answers to one forecast.
 
     Attributes
     ----------
     p
-        The probability to serve, in [0, 1]; for a randomised calibrator, a draw.
+        What to serve: a probability, or what the calibrator's kind of forecast has in its place; for a randomised
+        calibrator, a draw.
     expected
-        Mean of the distribution ``p`` was drawn from, in [0, 1]; equal to ``p`` where nothing is drawn.
+        Mean of the distribution ``p`` was drawn from; equal to ``p`` where nothing is drawn.
     ticket
-        What `Calibrator.update` needs once the outcome is known.
+        What `Recalibrator.update` needs once the outcome is known.
     """
 
-    p: float
-    expected: float
+    p: _Served_co
+    expected: _Served_co
     ticket: bytes
+
+
+class Prediction(Answer[float]):
+    """The answer of a calibrator of probabilities: ``p`` and ``expected`` in [0, 1]."""
+
+    __slots__ = ()
 
 
 #: Makes a named tuple at half the price of its own constructor: `new(Prediction, (p, expected, ticket))`.
 new = tuple.__new__
 
 
-class Calibrator(Protocol):
-    """An online recalibrator of probability forecasts.
+class Recalibrator(Protocol[_Raw_contra, _Answer_co]):
+    """An online recalibrator of one kind of forecast, with one kind of `Answer`.
 
     `update` reads only the ticket and the state, so outcomes may come late, in any order, or never. A calibrator is
     ``order_free`` when the order does not matter at all: the same tickets resolved in any order end in the same bytes.
@@ -48,13 +59,13 @@ class Calibrator(Protocol):
     def learnt(self) -> int:
         """Outcomes learnt so far."""
 
-    def predict(self, p: float, x: Sequence[float] = (), key: bytes = b"") -> Prediction:
+    def predict(self, p: _Raw_contra, x: Sequence[float] = (), key: bytes = b"") -> _Answer_co:
         """Answer a forecast; changes nothing.
 
         Parameters
         ----------
         p
-            The raw forecast, in [0, 1].
+            The raw forecast: a probability in [0, 1], a `Probs`, or a law (see `state.forecasts`).
         x
             Features in [-1, 1]; ignored by calibrators that take none.
         key
@@ -72,9 +83,9 @@ class Calibrator(Protocol):
         Parameters
         ----------
         ticket
-            From the `Prediction` the outcome belongs to.
+            From the `Answer` the outcome belongs to.
         y
-            In [0, 1]; a calibrator that counts takes 0 and 1 only.
+            In [0, 1], and a calibrator that counts takes 0 and 1 only; of classes, the index; of a law, the number.
 
         Raises
         ------
@@ -105,6 +116,10 @@ class Calibrator(Protocol):
         outstanding
             Most forecasts that waited for their outcomes at one time.
         """
+
+
+#: A recalibrator of probabilities.
+Calibrator = Recalibrator[float, Prediction]
 
 
 def require_probability(p: float) -> None:

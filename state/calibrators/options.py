@@ -80,13 +80,30 @@ class Choice(NamedTuple):
         return type(value) is str and value in self.choices
 
 
+class Text(NamedTuple):
+    """A name that only its reader can judge; the reader refuses it with a message of its own."""
+
+    default: str
+    meaning: str
+
+    @property
+    def allowed(self) -> str:
+        """Any text."""
+        return "a text"
+
+    def takes(self, value: object) -> bool:
+        """Whether it is a text."""
+        return type(value) is str
+
+
 class Points(NamedTuple):
-    """Numbers that increase strictly between two ends, which they do not touch; none if not set."""
+    """Numbers that increase strictly between two ends, which they do not touch; none if not set, else ``least``."""
 
     low: float
     high: float
     most: int
     meaning: str
+    least: int = 0
 
     @property
     def default(self) -> tuple[float, ...]:
@@ -96,11 +113,14 @@ class Points(NamedTuple):
     @property
     def allowed(self) -> str:
         """The range."""
-        return f"at most {self.most} increasing numbers between {self.low:g} and {self.high:g}"
+        count = f"{self.least} to" if self.least else "at most"
+        return f"{count} {self.most} increasing numbers between {self.low:g} and {self.high:g}"
 
     def takes(self, value: object) -> bool:
         """Whether they are numbers, increase, and lie between the ends."""
         if not isinstance(value, Sequence) or isinstance(value, str) or len(value) > self.most:
+            return False
+        if 0 < len(value) < self.least:
             return False
         if not all(type(one) in {int, float} for one in value):
             return False

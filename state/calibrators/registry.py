@@ -5,18 +5,20 @@ from typing import Any
 
 from state.calibrators.approachability import Approachability
 from state.calibrators.approachability_regret import ApproachabilityRegret
-from state.calibrators.base import Calibrator
+from state.calibrators.base import Calibrator, Recalibrator
 from state.calibrators.calibrated_regression import CalibratedRegression
 from state.calibrators.composition import Composition
 from state.calibrators.exponential_weights import ExponentialWeights
 from state.calibrators.identity import Identity
 from state.calibrators.minimax import Minimax
+from state.calibrators.multiclass import CLASSES, EACH, Multiclass
 from state.calibrators.options import Option
 from state.calibrators.platt import Platt
+from state.calibrators.quantile import Quantile
 from state.calibrators.regret_matching import RegretMatching
 from state.calibrators.ridge import Ridge
 
-#: Names that stand alone and on either side of ``+``.
+#: Calibrators of one probability: names that stand alone and on either side of ``+``.
 REGISTRY: dict[str, type[Any]] = {  # Any: classes keep their own options as keywords
     each.name: each
     for each in (
@@ -31,6 +33,16 @@ REGISTRY: dict[str, type[Any]] = {  # Any: classes keep their own options as key
         Ridge,
     )
 }
+#: Calibrators of other forecasts, whose ``kind`` names the field of the record: names that stand alone.
+VECTORS: dict[str, type[Multiclass | Quantile]] = {each.name: each for each in (Multiclass, Quantile)}
+
+
+def kind(spec: str) -> str:
+    """Return what a calibrator takes and serves: ``p``, ``probs`` or ``quantiles``; ValueError if it is unknown."""
+    if spec in VECTORS:
+        return VECTORS[spec].kind
+    _parts(spec)
+    return "p"
 
 
 def check(spec: str, options: Mapping[str, object]) -> None:
@@ -41,9 +53,10 @@ def check(spec: str, options: Mapping[str, object]) -> None:
     spec
         A name, or ``front+back``.
     options
-        By name; in a composition an option must be one of at least one part.
+        By name; in a composition an option must be one of at least one part, and beside ``multiclass`` one of its own
+        or of the calibrator of each class.
     """
-    allowed = _allowed(_parts(spec))
+    allowed = _allowed(spec, options)
     for name, value in options.items():
         option = allowed.get(name)
         if option is None:
@@ -52,8 +65,8 @@ def check(spec: str, options: Mapping[str, object]) -> None:
             raise ValueError(f"{name} must be {option.allowed} ({option.meaning}), got {value!r}")
 
 
-def make(spec: str, *, name: str = "", seed: int = 0, **options: object) -> Calibrator:
-    """Return a new calibrator.
+def make(spec: str, *, name: str = "", seed: int = 0, **options: object) -> Recalibrator[Any, Any]:
+    """Return a new calibrator: a `Calibrator`, or of `VECTORS` what its `kind` says.
 
     Parameters
     ----------
@@ -75,8 +88,22 @@ def make(spec: str, *, name: str = "", seed: int = 0, **options: object) -> Cali
     --------
     >>> make("platt+minimax", name="fraud", grid=50).name
     'platt+minimax'
+    >>> from state.forecasts import Normal
+    >>> make("quantile", levels=(0.1, 0.5, 0.9)).predict(Normal(0.0, 1.0)).p.levels
+    (0.1, 0.5, 0.9)
     """
     check(spec, options)
+    if spec == Quantile.name:
+        return Quantile(name=name, seed=seed, **_own(Quantile.options, options))
+    if spec == Multiclass.name:
+        own = _own(Multiclass.options, options)
+        each, classes = own.get("each", EACH), own.get("classes", CLASSES)
+        # Another key for each class: the same draws would couple the classes.
+        return Multiclass([_composed(each, f"{name}\0class {k}", seed, options) for k in range(classes)])
+    return _composed(spec, name, seed, options)
+
+
+def _composed(spec: str, name: str, seed: int, options: Mapping[str, object]) -> Calibrator:
     *front, back = _parts(spec)
     made = _single(back, name, seed, options)
     for part in front:
@@ -87,25 +114,39 @@ def make(spec: str, *, name: str = "", seed: int = 0, **options: object) -> Cali
 
 def _single(part: str, name: str, seed: int, options: Mapping[str, object]) -> Calibrator:
     calibrator = REGISTRY[part]
-    own = {
+    made: Calibrator = calibrator(name=name, seed=seed, **_own(calibrator.options, options))
+    return made
+
+
+def _own(allowed: Mapping[str, Option], options: Mapping[str, object]) -> dict[str, Any]:
+    """Return the options that are among those allowed, which check() proved to be of the right type."""
+    return {
         option: tuple(value) if isinstance(value, list) else value
         for option, value in options.items()
-        if option in calibrator.options
+        if option in allowed
     }
-    made: Calibrator = calibrator(name=name, seed=seed, **own)
-    return made
 
 
 def _parts(spec: str) -> list[str]:
     parts = spec.split("+")
     if len(parts) > 2 or not all(part in REGISTRY for part in parts):
         names = ", ".join(sorted(REGISTRY))
-        raise ValueError(f"unknown calibrator {spec!r}; allowed: one of {names}, or two of them as front+back")
+        raise ValueError(
+            f"unknown calibrator {spec!r}; allowed: one of {names}, or two of them as front+back; "
+            f"of other forecasts, which stand alone: {', '.join(sorted(VECTORS))}"
+        )
     return parts
 
 
-def _allowed(parts: list[str]) -> dict[str, Option]:
-    return {name: option for part in parts for name, option in REGISTRY[part].options.items()}
+def _allowed(spec: str, options: Mapping[str, object]) -> dict[str, Option]:
+    if spec not in VECTORS:
+        return {name: option for part in _parts(spec) for name, option in REGISTRY[part].options.items()}
+    own = VECTORS[spec].options
+    each = options.get("each", EACH)
+    if spec == Multiclass.name and isinstance(each, str):
+        _parts(each)  # of one probability: a class is no vector
+        return own | _allowed(each, {})
+    return own
 
 
 def _say(allowed: Mapping[str, Option]) -> str:

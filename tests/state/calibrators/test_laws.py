@@ -167,7 +167,7 @@ class Rederiving:
     order_free = True
 
     def __init__(self) -> None:
-        self._inner = make("regret_matching", grid=4, spacing="uniform", buckets=1)
+        self._inner: Calibrator = make("regret_matching", grid=4, spacing="uniform", buckets=1)
         self.learnt = 0
 
     def predict(self, p: float, x: Sequence[float] = (), key: bytes = b"") -> Prediction:
