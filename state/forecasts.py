@@ -198,20 +198,21 @@ class Quantiles:
         """Return the quantile of a level in [0, 1]; at 0 and 1 infinite, or the end of the support where an atom is."""
         levels, values = self.levels, self.values
         i = bisect_left(levels, level)
+        if i < len(levels) and level == levels[i]:
+            return values[i]
+        if 0 < i < len(levels):
+            low, high = values[i - 1], values[i]
+            return min(low + (high - low) * ((level - levels[i - 1]) / (levels[i] - levels[i - 1])), high)
+        _require_level(level)
         if i == 0:
-            _require_level(level)
             scale = self._lower()
-            if not scale or level == levels[0]:
+            if not scale:
                 return values[0]
             return values[0] + scale * math.log(level / levels[0]) if level else -math.inf
-        if i == len(levels):
-            _require_level(level)
-            scale = self._upper()
-            if not scale:
-                return values[-1]
-            return values[-1] - scale * math.log((1.0 - level) / (1.0 - levels[-1])) if level < 1.0 else math.inf
-        low, high = values[i - 1], values[i]
-        return min(low + (high - low) * ((level - levels[i - 1]) / (levels[i] - levels[i - 1])), high)
+        scale = self._upper()
+        if not scale:
+            return values[-1]
+        return values[-1] - scale * math.log((1.0 - level) / (1.0 - levels[-1])) if level < 1.0 else math.inf
 
     def integral(self, low: float, high: float) -> float:
         """Return the integral of `ppf` between two levels, low <= high; over [0, 1] it is the mean."""

@@ -1,0 +1,119 @@
+"""One class against the rest."""
+
+import math
+import random
+
+import pytest
+
+from state.calibrators import check, kind, make
+from state.calibrators.multiclass import Multiclass
+from state.class_scores import ClassScores
+from state.forecasts import Classwise, Probs
+
+T = 6000
+
+
+def overconfident(rng: random.Random) -> tuple[Probs, int]:
+    """Return a forecast with its log-odds doubled, and the class that came."""
+    weights = [rng.gammavariate(0.7, 1.0) + 0.02 for _ in range(3)]
+    y = rng.choices(range(3), weights)[0]
+    return Classwise([w * w / sum(v * v for v in weights) for w in weights]).normalised(), y
+
+
+def scored(calibrator: Multiclass, normalise: bool) -> ClassScores:  # noqa: FBT001 - the two sides of a comparison
+    rng, scores = random.Random(2), ClassScores(3)
+    for t in range(T):
+        raw, y = overconfident(rng)
+        served, _, ticket = calibrator.predict(raw, key=b"%d" % t)
+        calibrator.update(ticket, y)
+        scores.observe(raw, served.normalised() if normalise else served, y)
+    return scores
+
+
+def test_classwise_error_falls_and_normalising_gives_some_of_it_back() -> None:
+    unnormalised = scored(make("multiclass", seed=1), normalise=False)
+    normalised = scored(make("multiclass", seed=1), normalise=True)
+    assert unnormalised.classwise_ece("raw") > 0.05
+    assert unnormalised.classwise_ece("calibrated") < normalised.classwise_ece("calibrated")
+    assert unnormalised.classwise_ece("calibrated") < 0.4 * unnormalised.classwise_ece("raw")
+    assert unnormalised.regret_brier() < 0
+
+
+def test_error_stays_under_the_bound_against_an_opponent() -> None:
+    """The opponent names the class that is expected least: no deterministic method is calibrated then."""
+    calibrator = make("multiclass", classes=3)
+    for t in range(T):
+        _, expected, ticket = calibrator.predict(Probs((0.5, 0.3, 0.2)), key=b"%d" % t)
+        calibrator.update(ticket, expected.index(min(expected)))
+    error, bound = calibrator.error(), calibrator.bound()
+    assert error is not None
+    assert bound is not None
+    assert error < bound < 0.5
+
+
+def test_classes_draw_independently() -> None:
+    calibrator = make("multiclass", classes=3, each="minimax", name="s")
+    draws = [[part._draw(b"%d" % t) >> 52 for t in range(2000)] for part in calibrator._parts]  # type: ignore[attr-defined]
+    for k in range(3):
+        agree = sum(a == b for a, b in zip(draws[k], draws[k - 1], strict=True))
+        assert abs(agree - 1000) < 135  # six standard deviations
+
+
+def test_each_class_is_its_calibrator_alone() -> None:
+    calibrator = make("multiclass", classes=2, each="minimax", grid=7, name="s", seed=3)
+    alone = [make("minimax", grid=7, name=f"s\0class {k}", seed=3) for k in range(2)]
+    for t in range(300):
+        answer = calibrator.predict(Probs((0.25, 0.75)), key=b"%d" % t)
+        for k, p in enumerate((0.25, 0.75)):
+            one = alone[k].predict(p, key=b"%d" % t)
+            assert (answer.p[k], answer.expected[k]) == one[:2]
+            alone[k].update(one.ticket, float(k == t % 2))
+        calibrator.update(answer.ticket, t % 2)
+    assert b"".join(each.encode() for each in alone) in calibrator.encode()
+    assert calibrator.error() == pytest.approx(sum(each.error() or 0.0 for each in alone) / 2)
+
+
+@pytest.mark.parametrize("y", [-1, 3, 0.5, math.nan, math.inf])
+def test_class_that_does_not_exist_teaches_nothing(y: float) -> None:
+    calibrator = make("multiclass", classes=3)
+    before = calibrator.encode()
+    ticket = calibrator.predict(Probs((0.5, 0.3, 0.2))).ticket
+    with pytest.raises(ValueError, match="must be one of 0 to 2"):
+        calibrator.update(ticket, y)
+    assert calibrator.encode() == before
+
+
+def test_other_number_of_classes_is_refused() -> None:
+    with pytest.raises(ValueError, match="must be of 3 classes, got 2"):
+        make("multiclass").predict(Probs((0.5, 0.5)))
+    with pytest.raises(ValueError, match="does not fit"):
+        make("multiclass", classes=4).decode(make("multiclass", classes=3).encode())
+    with pytest.raises(ValueError, match="at least 2"):
+        Multiclass([make("platt")])
+
+
+def test_kind_of_each_calibrator() -> None:
+    assert [kind(spec) for spec in ("platt+minimax", "multiclass", "quantile")] == ["p", "probs", "quantiles"]
+    with pytest.raises(ValueError, match="unknown calibrator 'plat'"):
+        kind("plat")
+
+
+@pytest.mark.parametrize(
+    ("spec", "options", "says"),
+    [
+        ("multiclass", {"each": "quantile"}, "unknown calibrator 'quantile'"),
+        ("multiclass", {"each": 3}, "each must be a text"),
+        ("multiclass", {"each": "platt", "grid": 7}, "no option 'grid'; allowed: classes"),
+        ("multiclass", {"classes": 1}, "classes must be an integer from 2 to 100"),
+        ("quantile", {"levels": [0.5]}, "levels must be 2 to 256 increasing numbers between 0 and 1"),
+        ("quantile", {"levels": [0.9, 0.1]}, "levels must be"),
+        ("quantile", {"link": "probit"}, "link must be one of identity, logit"),
+        ("quantile", {"grid": 7}, "no option 'grid'; allowed: levels"),
+        ("platt+quantile", {}, "of other forecasts, which stand alone: multiclass, quantile"),
+    ],
+)
+def test_wrong_option_says_what_is_allowed(spec: str, options: dict[str, object], says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        check(spec, options)
+    with pytest.raises(ValueError, match=says):
+        make(spec, **options)  # type: ignore[arg-type]  # options of any type, none of them name or seed

@@ -1,0 +1,266 @@
+"""Quantile recalibration: coverage under every order and delay, levels that never cross, atoms, clamping."""
+
+import math
+import random
+import struct
+from bisect import bisect_left
+from collections.abc import Callable
+from itertools import accumulate, pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from state import forecasts
+from state.calibrators.quantile import LEVELS, TAIL, Quantile, chain
+from state.forecasts import Law, Normal, Quantiles
+
+T = 6000
+LINKS = ("identity", "logit")
+World = Callable[[int, random.Random, tuple[float, ...]], tuple[Law, float]]
+
+
+def iid(_: int, rng: random.Random, __: tuple[float, ...]) -> tuple[Law, float]:
+    mean = rng.gauss(0, 2)
+    return Normal(mean, 0.5), rng.gauss(mean, 1)
+
+
+def drifting(t: int, rng: random.Random, _: tuple[float, ...]) -> tuple[Law, float]:
+    return Normal(0, 1), rng.gauss(math.sin(t / 500), 1 + 0.9 * math.sin(t / 700))
+
+
+def hiding(_: int, rng: random.Random, play: tuple[float, ...]) -> tuple[Law, float]:
+    """Put the outcome just above one of the levels played, or far away: the opponent sees them all."""
+    law = Normal(0, 1)
+    v = rng.choice(play)
+    return law, law.ppf(v) + 1e-6 if TAIL < v < 1 - TAIL else rng.choice((-1e9, 1e9))
+
+
+def hunting(_: int, rng: random.Random, play: tuple[float, ...]) -> tuple[Law, float]:
+    """Put the outcome between two levels of the chain, on the side that drives them to cross."""
+    law = Normal(0, 1)
+    low, high = min(max(play[1], TAIL), 0.9), min(max(play[-2], 2 * TAIL), 1 - TAIL)
+    return law, law.ppf(rng.choice((low, high, (low + high) / 2)))
+
+
+def far_below(_: int, __: random.Random, ___: tuple[float, ...]) -> tuple[Law, float]:
+    return Normal(0, 1), -1e300  # F is exactly 0
+
+
+WORLDS: list[World] = [iid, drifting, hiding, hunting, far_below]
+
+
+def play(calibrator: Quantile, world: World, delay: int, rounds: int = T) -> float:
+    """Resolve each event after ``delay`` others were issued; return by how much the error came nearest to the bound."""
+    rng, waiting, nearest = random.Random(5), list[tuple[bytes, float]](), math.inf
+    for t in range(rounds):
+        law, y = world(t, rng, calibrator._play)
+        waiting.append((calibrator.predict(law, key=b"%d" % t).ticket, y))
+        if len(waiting) > delay:
+            calibrator.update(*waiting.pop(0))
+            error, bound = calibrator.error(), calibrator.bound(delay)
+            assert error is not None
+            assert bound is not None
+            nearest = min(nearest, bound - error)
+    return nearest
+
+
+@pytest.mark.parametrize("delay", [0, 10, 100, 1000])
+@pytest.mark.parametrize("link", LINKS)
+@pytest.mark.parametrize("world", WORLDS)
+def test_coverage_stays_under_the_bound(world: World, link: str, delay: int) -> None:
+    calibrator = Quantile(link=link, rate=min(0.05, 1 / (1 + delay)))
+    assert play(calibrator, world, delay, 2000 + delay) >= -1e-9
+
+
+@pytest.mark.parametrize(("link", "most"), [("identity", 0.005), ("logit", 0.03)])
+@pytest.mark.parametrize("world", WORLDS)
+def test_bound_says_something(world: World, link: str, most: float) -> None:
+    calibrator = Quantile(link=link, rate=0.05)
+    play(calibrator, world, 0)
+    assert (calibrator.error() or 0.0) <= (calibrator.bound() or 1.0) < most
+
+
+def test_bound_of_the_anchor_is_the_published_one() -> None:
+    calibrator = Quantile(levels=(0.4999, 0.5), link="identity", rate=0.05)
+    play(calibrator, iid, 0, 1000)
+    # One level beside the anchor: q0 = p, so at most (p + (1 + h) η) / (η T) and never more than (1 + 2 η) / (η T).
+    assert calibrator.bound() == pytest.approx((0.5001 + 0.05 * (1.4999)) / 50, rel=0.01)
+    assert (calibrator.bound() or 1.0) <= (1 + 2 * 0.05) / (0.05 * 1000)
+
+
+def one_sided(levels: tuple[float, ...], eta: float, q0: float, us: list[float]) -> list[float]:
+    """Return where the paper's update ends: every level by itself."""
+    q = [q0] * len(levels)
+    for u in us:
+        q = [s + eta * (p - (u <= s)) for s, p in zip(q, levels, strict=True)]
+    return q
+
+
+def test_lemma_4_is_false() -> None:
+    low, high = one_sided((0.4, 0.6), 0.5, 0.0, [0.9, 0.25])
+    assert (low, high) == (pytest.approx(0.4), pytest.approx(0.1))
+    assert chain((low, high), 0) == (low, low)
+    assert chain((low, high), 1) == (high, high)
+
+
+def test_levels_never_cross_where_the_papers_do_and_sorting_ruins_coverage() -> None:
+    levels = tuple(k / 12 for k in range(1, 12))
+    n, eta, rng = 3000, 0.3, random.Random(3)
+    crossed, free, sorted_counts = 0, [0] * 11, [0] * 11
+    chained = Quantile(levels=levels, link="identity", rate=eta)
+    for t in range(n):
+        s = [p + eta * (p * t - k) for p, k in zip(levels, free, strict=True)]
+        crossed += any(a > b for a, b in pairwise(s))
+        u = rng.random()
+        free = [k + (u <= v) for k, v in zip(free, s, strict=True)]
+        # Sorted, a level is blamed for what another one played, and drifts away.
+        ranked = sorted(p + eta * (p * t - k) for p, k in zip(levels, sorted_counts, strict=True))
+        sorted_counts = [k + (u <= v) for k, v in zip(sorted_counts, ranked, strict=True)]
+        answer = chained.predict(Normal(0, 1), key=b"%d" % t)
+        assert all(a <= b for a, b in pairwise(chained._play))
+        assert all(a <= b for a, b in pairwise(answer.p.values))
+        chained.update(answer.ticket, Normal(0, 1).ppf(u))
+    sorted_error = max(abs(k / n - p) for k, p in zip(sorted_counts, levels, strict=True))
+    assert crossed / n > 0.5
+    assert (chained.error() or 1.0) <= (chained.bound() or 0.0) < 0.003
+    assert sorted_error > 0.24
+
+
+@given(st.lists(st.floats(-2, 2), min_size=1, max_size=12), st.data())
+def test_chain_is_monotone_and_keeps_the_anchor(s: list[float], data: st.DataObject) -> None:
+    anchor = data.draw(st.integers(0, len(s) - 1))
+    v = chain(s, anchor)
+    assert len(v) == len(s)
+    assert v[anchor] == s[anchor]
+    assert all(a <= b for a, b in pairwise(v))
+    assert all(v[j] >= s[j] if j > anchor else v[j] <= s[j] for j in range(len(s)))
+
+
+def test_two_orders_of_resolution_end_in_the_same_bytes() -> None:
+    rng = random.Random(8)
+    first, second = Quantile(), Quantile()
+    for calibrator in (first, second):
+        play(calibrator, iid, 0, 200)
+    resolved = [(first.predict(Normal(0, 1), key=b"%d" % t).ticket, rng.gauss(0, 3)) for t in range(300)]
+    shuffled = rng.sample(resolved, len(resolved))
+    for one, other in zip(resolved, shuffled, strict=True):
+        first.update(*one)
+        second.update(*other)
+    assert first.encode() == second.encode()
+    assert first.predict(Normal(1, 2), key=b"e") == second.predict(Normal(1, 2), key=b"e")
+
+
+def test_atoms_are_covered_by_what_is_served() -> None:
+    rng, calibrator = random.Random(4), Quantile(levels=(0.1, 0.3, 0.5, 0.7, 0.9))
+    below, upto, n = [0] * 5, [0] * 5, 4000
+    rain = Quantiles((0.2, 0.4, 0.6, 0.8), (0.0, 0.0, 1.0, 3.0))
+    for t in range(n):
+        p, _, ticket = calibrator.predict(rain, key=b"%d" % t)
+        y = 0.0 if rng.random() < 0.6 else rng.expovariate(0.5)
+        below = [k + (y < q) for k, q in zip(below, p.values, strict=True)]
+        upto = [k + (y <= q) for k, q in zip(upto, p.values, strict=True)]
+        calibrator.update(ticket, y)
+    for k, covered, most in zip(below, calibrator.coverage(), upto, strict=True):
+        assert k / n <= covered <= most / n
+    # Nothing lies below 0, and .6 at or below: only the drawn transform covers a tenth and three tenths.
+    assert below[0] == 0
+    assert upto[0] / n > 0.5
+    assert (calibrator.error() or 1.0) <= (calibrator.bound() or 0.0) < 0.1
+
+
+def test_draw_at_an_atom_is_the_events() -> None:
+    rain, us = Quantiles((0.25, 0.75), (0.0, 0.0)), set[int]()
+    for t in range(100):
+        calibrator = Quantile(levels=(0.25, 0.5, 0.75))
+        ticket = calibrator.predict(rain, key=b"%d" % t).ticket
+        assert ticket == calibrator.predict(rain, key=b"%d" % t).ticket
+        calibrator.update(ticket, 0.0)
+        us.add(calibrator._counts.index(1))
+    assert us == {0, 1, 2, 3}
+
+
+@pytest.mark.parametrize("link", LINKS)
+def test_serving_is_clamped_and_coverage_is_not(link: str) -> None:
+    declared = Quantile(levels=(0.1, 0.9), low=0.0, high=10.0, link=link, rate=0.5)
+    undeclared = Quantile(levels=(0.1, 0.9), link=link, rate=0.5)
+    law = Normal(5.0, 1.0)
+    served = []
+    for _ in range(30):
+        p, _, ticket = declared.predict(law)
+        declared.update(ticket, 9.9999)
+        undeclared.update(undeclared.predict(law).ticket, 9.9999)
+        served.append(p.values)
+        assert all(0.0 <= q <= 10.0 for q in p.values)
+    assert max(served)[1] == 10.0  # a level that has to cover everything
+    assert declared._play == undeclared._play
+    assert all(abs(q - 5.0) <= 6.0 for q in undeclared.predict(law).p.values)
+
+
+def test_sharper_with_steps_in_log_odds() -> None:
+    """Forecasts with half the true deviation: the case of the docstring."""
+    losses = {}
+    for link in LINKS:
+        calibrator, rng, loss = Quantile(link=link, rate=0.01), random.Random(1), 0.0
+        for t in range(T):
+            law, y = iid(t, rng, ())
+            p, _, ticket = calibrator.predict(law)
+            loss += sum(max(a * (y - q), (a - 1) * (y - q)) for a, q in zip(p.levels, p.values, strict=True))
+            calibrator.update(ticket, y)
+        losses[link] = loss / T / len(LEVELS)
+    assert losses["logit"] < losses["identity"] - 0.005
+
+
+def test_whole_law_agrees_with_what_is_served() -> None:
+    calibrator = Quantile(low=-50.0, high=50.0)
+    play(calibrator, iid, 0, 1000)
+    law = Normal(1.0, 2.0)
+    whole, served = calibrator.recalibrated(law), calibrator.predict(law).p
+    assert [whole.ppf(level) for level in served.levels] == pytest.approx(served.values)
+    assert whole.interval(0.8) == pytest.approx((served.values[1], served.values[5]))
+
+
+def test_first_answer_is_the_raw_quantiles() -> None:
+    for link in LINKS:
+        answer = Quantile(link=link).predict(Normal(3.0, 2.0))
+        assert answer.p.values == pytest.approx([Normal(3.0, 2.0).ppf(level) for level in LEVELS])
+        assert answer.expected == answer.p
+
+
+def test_layout_is_the_documented_one() -> None:
+    calibrator = Quantile(levels=(0.25, 0.5), link="identity")
+    law = Normal(0.0, 1.0)
+    answer = calibrator.predict(law, key=b"e")
+    assert answer.ticket == struct.pack("<Q2d", calibrator._draw(b"e"), 0.25, 0.5) + forecasts.encode(law)
+    calibrator.update(answer.ticket, -0.1)
+    assert calibrator.encode() == struct.pack("<I2d3Q", 2, 0.25, 0.5, 0, 1, 0)
+
+
+@pytest.mark.parametrize("y", [math.nan, math.inf, -math.inf])
+def test_outcome_that_is_no_number_is_refused(y: float) -> None:
+    calibrator = Quantile()
+    before = calibrator.encode()
+    with pytest.raises(ValueError, match="finite number"):
+        calibrator.update(calibrator.predict(Normal(0, 1)).ticket, y)
+    assert calibrator.encode() == before
+
+
+def test_state_of_other_levels_is_refused() -> None:
+    with pytest.raises(ValueError, match="does not fit"):
+        Quantile(levels=(0.1, 0.9)).decode(Quantile(levels=(0.2, 0.9)).encode())
+
+
+def test_empty_range_is_refused() -> None:
+    with pytest.raises(ValueError, match="low must be below high"):
+        Quantile(low=1.0, high=1.0)
+
+
+def test_counts_are_of_the_first_level_that_covers() -> None:
+    calibrator = Quantile(link="identity")
+    for u in (0.01, 0.3, 0.3, 0.99):
+        played = calibrator._play
+        before = list(accumulate(calibrator._counts))
+        calibrator.update(calibrator.predict(Normal(0, 1)).ticket, Normal(0, 1).ppf(u))
+        after = list(accumulate(calibrator._counts))
+        first = bisect_left(played, u)
+        assert [b - a for a, b in zip(before, after, strict=True)] == [int(j >= first) for j in range(8)]
