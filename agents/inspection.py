@@ -1,11 +1,11 @@
 """``trueup inspect``: what the state says of a stream, read from the changelog."""
 
 import asyncio
+import math
 import sys
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import reduce
-from operator import add
 from typing import Any
 
 import orjson
@@ -14,14 +14,20 @@ from aiokafka.errors import KafkaError
 from rich.console import Console
 from rich.table import Table
 
-from state import keys, rows
+from state import history, keys, rows
+from state.alarm import ALPHA
+from state.calibrators import internal_regret, played
+from state.calibrators.points import debiased_l2, noise
 from state.fence import FATES, Fence
+from state.history import KINDS, History
+from state.losses import NAMES
 from state.rows import Served
-from state.scores import Kind, Scores
+from state.scores import Bin, Kind, Murphy, Scores, total
 from streams.settings import Settings
 from streams.topics import TopicsError, partitions
 
-KINDS: tuple[Kind, ...] = ("raw", "calibrated")
+#: Rows that say something of streams.
+KEPT = (keys.FENCE, keys.SCORES, keys.WINDOWS, keys.CALIBRATOR)
 
 
 @dataclass
@@ -29,7 +35,7 @@ class Found:
     """The newest rows of every partition that say something of streams."""
 
     fences: dict[int, Fence] = field(default_factory=dict)
-    scores: dict[str, dict[int, Scores]] = field(default_factory=lambda: defaultdict(dict))
+    histories: dict[str, dict[int, History]] = field(default_factory=lambda: defaultdict(dict))
     served: dict[str, dict[tuple[int, str], Served]] = field(default_factory=lambda: defaultdict(dict))
 
 
@@ -45,7 +51,7 @@ def run(settings: Settings, stream: str | None, *, json_output: bool) -> int:
         found = asyncio.run(read(settings))
     except KafkaError as exc:
         raise TopicsError(f"cannot read {settings.changelog} from {', '.join(settings.brokers)}: {exc}") from exc
-    names = sorted(found.scores.keys() | found.served.keys())
+    names = sorted(found.histories.keys() | found.served.keys())
     if stream is not None and stream not in names:
         _console(stderr=True).print(f"no state of stream {stream!r}; there are: {', '.join(names[:20]) or 'none'}")
         return 1
@@ -77,7 +83,7 @@ async def read(settings: Settings) -> Found:
         while any([await consumer.position(tp) < ends[tp] for tp in tps]):
             for tp, records in (await consumer.getmany(timeout_ms=500)).items():
                 for record in records:
-                    if record.key[:1] in (keys.FENCE, keys.SCORES, keys.CALIBRATOR) and record.value is not None:
+                    if record.key[:1] in KEPT and record.value is not None:
                         newest[tp.partition, record.key] = record.value
     finally:
         await consumer.stop()
@@ -87,8 +93,9 @@ async def read(settings: Settings) -> Found:
         if kind == keys.FENCE:
             found.fences[partition] = Fence.decode(value)
         elif kind == keys.SCORES:
-            found.scores[key[1:].decode()][partition] = rows.decode_scores(value)
-        else:
+            windows = newest.get((partition, keys.WINDOWS + key[1:]))
+            found.histories[key[1:].decode()][partition] = rows.decode_history(value, windows)
+        elif kind == keys.CALIBRATOR:
             config, stream = key[1:5].hex(), key[5:].decode()
             found.served[stream][partition, config] = rows.decode_calibrator(value, stream)
     return found
@@ -96,21 +103,13 @@ async def read(settings: Settings) -> Found:
 
 def describe(found: Found, stream: str) -> dict[str, Any]:
     """Return what the state says of a stream, as JSON would have it."""
-    total: Scores = reduce(add, found.scores.get(stream, {}).values(), Scores())
-    described: dict[str, Any] = {"resolved": int(total.n)}
-    if total.n:
+    histories = found.histories.get(stream, {})
+    scores = total(each.total for each in histories.values())
+    described: dict[str, Any] = {"resolved": scores.n}
+    if scores.n:
         for kind in KINDS:
-            described[kind] = {
-                "ece": total.ece(kind),
-                "brier": total.brier(kind),
-                "log_loss": total.log_loss(kind),
-                "reliability": [
-                    {"n": int(each.n), "forecast": each.p / each.n, "outcome": each.y / each.n}
-                    for each in total.bins(kind)
-                    if each.n
-                ],
-            }
-        described["regret"] = {"brier": total.regret_brier(), "log": total.regret_log()}
+            described[kind] = _scored(scores, kind) | _watched(histories, kind)
+        described["regret"] = {loss: scores.regret(loss) for loss in NAMES}
     described["calibrators"] = [
         {
             "partition": partition,
@@ -120,6 +119,7 @@ def describe(found: Found, stream: str) -> dict[str, Any]:
             "outstanding": served.outstanding,
             "error": served.calibrator.error(),
             "bound": served.calibrator.bound(served.outstanding),
+            **_counted(served),
         }
         for (partition, config), served in sorted(found.served.get(stream, {}).items())
     ]
@@ -129,6 +129,58 @@ def describe(found: Found, stream: str) -> dict[str, Any]:
 def _console(*, stderr: bool = False) -> Console:
     """Return a console that shows the names of streams as they are: they come from records."""
     return Console(stderr=stderr, markup=False, emoji=False)
+
+
+def _scored(scores: Scores, kind: Kind) -> dict[str, Any]:
+    """Return the scores of all events."""
+    return {
+        "ece": scores.ece(kind),
+        "ece_noise": scores.noise(kind),
+        "smooth_ece": scores.smooth_ece(kind),
+        "low_relative_error": _or_none(scores.relative_error(kind)),
+        **{loss if loss != "log" else "log_loss": scores.loss(loss, kind) for loss in NAMES},
+        "brier_parts": scores.murphy(kind)._asdict(),
+        "reliability": _curve(scores.bins(kind)),
+        "low_reliability": _curve(scores.bands(kind)),
+    }
+
+
+def _watched(histories: dict[int, History], kind: Kind) -> dict[str, Any]:
+    """Return what windows and alarms say; ``partition`` and ``window`` find the worst one again."""
+    found = list(histories.values())
+    log10 = history.log_alarm(found, kind) / math.log(10.0)
+    described: dict[str, Any] = {"alarm": {"log10": log10, "sounds": log10 >= -math.log10(ALPHA)}}
+    worst = history.worst(found, kind)
+    if worst is not None:
+        described["worst_window"] = {
+            "partition": next(n for n, each in histories.items() if each.worst(kind) is worst),
+            "window": worst.number,
+            "ece": worst.scores.ece(kind),
+            "ece_noise": worst.scores.noise(kind),
+            "reliability": _curve(worst.scores.bins(kind)),
+        }
+    biases = {str(n): each.bias.along(kind) for n, each in histories.items()}
+    if any(biases.values()):
+        described["feature_bias"] = biases
+    return described
+
+
+def _counted(served: Served) -> dict[str, float | None]:
+    """Return what the counts of the points played say, where a calibrator keeps them."""
+    points = played(served.calibrator)
+    return {
+        "noise": _or_none(noise(points)) if points else None,
+        "debiased_l2": _or_none(debiased_l2(points)) if points else None,
+        "internal_regret": internal_regret(served.calibrator),
+    }
+
+
+def _curve(bins: list[Bin]) -> list[dict[str, float]]:
+    return [{"n": int(each.n), "forecast": each.p / each.n, "outcome": each.y / each.n} for each in bins if each.n]
+
+
+def _or_none(value: float) -> float | None:
+    return None if math.isnan(value) else value
 
 
 def _print(report: dict[str, dict[str, Any]], fates: dict[str, int], *, whole: bool) -> None:
@@ -145,13 +197,17 @@ def _print(report: dict[str, dict[str, Any]], fates: dict[str, int], *, whole: b
         return
     for each in report.values():
         curve = Table("kind", "events", "mean forecast", "share of events", title="reliability")
+        low = Table("kind", "events", "mean forecast", "share of events", title="reliability below .1")
         for kind in KINDS:
             for one in each.get(kind, {}).get("reliability", ()):
                 curve.add_row(kind, f"{one['n']:,}", f"{one['forecast']:.4f}", f"{one['outcome']:.4f}")
-        console.print(curve)
-        held = Table("partition", "calibrator", "config", "version", "outstanding", "error", "bound")
+            for one in each.get(kind, {}).get("low_reliability", ()):
+                low.add_row(kind, f"{one['n']:,}", f"{one['forecast']:.5f}", f"{one['outcome']:.5f}")
+        console.print(curve, low, _health(each))
+        measures = ("error", "bound", "noise", "internal_regret")
+        held = Table("partition", "calibrator", "config", "version", "outstanding", *measures)
         for one in each["calibrators"]:
-            figures = ("–" if one[name] is None else f"{one[name]:.4f}" for name in ("error", "bound"))
+            figures = ("–" if one[name] is None else f"{one[name]:.4f}" for name in measures)
             held.add_row(
                 str(one["partition"]),
                 one["calibrator"],
@@ -161,3 +217,31 @@ def _print(report: dict[str, dict[str, Any]], fates: dict[str, int], *, whole: b
                 *figures,
             )
         console.print(held)
+
+
+def _health(each: dict[str, Any]) -> Table:
+    """Return a table of the figures an alarm is followed by, raw beside calibrated."""
+    table = Table("", *KINDS, title="scores")
+
+    def row(name: str, figure: Callable[[dict[str, Any]], str]) -> None:
+        table.add_row(name, *(figure(each[kind]) if kind in each else "–" for kind in KINDS))
+
+    row("ECE", lambda of: f"{of['ece']:.4f}")
+    row("  by chance alone", lambda of: f"{of['ece_noise']:.4f}")
+    row("smooth ECE", lambda of: f"{of['smooth_ece']:.4f}")
+    row("worst window's ECE", lambda of: _worst(of.get("worst_window")))
+    row("relative error below .1", lambda of: _figure(of["low_relative_error"]))
+    row("log loss", lambda of: f"{of['log_loss']:.4f}")
+    row("wrong labels", lambda of: f"{of['misclassification']:.4f}")
+    for part in Murphy._fields:
+        row(f"Brier score: {part}", lambda of, part=part: f"{of['brier_parts'][part]:.4f}")  # type: ignore[misc]  # bound now
+    row("alarm, log10", lambda of: f"{of['alarm']['log10']:.1f}{' sounds' if of['alarm']['sounds'] else ''}")
+    return table
+
+
+def _worst(window: dict[str, Any] | None) -> str:
+    return f"{window['ece']:.4f} (partition {window['partition']}, window {window['window']})" if window else "–"
+
+
+def _figure(value: float | None) -> str:
+    return "–" if value is None else f"{value:.4f}"

@@ -63,8 +63,12 @@ class Join:
         async with self._lock(partition):
             self._table.reopened(partition)
             opened = self._partitions[partition] = Partition(self._policies, partial(self._table.read, partition))
-            scores = {key[len(keys.SCORES) :].decode(): row for key, row in self._table.range(partition, keys.SCORES)}
-            self._gauges.assigned(partition, Held(opened.fence, scores, self._calibrators(partition, scores)))
+            scores, windows = (
+                {key[len(kind) :].decode(): row for key, row in self._table.range(partition, kind)}
+                for kind in (keys.SCORES, keys.WINDOWS)
+            )
+            held = Held(opened.fence, scores, windows, self._calibrators(partition, scores))
+            self._gauges.assigned(partition, held)
             forecasts, outcomes = opened.fence.next
             return forecasts, outcomes
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from state import keys, ledger, rows
+from state.calibrators import Features, features_of
 from state.calibrators.base import new
 from state.events import Calibrated, Event, Forecast, Outcome, Output, Rejected, Resolved
 from state.expiry import Expiry
@@ -29,9 +30,9 @@ from state.fence import (
     RESOLVED,
     Fence,
 )
+from state.history import History
 from state.policy import Policies, Policy
 from state.rows import Served
-from state.scores import Scores
 
 #: Most events a batch may hold. A row that changed within as many events is not expired yet: after a crash the
 #: outputs of the last batch are made again from its rows. Part of the state's meaning, so not a setting.
@@ -65,8 +66,9 @@ class Effects:
         Topic and reason of every dead letter that is new.
     again
         How many redelivered events of each topic were answered from the ledger.
-    scores, calibrators
-        The rows among ``rows`` that changed of each stream's score sums, and of the calibrator that serves it now.
+    scores, windows, calibrators
+        The rows among ``rows`` that changed of each stream's scores, of its closed windows, and of the calibrator that
+        serves it now.
     """
 
     rows: dict[bytes, bytes | None] = field(default_factory=dict)
@@ -76,6 +78,7 @@ class Effects:
     rejected: list[tuple[int, str]] = field(default_factory=list)
     again: list[int] = field(default_factory=lambda: [0, 0])
     scores: dict[str, bytes] = field(default_factory=dict)
+    windows: dict[str, bytes] = field(default_factory=dict)
     calibrators: dict[str, bytes] = field(default_factory=dict)
 
 
@@ -90,7 +93,8 @@ class _Service:
     names: bytes
     key: bytes
     served: Served
-    scores: Scores
+    features: Features | None
+    history: History
 
 
 class Partition:
@@ -128,7 +132,7 @@ class Partition:
         #: What serves a stream now, by its name; and what served it when a ticket was issued, by the ticket's names.
         self._now: dict[str, _Service] = {}
         self._then: dict[bytes, _Service] = {}
-        self._scores: dict[str, Scores] = {}
+        self._histories: dict[str, History] = {}
 
     def _begin(self) -> None:
         self._effects = Effects()
@@ -136,7 +140,8 @@ class Partition:
         self._ledger: dict[bytes, bytes | None] = {}
         self._changed: dict[bytes, bytes | None] = {}
         self._learnt: dict[bytes, _Service] = {}
-        self._scored: dict[str, Scores] = {}
+        self._scored: dict[str, History] = {}
+        self._closed: dict[str, History] = {}
 
     def fold(self, events: Iterable[Event]) -> Effects:
         """Apply events in order.
@@ -239,8 +244,12 @@ class Partition:
         served.late += served.calibrator.learnt - version
         served.calibrator.update(issued[end:], y)
         self._learnt[service.key] = service
-        service.scores.observe(raw, p, y)
-        self._scored[service.stream] = service.scores
+        history = service.history
+        if service.features:
+            history.bias.observe(service.features(issued[end:]), raw, p, y)
+        if history.observe(raw, p, y, expected):
+            self._closed[service.stream] = history
+        self._scored[service.stream] = history
         self._ledger[key] = self._changed[key] = (
             ledger.HEAD.pack(ledger.RESOLVED, born, self.fence.applied, issued_ts, ts, y, raw, p, expected, version)
             + issued[ledger.HEAD.size :]
@@ -321,11 +330,14 @@ class Partition:
             served = Served.fresh(policy.recipe, stream)
         else:
             raise LookupError(f"stream {stream!r} has tickets of configuration {config} but no calibrator row")
-        scores = self._scores.get(stream)
-        if scores is None:
+        history = self._histories.get(stream)
+        if history is None:
             row = self._get(keys.scores(stream))
-            scores = self._scores[stream] = Scores() if row is None else rows.decode_scores(row)
-        service = self._then[names] = _Service(stream, calibrator, config, 0, names, key, served, scores)
+            history = History() if row is None else rows.decode_history(row, self._get(keys.windows(stream)))
+            self._histories[stream] = history
+        current = self._policies.of(stream)  # tickets of an earlier configuration hold other features
+        features = features_of(served.calibrator) if current is not None and current.config == config else None
+        service = self._then[names] = _Service(stream, calibrator, config, 0, names, key, served, features, history)
         return service
 
     def _collect(self) -> None:
@@ -341,8 +353,10 @@ class Partition:
             policy = self._policies.of(service.stream)
             if policy is not None and policy.config == service.config:
                 effects.calibrators[service.stream] = row
-        for stream, scores in self._scored.items():
-            effects.scores[stream] = changes[keys.scores(stream)] = rows.encode_scores(scores)
+        for stream, history in self._scored.items():
+            effects.scores[stream] = changes[keys.scores(stream)] = rows.encode_scores(history)
+        for stream, history in self._closed.items():
+            effects.windows[stream] = changes[keys.windows(stream)] = rows.encode_windows(history)
         changes[keys.FENCE] = self.fence.encode()
         if len(self._then) > CACHED:
             self._forget()

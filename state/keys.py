@@ -4,7 +4,7 @@ A partition has its own store, so a key never names the partition. The letters s
 the score rows of all streams be read as one range.
 """
 
-FENCE, LEDGER, CALIBRATOR, SCORES, EXPIRY = b"F", b"L", b"C", b"S", b"Q"
+FENCE, LEDGER, CALIBRATOR, SCORES, WINDOWS, EXPIRY = b"F", b"L", b"C", b"S", b"W", b"Q"
 
 
 def ledger(event_id: str) -> bytes:
@@ -20,6 +20,11 @@ def calibrator(stream: str, config: str) -> bytes:
 def scores(stream: str) -> bytes:
     """Key of a stream's score sums."""
     return SCORES + stream.encode()
+
+
+def windows(stream: str) -> bytes:
+    """Key of a stream's closed windows."""
+    return WINDOWS + stream.encode()
 
 
 def expiry(ttl_ms: int, chunk: int) -> bytes:

@@ -1,4 +1,4 @@
-"""Rows that hold a calibrator or a stream's score sums."""
+"""Rows that hold a calibrator or a stream's scores."""
 
 from dataclasses import dataclass
 from struct import Struct
@@ -6,11 +6,13 @@ from struct import Struct
 from state import keys
 from state.calibrators import Calibrator
 from state.frames import seal, unseal
+from state.history import History
 from state.policy import build
 from state.scores import Scores
 
 CALIBRATOR_VERSION = 1
-SCORES_VERSION = 1
+SCORES_VERSION = 2
+WINDOWS_VERSION = 1
 
 _HEAD = Struct("<HQ")
 
@@ -70,11 +72,30 @@ def decode_calibrator(frame: bytes, stream: str) -> Served:
     return served
 
 
-def encode_scores(scores: Scores) -> bytes:
-    """Return the row of a stream's score sums."""
-    return seal(keys.SCORES[0], SCORES_VERSION, scores.encode())
+def encode_scores(history: History) -> bytes:
+    """Return the row of a stream's scores that every event changes."""
+    return seal(keys.SCORES[0], SCORES_VERSION, history.encode())
 
 
-def decode_scores(frame: bytes) -> Scores:
-    """Read the row of a stream's score sums; raises `CorruptFrame` if it is not intact."""
-    return Scores.decode(unseal(keys.SCORES[0], SCORES_VERSION, frame))
+def encode_windows(history: History) -> bytes:
+    """Return the row of a stream's closed windows, which changes when one closes."""
+    return seal(keys.WINDOWS[0], WINDOWS_VERSION, history.encode_closed())
+
+
+def decode_present(scores: bytes) -> Scores:
+    """Return the scores of the present window alone; raises `CorruptFrame` if the row is not intact."""
+    return History.decode_present(unseal(keys.SCORES[0], SCORES_VERSION, scores))
+
+
+def decode_history(scores: bytes, windows: bytes | None) -> History:
+    """Read both rows of a stream's scores; ``windows`` is None while no window was closed.
+
+    Raises
+    ------
+    CorruptFrame
+        If a frame is not an intact row of its kind and version.
+    ValueError
+        If the rows do not belong together.
+    """
+    closed = None if windows is None else unseal(keys.WINDOWS[0], WINDOWS_VERSION, windows)
+    return History.decode(unseal(keys.SCORES[0], SCORES_VERSION, scores), closed)

@@ -1,5 +1,6 @@
 """What a worker tells Prometheus. Counters count once, after the commit point; gauges are views of stored sums."""
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from time import time
@@ -8,16 +9,19 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, disable_cre
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from state import rows
+from state import history, rows
+from state.calibrators import played
+from state.calibrators.points import noise
 from state.engine import Effects
 from state.fence import FATES, Fence
+from state.history import KINDS, History
+from state.losses import NAMES
 from state.rows import Served
-from state.scores import Kind, Scores
+from state.scores import Scores, total
 from streams.catalogue import CATALOGUE, DELAYS, LATENCIES, RECORD_FATES, SIZES
 from streams.records import REASONS
 
 PREFIX = "trueup_"
-KINDS: tuple[Kind, ...] = ("raw", "calibrated")
 #: Sums all streams beyond the first ones, so that names in records cannot mint series.
 OTHER = "other"
 #: The input topics as labels name them, whatever they are called in Kafka.
@@ -30,11 +34,14 @@ class Held:
 
     fence: Fence
     scores: dict[str, bytes] = field(default_factory=dict)
+    windows: dict[str, bytes] = field(default_factory=dict)
     calibrators: dict[str, bytes] = field(default_factory=dict)
 
 
-#: Reads now and here: yields (metric name, label values, value).
-Sampler = Callable[[], Iterable[tuple[str, tuple[str, ...], float]]]
+#: Metric name, label values, value.
+Sample = tuple[str, tuple[str, ...], float]
+#: Reads now and here.
+Sampler = Callable[[], Iterable[Sample]]
 
 
 class Gauges(Collector):
@@ -128,13 +135,21 @@ class Gauges(Collector):
         held.fence = fence
         held.calibrators.update(effects.calibrators)
         for stream, row in effects.scores.items():
-            before = held.scores.get(stream)
-            new = rows.decode_scores(row)
-            gained = new if before is None else new - rows.decode_scores(before)
+            gained = self._gained(held, stream, row, effects.windows.get(stream))
             label = self._label(stream)
-            total = self._totals.get(label)
-            self._totals[label] = gained if total is None else total + gained
-            held.scores[stream] = row
+            before = self._totals.get(label)
+            self._totals[label] = gained if before is None else before + gained
+
+    @staticmethod
+    def _gained(held: Held, stream: str, row: bytes, closed: bytes | None) -> Scores:
+        """Take over a stream's new rows and return the scores of the events between them and the old ones."""
+        before, held.scores[stream] = held.scores.get(stream), row
+        if closed is None:
+            present = rows.decode_present(row)
+            return present if before is None else present - rows.decode_present(before)
+        old, held.windows[stream] = held.windows.get(stream), closed
+        gained = rows.decode_history(row, closed).total
+        return gained if before is None else gained - rows.decode_history(before, old).total
 
     def produced(self, topic: str, n: int) -> None:
         """Count acknowledged outputs."""
@@ -164,7 +179,7 @@ class Gauges(Collector):
         """Tell the registry nothing, so that registering does not collect."""
         return ()
 
-    def _samples(self) -> Iterator[tuple[str, tuple[str, ...], float]]:
+    def _samples(self) -> Iterator[Sample]:
         held = list(self._held.values())
         yield "build_info", (self._version,), 1.0
         yield "pending_events", (), sum(partition.fence.pending for partition in held)
@@ -172,23 +187,23 @@ class Gauges(Collector):
         if self._updated:
             yield "last_update_timestamp_seconds", (), self._updated
         yield from self._sampler()
-        for label, total in list(self._totals.items()):
-            for name, labels, value in _counted(label, total):
+        for label, gained in list(self._totals.items()):
+            for name, labels, value in _counted(label, gained):
                 # Rounding may take an ulp off a sum, and rate() takes a counter that falls for one that started anew.
                 risen = self._risen[name, labels] = max(value, self._risen.get((name, labels), value))
                 yield name, labels, risen
-        scores: dict[str, Scores] = {}
+        histories: dict[str, list[History]] = {}
         served: dict[str, list[Served]] = {}
         for partition in held:
             for stream, row in list(partition.scores.items()):
                 label = self._label(stream)
-                decoded = rows.decode_scores(row)
-                scores[label] = scores[label] + decoded if label in scores else decoded
+                histories.setdefault(label, []).append(rows.decode_history(row, partition.windows.get(stream)))
             for stream, row in list(partition.calibrators.items()):
                 label = self._label(stream)
                 served.setdefault(label, []).append(rows.decode_calibrator(row, stream))
-        for label, total in scores.items():
-            yield from _scored(label, total)
+        for label, found in histories.items():
+            yield from _scored(label, total(each.total for each in found))
+            yield from _watched(label, found)
         for label, made in served.items():
             yield from _guaranteed(label, made)
 
@@ -201,36 +216,65 @@ class Gauges(Collector):
         return label
 
 
-def _counted(label: str, total: Scores) -> Iterator[tuple[str, tuple[str, ...], float]]:
-    yield "scored_events", (label,), total.n
+def _counted(label: str, gained: Scores) -> Iterator[Sample]:
+    yield "scored_events", (label,), gained.n
     for kind in KINDS:
-        yield "brier_sum", (label, kind), total.brier(kind) * total.n if total.n else 0.0
-        yield "log_loss_sum", (label, kind), total.log_loss(kind) * total.n if total.n else 0.0
-        for i, each in enumerate(total.bins(kind)):
+        yield "brier_sum", (label, kind), gained.brier(kind) * gained.n if gained.n else 0.0
+        yield "log_loss_sum", (label, kind), gained.log_loss(kind) * gained.n if gained.n else 0.0
+        for i, each in enumerate(gained.bins(kind)):
             yield "bin_events", (label, kind, str(i)), each.n
             yield "bin_forecast_sum", (label, kind, str(i)), each.p
             yield "bin_outcome_sum", (label, kind, str(i)), each.y
 
 
-def _scored(label: str, total: Scores) -> Iterator[tuple[str, tuple[str, ...], float]]:
-    yield "resolved", (label,), total.n
-    if not total.n:
+def _scored(label: str, scores: Scores) -> Iterator[Sample]:
+    """Yield the scores of all events."""
+    yield "resolved", (label,), scores.n
+    if not scores.n:
         return
     for kind in KINDS:
-        yield "ece", (label, kind), total.ece(kind)
-        yield "brier", (label, kind), total.brier(kind)
-        yield "log_loss", (label, kind), total.log_loss(kind)
-    yield "regret", (label, "brier"), total.regret_brier()
-    yield "regret", (label, "log"), total.regret_log()
+        yield "ece", (label, kind), scores.ece(kind)
+        yield "ece_noise", (label, kind), scores.noise(kind)
+        yield "smooth_ece", (label, kind), scores.smooth_ece(kind)
+        relative = scores.relative_error(kind)
+        if not math.isnan(relative):
+            yield "low_relative_error", (label, kind), relative
+        for part, value in scores.murphy(kind)._asdict().items():
+            yield "brier_part", (label, kind, part), value
+        yield "brier", (label, kind), scores.loss("brier", kind)
+        yield "log_loss", (label, kind), scores.loss("log", kind)
+        yield "misclassification", (label, kind), scores.loss("misclassification", kind)
+    for loss in NAMES:
+        yield "regret", (label, loss), scores.regret(loss)
 
 
-def _guaranteed(label: str, made: list[Served]) -> Iterator[tuple[str, tuple[str, ...], float]]:
+def _watched(label: str, found: list[History]) -> Iterator[Sample]:
+    """Yield what windows and alarms say, of the partitions of a stream or of several streams."""
+    last = total(window.scores for each in found if (window := each.last))
+    for kind in KINDS:
+        yield "alarm_log10", (label, kind), history.log_alarm(found, kind) / math.log(10.0)
+        worst = history.worst(found, kind)
+        if worst is not None:
+            yield "window_ece", (label, kind), last.ece(kind)
+            yield "worst_window_ece", (label, kind), worst.scores.ece(kind)
+        biased = [abs(along) for each in found for along in each.bias.along(kind)]
+        if biased:
+            yield "feature_bias", (label, kind), max(biased)
+
+
+def _guaranteed(label: str, made: list[Served]) -> Iterator[Sample]:
     """Weigh the calibrators of several partitions by what each has learnt: errors are means over events."""
     learning = [served for served in made if served.calibrator.learnt]
     learnt = sum(served.calibrator.learnt for served in learning)
     errors = [served.calibrator.error() for served in learning]
     bounds = [served.calibrator.bound(served.outstanding) for served in learning]
-    for name, values in (("calibration_error", errors), ("calibration_bound", bounds)):
+    counted = [played(served.calibrator) for served in learning]
+    noises = [None if points is None else noise(points) for points in counted]
+    for name, values in (
+        ("calibration_error", errors),
+        ("calibration_bound", bounds),
+        ("calibration_noise", noises),
+    ):
         known = [
             value * served.calibrator.learnt
             for value, served in zip(values, learning, strict=True)

@@ -1,6 +1,7 @@
 """Calibrators: one algorithm a file, made by name."""
 
 from state.calibrators.base import MAX_FEATURES, Answer, Calibrator, Prediction, Recalibrator
+from state.calibrators.composition import Features, features_of, internal_regret, played
 from state.calibrators.options import Option, Value
 from state.calibrators.registry import REGISTRY, VECTORS, check, kind, make
 
@@ -10,11 +11,15 @@ __all__ = [
     "VECTORS",
     "Answer",
     "Calibrator",
+    "Features",
     "Option",
     "Prediction",
     "Recalibrator",
     "Value",
     "check",
+    "features_of",
+    "internal_regret",
     "kind",
     "make",
+    "played",
 ]

@@ -14,6 +14,7 @@ from zlib import crc32
 from state.calibrators.base import Prediction, new, require_length, require_probability
 from state.calibrators.grid import SPACINGS, Grid
 from state.calibrators.options import Choice, Integer, Option, Points
+from state.calibrators.points import Point
 from state.draw import BITS, Draw
 
 _TICKET = Struct("<HH")
@@ -197,7 +198,33 @@ class Bucketed(ABC):
             off[i] += s * grid.denominator - n * grid.numerators[i]
         return sum(map(abs, off)) / (grid.denominator * self.learnt)
 
-    def _played(self) -> list[tuple[int, float]]:
+    def played(self) -> list[Point]:
+        """Return the points that were served, with their counts, buckets pooled, upwards."""
+        grid = self._grid
+        width = grid.last + 1
+        counts: dict[int, tuple[int, int]] = {}
+        for cell, (n, s) in self._cells.items():
+            before = counts.get(cell % width, (0, 0))
+            counts[cell % width] = (before[0] + n, before[1] + s)
+        return [Point(grid.points[i], *counts[i]) for i in sorted(counts)]
+
+    def internal_regret(self) -> float | None:
+        """Return the Brier score that moving one cell's plays to another point would have gained, at most, over T.
+
+        max over buckets and points i, j of 2 δ V_i - δ² n_i, δ = g_j - g_i, with its best j the point nearest to s_i /
+        n_i; 0 if no move gains, None before the first outcome.
+        """
+        if not self.learnt:
+            return None
+        grid = self._grid
+        most = 0.0
+        for cell, (n, s) in self._cells.items():
+            point = grid.points[cell % (grid.last + 1)]
+            step = grid.points[grid.nearest(s / n)] - point
+            most = max(most, 2.0 * step * (s - n * point) - step * step * n)
+        return most / self.learnt
+
+    def _per_bucket(self) -> list[tuple[int, float]]:
         """Return, for each touched bucket, T_j outcomes learnt and the widest gap between neighbours it has played."""
         width = self._grid.last + 1
         k, denominator = self._grid.numerators, self._grid.denominator
@@ -220,7 +247,7 @@ class Bucketed(ABC):
 
     def _roots(self, per_outcome: float) -> float:
         """Return Σ_j sqrt(per_outcome T_j) / T over the buckets j."""
-        return sum(math.sqrt(per_outcome * t) for t, _ in self._played()) / self.learnt
+        return sum(math.sqrt(per_outcome * t) for t, _ in self._per_bucket()) / self.learnt
 
 
 class Counting(Bucketed):

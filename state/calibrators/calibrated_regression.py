@@ -157,6 +157,10 @@ class CalibratedRegression:
             lengths = np.diag(sums.a)[[0, *range(3, self._end - 1)]] - 1.0
             sums.grow(self._growing.grow(lengths[: len(self._growing.levels)].tolist()))
 
+    def features_in(self, ticket: bytes) -> Sequence[float]:
+        """Return the features x that a ticket holds; shape (d,)."""
+        return self._ticket.unpack(ticket)[2:]
+
     def encode(self) -> bytes:
         """Return the state; layout in the class's notes."""
         blocks = self._growing.blocks if self._growing is not None else []

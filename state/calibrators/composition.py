@@ -1,12 +1,17 @@
 """An adaptive calibrator in front of a guaranteed one."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from struct import Struct
 
 from state.calibrators.base import Calibrator, Prediction, new
+from state.calibrators.bucketed import Bucketed
+from state.calibrators.points import Point
 
 _TICKET_LENGTH = Struct("<H")
 _STATE_LENGTH = Struct("<I")
+
+#: Reads an event's features from its ticket.
+Features = Callable[[bytes], Sequence[float]]
 
 
 class Composition:
@@ -30,43 +35,75 @@ class Composition:
     def __init__(self, front: Calibrator, back: Calibrator) -> None:
         self.name = f"{front.name}+{back.name}"
         self.order_free = front.order_free and back.order_free
-        self._front = front
-        self._back = back
+        self.front = front
+        self.back = back
 
     @property
     def learnt(self) -> int:
         """Outcomes learnt so far."""
-        return self._back.learnt
+        return self.back.learnt
 
     def predict(self, p: float, x: Sequence[float] = (), key: bytes = b"") -> Prediction:
         """Serve the back's answer to the front's."""
-        between, _, front = self._front.predict(p, x, key)
-        served, expected, back = self._back.predict(between, x, key)
+        between, _, front = self.front.predict(p, x, key)
+        served, expected, back = self.back.predict(between, x, key)
         return new(Prediction, (served, expected, _TICKET_LENGTH.pack(len(front)) + front + back))
 
     def update(self, ticket: bytes, y: float) -> None:
         """Let both learn; the back first, because it may refuse ``y``."""
         end = 2 + _TICKET_LENGTH.unpack_from(ticket)[0]
-        self._back.update(ticket[end:], y)
-        self._front.update(ticket[2:end], y)
+        self.back.update(ticket[end:], y)
+        self.front.update(ticket[2:end], y)
 
     def encode(self) -> bytes:
         """Return both states."""
-        front = self._front.encode()
-        return _STATE_LENGTH.pack(len(front)) + front + self._back.encode()
+        front = self.front.encode()
+        return _STATE_LENGTH.pack(len(front)) + front + self.back.encode()
 
     def decode(self, payload: bytes) -> None:
         """Take over both states; ValueError if either does not fit."""
         if len(payload) < _STATE_LENGTH.size:
             raise ValueError(f"a state of {len(payload)} bytes is shorter than its own header")
         end = _STATE_LENGTH.size + _STATE_LENGTH.unpack_from(payload)[0]
-        self._front.decode(payload[_STATE_LENGTH.size : end])
-        self._back.decode(payload[end:])
+        self.front.decode(payload[_STATE_LENGTH.size : end])
+        self.back.decode(payload[end:])
 
     def error(self) -> float | None:
         """Return the back's measured error."""
-        return self._back.error()
+        return self.back.error()
 
     def bound(self, outstanding: int = 0) -> float | None:
         """Return the back's bound."""
-        return self._back.bound(outstanding)
+        return self.back.bound(outstanding)
+
+
+def features_of(calibrator: Calibrator) -> Features | None:
+    """Return what reads an event's features from a calibrator's ticket: ``features_in`` of it, or of one of its parts.
+
+    None where no part keeps them: a ticket is the only place that holds features until the outcome comes.
+    """
+    if not isinstance(calibrator, Composition):
+        return getattr(calibrator, "features_in", None)
+    if (front := features_of(calibrator.front)) is not None:
+        return lambda ticket: front(ticket[2 : 2 + _TICKET_LENGTH.unpack_from(ticket)[0]])
+    if (back := features_of(calibrator.back)) is not None:
+        return lambda ticket: back(ticket[2 + _TICKET_LENGTH.unpack_from(ticket)[0] :])
+    return None
+
+
+def played(calibrator: Calibrator) -> list[Point] | None:
+    """Return the points that were served, with their counts; None of a calibrator whose back keeps no counts."""
+    back = _back(calibrator)
+    return back.played() if isinstance(back, Bucketed) else None
+
+
+def internal_regret(calibrator: Calibrator) -> float | None:
+    """Return `Bucketed.internal_regret` of a calibrator or of its back; None of one that keeps no counts."""
+    back = _back(calibrator)
+    return back.internal_regret() if isinstance(back, Bucketed) else None
+
+
+def _back(calibrator: Calibrator) -> Calibrator:
+    while isinstance(calibrator, Composition):
+        calibrator = calibrator.back
+    return calibrator

@@ -54,7 +54,7 @@ class Minimax(Counting):
         """
         if not self.learnt:
             return None
-        total = sum(_sqrt_a(t, h, 1 + 2 * outstanding) for t, h in self._played())
+        total = sum(_sqrt_a(t, h, 1 + 2 * outstanding) for t, h in self._per_bucket())
         return min(1.0, math.sqrt(self._grid.last + 1) * total / self.learnt)
 
 

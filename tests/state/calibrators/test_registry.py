@@ -70,4 +70,4 @@ def test_refused_outcome_teaches_neither_part() -> None:
 
 def test_parts_that_both_draw_are_keyed_apart() -> None:
     composed = make("minimax+minimax", name="s")
-    assert composed._front._draw(b"e") != composed._back._draw(b"e")  # type: ignore[attr-defined]
+    assert composed.front._draw(b"e") != composed.back._draw(b"e")  # type: ignore[attr-defined]

@@ -1,0 +1,64 @@
+"""Calibration errors of forecasts that take few values, from the counts at each value."""
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+
+class Point(NamedTuple):
+    """A value that was served: the value, how many outcomes it had, and how many of them were 1."""
+
+    p: float
+    n: int
+    s: int
+
+
+def l1(points: Sequence[Point]) -> float:
+    """Return Σ |s - n p| / T, T the outcomes; NaN of none."""
+    return _over(points, sum(abs(each.s - each.n * each.p) for each in points))
+
+
+def l2(points: Sequence[Point]) -> float:
+    """Return Σ n (s/n - p)² / T, the squared ℓ2 calibration error, which noise makes too large; NaN of none.
+
+    It is the reliability of Murphy's parts without remainder: forecasts do not vary within a point.
+    """
+    return _over(points, sum((each.s - each.n * each.p) ** 2 / each.n for each in points))
+
+
+def debiased_l2(points: Sequence[Point]) -> float:
+    """Return the squared ℓ2 calibration error without the part that noise adds; NaN if no point has two outcomes.
+
+    Notes
+    -----
+    With q the chance at a point, E (s/n - p)² = (q - p)² + q(1 - q)/n, and s(n - s)/(n²(n - 1)) has the
+    expectation of the last term for n >= 2. So the weighted mean of (s/n - p)² - s(n - s)/(n²(n - 1)) over the points
+    with n >= 2 has the expectation of the true error there. It may be negative.
+
+    References
+    ----------
+    Kumar, Liang & Ma 2019, *Verified Uncertainty Calibration*, section 5.
+
+    Examples
+    --------
+    >>> debiased_l2([Point(0.5, 2, 1)])
+    -0.25
+    """
+    known = [each for each in points if each.n >= 2]
+    return _over(
+        known,
+        sum((s - n * p) ** 2 / n - s * (n - s) / (n * (n - 1)) for p, n, s in known),
+    )
+
+
+def noise(points: Sequence[Point]) -> float:
+    """Return the ℓ1 error to expect by chance if each value were the chance of its outcomes; NaN of none.
+
+    Σ sqrt(2 n p(1 - p) / π) / T: the mean of a normal error of that variance without its sign.
+    """
+    return _over(points, sum(math.sqrt(2.0 * n * p * (1.0 - p) / math.pi) for p, n, _ in points))
+
+
+def _over(points: Sequence[Point], total: float) -> float:
+    outcomes = sum(each.n for each in points)
+    return total / outcomes if outcomes else math.nan
