@@ -5,7 +5,7 @@ after it the state is complete and the inputs that come again are answered from 
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from time import perf_counter
 
@@ -13,7 +13,7 @@ from state import keys
 from state.engine import Partition
 from state.events import Event
 from state.fence import FORECASTS
-from streams.gauges import Gauges, Held
+from streams.gauges import Gauges, Held, Rows
 from streams.merge import Batch, Merged
 from streams.outputs import Outputs
 from streams.records import Decoder
@@ -63,19 +63,18 @@ class Join:
         async with self._lock(partition):
             self._table.reopened(partition)
             opened = self._partitions[partition] = Partition(self._policies, partial(self._table.read, partition))
-            scores, windows = (
-                {key[len(kind) :].decode(): row for key, row in self._table.range(partition, kind)}
-                for kind in (keys.SCORES, keys.WINDOWS)
-            )
-            held = Held(opened.fence, scores, windows, self._calibrators(partition, scores))
-            self._gauges.assigned(partition, held)
+            scores: dict[str, Rows] = {}
+            for key, row in self._table.range(partition, keys.SCORES):
+                stream = key[len(keys.SCORES) :].decode()
+                scores[stream] = row, self._table.read(partition, keys.windows(stream))
+            self._gauges.assigned(partition, Held(opened.fence, scores, self._calibrators(partition, scores)))
             forecasts, outcomes = opened.fence.next
             return forecasts, outcomes
 
-    def _calibrators(self, partition: int, scores: dict[str, bytes]) -> dict[str, bytes]:
+    def _calibrators(self, partition: int, streams: Iterable[str]) -> dict[str, bytes]:
         """Return the row of the calibrator that serves each scored stream now."""
         found = {}
-        for stream in scores:
+        for stream in streams:
             policy = self._policies.of(stream)
             row = policy and self._table.read(partition, keys.calibrator(stream, policy.config))
             if row:

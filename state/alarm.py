@@ -6,7 +6,7 @@ often.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from state.scores import Bin
@@ -17,8 +17,8 @@ ALPHA: Final = 1e-3
 #: for small p, and (q - p) / p(1 - p) for a small difference: a stake of 1/64 suits .004 at p = 1/2, one of 2 suits 7
 #: times p.
 STAKES: Final = tuple(sign * 2.0**power for power in range(-6, 2) for sign in (1.0, -1.0))
-#: What a stake costs, for each unit of variance.
-_PRICES = tuple(math.expm1(abs(stake)) - abs(stake) for stake in STAKES)
+#: Each stake with what it costs, for each unit of variance.
+_BETS = tuple((stake, math.expm1(abs(stake)) - abs(stake)) for stake in STAKES)
 
 
 def log_wealth(cells: Sequence[Bin]) -> float:
@@ -53,19 +53,18 @@ def log_wealth(cells: Sequence[Bin]) -> float:
     True
     """
     share = 1.0 / len(cells)
+    spared = math.log1p(-share) if share < 1.0 else -math.inf
+    staked = math.log(share / len(_BETS))
     wealth = 0.0
     for cell in cells:
         if cell.n:
             off, variance = cell.y - cell.e, max(cell.e - cell.ee, 0.0)
-            bets = log_sum(
-                stake * off - price * variance for stake, price in zip(STAKES, _PRICES, strict=True)
-            ) - math.log(len(STAKES))
-            wealth += log_sum((math.log1p(-share) if share < 1.0 else -math.inf, math.log(share) + bets))
+            bets = log_sum([stake * off - price * variance for stake, price in _BETS])
+            wealth += log_sum((spared, staked + bets))
     return wealth
 
 
-def log_sum(logs: Iterable[float]) -> float:
+def log_sum(logs: Sequence[float]) -> float:
     """Return log Σ exp(x), -inf of nothing."""
-    values = list(logs)
-    most = max(values, default=-math.inf)
-    return most if math.isinf(most) else most + math.log(sum(math.exp(value - most) for value in values))
+    most = max(logs, default=-math.inf)
+    return most if most == -math.inf else most + math.log(sum([math.exp(value - most) for value in logs]))

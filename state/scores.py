@@ -3,9 +3,9 @@
 import math
 from bisect import bisect_right
 from collections.abc import Iterable
-from functools import reduce
+from functools import cache, reduce
 from itertools import chain
-from struct import Struct, pack, unpack_from
+from struct import Struct
 from typing import Literal, NamedTuple, Self
 
 from state import losses
@@ -54,10 +54,6 @@ class Bin(NamedTuple):
     py: float
     e: float
     ee: float
-
-    def __add__(self, other: tuple[float, ...]) -> "Bin":  # type: ignore[override]  # sums add, they do not concatenate
-        """Return the sums over both."""
-        return Bin(*(a + b for a, b in zip(self, other, strict=True)))
 
 
 class Murphy(NamedTuple):
@@ -190,7 +186,7 @@ class Scores:
                 mask |= 1 << i
                 values += cell
         values += self._tail
-        return pack(f"<Q{len(values)}d", mask, *values)
+        return _layout(len(values)).pack(mask, *values)
 
     @classmethod
     def decode(cls, payload: bytes) -> Self:
@@ -208,7 +204,7 @@ class Scores:
         n = _RAW * low + _CALIBRATED * high + _TAIL
         if mask >> 2 * _CELLS or len(payload) != _MASK.size + 8 * n:
             raise ValueError(f"scores of mask {mask:#x} have {_MASK.size + 8 * n} bytes, got {len(payload)}")
-        values = list(unpack_from(f"<{n}d", payload, _MASK.size))
+        _, *values = _layout(n).unpack(payload)
         scores = cls()
         at = 0
         for cells, size, bits in ((scores._raw, _RAW, mask), (scores._calibrated, _CALIBRATED, mask >> _CELLS)):
@@ -233,7 +229,7 @@ class Scores:
     def bins(self, kind: Kind) -> list[Bin]:
         """Return the ten bins, from [0, .1) to [.9, 1]."""
         cells = self.cells(kind)
-        return [reduce(Bin.__add__, cells[: _LOW + 1]), *cells[_LOW + 1 :]]
+        return [Bin(*map(sum, zip(*cells[: _LOW + 1], strict=True))), *cells[_LOW + 1 :]]
 
     def bands(self, kind: Kind) -> list[Bin]:
         """Return the ten low bands of [0, .1), from [0, 1e-4) upwards, their edges `BANDS`."""
@@ -328,6 +324,12 @@ class Scores:
 def total(parts: Iterable[Scores]) -> Scores:
     """Return the scores of all the events."""
     return reduce(Scores.__add__, parts, Scores())
+
+
+@cache
+def _layout(n: int) -> Struct:
+    """Return the layout of a mask and n sums; of 228 there can be, the `struct` module itself would remember 100."""
+    return Struct(f"<Q{n}d")
 
 
 def _sum(a: list[float], b: list[float]) -> list[float]:

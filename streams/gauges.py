@@ -28,13 +28,17 @@ OTHER = "other"
 INPUTS = ("forecasts", "outcomes")
 
 
+#: A stream's scores and its closed windows, None before the first. One value, because the server's thread reads it
+#: while the worker replaces it, and rows of different batches do not belong together.
+Rows = tuple[bytes, bytes | None]
+
+
 @dataclass(slots=True)
 class Held:
     """What is exported of one partition: its fence, and the latest rows of its streams, still encoded."""
 
     fence: Fence
-    scores: dict[str, bytes] = field(default_factory=dict)
-    windows: dict[str, bytes] = field(default_factory=dict)
+    scores: dict[str, Rows] = field(default_factory=dict)
     calibrators: dict[str, bytes] = field(default_factory=dict)
 
 
@@ -143,13 +147,14 @@ class Gauges(Collector):
     @staticmethod
     def _gained(held: Held, stream: str, row: bytes, closed: bytes | None) -> Scores:
         """Take over a stream's new rows and return the scores of the events between them and the old ones."""
-        before, held.scores[stream] = held.scores.get(stream), row
+        before = held.scores.get(stream)
         if closed is None:
+            held.scores[stream] = row, before and before[1]
             present = rows.decode_present(row)
-            return present if before is None else present - rows.decode_present(before)
-        old, held.windows[stream] = held.windows.get(stream), closed
+            return present if before is None else present - rows.decode_present(before[0])
+        held.scores[stream] = row, closed
         gained = rows.decode_history(row, closed).total
-        return gained if before is None else gained - rows.decode_history(before, old).total
+        return gained if before is None else gained - rows.decode_history(*before).total
 
     def produced(self, topic: str, n: int) -> None:
         """Count acknowledged outputs."""
@@ -195,9 +200,9 @@ class Gauges(Collector):
         histories: dict[str, list[History]] = {}
         served: dict[str, list[Served]] = {}
         for partition in held:
-            for stream, row in list(partition.scores.items()):
+            for stream, pair in list(partition.scores.items()):
                 label = self._label(stream)
-                histories.setdefault(label, []).append(rows.decode_history(row, partition.windows.get(stream)))
+                histories.setdefault(label, []).append(rows.decode_history(*pair))
             for stream, row in list(partition.calibrators.items()):
                 label = self._label(stream)
                 served.setdefault(label, []).append(rows.decode_calibrator(row, stream))

@@ -72,14 +72,14 @@ def test_views_match_their_definitions() -> None:
     rng = random.Random(5)
     events = [(rng.random(), rng.random(), float(rng.random() < 0.3)) for _ in range(400)]
     scores = scored(events)
-    for kind, column in (("raw", 0), ("calibrated", 1)):
+    for column, kind in enumerate(KINDS):
         pairs = [(event[column], event[2]) for event in events]
         brier = sum((p - y) ** 2 for p, y in pairs) / 400
         log = -sum(math.log(p if y else 1 - p) for p, y in pairs) / 400
         ece = sum(abs(sum(p - y for p, y in pairs if int(p * 10) == k)) for k in range(10)) / 400
         assert scores.brier(kind) == pytest.approx(brier)
-        assert scores.log_loss(kind) == pytest.approx(log)  # type: ignore[arg-type]  # the same
-        assert scores.ece(kind) == pytest.approx(ece)  # type: ignore[arg-type]  # the same
+        assert scores.log_loss(kind) == pytest.approx(log)
+        assert scores.ece(kind) == pytest.approx(ece)
     for name in NAMES:
         loss = named(name)
         expected = [sum(loss(event[column], event[2]) for event in events) for column in (0, 1)]

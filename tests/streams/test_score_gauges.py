@@ -1,0 +1,147 @@
+"""What a worker exports of scores: views of rows, under bounded labels."""
+
+import math
+import random
+
+import pytest
+from prometheus_client import generate_latest
+
+from agents.scrape import Reading
+from state import history, keys, rows
+from state.engine import Effects, Partition
+from state.events import Event, Forecast, Outcome
+from state.fence import Fence
+from state.history import KINDS, History
+from state.losses import NAMES
+from state.policy import Policies, Policy
+from streams.catalogue import CATALOGUE
+from streams.gauges import PREFIX, Gauges, Held
+
+
+@pytest.fixture(autouse=True)
+def short_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history, "WINDOW", 100)
+
+
+def gauges(most_streams: int = 10) -> Gauges:
+    return Gauges(most_streams, "0", lambda: ())
+
+
+def reading(told: Gauges) -> Reading:
+    return Reading(generate_latest(told.registry).decode())
+
+
+def known(n: int, seed: int = 1, *, off: float = 0.0) -> History:
+    rng, known = random.Random(seed), History()
+    for _ in range(n):
+        p = rng.random() * 0.9
+        known.observe(min(1.0, p + off), p, float(rng.random() < p), p)
+    return known
+
+
+def held(*streams: History) -> Held:
+    found = Held(Fence())
+    for i, each in enumerate(streams):
+        found.scores[f"s{i}"] = rows.encode_scores(each), rows.encode_windows(each) if each.windows else None
+    return found
+
+
+def test_gauges_are_the_views_of_the_rows() -> None:
+    told, each = gauges(), known(350, off=0.2)
+    told.assigned(0, held(each))
+    read = reading(told)
+    scores, last = each.total, each.last
+    assert last is not None
+    for kind in KINDS:
+        labels = {"stream": "s0", "kind": kind}
+        worst = each.worst(kind)
+        assert worst is not None
+        expected = {
+            "ece": scores.ece(kind),
+            "ece_noise": scores.noise(kind),
+            "smooth_ece": scores.smooth_ece(kind),
+            "low_relative_error": scores.relative_error(kind),
+            "misclassification": scores.loss("misclassification", kind),
+            "window_ece": last.scores.ece(kind),
+            "worst_window_ece": worst.scores.ece(kind),
+            "alarm_log10": each.log_alarm(kind) / math.log(10),
+        }
+        assert {name: read.value(name, labels) for name in expected} == pytest.approx(expected, nan_ok=True)
+        parts = scores.murphy(kind)._asdict()
+        assert {part: read.value("brier_part", {**labels, "part": part}) for part in parts} == pytest.approx(parts)
+    for loss in NAMES:
+        assert read.value("regret", {"stream": "s0", "loss": loss}) == pytest.approx(scores.regret(loss))
+
+
+def test_every_gauge_of_a_stream_is_in_the_catalogue_and_every_kind_is_bounded() -> None:
+    told = gauges(most_streams=2)
+    told.assigned(0, held(*(known(150, seed) for seed in range(5))))
+    families = {family.name: family for family in told.registry.collect()}
+    assert families.keys() == {PREFIX + name for name in CATALOGUE}
+    for family in families.values():
+        assert {sample.labels.get("stream", "other") for sample in family.samples} <= {"s0", "s1", "other"}
+
+
+def test_a_partition_without_a_complete_window_has_no_worst_one() -> None:
+    told = gauges()
+    told.assigned(0, held(known(99)))
+    read = reading(told)
+    assert math.isnan(read.value("worst_window_ece", {"stream": "s0", "kind": "raw"}))
+    assert not math.isnan(read.value("alarm_log10", {"stream": "s0", "kind": "raw"}))
+
+
+def test_partitions_share_the_worst_window_and_the_level_of_the_alarm() -> None:
+    told, calm, broken = gauges(), known(350), known(350, 2, off=0.3)
+    told.assigned(0, held(calm))
+    told.assigned(1, held(broken))
+    read = reading(told)
+    worst = broken.worst("raw")
+    assert worst is not None
+    labels = {"stream": "s0", "kind": "raw"}
+    assert read.value("worst_window_ece", labels) == pytest.approx(worst.scores.ece("raw"))
+    alarm = (broken.log_alarm("raw") - math.log(2)) / math.log(10)
+    assert read.value("alarm_log10", labels) == pytest.approx(alarm)
+    told.revoked(1)
+    assert reading(told).value("alarm_log10", labels) == pytest.approx(calm.log_alarm("raw") / math.log(10))
+
+
+def folded(n: int, size: int, policy: Policy) -> tuple[Gauges, dict[bytes, bytes]]:
+    """Fold events of one stream in batches, telling the gauges of each."""
+    rng, told, table = random.Random(4), gauges(), dict[bytes, bytes]()
+    partition = Partition(Policies(default=policy), table.get)
+    told.assigned(0, Held(partition.fence))
+    events: list[Event] = []
+    for t in range(n):
+        x = (rng.uniform(-1, 1),)
+        events.append(Forecast(t, None, f"e{t}", "s", rng.random(), x if policy.features else (), t))
+        events.append(Outcome(t, None, f"e{t}", float(rng.random() < 0.4), t))
+    for start in range(0, len(events), size):
+        effects: Effects = partition.fold(events[start : start + size])
+        table.update({key: row for key, row in effects.rows.items() if row is not None})
+        told.applied(0, effects, partition.fence)
+    return told, table
+
+
+@pytest.mark.parametrize("size", [1, 60, 900])
+def test_counters_count_every_event_once_across_windows(size: int) -> None:
+    told, table = folded(450, size, Policy())
+    read = reading(told)
+    stored = rows.decode_history(table[keys.scores("s")], table[keys.windows("s")])
+    assert read.value("scored_events_total", {"stream": "s"}) == stored.total.n == 450
+    for kind in KINDS:
+        labels = {"stream": "s", "kind": kind}
+        counted = [read.value("bin_events_total", {**labels, "bin": str(i)}) for i in range(10)]
+        assert counted == [each.n for each in stored.total.bins(kind)]
+        assert read.value("brier_sum_total", labels) == pytest.approx(450 * stored.total.brier(kind))
+
+
+def test_noise_stands_beside_the_error_where_a_calibrator_counts() -> None:
+    assert 0 < reading(folded(200, 60, Policy())[0]).value("calibration_noise", {"stream": "s"}) < 1
+    assert math.isnan(reading(folded(200, 60, Policy("platt"))[0]).value("calibration_noise", {"stream": "s"}))
+
+
+def test_bias_along_features_is_exported_where_the_calibrator_takes_them() -> None:
+    labels = {"stream": "s", "kind": "calibrated"}
+    with_features = reading(folded(200, 60, Policy("calibrated_regression", features=1))[0])
+    assert 0 <= with_features.value("feature_bias", labels) <= 1
+    assert math.isnan(reading(folded(200, 60, Policy())[0]).value("feature_bias", labels))
