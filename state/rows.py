@@ -11,7 +11,7 @@ from state.policy import build
 from state.scores import Scores
 
 CALIBRATOR_VERSION = 1
-SCORES_VERSION = 2
+SCORES_VERSION = 1
 WINDOWS_VERSION = 1
 
 _HEAD = Struct("<HQ")

@@ -16,6 +16,8 @@ from state import keys, rows
 from state.engine import Partition
 from state.events import Event, Forecast, Outcome
 from state.fence import FATES, Fence
+from state.history import KINDS
+from state.losses import NAMES
 from state.policy import Policies, Policy
 from state.scores import Scores
 from streams.settings import Settings
@@ -104,7 +106,7 @@ def test_the_newest_row_of_each_key_and_partition_counts(monkeypatch: pytest.Mon
     made = changelog(monkeypatch, {0: [*older.items(), (keys.ledger("e0"), None), *newer.items()], 1: [*other.items()]})
     found = asyncio.run(inspection.read(SETTINGS))
     assert found.fences == {0: Fence.decode(newer[keys.FENCE]), 1: Fence.decode(other[keys.FENCE])}
-    assert {n: scores.n for n, scores in found.scores["s"].items()} == {0: 5, 1: 4}
+    assert {n: history.total.n for n, history in found.histories["s"].items()} == {0: 5, 1: 4}
     config = Policy().config
     assert {place: each.calibrator.learnt for place, each in found.served["s"].items()} == {
         (0, config): 5,
@@ -140,7 +142,7 @@ def found(**streams: list[dict[bytes, bytes]]) -> Found:
     for stream, partitions in streams.items():
         for n, held in enumerate(partitions):
             made.fences[n] = Fence.decode(held[keys.FENCE])
-            made.scores[stream][n] = rows.decode_scores(held[keys.SCORES + stream.encode()])
+            made.histories[stream][n] = rows.decode_history(held[keys.scores(stream)], None)
             config = Policy().config
             row = held[keys.calibrator(stream, config)]
             made.served[stream][n, config] = rows.decode_calibrator(row, stream)
@@ -149,16 +151,16 @@ def found(**streams: list[dict[bytes, bytes]]) -> Found:
 
 def test_the_scores_of_a_stream_are_those_of_all_its_partitions() -> None:
     partitions = [learnt("s", 30), learnt("s", 20, start=5)]
-    total = sum((rows.decode_scores(each[keys.SCORES + b"s"]) for each in partitions), Scores())
+    total = sum((rows.decode_present(each[keys.scores("s")]) for each in partitions), Scores())
     described = inspection.describe(found(s=partitions), "s")
     assert described["resolved"] == 50
-    for kind in inspection.KINDS:
+    for kind in KINDS:
         assert described[kind]["brier"] == total.brier(kind)
         assert described[kind]["ece"] == total.ece(kind)
         assert described[kind]["log_loss"] == total.log_loss(kind)
         assert sum(each["n"] for each in described[kind]["reliability"]) == 50
         assert all(each["n"] for each in described[kind]["reliability"])
-    assert described["regret"] == {"brier": total.regret_brier(), "log": total.regret_log()}
+    assert described["regret"] == {loss: total.regret(loss) for loss in NAMES}
 
 
 def test_every_calibrator_is_described_by_its_own_row() -> None:

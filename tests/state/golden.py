@@ -11,10 +11,10 @@ from typing import Final, NamedTuple
 from state import expiry, fence, ledger, rows
 from state.calibrators import REGISTRY
 from state.fence import Fence, Queue
+from state.history import WINDOW, History
 from state.ledger import EARLY, ISSUED, NAN, NO_CONFIG, RESOLVED, Entry
 from state.policy import Policy
 from state.rows import Served
-from state.scores import Scores
 
 FOLDER: Final = Path(__file__).parent / "golden"
 #: Calibrators whose rows are kept, and options that make them small.
@@ -79,11 +79,11 @@ def _calibrator(spec: str) -> Served:
     return made
 
 
-def _scores() -> Scores:
-    scores = Scores()
-    for raw, p, y in ((0.25, 0.5, 1.0), (0.75, 1.0, 1.0), (0.5, 0.0, 0.0)):
-        scores.observe(raw, p, y)
-    return scores
+def _history(n: int) -> History:
+    history = History()
+    for t in range(n):
+        history.observe(0.25, 0.5, float(t % 2), 0.375)
+    return history
 
 
 def golden() -> list[Row]:
@@ -92,6 +92,7 @@ def golden() -> list[Row]:
     def calibrator(row: bytes) -> bytes:
         return rows.encode_calibrator(rows.decode_calibrator(row, "fraud"))
 
+    closed = _history(WINDOW)
     entries = [(1_700_000_000_000, 5, "event-1"), (1_700_000_000_100, 6, "événement-2")]
     return [
         Row("fence", fence.VERSION, _fence().encode(), lambda row: Fence.decode(row).encode()),
@@ -106,8 +107,14 @@ def golden() -> list[Row]:
         Row(
             "scores",
             rows.SCORES_VERSION,
-            rows.encode_scores(_scores()),
-            lambda row: rows.encode_scores(rows.decode_scores(row)),
+            rows.encode_scores(_history(3)),
+            lambda row: rows.encode_scores(rows.decode_history(row, None)),
+        ),
+        Row(
+            "windows",
+            rows.WINDOWS_VERSION,
+            rows.encode_windows(closed),
+            lambda row: rows.encode_windows(rows.decode_history(rows.encode_scores(closed), row)),
         ),
         Row("expiry", expiry.VERSION, expiry.encode(entries), lambda row: expiry.encode(expiry.decode(row))),
     ]

@@ -80,7 +80,7 @@ def test_outcome_after_its_forecast_resolves_it_once() -> None:
     assert entry is not None
     assert entry[:6] == (ledger.RESOLVED, 1, 2, 1000, 1010, 1.0)
     assert one.table.served("s", OPEN).calibrator.learnt == 1
-    assert rows.decode_scores(one.table[keys.scores("s")]).n == 1
+    assert rows.decode_present(one.table[keys.scores("s")]).n == 1
 
 
 def test_outcome_first_is_parked_and_says_nothing() -> None:
@@ -349,7 +349,7 @@ def test_new_configuration_starts_afresh_and_the_old_one_learns_from_its_own_tic
     assert [output.calibrator for output in effects.outputs[1:]] == ["minimax", "identity"]  # type: ignore[union-attr]
     assert two.table.served("s", before).calibrator.learnt == 2
     assert two.table.served("s", after).calibrator.learnt == 1
-    assert rows.decode_scores(two.table[keys.scores("s")]).n == 3, "scores are the stream's, not the calibrator's"
+    assert rows.decode_present(two.table[keys.scores("s")]).n == 3, "scores are the stream's, not the calibrator's"
 
 
 def test_changed_time_to_live_holds_for_new_forecasts_only() -> None:

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from state import keys, rows
 from state.calibrators import REGISTRY
-from state.frames import OVERHEAD, CorruptFrame, seal, unseal
+from state.frames import CorruptFrame, seal, unseal
+from state.history import WINDOW, History
 from state.policy import Policy
 from state.rows import Served
-from state.scores import Scores
 from tests.state.histories import STEADY
 
 SPECS = [*REGISTRY, "platt+minimax", "minimax+regret_matching"]
@@ -68,12 +68,26 @@ def test_outstanding_is_the_mean_rounded_up(late: int, learnt: int, outstanding:
 @STEADY
 @given(LESSONS)
 def test_decoded_scores_are_the_encoded_ones(lessons: Lessons) -> None:
-    scores = Scores()
+    history = History()
     for p, y in lessons:
-        scores.observe(p, 1 - p, y)
-    frame = rows.encode_scores(scores)
-    assert rows.decode_scores(frame) == scores
-    assert len(frame) == OVERHEAD + 832
+        history.observe(p, 1 - p, y, 1 - p)
+    frame = rows.encode_scores(history)
+    assert rows.decode_present(frame) == history.present
+    again = rows.decode_history(frame, None)
+    assert (again.total, again.windows) == (history.total, 0)
+    assert rows.encode_scores(again) == frame
+
+
+def test_closed_windows_have_a_row_of_their_own() -> None:
+    history = History()
+    closed = [t for t in range(2 * WINDOW + 1) if history.observe(0.9, t % 10 / 10, float(t % 3 == 0), t % 10 / 10)]
+    assert closed == [WINDOW - 1, 2 * WINDOW - 1]
+    scores, windows = rows.encode_scores(history), rows.encode_windows(history)
+    again = rows.decode_history(scores, windows)
+    assert (again.total, again.last, again.worst("raw")) == (history.total, history.last, history.worst("raw"))
+    assert (rows.encode_scores(again), rows.encode_windows(again)) == (scores, windows)
+    with pytest.raises(ValueError, match="came with the closed ones of 0"):
+        rows.decode_history(scores, None)
 
 
 @STEADY
@@ -88,24 +102,24 @@ def test_cut_or_changed_calibrator_row_is_refused(spec: str, lessons: Lessons, d
 
 
 def test_cut_or_changed_scores_row_is_refused() -> None:
-    frame = rows.encode_scores(Scores())
+    frame = rows.encode_scores(History())
     for at in range(len(frame)):
         with pytest.raises(CorruptFrame):
-            rows.decode_scores(frame[:at])
+            rows.decode_present(frame[:at])
         with pytest.raises(CorruptFrame):
-            rows.decode_scores(frame[:at] + b"\x7f" + frame[at + 1 :])
+            rows.decode_present(frame[:at] + b"\x7f" + frame[at + 1 :])
 
 
 def test_rows_of_another_version_or_kind_are_refused() -> None:
-    calibrator, scores = rows.encode_calibrator(served("identity", [])), rows.encode_scores(Scores())
+    calibrator, scores = rows.encode_calibrator(served("identity", [])), rows.encode_scores(History())
     with pytest.raises(CorruptFrame, match="a 'C' row has format version 2"):
         rows.decode_calibrator(seal(ord("C"), rows.CALIBRATOR_VERSION + 1, calibrator[2:-4]), "stream")
     with pytest.raises(CorruptFrame, match="a 'S' row has format version 2"):
-        rows.decode_scores(seal(ord("S"), rows.SCORES_VERSION + 1, scores[2:-4]))
+        rows.decode_present(seal(ord("S"), rows.SCORES_VERSION + 1, scores[2:-4]))
     with pytest.raises(CorruptFrame, match="found a 'S' row where a 'C' row belongs"):
         rows.decode_calibrator(scores, "stream")
     with pytest.raises(CorruptFrame, match="found a 'C' row where a 'S' row belongs"):
-        rows.decode_scores(calibrator)
+        rows.decode_present(calibrator)
 
 
 def test_state_that_does_not_fit_its_recipe_is_refused() -> None:

@@ -8,11 +8,12 @@ import pytest
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+from state import history
 from state.engine import Effects, Partition
 from state.events import Event, Forecast, Outcome, Rejected
 from state.fence import FORECASTS, OUTCOMES, Fence
 from state.policy import Policies, Policy
-from state.rows import decode_scores
+from state.rows import decode_present
 from state.scores import Scores
 from streams.catalogue import CATALOGUE, RECORD_FATES
 from streams.gauges import OTHER, PREFIX, Gauges, Held, Sampler
@@ -34,9 +35,9 @@ ADDED = {"histogram": {"le"}}
 class Live:
     """Partitions folded by the real engine, as a worker does, and reported to gauges."""
 
-    def __init__(self, gauges: Gauges, calibrator: str = "platt+minimax") -> None:
+    def __init__(self, gauges: Gauges, calibrator: str = "platt+minimax", features: int = 0) -> None:
         self.gauges = gauges
-        self._policies = Policies(default=Policy(calibrator))
+        self._policies = Policies(default=Policy(calibrator, features=features))
         self._rows: dict[int, dict[bytes, bytes]] = defaultdict(dict)
         self._engines: dict[int, Partition] = {}
 
@@ -56,14 +57,14 @@ class Live:
         return effects
 
     def scores(self, partition: int, stream: str) -> Scores:
-        return decode_scores(self._rows[partition][b"S" + stream.encode()])
+        return decode_present(self._rows[partition][b"S" + stream.encode()])
 
 
-def pairs(n: int, stream: str = "s", start: int = 0) -> list[Event]:
+def pairs(n: int, stream: str = "s", start: int = 0, x: tuple[float, ...] = ()) -> list[Event]:
     """Return ``n`` forecasts and their outcomes."""
     events: list[Event] = []
     for i in range(start, start + n):
-        events.append(Forecast(i, None, f"{stream}-{i}", stream, i % 11 / 10, (), 1000 + i))
+        events.append(Forecast(i, None, f"{stream}-{i}", stream, i % 11 / 10, x, 1000 + i))
         events.append(Outcome(i, None, f"{stream}-{i}", float(i % 3 == 0), 61_000 + i))
     return events
 
@@ -90,9 +91,12 @@ def samples(gauges: Gauges) -> dict[str, dict[tuple[tuple[str, str], ...], float
 # -- the catalogue -------------------------------------------------------------------------------------------------
 
 
-def test_everything_exported_is_in_the_catalogue_and_everything_in_it_is_exported() -> None:
+def test_everything_exported_is_in_the_catalogue_and_everything_in_it_is_exported(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(history, "WINDOW", 20)
     gauges = made()
-    Live(gauges).fold(0, pairs(30))
+    Live(gauges, "calibrated_regression+minimax", features=1).fold(0, pairs(30, x=(0.5,)))
     exported = {}
     for family in text_string_to_metric_families(generate_latest(gauges.registry).decode()):
         assert family.samples, f"{family.name} is exported without samples"
@@ -202,8 +206,8 @@ def test_the_scores_of_two_partitions_add_up() -> None:
         assert value(gauges, "ece", stream="s", kind=kind) == pytest.approx(total.ece(kind))
         assert value(gauges, "brier", stream="s", kind=kind) == pytest.approx(total.brier(kind))
         assert value(gauges, "log_loss", stream="s", kind=kind) == pytest.approx(total.log_loss(kind))
-    assert value(gauges, "regret", stream="s", loss="brier") == pytest.approx(total.regret_brier())
-    assert value(gauges, "regret", stream="s", loss="log") == pytest.approx(total.regret_log())
+    assert value(gauges, "regret", stream="s", loss="brier") == pytest.approx(total.regret("brier"))
+    assert value(gauges, "regret", stream="s", loss="log") == pytest.approx(total.regret("log"))
     assert value(gauges, "resolved", stream="s") == 65
     assert value(gauges, "scored_events_total", stream="s") == 65
 
@@ -262,7 +266,7 @@ def test_counters_of_scores_start_with_this_worker_and_gauges_with_the_state() -
     before = Live(made())
     row = before.fold(0, pairs(20)).scores["s"]
     gauges = made()
-    gauges.assigned(0, Held(Fence(), {"s": row}))
+    gauges.assigned(0, Held(Fence(), {"s": (row, None)}))
     assert value(gauges, "resolved", stream="s") == 20
     assert value(gauges, "scored_events_total", stream="s") is None
     before.gauges = gauges
