@@ -43,7 +43,9 @@ class Recalibrated:
         self._raw = raw
         self._p = (0.0, *levels, 1.0)
         self._r = (0.0, *(min(max(r, 0.0), 1.0) for r in play), 1.0)
-        self._low, self._high = low, high
+        # Where the support ends at an atom, R that is flat at 0 or 1 puts its mass there.
+        self._low = min(max(low, raw.ppf(0.0)), high)
+        self._high = max(min(high, raw.ppf(1.0)), self._low)
 
     def ppf(self, level: float) -> float:
         """Return the quantile of a level in [0, 1]; infinite where R is 0 or 1 and nothing ends the support."""

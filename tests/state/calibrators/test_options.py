@@ -4,12 +4,14 @@ import math
 
 import pytest
 
-from state.calibrators.options import Choice, Integer, Number, Option, Points
+from state.calibrators.options import Choice, Integer, Number, Option, Points, Text
 
 INTEGER = Integer(5, 1, 9, "how many")
 NUMBER = Number(0.5, 0.0, 1.0, "how much")
 CHOICE = Choice("a", ("a", "b"), "which")
 POINTS = Points(0.0, 1.0, 3, "where")
+PAIRS = Points(0.0, 1.0, 3, "where", least=2)
+TEXT = Text("a", "what")
 
 
 @pytest.mark.parametrize(
@@ -19,6 +21,8 @@ POINTS = Points(0.0, 1.0, 3, "where")
         (NUMBER, [0, 1, 0.25]),
         (CHOICE, ["a", "b"]),
         (POINTS, [(), (0.5,), [0.1, 0.2, 0.9]]),
+        (PAIRS, [(), (0.1, 0.2), [0.1, 0.2, 0.9]]),
+        (TEXT, ["", "b+c"]),
     ],
 )
 def test_option_takes_its_default_and_what_is_allowed(option: Option, values: list[object]) -> None:
@@ -32,6 +36,8 @@ def test_option_takes_its_default_and_what_is_allowed(option: Option, values: li
         (INTEGER, [0, 10, 5.0, True, "5", None]),
         (NUMBER, [-0.1, 1.1, math.nan, math.inf, True, "0.5", None]),
         (CHOICE, ["c", "", 1, None]),
+        (PAIRS, [(0.5,), (0.1, 0.2, 0.3, 0.4)]),
+        (TEXT, [1, None, b"a"]),
         (
             POINTS,
             [(0.0,), (1.0,), (0.5, 0.5), (0.9, 0.1), (0.1, 0.2, 0.3, 0.4), (math.nan,), (True,), "0.5", 0.5, None],
