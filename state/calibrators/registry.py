@@ -17,6 +17,7 @@ from state.calibrators.platt import Platt
 from state.calibrators.quantile import Quantile
 from state.calibrators.regret_matching import RegretMatching
 from state.calibrators.ridge import Ridge
+from state.calibrators.simplex import Simplex
 
 #: Calibrators of one probability: names that stand alone and on either side of ``+``.
 REGISTRY: dict[str, type[Any]] = {  # Any: classes keep their own options as keywords
@@ -34,7 +35,9 @@ REGISTRY: dict[str, type[Any]] = {  # Any: classes keep their own options as key
     )
 }
 #: Calibrators of other forecasts, whose ``kind`` names the field of the record: names that stand alone.
-VECTORS: dict[str, type[Multiclass | Quantile]] = {each.name: each for each in (Multiclass, Quantile)}
+VECTORS: dict[str, type[Multiclass | Quantile | Simplex]] = {
+    each.name: each for each in (Multiclass, Quantile, Simplex)
+}
 
 
 def kind(spec: str) -> str:
@@ -93,13 +96,14 @@ def make(spec: str, *, name: str = "", seed: int = 0, **options: object) -> Reca
     (0.1, 0.5, 0.9)
     """
     check(spec, options)
-    if spec == Quantile.name:
-        return Quantile(name=name, seed=seed, **_own(Quantile.options, options))
     if spec == Multiclass.name:
         own = _own(Multiclass.options, options)
         each, classes = own.get("each", EACH), own.get("classes", CLASSES)
         # Another key for each class: the same draws would couple the classes.
         return Multiclass([_composed(each, f"{name}\0class {k}", seed, options) for k in range(classes)])
+    if spec in VECTORS:
+        vector: Any = VECTORS[spec]  # made as those of one probability are
+        return vector(name=name, seed=seed, **_own(vector.options, options))
     return _composed(spec, name, seed, options)
 
 

@@ -117,7 +117,7 @@ def test_kind_of_each_calibrator() -> None:
         ("quantile", {"levels": [0.9, 0.1]}, "levels must be"),
         ("quantile", {"link": "probit"}, "link must be one of identity, logit"),
         ("quantile", {"grid": 7}, "no option 'grid'; allowed: levels"),
-        ("platt+quantile", {}, "of other forecasts, which stand alone: multiclass, quantile"),
+        ("platt+quantile", {}, "of other forecasts, which stand alone: multiclass, quantile, simplex"),
     ],
 )
 def test_wrong_option_says_what_is_allowed(spec: str, options: dict[str, object], says: str) -> None:
