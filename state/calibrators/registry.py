@@ -103,7 +103,8 @@ def make(spec: str, *, name: str = "", seed: int = 0, **options: object) -> Reca
         return Multiclass([_composed(each, f"{name}\0class {k}", seed, options) for k in range(classes)])
     if spec in VECTORS:
         vector: Any = VECTORS[spec]  # made as those of one probability are
-        return vector(name=name, seed=seed, **_own(vector.options, options))
+        made: Recalibrator[Any, Any] = vector(name=name, seed=seed, **_own(vector.options, options))
+        return made
     return _composed(spec, name, seed, options)
 
 

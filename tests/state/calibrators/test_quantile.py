@@ -51,13 +51,13 @@ WORLDS: list[World] = [iid, drifting, hiding, hunting, far_below]
 
 
 def play(calibrator: Quantile, world: World, delay: int, rounds: int = T) -> float:
-    """Resolve each event after ``delay`` others were issued; return by how much the error came nearest to the bound."""
+    """Resolve events at random, ``delay`` of them outstanding; return how near the error came to the bound."""
     rng, waiting, nearest = random.Random(5), list[tuple[bytes, float]](), math.inf
     for t in range(rounds):
         law, y = world(t, rng, calibrator._play)
         waiting.append((calibrator.predict(law, key=b"%d" % t).ticket, y))
         if len(waiting) > delay:
-            calibrator.update(*waiting.pop(0))
+            calibrator.update(*waiting.pop(rng.randrange(len(waiting))))
             error, bound = calibrator.error(), calibrator.bound(delay)
             assert error is not None
             assert bound is not None

@@ -96,6 +96,11 @@ LAWS_OF_ALL: list[Callable[[Any, Any], None]] = [
 ]
 
 
+@pytest.mark.parametrize("spec", VECTORS)
+def test_made_calibrator_has_the_name_it_was_made_by(spec: str) -> None:
+    assert make(spec).name == spec
+
+
 @pytest.mark.parametrize("law", LAWS_OF_ALL)
 @pytest.mark.parametrize(("spec", "options"), SPECS)
 def test_law(spec: str, options: dict[str, Any], law: Callable[[Any, Any], None]) -> None:
