@@ -30,11 +30,12 @@ def log_wealth(cells: Sequence[Bin]) -> float:
 
         exp(λ S - (exp|λ| - 1 - |λ|) V),
 
-    by Bennett's inequality a supermartingale if E[y | past] = e, from 1; so is its mean M over `STAKES`. With K cells
-    the wealth is Π (1 - 1/K + M/K), which is one too, since the cell is known before the outcome and each event moves
-    one factor: the mean over all sets of cells to bet on, with on average one cell in a set. It never falls below
-    (1 - 1/K)^K, .36 for the 19 cells of a stream, so what was calm is forgiven, and to find one broken cell costs
-    log K = 2.9 nats.
+    by Bennett's inequality a supermartingale if E[y | past] = e, from 1; so is its mean M over `STAKES`. Half of the
+    wealth bets so on all cells as one, for forecasts that are too high or too low as a whole. The other half bets on
+    cells, for those too bold or too shy: with K cells it is worth Π (1 - 1/K + M_k/K), a supermartingale too, since the
+    cell is known before the outcome and each event moves one factor. That is the mean over all sets of cells to bet on,
+    with on average one cell in a set. It never falls below (1 - 1/K)^K, .36 for the 19 cells of a stream, so what was
+    calm is forgiven, and to find one broken cell costs log K = 2.9 nats.
 
     It is a function of sums, so events cost nothing beyond their scores, and their order within the stretch is nothing
     to it. That the cell is that of the *drawn* p does no harm as long as outcomes do not react to the draw.
@@ -54,14 +55,20 @@ def log_wealth(cells: Sequence[Bin]) -> float:
     """
     share = 1.0 / len(cells)
     spared = math.log1p(-share) if share < 1.0 else -math.inf
-    staked = math.log(share / len(_BETS))
-    wealth = 0.0
+    staked = math.log(share)
+    apart = off = variance = 0.0
     for cell in cells:
         if cell.n:
-            off, variance = cell.y - cell.e, max(cell.e - cell.ee, 0.0)
-            bets = log_sum([stake * off - price * variance for stake, price in _BETS])
-            wealth += log_sum((spared, staked + bets))
-    return wealth
+            here, spread = cell.y - cell.e, max(cell.e - cell.ee, 0.0)
+            apart += log_sum((spared, staked + _log_mean_bet(here, spread)))
+            off += here
+            variance += spread
+    return log_sum((_log_mean_bet(off, variance), apart)) - math.log(2.0)
+
+
+def _log_mean_bet(off: float, variance: float) -> float:
+    """Return log M of the sums S and V."""
+    return log_sum([stake * off - price * variance for stake, price in _BETS]) - math.log(len(_BETS))
 
 
 def log_sum(logs: Sequence[float]) -> float:

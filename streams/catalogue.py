@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from state.history import WINDOW
+
 #: Buckets of the label delay: a minute to two months, s.
 DELAYS: Final = (60, 600, 3600, 6 * 3600, 86_400, 3 * 86_400, 7 * 86_400, 14 * 86_400, 30 * 86_400, 60 * 86_400)
 #: Buckets of the time a batch takes from fold to acknowledgement, s.
@@ -116,14 +118,14 @@ CATALOGUE: Final = {
             "window_ece",
             "gauge",
             ("stream", "kind"),
-            "ECE of the last complete window of 5,000 resolved events of each partition",
+            f"ECE of the last complete window of {WINDOW:,} resolved events of each partition",
             "if calibrated stays high, the calibrator does not follow this stream: compare others by replay",
         ),
         Metric(
             "worst_window_ece",
             "gauge",
             ("stream", "kind"),
-            "Largest ECE of any complete window of 5,000 resolved events of a partition",
+            f"Largest ECE of any complete window of {WINDOW:,} resolved events of a partition",
             "trueup inspect says which window it was and shows its reliability",
         ),
         Metric(

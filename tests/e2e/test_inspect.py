@@ -47,8 +47,10 @@ def test_inspect_shows_what_the_streams_have_learnt(world: MakeWorld) -> None:
         assert all(0 <= one["error"] <= 1 for one in each["calibrators"])
         # y is 1 with probability p²: the model's forecasts are far off, and calibration mends that.
         assert each["calibrated"]["brier"] < each["raw"]["brier"]
-        assert each["raw"]["alarm"]["sounds"]
-        assert each["regret"]["misclassification"] <= 0
+        # A few hundred events say much, and not yet what may wake somebody.
+        assert each["raw"]["alarm"]["log10"] > each["calibrated"]["alarm"]["log10"]
+        assert not each["calibrated"]["alarm"]["sounds"]
+        assert each["regret"].keys() == {"brier", "log", "misclassification"}
 
     table = inspect(w)
     assert table.returncode == 0

@@ -56,7 +56,7 @@ def test_wealth_begins_at_one() -> None:
 
 @given(EVENTS)
 def test_what_was_calm_is_forgiven(events: list[Event]) -> None:
-    assert log_wealth(told(events).total.cells("raw")) >= 19 * math.log(18 / 19)
+    assert log_wealth(told(events).total.cells("raw")) >= 19 * math.log(18 / 19) - math.log(2)
 
 
 def test_wealth_of_one_cell_by_hand() -> None:
@@ -64,7 +64,7 @@ def test_wealth_of_one_cell_by_hand() -> None:
     bets = [math.exp(sign * 2.0**k / 2 - (math.exp(2.0**k) - 1 - 2.0**k) / 4) for k in range(-6, 2) for sign in (1, -1)]
     assert log_wealth([Bin(1, 0.5, 1, 0.25, 0.5, 0.5, 0.25)]) == pytest.approx(math.log(sum(bets) / 16))
     others = [Bin(0, 0, 0, 0, 0, 0, 0)] * 3
-    mixed = math.log(3 / 4 + sum(bets) / 16 / 4)
+    mixed = math.log((sum(bets) / 16 + 3 / 4 + sum(bets) / 16 / 4) / 2)
     assert log_wealth([Bin(1, 0.5, 1, 0.25, 0.5, 0.5, 0.25), *others]) == pytest.approx(mixed)
 
 
@@ -125,8 +125,7 @@ def serve(model: Model, rounds: int, spec: str = "platt+minimax") -> tuple[Histo
 def test_drift_of_the_model_sounds_the_alarm_and_what_is_served_does_not() -> None:
     told, sounded = serve(drifting, 25_000)
     assert sounded.keys() == {"raw"}
-    assert 10_000 < sounded["raw"] <= 15_000
-    assert told.log_alarm("calibrated") < math.log(10)
+    assert 10_000 < sounded["raw"] < 20_000  # before the drift is complete
     worst = told.worst("raw")
     assert worst is not None
     assert worst.number == 4  # the boldest 5,000
