@@ -5,10 +5,13 @@ environment, draws its randomness from the event id, and never lets the size of 
 same events in the same order give the same rows, however they were cut into batches.
 """
 
+import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from math import isnan
+from typing import Any
 
-from state import keys, ledger, rows
+from state import calibrators, keys, ledger, rows
 from state.calibrators import Features, features_of
 from state.calibrators.base import new
 from state.events import Calibrated, Event, Forecast, Outcome, Output, Rejected, Resolved
@@ -16,6 +19,7 @@ from state.expiry import Expiry
 from state.fence import (
     EARLY,
     EARLY_JOINED,
+    EARLY_UNUSABLE,
     EXPIRED_FORECAST,
     EXPIRED_OUTCOME,
     FATES,
@@ -30,9 +34,10 @@ from state.fence import (
     RESOLVED,
     Fence,
 )
+from state.forecasts import KINDS, PROBABILITY, admits
 from state.history import History
 from state.policy import Policies, Policy
-from state.rows import Served
+from state.rows import Served, VectorScores
 
 #: Most events a batch may hold. A row that changed within as many events is not expired yet: after a crash the
 #: outputs of the last batch are made again from its rows. Part of the state's meaning, so not a setting.
@@ -66,9 +71,10 @@ class Effects:
         Topic and reason of every dead letter that is new.
     again
         How many redelivered events of each topic were answered from the ledger.
-    scores, windows, calibrators
-        The rows among ``rows`` that changed of each stream's scores, of its closed windows, and of the calibrator that
-        serves it now.
+    scores, windows, vectors, calibrators
+        The rows among ``rows`` that changed of each stream's scores, of its closed windows, of the scores of each
+        stream and configuration whose forecasts are more than one probability, and of the calibrator that serves a
+        stream now.
     """
 
     rows: dict[bytes, bytes | None] = field(default_factory=dict)
@@ -79,6 +85,7 @@ class Effects:
     again: list[int] = field(default_factory=lambda: [0, 0])
     scores: dict[str, bytes] = field(default_factory=dict)
     windows: dict[str, bytes] = field(default_factory=dict)
+    vectors: dict[tuple[str, str], bytes] = field(default_factory=dict)
     calibrators: dict[str, bytes] = field(default_factory=dict)
 
 
@@ -87,6 +94,7 @@ class _Service:
     """What serves a stream under one configuration, with everything the hot path asks of it."""
 
     stream: str
+    kind: int
     calibrator: str
     config: str
     ttl_ms: int
@@ -94,7 +102,7 @@ class _Service:
     key: bytes
     served: Served
     features: Features | None
-    history: History
+    history: History | None
 
 
 class Partition:
@@ -133,6 +141,7 @@ class Partition:
         self._now: dict[str, _Service] = {}
         self._then: dict[bytes, _Service] = {}
         self._histories: dict[str, History] = {}
+        self._vectors: dict[tuple[str, str], VectorScores] = {}
 
     def _begin(self) -> None:
         self._effects = Effects()
@@ -142,6 +151,7 @@ class Partition:
         self._learnt: dict[bytes, _Service] = {}
         self._scored: dict[str, History] = {}
         self._closed: dict[str, History] = {}
+        self._scored_vectors: dict[tuple[str, str], VectorScores] = {}
 
     def fold(self, events: Iterable[Event]) -> Effects:
         """Apply events in order.
@@ -179,8 +189,7 @@ class Partition:
                 self._outcome(event)
             else:
                 fence.fates[FORECAST_DEAD if topic == FORECASTS else OUTCOME_DEAD] += 1
-                effects.rejected.append((topic, event.reason))
-                effects.outputs.append(event)
+                self._reject(event)
         effects.fates = [after - was for after, was in zip(fence.fates, before, strict=True)]
         if fence.applied > applied:
             self._collect()
@@ -201,7 +210,7 @@ class Partition:
         calibrator = service.served.calibrator
         p, expected, ticket = calibrator.predict(raw, x, name)
         version = calibrator.learnt
-        payload = ledger.issued(fence.applied, ts, raw, p, expected, version, service.names, ticket)
+        payload = ledger.issued(fence.applied, ts, raw, p, expected, version, service.names, ticket, service.kind)
         self._expiry.push(service.ttl_ms, fence.applied, event_id)
         fence.fates[ISSUED] += 1
         answer = record_key, event_id, stream, raw, p, expected, service.calibrator, service.config, version, ts
@@ -211,12 +220,26 @@ class Partition:
             if version == 0:  # tickets must find the recipe that made them
                 self._learnt[service.key] = service
         else:
-            fence.fates[EARLY_JOINED] += 1
-            parked = ledger.parse(found)
-            self._resolve(key, record_key, event_id, payload, parked.y, parked.resolved_ts)
+            self._join(forecast, key, payload, service, ledger.parse(found))
+
+    def _join(self, forecast: Forecast, key: bytes, issued: bytes, service: _Service, parked: ledger.Entry) -> None:
+        """Resolve a forecast with the outcome that was parked for it, if that is one it can have."""
+        y, ts = parked.y, parked.resolved_ts
+        if admits(forecast.raw, y):
+            self.fence.fates[EARLY_JOINED] += 1
+            self._resolve(key, forecast.key, forecast.event_id, issued, y, ts)
+            return
+        self.fence.fates[EARLY_UNUSABLE] += 1
+        self._ledger[key] = self._changed[key] = ledger.with_outcome(ledger.ISSUED, self.fence.applied, issued, y, ts)
+        self._learnt[service.key] = service
+        self._reject(_parked(forecast, y))
+
+    def _reject(self, rejected: Rejected) -> None:
+        self._effects.rejected.append((rejected.topic, rejected.reason))
+        self._effects.outputs.append(rejected)
 
     def _outcome(self, outcome: Outcome) -> None:
-        _, record_key, event_id, y, ts = outcome
+        _, record_key, event_id, y, ts, _ = outcome
         fence = self.fence
         self._advance(ts)
         key = keys.LEDGER + event_id.encode()
@@ -225,6 +248,9 @@ class Partition:
             fence.fates[EARLY] += 1
             self._expiry.push(self._policies.early_ttl_ms, fence.applied, event_id)
             self._ledger[key] = self._changed[key] = ledger.early(fence.applied, y, ts)
+        elif found[0] != ledger.EARLY and not _admits(found, y):
+            fence.fates[OUTCOME_DEAD] += 1
+            self._reject(_unusable(outcome))
         elif found[0] == ledger.ISSUED:
             fence.fates[RESOLVED] += 1
             self._resolve(key, record_key, event_id, found, y, ts)
@@ -236,27 +262,41 @@ class Partition:
     def _resolve(self, key: bytes, record_key: bytes | None, event_id: str, issued: bytes, y: float, ts: int) -> None:
         """Redeem the ticket once: the calibrator learns, the scores count, the row remembers."""
         effects = self._effects
-        _, born, _, issued_ts, _, _, raw, p, expected, version = ledger.HEAD.unpack_from(issued)
-        end = ledger.names_end(issued)
+        _, kind, born, _, issued_ts, _, _, raw, p, expected, version = ledger.HEAD.unpack_from(issued)
+        ticket = end = ledger.names_end(issued)
         names = issued[ledger.HEAD.size : end]
         service = self._then.get(names) or self._reopen(issued, names)
         served = service.served
+        resolved = ledger.HEAD.pack(
+            ledger.RESOLVED, kind, born, self.fence.applied, issued_ts, ts, y, raw, p, expected, version
+        )
+        self._ledger[key] = self._changed[key] = resolved + issued[ledger.HEAD.size :]
+        if kind != PROBABILITY:
+            (raw, p, expected), ticket = ledger.answer(issued, end)
         served.late += served.calibrator.learnt - version
-        served.calibrator.update(issued[end:], y)
+        served.calibrator.update(issued[ticket:], y)
         self._learnt[service.key] = service
         history = service.history
-        if service.features:
-            history.bias.observe(service.features(issued[end:]), raw, p, y)
-        if history.observe(raw, p, y, expected):
-            self._closed[service.stream] = history
-        self._scored[service.stream] = history
-        self._ledger[key] = self._changed[key] = (
-            ledger.HEAD.pack(ledger.RESOLVED, born, self.fence.applied, issued_ts, ts, y, raw, p, expected, version)
-            + issued[ledger.HEAD.size :]
-        )
+        if history is None:
+            self._score_vectors(service, raw, p, y, event_id)
+        else:
+            if service.features:
+                history.bias.observe(service.features(issued[ticket:]), raw, p, y)
+            if history.observe(raw, p, y, expected):
+                self._closed[service.stream] = history
+            self._scored[service.stream] = history
         effects.delays.append(ts - issued_ts)
         joined = record_key, event_id, service.stream, raw, p, y, service.calibrator, version, issued_ts, ts
         effects.outputs.append(new(Resolved, joined))
+
+    def _score_vectors(self, service: _Service, raw: Any, p: Any, y: float, event_id: str) -> None:  # noqa: ANN401 - of the service's kind
+        place = service.stream, service.config
+        scores = self._vectors.get(place)
+        if scores is None:
+            row = self._get(keys.vectors(*place))
+            scores = self._vectors[place] = rows.vector_scores(p) if row is None else rows.decode_vector_scores(row)
+        rows.observe(scores, raw, p, y, event_id.encode())
+        self._scored_vectors[place] = scores
 
     def _again(self, event: Event) -> None:
         """Answer a redelivered event from the ledger; its state changes were applied."""
@@ -269,6 +309,13 @@ class Partition:
             return
         if isinstance(event, Forecast):
             outputs.append(_calibrated(event.key, event.event_id, found))
+            if found[0] == ledger.ISSUED and not isnan(y := ledger.parse(found).y):
+                outputs.append(_parked(event, y))
+        elif not _admits(found, event.y):
+            entry = ledger.parse(found)
+            if (entry.status, entry.y, entry.resolved_ts) != (ledger.ISSUED, event.y, event.ts):  # else it was parked
+                outputs.append(_unusable(event))
+            return
         if found[0] == ledger.RESOLVED:
             outputs.append(_resolved(event.key, event.event_id, found))
 
@@ -330,15 +377,21 @@ class Partition:
             served = Served.fresh(policy.recipe, stream)
         else:
             raise LookupError(f"stream {stream!r} has tickets of configuration {config} but no calibrator row")
+        kind = KINDS.index(calibrators.kind(calibrator))
+        history = self._history(stream) if kind == PROBABILITY else None
+        current = self._policies.of(stream)  # tickets of an earlier configuration hold other features
+        features = features_of(served.calibrator) if current is not None and current.config == config else None
+        service = _Service(stream, kind, calibrator, config, 0, names, key, served, features, history)
+        self._then[names] = service
+        return service
+
+    def _history(self, stream: str) -> History:
         history = self._histories.get(stream)
         if history is None:
             row = self._get(keys.scores(stream))
             history = History() if row is None else rows.decode_history(row, self._get(keys.windows(stream)))
             self._histories[stream] = history
-        current = self._policies.of(stream)  # tickets of an earlier configuration hold other features
-        features = features_of(served.calibrator) if current is not None and current.config == config else None
-        service = self._then[names] = _Service(stream, calibrator, config, 0, names, key, served, features, history)
-        return service
+        return history
 
     def _collect(self) -> None:
         """Turn what changed into rows."""
@@ -357,9 +410,27 @@ class Partition:
             effects.scores[stream] = changes[keys.scores(stream)] = rows.encode_scores(history)
         for stream, history in self._closed.items():
             effects.windows[stream] = changes[keys.windows(stream)] = rows.encode_windows(history)
+        for (stream, config), scores in self._scored_vectors.items():
+            row = rows.encode_vector_scores(scores)
+            effects.vectors[stream, config] = changes[keys.vectors(stream, config)] = row
         changes[keys.FENCE] = self.fence.encode()
         if len(self._then) > CACHED:
             self._forget()
+
+
+def _admits(payload: bytes, y: float) -> bool:
+    """Whether the forecast of a row can have this outcome."""
+    return y in {0.0, 1.0} if payload[1] == PROBABILITY else admits(ledger.parse(payload).raw, y)
+
+
+def _unusable(outcome: Outcome) -> Rejected:
+    return Rejected(outcome.offset, outcome.key, outcome.value, OUTCOMES, "label")
+
+
+def _parked(forecast: Forecast, y: float) -> Rejected:
+    """Return the dead letter of a parked outcome its forecast cannot have; it stands in the forecast's place."""
+    value = json.dumps({"event_id": forecast.event_id, "y": y}).encode()
+    return Rejected(forecast.offset, forecast.key, value, FORECASTS, "parked_label")
 
 
 def _calibrated(key: bytes | None, event_id: str, payload: bytes) -> Calibrated:

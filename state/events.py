@@ -2,27 +2,30 @@
 
 from typing import NamedTuple
 
+from state import forecasts
+
 
 class Forecast(NamedTuple):
-    """A model's forecast. ``p`` in [0, 1], ``x`` in [-1, 1] each, ``ts`` in ms since the epoch."""
+    """A model's forecast, of the kind its stream takes. ``x`` in [-1, 1] each, ``ts`` in ms since the epoch."""
 
     offset: int
     key: bytes | None
     event_id: str
     stream: str
-    p: float
+    raw: forecasts.Forecast
     x: tuple[float, ...]
     ts: int
 
 
 class Outcome(NamedTuple):
-    """What happened. ``y`` is 0.0 or 1.0, ``ts`` in ms since the epoch."""
+    """What happened. ``y`` is finite, ``ts`` in ms since the epoch; ``value`` as it came, for the dead letter."""
 
     offset: int
     key: bytes | None
     event_id: str
     y: float
     ts: int
+    value: bytes | None = None
 
 
 class Rejected(NamedTuple):
@@ -41,9 +44,9 @@ class Calibrated(NamedTuple):
     key: bytes | None
     event_id: str
     stream: str
-    raw: float
-    p: float
-    expected: float
+    raw: forecasts.Forecast
+    p: forecasts.Forecast
+    expected: forecasts.Forecast
     calibrator: str
     config: str
     version: int
@@ -56,8 +59,8 @@ class Resolved(NamedTuple):
     key: bytes | None
     event_id: str
     stream: str
-    raw: float
-    p: float
+    raw: forecasts.Forecast
+    p: forecasts.Forecast
     y: float
     calibrator: str
     version: int

@@ -15,7 +15,7 @@ VERSION = 1
 FORECASTS, OUTCOMES = 0, 1
 
 #: The fates of records and rows, in stored order. Everything that comes in is counted in exactly one of the first
-#: eight; the last three say how rows left again.
+#: eight; the last four say how rows left again.
 FATES = (
     "forecasts_issued",
     "forecasts_duplicate",
@@ -26,6 +26,7 @@ FATES = (
     "outcomes_conflicting",
     "outcomes_dead",
     "early_joined",
+    "early_unusable",
     "expired_forecasts",
     "expired_outcomes",
 )
@@ -39,6 +40,7 @@ FATES = (
     OUTCOME_CONFLICTING,
     OUTCOME_DEAD,
     EARLY_JOINED,
+    EARLY_UNUSABLE,
     EXPIRED_FORECAST,
     EXPIRED_OUTCOME,
 ) = range(len(FATES))
@@ -89,7 +91,8 @@ class Fence:
     @property
     def early(self) -> int:
         """Parked outcomes that still wait for a forecast."""
-        return self.fates[EARLY] - self.fates[EARLY_JOINED] - self.fates[EXPIRED_OUTCOME]
+        left = (EARLY_JOINED, EARLY_UNUSABLE, EXPIRED_OUTCOME)
+        return self.fates[EARLY] - sum(self.fates[fate] for fate in left)
 
     def encode(self) -> bytes:
         """Return the row: the head, then every queue in the order in which it was opened."""

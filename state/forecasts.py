@@ -249,6 +249,18 @@ class Quantiles:
 Law = Quantiles | Normal
 #: Any forecast, raw or served: a probability, those of classes, or a law.
 Forecast = float | Classwise | Law
+#: Kinds of forecast as rows name them, and as records do: by the field that holds what is served.
+PROBABILITY, PROBS, QUANTILES = range(3)
+KINDS = ("p", "probs", "quantiles")
+
+
+def admits(raw: Forecast, y: float) -> bool:
+    """Whether a forecast can have this outcome: 0 or 1; the number of a class; any finite number within `LARGEST`."""
+    if isinstance(raw, float):
+        return y in {0.0, 1.0}
+    if isinstance(raw, Classwise):
+        return 0.0 <= y < len(raw) and y == int(y)
+    return abs(y) <= LARGEST
 
 
 def encode(forecast: Forecast) -> bytes:

@@ -4,7 +4,7 @@ A partition has its own store, so a key never names the partition. The letters s
 the score rows of all streams be read as one range.
 """
 
-FENCE, LEDGER, CALIBRATOR, SCORES, WINDOWS, EXPIRY = b"F", b"L", b"C", b"S", b"W", b"Q"
+FENCE, LEDGER, CALIBRATOR, SCORES, WINDOWS, VECTORS, EXPIRY = b"F", b"L", b"C", b"S", b"W", b"V", b"Q"
 
 
 def ledger(event_id: str) -> bytes:
@@ -25,6 +25,11 @@ def scores(stream: str) -> bytes:
 def windows(stream: str) -> bytes:
     """Key of a stream's closed windows."""
     return WINDOWS + stream.encode()
+
+
+def vectors(stream: str, config: str) -> bytes:
+    """Key of the scores of a stream whose forecasts are more than one probability, under a configuration."""
+    return VECTORS + bytes.fromhex(config) + stream.encode()
 
 
 def expiry(ttl_ms: int, chunk: int) -> bytes:

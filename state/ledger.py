@@ -8,15 +8,18 @@ outcome. Updates read the ticket and never re-derive what was served from today'
 from struct import Struct
 from typing import NamedTuple
 
-from state.frames import seal, unseal
+from state import forecasts
+from state.forecasts import PROBABILITY
+from state.frames import CorruptFrame, seal, unseal
 from state.keys import LEDGER
 
 VERSION = 1
 EARLY, ISSUED, RESOLVED = 1, 2, 3
 
-#: status, born, touched, issued_ts, resolved_ts, y, raw, p, expected, version: the fields of `Entry` in order.
-HEAD = Struct("<BQQqqddddQ")
+#: status, kind, born, touched, issued_ts, resolved_ts, y, raw, p, expected, version: see `Entry`.
+HEAD = Struct("<BBQQqqddddQ")
 _NAMES = Struct("<4sBB")
+_LENGTHS = Struct("<3H")
 _KIND = LEDGER[0]
 NAN = float("nan")
 #: Stands for the configuration while none has served the event.
@@ -35,15 +38,18 @@ class Entry(NamedTuple):
     issued_ts, resolved_ts
         Event time of the forecast and of the outcome, ms; 0 while there is none.
     y
-        The outcome; NaN while there is none.
+        The outcome; NaN while there is none. While issued: the outcome that was parked for the event and could not be
+        used, which `resolved_ts` then dates.
     raw, p, expected
-        The model's forecast, the served one, and the mean of the two grid points the served one was drawn from.
+        The model's forecast, the served one, and the mean of what the served one was drawn from.
     version
         Outcomes the calibrator had learnt when it served.
     config, calibrator, stream
         Hash of the configuration (8 hex digits), name of the calibrator, and the stream; empty while early.
     ticket
         What the calibrator needs to learn from the outcome.
+    kind
+        Of the forecast: `state.forecasts.PROBABILITY` and so on.
     """
 
     status: int
@@ -52,18 +58,21 @@ class Entry(NamedTuple):
     issued_ts: int
     resolved_ts: int
     y: float
-    raw: float
-    p: float
-    expected: float
+    raw: forecasts.Forecast
+    p: forecasts.Forecast
+    expected: forecasts.Forecast
     version: int
     config: str
     calibrator: str
     stream: str
     ticket: bytes
+    kind: int = PROBABILITY
 
     def encode(self) -> bytes:
-        """Return the row: a fixed head of 79 bytes, then calibrator, stream and ticket."""
-        return sealed(HEAD.pack(*self[:10]) + names(self.config, self.calibrator, self.stream) + self.ticket)
+        """Return the row: a fixed head of 80 bytes, then calibrator, stream, vectors if there are any, and ticket."""
+        numbers, vectors = _answer(self.kind, self.raw, self.p, self.expected)
+        head = HEAD.pack(self.status, self.kind, *self[1:6], *numbers, self.version)
+        return sealed(head + names(self.config, self.calibrator, self.stream) + vectors + self.ticket)
 
 
 def decode(frame: bytes) -> Entry:
@@ -93,12 +102,15 @@ def unsealed(frame: bytes) -> bytes:
 
 def parse(payload: bytes) -> Entry:
     """Return the entry of a payload."""
-    status, born, touched, issued_ts, resolved_ts, y, raw, p, expected, version = HEAD.unpack_from(payload)
+    status, kind, born, touched, issued_ts, resolved_ts, y, raw, p, expected, version = HEAD.unpack_from(payload)
     config, n_calibrator, n_stream = _NAMES.unpack_from(payload, HEAD.size)
     at = HEAD.size + _NAMES.size
     calibrator = payload[at : at + n_calibrator].decode()
     at += n_calibrator
     stream = payload[at : at + n_stream].decode()
+    at += n_stream
+    if kind != PROBABILITY:
+        (raw, p, expected), at = answer(payload, at)
     return Entry(
         status,
         born,
@@ -113,8 +125,40 @@ def parse(payload: bytes) -> Entry:
         config.hex(),
         calibrator,
         stream,
-        payload[at + n_stream :],
+        payload[at:],
+        kind,
     )
+
+
+def answer(payload: bytes, at: int) -> tuple[tuple[forecasts.Forecast, forecasts.Forecast, forecasts.Forecast], int]:
+    """Return what an event of another kind than a probability was asked and answered, and where its ticket begins.
+
+    Raises
+    ------
+    CorruptFrame
+        If the vectors are not intact.
+    """
+    sizes = _LENGTHS.unpack_from(payload, at)
+    at += _LENGTHS.size
+    found = []
+    for size in sizes:
+        try:
+            found.append(forecasts.decode(payload[at : at + size]))
+        except ValueError as exc:
+            raise CorruptFrame(f"a forecast in a ledger row is damaged: {exc}") from exc
+        at += size
+    raw, p, expected = found
+    return (raw, p, expected), at
+
+
+def _answer(
+    kind: int, raw: forecasts.Forecast, p: forecasts.Forecast, expected: forecasts.Forecast
+) -> tuple[tuple[float, float, float], bytes]:
+    """Return raw, p and expected as they stand in the head, and as they stand behind the names."""
+    if kind == PROBABILITY:
+        return (raw, p, expected), b""  # type: ignore[return-value]  # the kind says that they are floats
+    vectors = [forecasts.encode(each) for each in (raw, p, expected)]
+    return (NAN, NAN, NAN), _LENGTHS.pack(*map(len, vectors)) + b"".join(vectors)
 
 
 def names(config: str, calibrator: str, stream: str) -> bytes:
@@ -133,12 +177,29 @@ _NOBODY = names(NO_CONFIG, "", "")
 
 
 def issued(
-    applied: int, ts: int, raw: float, p: float, expected: float, version: int, who: bytes, ticket: bytes
+    applied: int,
+    ts: int,
+    raw: forecasts.Forecast,
+    p: forecasts.Forecast,
+    expected: forecasts.Forecast,
+    version: int,
+    who: bytes,
+    ticket: bytes,
+    kind: int = PROBABILITY,
 ) -> bytes:
     """Return the payload of an answered forecast; ``who`` is from `names`."""
-    return HEAD.pack(ISSUED, applied, applied, ts, 0, NAN, raw, p, expected, version) + who + ticket
+    if kind != PROBABILITY:
+        (raw, p, expected), vectors = _answer(kind, raw, p, expected)
+        ticket = vectors + ticket
+    return HEAD.pack(ISSUED, kind, applied, applied, ts, 0, NAN, raw, p, expected, version) + who + ticket
 
 
 def early(applied: int, y: float, ts: int) -> bytes:
     """Return the payload of an outcome whose forecast has not come: parked, with nothing served."""
-    return HEAD.pack(EARLY, applied, applied, 0, ts, y, NAN, NAN, NAN, 0) + _NOBODY
+    return HEAD.pack(EARLY, PROBABILITY, applied, applied, 0, ts, y, NAN, NAN, NAN, 0) + _NOBODY
+
+
+def with_outcome(status: int, touched: int, issued: bytes, y: float, ts: int) -> bytes:
+    """Return the payload of an answered forecast with its outcome noted."""
+    _, kind, born, _, issued_ts, _, _, *answered = HEAD.unpack_from(issued)
+    return HEAD.pack(status, kind, born, touched, issued_ts, ts, y, *answered) + issued[HEAD.size :]

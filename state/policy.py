@@ -6,8 +6,10 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cached_property
 from hashlib import blake2b
+from typing import Any, cast
 
 from state import calibrators
+from state.forecasts import KINDS, PROBABILITY
 
 #: Measured on the streams of the README: guarded against an adversary, and within .002 of its front's Brier score.
 DEFAULT_CALIBRATOR = "platt+minimax"
@@ -54,11 +56,21 @@ class Policy:
         """Number of features the calibrator sees."""
         return self.features if isinstance(self.features, int) else len(self.features)
 
+    @cached_property
+    def kind(self) -> int:
+        """Kind of forecast the calibrator takes: `state.forecasts.PROBABILITY` and so on."""
+        return KINDS.index(calibrators.kind(self.calibrator))
+
+    @property
+    def classes(self) -> int:
+        """Number of classes, where forecasts are of classes."""
+        return int(cast("int", self._options["classes"]))
+
     @property
     def _options(self) -> dict[str, calibrators.Value]:
         """Every option, those not set by their defaults: a later version's defaults must not change what was built."""
-        parts = [calibrators.REGISTRY[part] for part in self.calibrator.split("+") if part in calibrators.REGISTRY]
-        defaults = {name: option.default for part in parts for name, option in part.options.items()}
+        allowed = calibrators.options_of(self.calibrator, self.options)
+        defaults = {name: option.default for name, option in allowed.items()}
         if self.n_features and "features" in defaults:
             defaults["features"] = self.n_features
         return {**defaults, **self.options}
@@ -80,7 +92,7 @@ class Policy:
         return blake2b(self.recipe.encode(), digest_size=4).hexdigest()
 
 
-def build(recipe: str, stream: str) -> calibrators.Calibrator:
+def build(recipe: str, stream: str) -> calibrators.Recalibrator[Any, Any]:
     """Make the calibrator a recipe describes, as new, for one stream."""
     made = json.loads(recipe)
     return calibrators.make(made["calibrator"], name=stream, seed=made["seed"], **made["options"])
@@ -109,6 +121,10 @@ class Policies:
         self.default = default
         self.early_ttl_ms = early_ttl_ms
         self._found: dict[str, Policy | None] = {}
+        #: Whether every stream forecasts by one probability, so that every outcome must be 0 or 1.
+        self.binary = all(
+            policy.kind == PROBABILITY for policy in (default, *(policy for _, policy in self.patterns)) if policy
+        )
 
     def of(self, stream: str) -> Policy | None:
         """Return the policy of a stream, or None where streams are closed and it is unknown."""

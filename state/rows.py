@@ -2,17 +2,25 @@
 
 from dataclasses import dataclass
 from struct import Struct
+from typing import Any, cast
 
 from state import keys
-from state.calibrators import Calibrator
+from state.calibrators import Recalibrator
+from state.class_scores import ClassScores
+from state.forecasts import PROBS, QUANTILES, Classwise, Law, Quantiles
 from state.frames import seal, unseal
 from state.history import History
 from state.policy import build
+from state.quantile_scores import QuantileScores
 from state.scores import Scores
 
 CALIBRATOR_VERSION = 1
 SCORES_VERSION = 1
 WINDOWS_VERSION = 1
+VECTORS_VERSION = 1
+
+#: Scores of forecasts that are more than one probability.
+VectorScores = ClassScores | QuantileScores
 
 _HEAD = Struct("<HQ")
 
@@ -33,7 +41,7 @@ class Served:
     """
 
     recipe: str
-    calibrator: Calibrator
+    calibrator: Recalibrator[Any, Any]
     late: int = 0
 
     @classmethod
@@ -99,3 +107,30 @@ def decode_history(scores: bytes, windows: bytes | None) -> History:
     """
     closed = None if windows is None else unseal(keys.WINDOWS[0], WINDOWS_VERSION, windows)
     return History.decode(unseal(keys.SCORES[0], SCORES_VERSION, scores), closed)
+
+
+def vector_scores(served: Classwise | Quantiles) -> VectorScores:
+    """Return the scores of no events, for forecasts that are answered like this one."""
+    return QuantileScores(served.levels) if isinstance(served, Quantiles) else ClassScores(len(served))
+
+
+def observe(
+    scores: VectorScores, raw: Classwise | Law, served: Classwise | Quantiles, y: float, event_id: bytes
+) -> None:
+    """Add an event to the scores of its kind of forecast."""
+    if isinstance(scores, ClassScores):
+        scores.observe(cast("Classwise", raw), cast("Classwise", served), int(y))
+    else:
+        scores.observe(cast("Law", raw), cast("Quantiles", served), y, event_id)
+
+
+def encode_vector_scores(scores: VectorScores) -> bytes:
+    """Return the row of such scores: the kind of forecast (u8), the scores."""
+    kind = PROBS if isinstance(scores, ClassScores) else QUANTILES
+    return seal(keys.VECTORS[0], VECTORS_VERSION, bytes((kind,)) + scores.encode())
+
+
+def decode_vector_scores(frame: bytes) -> VectorScores:
+    """Read a row of such scores; raises `CorruptFrame` if it is not intact."""
+    payload = unseal(keys.VECTORS[0], VECTORS_VERSION, frame)
+    return (ClassScores if payload[0] == PROBS else QuantileScores).decode(payload[1:])

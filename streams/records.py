@@ -5,15 +5,16 @@ from `REASONS`, and goes to the dead letters whole.
 """
 
 import base64
-import math
 from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
 
+from state import forecasts
 from state.calibrators.base import new
 from state.events import Calibrated, Forecast, Outcome, Rejected, Resolved
 from state.fence import FORECASTS, OUTCOMES
+from state.forecasts import LARGEST, PROBABILITY, PROBS, Classwise, Normal, Probs, Quantiles
 from state.policy import Policies, Policy
 
 #: Why a record is a dead letter, and what it means.
@@ -29,7 +30,11 @@ REASONS: Final = {
     "unsupported": "a kind of forecast that the stream's calibrator does not take",
     "probability": "p is not a number in [0, 1]",
     "features": "x is missing, misnamed, of the wrong length, or out of [-1, 1]",
-    "label": "y is not 0, 1, true or false",
+    "probs": "probs is not as many numbers in [0, 1] as the stream has classes, adding up to 1",
+    "quantiles": "quantiles has no increasing levels in (0, 1) with as many values that do not fall",
+    "normal": "normal has no finite mean, or no positive std",
+    "label": "y is not a number, or not one the event's forecast can have: 0 or 1, or the number of a class",
+    "parked_label": "the outcome that was parked for this forecast, here the value, is not one it can have",
     "timestamp": "ts is not a whole number of ms, before 1970, after 9999, or too far ahead of the record's own time",
 }
 
@@ -61,6 +66,8 @@ class _Unusable(Exception):  # noqa: N818 - carries a reason from the decoder's 
     pass
 
 
+#: Largest whole number that is shown without a point.
+_WHOLE = 2**53
 _ALTERNATIVES = ("p", "probs", "quantiles", "normal")
 #: Longest Kafka key, in longest ids.
 KEY_IDS = 8
@@ -97,14 +104,19 @@ class Decoder:
             policy = self._policies.of(stream)
             if policy is None:
                 raise _Unusable("unknown_stream")
-            p = record.get("p")
-            if p is None or "probs" in record or "quantiles" in record or "normal" in record:
-                _require_probability_forecast(record)
-            if (type(p) is not float and type(p) is not int) or not 0 <= p <= 1:
-                raise _Unusable("probability")
+            raw: forecasts.Forecast
+            if policy.kind == PROBABILITY:
+                p = record.get("p")
+                if p is None or "probs" in record or "quantiles" in record or "normal" in record:
+                    _only(record, "p")
+                if (type(p) is not float and type(p) is not int) or not 0 <= p <= 1:
+                    raise _Unusable("probability")
+                raw = float(p)
+            else:
+                raw = _distribution(record, policy)
             x = _features(record.get("x"), policy) if policy.features else ()
             ts = self._time(record, timestamp)
-            return new(Forecast, (offset, key, event_id, stream, float(p), x, ts))
+            return new(Forecast, (offset, key, event_id, stream, raw, x, ts))
         except _Unusable as unusable:
             return Rejected(offset, key, value, FORECASTS, unusable.args[0])
 
@@ -114,9 +126,11 @@ class Decoder:
             record = self._object(key, value)
             event_id = self._name(record, "event_id")
             y = record.get("y")
-            if (type(y) is not int and type(y) is not bool and type(y) is not float) or y not in (0, 1):
+            if type(y) is not int and type(y) is not bool and type(y) is not float:
                 raise _Unusable("label")
-            return new(Outcome, (offset, key, event_id, float(y), self._time(record, timestamp)))
+            if y not in (0, 1) and (self._policies.binary or not -LARGEST <= y <= LARGEST):
+                raise _Unusable("label")
+            return new(Outcome, (offset, key, event_id, float(y), self._time(record, timestamp), value))
         except _Unusable as unusable:
             return Rejected(offset, key, value, OUTCOMES, unusable.args[0])
 
@@ -156,13 +170,42 @@ class Decoder:
         return ts
 
 
-def _require_probability_forecast(record: dict[str, Any]) -> None:
-    """Raise unless the record forecasts by ``p`` alone."""
+def _only(record: dict[str, Any], *allowed: str) -> str:
+    """Return the one kind of forecast the record gives; raise unless it is one that the stream takes."""
     kinds = [kind for kind in _ALTERNATIVES if record.get(kind) is not None]
     if len(kinds) != 1:
         raise _Unusable("forecast")
-    if kinds != ["p"]:
+    if kinds[0] not in allowed:
         raise _Unusable("unsupported")
+    return kinds[0]
+
+
+def _distribution(record: dict[str, Any], policy: Policy) -> forecasts.Forecast:
+    """Return a forecast that is more than one probability."""
+    kind = _only(record, "probs") if policy.kind == PROBS else _only(record, "quantiles", "normal")
+    given = record[kind]
+    try:
+        if kind == "probs":
+            return _probs(given, policy.classes)
+        if kind == "quantiles":
+            return Quantiles(_numbers(given["levels"]), _numbers(given["values"]))
+        return Normal(*_numbers((given["mean"], given["std"])))
+    except (ValueError, TypeError, KeyError):
+        raise _Unusable(kind) from None
+
+
+def _probs(given: object, classes: int) -> Probs:
+    values = _numbers(given)
+    if len(values) != classes:
+        raise ValueError(f"there must be {classes} classes, got {len(values)}")
+    return Probs(values)
+
+
+def _numbers(given: object) -> tuple[float, ...]:
+    """Return a list of numbers as floats; TypeError if it is none."""
+    if not isinstance(given, list | tuple) or not all(type(one) is float or type(one) is int for one in given):
+        raise TypeError("must be a list of numbers")
+    return tuple(map(float, given))
 
 
 def _features(x: object, policy: Policy) -> tuple[float, ...]:
@@ -184,6 +227,8 @@ def _features(x: object, policy: Policy) -> tuple[float, ...]:
 def encode_calibrated(record: Calibrated) -> bytes:
     """Return the JSON value of a ``calibrated`` record."""
     _, event_id, stream, raw, p, expected, calibrator, config, version, ts = record
+    if type(p) is not float:
+        return _encode_vectors(record, ("raw", "p", "expected", "calibrator", "config", "version", "ts"))
     return orjson.dumps(
         {
             "event_id": event_id,
@@ -202,19 +247,39 @@ def encode_calibrated(record: Calibrated) -> bytes:
 def encode_resolved(record: Resolved) -> bytes:
     """Return the JSON value of a ``resolved`` record."""
     _, event_id, stream, raw, p, y, calibrator, version, issued_ts, resolved_ts = record
+    if type(p) is not float:
+        return _encode_vectors(record, ("raw", "p", "y", "calibrator", "version", "issued_ts", "resolved_ts"))
     return orjson.dumps(
         {
             "event_id": event_id,
             "stream": stream,
             "raw": raw,
             "p": p,
-            "y": int(y) if math.isfinite(y) and y == int(y) else y,
+            "y": int(y),
             "calibrator": calibrator,
             "version": version,
             "issued_ts": issued_ts,
             "resolved_ts": resolved_ts,
         }
     )
+
+
+def _encode_vectors(record: Calibrated | Resolved, fields: tuple[str, ...]) -> bytes:
+    """Return the JSON value of a record whose forecast is more than one probability: ``p`` takes its kind's name."""
+    shown: dict[str, Any] = {}
+    for name in ("event_id", "stream", *fields):
+        value = getattr(record, name)
+        if isinstance(value, Quantiles):
+            shown["quantiles" if name == "p" else name] = {"levels": value.levels, "values": value.values}
+        elif isinstance(value, Normal):
+            shown[name] = {"mean": value.mean, "std": value.std}
+        elif isinstance(value, Classwise):
+            shown["probs" if name == "p" else name] = list(value)
+        elif name == "y" and value == int(value) and abs(value) <= _WHOLE:
+            shown["y"] = int(value)
+        else:
+            shown[name] = value
+    return orjson.dumps(shown)
 
 
 def encode_letter(record: Rejected, topic: str, partition: int, limits: Limits) -> bytes:

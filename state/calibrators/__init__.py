@@ -3,7 +3,7 @@
 from state.calibrators.base import MAX_FEATURES, Answer, Calibrator, Prediction, Recalibrator
 from state.calibrators.composition import Features, features_of, internal_regret, played
 from state.calibrators.options import Option, Value
-from state.calibrators.registry import REGISTRY, VECTORS, check, kind, make
+from state.calibrators.registry import REGISTRY, VECTORS, check, kind, make, options_of
 
 __all__ = [
     "MAX_FEATURES",
@@ -21,5 +21,6 @@ __all__ = [
     "internal_regret",
     "kind",
     "make",
+    "options_of",
     "played",
 ]

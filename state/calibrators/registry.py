@@ -59,7 +59,7 @@ def check(spec: str, options: Mapping[str, object]) -> None:
         By name; in a composition an option must be one of at least one part, and beside ``multiclass`` one of its own
         or of the calibrator of each class.
     """
-    allowed = _allowed(spec, options)
+    allowed = options_of(spec, options)
     for name, value in options.items():
         option = allowed.get(name)
         if option is None:
@@ -143,14 +143,15 @@ def _parts(spec: str) -> list[str]:
     return parts
 
 
-def _allowed(spec: str, options: Mapping[str, object]) -> dict[str, Option]:
+def options_of(spec: str, options: Mapping[str, object]) -> dict[str, Option]:
+    """Return the options a calibrator takes, by name, given how others are set; ValueError if it is unknown."""
     if spec not in VECTORS:
         return {name: option for part in _parts(spec) for name, option in REGISTRY[part].options.items()}
     own = VECTORS[spec].options
     each = options.get("each", EACH)
     if spec == Multiclass.name and isinstance(each, str):
         _parts(each)  # of one probability: a class is no vector
-        return own | _allowed(each, {})
+        return own | options_of(each, {})
     return own
 
 

@@ -65,7 +65,7 @@ def _ledger() -> dict[str, Entry]:
 
 def _fence() -> Fence:
     queues = {40: Queue(40, 3, 70, 1_700_000_000_040), 2_592_000_000: Queue(2_592_000_000)}
-    return Fence([12, 9], 1_700_000_060_000, 21, [8, 2, 2, 3, 3, 1, 1, 1, 2, 1, 0], queues)
+    return Fence([12, 9], 1_700_000_060_000, 21, [8, 2, 2, 3, 3, 1, 1, 1, 2, 0, 1, 0], queues)
 
 
 def _calibrator(spec: str) -> Served:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple, cast
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -166,7 +166,7 @@ def play(steps: Iterable[Step], batch_limit: int = SMALL_BATCH) -> History:
 
 def _outcome(answer: Answer, entry: Entry | None, n: int) -> float:
     if answer == "against":
-        return float(entry is None or not entry.expected > 0.5)
+        return float(entry is None or not cast("float", entry.expected) > 0.5)
     if answer == "drift":
         return float(n // 10 % 2)
     return float(answer == "yes")

@@ -7,6 +7,7 @@ from state.engine import BATCH_LIMIT, SWEEP, Effects, Partition
 from state.events import Calibrated, Event, Forecast, Outcome, Output, Rejected, Resolved
 from state.expiry import CHUNK
 from state.fence import FATES, FORECASTS, OUTCOMES, Fence
+from state.forecasts import PROBABILITY
 from state.frames import CorruptFrame
 from state.policy import Policies, Policy
 from tests.state.histories import Table, Worker
@@ -66,7 +67,7 @@ def test_forecast_first_is_answered_and_kept_as_issued() -> None:
     entry = one.table.entry("e")
     assert entry is not None
     assert entry[:5] == (ledger.ISSUED, 1, 1, 1000, 0)
-    assert entry[6:] == (0.7, 0.7, 0.7, 0, IDENTITY.config, "identity", "s", b"")
+    assert entry[6:] == (0.7, 0.7, 0.7, 0, IDENTITY.config, "identity", "s", b"", PROBABILITY)
 
 
 def test_outcome_after_its_forecast_resolves_it_once() -> None:

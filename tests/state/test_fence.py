@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from state.fence import (
     EARLY,
     EARLY_JOINED,
+    EARLY_UNUSABLE,
     EXPIRED_FORECAST,
     EXPIRED_OUTCOME,
     FATES,
@@ -42,8 +43,8 @@ def test_decoded_fence_is_the_encoded_one(fence: Fence) -> None:
 
 
 def test_size_is_the_documented_one() -> None:
-    assert len(Fence().encode()) == 6 + 122
-    assert len(Fence(queues={1: Queue(1), 2: Queue(2)}).encode()) == 6 + 122 + 2 * 32
+    assert len(Fence().encode()) == 6 + 130
+    assert len(Fence(queues={1: Queue(1), 2: Queue(2)}).encode()) == 6 + 130 + 2 * 32
 
 
 def test_new_fence_starts_at_the_first_record() -> None:
@@ -55,9 +56,9 @@ def test_new_fence_starts_at_the_first_record() -> None:
 def test_what_waits_is_what_entered_less_what_left() -> None:
     fence = Fence()
     fence.fates[ISSUED], fence.fates[RESOLVED], fence.fates[EARLY_JOINED], fence.fates[EXPIRED_FORECAST] = 20, 9, 3, 2
-    fence.fates[EARLY], fence.fates[EXPIRED_OUTCOME] = 7, 1
+    fence.fates[EARLY], fence.fates[EARLY_UNUSABLE], fence.fates[EXPIRED_OUTCOME] = 7, 2, 1
     assert fence.pending == 20 - 9 - 3 - 2
-    assert fence.early == 7 - 3 - 1
+    assert fence.early == 7 - 3 - 2 - 1
 
 
 def test_stored_order_of_the_fates_is_part_of_the_format() -> None:
@@ -71,6 +72,7 @@ def test_stored_order_of_the_fates_is_part_of_the_format() -> None:
         "outcomes_conflicting",
         "outcomes_dead",
         "early_joined",
+        "early_unusable",
         "expired_forecasts",
         "expired_outcomes",
     )

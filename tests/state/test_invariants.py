@@ -19,6 +19,7 @@ from state.fence import (
     EARLY_JOINED,
     EXPIRED_FORECAST,
     EXPIRED_OUTCOME,
+    FATES,
     FORECAST_DEAD,
     FORECAST_DUPLICATE,
     FORECASTS,
@@ -53,7 +54,9 @@ LONG = play(seeded(3000, seed=1))
 
 
 def test_the_long_history_holds_every_case() -> None:
-    assert all(n >= 10 for n in LONG.table.fence.fates), LONG.table.fence.fates
+    met = dict(zip(FATES, LONG.table.fence.fates, strict=True))
+    assert met.pop("early_unusable") == 0, "an outcome that is 0 or 1 fits every forecast that is one probability"
+    assert all(n >= 10 for n in met.values()), met
     assert any(queue.head > 2 * CHUNK for queue in LONG.table.fence.queues.values())
 
 
@@ -411,6 +414,7 @@ def test_measured_error_stays_under_the_bound(spec: str, opponent: str, seed: in
         raw = rng.random()
         answered = worker.fold(Forecast(t, None, f"e{t}", "s", raw, (), t)).outputs[0]
         assert isinstance(answered, Calibrated)
+        assert isinstance(answered.expected, float)
         chance = {
             "against": float(not answered.expected > 0.5),
             "drift": t / n,

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from state import ledger
+from state.forecasts import PROBABILITY
 from state.frames import OVERHEAD, CorruptFrame, seal
 from state.ledger import EARLY, ISSUED, NO_CONFIG, RESOLVED, Entry
 from tests.state.histories import STEADY
@@ -31,6 +32,7 @@ ENTRIES = st.builds(
     st.text("abcdefgh_+", max_size=40),
     NAME,
     st.binary(max_size=70),
+    st.just(PROBABILITY),
 )
 ENTRY = Entry(ISSUED, 7, 7, 1000, 0, math.nan, 0.9, 0.75, 0.7, 3, "0011aaff", "minimax", "flüge", b"\1\0\2\0")
 
@@ -44,7 +46,7 @@ def test_decoded_entry_is_the_encoded_one(entry: Entry) -> None:
 def test_what_is_not_yet_known_comes_back_as_nan() -> None:
     assert math.isnan(ledger.decode(ENTRY.encode()).y)
     parked = ledger.parse(ledger.early(5, 1.0, 900))
-    assert all(math.isnan(value) for value in (parked.raw, parked.p, parked.expected))
+    assert all(isinstance(value, float) and math.isnan(value) for value in parked[6:9])
 
 
 @STEADY
@@ -53,7 +55,7 @@ def test_parts_of_a_payload_lie_where_they_are_read(entry: Entry) -> None:
     payload = ledger.unsealed(entry.encode())
     end = ledger.names_end(payload)
     assert payload[0] == entry.status
-    assert ledger.HEAD.unpack_from(payload) == tuple(entry[:10])
+    assert ledger.HEAD.unpack_from(payload) == (entry.status, entry.kind, *entry[1:10])
     assert payload[ledger.HEAD.size : end] == ledger.names(entry.config, entry.calibrator, entry.stream)
     assert payload[end:] == entry.ticket
     assert ledger.parse(payload) == entry
@@ -61,7 +63,7 @@ def test_parts_of_a_payload_lie_where_they_are_read(entry: Entry) -> None:
 
 
 def test_size_is_the_documented_one() -> None:
-    assert len(ENTRY.encode()) == OVERHEAD + 79 + len("minimax") + len("flüge".encode()) + 4
+    assert len(ENTRY.encode()) == OVERHEAD + 80 + len("minimax") + len("flüge".encode()) + 4
 
 
 def test_issued_payload_is_the_entry_of_its_arguments() -> None:
@@ -73,7 +75,7 @@ def test_issued_payload_is_the_entry_of_its_arguments() -> None:
 def test_parked_outcome_names_nobody() -> None:
     parked = ledger.parse(ledger.early(5, 1.0, 900))
     assert parked[:6] == (EARLY, 5, 5, 0, 900, 1.0)
-    assert parked[9:] == (0, NO_CONFIG, "", "", b"")
+    assert parked[9:] == (0, NO_CONFIG, "", "", b"", PROBABILITY)
 
 
 @STEADY

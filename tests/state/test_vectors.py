@@ -1,0 +1,157 @@
+"""Forecasts of classes and of numbers through the engine: asked, answered, joined, scored, and answered again."""
+
+import random
+
+import pytest
+
+from state import calibrators, forecasts, keys, rows
+from state.class_scores import ClassScores
+from state.events import Calibrated, Event, Forecast, Outcome, Rejected, Resolved
+from state.fence import FATES, FORECASTS, OUTCOMES
+from state.forecasts import Classwise, Normal, Probs, Quantiles
+from state.policy import Policies, Policy
+from state.quantile_scores import QuantileScores
+from tests.state.histories import Table, Worker
+
+LEVELS = (0.1, 0.5, 0.9)
+NUMBERS = Policy("quantile", {"levels": LEVELS})
+CLASSES = Policy("multiclass", {"classes": 3, "each": "platt+minimax"})
+POLICIES = Policies([("numbers", NUMBERS), ("classes", CLASSES)], Policy("identity"))
+RAW: dict[str, forecasts.Forecast] = {"numbers": Normal(0.0, 1.0), "classes": Probs((0.2, 0.3, 0.5)), "s": 0.5}
+FIT = {"numbers": -3.25, "classes": 2.0, "s": 1.0}
+UNFIT = [("classes", 3.0), ("classes", 0.5), ("classes", -1.0), ("s", 2.0), ("s", -3.25)]
+
+
+def forecast(offset: int, event_id: str, stream: str) -> Forecast:
+    return Forecast(offset, b"k", event_id, stream, RAW[stream], (), 1000 + offset)
+
+
+def outcome(offset: int, event_id: str, y: float) -> Outcome:
+    return Outcome(offset, b"k", event_id, y, 1010 + offset, b"value of %d" % offset)
+
+
+def fates(worker: Worker) -> dict[str, int]:
+    return {fate: n for fate, n in zip(FATES, worker.table.fence.fates, strict=True) if n}
+
+
+@pytest.mark.parametrize("stream", ["numbers", "classes"])
+def test_a_forecast_is_answered_joined_and_scored_by_its_kind(stream: str) -> None:
+    worker = Worker(POLICIES)
+    (answer,) = worker.fold(forecast(0, "e", stream)).outputs
+    assert isinstance(answer, Calibrated)
+    assert (answer.raw, answer.stream) == (RAW[stream], stream)
+    effects = worker.fold(outcome(0, "e", FIT[stream]))
+    (joined,) = effects.outputs
+    assert isinstance(joined, Resolved)
+    assert (joined.raw, joined.p, joined.y) == (RAW[stream], answer.p, FIT[stream])
+    policy = POLICIES.of(stream)
+    assert policy is not None
+    key = keys.vectors(stream, policy.config)
+    assert effects.vectors == {(stream, policy.config): effects.rows[key]}
+    assert not effects.scores
+    scores = rows.decode_vector_scores(worker.table[key])
+    assert isinstance(scores, QuantileScores if stream == "numbers" else ClassScores)
+    assert scores.n == 1
+    assert worker.table.served(stream, POLICIES).calibrator.learnt == 1
+
+
+@pytest.mark.parametrize("stream", ["numbers", "classes", "s"])
+def test_an_answer_is_made_again_from_its_row(stream: str) -> None:
+    events: list[Event] = [forecast(0, "e", stream), outcome(0, "e", FIT[stream])]
+    table = Table()
+    first = Worker(POLICIES, table).fold(*events).outputs
+    state = dict(table)
+    again = Worker(POLICIES, table).fold(*events).outputs
+    assert table == state
+    assert [type(one) for one in first] == [Calibrated, Resolved]
+    assert all(one in first for one in again)
+    assert set(map(str, again)) == set(map(str, first))
+    assert type(again[0].p) is type(first[0].p)  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(("stream", "y"), UNFIT)
+def test_an_outcome_its_forecast_cannot_have_is_a_dead_letter_and_the_event_waits_on(stream: str, y: float) -> None:
+    worker = Worker(POLICIES)
+    worker.fold(forecast(0, "e", stream))
+    effects = worker.fold(outcome(0, "e", y))
+    assert effects.outputs == [Rejected(0, b"k", b"value of 0", OUTCOMES, "label")]
+    assert effects.rejected == [(OUTCOMES, "label")]
+    assert fates(worker) == {"forecasts_issued": 1, "outcomes_dead": 1}
+    assert worker.fold(outcome(0, "e", y)).outputs == effects.outputs, "redelivered, it is answered alike"
+    assert len(worker.fold(outcome(1, "e", FIT[stream])).outputs) == 1
+    assert worker.table.fence.pending == 0
+
+
+@pytest.mark.parametrize(("stream", "y"), UNFIT)
+def test_a_parked_outcome_its_forecast_cannot_have_is_a_dead_letter_in_the_forecasts_place(
+    stream: str, y: float
+) -> None:
+    worker = Worker(POLICIES)
+    assert not worker.fold(outcome(0, "e", y)).outputs
+    effects = worker.fold(forecast(5, "e", stream))
+    answer, letter = effects.outputs
+    assert isinstance(answer, Calibrated)
+    assert isinstance(letter, Rejected)
+    assert (letter.topic, letter.offset, letter.reason) == (FORECASTS, 5, "parked_label")
+    assert fates(worker) == {"forecasts_issued": 1, "outcomes_early": 1, "early_unusable": 1}
+    assert (worker.table.fence.early, worker.table.fence.pending) == (0, 1)
+    assert worker.fold(forecast(5, "e", stream)).outputs == [answer, letter], "redelivered, both are made again"
+    assert not worker.fold(outcome(0, "e", y)).outputs
+    assert len(worker.fold(outcome(1, "e", FIT[stream])).outputs) == 1
+    assert fates(worker)["outcomes_resolved"] == 1
+
+
+def test_learning_through_the_engine_is_learning_from_the_calibrator() -> None:
+    worker = Worker(POLICIES)
+    alone = calibrators.make("quantile", name="numbers", levels=LEVELS)
+    rng = random.Random(4)
+    for t in range(500):
+        y = rng.gauss(1.0, 2.0)
+        served = alone.predict(RAW["numbers"], (), b"e%d" % t)
+        (answer,) = worker.fold(forecast(t, f"e{t}", "numbers")).outputs
+        assert isinstance(answer, Calibrated)
+        assert answer.p == served.p
+        worker.fold(outcome(t, f"e{t}", y))
+        alone.update(served.ticket, y)
+    assert worker.table.served("numbers", POLICIES).calibrator.encode() == alone.encode()
+    scores = rows.decode_vector_scores(worker.table[keys.vectors("numbers", NUMBERS.config)])
+    assert isinstance(scores, QuantileScores)
+    assert scores.error("calibrated") < scores.error("raw") / 2
+
+
+def test_cutting_into_batches_leaves_no_trace_in_vectors() -> None:
+    rng = random.Random(5)
+    events: list[Event] = []
+    for t in range(120):
+        stream = ("numbers", "classes", "s")[t % 3]
+        events.append(forecast(t, f"e{t}", stream))
+        events.append(outcome(t, f"e{rng.randrange(t + 1)}", FIT[stream]))
+    tables = []
+    for size in (1, 7, 240):
+        worker = Worker(POLICIES)
+        for start in range(0, len(events), size):
+            worker.fold(*events[start : start + size])
+        tables.append(dict(worker.table))
+    assert tables[0] == tables[1] == tables[2]
+
+
+def test_a_changed_configuration_scores_apart() -> None:
+    table = Table()
+    worker = Worker(POLICIES, table)
+    worker.fold(forecast(0, "old", "classes"))
+    other = Policy("multiclass", {"classes": 4})
+    changed = Worker(Policies([("classes", other)], Policy("identity")), table)
+    changed.fold(Forecast(1, b"k", "new", "classes", Probs((0.25,) * 4), (), 2000), outcome(0, "old", 2.0))
+    changed.fold(outcome(1, "new", 3.0))
+    for policy in (CLASSES, other):
+        assert rows.decode_vector_scores(table[keys.vectors("classes", policy.config)]).n == 1
+
+
+def test_served_values_are_of_the_kinds_they_claim() -> None:
+    worker = Worker(POLICIES)
+    numbers, classes = (worker.fold(forecast(i, s, s)).outputs[0] for i, s in enumerate(("numbers", "classes")))
+    assert isinstance(numbers, Calibrated)
+    assert isinstance(classes, Calibrated)
+    assert isinstance(numbers.p, Quantiles)
+    assert isinstance(classes.p, Classwise)
+    assert not isinstance(classes.p, Probs)
