@@ -23,8 +23,6 @@ RATE = 0.02
 #: above 1 as that of 1 - TAIL: 6 deviations of a normal law, and a number where the theorem wants an infinite one.
 TAIL = 1e-9
 
-_COUNT = Struct("<I")
-
 
 class Quantile:
     """Serve the raw quantile of another level: the one that has covered the outcome as often as the level promises.
@@ -62,7 +60,8 @@ class Quantile:
     (raw .3404). The price is a bound five times as wide: 1 / η becomes (21 + |logit p_j|) / (4 η).
 
     At an atom of F, u is uniform between P(Y < y) and P(Y <= y), drawn by the event id. What is served has
-    P(y < q_j) <= k_j / n <= P(y <= q_j) wherever outcomes lie in the declared range.
+    P(y < q_j) <= k_j / n <= P(y <= q_j) while outcomes lie in the declared range or, if none is, between the raw
+    quantiles of `TAIL` and 1 - TAIL.
 
     Ticket: the draw (u64), v (f64 each), the raw forecast (`state.forecasts.encode`). Bytes, little-endian: m (u32),
     the levels (f64 each), then for j = 0..m the outcomes with v_j < u <= v_{j+1} (u64 each): k_j is the sum of those

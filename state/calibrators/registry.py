@@ -41,7 +41,10 @@ VECTORS: dict[str, type[Multiclass | Quantile | Simplex]] = {
 
 
 def kind(spec: str) -> str:
-    """Return what a calibrator takes and serves: ``p``, ``probs`` or ``quantiles``; ValueError if it is unknown."""
+    """Return what a calibrator serves: ``p``, ``probs`` or ``quantiles``; ValueError if it is unknown.
+
+    It takes the same; one of quantiles takes any law of `state.forecasts`.
+    """
     if spec in VECTORS:
         return VECTORS[spec].kind
     _parts(spec)
@@ -59,6 +62,11 @@ def check(spec: str, options: Mapping[str, object]) -> None:
         By name; in a composition an option must be one of at least one part, and beside ``multiclass`` one of its own
         or of the calibrator of each class.
     """
+    _check(spec, options)
+    _build(spec, "", 0, options)  # refuses what is wrong only together, as a range that is empty
+
+
+def _check(spec: str, options: Mapping[str, object]) -> None:
     allowed = options_of(spec, options)
     for name, value in options.items():
         option = allowed.get(name)
@@ -95,7 +103,11 @@ def make(spec: str, *, name: str = "", seed: int = 0, **options: object) -> Reca
     >>> make("quantile", levels=(0.1, 0.5, 0.9)).predict(Normal(0.0, 1.0)).p.levels
     (0.1, 0.5, 0.9)
     """
-    check(spec, options)
+    _check(spec, options)
+    return _build(spec, name, seed, options)
+
+
+def _build(spec: str, name: str, seed: int, options: Mapping[str, object]) -> Recalibrator[Any, Any]:
     if spec == Multiclass.name:
         own = _own(Multiclass.options, options)
         each, classes = own.get("each", EACH), own.get("classes", CLASSES)

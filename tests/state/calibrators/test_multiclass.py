@@ -116,6 +116,7 @@ def test_kind_of_each_calibrator() -> None:
         ("quantile", {"levels": [0.5]}, "levels must be 2 to 256 increasing numbers between 0 and 1"),
         ("quantile", {"levels": [0.9, 0.1]}, "levels must be"),
         ("quantile", {"link": "probit"}, "link must be one of identity, logit"),
+        ("quantile", {"low": 5, "high": 1}, "low must be below high, got 5 and 1"),
         ("quantile", {"grid": 7}, "no option 'grid'; allowed: levels"),
         ("platt+quantile", {}, "of other forecasts, which stand alone: multiclass, quantile, simplex"),
     ],
