@@ -15,6 +15,11 @@ INTRODUCTION = """\
 Made by `make docs` from the program itself; a test fails when it is out of date.
 """
 
+CHAINS = """
+`front+back` feeds the answers of the first to the second, for example `platt+minimax`; up to four parts form a chain,
+`platt+calibeating+minimax`. An option goes to every part that has it.
+"""
+
 
 def page() -> str:
     """Return the page as Markdown."""
@@ -37,9 +42,7 @@ def page() -> str:
         for name, each in sorted((REGISTRY | VECTORS).items())
     ]
     parts += _table(("name", "forecast", "what it is", "options"), rows)
-    parts += [
-        "\n`front+back` feeds the answers of the first to the second, for example `platt+minimax`; both take a `p`.\n"
-    ]
+    parts += [CHAINS]
     parts += ["\n## Metrics\n\nEach with the prefix `trueup_`; counters end in `_total`.\n"]
     parts += _table(
         ("name", "kind", "labels", "meaning", "what to do"),

@@ -5,10 +5,14 @@ from typing import Any
 
 from state.calibrators.approachability import Approachability
 from state.calibrators.approachability_regret import ApproachabilityRegret
+from state.calibrators.auto import Auto
 from state.calibrators.base import Calibrator, Recalibrator
+from state.calibrators.beta import Beta
+from state.calibrators.calibeating import Calibeating
 from state.calibrators.calibrated_regression import CalibratedRegression
 from state.calibrators.composition import Composition
 from state.calibrators.exponential_weights import ExponentialWeights
+from state.calibrators.histogram import Histogram
 from state.calibrators.identity import Identity
 from state.calibrators.minimax import Minimax
 from state.calibrators.multiclass import CLASSES, EACH, Multiclass
@@ -19,14 +23,18 @@ from state.calibrators.regret_matching import RegretMatching
 from state.calibrators.ridge import Ridge
 from state.calibrators.simplex import Simplex
 
-#: Calibrators of one probability: names that stand alone and on either side of ``+``.
+#: Calibrators of one probability: names that stand alone and in a composition.
 REGISTRY: dict[str, type[Any]] = {  # Any: classes keep their own options as keywords
     each.name: each
     for each in (
         Approachability,
         ApproachabilityRegret,
+        Auto,
+        Beta,
+        Calibeating,
         CalibratedRegression,
         ExponentialWeights,
+        Histogram,
         Identity,
         Minimax,
         Platt,
@@ -34,6 +42,8 @@ REGISTRY: dict[str, type[Any]] = {  # Any: classes keep their own options as key
         Ridge,
     )
 }
+#: Most parts of a composition: each adds to the ticket that every event carries.
+PARTS = 4
 #: Calibrators of other forecasts, whose ``kind`` names the field of the record: names that stand alone.
 VECTORS: dict[str, type[Multiclass | Quantile | Simplex]] = {
     each.name: each for each in (Multiclass, Quantile, Simplex)
@@ -57,7 +67,7 @@ def check(spec: str, options: Mapping[str, object]) -> None:
     Parameters
     ----------
     spec
-        A name, or ``front+back``.
+        A name, or names in the order in which they answer, ``front+back``.
     options
         By name; in a composition an option must be one of at least one part, and beside ``multiclass`` one of its own
         or of the calibrator of each class.
@@ -82,7 +92,7 @@ def make(spec: str, *, name: str = "", seed: int = 0, **options: object) -> Reca
     Parameters
     ----------
     spec
-        A name, or ``front+back``.
+        A name, or names in the order in which they answer, ``front+back``.
     name
         Key of this calibrator (the stream), which with ``seed`` keys its draws.
     seed
@@ -121,11 +131,12 @@ def _build(spec: str, name: str, seed: int, options: Mapping[str, object]) -> Re
 
 
 def _composed(spec: str, name: str, seed: int, options: Mapping[str, object]) -> Calibrator:
-    *front, back = _parts(spec)
+    *fronts, back = _parts(spec)
     made = _single(back, name, seed, options)
-    for part in front:
-        # Another key: a back that shares its coin with a randomised front would lose its guarantee.
-        made = Composition(_single(part, f"{name}\0front", seed, options), made)
+    for part in reversed(fronts):
+        # Every part has another key: a back that shares its coin with a randomised front would lose its guarantee.
+        name += "\0front"
+        made = Composition(_single(part, name, seed, options), made)
     return made
 
 
@@ -146,10 +157,10 @@ def _own(allowed: Mapping[str, Option], options: Mapping[str, object]) -> dict[s
 
 def _parts(spec: str) -> list[str]:
     parts = spec.split("+")
-    if len(parts) > 2 or not all(part in REGISTRY for part in parts):
+    if len(parts) > PARTS or not all(part in REGISTRY for part in parts):
         names = ", ".join(sorted(REGISTRY))
         raise ValueError(
-            f"unknown calibrator {spec!r}; allowed: one of {names}, or two of them as front+back; "
+            f"unknown calibrator {spec!r}; allowed: one of {names}, or up to {PARTS} of them as front+back; "
             f"of other forecasts, which stand alone: {', '.join(sorted(VECTORS))}"
         )
     return parts

@@ -23,6 +23,10 @@ SPECS = [
     "calibrated_regression+minimax",
     "platt+calibrated_regression",
     *(f"calibrated_regression {functions}" for functions in FUNCTIONS[1:]),
+    "auto+minimax",
+    "beta+minimax",
+    "histogram+minimax",
+    "platt+calibeating+minimax",
 ]
 FEATURES = 2
 FORECASTS = st.sampled_from([0.0, 5e-324, 1e-9, 0.02, 0.5, 1 - 1e-16, 1.0]) | st.floats(0, 1)

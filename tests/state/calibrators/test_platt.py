@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from state.calibrators import Calibrator, make
-from state.calibrators.platt import P_CLIP, RADIUS, Platt
+from state.calibrators.logistic import P_CLIP, RADIUS
+from state.calibrators.platt import Platt
 from state.scores import Scores
 
 

@@ -5,13 +5,13 @@ import pytest
 from state.calibrators import MAX_FEATURES, REGISTRY, check, make
 
 
-@pytest.mark.parametrize("spec", [*REGISTRY, "platt+minimax", "identity+regret_matching"])
+@pytest.mark.parametrize("spec", [*REGISTRY, "platt+minimax", "identity+regret_matching", "auto+calibeating+minimax"])
 def test_made_calibrator_has_the_name_it_was_made_by(spec: str) -> None:
     check(spec, {})
     assert make(spec).name == spec
 
 
-@pytest.mark.parametrize("spec", ["", "plat", "platt+", "+minimax", "platt+minimax+minimax", "platt + minimax"])
+@pytest.mark.parametrize("spec", ["", "plat", "platt+", "+minimax", "+".join(["platt"] * 5), "platt + minimax"])
 def test_unknown_name_says_what_is_allowed(spec: str) -> None:
     with pytest.raises(ValueError, match="allowed: one of " + ", ".join(sorted(REGISTRY))):
         check(spec, {})
@@ -21,8 +21,8 @@ def test_unknown_name_says_what_is_allowed(spec: str) -> None:
     ("spec", "options", "says"),
     [
         ("minimax", {"grids": 5}, r"no option 'grids'; allowed: grid \(an integer from 1 to 1000\), spacing"),
-        ("platt", {"grid": 5}, "no option 'grid'; it has none"),
-        ("platt+minimax", {"features": 2}, "no option 'features'; allowed: grid"),
+        ("identity", {"grid": 5}, "no option 'grid'; it has none"),
+        ("platt+minimax", {"features": 2}, "no option 'features'; allowed: halflife"),
         ("minimax", {"grid": 0}, "grid must be an integer from 1 to 1000"),
         ("minimax", {"grid": 2.0}, "got 2.0"),
         ("minimax", {"grid": True}, "got True"),
@@ -71,3 +71,30 @@ def test_refused_outcome_teaches_neither_part() -> None:
 def test_parts_that_both_draw_are_keyed_apart() -> None:
     composed = make("minimax+minimax", name="s")
     assert composed.front._draw(b"e") != composed.back._draw(b"e")  # type: ignore[attr-defined]
+
+
+def test_parts_of_a_chain_answer_in_order() -> None:
+    chain, parts = (
+        make("platt+calibeating+minimax", name="s"),
+        [make(part, name="s") for part in ("platt", "calibeating")],
+    )
+    back = make("minimax", name="s")
+    for t in range(300):
+        p, tickets = 0.1 + 0.8 * (t % 7) / 6, []
+        answer = chain.predict(p, (), b"%d" % t)
+        for part in parts:
+            p, _, ticket = part.predict(p)
+            tickets.append(ticket)
+        served, expected, ticket = back.predict(p, (), b"%d" % t)
+        assert answer[:2] == (served, expected)
+        chain.update(answer.ticket, t % 3 == 0)
+        for part, issued in zip([*parts, back], [*tickets, ticket], strict=True):
+            part.update(issued, t % 3 == 0)
+
+
+def test_every_part_of_a_chain_draws_by_its_own_key() -> None:
+    chain = make("minimax+minimax+minimax", name="s")
+    pair = make("minimax+minimax", name="s")
+    draws = [chain.front._draw, chain.back.front._draw, chain.back.back._draw]  # type: ignore[attr-defined]
+    assert len({draw(b"e") for draw in draws}) == 3
+    assert [draw(b"e") for draw in draws[1:]] == [pair.front._draw(b"e"), pair.back._draw(b"e")]  # type: ignore[attr-defined]

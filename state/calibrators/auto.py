@@ -1,0 +1,156 @@
+"""Aggregation of adaptive calibrators: as good as the best of them, without knowing which it will be."""
+
+import math
+from collections.abc import Sequence
+from struct import Struct
+from typing import ClassVar
+
+from state.calibrators.base import Calibrator, Prediction, new, require_length, require_probability
+from state.calibrators.beta import Beta
+from state.calibrators.histogram import Histogram
+from state.calibrators.identity import Identity
+from state.calibrators.options import Option
+from state.calibrators.platt import Platt
+
+#: Halflife of the `Platt` that follows drift closely.
+FAST = 500
+#: Halflife of a bin of the `Histogram`, in outcomes of that bin.
+BIN = 200
+#: K.
+EXPERTS = 4
+
+_ISSUE = Struct(f"<Q{EXPERTS}f")
+_HEAD = Struct(f"<Q{EXPERTS}d")
+_LENGTH = Struct("<I")
+
+
+class Auto:
+    """Serve four calibrators' answers aggregated: on any sequence a Brier score within .7 / T of the best one's.
+
+    The experts are `Identity` (the model is right), `Beta` (it is wrong, and changes slowly), `Platt` with a halflife
+    of `FAST` (it drifts) and `Histogram` with one of `BIN` (it is bent anyhow). Meant as a front: ``auto+minimax``.
+
+    Parameters
+    ----------
+    name, seed
+        Unused: nothing is drawn.
+
+    Notes
+    -----
+    Vovk's aggregating algorithm for the Brier game, η = 2. With L_k the loss of expert k so far and q_k its answer,
+
+        w_k = exp(-2 L_k),   served = (G(0) - G(1) + 1) / 2,   G(y) = -ln(Σ w_k exp(-2 (q_k - y)²) / Σ w_k) / 2,
+
+    the substitution that loses at most G(y) for either outcome y; multiplied out,
+
+        served = ln(Σ v_k exp(4 q_k) / Σ v_k) / 4,   v_k = w_k exp(-2 q_k²),
+
+    which lies between the least and the greatest answer. As the sum of the G is -ln(Σ exp(-2 L_k) / K) / 2,
+
+        Σ (served - y)² <= min_k L_k + ln(K) / 2,   ln(4) / 2 = .693,
+
+    on every sequence, if every outcome is known before the next forecast.
+
+    Late outcomes are charged for the answers in their ticket, with weight 1 / sqrt(1 + d), d the outcomes learnt
+    between issue and outcome: all d of them were answered with much the same weights, and an expert that is right for
+    one delay would else have shut out the others for many. No theorem is claimed for d > 0. Measured on seven streams
+    of 20,000 events with 500 and with 2,000 outstanding, the weight changed Brier by -.0040 to +.0009, by -.0003 on average.
+
+    Experts are counted at 32-bit precision, so that the ticket can keep their answers. Ticket: outcomes learnt (u64),
+    answers (4 f32), then the experts' tickets, 50 bytes in all. Bytes: outcomes learnt (u64), L_k less the least of
+    them (4 f64), then of each expert the length of its state (u32) and its state. Little-endian.
+
+    References
+    ----------
+    Vovk 1990, *Aggregating strategies*; Vovk & Zhdanov 2009, *Prediction with expert advice for the Brier game*,
+    Theorem 1, where two classes count twice, so that its η = 1 is 2 here.
+
+    Examples
+    --------
+    >>> calibrator = Auto()
+    >>> for t in range(1000):
+    ...     calibrator.update(calibrator.predict(0.9).ticket, t % 5 < 3)
+    >>> round(calibrator.predict(0.9).p, 1)
+    0.6
+    """
+
+    name: ClassVar[str] = "auto"
+    order_free: ClassVar[bool] = False
+    options: ClassVar[dict[str, Option]] = {}
+
+    def __init__(self, *, name: str = "", seed: int = 0) -> None:  # noqa: ARG002 - draws nothing
+        self.learnt = 0
+        self._experts: tuple[Calibrator, ...] = (
+            Identity(),
+            Beta(),
+            Platt(halflife=FAST),
+            Histogram(halflife=BIN),
+        )
+        self._losses = [0.0] * EXPERTS
+        self._weights = [1.0] * EXPERTS
+        self._predict = [expert.predict for expert in self._experts]
+        self._update = []
+        end = _ISSUE.size
+        for expert in self._experts:  # each of whose tickets all have one length
+            start, end = end, end + len(expert.predict(0.5).ticket)
+            self._update.append((expert.update, slice(start, end)))
+
+    def predict(self, p: float, x: Sequence[float] = (), key: bytes = b"") -> Prediction:  # noqa: ARG002 - draws nothing
+        """Serve the aggregate of the experts' answers; see `Calibrator.predict`."""
+        require_probability(p)
+        answered = [predict(p) for predict in self._predict]
+        issue = _ISSUE.pack(self.learnt, *[each[0] for each in answered])
+        exp = math.exp
+        total = tilted = 0.0
+        for weight, q in zip(self._weights, _ISSUE.unpack(issue)[1:], strict=True):
+            v = weight * exp(-2.0 * q * q)
+            total += v
+            tilted += v * exp(4.0 * q)
+        # The mean lies in [0, 1] but for rounding.
+        served = min(max(0.25 * math.log(tilted / total), 0.0), 1.0)
+        return new(Prediction, (served, served, issue + b"".join([each[2] for each in answered])))
+
+    def update(self, ticket: bytes, y: float) -> None:
+        """Charge every expert for its answer and let it learn; y is 0 or 1, because a histogram counts."""
+        if y not in {0, 1}:
+            raise ValueError(f"{self.name} counts outcomes: y must be 0 or 1, got {y!r}")
+        issued, *answers = _ISSUE.unpack_from(ticket)
+        charge = 1.0 / math.sqrt(1 + max(self.learnt - issued, 0))
+        self._weigh([loss + charge * (q - y) ** 2 for loss, q in zip(self._losses, answers, strict=True)])
+        for update, part in self._update:
+            update(ticket[part], y)
+        self.learnt += 1
+
+    def _weigh(self, losses: list[float]) -> None:
+        """Take over losses, less the least of them: the best expert's weight is 1, and no weight overflows."""
+        least = min(losses)
+        self._losses = [loss - least for loss in losses]
+        self._weights = [math.exp(-2.0 * loss) for loss in self._losses]
+
+    def encode(self) -> bytes:
+        """Return the losses and the experts' states; layout in the class's notes."""
+        states = [expert.encode() for expert in self._experts]
+        head = _HEAD.pack(self.learnt, *self._losses)
+        return head + b"".join(_LENGTH.pack(len(state)) + state for state in states)
+
+    def decode(self, payload: bytes) -> None:
+        """Take over a state written by `encode`."""
+        if len(payload) < _HEAD.size + EXPERTS * _LENGTH.size:
+            raise ValueError(f"a state of {len(payload)} bytes is shorter than its own header")
+        self.learnt, *losses = _HEAD.unpack_from(payload)
+        self._weigh(losses)
+        end = _HEAD.size
+        for expert in self._experts:
+            start = end + _LENGTH.size
+            require_length(payload[end:start], _LENGTH.size)
+            end = start + _LENGTH.unpack_from(payload, start - _LENGTH.size)[0]
+            expert.decode(payload[start:end])
+        require_length(payload, end)
+
+    def error(self) -> float | None:
+        """Return None: what is served is not confined to a grid, so its ℓ1 calibration error is not defined."""
+        return None
+
+    def bound(self, outstanding: int = 0) -> float | None:  # noqa: ARG002 - no theorem
+        """Return None: an opponent can make any deterministic calibrator wrong by .5."""
+        return None

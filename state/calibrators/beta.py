@@ -1,0 +1,122 @@
+"""Online beta scaling: a logistic map of ln p and ln(1 - p), learnt by online Newton steps."""
+
+import math
+from collections.abc import Sequence
+from struct import Struct
+from typing import ClassVar
+
+from state.calibrators.base import Prediction, new, require_length, require_probability
+from state.calibrators.logistic import CURVATURE, GAMMA, HALFLIFE, OPTION, P_CLIP, RADIUS, kept, project, sigmoid
+from state.calibrators.options import Option
+
+_TICKET = Struct("<d")
+_STATE = Struct("<Q9d")
+
+
+class Beta:
+    """Serve sigmoid(a ln p - b ln(1 - p) + c): bends either end of the scale by itself, no theorem.
+
+    Parameters
+    ----------
+    halflife
+        As in `Platt`.
+    name, seed
+        Unused: nothing is drawn.
+
+    Notes
+    -----
+    `Platt` is the case a = b. The three parameters hold the map of every pair of beta distributed forecasts, one for
+    each outcome, the identity (1, 1, 0) among them, where it starts. For an outcome y of a forecast p, with
+    g = (sigmoid(...) - y) (ln p, -ln(1 - p), 1) taken at today's parameters, the step is that of `Platt` in three
+    dimensions; g is never taken at the issued answer, for the reason given there.
+
+    The map increases in p only where a and b are positive, which nothing enforces.
+
+    Ticket: p, clipped to [1e-6, 1 - 1e-6] (f64). Bytes: outcomes learnt (u64), a, b, c, then the curvature A_aa, A_ab,
+    A_ac, A_bb, A_bc, A_cc (f64), little-endian.
+
+    References
+    ----------
+    Kull, Silva Filho & Flach 2017, *Beta calibration*, section 3; Gupta & Ramdas 2023, *Online Platt Scaling with
+    Calibeating* (online beta scaling).
+
+    Examples
+    --------
+    Low forecasts are right, high ones too high by .3:
+
+    >>> calibrator = Beta()
+    >>> for t in range(9000):
+    ...     p = (0.1, 0.5, 0.9)[t % 3]
+    ...     calibrator.update(calibrator.predict(p).ticket, t // 3 % 10 < (1, 5, 6)[t % 3])
+    >>> [round(calibrator.predict(p).p, 1) for p in (0.1, 0.5, 0.9)]
+    [0.1, 0.5, 0.6]
+    """
+
+    name: ClassVar[str] = "beta"
+    order_free: ClassVar[bool] = False
+    options: ClassVar[dict[str, Option]] = {"halflife": OPTION}
+
+    def __init__(self, *, halflife: int = HALFLIFE, name: str = "", seed: int = 0) -> None:  # noqa: ARG002 - draws nothing
+        self.learnt = 0
+        self._kept = kept(halflife)
+        self._renewed = CURVATURE * (1.0 - self._kept)
+        self._a, self._b, self._c = 1.0, 1.0, 0.0
+        self._aa, self._ab, self._ac = CURVATURE, 0.0, 0.0
+        self._bb, self._bc, self._cc = CURVATURE, 0.0, CURVATURE
+
+    def predict(self, p: float, x: Sequence[float] = (), key: bytes = b"") -> Prediction:  # noqa: ARG002 - draws nothing
+        """Serve the map's value at ``p``; see `Calibrator.predict`."""
+        require_probability(p)
+        p = min(max(p, P_CLIP), 1.0 - P_CLIP)
+        served = sigmoid(self._a * math.log(p) - self._b * math.log1p(-p) + self._c)
+        return new(Prediction, (served, served, _TICKET.pack(p)))
+
+    def update(self, ticket: bytes, y: float) -> None:
+        """Take one online Newton step; y in [0, 1]."""
+        require_probability(y)
+        (p,) = _TICKET.unpack(ticket)
+        u, v = math.log(p), -math.log1p(-p)
+        gc = sigmoid(self._a * u + self._b * v + self._c) - y
+        ga, gb = gc * u, gc * v
+        keep, renewed = self._kept, self._renewed
+        aa = self._aa = keep * self._aa + renewed + ga * ga
+        ab = self._ab = keep * self._ab + ga * gb
+        ac = self._ac = keep * self._ac + ga * gc
+        bb = self._bb = keep * self._bb + renewed + gb * gb
+        bc = self._bc = keep * self._bc + gb * gc
+        cc = self._cc = keep * self._cc + renewed + gc * gc
+        # A = L D L' and A step = g / GAMMA; no pivot is below CURVATURE, for no eigenvalue of A is.
+        ba, ca = ab / aa, ac / aa
+        second = bb - ba * ab
+        cb = (bc - ba * ac) / second
+        gb -= ba * ga
+        gc -= ca * ga + cb * gb
+        sc = gc / (cc - ca * ac - cb * cb * second)
+        sb = gb / second - cb * sc
+        self._a -= (ga / aa - ba * sb - ca * sc) / GAMMA
+        self._b -= sb / GAMMA
+        self._c -= sc / GAMMA
+        if (self._a - 1.0) ** 2 + (self._b - 1.0) ** 2 + self._c**2 > RADIUS**2:
+            curvature = ((aa, ab, ac), (ab, bb, bc), (ac, bc, cc))
+            da, db, self._c = project(curvature, (self._a - 1.0, self._b - 1.0, self._c))
+            self._a, self._b = 1.0 + da, 1.0 + db
+        self.learnt += 1
+
+    def encode(self) -> bytes:
+        """Return the state; layout in the class's notes."""
+        curvature = (self._aa, self._ab, self._ac, self._bb, self._bc, self._cc)
+        return _STATE.pack(self.learnt, self._a, self._b, self._c, *curvature)
+
+    def decode(self, payload: bytes) -> None:
+        """Take over a state written by `encode`."""
+        require_length(payload, _STATE.size)
+        self.learnt, self._a, self._b, self._c, *curvature = _STATE.unpack(payload)
+        self._aa, self._ab, self._ac, self._bb, self._bc, self._cc = curvature
+
+    def error(self) -> float | None:
+        """Return None: what is served is not confined to a grid, so its ℓ1 calibration error is not defined."""
+        return None
+
+    def bound(self, outstanding: int = 0) -> float | None:  # noqa: ARG002 - no theorem
+        """Return None: an opponent can make any deterministic calibrator wrong by .5."""
+        return None

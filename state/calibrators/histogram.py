@@ -1,0 +1,148 @@
+"""Histogram binning: the mean outcome of the forecasts near this one."""
+
+import math
+from bisect import bisect_right
+from collections.abc import Sequence
+from struct import Struct
+from typing import ClassVar
+
+from state.calibrators.base import Prediction, new, require_length, require_probability
+from state.calibrators.logistic import kept
+from state.calibrators.options import Choice, Integer, Option
+
+_TICKET = Struct("<H")
+_HEAD = Struct("<QI")
+_COUNTED = Struct("<HQQ")
+_WEIGHED = Struct("<Hdd")
+
+#: Bins of logit spacing reach from here to 1 minus it: a forecast below 1 in 10,000 falls into the first one.
+EDGE = 1e-4
+BINS = 30
+
+
+class Histogram:
+    """Serve the mean outcome of the forecast's bin, shrunk to the forecast: learns any map, however bent; no theorem.
+
+    Parameters
+    ----------
+    bins
+        M.
+    spacing
+        ``logit``: M bins of equal width in log-odds from `EDGE` to 1 - `EDGE`, so that rare events are told apart;
+        ``uniform``: of equal width in p.
+    halflife
+        Outcomes *of its bin* after which one counts half; 0: none is ever forgotten.
+    name, seed
+        Unused: nothing is drawn.
+
+    Notes
+    -----
+    Of bin j the state holds n outcomes, s of them 1. A forecast p in it is served
+
+        (s + κ p) / (n + κ),   κ = `SHRINK`,
+
+    so a fresh bin serves the forecast, and one of n outcomes keeps a share κ / (n + κ) of it. An outcome adds to the
+    bin of its ticket: n <- λ n + 1, s <- λ s + y, λ = 2^(-1 / halflife). Without a halflife these are integers and
+    updates commute exactly; then y is 0 or 1, as in every calibrator that counts.
+
+    Ticket: j (u16). Bytes, little-endian: outcomes learnt (u64), M (u32), then for each touched bin in ascending order
+    j (u16) and n, s (u64 each; f64 each with a halflife). At most 12 + 18 M bytes.
+
+    References
+    ----------
+    Zadrozny & Elkan 2001, *Obtaining calibrated probability estimates from decision trees and naive Bayesian
+    classifiers*, section 4.1.
+
+    Examples
+    --------
+    >>> calibrator = Histogram()
+    >>> for t in range(1000):
+    ...     calibrator.update(calibrator.predict(0.9).ticket, t % 5 < 3)
+    >>> round(calibrator.predict(0.9).p, 2), calibrator.predict(0.2).p
+    (0.6, 0.2)
+    """
+
+    name: ClassVar[str] = "histogram"
+    #: κ, outcomes that the forecast counts for. Of 1, 3, 10 and 30 the best on streams of 20,000 events.
+    SHRINK: ClassVar[float] = 3.0
+    options: ClassVar[dict[str, Option]] = {
+        "bins": Integer(BINS, 1, 1000, "bins of the forecast, each with its mean outcome"),
+        "spacing": Choice("logit", ("logit", "uniform"), "scale on which the bins have equal width"),
+        "halflife": Integer(0, 0, 10**9, "outcomes after which one counts half; 0: none is ever forgotten"),
+    }
+
+    def __init__(
+        self,
+        *,
+        bins: int = BINS,
+        spacing: str = "logit",
+        halflife: int = 0,
+        name: str = "",  # noqa: ARG002 - draws nothing
+        seed: int = 0,  # noqa: ARG002 - the same
+    ) -> None:
+        self.learnt = 0
+        self.order_free = halflife == 0
+        self._kept = kept(halflife)
+        self._cell = _WEIGHED if halflife else _COUNTED
+        self._bins = bins
+        self._edges = edges(bins, spacing)
+        self._cells: dict[int, tuple[float, float]] = {}
+
+    def predict(self, p: float, x: Sequence[float] = (), key: bytes = b"") -> Prediction:  # noqa: ARG002 - draws nothing
+        """Serve the shrunk mean of the bin of ``p``; see `Calibrator.predict`."""
+        require_probability(p)
+        j = bisect_right(self._edges, p)
+        n, s = self._cells.get(j, (0, 0))
+        served = (s + self.SHRINK * p) / (n + self.SHRINK) if n else p
+        return new(Prediction, (served, served, _TICKET.pack(j)))
+
+    def update(self, ticket: bytes, y: float) -> None:
+        """Add an outcome, 0 or 1, to the bin of its ticket."""
+        if y not in {0, 1}:
+            raise ValueError(f"{self.name} counts outcomes: y must be 0 or 1, got {y!r}")
+        (j,) = _TICKET.unpack(ticket)
+        n, s = self._cells.get(j, (0, 0))
+        if self.order_free:
+            self._cells[j] = (n + 1, s + int(y))
+        else:
+            self._cells[j] = (self._kept * n + 1.0, self._kept * s + y)
+        self.learnt += 1
+
+    def encode(self) -> bytes:
+        """Return the counts; layout in the class's notes."""
+        cells = (self._cell.pack(j, *counts) for j, counts in sorted(self._cells.items()))
+        return _HEAD.pack(self.learnt, self._bins) + b"".join(cells)
+
+    def decode(self, payload: bytes) -> None:
+        """Take over counts written by `encode`; ValueError if they are of another M or cut."""
+        count = max(len(payload) - _HEAD.size, 0) // self._cell.size
+        require_length(payload, _HEAD.size + count * self._cell.size)
+        learnt, bins = _HEAD.unpack_from(payload)
+        if bins != self._bins:
+            raise ValueError(f"state of bins={bins} does not fit {self._bins}")
+        self.learnt = learnt
+        self._cells = {j: (n, s) for j, n, s in self._cell.iter_unpack(payload[_HEAD.size :])}
+
+    def error(self) -> float | None:
+        """Return None: what is served is not confined to a grid, so its ℓ1 calibration error is not defined."""
+        return None
+
+    def bound(self, outstanding: int = 0) -> float | None:  # noqa: ARG002 - no theorem
+        """Return None: an opponent can make any deterministic calibrator wrong by .5."""
+        return None
+
+
+def edges(bins: int, spacing: str) -> tuple[float, ...]:
+    """Return the inner edges of the bins, shape (bins - 1,), increasing within (0, 1).
+
+    Examples
+    --------
+    >>> edges(4, "uniform")
+    (0.25, 0.5, 0.75)
+    >>> [round(edge, 4) for edge in edges(4, "logit")]
+    [0.0099, 0.5, 0.9901]
+    """
+    if spacing == "uniform":
+        return tuple(j / bins for j in range(1, bins))
+    most = math.log1p(-EDGE) - math.log(EDGE)
+    return tuple(1.0 / (1.0 + math.exp(most * (1.0 - 2.0 * j / bins))) for j in range(1, bins))
