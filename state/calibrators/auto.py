@@ -54,7 +54,12 @@ class Auto:
     Late outcomes are charged for the answers in their ticket, with weight 1 / sqrt(1 + d), d the outcomes learnt
     between issue and outcome: all d of them were answered with much the same weights, and an expert that is right for
     one delay would else have shut out the others for many. No theorem is claimed for d > 0. Measured on seven streams
-    of 20,000 events with 500 and with 2,000 outstanding, the weight changed Brier by -.0040 to +.0009, by -.0003 on average.
+    of 20,000 events, with 500 and with 2,000 outstanding, the weight changed Brier by -.0040 to +.0009, on average by
+    -.0003.
+
+    Behind it `Minimax` costs most at the start. Brier of ``auto+minimax`` above that of the best single front, on seven
+    benign streams of five seeds: .0003 to .0027 at 8,000 events (above .002 in 10 of 35), .0003 to .0019 at 20,000;
+    of this, the aggregate alone is at most .0004.
 
     Experts are counted at 32-bit precision, so that the ticket can keep their answers. Ticket: outcomes learnt (u64),
     answers (4 f32), then the experts' tickets, 50 bytes in all. Bytes: outcomes learnt (u64), L_k less the least of

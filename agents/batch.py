@@ -1,0 +1,86 @@
+"""What a nightly job would do: maps fitted on all outcomes known so far, the bar for calibrators that learn online."""
+
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.isotonic import IsotonicRegression
+from sklearn.linear_model import LogisticRegression
+
+Floats = npt.NDArray[np.float64]
+#: From forecasts [n] to probabilities [n].
+Map = Callable[[Floats], Floats]
+#: From forecasts and outcomes, both [n], to the map they suggest.
+Fit = Callable[[Floats, Floats], Map]
+
+#: Log-odds are taken of forecasts within [1e-6, 1 - 1e-6].
+P_CLIP = 1e-6
+
+
+def platt(p: Floats, y: Floats) -> Map:
+    """Fit sigmoid(a z + b), z the log-odds of the forecast, by maximum likelihood; y must hold both 0 and 1.
+
+    References
+    ----------
+    Platt 1999, *Probabilistic outputs for support vector machines*, without his smoothing of the outcomes.
+    """
+    model = LogisticRegression(C=np.inf, tol=1e-8, max_iter=1000).fit(_log_odds(p)[:, None], y)
+
+    def mapped(p: Floats) -> Floats:
+        return np.asarray(model.predict_proba(_log_odds(p)[:, None])[:, 1])
+
+    return mapped
+
+
+def isotonic(p: Floats, y: Floats) -> Map:
+    """Fit the increasing map of least Brier score, linear between the forecasts it saw.
+
+    References
+    ----------
+    Zadrozny & Elkan 2002, *Transforming classifier scores into accurate multiclass probability estimates*, section 3.
+    """
+    model = IsotonicRegression(y_min=0.0, y_max=1.0, out_of_bounds="clip").fit(p, y)
+
+    def mapped(p: Floats) -> Floats:
+        return np.asarray(model.predict(p))
+
+    return mapped
+
+
+def refitted(fit: Fit, p: Floats, y: Floats, *, every: int, delay: int = 0, window: int | None = None) -> Floats:
+    """Return what is served, [n], when the map is fitted again at every so many forecasts.
+
+    Parameters
+    ----------
+    fit
+        `platt` or `isotonic`.
+    p, y
+        Forecasts and outcomes in order, [n].
+    every
+        Forecasts between fits, at least 1; until the first fit that has seen both outcomes, forecasts are served raw.
+    delay
+        Forecasts that wait for their outcome: a fit at forecast t sees the outcomes before t - delay.
+    window
+        Fit on this many outcomes, the last ones; None: on all.
+
+    Raises
+    ------
+    ValueError
+        If ``every`` or ``window`` is below 1, or ``delay`` negative.
+    """
+    if every < 1 or delay < 0 or (window is not None and window < 1):
+        raise ValueError(f"every and window must be at least 1 and delay 0, got {every}, {window} and {delay}")
+    served = p.copy()
+    mapped: Map | None = None
+    for start in range(0, len(p), every):
+        known = slice(0 if window is None else max(start - delay - window, 0), max(start - delay, 0))
+        if len(np.unique(y[known])) > 1:
+            mapped = fit(p[known], y[known])
+        if mapped is not None:
+            served[start : start + every] = mapped(p[start : start + every])
+    return served
+
+
+def _log_odds(p: Floats) -> Floats:
+    p = np.clip(p, P_CLIP, 1.0 - P_CLIP)
+    return np.asarray(np.log(p) - np.log1p(-p))

@@ -1,0 +1,88 @@
+"""Online beta scaling."""
+
+import math
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from state.calibrators import Calibrator, make
+from state.calibrators.beta import Beta
+from state.calibrators.logistic import P_CLIP, RADIUS
+from state.scores import Scores
+
+#: Outcomes of a forecast p come with log-odds A ln p - B ln(1 - p) + C.
+A, B, C = 0.5, 1.5, -0.4
+
+
+def distance(calibrator: Beta) -> float:
+    return math.hypot(calibrator._a - 1.0, calibrator._b - 1.0, calibrator._c)
+
+
+def truth(p: float) -> float:
+    return 1.0 / (1.0 + math.exp(-(A * math.log(p) - B * math.log1p(-p) + C)))
+
+
+def scored(calibrator: Calibrator, n: int) -> Scores:
+    scores, rng = Scores(), random.Random(2)
+    for _ in range(n):
+        raw = rng.random()
+        p, _, ticket = calibrator.predict(raw)
+        y = float(rng.random() < truth(raw))
+        calibrator.update(ticket, y)
+        scores.observe(raw, p, y)
+    return scores
+
+
+def test_recovers_the_map() -> None:
+    calibrator = Beta(halflife=0)
+    scores = scored(calibrator, 60_000)
+    assert (calibrator._a, calibrator._b, calibrator._c) == pytest.approx((A, B, C), abs=0.1)
+    best = sum(truth((i + 0.5) / 1000) * (1 - truth((i + 0.5) / 1000)) for i in range(1000)) / 1000
+    # Hoeffding at 1e-6 for the score of the truth, in [0, 1], and as much of regret as 60 outcomes all wrong.
+    assert scores.brier("calibrated") < best + math.sqrt(math.log(1e6) / (2 * 60_000)) + 60 / 60_000
+
+
+def test_bends_one_end_where_platt_cannot() -> None:
+    assert scored(make("beta"), 20_000).brier("calibrated") < scored(make("platt"), 20_000).brier("calibrated")
+
+
+def test_step_solves_the_newton_equation() -> None:
+    calibrator, rng = Beta(), random.Random(5)
+    for _ in range(500):
+        p, y = rng.random(), float(rng.random() < 0.3)
+        a, b, c = calibrator._a, calibrator._b, calibrator._c
+        gradient = [(calibrator.predict(p).p - y) * each for each in (math.log(p), -math.log1p(-p), 1.0)]
+        calibrator.update(calibrator.predict(p).ticket, y)
+        rows = (
+            (calibrator._aa, calibrator._ab, calibrator._ac),
+            (calibrator._ab, calibrator._bb, calibrator._bc),
+            (calibrator._ac, calibrator._bc, calibrator._cc),
+        )
+        step = (a - calibrator._a, b - calibrator._b, c - calibrator._c)
+        assert distance(calibrator) < RADIUS
+        for row, each in zip(rows, gradient, strict=True):
+            assert 0.1 * sum(map(float.__mul__, row, step)) == pytest.approx(each, rel=1e-6, abs=1e-9)
+
+
+@pytest.mark.parametrize("halflife", [0, 100, 5000])
+def test_parameters_stay_in_the_ball(halflife: int) -> None:
+    calibrator, rng = Beta(halflife=halflife), random.Random(4)
+    for t in range(100_000):
+        # Separable for a while, then reversed, then constant: each pushes the parameters outwards.
+        raw = rng.choice((0.0, 1e-9, 0.3, 0.7, 1.0)) if t < 75_000 else 1.0
+        calibrator.update(calibrator.predict(raw).ticket, float((raw > 0.5) ^ (t // 1000 % 2 == 1)))
+        assert distance(calibrator) <= RADIUS * (1 + 1e-9)
+    assert math.isfinite(calibrator.predict(0.3).p)
+
+
+@given(st.floats(0, 1))
+def test_fresh_map_is_the_identity_within_the_clip(p: float) -> None:
+    assert abs(Beta().predict(p).p - p) <= P_CLIP * 1.001
+
+
+def test_layout_is_the_documented_one() -> None:
+    calibrator = Beta()
+    assert len(calibrator.predict(0.2).ticket) == 8
+    assert len(calibrator.encode()) == 80
