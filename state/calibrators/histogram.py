@@ -63,7 +63,8 @@ class Histogram:
     """
 
     name: ClassVar[str] = "histogram"
-    #: κ, outcomes that the forecast counts for. Of 1, 3, 10 and 30 the best on streams of 20,000 events.
+    #: κ, outcomes that the forecast counts for. Brier over 20,000 events with 1, 3, 10 and 30: .1750, .1748, .1747, .1748
+    #: where a straight map is right (logit spacing), .1770, .1772, .1785, .1826 where it goes up and down (uniform).
     SHRINK: ClassVar[float] = 3.0
     options: ClassVar[dict[str, Option]] = {
         "bins": Integer(BINS, 1, 1000, "bins of the forecast, each with its mean outcome"),

@@ -25,7 +25,7 @@ ROUNDING = 1e-9
 
 
 def answers(ticket: bytes) -> tuple[float, ...]:
-    return struct.unpack_from(f"<{EXPERTS}f", ticket, 8)
+    return struct.unpack_from(f"<{EXPERTS}f", ticket)
 
 
 def contrary(_: int, p: float, _answers: tuple[float, ...], _losses: list[float]) -> float:
@@ -113,9 +113,9 @@ def test_late_outcome_is_charged_for_the_answers_that_were_issued() -> None:
     calibrator = Auto()
     tickets = [calibrator.predict(p).ticket for p in (0.1, 0.8, 0.6)]
     losses = [0.0] * EXPERTS
-    for d, (ticket, y) in enumerate(zip(tickets, (1, 0, 1), strict=True)):
+    for ticket, y in reversed(list(zip(tickets, (1, 0, 1), strict=True))):
         calibrator.update(ticket, y)
-        losses = [loss + (q - y) ** 2 / math.sqrt(1 + d) for loss, q in zip(losses, answers(ticket), strict=True)]
+        losses = [loss + (q - y) ** 2 for loss, q in zip(losses, answers(ticket), strict=True)]
     assert calibrator._losses == pytest.approx([loss - min(losses) for loss in losses])
 
 
@@ -160,15 +160,14 @@ def test_guarded_aggregate_is_within_two_thousandths_of_the_best_front_after_200
 def test_layout_is_the_documented_one() -> None:
     calibrator = Auto()
     answer = calibrator.predict(0.5)
-    assert len(answer.ticket) == 50
-    assert struct.unpack_from("<Q4f", answer.ticket) == (0, 0.5, 0.5, 0.5, 0.5)
+    assert len(answer.ticket) == 42
+    assert answers(answer.ticket) == (0.5, 0.5, 0.5, 0.5)
     calibrator.update(answer.ticket, 1)
     learnt, *losses = struct.unpack_from("<Q4d", calibrator.encode())
     assert (learnt, losses) == (1, [0.0] * 4)
-    assert calibrator.predict(0.5).ticket[:8] == struct.pack("<Q", 1)
 
 
-@pytest.mark.parametrize("spec", ["auto", "beta", "calibeating", "histogram", "platt", "auto+minimax"])
+@pytest.mark.parametrize("spec", ["auto", "beta", "calibeating", "histogram", "platt"])
 def test_state_is_bounded_and_answers_finite_after_100000_updates(spec: str) -> None:
     calibrator, rng = make(spec), random.Random(8)
     for t in range(50_000):
@@ -179,5 +178,5 @@ def test_state_is_bounded_and_answers_finite_after_100000_updates(spec: str) -> 
         p = rng.choice((0.0, 1.0, rng.random()))
         calibrator.update(calibrator.predict(p, (), b"%d" % t).ticket, float(rng.random() < 0.5))
     assert calibrator.learnt == 100_000
-    assert len(calibrator.encode()) <= (half if "+" not in spec else 12_000)
+    assert len(calibrator.encode()) <= half
     assert all(0.0 <= calibrator.predict(p).p <= 1.0 for p in (0.0, 5e-324, 0.5, 1.0))

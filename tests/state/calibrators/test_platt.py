@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from state.calibrators import Calibrator, make
-from state.calibrators.logistic import P_CLIP, RADIUS
+from state.calibrators.logistic import CURVATURE, P_CLIP, RADIUS
 from state.calibrators.platt import Platt
 from state.scores import Scores
 
@@ -106,3 +106,38 @@ def test_fresh_map_is_the_identity_within_the_clip(p: float, q: float) -> None:
     calibrator = Platt()
     assert abs(calibrator.predict(p).p - p) <= P_CLIP * 1.001
     assert (calibrator.predict(p).p <= calibrator.predict(q).p) or p > q
+
+
+def test_halflife_follows_a_change_after_many_outcomes() -> None:
+    """After 50,000 steady outcomes, 500 of a new kind: the forgetting map is near, the other is not."""
+    forgetting, never = Platt(), Platt(halflife=0)
+    rng = random.Random(6)
+    for t in range(50_500):
+        y = float(rng.random() < (0.2 if t < 50_000 else 0.6))
+        for calibrator in (forgetting, never):
+            calibrator.update(calibrator.predict(0.3).ticket, y)
+    assert abs(forgetting.predict(0.3).p - 0.6) < abs(never.predict(0.3).p - 0.6) / 2
+
+
+def test_curvature_is_the_discounted_sum() -> None:
+    calibrator = Platt(halflife=10)
+    rng, steps = random.Random(9), []
+    for _ in range(60):
+        p, y = rng.random(), float(rng.random() < 0.5)
+        answer = calibrator.predict(p)
+        calibrator.update(answer.ticket, y)
+        steps.append((answer.p - y) * (math.log(p) - math.log1p(-p)))
+    weighed = sum(g * g * 0.5 ** (k / 10) for k, g in enumerate(reversed(steps)))
+    assert calibrator._zz == pytest.approx(CURVATURE + weighed)
+
+
+@pytest.mark.parametrize("delay", [500, 2000])
+def test_delayed_learning_is_that_of_the_undelayed_stream_in_order_of_arrival(delay: int) -> None:
+    delayed, undelayed, waiting = Platt(), Platt(), deque[tuple[bytes, float]]()
+    for raw, y in overconfident(6000):
+        waiting.append((delayed.predict(raw).ticket, y))
+        if len(waiting) > delay:
+            delayed.update(*waiting.popleft())
+    for raw, y in list(overconfident(6000))[: 6000 - delay]:
+        undelayed.update(undelayed.predict(raw).ticket, y)
+    assert delayed.encode() == undelayed.encode()
