@@ -63,7 +63,7 @@ class Histogram:
     """
 
     name: ClassVar[str] = "histogram"
-    #: κ, outcomes that the forecast counts for. Brier over 20,000 events with 1, 3, 10 and 30: .1750, .1748, .1747, .1748
+    #: κ, outcomes that the forecast counts for. Brier over 20,000 events with 1, 3, 10, 30: .1750, .1748, .1747, .1748
     #: where a straight map is right (logit spacing), .1770, .1772, .1785, .1826 where it goes up and down (uniform).
     SHRINK: ClassVar[float] = 3.0
     options: ClassVar[dict[str, Option]] = {
