@@ -107,7 +107,7 @@ def test_what_is_not_a_duration_is_refused_with_an_example(bad: object) -> None:
         ("streams.s = 1", ['streams."s"', "table"]),
         ('[streams."a-*"]\ncalibrater = "platt"', ['streams."a-*"', "'calibrater'", "calibrator, ttl, features, seed"]),
         ('[streams.s]\ncalibrator = "plat"', ['streams."s"', "'plat'", "minimax, platt"]),
-        ('[streams.s]\ncalibrator = "platt+minimax+platt"', ['streams."s"', "front+back"]),
+        ('[streams.s]\ncalibrator = "platt+minimax+platt+minimax+platt"', ['streams."s"', "front+back"]),
         ("[streams.s]\ncalibrator = 1", ['streams."s"', "calibrator", "str"]),
         ("[streams.s]\noptions = { gird = 5 }", ['streams."s"', "'gird'", "grid (an integer from 1 to 1000)"]),
         ("[streams.s]\noptions = { grid = 0 }", ['streams."s"', "grid", "1 to 1000"]),
