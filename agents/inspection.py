@@ -18,16 +18,17 @@ from state import history, keys, rows
 from state.alarm import ALPHA
 from state.calibrators import internal_regret, played
 from state.calibrators.points import debiased_l2, noise
+from state.class_scores import ClassScores
 from state.fence import FATES, Fence
 from state.history import KINDS, History
 from state.losses import NAMES
-from state.rows import Served
+from state.rows import Served, VectorScores
 from state.scores import Bin, Kind, Murphy, Scores, total
 from streams.settings import Settings
 from streams.topics import TopicsError, partitions
 
 #: Rows that say something of streams.
-KEPT = (keys.FENCE, keys.SCORES, keys.WINDOWS, keys.CALIBRATOR)
+KEPT = (keys.FENCE, keys.SCORES, keys.WINDOWS, keys.VECTORS, keys.CALIBRATOR)
 
 
 @dataclass
@@ -36,6 +37,7 @@ class Found:
 
     fences: dict[int, Fence] = field(default_factory=dict)
     histories: dict[str, dict[int, History]] = field(default_factory=lambda: defaultdict(dict))
+    vectors: dict[str, dict[tuple[int, str], VectorScores]] = field(default_factory=lambda: defaultdict(dict))
     served: dict[str, dict[tuple[int, str], Served]] = field(default_factory=lambda: defaultdict(dict))
 
 
@@ -51,7 +53,7 @@ def run(settings: Settings, stream: str | None, *, json_output: bool) -> int:
         found = asyncio.run(read(settings))
     except KafkaError as exc:
         raise TopicsError(f"cannot read {settings.changelog} from {', '.join(settings.brokers)}: {exc}") from exc
-    names = sorted(found.histories.keys() | found.served.keys())
+    names = sorted(found.histories.keys() | found.vectors.keys() | found.served.keys())
     if stream is not None and stream not in names:
         _console(stderr=True).print(f"no state of stream {stream!r}; there are: {', '.join(names[:20]) or 'none'}")
         return 1
@@ -95,8 +97,11 @@ async def read(settings: Settings) -> Found:
         elif kind == keys.SCORES:
             windows = newest.get((partition, keys.WINDOWS + key[1:]))
             found.histories[key[1:].decode()][partition] = rows.decode_history(value, windows)
+        elif kind == keys.VECTORS:
+            config, stream = keys.of_vectors(key)
+            found.vectors[stream][partition, config] = rows.decode_vector_scores(value)
         elif kind == keys.CALIBRATOR:
-            config, stream = key[1:5].hex(), key[5:].decode()
+            config, stream = keys.of_vectors(key)
             found.served[stream][partition, config] = rows.decode_calibrator(value, stream)
     return found
 
@@ -110,6 +115,12 @@ def describe(found: Found, stream: str) -> dict[str, Any]:
         for kind in KINDS:
             described[kind] = _scored(scores, kind) | _watched(histories, kind)
         described["regret"] = {loss: scores.regret(loss) for loss in NAMES}
+    vectors = found.vectors.get(stream, {})
+    if vectors:
+        configs = sorted({config for _, config in vectors})
+        described["vectors"] = {
+            config: _vectors([each for (_, made), each in vectors.items() if made == config]) for config in configs
+        }
     described["calibrators"] = [
         {
             "partition": partition,
@@ -129,6 +140,33 @@ def describe(found: Found, stream: str) -> dict[str, Any]:
 def _console(*, stderr: bool = False) -> Console:
     """Return a console that shows the names of streams as they are: they come from records."""
     return Console(stderr=stderr, markup=False, emoji=False)
+
+
+def _vectors(found: list[VectorScores]) -> dict[str, Any]:
+    """Return the scores of forecasts of classes, or of numbers, under one configuration."""
+    scores = rows.total_vectors(found)
+    described: dict[str, Any] = {"resolved": scores.n}
+    for kind in KINDS:
+        if isinstance(scores, ClassScores):
+            described[kind] = {
+                "classwise_ece": scores.classwise_ece(kind),
+                "top_label_ece": scores.top_label_ece(kind),
+                "accuracy": scores.accuracy(kind),
+                "brier": scores.brier(kind),
+                "log_loss": scores.log_loss(kind),
+            }
+        else:
+            described[kind] = {
+                "coverage_error": scores.error(kind),
+                "coverage": [
+                    {"level": level, "below": each.below, "upto": each.upto}
+                    for level, each in zip(scores.levels, scores.coverage(kind), strict=True)
+                ],
+                "pinball_loss": scores.pinball(kind),
+                "interval_widths": scores.widths(kind),
+                "transform": scores.pit(kind),
+            }
+    return described
 
 
 def _scored(scores: Scores, kind: Kind) -> dict[str, Any]:
@@ -190,12 +228,15 @@ def _print(report: dict[str, dict[str, Any]], fates: dict[str, int], *, whole: b
         scores = [f"{each[kind][score]:.4f}" if kind in each else "–" for score in ("ece", "brier") for kind in KINDS]
         regret = f"{each['regret']['brier']:+.1f}" if "regret" in each else "–"
         made = ", ".join(sorted({one["calibrator"] for one in each["calibrators"]}))
-        table.add_row(name, f"{each['resolved']:,}", *scores, regret, made)
+        resolved = each["resolved"] + sum(scored["resolved"] for scored in each.get("vectors", {}).values())
+        table.add_row(name, f"{resolved:,}", *scores, regret, made)
     console.print(table)
     if not whole:
         console.print("  ".join(f"{fate} {n:,}" for fate, n in fates.items() if n))
         return
     for each in report.values():
+        for config, scored in each.get("vectors", {}).items():
+            console.print(_vector_table(config, scored))
         curve = Table("kind", "events", "mean forecast", "share of events", title="reliability")
         low = Table("kind", "events", "mean forecast", "share of events", title="reliability below .1")
         for kind in KINDS:
@@ -203,7 +244,8 @@ def _print(report: dict[str, dict[str, Any]], fates: dict[str, int], *, whole: b
                 curve.add_row(kind, f"{one['n']:,}", f"{one['forecast']:.4f}", f"{one['outcome']:.4f}")
             for one in each.get(kind, {}).get("low_reliability", ()):
                 low.add_row(kind, f"{one['n']:,}", f"{one['forecast']:.5f}", f"{one['outcome']:.5f}")
-        console.print(curve, low, _health(each))
+        if each["resolved"] or "vectors" not in each:
+            console.print(curve, low, _health(each))
         measures = ("error", "bound", "noise", "internal_regret")
         held = Table("partition", "calibrator", "config", "version", "outstanding", *measures)
         for one in each["calibrators"]:
@@ -217,6 +259,17 @@ def _print(report: dict[str, dict[str, Any]], fates: dict[str, int], *, whole: b
                 *figures,
             )
         console.print(held)
+
+
+def _vector_table(config: str, scored: dict[str, Any]) -> Table:
+    table = Table("", *KINDS, title=f"{scored['resolved']:,} events under {config}")
+    for name, value in scored[KINDS[0]].items():
+        if isinstance(value, float):
+            table.add_row(name.replace("_", " "), *(f"{scored[kind][name]:.4f}" for kind in KINDS))
+    for i, one in enumerate(scored[KINDS[0]].get("coverage", ())):
+        shares = (scored[kind]["coverage"][i]["upto"] for kind in KINDS)
+        table.add_row(f"at or below the quantile of {one['level']:g}", *(f"{share:.4f}" for share in shares))
+    return table
 
 
 def _health(each: dict[str, Any]) -> Table:

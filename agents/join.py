@@ -67,9 +67,21 @@ class Join:
             for key, row in self._table.range(partition, keys.SCORES):
                 stream = key[len(keys.SCORES) :].decode()
                 scores[stream] = row, self._table.read(partition, keys.windows(stream))
-            self._gauges.assigned(partition, Held(opened.fence, scores, self._calibrators(partition, scores)))
+            vectors = self._vectors(partition)
+            served = self._calibrators(partition, [*scores, *vectors])
+            self._gauges.assigned(partition, Held(opened.fence, scores, vectors, served))
             forecasts, outcomes = opened.fence.next
             return forecasts, outcomes
+
+    def _vectors(self, partition: int) -> dict[str, bytes]:
+        """Return the scores of each stream of classes or numbers under the configuration that serves it now."""
+        found = {}
+        for key, row in self._table.range(partition, keys.VECTORS):
+            config, stream = keys.of_vectors(key)
+            policy = self._policies.of(stream)
+            if policy and policy.config == config:
+                found[stream] = row
+        return found
 
     def _calibrators(self, partition: int, streams: Iterable[str]) -> dict[str, bytes]:
         """Return the row of the calibrator that serves each scored stream now."""

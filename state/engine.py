@@ -8,7 +8,6 @@ same events in the same order give the same rows, however they were cut into bat
 import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from math import isnan
 from typing import Any
 
 from state import calibrators, keys, ledger, rows
@@ -230,7 +229,7 @@ class Partition:
             self._resolve(key, forecast.key, forecast.event_id, issued, y, ts)
             return
         self.fence.fates[EARLY_UNUSABLE] += 1
-        self._ledger[key] = self._changed[key] = ledger.with_outcome(ledger.ISSUED, self.fence.applied, issued, y, ts)
+        self._ledger[key] = self._changed[key] = ledger.with_unfit(issued, y, parked.version)
         self._learnt[service.key] = service
         self._reject(_parked(forecast, y))
 
@@ -247,7 +246,7 @@ class Partition:
         if found is None:
             fence.fates[EARLY] += 1
             self._expiry.push(self._policies.early_ttl_ms, fence.applied, event_id)
-            self._ledger[key] = self._changed[key] = ledger.early(fence.applied, y, ts)
+            self._ledger[key] = self._changed[key] = ledger.early(fence.applied, y, ts, outcome.offset)
         elif found[0] != ledger.EARLY and not _admits(found, y):
             fence.fates[OUTCOME_DEAD] += 1
             self._reject(_unusable(outcome))
@@ -263,7 +262,7 @@ class Partition:
         """Redeem the ticket once: the calibrator learns, the scores count, the row remembers."""
         effects = self._effects
         _, kind, born, _, issued_ts, _, _, raw, p, expected, version = ledger.HEAD.unpack_from(issued)
-        ticket = end = ledger.names_end(issued)
+        end = ledger.names_end(issued)
         names = issued[ledger.HEAD.size : end]
         service = self._then.get(names) or self._reopen(issued, names)
         served = service.served
@@ -271,17 +270,18 @@ class Partition:
             ledger.RESOLVED, kind, born, self.fence.applied, issued_ts, ts, y, raw, p, expected, version
         )
         self._ledger[key] = self._changed[key] = resolved + issued[ledger.HEAD.size :]
+        ticket = issued[end:]
         if kind != PROBABILITY:
-            (raw, p, expected), ticket = ledger.answer(issued, end)
+            raw, p, expected, ticket = ledger.answer(issued, end)
         served.late += served.calibrator.learnt - version
-        served.calibrator.update(issued[ticket:], y)
+        served.calibrator.update(ticket, y)
         self._learnt[service.key] = service
         history = service.history
         if history is None:
             self._score_vectors(service, raw, p, y, event_id)
         else:
             if service.features:
-                history.bias.observe(service.features(issued[ticket:]), raw, p, y)
+                history.bias.observe(service.features(ticket), raw, p, y)
             if history.observe(raw, p, y, expected):
                 self._closed[service.stream] = history
             self._scored[service.stream] = history
@@ -309,11 +309,12 @@ class Partition:
             return
         if isinstance(event, Forecast):
             outputs.append(_calibrated(event.key, event.event_id, found))
-            if found[0] == ledger.ISSUED and not isnan(y := ledger.parse(found).y):
-                outputs.append(_parked(event, y))
+            unfit = ledger.parse(found).unfit
+            if unfit is not None:
+                outputs.append(_parked(event, unfit[0]))
         elif not _admits(found, event.y):
-            entry = ledger.parse(found)
-            if (entry.status, entry.y, entry.resolved_ts) != (ledger.ISSUED, event.y, event.ts):  # else it was parked
+            unfit = ledger.parse(found).unfit
+            if unfit is None or unfit[1] != event.offset:  # else it was parked, and its forecast brings the letter
                 outputs.append(_unusable(event))
             return
         if found[0] == ledger.RESOLVED:

@@ -32,6 +32,11 @@ def vectors(stream: str, config: str) -> bytes:
     return VECTORS + bytes.fromhex(config) + stream.encode()
 
 
+def of_vectors(key: bytes) -> tuple[str, str]:
+    """Return configuration and stream of a key that `vectors` made; keys of calibrators are built alike."""
+    return key[1:5].hex(), key[5:].decode()
+
+
 def expiry(ttl_ms: int, chunk: int) -> bytes:
     """Key of one chunk of the expiry queue of a time to live."""
     return EXPIRY + ttl_ms.to_bytes(8, "big") + chunk.to_bytes(8, "big")

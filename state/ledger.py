@@ -20,6 +20,9 @@ EARLY, ISSUED, RESOLVED = 1, 2, 3
 HEAD = Struct("<BBQQqqddddQ")
 _NAMES = Struct("<4sBB")
 _LENGTHS = Struct("<3H")
+#: Set in the kind of a row that ends with an outcome which was parked for the event and is not one it can have.
+_UNFIT = 0x80
+_PARKED = Struct("<dQ")
 _KIND = LEDGER[0]
 NAN = float("nan")
 #: Stands for the configuration while none has served the event.
@@ -38,18 +41,20 @@ class Entry(NamedTuple):
     issued_ts, resolved_ts
         Event time of the forecast and of the outcome, ms; 0 while there is none.
     y
-        The outcome; NaN while there is none. While issued: the outcome that was parked for the event and could not be
-        used, which `resolved_ts` then dates.
+        The outcome; NaN while there is none.
     raw, p, expected
         The model's forecast, the served one, and the mean of what the served one was drawn from.
     version
-        Outcomes the calibrator had learnt when it served.
+        Outcomes the calibrator had learnt when it served; while early, the outcome's offset.
     config, calibrator, stream
         Hash of the configuration (8 hex digits), name of the calibrator, and the stream; empty while early.
     ticket
         What the calibrator needs to learn from the outcome.
     kind
         Of the forecast: `state.forecasts.PROBABILITY` and so on.
+    unfit
+        Value and offset of an outcome that was parked for the event and is not one it can have; kept, because its dead
+        letter may have to be made again.
     """
 
     status: int
@@ -67,12 +72,14 @@ class Entry(NamedTuple):
     stream: str
     ticket: bytes
     kind: int = PROBABILITY
+    unfit: tuple[float, int] | None = None
 
     def encode(self) -> bytes:
         """Return the row: a fixed head of 80 bytes, then calibrator, stream, vectors if there are any, and ticket."""
         numbers, vectors = _answer(self.kind, self.raw, self.p, self.expected)
-        head = HEAD.pack(self.status, self.kind, *self[1:6], *numbers, self.version)
-        return sealed(head + names(self.config, self.calibrator, self.stream) + vectors + self.ticket)
+        kind, last = (self.kind, b"") if self.unfit is None else (self.kind | _UNFIT, _PARKED.pack(*self.unfit))
+        head = HEAD.pack(self.status, kind, *self[1:6], *numbers, self.version)
+        return sealed(head + names(self.config, self.calibrator, self.stream) + vectors + self.ticket + last)
 
 
 def decode(frame: bytes) -> Entry:
@@ -108,9 +115,11 @@ def parse(payload: bytes) -> Entry:
     calibrator = payload[at : at + n_calibrator].decode()
     at += n_calibrator
     stream = payload[at : at + n_stream].decode()
-    at += n_stream
+    ticket, unfit = payload[at + n_stream :], None
     if kind != PROBABILITY:
-        (raw, p, expected), at = answer(payload, at)
+        unfit = _PARKED.unpack(payload[-_PARKED.size :]) if kind & _UNFIT else None
+        kind &= ~_UNFIT
+        raw, p, expected, ticket = answer(payload, at + n_stream)
     return Entry(
         status,
         born,
@@ -125,19 +134,26 @@ def parse(payload: bytes) -> Entry:
         config.hex(),
         calibrator,
         stream,
-        payload[at:],
+        ticket,
         kind,
+        unfit,
     )
 
 
-def answer(payload: bytes, at: int) -> tuple[tuple[forecasts.Forecast, forecasts.Forecast, forecasts.Forecast], int]:
-    """Return what an event of another kind than a probability was asked and answered, and where its ticket begins.
+def answer(payload: bytes, at: int) -> tuple[forecasts.Forecast, forecasts.Forecast, forecasts.Forecast, bytes]:
+    """Return raw, p, expected and the ticket of a payload whose kind is not `PROBABILITY`; its names end at ``at``.
 
     Raises
     ------
     CorruptFrame
         If the vectors are not intact.
     """
+    kind = payload[1]
+    if kind & _UNFIT:
+        payload = payload[: -_PARKED.size]
+    if kind & ~_UNFIT == PROBABILITY:
+        *_, raw, p, expected, _ = HEAD.unpack_from(payload)
+        return raw, p, expected, payload[at:]
     sizes = _LENGTHS.unpack_from(payload, at)
     at += _LENGTHS.size
     found = []
@@ -147,8 +163,7 @@ def answer(payload: bytes, at: int) -> tuple[tuple[forecasts.Forecast, forecasts
         except ValueError as exc:
             raise CorruptFrame(f"a forecast in a ledger row is damaged: {exc}") from exc
         at += size
-    raw, p, expected = found
-    return (raw, p, expected), at
+    return found[0], found[1], found[2], payload[at:]
 
 
 def _answer(
@@ -194,12 +209,11 @@ def issued(
     return HEAD.pack(ISSUED, kind, applied, applied, ts, 0, NAN, raw, p, expected, version) + who + ticket
 
 
-def early(applied: int, y: float, ts: int) -> bytes:
+def early(applied: int, y: float, ts: int, offset: int) -> bytes:
     """Return the payload of an outcome whose forecast has not come: parked, with nothing served."""
-    return HEAD.pack(EARLY, PROBABILITY, applied, applied, 0, ts, y, NAN, NAN, NAN, 0) + _NOBODY
+    return HEAD.pack(EARLY, PROBABILITY, applied, applied, 0, ts, y, NAN, NAN, NAN, offset) + _NOBODY
 
 
-def with_outcome(status: int, touched: int, issued: bytes, y: float, ts: int) -> bytes:
-    """Return the payload of an answered forecast with its outcome noted."""
-    _, kind, born, _, issued_ts, _, _, *answered = HEAD.unpack_from(issued)
-    return HEAD.pack(status, kind, born, touched, issued_ts, ts, y, *answered) + issued[HEAD.size :]
+def with_unfit(issued: bytes, y: float, offset: int) -> bytes:
+    """Return the payload of an answered forecast with the outcome that was parked for it and that it cannot have."""
+    return issued[:1] + bytes((issued[1] | _UNFIT,)) + issued[2:] + _PARKED.pack(y, offset)

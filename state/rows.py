@@ -1,5 +1,6 @@
 """Rows that hold a calibrator or a stream's scores."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from struct import Struct
 from typing import Any, cast
@@ -122,6 +123,19 @@ def observe(
         scores.observe(cast("Classwise", raw), cast("Classwise", served), int(y))
     else:
         scores.observe(cast("Law", raw), cast("Quantiles", served), y, event_id)
+
+
+def total_vectors(found: Iterable[VectorScores]) -> VectorScores:
+    """Return the sum of scores of partitions, at least one; of those that differ in shape, of that with most events.
+
+    They differ while a new configuration serves some partitions and not yet all.
+    """
+    sums: dict[object, Any] = {}
+    for scores in found:
+        shape = scores.classes if isinstance(scores, ClassScores) else scores.levels
+        sums[shape] = sums[shape] + scores if shape in sums else scores
+    most: VectorScores = max(sums.values(), key=lambda scores: int(scores.n))
+    return most
 
 
 def encode_vector_scores(scores: VectorScores) -> bytes:

@@ -165,6 +165,21 @@ CATALOGUE: Final = {
             "Cumulative loss of the calibrated forecasts less that of the raw ones; below zero is a gain",
             "if it grows without end, the calibrator hurts this stream: compare others by replay",
         ),
+        Metric(
+            "resolved_vectors", "gauge", ("stream",), "Resolved events whose forecasts were of classes or of a number"
+        ),
+        Metric("classwise_ece", "gauge", ("stream", "kind"), "Mean over the classes of their ECE against the rest"),
+        Metric("top_label_ece", "gauge", ("stream", "kind"), "ECE of the highest probability of a forecast of classes"),
+        Metric("accuracy", "gauge", ("stream", "kind"), "How often the class of the highest probability came"),
+        Metric(
+            "coverage_error",
+            "gauge",
+            ("stream", "kind"),
+            "Largest difference between how often outcomes lay at or below a quantile and its level",
+            "calibrated above raw: too few outcomes yet, or a rate too small for how fast the stream drifts",
+        ),
+        Metric("pinball_loss", "gauge", ("stream", "kind"), "Mean quantile loss over the levels, in units of y"),
+        Metric("interval_width", "gauge", ("stream", "kind"), "Mean width of the outermost central interval"),
         Metric("calibration_error", "gauge", ("stream",), "Calibration error (l1) of what was played, by grid point"),
         Metric(
             "calibration_bound",

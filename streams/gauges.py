@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from statistics import fmean
 from time import time
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics
@@ -12,11 +13,12 @@ from prometheus_client.registry import Collector
 from state import history, rows
 from state.calibrators import played
 from state.calibrators.points import noise
+from state.class_scores import ClassScores
 from state.engine import Effects
 from state.fence import FATES, Fence
 from state.history import KINDS, History
 from state.losses import NAMES
-from state.rows import Served
+from state.rows import Served, VectorScores
 from state.scores import Scores, total
 from streams.catalogue import CATALOGUE, DELAYS, LATENCIES, RECORD_FATES, SIZES
 from streams.records import REASONS
@@ -39,6 +41,7 @@ class Held:
 
     fence: Fence
     scores: dict[str, Rows] = field(default_factory=dict)
+    vectors: dict[str, bytes] = field(default_factory=dict)
     calibrators: dict[str, bytes] = field(default_factory=dict)
 
 
@@ -138,6 +141,7 @@ class Gauges(Collector):
             held = self._held[partition] = Held(fence)
         held.fence = fence
         held.calibrators.update(effects.calibrators)
+        held.vectors.update({stream: row for (stream, _), row in effects.vectors.items()})
         for stream, row in effects.scores.items():
             gained = self._gained(held, stream, row, effects.windows.get(stream))
             label = self._label(stream)
@@ -198,17 +202,22 @@ class Gauges(Collector):
                 risen = self._risen[name, labels] = max(value, self._risen.get((name, labels), value))
                 yield name, labels, risen
         histories: dict[str, list[History]] = {}
+        vectors: dict[str, list[VectorScores]] = {}
         served: dict[str, list[Served]] = {}
         for partition in held:
             for stream, pair in list(partition.scores.items()):
                 label = self._label(stream)
                 histories.setdefault(label, []).append(rows.decode_history(*pair))
+            for stream, row in list(partition.vectors.items()):
+                vectors.setdefault(self._label(stream), []).append(rows.decode_vector_scores(row))
             for stream, row in list(partition.calibrators.items()):
                 label = self._label(stream)
                 served.setdefault(label, []).append(rows.decode_calibrator(row, stream))
         for label, found in histories.items():
             yield from _scored(label, total(each.total for each in found))
             yield from _watched(label, found)
+        for label, several in vectors.items():
+            yield from _vectors(label, several)
         for label, made in served.items():
             yield from _guaranteed(label, made)
 
@@ -265,6 +274,21 @@ def _watched(label: str, found: list[History]) -> Iterator[Sample]:
         biased = [abs(along) for each in found for along in each.bias.along(kind)]
         if biased:
             yield "feature_bias", (label, kind), max(biased)
+
+
+def _vectors(label: str, found: list[VectorScores]) -> Iterator[Sample]:
+    """Yield the scores of forecasts of classes and of numbers."""
+    scores = rows.total_vectors(found)
+    yield "resolved_vectors", (label,), scores.n
+    for kind in KINDS:
+        if isinstance(scores, ClassScores):
+            yield "classwise_ece", (label, kind), scores.classwise_ece(kind)
+            yield "top_label_ece", (label, kind), scores.top_label_ece(kind)
+            yield "accuracy", (label, kind), scores.accuracy(kind)
+        else:
+            yield "coverage_error", (label, kind), scores.error(kind)
+            yield "pinball_loss", (label, kind), fmean(scores.pinball(kind))
+            yield "interval_width", (label, kind), scores.widths(kind)[0]
 
 
 def _guaranteed(label: str, made: list[Served]) -> Iterator[Sample]:

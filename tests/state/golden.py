@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 from state import expiry, fence, ledger, rows
 from state.calibrators import REGISTRY
 from state.fence import Fence, Queue
+from state.forecasts import PROBS, QUANTILES, Classwise, Normal, Probs, Quantiles
 from state.history import WINDOW, History
 from state.ledger import EARLY, ISSUED, NAN, NO_CONFIG, RESOLVED, Entry
 from state.policy import Policy
@@ -56,9 +57,14 @@ def issued() -> Entry:
 
 def _ledger() -> dict[str, Entry]:
     entry = issued()
+    law, classes = Quantiles((0.25, 0.75), (-1.0, 2.0)), Classwise((0.25, 0.5, 0.75))
     return {
         "ledger-issued": entry,
         "ledger-resolved": entry._replace(status=RESOLVED, touched=9, resolved_ts=1_700_000_060_000, y=1.0),
+        "ledger-numbers": entry._replace(raw=Normal(0.5, 2.0), p=law, expected=law, kind=QUANTILES),
+        "ledger-classes": entry._replace(
+            raw=Probs((0.25, 0.25, 0.5)), p=classes, expected=classes, kind=PROBS, unfit=(2.5, 8)
+        ),
         "ledger-early": Entry(EARLY, 6, 6, 0, 1_700_000_030_000, 1.0, NAN, NAN, NAN, 0, NO_CONFIG, "", "", b""),
     }
 
@@ -86,6 +92,14 @@ def _history(n: int) -> History:
     return history
 
 
+def _vectors() -> dict[str, rows.VectorScores]:
+    law, classes = Quantiles((0.25, 0.75), (-1.0, 2.0)), Classwise((0.25, 0.5, 0.75))
+    made: dict[str, rows.VectorScores] = {"numbers": rows.vector_scores(law), "classes": rows.vector_scores(classes)}
+    rows.observe(made["numbers"], Quantiles((0.5, 0.75), (0.0, 1.0)), law, 1.5, b"event-1")
+    rows.observe(made["classes"], Probs((0.25, 0.25, 0.5)), classes, 2.0, b"event-1")
+    return made
+
+
 def golden() -> list[Row]:
     """Return every row that is kept."""
 
@@ -109,6 +123,15 @@ def golden() -> list[Row]:
             rows.SCORES_VERSION,
             rows.encode_scores(_history(3)),
             lambda row: rows.encode_scores(rows.decode_history(row, None)),
+        ),
+        *(
+            Row(
+                f"vectors-{name}",
+                rows.VECTORS_VERSION,
+                rows.encode_vector_scores(scores),
+                lambda row: rows.encode_vector_scores(rows.decode_vector_scores(row)),
+            )
+            for name, scores in _vectors().items()
         ),
         Row(
             "windows",

@@ -8,7 +8,7 @@ import pytest
 from state import expiry, fence, ledger, rows
 from state.fence import FATES
 from state.frames import CorruptFrame
-from state.scores import Scores
+from state.history import WINDOW
 from tests.state import golden
 from tests.state.golden import FOLDER, Row
 from tests.state.histories import ROOT
@@ -111,9 +111,11 @@ def test_the_page_names_versions_and_sizes() -> None:
         "L": ledger.VERSION,
         "C": rows.CALIBRATOR_VERSION,
         "S": rows.SCORES_VERSION,
+        "W": rows.WINDOWS_VERSION,
+        "V": rows.VECTORS_VERSION,
         "Q": expiry.VERSION,
     }
     for kind, version in versions.items():
         assert re.search(rf"^\| `{kind}` \|.*\| {version} \|$", PAGE, flags=re.MULTILINE), kind
-    assert f"{len(Scores().encode())} bytes" in PAGE
+    assert f"a window of {WINDOW:,} events" in PAGE
     assert f"a chunk holds {expiry.CHUNK} entries" in PAGE

@@ -33,6 +33,7 @@ ENTRIES = st.builds(
     NAME,
     st.binary(max_size=70),
     st.just(PROBABILITY),
+    st.none() | st.tuples(st.floats(allow_nan=False), st.integers(0, 2**63)),
 )
 ENTRY = Entry(ISSUED, 7, 7, 1000, 0, math.nan, 0.9, 0.75, 0.7, 3, "0011aaff", "minimax", "flüge", b"\1\0\2\0")
 
@@ -45,7 +46,7 @@ def test_decoded_entry_is_the_encoded_one(entry: Entry) -> None:
 
 def test_what_is_not_yet_known_comes_back_as_nan() -> None:
     assert math.isnan(ledger.decode(ENTRY.encode()).y)
-    parked = ledger.parse(ledger.early(5, 1.0, 900))
+    parked = ledger.parse(ledger.early(5, 1.0, 900, 8))
     assert all(isinstance(value, float) and math.isnan(value) for value in parked[6:9])
 
 
@@ -55,9 +56,11 @@ def test_parts_of_a_payload_lie_where_they_are_read(entry: Entry) -> None:
     payload = ledger.unsealed(entry.encode())
     end = ledger.names_end(payload)
     assert payload[0] == entry.status
-    assert ledger.HEAD.unpack_from(payload) == (entry.status, entry.kind, *entry[1:10])
+    kind = entry.kind if entry.unfit is None else entry.kind | 0x80
+    assert ledger.HEAD.unpack_from(payload) == (entry.status, kind, *entry[1:10])
     assert payload[ledger.HEAD.size : end] == ledger.names(entry.config, entry.calibrator, entry.stream)
-    assert payload[end:] == entry.ticket
+    assert payload[end : end + len(entry.ticket)] == entry.ticket
+    assert len(payload) == end + len(entry.ticket) + (0 if entry.unfit is None else 16)
     assert ledger.parse(payload) == entry
     assert ledger.sealed(payload) == entry.encode()
 
@@ -73,9 +76,9 @@ def test_issued_payload_is_the_entry_of_its_arguments() -> None:
 
 
 def test_parked_outcome_names_nobody() -> None:
-    parked = ledger.parse(ledger.early(5, 1.0, 900))
+    parked = ledger.parse(ledger.early(5, 1.0, 900, 8))
     assert parked[:6] == (EARLY, 5, 5, 0, 900, 1.0)
-    assert parked[9:] == (0, NO_CONFIG, "", "", b"", PROBABILITY)
+    assert parked[9:] == (8, NO_CONFIG, "", "", b"", PROBABILITY, None)
 
 
 @STEADY

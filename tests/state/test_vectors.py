@@ -101,6 +101,22 @@ def test_a_parked_outcome_its_forecast_cannot_have_is_a_dead_letter_in_the_forec
     assert fates(worker)["outcomes_resolved"] == 1
 
 
+@pytest.mark.parametrize(("stream", "y"), UNFIT)
+def test_dead_letters_of_outcomes_are_made_again_after_the_event_is_resolved(stream: str, y: float) -> None:
+    parked: list[Event] = [outcome(0, "e", y), forecast(5, "e", stream), outcome(1, "e", FIT[stream])]
+    late: list[Event] = [forecast(6, "f", stream), outcome(2, "f", y), outcome(3, "f", FIT[stream])]
+    table = Table()
+    first = Worker(POLICIES, table).fold(*parked, *late).outputs
+    letters = [one for one in first if isinstance(one, Rejected)]
+    assert [(one.topic, one.offset) for one in letters] == [(FORECASTS, 5), (OUTCOMES, 2)]
+    again = Worker(POLICIES, table).fold(*parked, *late).outputs
+    assert [one for one in again if isinstance(one, Rejected)] == letters
+    for event_id in ("e", "f"):
+        entry = table.entry(event_id)
+        assert entry is not None
+        assert entry.unfit == ((y, 0) if event_id == "e" else None)
+
+
 def test_learning_through_the_engine_is_learning_from_the_calibrator() -> None:
     worker = Worker(POLICIES)
     alone = calibrators.make("quantile", name="numbers", levels=LEVELS)

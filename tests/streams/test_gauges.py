@@ -12,6 +12,7 @@ from state import history
 from state.engine import Effects, Partition
 from state.events import Event, Forecast, Outcome, Rejected
 from state.fence import FORECASTS, OUTCOMES, Fence
+from state.forecasts import Normal, Probs
 from state.policy import Policies, Policy
 from state.rows import decode_present
 from state.scores import Scores
@@ -37,7 +38,8 @@ class Live:
 
     def __init__(self, gauges: Gauges, calibrator: str = "platt+minimax", features: int = 0) -> None:
         self.gauges = gauges
-        self._policies = Policies(default=Policy(calibrator, features=features))
+        patterns = [("numbers", Policy("quantile")), ("classes", Policy("multiclass"))]
+        self._policies = Policies(patterns, Policy(calibrator, features=features))
         self._rows: dict[int, dict[bytes, bytes]] = defaultdict(dict)
         self._engines: dict[int, Partition] = {}
 
@@ -69,6 +71,17 @@ def pairs(n: int, stream: str = "s", start: int = 0, x: tuple[float, ...] = ()) 
     return events
 
 
+def vectors(n: int) -> list[Event]:
+    """Return ``n`` forecasts of a number and ``n`` of classes, and their outcomes."""
+    events: list[Event] = []
+    for i in range(n):
+        events.append(Forecast(1000 + 2 * i, None, f"n-{i}", "numbers", Normal(0.0, 1.0), (), 1000 + i))
+        events.append(Outcome(1000 + 2 * i, None, f"n-{i}", float(i % 5 - 2), 61_000 + i))
+        events.append(Forecast(1001 + 2 * i, None, f"c-{i}", "classes", Probs((0.5, 0.25, 0.25)), (), 1000 + i))
+        events.append(Outcome(1001 + 2 * i, None, f"c-{i}", float(i % 3), 61_000 + i))
+    return events
+
+
 def made(most_streams: int = 200, sampler: Sampler = lambda: SAMPLES) -> Gauges:
     return Gauges(most_streams, "9.9", sampler)
 
@@ -96,7 +109,9 @@ def test_everything_exported_is_in_the_catalogue_and_everything_in_it_is_exporte
 ) -> None:
     monkeypatch.setattr(history, "WINDOW", 20)
     gauges = made()
-    Live(gauges, "calibrated_regression+minimax", features=1).fold(0, pairs(30, x=(0.5,)))
+    live = Live(gauges, "calibrated_regression+minimax", features=1)
+    live.fold(0, pairs(30, x=(0.5,)))
+    live.fold(0, vectors(30))
     exported = {}
     for family in text_string_to_metric_families(generate_latest(gauges.registry).decode()):
         assert family.samples, f"{family.name} is exported without samples"
@@ -105,6 +120,22 @@ def test_everything_exported_is_in_the_catalogue_and_everything_in_it_is_exporte
     assert exported == {
         PREFIX + name: (metric.kind, metric.help, {frozenset(metric.labels)}) for name, metric in CATALOGUE.items()
     }
+
+
+def test_scores_of_classes_and_numbers_add_up_over_partitions_and_survive_a_restart() -> None:
+    gauges = made()
+    live = Live(gauges)
+    effects = [live.fold(partition, vectors(30)) for partition in (0, 1)]
+    assert value(gauges, "resolved_vectors", stream="numbers") == 60
+    assert value(gauges, "accuracy", stream="classes", kind="raw") == pytest.approx(1 / 3)
+    held = {stream: row for (stream, _), row in effects[0].vectors.items()}
+    again = made()
+    again.assigned(0, Held(Fence(), vectors=held))
+    assert value(again, "resolved_vectors", stream="classes") == 30
+    for name, stream in (("coverage_error", "numbers"), ("classwise_ece", "classes")):
+        for kind in ("raw", "calibrated"):
+            shown = value(gauges, name, stream=stream, kind=kind)
+            assert shown == pytest.approx(value(again, name, stream=stream, kind=kind))
 
 
 def test_nothing_says_only_when_a_counter_was_made() -> None:

@@ -1,0 +1,94 @@
+"""Forecasts of classes and of numbers through the whole service."""
+
+import json
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import orjson
+import pytest
+
+from agents import command
+from tests.e2e.world import World
+from tests.events import Sent, forecast, outcome
+
+MakeWorld = Callable[..., World]
+STREAMS = """
+[streams.numbers]
+calibrator = "quantile"
+options = { levels = [0.1, 0.5, 0.9] }
+
+[streams.classes]
+calibrator = "multiclass"
+options = { classes = 3, each = "platt+minimax" }
+"""
+
+
+GIVEN: dict[str, dict[str, object]] = {
+    "numbers": {"normal": {"mean": 0.0, "std": 1.0}},
+    "classes": {"probs": [0.2, 0.3, 0.5]},
+    "s": {},
+}
+
+
+def made(n: int, seed: int = 1) -> list[Sent]:
+    """Return forecasts of three kinds whose outcomes follow, some early, some unfit, in time order."""
+    rng = random.Random(seed)
+    timed: list[Sent] = []
+    for i in range(n):
+        kind = ("numbers", "classes", "s")[i % 3]
+        given: dict[str, object] = GIVEN[kind]
+        y = {"numbers": rng.gauss(1.0, 2.0), "classes": rng.randrange(3), "s": rng.randrange(2)}[kind]
+        ts = 1_000_000 + 100 * i
+        asked = forecast(f"e{i}", 0.5, ts, kind)
+        if given:
+            asked = asked._replace(value=orjson.dumps({"event_id": f"e{i}", "stream": kind, **given}))
+        when = ts + rng.randrange(-300, 3000)
+        timed += [asked, outcome(f"e{i}", y, when)]
+        if i % 20 == 0:
+            timed.append(outcome(f"e{i}", 7.5, ts + rng.randrange(-300, 300)))
+    return sorted(timed, key=lambda sent: sent.ts)
+
+
+def test_classes_and_numbers_are_served_joined_and_replayed(world: MakeWorld, tmp_path: Path) -> None:
+    streams = tmp_path / "streams.toml"
+    streams.write_text(STREAMS)
+    w = world(partitions=2, TRUEUP_STREAMS=str(streams), TRUEUP_BATCH_RECORDS="100")
+    sent = made(900)
+    w.send(sent)
+    with w.worker("--kill", "5", "4") as worker:
+        assert worker.process.wait(90) == -9
+    with w.worker() as worker:
+        w.wait_until_applied(len(sent))
+        assert worker.metric("resolved_vectors") > 500
+        raw, calibrated = (worker.metric("coverage_error", kind=kind) for kind in ("raw", "calibrated"))
+        assert calibrated < raw
+        assert worker.stop() == 0
+    w.judge()
+    answers = [json.loads(record.value or b"") for record in w.read("calibrated")]
+    assert {name for answer in answers for name in answer} >= {"p", "probs", "quantiles"}
+    letters = [json.loads(record.value or b"") for record in w.read("dead-letters")]
+    assert {letter["reason"] for letter in letters} == {"label", "parked_label"}
+
+
+def test_a_stream_is_inspected_by_its_kind(
+    world: MakeWorld, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    streams = tmp_path / "streams.toml"
+    streams.write_text(STREAMS)
+    w = world(partitions=1, TRUEUP_STREAMS=str(streams))
+    sent = made(300)
+    w.send(sent)
+    with w.worker():
+        w.wait_until_applied(len(sent))
+    for name, value in w.environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("COLUMNS", "160")
+    assert command.main(["inspect", "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)["streams"]
+    ((_, numbers),) = report["numbers"]["vectors"].items()
+    assert [one["level"] for one in numbers["calibrated"]["coverage"]] == [0.1, 0.5, 0.9]
+    ((_, classes),) = report["classes"]["vectors"].items()
+    assert 0 <= classes["calibrated"]["classwise_ece"] <= 1
+    assert command.main(["inspect", "numbers"]) == 0
+    assert "at or below the quantile of 0.9" in capsys.readouterr().out
