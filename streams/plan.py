@@ -6,7 +6,7 @@
     early_ttl = "7d"              # how long an outcome waits for its forecast
 
     [streams."fraud-*"]           # the first pattern that matches counts
-    calibrator = "platt+minimax"
+    calibrator = "platt+regret_matching"
     ttl = "45d"                   # how long a forecast waits for its outcome
     features = ["amount", "age"]  # or a count; the names of x
     seed = 0

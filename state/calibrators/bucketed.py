@@ -87,8 +87,8 @@ class Bucketed(ABC):
         name: str = "",
         seed: int = 0,
     ) -> None:
-        self._grid = Grid.of(grid, spacing, points)
-        self._buckets = Grid.of(buckets, bucket_spacing, edges)
+        self._grid = Grid.of(grid, spacing, tuple(points))
+        self._buckets = Grid.of(buckets, bucket_spacing, tuple(edges))
         if max(self._grid.last, self._buckets.last) >= _MOST:
             raise ValueError(f"at most {_MOST - 1} gaps and buckets fit a ticket")
         cuts = (*self._buckets.points, *self._grid.points)

@@ -3,6 +3,7 @@
 import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import pairwise
 from typing import Self
 
@@ -62,7 +63,8 @@ class Grid:
         self._midpoints = [(left + right) / 2 for left, right in pairwise(self.points)]
 
     @classmethod
-    def of(cls, n: int, spacing: str, points: Sequence[float] = ()) -> Self:
+    @lru_cache(maxsize=64)
+    def of(cls, n: int, spacing: str, points: tuple[float, ...] = ()) -> Self:
         """Return the grid through the given points if there are any, else one of n gaps in a spacing of `SPACINGS`."""
         if points:
             return cls.given(points)

@@ -1,11 +1,17 @@
 """Calibration by internal regret: regret matching between adjacent grid points."""
 
 from fractions import Fraction
+from functools import lru_cache
 from math import isqrt
 from typing import Any, ClassVar
 
 from state.calibrators.bucketed import Counting
+from state.calibrators.grid import Grid
 from state.calibrators.options import Number, Option
+
+#: Behind `Platt` on bank-full, outcomes 0, 500 and 2,000 calls late: ECE .007, .032, .050 with 0, .004, .022, .043 with
+#: 2, .004, .018, .039 with 3; ℓ1 on the adversary of 20,000 at most .013, .025, .031, the bound there .13, .17, .21.
+NOISE = 2.0
 
 
 class RegretMatching(Counting):
@@ -42,15 +48,13 @@ class RegretMatching(Counting):
     name: ClassVar[str] = "regret_matching"
     options: ClassVar[dict[str, Option]] = {
         **Counting.options,
-        "noise": Number(0.0, 0.0, 4.0, "standard deviations of chance by which a point may be off before it is left"),
+        "noise": Number(NOISE, 0.0, 4.0, "standard deviations of chance by which a point may be off before it is left"),
     }
 
-    def __init__(self, *, noise: float = 0.0, **options: Any) -> None:  # noqa: ANN401 - those of `Bucketed`
+    def __init__(self, *, noise: float = NOISE, **options: Any) -> None:  # noqa: ANN401 - those of `Bucketed`
         super().__init__(**options)
         self._noise = noise
-        denominator = self._grid.denominator
-        #: (2 noise)² g (1 - g), in units of 1/denominator²: whole numbers, so that the field stays exact.
-        self._chance = [round(Fraction(2 * noise) ** 2 * k * (denominator - k)) for k in self._grid.numerators]
+        self._chance = _chances(noise, self._grid)
 
     def field(self, i: int, n: int, s: int) -> int:
         """Return φ_i in units of 1/(2 denominator)."""
@@ -81,3 +85,10 @@ class RegretMatching(Counting):
         growth = max(2.0, (1.0 + max(grid.gaps) / (2 * grid.denominator) + self._noise / 2) ** 2)
         avoidable = self._roots(growth * width * (1 + 2 * outstanding))
         return min(1.0, margins / (2 * grid.denominator * self.learnt) + avoidable)
+
+
+@lru_cache(maxsize=64)
+def _chances(noise: float, grid: Grid) -> list[int]:
+    """Return (2 noise)² g (1 - g) of every point, in units of 1/denominator²: whole numbers keep the field exact."""
+    denominator = grid.denominator
+    return [round(Fraction(2 * noise) ** 2 * k * (denominator - k)) for k in grid.numerators]

@@ -18,7 +18,7 @@ from state.events import Event, Forecast, Outcome
 from state.fence import FATES, Fence
 from state.history import KINDS
 from state.losses import NAMES
-from state.policy import Policies, Policy
+from state.policy import DEFAULT_CALIBRATOR, Policies, Policy
 from state.scores import Scores
 from streams.settings import Settings
 from streams.topics import TopicsError
@@ -27,7 +27,7 @@ from tests.streams.fakes import record
 SETTINGS = Settings(app_id="mine")
 
 
-def learnt(stream: str, n: int, start: int = 0, calibrator: str = "platt+minimax") -> dict[bytes, bytes]:
+def learnt(stream: str, n: int, start: int = 0, calibrator: str = DEFAULT_CALIBRATOR) -> dict[bytes, bytes]:
     """Return the rows of a partition that has resolved ``n`` events of a stream and waits for one more."""
     stored: dict[bytes, bytes] = {}
     events: list[Event] = []
@@ -167,7 +167,7 @@ def test_every_calibrator_is_described_by_its_own_row() -> None:
     described = inspection.describe(found(s=[learnt("s", 30), learnt("s", 20)]), "s")["calibrators"]
     assert [(each["partition"], each["version"]) for each in described] == [(0, 30), (1, 20)]
     for each in described:
-        assert (each["calibrator"], each["config"], each["seed"]) == ("platt+minimax", Policy().config, 0)
+        assert (each["calibrator"], each["config"], each["seed"]) == (DEFAULT_CALIBRATOR, Policy().config, 0)
         assert 0 <= each["error"] <= 1
         assert each["bound"] > 0
 

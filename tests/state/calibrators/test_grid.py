@@ -37,7 +37,7 @@ def test_spaced_grid_has_n_gaps_and_is_symmetric(n: int, spacing: str) -> None:
 @given(INTERIOR)
 def test_given_points_are_kept_exactly(points: list[float]) -> None:
     points = sorted(points)
-    grid = Grid.of(7, "logit", points)
+    grid = Grid.of(7, "logit", tuple(points))
     assert grid.points == (0.0, *points, 1.0)
     assert [Fraction(k, grid.denominator) for k in grid.numerators[1:-1]] == list(map(Fraction, points))
 

@@ -171,7 +171,7 @@ class Rederiving:
     order_free = True
 
     def __init__(self) -> None:
-        self._inner: Calibrator = make("regret_matching", grid=4, spacing="uniform", buckets=1)
+        self._inner: Calibrator = make("regret_matching", grid=4, spacing="uniform", buckets=1, noise=0.0)
         self.learnt = 0
 
     def predict(self, p: float, x: Sequence[float] = (), key: bytes = b"") -> Prediction:
@@ -201,7 +201,7 @@ class Forgetful(Rederiving):
 
     def decode(self, payload: bytes) -> None:
         super().decode(payload)
-        self._inner = make("regret_matching", grid=4, spacing="uniform", buckets=1)
+        self._inner = make("regret_matching", grid=4, spacing="uniform", buckets=1, noise=0.0)
 
 
 class Restless(Rederiving):
