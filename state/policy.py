@@ -11,10 +11,10 @@ from typing import Any, cast
 from state import calibrators
 from state.forecasts import KINDS, PROBABILITY
 
-#: Guarded, and as accurate as its front where nothing is against it. Measured: Brier within .0002 of `platt` on six
-#: made streams of 20,000; ℓ1 at most .025 on adversaries of 20,000; ECE .004, .022 and .043 on bank-full when outcomes
-#: come 0, 500 and 2,000 calls late (`platt+minimax`: .0015, .007; .007, .029 and .047). docs/calibrators.md compares.
-DEFAULT_CALIBRATOR = "platt+regret_matching"
+#: Guarded, and as accurate as the best front where nothing is against it: Brier within .0005 of `auto`'s on six made
+#: streams and on bank-full and Elec2, ℓ1 at most .026 on adversaries of 20,000, ECE .004, .026 and .047 on bank-full
+#: when outcomes come 0, 500 and 2,000 calls late. docs/calibrators.md compares the others.
+DEFAULT_CALIBRATOR = "auto+regret_matching"
 #: Thirty days: longer than chargebacks and delinquencies usually take to be reported is a choice of the operator.
 DEFAULT_TTL_MS = 30 * 24 * 3600 * 1000
 

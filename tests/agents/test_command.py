@@ -63,7 +63,7 @@ def test_help_mentions_every_command(capsys: pytest.CaptureFixture[str]) -> None
         command.main(["--help"])
     assert ended.value.code == 0
     said = capsys.readouterr().out
-    assert all(f"\n    {name} " in said for name in command._COMMANDS), said
+    assert all(f"\n    {name}" in said for name in command._COMMANDS), said
 
 
 @pytest.mark.parametrize("name", command._COMMANDS)

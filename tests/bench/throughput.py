@@ -1,5 +1,6 @@
 """Events a second of one worker through the real broker, beside the plain loop on the same machine in the same run.
 
+``plain`` and ``trueup`` keep a histogram calibrator; ``default`` is a worker with the default calibrator.
 ``python -m tests.bench.throughput [--events N] [--repeat R]``: each contender drains the same backlog as a process
 of its own, in turn, several times; the table gives medians and the ratio, the last line is one JSON object.
 """
@@ -21,6 +22,7 @@ import orjson
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
 from agents.broker import Broker
+from state.policy import DEFAULT_CALIBRATOR
 from streams import topics
 from streams.settings import Settings
 
@@ -99,6 +101,7 @@ def run(contender: str, broker: Broker, made: list[list[tuple[int, bytes, bytes]
             "TRUEUP_DATA_DIR": directory,
             "TRUEUP_METRICS_PORT": "0",
             "TRUEUP_COMMIT_SECONDS": "0.2",
+            "TRUEUP_DEFAULT_CALIBRATOR": DEFAULT_CALIBRATOR if contender == "default" else "histogram",
             **{f"TRUEUP_{label.upper().replace('-', '_')}": f"{prefix}-{label}" for label in LABELS},
         }
         settings = Settings.from_env(environment)
@@ -107,10 +110,9 @@ def run(contender: str, broker: Broker, made: list[list[tuple[int, bytes, bytes]
             plain = Settings.from_env({**environment, "TRUEUP_FORECASTS": f"{prefix}-changelog"})
             asyncio.run(topics.create(plain, partitions=PARTITIONS))
         asyncio.run(fill(broker.bootstrap, prefix, made))
-        command = {
-            "trueup": [sys.executable, "-m", "agents.command", "worker"],
-            "plain": [sys.executable, "-m", "tests.bench.plain", broker.bootstrap, prefix],
-        }[contender]
+        command = [sys.executable, "-m", "agents.command", "worker"]
+        if contender == "plain":
+            command = [sys.executable, "-m", "tests.bench.plain", broker.bootstrap, prefix]
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         rate = asyncio.run(drain(broker.bootstrap, prefix, events, command, environment))
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -125,7 +127,7 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=3, help="runs of each contender")
     options = parser.parse_args()
     made = backlog(options.events)
-    found: dict[str, list[dict[str, float]]] = {"plain": [], "trueup": []}
+    found: dict[str, list[dict[str, float]]] = {"plain": [], "trueup": [], "default": []}
     with Broker() as broker:
         for i in range(options.repeat):
             for contender in sorted(found, reverse=bool(i % 2)):

@@ -1,0 +1,81 @@
+"""Plays a stream through a calibrator: every outcome comes after its delay, some never."""
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from state.calibrators import Calibrator
+
+Floats = npt.NDArray[np.float64]
+Rows = npt.NDArray[np.int64]
+
+
+class Stream(NamedTuple):
+    """Forecasts in the order in which they were made, n rows.
+
+    Attributes
+    ----------
+    p
+        Raw forecasts in [0, 1], [n].
+    y
+        Outcomes, 0 or 1; NaN where none comes, [n].
+    rank
+        Where the outcome stands among all outcomes in the order of their coming, [n].
+    due
+        How many forecasts are made before the outcome is known, [n]; ``t + 1`` if it comes at once.
+    window
+        Rows of a window, for the worst one.
+    """
+
+    name: str
+    p: Floats
+    y: Floats
+    rank: Rows
+    due: Rows
+    window: int
+
+
+def prompt(name: str, p: Floats, y: Floats, window: int) -> Stream:
+    """Return a stream whose outcomes come before the next forecast."""
+    rows = np.arange(len(p))
+    return Stream(name, p, y, rows, rows + 1, window)
+
+
+def outcomes(stream: Stream, delay: int) -> tuple[list[int], list[int]]:
+    """Return the rows whose outcomes come, in the order of their coming, and when each is due, ``delay`` rows later."""
+    known = np.flatnonzero(~np.isnan(stream.y))
+    known = known[np.lexsort((stream.rank[known], stream.due[known]))]
+    return known.tolist(), (stream.due[known] + delay).tolist()
+
+
+def play(calibrator: Calibrator, stream: Stream, delay: int = 0) -> Floats:
+    """Return what is served for each row, [n]; event t is keyed by its number."""
+    rows, due = outcomes(stream, delay)
+    raw, y = stream.p.tolist(), stream.y.tolist()
+    served = [0.0] * len(raw)
+    tickets = [b""] * len(raw)
+    k, last = 0, len(rows)
+    predict, update = calibrator.predict, calibrator.update
+    for t, p in enumerate(raw):
+        while k < last and due[k] <= t:
+            update(tickets[rows[k]], y[rows[k]])
+            tickets[rows[k]] = b""
+            k += 1
+        served[t], _, tickets[t] = predict(p, (), b"%d" % t)
+    return np.array(served)
+
+
+def oppose(calibrator: Calibrator, raw: Floats) -> tuple[Floats, Floats]:
+    """Play against whoever answers with the other side of the *expected* forecast; return what was served, and y.
+
+    An opponent who saw the draw itself would make any forecaster wrong by .5.
+    """
+    served, y = [], []
+    for t, q in enumerate(raw.tolist()):
+        p, expected, ticket = calibrator.predict(q, (), b"%d" % t)
+        outcome = float(expected <= 0.5)
+        calibrator.update(ticket, outcome)
+        served.append(p)
+        y.append(outcome)
+    return np.array(served), np.array(y)
