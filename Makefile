@@ -19,7 +19,7 @@ data: .venv/.data ## fetch the experiments' data sets, 70 MB, into .venv
 demo: setup jars ## real data through a real broker: a live table, then a report
 	$(BIN)/trueup demo
 
-experiments: setup data ## the papers' results and five real streams again, into one report; about eight minutes
+experiments: setup data ## the papers' results and five real streams again, into one report; about two minutes
 	$(BIN)/trueup experiments
 
 test: setup jars ## run the tests, end to end ones included

@@ -1,11 +1,16 @@
-"""The broker that end-to-end tests share."""
+"""What all tests share: examples that are the same in every run, and the broker of the end-to-end tests."""
 
 import os
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
 
 from agents.broker import Broker
+
+# The same examples in every run, and no time limit: a test fails by what the code does, never by luck.
+settings.register_profile("steady", derandomize=True, deadline=None)
+settings.load_profile("steady")
 
 
 @pytest.fixture(scope="session")

@@ -85,7 +85,7 @@ class Recalibrated:
                 area += self._raw.integral(start, end)
             if b > end:
                 area += (b - end) * self._high
-            total += width * area / (b - a)
+            total += width * (area / (b - a))  # in this order: the least of floats must not vanish
         return total
 
     def _cut(self, value: float) -> float:
