@@ -212,7 +212,8 @@ class Partition:
         payload = ledger.issued(fence.applied, ts, raw, p, expected, version, service.names, ticket, service.kind)
         self._expiry.push(service.ttl_ms, fence.applied, event_id)
         fence.fates[ISSUED] += 1
-        answer = record_key, event_id, stream, raw, p, expected, service.calibrator, service.config, version, ts
+        made, config, applied = service.calibrator, service.config, fence.applied
+        answer = record_key, event_id, stream, raw, p, expected, made, config, version, ts, applied
         self._effects.outputs.append(new(Calibrated, answer))
         if found is None:
             self._ledger[key] = self._changed[key] = payload
@@ -447,6 +448,7 @@ def _calibrated(key: bytes | None, event_id: str, payload: bytes) -> Calibrated:
         entry.config,
         entry.version,
         entry.issued_ts,
+        entry.born,
     )
 
 

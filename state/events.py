@@ -39,7 +39,10 @@ class Rejected(NamedTuple):
 
 
 class Calibrated(NamedTuple):
-    """The answer to a forecast; one event's answers are all the same."""
+    """The answer to a forecast; one event's answers are all the same.
+
+    ``applied`` is the partition's applied count at the answer: it says how many outcomes were applied before it.
+    """
 
     key: bytes | None
     event_id: str
@@ -51,6 +54,7 @@ class Calibrated(NamedTuple):
     config: str
     version: int
     ts: int
+    applied: int
 
 
 class Resolved(NamedTuple):

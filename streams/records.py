@@ -226,9 +226,9 @@ def _features(x: object, policy: Policy) -> tuple[float, ...]:
 
 def encode_calibrated(record: Calibrated) -> bytes:
     """Return the JSON value of a ``calibrated`` record."""
-    _, event_id, stream, raw, p, expected, calibrator, config, version, ts = record
+    _, event_id, stream, raw, p, expected, calibrator, config, version, ts, applied = record
     if type(p) is not float:
-        return _encode_vectors(record, ("raw", "p", "expected", "calibrator", "config", "version", "ts"))
+        return _encode_vectors(record, ("raw", "p", "expected", "calibrator", "config", "version", "ts", "applied"))
     return orjson.dumps(
         {
             "event_id": event_id,
@@ -240,6 +240,7 @@ def encode_calibrated(record: Calibrated) -> bytes:
             "config": config,
             "version": version,
             "ts": ts,
+            "applied": applied,
         }
     )
 

@@ -30,9 +30,11 @@ def dead(offset: int, topic: int = FORECASTS, reason: str = "not_json") -> Rejec
     return Rejected(offset, b"k", b"junk", topic, reason)
 
 
-def answer(event_id: str = "e", p: float = 0.7, ts: int = 1000, version: int = 0, stream: str = "s") -> Calibrated:
+def answer(
+    event_id: str = "e", p: float = 0.7, ts: int = 1000, version: int = 0, stream: str = "s", applied: int = 1
+) -> Calibrated:
     """Return what the identity answers."""
-    return Calibrated(event_id.encode(), event_id, stream, p, p, p, "identity", IDENTITY.config, version, ts)
+    return Calibrated(event_id.encode(), event_id, stream, p, p, p, "identity", IDENTITY.config, version, ts, applied)
 
 
 def joined(
@@ -97,7 +99,7 @@ def test_forecast_after_its_outcome_is_answered_and_resolved_at_once() -> None:
     one = worker()
     one.fold(outcome(0, ts=990))
     effects = one.fold(forecast(0))
-    assert effects.outputs == [answer(), joined(resolved=990)]
+    assert effects.outputs == [answer(applied=2), joined(resolved=990)]
     assert fates(effects) == {"forecasts_issued": 1, "early_joined": 1}
     assert effects.delays == [-10]
     assert (one.partition.fence.early, one.partition.fence.pending) == (0, 0)
@@ -207,7 +209,7 @@ def test_parked_outcome_expires_with_its_own_time_to_live() -> None:
     one = worker()
     one.fold(outcome(0, ts=1000))
     effects = one.fold(forecast(0, ts=1050))
-    assert effects.outputs == [answer(ts=1050)]
+    assert effects.outputs == [answer(ts=1050, applied=2)]
     assert fates(effects) == {"forecasts_issued": 1, "expired_outcomes": 1}
 
 
@@ -232,7 +234,7 @@ def test_joined_row_leaves_by_its_forecasts_time_to_live() -> None:
 def test_expired_event_that_comes_again_is_a_new_one() -> None:
     one = worker()
     one.fold(forecast(0), outcome(0))
-    assert one.fold(forecast(1, p=0.2, ts=1100)).outputs == [answer(p=0.2, ts=1100, version=1)]
+    assert one.fold(forecast(1, p=0.2, ts=1100)).outputs == [answer(p=0.2, ts=1100, version=1, applied=3)]
 
 
 def test_row_that_changed_within_the_last_batch_is_kept_though_it_is_due() -> None:
@@ -346,7 +348,7 @@ def test_new_configuration_starts_afresh_and_the_old_one_learns_from_its_own_tic
     one.fold(forecast(0, "a"), forecast(1, "b"), outcome(0, "a"))
     two = Worker(after, one.table)
     effects = two.fold(forecast(2, "c"), outcome(1, "b"), outcome(2, "c"))
-    assert effects.outputs[0] == answer("c")
+    assert effects.outputs[0] == answer("c", applied=4)
     assert [output.calibrator for output in effects.outputs[1:]] == ["minimax", "identity"]  # type: ignore[union-attr]
     assert two.table.served("s", before).calibrator.learnt == 2
     assert two.table.served("s", after).calibrator.learnt == 1
@@ -385,12 +387,12 @@ def test_outputs_stand_in_the_order_of_their_events() -> None:
         outcome(0, "b"), forecast(0, "a"), dead(1), forecast(2, "b"), outcome(1, "a"), forecast(3, "a")
     )
     assert effects.outputs == [
-        answer("a"),
+        answer("a", applied=2),
         dead(1),
-        answer("b"),
+        answer("b", applied=4),
         joined("b"),
         joined("a", version=0),
-        answer("a"),
+        answer("a", applied=2),
     ]
 
 
@@ -466,7 +468,8 @@ def test_redelivered_pair_says_again_that_it_resolved() -> None:
 
 
 def test_redelivered_join_of_an_early_outcome_is_said_again_by_its_forecast() -> None:
-    assert again([outcome(0, ts=990), forecast(0)]).outputs == [joined(resolved=990), answer(), joined(resolved=990)]
+    said = again([outcome(0, ts=990), forecast(0)]).outputs
+    assert said == [joined(resolved=990), answer(applied=2), joined(resolved=990)]
 
 
 def test_redelivered_parked_outcome_says_nothing() -> None:
@@ -503,7 +506,7 @@ def test_redelivered_events_may_share_a_batch_with_new_ones() -> None:
     one = worker()
     one.fold(forecast(0))
     effects = one.fold(forecast(0), outcome(0), forecast(0), forecast(1, "b"))
-    assert effects.outputs == [answer(), joined(), answer(), joined(), answer("b", version=1)]
+    assert effects.outputs == [answer(), joined(), answer(), joined(), answer("b", version=1, applied=3)]
     assert effects.again == [2, 0]
     assert fates(effects) == {"forecasts_issued": 1, "outcomes_resolved": 1}
 
@@ -556,7 +559,7 @@ def test_restarted_worker_goes_on_where_the_table_is() -> None:
         restarted = Worker(OPEN, restarted.table, batch_limit=0)
         assert restarted.fold(*events).rows.keys() >= {keys.FENCE}
     assert restarted.table == running.table
-    assert effects.outputs == [answer("c", version=1), joined("b", version=0)]
+    assert effects.outputs == [answer("c", version=1, applied=4), joined("b", version=0)]
 
 
 def test_working_copies_that_were_let_go_are_read_again(monkeypatch: pytest.MonkeyPatch) -> None:

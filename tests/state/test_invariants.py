@@ -138,7 +138,7 @@ def answered_and_identical(history: History) -> None:
             if isinstance(output, Resolved):
                 answer = lives[output.event_id]
                 assert output[:5] == answer[:5]
-                assert (output.calibrator, output.version, output.issued_ts) == answer[6:7] + answer[8:]
+                assert (output.calibrator, output.version, output.issued_ts) == answer[6:7] + answer[8:10]
 
 
 @STEADY

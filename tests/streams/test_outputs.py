@@ -19,7 +19,7 @@ SETTINGS = Settings(forecasts="my-f", outcomes="my-o", calibrated="my-c", resolv
 
 
 def answer(i: int) -> Calibrated:
-    return Calibrated(f"k{i}".encode(), f"e{i}", "s", 0.5, 0.4, 0.45, "platt", "0" * 8, i, 1000 + i)
+    return Calibrated(f"k{i}".encode(), f"e{i}", "s", 0.5, 0.4, 0.45, "platt", "0" * 8, i, 1000 + i, 1 + i)
 
 
 def joined(i: int) -> Resolved:

@@ -253,7 +253,7 @@ def test_where_not_all_streams_are_binary_an_outcome_is_judged_when_it_meets_its
 
 def test_records_of_vectors_name_what_is_served_by_its_kind() -> None:
     served = Quantiles((0.1, 0.9), (-1.0, 1.0))
-    answer = Calibrated(b"k", "e", "numbers", Normal(0.0, 1.0), served, served, "quantile", "0" * 8, 3, 9)
+    answer = Calibrated(b"k", "e", "numbers", Normal(0.0, 1.0), served, served, "quantile", "0" * 8, 3, 9, 12)
     assert orjson.loads(encode_calibrated(answer)) == {
         "event_id": "e",
         "stream": "numbers",
@@ -264,6 +264,7 @@ def test_records_of_vectors_name_what_is_served_by_its_kind() -> None:
         "config": "0" * 8,
         "version": 3,
         "ts": 9,
+        "applied": 12,
     }
     classes = Resolved(b"k", "e", "classes", Probs((0.5, 0.5)), Classwise((0.2, 0.3)), 1.0, "multiclass", 3, 9, 10)
     record = orjson.loads(encode_resolved(classes))
@@ -383,6 +384,7 @@ PRINTABLE = st.text(st.characters(exclude_categories=["C"]), min_size=1, max_siz
         config=st.just("0123abcd"),
         version=st.integers(0, 2**53),
         ts=st.integers(0, 2**53),
+        applied=st.integers(1, 2**53),
     )
 )
 def test_a_calibrated_record_survives_json_bit_for_bit(record: Calibrated) -> None:
