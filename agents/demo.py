@@ -22,7 +22,7 @@ from aiokafka.errors import KafkaError
 from rich.console import Console
 from rich.markup import escape
 
-from agents import audit, flights, report
+from agents import flights, report, tally
 from agents.board import Board
 from agents.broker import Broker, BrokerError
 from agents.flights import Flights
@@ -160,4 +160,4 @@ async def _perform(console: Console, settings: Settings, worker: Worker, played:
     status = await worker.stop()
     console.print("reading the topics back", style="dim")
     counts = Counter(forecasts=sent[settings.forecasts], outcomes=sent[settings.outcomes])
-    return Run(counts, now - began, reading, status, await audit.read(settings))
+    return Run(counts, now - began, reading, status, await tally.read(settings))

@@ -9,7 +9,7 @@ import orjson
 from rich.console import Console
 from rich.table import Table
 
-from agents import audit, flights, reliability
+from agents import flights, reliability, tally
 from agents.flights import Flights
 from agents.scrape import Reading
 from streams.settings import Settings
@@ -23,7 +23,7 @@ class Run:
     seconds: float
     reading: Reading
     worker_exit: int
-    held: audit.Held
+    held: tally.Held
 
     @property
     def events_per_s(self) -> float:
@@ -36,8 +36,8 @@ def account(settings: Settings, played: Flights, done: Run) -> dict[str, Any]:
     fates = done.reading.fates()
     raw, p, y = done.held.scored()
     events = dict(zip(played.event_id, zip(played.p.tolist(), played.y.tolist(), strict=True), strict=True))
-    problems = audit.problems(fates, done.sent, done.held, events)
-    problems += audit.disagreements(done.reading, done.held, flights.STREAM)
+    problems = tally.problems(fates, done.sent, done.held, events)
+    problems += tally.disagreements(done.reading, done.held, flights.STREAM)
     if done.worker_exit:
         problems.append(f"the worker ended with status {done.worker_exit} after SIGTERM")
     stream = {"stream": flights.STREAM}

@@ -6,7 +6,7 @@ from dataclasses import replace
 import orjson
 import pytest
 
-from agents.audit import Held, disagreements, problems
+from agents.tally import Held, disagreements, problems
 from agents.reliability import loss
 from agents.scrape import Fates, Reading
 
