@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Iterable
 
-from state.events import Calibrated, Output, Resolved
+from state.events import Calibrated, Output, Rejected, Resolved
 from state.fence import FORECASTS
 from streams.records import encode_calibrated, encode_letter, encode_resolved
 from streams.settings import Settings
@@ -21,6 +21,14 @@ def encode(output: Output, settings: Settings, partition: int) -> tuple[str, int
         return "resolved", output.resolved_ts, encode_resolved(output)
     topic = settings.forecasts if output.topic == FORECASTS else settings.outcomes
     return "dead-letters", None, encode_letter(output, topic, partition, settings.limits)
+
+
+def key_of(output: Output, settings: Settings) -> bytes | None:
+    """Return the key of an output's record: its input's, unless a dead letter's is longer than a letter may be."""
+    key = output.key
+    if key is not None and isinstance(output, Rejected) and len(key) > settings.letter_bytes:
+        return None
+    return key
 
 
 class Outputs:
@@ -59,10 +67,7 @@ class Outputs:
         records: dict[str, list[Record]] = {"calibrated": [], "resolved": [], "dead-letters": []}
         for output in outputs:
             label, timestamp, value = encode(output, self._settings, partition)
-            key = output.key
-            if key is not None and len(key) > self._settings.letter_bytes:  # only a dead letter's can be so long
-                key = None
-            records[label].append((key, value, timestamp))
+            records[label].append((key_of(output, self._settings), value, timestamp))
         topics = self._settings
         await asyncio.gather(
             self._produce("calibrated", topics.calibrated, partition, records["calibrated"]),
