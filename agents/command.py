@@ -125,6 +125,18 @@ def _parser() -> argparse.ArgumentParser:
     create.add_argument("--retention", help="how long inputs and outputs are kept, such as 30d (default: the brokers')")
     actions.add_parser("check", help="say what is wrong with the topics; status 1 if anything is")
 
+    audit = commands.add_parser(
+        "audit",
+        help="derive every served prediction again from the topics, and compare bit for bit",
+        description="Reads forecasts, outcomes and what was made of them, from their first records; changes nothing. "
+        "Give it the settings of the workers, TRUEUP_STREAMS included.",
+        epilog="exit status: 0 all agree, 1 something differs, 2 it could not be checked",
+    )
+    audit.add_argument("--json", action="store_true", help="print one JSON object as the last line")
+    audit.add_argument(
+        "--disk", action="store_true", help="keep the derived state in a temporary RocksDB, not in memory"
+    )
+
     inspect = commands.add_parser(
         "inspect",
         help="show the state of a stream, from the changelog",
@@ -219,7 +231,14 @@ def _inspect(options: argparse.Namespace) -> int:
     return inspection.run(Settings.from_env(os.environ), options.stream, json_output=options.json)
 
 
+def _audit(options: argparse.Namespace) -> int:
+    from agents import audit  # noqa: PLC0415 - not part of a worker
+
+    return audit.run(Settings.from_env(os.environ), json_output=options.json, disk=options.disk)
+
+
 _COMMANDS = {
+    "audit": _audit,
     "worker": _worker,
     "demo": _demo,
     "experiments": _experiments,

@@ -1,6 +1,7 @@
 """The command line: what it accepts, what it says, and the status it ends with."""
 
 import asyncio
+import json
 import logging
 import os
 import subprocess
@@ -11,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from agents import __version__, broker, command, inspection, worker
+from agents import __version__, audit, broker, command, inspection, worker
 from agents.worker import FAILED, MISCONFIGURED
 from streams import topics
 from streams.settings import Settings
@@ -145,7 +146,7 @@ def test_a_defect_is_a_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
 # -- settings that are not allowed ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("arguments", [["worker"], ["topics", "check"], ["topics", "create"], ["inspect"]])
+@pytest.mark.parametrize("arguments", [["worker"], ["topics", "check"], ["topics", "create"], ["inspect"], ["audit"]])
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [
@@ -205,6 +206,16 @@ def test_brokers_that_do_not_answer_are_named_last_and_without_a_traceback(
     said = capsys.readouterr().err
     assert said.splitlines()[-1].startswith("trueup: cannot reach 127.0.0.1:1")
     assert "Traceback" not in said
+
+
+def test_an_audit_without_brokers_is_one_that_could_not_be_made(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TRUEUP_BROKERS", "127.0.0.1:1")
+    assert command.main(["audit", "--json"]) == 2
+    said = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert said["status"] == 2
+    assert said["unable"][0].startswith("cannot reach 127.0.0.1:1")
 
 
 def test_the_program_itself_ends_with_the_status() -> None:
@@ -288,6 +299,14 @@ def test_inspect_passes_on_what_it_was_asked(
     assert command.main(["inspect", *arguments]) == 1
     (((_, asked), named),) = called.how
     assert (asked, named) == (stream, {"json_output": json_output})
+
+
+@pytest.mark.parametrize("status", [0, 1, 2])
+def test_audit_passes_on_what_it_was_asked_and_its_status(monkeypatch: pytest.MonkeyPatch, status: int) -> None:
+    monkeypatch.setattr(audit, "run", called := Called(status))
+    assert command.main(["audit", "--json", "--disk"]) == status
+    ((_, named),) = called.how
+    assert named == {"json_output": True, "disk": True}
 
 
 def test_broker_passes_on_its_port_and_directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -6,9 +6,9 @@ from dataclasses import replace
 import orjson
 import pytest
 
-from agents.tally import Held, disagreements, problems
 from agents.reliability import loss
 from agents.scrape import Fates, Reading
+from agents.tally import Held, disagreements, problems
 
 FLIGHTS = {"a": (0.2, 1.0), "b": (0.4, 0.0), "c": (0.6, float("nan"))}
 FATES = Fates(

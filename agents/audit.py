@@ -1,0 +1,314 @@
+"""``trueup audit``: every served prediction derived again from the topics, and compared bit for bit."""
+
+import asyncio
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import monotonic
+from typing import Any, Final
+
+import orjson
+import rocksdict
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.errors import KafkaError
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from agents.evidence import Difference, Differs, Record, Unauditable
+from agents.rederivation import LABELS, Checked, Memory, Rederivation, Rows
+from streams.settings import Settings
+from streams.topics import TopicsError, partitions
+
+#: Exit statuses: all agree, something differs, it could not be checked.
+AGREE, DIFFER, UNCHECKED = 0, 1, 2
+#: Most bytes a partition may give at once; whole record batches keep the reader at 6 us a record.
+FETCH_BYTES: Final = 4 << 20
+#: The brokers must give the next records of a topic that has some within this time, s.
+STALL_SECONDS: Final = 60.0
+
+
+class Disk:
+    """Rows in a RocksDB database of its own."""
+
+    def __init__(self, directory: Path) -> None:
+        self._db = rocksdict.Rdict(str(directory), rocksdict.Options(raw_mode=True))
+
+    def get(self, key: bytes, /) -> bytes | None:
+        """Return a row."""
+        row: bytes | None = self._db.get(key)
+        return row
+
+    def write(self, rows: Mapping[bytes, bytes | None]) -> None:
+        """Write rows; None deletes."""
+        batch = rocksdict.WriteBatch(raw_mode=True)
+        for key, value in rows.items():
+            if value is None:
+                batch.delete(key)
+            else:
+                batch.put(key, value)
+        self._db.write(batch)
+
+
+@dataclass(frozen=True)
+class Span:
+    """What the topics of one partition held when the audit began.
+
+    Attributes
+    ----------
+    first, end
+        Offset of the first record kept and the next offset, by label.
+    committed
+        What the workers had committed of forecasts and of outcomes before that.
+    """
+
+    first: Mapping[str, int]
+    end: Mapping[str, int]
+    committed: tuple[int, int]
+
+    @property
+    def inputs(self) -> int:
+        """Input records to fold, at most."""
+        return self.end["forecasts"] + self.end["outcomes"]
+
+
+@dataclass
+class Verdict:
+    """What an audit found of one partition: `difference` or ``unable`` where it ended early."""
+
+    partition: int
+    checked: Checked
+    difference: Difference | None = None
+    unable: str | None = None
+
+
+class Source:
+    """Reads partitions of topics to the ends they had, blocking; one partition of every topic at a time."""
+
+    def __init__(self, settings: Settings, runner: asyncio.Runner) -> None:
+        self._settings = settings
+        self._runner = runner
+        self._consumer: Any = None
+
+    async def start(self) -> None:
+        """Connect."""
+        self._consumer = AIOKafkaConsumer(
+            bootstrap_servers=",".join(self._settings.brokers),
+            enable_auto_commit=False,
+            max_partition_fetch_bytes=FETCH_BYTES,
+            **self._settings.security.client_options(),
+        )
+        await self._consumer.start()
+
+    async def stop(self) -> None:
+        """Disconnect."""
+        if self._consumer is not None:
+            await self._consumer.stop()
+
+    def place(self, label: str, partition: int) -> TopicPartition:
+        """Return a partition of a topic by its label."""
+        return TopicPartition(getattr(self._settings, label.replace("-", "_")), partition)
+
+    async def spans(self, count: int) -> dict[int, Span]:
+        """Return what there is to read of each partition.
+
+        What was committed is asked for first, and the ends of the inputs last: every output that is read then has its
+        inputs, and every committed input its outputs.
+        """
+        committed = await self._committed(count)
+        ends: dict[TopicPartition, int] = {}
+        for label in reversed(LABELS):
+            ends |= await self._consumer.end_offsets([self.place(label, n) for n in range(count)])
+        first = await self._consumer.beginning_offsets(list(ends))
+        return {
+            n: Span(
+                {label: first[self.place(label, n)] for label in LABELS},
+                {label: ends[self.place(label, n)] for label in LABELS},
+                committed[n],
+            )
+            for n in range(count)
+        }
+
+    async def _committed(self, count: int) -> list[tuple[int, int]]:
+        group = AIOKafkaConsumer(
+            bootstrap_servers=",".join(self._settings.brokers),
+            group_id=self._settings.app_id,
+            enable_auto_commit=False,
+            **self._settings.security.client_options(),
+        )
+        try:
+            await group.start()  # nothing is subscribed, so it does not join the group
+            offsets = [[await group.committed(self.place(label, n)) or 0 for label in LABELS[:2]] for n in range(count)]
+        finally:
+            await group.stop()
+        return [(forecasts, outcomes) for forecasts, outcomes in offsets]
+
+    def open(self, partition: int, span: Span) -> list[Iterator[Record]]:
+        """Return the records of each of `LABELS`."""
+        places = [self.place(label, partition) for label in LABELS]
+
+        async def begin() -> None:
+            self._consumer.assign(places)
+            await self._consumer.seek_to_beginning(*places)
+
+        self._runner.run(begin())
+        return [self._records(place, span.end[label]) for label, place in zip(LABELS, places, strict=True)]
+
+    def _records(self, place: TopicPartition, end: int) -> Iterator[Record]:
+        position, since = 0, monotonic()
+        while position < end:
+            batches, position = self._runner.run(self._next(place))
+            for record in batches:
+                if record.offset >= end:
+                    return
+                yield record
+            if batches:
+                since = monotonic()
+            elif monotonic() - since > STALL_SECONDS:
+                raise Unauditable(f"{place.topic}/{place.partition} gave nothing for {STALL_SECONDS:g} s at {position}")
+
+    async def _next(self, place: TopicPartition) -> tuple[list[Record], int]:
+        batches = await self._consumer.getmany(place, timeout_ms=500)
+        return batches.get(place, []), await self._consumer.position(place)
+
+
+def run(settings: Settings, *, json_output: bool, disk: bool = False) -> int:
+    """Audit every partition and return the exit status: 0 all agree, 1 something differs, 2 it could not be checked.
+
+    Parameters
+    ----------
+    settings
+        Of the workers that served.
+    json_output
+        Print one JSON object as the last line of the output, and everything else to standard error.
+    disk
+        Keep the derived state in a temporary RocksDB instead of memory.
+    """
+    console = Console(stderr=json_output)
+    began = monotonic()
+    try:
+        verdicts = _audit(settings, console, disk=disk)
+        unable = None
+    except (KafkaError, TopicsError, Unauditable) as exc:
+        verdicts, unable = [], f"{exc}" or repr(exc)
+    account = _account(verdicts, unable, monotonic() - began)
+    _print(console, account)
+    if json_output:
+        sys.stdout.write(orjson.dumps(account).decode() + "\n")
+    return int(account["status"])
+
+
+def _audit(settings: Settings, console: Console, *, disk: bool) -> list[Verdict]:
+    with ExitStack() as stack:
+        runner = stack.enter_context(asyncio.Runner())
+        count = runner.run(_count(settings))
+        source = Source(settings, runner)
+        stack.callback(lambda: runner.run(source.stop()))
+        runner.run(source.start())
+        spans = runner.run(source.spans(count))
+        _require_whole(spans)
+        progress = stack.enter_context(_progress(console))
+        task = progress.add_task("deriving", total=sum(span.inputs for span in spans.values()))
+        verdicts = []
+        for n, span in spans.items():
+            rows: Rows = (
+                Disk(Path(stack.enter_context(TemporaryDirectory(prefix="trueup-audit-")))) if disk else Memory()
+            )
+            partition = Rederivation(n, settings, source.open(n, span), span.committed, rows)
+            verdict = Verdict(n, partition.checked)
+            verdicts.append(verdict)
+            try:
+                for folded in partition.run():
+                    progress.advance(task, folded)
+            except Differs as exc:
+                verdict.difference = exc.args[0]
+            except Unauditable as exc:
+                verdict.unable = str(exc)
+        return verdicts
+
+
+async def _count(settings: Settings) -> int:
+    """Return how many partitions there are; raises `Unauditable` unless all topics have as many."""
+    counts = {}
+    for label in LABELS:
+        name = getattr(settings, label.replace("-", "_"))
+        count = await partitions(settings, name)
+        if count is None:
+            raise Unauditable(f"there is no topic {name}")
+        counts[name] = count
+    if len(set(counts.values())) > 1:
+        raise Unauditable(f"the topics do not have equally many partitions: {counts}")
+    return count or 0
+
+
+def _require_whole(spans: Mapping[int, Span]) -> None:
+    cut = [
+        f"{label}/{n} begins at offset {span.first[label]}"
+        for n, span in spans.items()
+        for label in LABELS
+        if span.first[label]
+    ]
+    if cut:
+        raise Unauditable(
+            f"records were deleted by retention ({', '.join(cut[:3])}): answers depend on every record before them, "
+            "so an audit needs all topics from their first record: give them retention.ms=-1, or audit a whole copy"
+        )
+
+
+def _progress(console: Console) -> Progress:
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
+    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+
+
+def _account(verdicts: Sequence[Verdict], unable: str | None, seconds: float) -> dict[str, Any]:
+    """Return what was found, as JSON would have it."""
+    totals = {each.name: sum(getattr(verdict.checked, each.name) for verdict in verdicts) for each in fields(Checked)}
+    differences = [verdict.difference._asdict() for verdict in verdicts if verdict.difference]
+    reasons = ([unable] if unable else []) + [verdict.unable for verdict in verdicts if verdict.unable]
+    events = totals["forecasts"] + totals["outcomes"]
+    return {
+        "status": DIFFER if differences else UNCHECKED if reasons else AGREE,
+        "checked": totals,
+        "partitions": {str(verdict.partition): asdict(verdict.checked) for verdict in verdicts},
+        "differences": differences,
+        "unable": reasons,
+        "seconds": round(seconds, 3),
+        "events_per_second": round(events / seconds) if seconds else 0,
+    }
+
+
+def _print(console: Console, account: Mapping[str, Any]) -> None:
+    def line(text: str) -> None:
+        console.print(text, highlight=False, soft_wrap=True)
+
+    checked = account["checked"]
+    for found in account["differences"]:
+        at = "" if found["offset"] is None else f" offset {found['offset']}"
+        event = "" if found["event_id"] is None else f" event {found['event_id']}"
+        line(f"[red]differs[/]  {found['topic']}/{found['partition']}{at}{escape(event)}: {escape(found['what'])}")
+        for name, (served, derived) in found["fields"].items():
+            line(f"  {escape(name)}: served {escape(str(served))}, derived {escape(str(derived))}")
+    for reason in account["unable"]:
+        line(f"[yellow]not checked[/]  {escape(reason)}")
+    line(
+        f"{checked['forecasts']:,} forecasts and {checked['outcomes']:,} outcomes folded in {account['seconds']:.1f} s"
+    )
+    line(
+        f"bit for bit as derived: {checked['calibrated']:,} calibrated, {checked['resolved']:,} resolved, "
+        f"{checked['dead_letters']:,} dead letters, {checked['copies']:,} copies"
+    )
+    if checked["waiting"] or checked["unsettled"]:
+        line(
+            f"not committed yet, and not judged: {checked['waiting']:,} forecasts without an answer, "
+            f"{checked['unsettled']:,} other outputs"
+        )
+    if checked["by_time"] and account["differences"]:
+        line(
+            f"of the records folded, {checked['by_time']:,} stand between two answers in an order only their times "
+            "tell; it matters where a row falls due between them: see Audit in docs/operations.md"
+        )
+    if account["status"] == AGREE:
+        line("[green]all agree[/]")

@@ -1,0 +1,118 @@
+"""The audit on topics that real workers wrote: all agree whatever happened to them, and what was altered is named."""
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from agents import audit
+from streams.settings import Settings
+from tests.e2e.test_crashes import KILLED
+from tests.e2e.world import World, wait_for
+from tests.events import Sent, forecast, mixed
+
+MakeWorld = Callable[..., World]
+Audited = Callable[..., tuple[int, dict[str, Any]]]
+
+
+@pytest.fixture
+def audited(capsys: pytest.CaptureFixture[str]) -> Audited:
+    """Audit a world and return the exit status and what the last line says."""
+
+    def run(world: World, **options: bool) -> tuple[int, dict[str, Any]]:
+        capsys.readouterr()
+        status = audit.run(world.settings, json_output=True, **options)
+        return status, orjson.loads(capsys.readouterr().out.splitlines()[-1])
+
+    return run
+
+
+def test_all_agree_after_kills_and_rebalances_and_an_altered_record_is_named(
+    world: MakeWorld, audited: Audited
+) -> None:
+    w = world(partitions=3, TRUEUP_BATCH_RECORDS="60")
+    parts = [mixed(2000, seed=seed, start=1_000_000 + seed * 250_000) for seed in range(1, 5)]
+    sent = 0
+
+    def send() -> None:
+        nonlocal sent
+        made = parts.pop(0)
+        w.send(made.sent)
+        sent += len(made.sent)
+
+    send()
+    for step in (3, 4, 5):
+        with w.worker("--kill", str(step), "7", TRUEUP_INSTANCE_ID="one") as worker:
+            assert worker.process.wait(90) == KILLED, worker.printed[-4000:]
+    with ExitStack() as running:
+        one = running.enter_context(w.worker(TRUEUP_INSTANCE_ID="one"))
+        wait_for("the first worker", one.ready)
+        send()
+        two = running.enter_context(w.worker(TRUEUP_INSTANCE_ID="two", TRUEUP_DATA_DIR=str(w.directory / "two")))
+        wait_for("the second worker", two.ready)
+        send()
+        one.kill()
+        send()
+        w.wait_until_applied(sent)
+        assert two.stop() == 0
+    status, account = audited(w)
+    assert (status, account["differences"], account["unable"]) == (audit.AGREE, [], [])
+    checked, applied = account["checked"], w.applied()
+    assert checked["forecasts"] + checked["outcomes"] == sent
+    assert checked["calibrated"] == applied["forecasts_issued"]
+    assert checked["resolved"] == applied["outcomes_resolved"] + applied["early_joined"]
+    assert checked["dead_letters"] == applied["forecasts_dead"] + applied["outcomes_dead"]
+    outputs = sum(len(w.read(label)) for label in ("calibrated", "resolved", "dead-letters"))
+    assert checked["calibrated"] + checked["resolved"] + checked["dead_letters"] + checked["copies"] == outputs
+    assert (checked["waiting"], checked["unsettled"]) == (0, 0)
+    assert audited(w, disk=True)[1]["checked"] == checked
+
+    record = w.read("calibrated")[100]
+    assert record.value is not None
+    assert record.key is not None
+    served = orjson.loads(record.value)
+    w.send([Sent("calibrated", record.key, orjson.dumps(served | {"p": 0.123456}), record.ts)])
+    status, account = audited(w)
+    (difference,) = account["differences"]
+    assert status == audit.DIFFER
+    assert (difference["partition"], difference["event_id"]) == (record.partition, served["event_id"])
+    assert difference["fields"] == {"p": [0.123456, served["p"]]}
+    assert difference["offset"] == max(r.offset for r in w.read("calibrated") if r.partition == record.partition)
+
+
+def test_topics_that_cannot_be_audited_say_why(world: MakeWorld, audited: Audited, tmp_path: Path) -> None:
+    w = world(partitions=1)
+    w.send([forecast(f"e{i}", 0.5, i) for i in range(9)])
+    with w.worker() as worker:
+        w.wait_until_applied(9)
+        assert worker.stop() == 0
+    other = tmp_path / "streams.toml"
+    other.write_text('[streams."*"]\ncalibrator = "identity"\n')
+    changed = Settings.from_env(w.environment | {"TRUEUP_STREAMS": str(other)})
+    assert audit.run(changed, json_output=False) == audit.UNCHECKED
+    assert audit.run(Settings.from_env(w.environment | {"TRUEUP_RESOLVED": "nowhere"}), json_output=False) == 2
+    _delete_before(w, "forecasts", 4)
+    status, account = audited(w)
+    assert status == audit.UNCHECKED
+    assert "forecasts/0 begins at offset 4" in account["unable"][0]
+
+
+def _delete_before(w: World, label: str, offset: int) -> None:
+    """Delete the first records of a topic, as retention does."""
+    import asyncio  # noqa: PLC0415 - only here
+
+    from aiokafka import TopicPartition  # noqa: PLC0415
+    from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete  # noqa: PLC0415
+
+    async def run() -> None:
+        admin = AIOKafkaAdminClient(bootstrap_servers=w.settings.brokers[0])
+        await admin.start()
+        try:
+            await admin.delete_records({TopicPartition(w.topic(label), 0): RecordsToDelete(before_offset=offset)})
+        finally:
+            await admin.close()
+
+    asyncio.run(run())
