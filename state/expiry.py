@@ -11,7 +11,7 @@ from struct import Struct
 
 from state import keys
 from state.fence import Fence, Queue
-from state.frames import seal, unseal
+from state.frames import DAMAGE, CorruptFrame, damaged, seal, unseal
 
 VERSION = 1
 #: Entries a chunk row holds. The last chunk is rewritten with every batch, so it must stay small.
@@ -37,11 +37,16 @@ def decode(frame: bytes) -> list[Entry]:
     """Read a chunk row written by `encode`; raises `CorruptFrame` if it is not intact."""
     payload = unseal(_KIND, VERSION, frame)
     entries, at = [], 0
-    while at < len(payload):
-        since, born, n = _ENTRY.unpack_from(payload, at)
-        at += _ENTRY.size
-        entries.append((since, born, payload[at : at + n].decode()))
-        at += n
+    try:
+        while at < len(payload):
+            since, born, n = _ENTRY.unpack_from(payload, at)
+            at += _ENTRY.size
+            entries.append((since, born, payload[at : at + n].decode()))
+            at += n
+    except DAMAGE as exc:
+        raise damaged(_KIND, exc) from exc
+    if at > len(payload):
+        raise CorruptFrame("the last entry of an expiry queue's chunk is cut")
     return entries
 
 

@@ -7,7 +7,7 @@ redelivered record recognisable after a crash: an input offset below the fence w
 from dataclasses import dataclass, field
 from struct import Struct
 
-from state.frames import seal, unseal
+from state.frames import DAMAGE, damaged, seal, unseal
 from state.keys import FENCE
 
 VERSION = 1
@@ -112,6 +112,9 @@ class Fence:
             If the frame is not an intact fence of this version.
         """
         payload = unseal(FENCE[0], VERSION, frame)
-        forecasts, outcomes, stream_time, applied, *fates, n = _HEAD.unpack_from(payload)
-        queues = (Queue(*_QUEUE.unpack_from(payload, _HEAD.size + i * _QUEUE.size)) for i in range(n))
+        try:
+            forecasts, outcomes, stream_time, applied, *fates, n = _HEAD.unpack_from(payload)
+            queues = [Queue(*_QUEUE.unpack_from(payload, _HEAD.size + i * _QUEUE.size)) for i in range(n)]
+        except DAMAGE as exc:
+            raise damaged(FENCE[0], exc) from exc
         return cls([forecasts, outcomes], stream_time, applied, fates, {q.ttl_ms: q for q in queues})

@@ -5,7 +5,7 @@ RocksDB checks its blocks and Kafka its record batches; this checksum covers wha
 row that was cut or changed anywhere is refused instead of learnt from.
 """
 
-from struct import Struct
+from struct import Struct, error
 from zlib import crc32
 
 _CRC = Struct("<I")
@@ -15,6 +15,15 @@ OVERHEAD = 6
 
 class CorruptFrame(ValueError):  # noqa: N818 - names what it found, as the operations page does
     """A stored row is cut, changed, of another kind, or of a version this build cannot read."""
+
+
+#: What reading a payload raises that is not what its kind says, however well it is sealed.
+DAMAGE = (error, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
+
+
+def damaged(kind: int, cause: Exception) -> CorruptFrame:
+    """Return what to raise when reading the payload of a row of this kind failed with one of `DAMAGE`."""
+    return CorruptFrame(f"the payload of a {chr(kind)!r} row is not what one holds: {cause!r}")
 
 
 def seal(kind: int, version: int, payload: bytes) -> bytes:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from state import forecasts
 from state.forecasts import PROBABILITY
-from state.frames import CorruptFrame, seal, unseal
+from state.frames import DAMAGE, CorruptFrame, damaged, seal, unseal
 from state.keys import LEDGER
 
 VERSION = 1
@@ -90,7 +90,16 @@ def decode(frame: bytes) -> Entry:
     CorruptFrame
         If the frame is not an intact ledger row of this version.
     """
-    return parse(unsealed(frame))
+    payload = unsealed(frame)
+    try:
+        entry, end = parse(payload), names_end(payload)
+    except CorruptFrame:
+        raise
+    except DAMAGE as exc:
+        raise damaged(_KIND, exc) from exc
+    if end > len(payload):
+        raise CorruptFrame("the names in a ledger row are cut")
+    return entry
 
 
 # The engine works on payloads: it reads the head of a row and leaves the rest as it is, at a third of the cost of

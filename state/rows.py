@@ -9,7 +9,7 @@ from state import keys
 from state.calibrators import Recalibrator
 from state.class_scores import ClassScores
 from state.forecasts import PROBS, QUANTILES, Classwise, Law, Quantiles
-from state.frames import seal, unseal
+from state.frames import DAMAGE, damaged, seal, unseal
 from state.history import History
 from state.policy import build
 from state.quantile_scores import QuantileScores
@@ -73,11 +73,14 @@ def decode_calibrator(frame: bytes, stream: str) -> Served:
         If the frame is not an intact calibrator row of this version.
     """
     payload = unseal(keys.CALIBRATOR[0], CALIBRATOR_VERSION, frame)
-    n, late = _HEAD.unpack_from(payload)
-    end = _HEAD.size + n
-    recipe = payload[_HEAD.size : end].decode()
-    served = Served(recipe, build(recipe, stream), late)
-    served.calibrator.decode(payload[end:])
+    try:
+        n, late = _HEAD.unpack_from(payload)
+        end = _HEAD.size + n
+        recipe = payload[_HEAD.size : end].decode()
+        served = Served(recipe, build(recipe, stream), late)
+        served.calibrator.decode(payload[end:])
+    except DAMAGE as exc:
+        raise damaged(keys.CALIBRATOR[0], exc) from exc
     return served
 
 
@@ -93,7 +96,11 @@ def encode_windows(history: History) -> bytes:
 
 def decode_present(scores: bytes) -> Scores:
     """Return the scores of the present window alone; raises `CorruptFrame` if the row is not intact."""
-    return History.decode_present(unseal(keys.SCORES[0], SCORES_VERSION, scores))
+    payload = unseal(keys.SCORES[0], SCORES_VERSION, scores)
+    try:
+        return History.decode_present(payload)
+    except DAMAGE as exc:
+        raise damaged(keys.SCORES[0], exc) from exc
 
 
 def decode_history(scores: bytes, windows: bytes | None) -> History:
@@ -102,12 +109,14 @@ def decode_history(scores: bytes, windows: bytes | None) -> History:
     Raises
     ------
     CorruptFrame
-        If a frame is not an intact row of its kind and version.
-    ValueError
-        If the rows do not belong together.
+        If a frame is not an intact row of its kind and version, or the rows do not belong together.
     """
     closed = None if windows is None else unseal(keys.WINDOWS[0], WINDOWS_VERSION, windows)
-    return History.decode(unseal(keys.SCORES[0], SCORES_VERSION, scores), closed)
+    present = unseal(keys.SCORES[0], SCORES_VERSION, scores)
+    try:
+        return History.decode(present, closed)
+    except DAMAGE as exc:
+        raise damaged((keys.SCORES if windows is None else keys.WINDOWS)[0], exc) from exc
 
 
 def vector_scores(served: Classwise | Quantiles) -> VectorScores:
@@ -147,4 +156,7 @@ def encode_vector_scores(scores: VectorScores) -> bytes:
 def decode_vector_scores(frame: bytes) -> VectorScores:
     """Read a row of such scores; raises `CorruptFrame` if it is not intact."""
     payload = unseal(keys.VECTORS[0], VECTORS_VERSION, frame)
-    return (ClassScores if payload[0] == PROBS else QuantileScores).decode(payload[1:])
+    try:
+        return (ClassScores if payload[0] == PROBS else QuantileScores).decode(payload[1:])
+    except DAMAGE as exc:
+        raise damaged(keys.VECTORS[0], exc) from exc
