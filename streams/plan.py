@@ -37,6 +37,8 @@ def parse(text: str, default_calibrator: str) -> Policies:
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as exc:
         raise ValueError(f"the streams file is not TOML: {exc}") from exc
+    except RecursionError:
+        raise ValueError("the streams file is nested too deeply") from None
     return policies(table, default_calibrator)
 
 
