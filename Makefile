@@ -7,7 +7,7 @@ INSTALL := $(BIN)/python -m pip install --quiet
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup jars data demo experiments test bench lint types contracts format docs lock clean
+.PHONY: help setup jars data demo experiments test fuzz bench lint types contracts format docs lock clean
 
 help: ## list the targets
 	@sed -nE 's/^([a-z]+):.*## (.*)/\1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "make %-10s %s\n", $$1, $$2}'
@@ -24,6 +24,9 @@ experiments: setup data ## the papers' results and five real streams again, into
 
 test: setup jars ## run the tests, end to end ones included
 	$(BIN)/pytest --ignore=tests/bench
+
+fuzz: setup ## fuzz decoders, configuration and command line, a minute each of 13 targets (SECONDS=60)
+	$(BIN)/python -m tests.fuzz.run --seconds $(or $(SECONDS),60)
 
 bench: setup jars ## measure a worker's events/s beside a plain loop on this machine
 	$(BIN)/python -m tests.bench.throughput

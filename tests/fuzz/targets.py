@@ -1,0 +1,309 @@
+"""What is fuzzed: each target takes any bytes and raises only when something that must hold does not.
+
+The same targets run under hypothesis in every test run (`test_targets.py`) and under atheris, which follows coverage,
+in `make fuzz`. What either finds becomes a file in ``corpus/``, so it is tried first for ever after.
+"""
+
+import io
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, redirect_stderr, redirect_stdout
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+from unittest.mock import patch
+
+from agents import audit, command, inspection, logs, worker
+from state import calibrators, expiry, forecasts, ledger, rows
+from state import keys as letters
+from state.engine import Partition
+from state.events import Event, Forecast, Outcome, Rejected
+from state.fence import VERSION, Fence
+from state.forecasts import Normal, Probs
+from state.frames import CorruptFrame, seal
+from state.policy import Policy
+from streams import plan, topics
+from streams.outputs import encode
+from streams.records import LATEST, REASONS, Decoder, Limits
+from streams.settings import Settings, SettingsError
+
+CORPUS: Final = Path(__file__).with_name("corpus")
+GOLDEN: Final = Path(__file__).parents[1] / "state" / "golden"
+#: Statuses the command line may end with.
+STATUSES: Final = {0, 1, 2, 64, 78}
+
+PLAN: Final = b"""
+early_ttl = "7d"
+[streams.classes]
+calibrator = "multiclass"
+options = { classes = 3 }
+[streams.numbers]
+calibrator = "quantile"
+options = { levels = [0.1, 0.9] }
+[streams.named]
+calibrator = "calibrated_regression"
+features = ["a", "b"]
+[streams."*"]
+ttl = "9s"
+"""
+
+
+class Target(NamedTuple):
+    """Something to fuzz: what checks an input, and inputs to begin with."""
+
+    check: Callable[[bytes], None]
+    seeds: Callable[[], list[bytes]]
+
+
+# -- records ---------------------------------------------------------------------------------------------------------
+
+
+def _decoder() -> tuple[Decoder, Settings]:
+    policies = plan.parse(PLAN.decode(), "platt+regret_matching")
+    return Decoder(policies, Limits()), Settings(policies=policies)
+
+
+_DECODER, _SETTINGS = _decoder()
+
+
+def record(data: bytes) -> None:
+    """Any value of either topic is an event the engine can fold, or is rejected with a reason there is."""
+    when, data = (data[0], data[1:]) if data else (0, data)
+    timestamp = (0, 1_700_000_000_000, LATEST, 2**62)[when % 4]
+    first = _DECODER.forecast(0, b"k", data, timestamp)
+    second = _DECODER.outcome(0, b"k", data, timestamp)
+    for event in (first, second):
+        assert not isinstance(event, Rejected) or event.reason in REASONS, event
+    events: list[Event] = [first, second]
+    if isinstance(first, Forecast):
+        events += [Outcome(1, b"k", first.event_id, y, timestamp) for y in (0.0, 1.0)]
+    table: dict[bytes, bytes | None] = {}
+    effects = Partition(_SETTINGS.policies, table.get).fold(events if when % 8 < 4 else events[1:] + events[:1])
+    for output in effects.outputs:
+        encode(output, _SETTINGS, 0)
+    for key, row in effects.rows.items():
+        if key[:1] == letters.LEDGER and row is not None:
+            ledger.decode(row)
+
+
+# -- configuration ---------------------------------------------------------------------------------------------------
+
+
+def streams_file(data: bytes) -> None:
+    """Any text is a plan whose calibrators can be built, or a ValueError that says what is wrong."""
+    try:
+        policies = plan.parse(data.decode(errors="replace"), "identity")
+    except ValueError:
+        return
+    for pattern, policy in policies.patterns:
+        assert policies.of(pattern) is not None or policies.default is None
+        assert len(policy.config) == 8
+
+
+def environment(data: bytes) -> None:
+    """Any environment is a set of settings, or a SettingsError that says what is wrong."""
+    lines = (line.partition("=") for line in data.decode(errors="replace").split("\n"))
+    # Files are for the test of the streams file; a device would wait for ever.
+    given = {f"TRUEUP_{name}": value for name, _, value in lines if not value.startswith(("/", "."))}
+    try:
+        settings = Settings.from_env(given)
+    except SettingsError:
+        return
+    assert settings.limits.id_bytes <= 255
+    assert settings.brokers
+
+
+async def _nothing(*_: object, **__: object) -> list[str]:
+    return []
+
+
+def _zero(*_: object, **__: object) -> int:
+    return 0
+
+
+def arguments(data: bytes) -> None:
+    """Any arguments end with a status of ours, and with a message unless that is 0; never with a traceback."""
+    given = [argument.replace("\0", "") for argument in data.decode("utf-8", "surrogateescape").split("\n")]
+    out, err = io.StringIO(), io.StringIO()
+    stubs: dict[str, Callable[..., int]] = dict.fromkeys(("demo", "experiments", "broker"), _zero)
+    with ExitStack() as stack:
+        stack.enter_context(patch.dict(command._COMMANDS, stubs))
+        for place, name, stub in (
+            (worker, "run", _zero),
+            (audit, "run", _zero),
+            (inspection, "run", _zero),
+            (topics, "create", _nothing),
+            (topics, "check", _nothing),
+            (logs, "configure", _zero),
+        ):
+            stack.enter_context(patch.object(place, name, stub))
+        stack.enter_context(redirect_stdout(out))
+        stack.enter_context(redirect_stderr(err))
+        try:
+            status = command.main(given)
+        except SystemExit as exc:
+            status = exc.code  # type: ignore[assignment]  # what is no number is not among the statuses
+    assert status in STATUSES, (given, status)
+    assert status == 0 or err.getvalue(), given
+    assert "Traceback" not in err.getvalue()
+
+
+# -- stored rows -----------------------------------------------------------------------------------------------------
+
+
+def _either(kind: bytes, decode: Callable[[bytes], Any]) -> Callable[[bytes], None]:
+    """Return the check of a kind of row: bytes as they are and bytes well sealed are read, or are a CorruptFrame."""
+
+    def check(data: bytes) -> None:
+        for frame in (data, seal(kind[0], VERSION, data)):
+            try:
+                decode(frame)
+            except CorruptFrame:
+                continue
+
+    return check
+
+
+def _fence(frame: bytes) -> None:
+    fence = Fence.decode(frame)
+    again = Fence.decode(fence.encode())
+    assert again == fence
+    assert fence.pending is not None
+
+
+def _ledger(frame: bytes) -> None:
+    entry = ledger.decode(frame)
+    # NaN is not equal to itself, and bytes are.
+    assert ledger.decode(entry.encode()).encode() == entry.encode()
+
+
+def _expiry(frame: bytes) -> None:
+    entries = expiry.decode(frame)
+    assert expiry.decode(expiry.encode(entries)) == entries
+
+
+def _scores(frame: bytes) -> None:
+    rows.decode_present(frame)
+    rows.decode_history(frame, None)
+
+
+def _windows(frame: bytes) -> None:
+    present = (GOLDEN / "scores.v1.bin").read_bytes()
+    rows.decode_history(present, frame)
+
+
+def _vectors(frame: bytes) -> None:
+    rows.encode_vector_scores(rows.decode_vector_scores(frame))
+
+
+def _recipes() -> list[str]:
+    options: dict[str, dict[str, Any]] = {
+        "multiclass": {"classes": 3, "each": "histogram"},
+        "quantile": {"levels": (0.1, 0.9)},
+    }
+    names = [*calibrators.REGISTRY, *calibrators.VECTORS, "platt+minimax", "auto+regret_matching"]
+    return [Policy(name, options.get(name, {})).recipe for name in dict.fromkeys(names)]
+
+
+_RECIPES = _recipes()
+
+
+def calibrator(data: bytes) -> None:
+    """Any state of any calibrator is refused as corrupt, or serves a forecast and is written again as it is read."""
+    which, state = (data[0], data[1:]) if data else (0, data)
+    recipe = _RECIPES[which % len(_RECIPES)]
+    head = len(recipe).to_bytes(2, "little") + bytes(8)
+    try:
+        served = rows.decode_calibrator(seal(letters.CALIBRATOR[0], 1, head + recipe.encode() + state), "s")
+    except CorruptFrame:
+        return
+    written = rows.encode_calibrator(served)
+    assert rows.encode_calibrator(rows.decode_calibrator(written, "s")) == written
+
+
+def _calibrator_row(frame: bytes) -> None:
+    rows.encode_calibrator(rows.decode_calibrator(frame, "s"))
+
+
+def forecast(data: bytes) -> None:
+    """Any bytes are a forecast, or a ValueError."""
+    try:
+        found = forecasts.decode(data)
+    except ValueError:
+        return
+    assert forecasts.decode(forecasts.encode(found)) == found
+
+
+# -- what to begin with ----------------------------------------------------------------------------------------------
+
+
+def _corpus(name: str) -> Iterator[bytes]:
+    for path in sorted((CORPUS / name).glob("*")):
+        yield path.read_bytes()
+
+
+def _golden(*patterns: str) -> Iterator[bytes]:
+    """Yield golden rows, and their payloads."""
+    for pattern in patterns:
+        for path in sorted(GOLDEN.glob(pattern)):
+            frame = path.read_bytes()
+            yield frame
+            yield frame[2:-4]
+
+
+def _states() -> Iterator[bytes]:
+    """Yield a state of each calibrator: as new, and after an outcome."""
+    for which, recipe in enumerate(_RECIPES):
+        served = rows.Served.fresh(recipe, "s")
+        made: Any = served.calibrator
+        yield bytes((which,)) + made.encode()
+        asked: Any = {"multiclass": Probs((0.2, 0.3, 0.5)), "simplex": Probs((0.2, 0.3, 0.5)), "quantile": Normal(0, 1)}
+        raw = asked.get(made.name, 0.3)
+        made.update(made.predict(raw, (), b"e").ticket, 1.0)
+        yield bytes((which,)) + made.encode()
+
+
+_VALUES: Final = (
+    b'\0{"event_id":"a","stream":"s","p":0.3,"ts":5}',
+    b'\1{"event_id":"a","stream":"classes","probs":[0.2,0.3,0.5],"y":2}',
+    b'\2{"event_id":"a","stream":"numbers","quantiles":{"levels":[0.1,0.9],"values":[1,2]},"y":1.5}',
+    b'\5{"event_id":"a","stream":"numbers","normal":{"mean":0,"std":1e-300},"y":1e300}',
+    b'\1{"event_id":"a","stream":"named","p":1,"x":{"a":-1,"b":0.5},"y":true}',
+)
+_ARGUMENTS: Final = (
+    b"worker",
+    b"audit\n--json\n--disk",
+    b"topics\ncreate\n--partitions\n4\n--retention\n30d",
+    b"topics\ncheck",
+    b"inspect\nfraud\n--json",
+    b"demo\n--rows\n9\n--out\nx.png",
+    b"experiments\n--only\nroth",
+    b"broker\n--port\n9092",
+    b"--help",
+    b"--version",
+)
+_ENVIRONMENTS: Final = (
+    b"BROKERS=a:1,b:2\nAPP_ID=x\nID_BYTES=128",
+    b"LETTER_BYTES=0\nBATCH_BYTES=10000\nLOG_LEVEL=debug\nDATA_LOSS=continue\nAHEAD_SECONDS=nan",
+    b"SECURITY_PROTOCOL=SASL_SSL\nSASL_USERNAME=u\nSASL_PASSWORD=p\nSASL_MECHANISM=PLAIN",
+    b"DEFAULT_CALIBRATOR=platt+minimax\nREQUEST_SECONDS=1\nSESSION_SECONDS=2",
+)
+
+TARGETS: Final = {
+    "record": Target(record, lambda: list(_VALUES)),
+    "plan": Target(streams_file, lambda: [PLAN]),
+    "environment": Target(environment, lambda: list(_ENVIRONMENTS)),
+    "arguments": Target(arguments, lambda: list(_ARGUMENTS)),
+    "fence": Target(_either(letters.FENCE, _fence), lambda: list(_golden("fence*"))),
+    "ledger": Target(_either(letters.LEDGER, _ledger), lambda: list(_golden("ledger*"))),
+    "expiry": Target(_either(letters.EXPIRY, _expiry), lambda: list(_golden("expiry*"))),
+    "scores": Target(_either(letters.SCORES, _scores), lambda: list(_golden("scores*"))),
+    "windows": Target(_either(letters.WINDOWS, _windows), lambda: list(_golden("windows*"))),
+    "vectors": Target(_either(letters.VECTORS, _vectors), lambda: list(_golden("vectors*"))),
+    "calibrator-row": Target(_either(letters.CALIBRATOR, _calibrator_row), lambda: list(_golden("calibrator*"))),
+    "calibrator": Target(calibrator, lambda: list(_states())),
+    "forecast": Target(forecast, lambda: [forecasts.encode(Normal(0, 1)), forecasts.encode(Probs((0.5, 0.5)))]),
+}
+
+
+def inputs(name: str) -> list[bytes]:
+    """Return what a target begins with: seeds, and what was found before."""
+    return [*TARGETS[name].seeds(), *_corpus(name)]
