@@ -1,14 +1,19 @@
 """``trueup audit``: every served prediction derived again from the topics, and compared bit for bit."""
 
 import asyncio
+import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
+from multiprocessing import get_context
+from multiprocessing.queues import SimpleQueue
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import monotonic
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import orjson
 import rocksdict
@@ -22,6 +27,8 @@ from agents.evidence import Difference, Differs, Record, Unauditable
 from agents.rederivation import LABELS, Checked, Memory, Rederivation, Rows
 from streams.settings import Settings
 from streams.topics import TopicsError, partitions
+
+T = TypeVar("T")
 
 #: Exit statuses: all agree, something differs, it could not be checked.
 AGREE, DIFFER, UNCHECKED = 0, 1, 2
@@ -86,9 +93,17 @@ class Verdict:
 
 
 class Source:
-    """Reads partitions of topics to the ends they had, blocking; one partition of every topic at a time."""
+    """Reads one partition of every topic to the end it had.
 
-    def __init__(self, settings: Settings, runner: asyncio.Runner) -> None:
+    Parameters
+    ----------
+    settings
+        Name the topics and the brokers.
+    runner
+        Runs the client while records are asked for; not needed for `spans`.
+    """
+
+    def __init__(self, settings: Settings, runner: asyncio.Runner | None = None) -> None:
         self._settings = settings
         self._runner = runner
         self._consumer: Any = None
@@ -154,13 +169,13 @@ class Source:
             self._consumer.assign(places)
             await self._consumer.seek_to_beginning(*places)
 
-        self._runner.run(begin())
+        self._run(begin())
         return [self._records(place, span.end[label]) for label, place in zip(LABELS, places, strict=True)]
 
     def _records(self, place: TopicPartition, end: int) -> Iterator[Record]:
         position, since = 0, monotonic()
         while position < end:
-            batches, position = self._runner.run(self._next(place))
+            batches, position = self._run(self._next(place))
             for record in batches:
                 if record.offset >= end:
                     return
@@ -169,6 +184,11 @@ class Source:
                 since = monotonic()
             elif monotonic() - since > STALL_SECONDS:
                 raise Unauditable(f"{place.topic}/{place.partition} gave nothing for {STALL_SECONDS:g} s at {position}")
+
+    def _run(self, done: Coroutine[Any, Any, T]) -> T:
+        if self._runner is None:
+            raise RuntimeError("records are read by a runner")
+        return self._runner.run(done)
 
     async def _next(self, place: TopicPartition) -> tuple[list[Record], int]:
         batches = await self._consumer.getmany(place, timeout_ms=500)
@@ -192,7 +212,7 @@ def run(settings: Settings, *, json_output: bool, disk: bool = False) -> int:
     try:
         verdicts = _audit(settings, console, disk=disk)
         unable = None
-    except (KafkaError, TopicsError, Unauditable) as exc:
+    except (KafkaError, TopicsError, Unauditable, BrokenProcessPool) as exc:
         verdicts, unable = [], f"{exc}" or repr(exc)
     account = _account(verdicts, unable, monotonic() - began)
     _print(console, account)
@@ -202,32 +222,68 @@ def run(settings: Settings, *, json_output: bool, disk: bool = False) -> int:
 
 
 def _audit(settings: Settings, console: Console, *, disk: bool) -> list[Verdict]:
+    """Audit every partition in as many processes as there are processors: partitions have nothing in common."""
+    with asyncio.Runner() as runner:
+        spans = runner.run(_spans(settings))
+    _require_whole(spans)
+    # A copy without the TLS context, which no other process can be given.
+    settings = replace(settings, security=replace(settings.security))
+    context = get_context("spawn")
+    folded = context.SimpleQueue()
+    jobs = min(len(spans), os.cpu_count() or 1)
+    with (
+        ProcessPoolExecutor(jobs, context, initializer=_report_to, initargs=(folded,)) as pool,
+        _progress(console) as progress,
+    ):
+        task = progress.add_task("deriving", total=sum(span.inputs for span in spans.values()))
+        running = {pool.submit(_partition, settings, n, span, disk) for n, span in spans.items()}
+        left = set(running)
+        while left:
+            _, left = wait(left, timeout=0.2)
+            while not folded.empty():
+                progress.advance(task, folded.get())
+        return sorted((each.result() for each in running), key=lambda verdict: verdict.partition)
+
+
+#: Where a process reports how many records it has folded.
+_folded: list["SimpleQueue[int]"] = []
+
+
+def _report_to(folded: "SimpleQueue[int]") -> None:
+    _folded[:] = [folded]
+
+
+def _partition(settings: Settings, partition: int, span: Span, disk: bool) -> Verdict:  # noqa: FBT001 - by position to a process
+    """Audit one partition."""
     with ExitStack() as stack:
         runner = stack.enter_context(asyncio.Runner())
-        count = runner.run(_count(settings))
         source = Source(settings, runner)
         stack.callback(lambda: runner.run(source.stop()))
-        runner.run(source.start())
-        spans = runner.run(source.spans(count))
-        _require_whole(spans)
-        progress = stack.enter_context(_progress(console))
-        task = progress.add_task("deriving", total=sum(span.inputs for span in spans.values()))
-        verdicts = []
-        for n, span in spans.items():
-            rows: Rows = (
-                Disk(Path(stack.enter_context(TemporaryDirectory(prefix="trueup-audit-")))) if disk else Memory()
-            )
-            partition = Rederivation(n, settings, source.open(n, span), span.committed, rows)
-            verdict = Verdict(n, partition.checked)
-            verdicts.append(verdict)
-            try:
-                for folded in partition.run():
-                    progress.advance(task, folded)
-            except Differs as exc:
-                verdict.difference = exc.args[0]
-            except Unauditable as exc:
-                verdict.unable = str(exc)
-        return verdicts
+        rows: Rows = Disk(Path(stack.enter_context(TemporaryDirectory(prefix="trueup-audit-")))) if disk else Memory()
+        verdict = Verdict(partition, Checked())
+        try:
+            runner.run(source.start())
+            audited = Rederivation(partition, settings, source.open(partition, span), span.committed, rows)
+            verdict.checked = audited.checked
+            for folded in audited.run():
+                for queue in _folded:
+                    queue.put(folded)
+        except Differs as exc:
+            verdict.difference = exc.args[0]
+        except (Unauditable, KafkaError) as exc:
+            verdict.unable = f"{exc}" or repr(exc)
+        return verdict
+
+
+async def _spans(settings: Settings) -> dict[int, Span]:
+    """Return what there is to read; raises `Unauditable` or `TopicsError` if it cannot be."""
+    count = await _count(settings)
+    source = Source(settings)
+    try:
+        await source.start()
+        return await source.spans(count)
+    finally:
+        await source.stop()
 
 
 async def _count(settings: Settings) -> int:
