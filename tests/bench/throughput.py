@@ -1,148 +1,89 @@
-"""Events a second of one worker through the real broker, beside the plain loop on the same machine in the same run.
+"""The same job for everyone: events a second, CPU and memory of trueup, a plain loop and four stream processors.
 
-``plain`` and ``trueup`` keep a histogram calibrator; ``default`` is a worker with the default calibrator.
-``python -m tests.bench.throughput [--events N] [--repeat R]``: each contender drains the same backlog as a process
-of its own, in turn, several times; the table gives medians and the ratio, the last line is one JSON object.
+``python -m tests.bench.throughput [--repetitions R] [--forecasts N] [--only NAME] [--out FILE]``
+
+The job: drain a backlog of forecasts and as many outcomes from 4 partitions, join them by event id through durable
+state, update a calibrator, and write one JSON record a forecast. Each contender is a process of its own on the same
+Apache Kafka; they take turns, forwards and backwards; the table gives medians, the last line is one JSON object.
+
+Events/s count from the moment a tenth of the answers is in the broker's log (by its clock) until all answers are
+and all outcomes have been learnt; so no start-up and little of a JVM's warm-up is in them. *Whole* counts from the
+start of the process. CPU is of the same span as events/s: user and system, of the contender and of the broker.
 """
 
 import argparse
 import asyncio
-import os
-import resource
-import subprocess
+import logging
 import sys
-import tempfile
-import time
-import uuid
-from collections.abc import Sequence
 from pathlib import Path
-from statistics import median
 
 import orjson
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
 from agents.broker import Broker
-from state.policy import DEFAULT_CALIBRATOR
-from streams import topics
-from streams.settings import Settings
+from tests.bench.backlog import Job, backlog
+from tests.bench.contenders import CONTENDERS
+from tests.bench.drain import WrongError, run
+from tests.bench.figures import medians, table
+from tests.bench.picture import bars
 
-PARTITIONS = 4
-ROOT = Path(__file__).resolve().parents[2]
-LABELS = ("forecasts", "outcomes", "calibrated", "resolved", "dead-letters")
-
-
-def backlog(events: int) -> list[list[tuple[int, bytes, bytes]]]:
-    """Return a backlog a topic: forecasts, and their outcomes a thousand forecasts later."""
-    forecasts, outcomes = [], []
-    for i in range(events // 2):
-        event_id, p = f"event-{i:07d}", (i * 7919 % 10_007) / 10_007
-        key = event_id.encode()
-        ts = 1_700_000_000_000 + i * 10
-        forecasts.append((ts, key, orjson.dumps({"event_id": event_id, "stream": f"s{i % 3}", "p": p, "ts": ts})))
-        y = int((i * 104_729 % 10_009) / 10_009 < p * p)
-        outcomes.append((ts + 10_000, key, orjson.dumps({"event_id": event_id, "y": y, "ts": ts + 10_000})))
-    return [forecasts, outcomes]
+COLUMNS = {
+    "events_per_s": "events/s",
+    "whole_per_s": "whole/s",
+    "cpu_us_per_event": "CPU µs/event",
+    "broker_us_per_event": "broker µs/event",
+    "rss_mb": "RSS MB",
+    "first_answer_s": "first answer s",
+}
 
 
-async def fill(brokers: str, prefix: str, made: list[list[tuple[int, bytes, bytes]]]) -> None:
-    """Produce the backlog."""
-    async with AIOKafkaProducer(bootstrap_servers=brokers, max_batch_size=900_000) as producer:
-        for label, records in zip(LABELS, made, strict=False):
-            batches = [producer.create_batch() for _ in range(PARTITIONS)]
-            sent = []
-            for i, (ts, key, value) in enumerate(records):
-                n = i % PARTITIONS
-                if batches[n].append(key=key, value=value, timestamp=ts) is None:
-                    sent.append(await producer.send_batch(batches[n], f"{prefix}-{label}", partition=n))
-                    batches[n] = producer.create_batch()
-                    batches[n].append(key=key, value=value, timestamp=ts)
-            for n, batch in enumerate(batches):
-                sent.append(await producer.send_batch(batch, f"{prefix}-{label}", partition=n))
-            await asyncio.gather(*sent)
-
-
-async def drain(brokers: str, prefix: str, events: int, command: Sequence[str], environment: dict[str, str]) -> float:
-    """Run a contender until all answers are out and all offsets committed; return its events a second."""
-    process = subprocess.Popen(  # noqa: ASYNC220 - nothing else runs on this loop yet
-        command, env={**os.environ, **environment}, cwd=ROOT, stderr=subprocess.DEVNULL
-    )
-    consumer = AIOKafkaConsumer(bootstrap_servers=brokers, group_id=prefix, enable_auto_commit=False)
-    inputs = [TopicPartition(f"{prefix}-{label}", n) for label in LABELS[:2] for n in range(PARTITIONS)]
-    answers = [TopicPartition(f"{prefix}-calibrated", n) for n in range(PARTITIONS)]
-    first: tuple[float, int] | None = None
-    try:
-        async with consumer:
-            consumer.assign(answers)
-            while True:
-                if process.poll() is not None:
-                    raise SystemExit(f"{command} ended with {process.returncode}")
-                out = sum((await consumer.end_offsets(answers)).values())
-                now = time.perf_counter()
-                if first is None and out:
-                    first = now, out
-                if first is not None and out >= events // 2:
-                    done = sum([await consumer.committed(tp) or 0 for tp in inputs])
-                    if done >= events:
-                        # Answers stand for events: their outcomes are drained beside them.
-                        return float(2 * (out - first[1]) / (now - first[0]))
-                await asyncio.sleep(0.05)
-    finally:
-        process.terminate()
-        process.wait()
-
-
-def run(contender: str, broker: Broker, made: list[list[tuple[int, bytes, bytes]]], events: int) -> dict[str, float]:
-    """Measure a contender once, on topics of its own."""
-    prefix = f"b{uuid.uuid4().hex[:8]}"
-    with tempfile.TemporaryDirectory() as directory:
-        environment = {
-            "TRUEUP_BROKERS": broker.bootstrap,
-            "TRUEUP_APP_ID": prefix,
-            "TRUEUP_DATA_DIR": directory,
-            "TRUEUP_METRICS_PORT": "0",
-            "TRUEUP_COMMIT_SECONDS": "0.2",
-            "TRUEUP_DEFAULT_CALIBRATOR": DEFAULT_CALIBRATOR if contender == "default" else "histogram",
-            **{f"TRUEUP_{label.upper().replace('-', '_')}": f"{prefix}-{label}" for label in LABELS},
-        }
-        settings = Settings.from_env(environment)
-        asyncio.run(topics.create(settings, partitions=PARTITIONS))
-        if contender == "plain":
-            plain = Settings.from_env({**environment, "TRUEUP_FORECASTS": f"{prefix}-changelog"})
-            asyncio.run(topics.create(plain, partitions=PARTITIONS))
-        asyncio.run(fill(broker.bootstrap, prefix, made))
-        command = [sys.executable, "-m", "agents.command", "worker"]
-        if contender == "plain":
-            command = [sys.executable, "-m", "tests.bench.plain", broker.bootstrap, prefix]
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        rate = asyncio.run(drain(broker.bootstrap, prefix, events, command, environment))
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-        return {"events_per_s": rate, "cpu_us_per_event": cpu / events * 1e6}
+def _shown(name: str, value: float) -> str:
+    return f"{value:,.0f}" if name.endswith("_per_s") or name == "rss_mb" else f"{value:,.1f}"
 
 
 def main() -> None:
     """Measure, print the table and the JSON line."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--events", type=int, default=200_000, help="forecasts and outcomes, together")
-    parser.add_argument("--repeat", type=int, default=3, help="runs of each contender")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--forecasts", type=int, default=100_000, help="each has an outcome, so events are twice that")
+    parser.add_argument("--repetitions", type=int, default=3, help="runs of each contender")
+    parser.add_argument("--only", action="append", metavar="NAME", help="a part of a contender's name; may be repeated")
+    parser.add_argument("--out", type=Path, default=Path("trueup-bench/throughput.png"), help="where the picture goes")
     options = parser.parse_args()
-    made = backlog(options.events)
-    found: dict[str, list[dict[str, float]]] = {"plain": [], "trueup": [], "default": []}
+    logging.getLogger("aiokafka").setLevel(logging.ERROR)  # retries on topics made a moment ago are no news
+    wanted = [one for one in CONTENDERS if not options.only or any(part in one.name for part in options.only)]
+    for contender in wanted:
+        if contender.missing:
+            print(f"skipped {contender.name}: {contender.missing}")
+    wanted = [one for one in wanted if not one.missing]
+    job = Job(forecasts=options.forecasts)
+    made = backlog(job)
+    runs: dict[str, list[dict[str, float]]] = {one.name: [] for one in wanted}
+    failed = False
     with Broker() as broker:
-        for i in range(options.repeat):
-            for contender in sorted(found, reverse=bool(i % 2)):
-                found[contender].append(run(contender, broker, made, options.events))
-    result = {
-        contender: {name: round(median(one[name] for one in runs), 1) for name in runs[0]}
-        for contender, runs in found.items()
-    }
-    print(f"{options.events:,} events, {PARTITIONS} partitions, {options.repeat} runs each, medians")
-    print(f"{'':10}{'events/s':>12}{'CPU µs/event':>14}")
-    for contender, figures in result.items():
-        print(f"{contender:10}{figures['events_per_s']:>12,.0f}{figures['cpu_us_per_event']:>14.1f}")
-    ratio = result["trueup"]["events_per_s"] / result["plain"]["events_per_s"]
-    print(f"trueup reaches {ratio:.2f} of the plain loop (CPU includes the start of the process)")
-    print(orjson.dumps({**result, "ratio": round(ratio, 3)}).decode())
+        for i in range(options.repetitions):
+            for contender in reversed(wanted) if i % 2 else wanted:
+                try:
+                    found = asyncio.run(run(contender, broker, job, made))
+                except WrongError as exc:
+                    failed = True
+                    print(f"no figure: {exc}", flush=True)
+                    continue
+                runs[contender.name].append(found)
+                print(f"run {i + 1}: {contender.name}: {found['events_per_s']:,.0f} events/s", flush=True)
+    result = {name: medians(ones) for name, ones in runs.items() if ones}
+    print(f"\n{job.events:,} events, {job.partitions} partitions, medians of {options.repetitions} runs")
+    rows = [[name, *(_shown(key, one[key]) for key in COLUMNS)] for name, one in result.items()]
+    print(table(["", *COLUMNS.values()], rows), "\n")
+    for contender in wanted:
+        print(f"{contender.name}: {contender.guarantees}")
+    if "plain loop" in result and "trueup (histogram)" in result:
+        ratio = result["trueup (histogram)"]["events_per_s"] / result["plain loop"]["events_per_s"]
+        print(f"\ntrueup reaches {ratio:.2f} of the plain loop")
+    if result:
+        bars(result, f"{job.events:,} events, {job.partitions} partitions, one worker process", options.out)
+        print(f"picture: {options.out}")
+    keys = ("events_per_s", "cpu_us_per_event", "rss_mb")
+    print(orjson.dumps({name: {key: round(one[key], 1) for key in keys} for name, one in result.items()}).decode())
+    sys.exit(failed)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,3 @@
+"""Rivals import what only their own environment has."""
+
+collect_ignore = ["rivals"]

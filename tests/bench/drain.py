@@ -1,0 +1,265 @@
+"""One run: a contender drains a backlog as a process of its own, and what it wrote is checked before it counts."""
+
+import asyncio
+import os
+import subprocess
+import tempfile
+import time
+import uuid
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+
+import orjson
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+
+from agents.broker import Broker
+from tests.bench import backlog
+from tests.bench.backlog import Job, Record
+from tests.bench.contenders import LABELS, ROOT, Contender
+from tests.bench.watch import Watch
+
+#: A run that makes no progress for so long has failed, s.
+STALLED = 60.0
+#: The share of answers that must be out before the clock starts: imports, assignment and JIT are behind, for everyone.
+WARM_UP = 0.1
+
+
+class WrongError(Exception):
+    """A contender did not do the job; its figures mean nothing."""
+
+
+@dataclass
+class Answers:
+    """What stands in the topic of answers.
+
+    Attributes
+    ----------
+    appended
+        When the broker appended each answer to a backlog's forecast, s since 1970, unordered; copies included.
+    ids
+        The events answered.
+    learnt
+        By calibrator, the most outcomes an answer to a probe said it had learnt, and when the first one did. A probe's
+        id says which partition it was written to: rivals choose by key where its answer goes.
+    """
+
+    appended: list[float] = field(default_factory=list)
+    ids: set[str] = field(default_factory=set)
+    learnt: dict[tuple[int, str], tuple[int, float]] = field(default_factory=dict)
+
+    def add(self, value: bytes, timestamp_ms: int, *, per_partition: bool) -> None:
+        """Take up a record of a contender whose calibrators are one a partition and stream, or one a stream."""
+        answer = orjson.loads(value)
+        at = timestamp_ms / 1000
+        event_id = answer["event_id"]
+        if not event_id.startswith("probe"):
+            self.appended.append(at)
+            self.ids.add(event_id)
+            return
+        calibrator = int(event_id.split("-")[2]) if per_partition else 0, answer["stream"]
+        learnt = answer["learnt"]
+        best = self.learnt.get(calibrator)
+        if best is None or learnt > best[0] or (learnt == best[0] and at < best[1]):
+            self.learnt[calibrator] = learnt, at
+
+    @property
+    def total(self) -> int:
+        """Outcomes learnt, all calibrators together."""
+        return sum(learnt for learnt, _ in self.learnt.values())
+
+
+def figures(job: Job, appended: list[float], end: float, started: float, watch: Watch) -> dict[str, float]:
+    """Return a run's figures; ``end`` and ``started`` in s since 1970."""
+    ordered = sorted(appended)
+    start = ordered[int(WARM_UP * len(ordered))]
+    # Answers of one batch carry one time: those of the batch at the start count as done before it.
+    done = sum(at <= start for at in ordered) / len(ordered)
+    events = job.events * (1 - done)
+    return {
+        "events_per_s": events / max(end - start, 1e-3),
+        "whole_per_s": job.events / (end - started),
+        "cpu_us_per_event": watch.cpu("contender", start, end) / events * 1e6,
+        "broker_us_per_event": watch.cpu("broker", start, end) / events * 1e6,
+        "rss_mb": watch.rss("contender") / 1e6,
+        "first_answer_s": ordered[0] - started,
+    }
+
+
+async def run(
+    contender: Contender,
+    broker: Broker,
+    job: Job,
+    made: dict[str, list[Record]],
+    environment: Mapping[str, str] | None = None,
+) -> dict[str, float]:
+    """Measure a contender once, on topics of its own.
+
+    Raises
+    ------
+    WrongError
+        If it ended, stalled, left a forecast unanswered, or lost an outcome.
+    """
+    prefix = f"b{uuid.uuid4().hex[:8]}"
+    changelog = f"{prefix}-state-changelog" if contender.calibrator else f"{prefix}-changelog"
+    names = [f"{prefix}-{label}" for label in LABELS] + [changelog]
+    await backlog.create(broker.bootstrap, names, job.partitions, [changelog])
+    await backlog.produce(broker.bootstrap, prefix, made)
+    with tempfile.TemporaryDirectory(prefix="trueup-bench-") as directory:
+        async with started(contender, broker.bootstrap, prefix, directory, environment) as (process, log):
+            begun = time.time()
+            with Watch({"contender": process.pid, "broker": broker.pid}) as watch:
+                follower = Follower(contender, broker.bootstrap, prefix, job)
+                try:
+                    async with asyncio.timeout(None) as limit:
+                        await follower.follow(process, limit)
+                except TimeoutError:
+                    raise WrongError(f"{contender.name} stalled: {follower.state}; {_tail(log)}") from None
+                except ProcessLookupError:
+                    raise WrongError(f"{contender.name} ended with {process.returncode}: {_tail(log)}") from None
+        answers, end = await follower.verified()
+        return figures(job, answers.appended, end, begun, watch)
+
+
+@asynccontextmanager
+async def started(
+    contender: Contender, brokers: str, prefix: str, directory: str, environment: Mapping[str, str] | None = None
+) -> AsyncIterator[tuple[subprocess.Popen[bytes], Path]]:
+    """Run a contender's process, with the file of what it prints; it is killed on leaving."""
+    log = Path(directory) / "log"
+    state = Path(directory) / "state"
+    state.mkdir(exist_ok=True)
+    with log.open("ab") as printed:
+        process = subprocess.Popen(  # noqa: ASYNC220 - nothing else runs on this loop yet
+            contender.started_by(brokers, prefix, str(state)),
+            env={**os.environ, **contender.environment(brokers, prefix, str(state)), **(environment or {})},
+            cwd=ROOT,
+            stdout=printed,
+            stderr=printed,
+        )
+    try:
+        yield process, log
+    finally:
+        # What it would do at its end is not measured, and a run leaves nothing that is used again.
+        process.kill()
+        process.wait()
+
+
+def _tail(log: Path) -> str:
+    return log.read_text(errors="replace")[-1500:] if log.exists() else ""
+
+
+class Follower:
+    """Watches the topics of one run from outside, and says when the job is done.
+
+    A trueup worker writes a record for every outcome that met its forecast. The others say in each answer how many
+    outcomes its calibrator has learnt, so once the backlog is answered they are asked a few more forecasts, again and
+    again, until the answers say that all outcomes have been learnt.
+    """
+
+    def __init__(self, contender: Contender, brokers: str, prefix: str, job: Job) -> None:
+        self._contender = contender
+        self._brokers = brokers
+        self._prefix = prefix
+        self._job = job
+        self._answers = self._partitions("calibrated")
+        self._resolved = self._partitions("resolved")
+        self.state = "nothing answered"
+
+    def _partitions(self, label: str) -> list[TopicPartition]:
+        return [TopicPartition(f"{self._prefix}-{label}", n) for n in range(self._job.partitions)]
+
+    async def follow(self, process: subprocess.Popen[bytes], limit: asyncio.Timeout) -> None:
+        """Return when the job is done.
+
+        Raises
+        ------
+        ProcessLookupError
+            If the process ended before.
+        TimeoutError
+            If nothing moved for `STALLED` seconds.
+        """
+        loop = asyncio.get_running_loop()
+        async with AIOKafkaConsumer(bootstrap_servers=self._brokers, enable_auto_commit=False) as consumer:
+            async for state in self._states(consumer):
+                if process.poll() is not None:
+                    raise ProcessLookupError
+                if state != self.state:
+                    self.state = state
+                    limit.reschedule(loop.time() + STALLED)
+                await asyncio.sleep(0.03)
+
+    async def _states(self, consumer: AIOKafkaConsumer) -> AsyncIterator[str]:
+        while (out := sum((await consumer.end_offsets(self._answers)).values())) < self._job.forecasts:
+            yield f"{out:,} answers"
+        if self._contender.calibrator is not None:
+            while (met := sum((await consumer.end_offsets(self._resolved)).values())) < self._job.forecasts:
+                yield f"{met:,} outcomes met"
+            return
+        consumer.assign(self._answers)
+        await consumer.seek_to_end(*self._answers)
+        async with AIOKafkaProducer(bootstrap_servers=self._brokers) as producer:
+            seen, asked = Answers(), time.monotonic()
+            for turn in count():
+                await self._ask(producer, turn)
+                for records in (await consumer.getmany(timeout_ms=20)).values():
+                    for record in records:
+                        seen.add(record.value, record.timestamp, per_partition=self._contender.per_partition)
+                if seen.total >= self._job.forecasts:
+                    return
+                yield f"{seen.total:,} outcomes learnt, {len(seen.learnt)} calibrators heard"
+                # The slower it is, the less often it is asked: probes stay below a percent or so of its work.
+                await asyncio.sleep(min((time.monotonic() - asked) / 20, 0.3))
+
+    async def _ask(self, producer: AIOKafkaProducer, turn: int) -> None:
+        ts = backlog.START_MS + self._job.forecasts * backlog.STEP_MS + 100 * backlog.DELAY_MS
+        for n in range(self._job.partitions):
+            for stream in range(self._job.streams):
+                key = f"probe-{turn}-{n}-{stream}"
+                value = {"event_id": key, "stream": f"s{stream}", "p": 0.5, "ts": ts}
+                await producer.send(
+                    f"{self._prefix}-forecasts", orjson.dumps(value), key.encode(), partition=n, timestamp_ms=ts
+                )
+
+    async def verified(self) -> tuple[Answers, float]:
+        """Read everything that was written; return it, and when the last effect was appended, s since 1970.
+
+        Raises
+        ------
+        WrongError
+            If a forecast has no answer or an outcome was not learnt.
+        """
+        found = Answers()
+        async for value, timestamp in read(self._brokers, self._answers):
+            found.add(value, timestamp, per_partition=self._contender.per_partition)
+        if len(found.ids) != self._job.forecasts:
+            raise WrongError(f"{self._contender.name} answered {len(found.ids):,} of {self._job.forecasts:,} forecasts")
+        if self._contender.calibrator is None:
+            learnt, ends = found.total, [at for _, at in found.learnt.values()]
+        else:
+            met: set[str] = set()
+            ends = []
+            async for value, timestamp in read(self._brokers, self._resolved):
+                met.add(orjson.loads(value)["event_id"])
+                ends.append(timestamp / 1000)
+            learnt = len(met)
+        if learnt != self._job.forecasts:
+            raise WrongError(f"{self._contender.name} learnt {learnt:,} of {self._job.forecasts:,} outcomes")
+        return found, max(*ends, *found.appended)
+
+
+async def read(brokers: str, partitions: Iterable[TopicPartition]) -> AsyncIterator[tuple[bytes, int]]:
+    """Yield value and timestamp (ms) of everything in some partitions."""
+    async with AIOKafkaConsumer(bootstrap_servers=brokers, enable_auto_commit=False) as consumer:
+        consumer.assign(list(partitions))
+        await consumer.seek_to_beginning()
+        ends = await consumer.end_offsets(list(partitions))
+        left = {tp for tp, end in ends.items() if end}
+        while left:
+            for tp, records in (await consumer.getmany(timeout_ms=1000)).items():
+                for record in records:
+                    yield record.value, record.timestamp
+                if records[-1].offset + 1 >= ends[tp]:
+                    left.discard(tp)
