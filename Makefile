@@ -8,7 +8,7 @@ INSTALL := $(BIN)/python -m pip install --quiet
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup jars data demo experiments test fuzz bench lint types contracts format docs lock clean rivals
+.PHONY: help setup jars data demo experiments test fuzz bench lint types contracts format docs lock clean rivals latency growth
 
 help: ## list the targets
 	@sed -nE 's/^([a-z]+):.*## (.*)/\1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "make %-10s %s\n", $$1, $$2}'
@@ -33,6 +33,12 @@ fuzz: setup ## fuzz decoders, configuration and command line, a minute each of 1
 bench: setup jars ## measure a worker's events/s beside a plain loop on this machine
 bench: setup jars rivals ## the same job for trueup, a plain loop and four stream processors; about ten minutes
 	$(BIN)/python -m tests.bench.throughput
+
+latency: setup jars ## forecast in the log to answer in the log: p50, p99 and p99.9 at steady rates; about five minutes
+	$(BIN)/python -m tests.bench.latency
+
+growth: setup jars ## events/s against rows, streams, features, partitions and workers; about ten minutes
+	$(BIN)/python -m tests.bench.growth
 
 lint: setup ## check style and format
 	$(BIN)/ruff check .

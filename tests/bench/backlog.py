@@ -34,12 +34,15 @@ class Job:
         Names of streams, in turns.
     features
         Length of ``x``; 0: there is none.
+    first
+        Number of the first event, which is also its place in time.
     """
 
     forecasts: int = 100_000
     partitions: int = 4
     streams: int = 3
     features: int = 0
+    first: int = 0
 
     @property
     def events(self) -> int:
@@ -67,7 +70,7 @@ def backlog(job: Job, seed: int = 7) -> dict[str, list[Record]]:
     """Return the records of both topics, each in the order of time: outcomes overtake each other, as they do."""
     rng = random.Random(seed)
     forecasts, outcomes = [], []
-    for i in range(job.forecasts):
+    for i in range(job.first, job.first + job.forecasts):
         ts = START_MS + i * STEP_MS
         key, value, p = forecast(job, i, rng, ts)
         forecasts.append((ts, i % job.partitions, key, value))
@@ -78,9 +81,17 @@ def backlog(job: Job, seed: int = 7) -> dict[str, list[Record]]:
     return {"forecasts": forecasts, "outcomes": outcomes}
 
 
-async def create(brokers: str, names: Iterable[str], partitions: int, compacted: Sequence[str] = ()) -> None:
-    """Make topics whose records carry the time at which the broker appended them, but for the compacted ones."""
+async def create(
+    brokers: str,
+    names: Iterable[str],
+    partitions: int,
+    compacted: Sequence[str] = (),
+    *,
+    stamped: Sequence[str] | None = None,
+) -> None:
+    """Make topics; records of those in ``stamped`` (None: what contenders write) carry the time of their append."""
     made = list(names)
+    stamps = [name for name in made if name.endswith(("-calibrated", "-resolved"))] if stamped is None else stamped
     admin = AIOKafkaAdminClient(bootstrap_servers=brokers)
     await admin.start()
     try:
@@ -93,7 +104,7 @@ async def create(brokers: str, names: Iterable[str], partitions: int, compacted:
                     topic_configs={
                         "max.message.bytes": str(BATCH_BYTES + 4096),
                         **({"cleanup.policy": "compact"} if name in compacted else {}),
-                        **({"message.timestamp.type": "LogAppendTime"} if _stamped(name) else {}),
+                        **({"message.timestamp.type": "LogAppendTime"} if name in stamps else {}),
                     },
                 )
                 for name in made
@@ -114,10 +125,6 @@ async def _led(admin: AIOKafkaAdminClient, names: list[str]) -> bool:
     described = await admin.describe_topics(names)
     partitions = [partition for topic in described for partition in topic["partitions"]]
     return bool(partitions) and all(partition["leader"] >= 0 for partition in partitions)
-
-
-def _stamped(name: str) -> bool:
-    return name.endswith(("-calibrated", "-resolved", "-stamped"))
 
 
 async def produce(brokers: str, prefix: str, made: dict[str, list[Record]]) -> None:

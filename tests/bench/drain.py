@@ -85,6 +85,7 @@ def figures(job: Job, appended: list[float], end: float, started: float, watch: 
         "broker_us_per_event": watch.cpu("broker", start, end) / events * 1e6,
         "rss_mb": watch.rss("contender") / 1e6,
         "first_answer_s": ordered[0] - started,
+        "elsewhere": watch.elsewhere(start, end),
     }
 
 

@@ -5,7 +5,7 @@ import os
 import orjson
 import pytest
 
-from tests.bench import backlog, drain, figures, watch
+from tests.bench import backlog, drain, figures, pacer, watch
 from tests.bench.rivals import job
 
 
@@ -43,6 +43,11 @@ def test_stat_of_a_process_whose_name_holds_parentheses() -> None:
     assert use == watch.Use(350 / tick, 500 * page)
 
 
+def test_waiting_is_not_work() -> None:
+    tick = os.sysconf("SC_CLK_TCK")
+    assert watch.busy("cpu  100 20 30 5000 600 7 8 0 0 0\ncpu0 1 1 1 1 1 1 1 0 0 0\n") == 165 / tick
+
+
 def test_own_process_is_read() -> None:
     with watch.Watch({"me": os.getpid()}, interval=0.001) as seen:
         while not seen.rss("me"):
@@ -73,6 +78,9 @@ def test_events_of_the_batch_that_starts_the_clock_are_not_counted() -> None:
         def cpu(self, name: str, start: float, end: float) -> float:
             return {"contender": 2.0, "broker": 1.0}[name] * (end - start)
 
+        def elsewhere(self, start: float, end: float) -> float:
+            return end - start
+
         def rss(self, _: str) -> int:
             return 3_000_000
 
@@ -94,6 +102,18 @@ def test_answers_count_what_each_calibrator_has_learnt_once() -> None:
     assert answers.learnt == {(2, "s0"): (4, 2.0), (3, "s0"): (5, 4.0)}
     assert answers.total == 9
     assert answers.ids == {"event-1"}
+
+
+@pytest.mark.parametrize("rate", [1000, 10_000, 33_300, 77])
+def test_every_forecast_is_due_once_and_at_its_rate(rate: float) -> None:
+    ticks = int(10 / pacer.TICK)
+    assert [i for tick in range(ticks) for i in pacer.due(tick, rate)] == list(range(int(10 * rate / 2)))
+
+
+@pytest.mark.parametrize("partitions", [1, 3, 4, 7, 64])
+def test_outcomes_meet_their_forecasts_in_their_partition(partitions: int) -> None:
+    assert pacer.delay(partitions) % partitions == 0
+    assert abs(pacer.delay(partitions) * pacer.TICK - pacer.DELAY) <= partitions * pacer.TICK
 
 
 def test_calibrator_of_the_job_serves_the_mean_of_its_bin() -> None:

@@ -8,7 +8,8 @@ Apache Kafka; they take turns, forwards and backwards; the table gives medians, 
 
 Events/s count from the moment a tenth of the answers is in the broker's log (by its clock) until all answers are
 and all outcomes have been learnt; so no start-up and little of a JVM's warm-up is in them. *Whole* counts from the
-start of the process. CPU is of the same span as events/s: user and system, of the contender and of the broker.
+start of the process. CPU is of the same span as events/s: user and system, of the contender and of the broker;
+*elsewhere* says how many processors were busy with anything else, so that a disturbed run shows.
 """
 
 import argparse
@@ -33,6 +34,7 @@ COLUMNS = {
     "broker_us_per_event": "broker µs/event",
     "rss_mb": "RSS MB",
     "first_answer_s": "first answer s",
+    "elsewhere": "CPUs elsewhere",
 }
 
 

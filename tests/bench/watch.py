@@ -25,6 +25,12 @@ def parse(stat: str) -> Use:
     return Use(sum(map(int, fields[11:15])) / _TICK, int(fields[21]) * _PAGE)
 
 
+def busy(stat: str) -> float:
+    """Return the CPU seconds all processors spent on anything but waiting, from the first line of /proc/stat."""
+    user, nice, system, _idle, _iowait, irq, softirq, *_ = map(int, stat.split("\n", 1)[0].split()[1:])
+    return (user + nice + system + irq + softirq) / _TICK
+
+
 def interpolated(times: Sequence[float], values: Sequence[float], at: float) -> float:
     """Return a value between samples, linearly; before the first and after the last, theirs.
 
@@ -43,7 +49,7 @@ def interpolated(times: Sequence[float], values: Sequence[float], at: float) -> 
 
 
 class Watch:
-    """Samples processes from entering the context until leaving it or until they end.
+    """Samples processes, and the machine, from entering the context until leaving it or until they end.
 
     Parameters
     ----------
@@ -58,6 +64,7 @@ class Watch:
         self._interval = interval
         self._times: dict[str, list[float]] = {name: [] for name in pids}
         self._uses: dict[str, list[Use]] = {name: [] for name in pids}
+        self._machine: list[tuple[float, float]] = []
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
@@ -71,6 +78,7 @@ class Watch:
 
     def _run(self) -> None:
         while not self._stop.wait(self._interval):
+            self._machine.append((time.time(), busy(Path("/proc/stat").read_text())))
             for name, pid in self._pids.items():
                 try:
                     use = parse(Path(f"/proc/{pid}/stat").read_text())
@@ -83,6 +91,12 @@ class Watch:
         """Return the CPU seconds of a process between two times of the wall clock, s since 1970."""
         times, cpu = self._times[name], [use.cpu for use in self._uses[name]]
         return interpolated(times, cpu, end) - interpolated(times, cpu, start)
+
+    def elsewhere(self, start: float, end: float) -> float:
+        """Return how many processors were busy with what is not watched: near 0, or the figures are disturbed."""
+        times, cpu = [at for at, _ in self._machine], [used for _, used in self._machine]
+        all_of_it = interpolated(times, cpu, end) - interpolated(times, cpu, start)
+        return (all_of_it - sum(self.cpu(name, start, end) for name in self._pids)) / max(end - start, 1e-3)
 
     def rss(self, name: str) -> int:
         """Return the most resident memory of a process, bytes."""
