@@ -22,7 +22,7 @@ def bars(result: Mapping[str, Mapping[str, float]], title: str, out: Path) -> No
     names = sorted(result, key=lambda name: result[name]["events_per_s"])
     with mpl.rc_context(_STYLE):
         figure = Figure(figsize=(12, 0.55 * len(names) + 1.6), layout="constrained")
-        figure.suptitle(title)
+        figure.suptitle(title, x=0.01, ha="left")
         for i, (key, label) in enumerate(panels.items()):
             axes = figure.add_subplot(1, 3, i + 1)
             values = [result[name][key] for name in names]
@@ -49,10 +49,12 @@ def tails(curves: Mapping[str, Sequence[float]], title: str, out: Path) -> None:
             ours = name.startswith("trueup")
             axes.plot(longer, [max(value, 0.5) for value in ordered], label=name, linewidth=2 if ours else 1)
         axes.axhline(25, color=_INK, linewidth=0.8, linestyle=":")
+        axes.annotate("25 ms", (1, 25), xytext=(2, 3), textcoords="offset points", fontsize=9)
         axes.set_xscale("log")
         axes.set_yscale("log")
         axes.invert_xaxis()
         axes.set_xticks([1, 0.5, 0.1, 0.01, 0.001, 0.0001], ["all", "p50", "p90", "p99", "p99.9", "p99.99"])
+        axes.minorticks_off()
         axes.yaxis.set_major_formatter("{x:g} ms")
         axes.set_title(title, fontsize=11, loc="left")
         axes.grid(color=_FAINT, linewidth=0.6)
@@ -74,7 +76,7 @@ def lines(
             axes.set_xscale("log")
         axes.set_xticks(xs, [f"{x:,.0f}" for x in xs])
         axes.minorticks_off()
-        axes.set_ylim(bottom=0)
+        axes.set_ylim(0, 1.1 * max(max(values) for values in series.values()))
         axes.yaxis.set_major_formatter("{x:,.0f}")
         axes.set_xlabel(labels[0])
         axes.set_ylabel(labels[1])
