@@ -6,6 +6,7 @@ at its time, so a stall makes later events late and is not omitted from the late
 """
 
 import asyncio
+import logging
 import random
 import sys
 import time
@@ -81,5 +82,6 @@ async def pace(brokers: str, prefix: str, rate: float, seconds: float, partition
 
 
 if __name__ == "__main__":
+    logging.getLogger("aiokafka").setLevel(logging.ERROR)  # retries on topics made a moment ago are no news
     _brokers, _prefix, _rate, _seconds, _partitions = sys.argv[1:]
     print(orjson.dumps(asyncio.run(pace(_brokers, _prefix, float(_rate), float(_seconds), int(_partitions)))).decode())
