@@ -30,7 +30,6 @@ test: setup jars ## run the tests, end to end ones included
 fuzz: setup ## fuzz decoders, configuration and command line, a minute each of 13 targets (SECONDS=60)
 	$(BIN)/python -m tests.fuzz.run --seconds $(or $(SECONDS),60)
 
-bench: setup jars ## measure a worker's events/s beside a plain loop on this machine
 bench: setup jars rivals ## the same job for trueup, a plain loop and four stream processors; about ten minutes
 	$(BIN)/python -m tests.bench.throughput
 
