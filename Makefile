@@ -8,17 +8,20 @@ INSTALL := $(BIN)/python -m pip install --quiet
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup jars data demo experiments test fuzz bench lint types contracts format docs lock clean rivals latency growth
+.PHONY: help setup jars data demo experiments test fuzz bench lint types contracts format docs lock clean rivals latency growth compiled
 
 help: ## list the targets
 	@sed -nE 's/^([a-z]+):.*## (.*)/\1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "make %-10s %s\n", $$1, $$2}'
 
 setup: .venv/.stamp ## install the locked packages and the trueup command into .venv
+compiled: setup ## compile the engine by mypyc, if there is a C compiler; without it all runs interpreted, and the same
+	$(BIN)/python deploy/compile.py
+
 jars: deploy/kafka/lib/.stamp ## fetch Apache Kafka's jars, for the demo and the tests
 rivals: .rivals/.stamp $(STREAMS)/target/.stamp ## fetch and build what trueup is measured beside, into .rivals
 data: .venv/.data ## fetch the experiments' data sets, 70 MB, into .venv
 
-demo: setup jars ## real data through a real broker: a live table, then a report
+demo: compiled jars ## real data through a real broker: a live table, then a report
 	$(BIN)/trueup demo
 
 experiments: setup data ## the papers' results and five real streams again, into one report; about two minutes
@@ -31,6 +34,10 @@ fuzz: setup ## fuzz decoders, configuration and command line, a minute each of 1
 	$(BIN)/python -m tests.fuzz.run --seconds $(or $(SECONDS),60)
 
 bench: setup jars rivals ## the same job for trueup, a plain loop and four stream processors; about ten minutes
+test: compiled jars ## run the tests, end to end ones included
+	$(BIN)/pytest --ignore=tests/bench
+
+bench: compiled jars ## measure a worker's events/s beside a plain loop on this machine
 	$(BIN)/python -m tests.bench.throughput
 
 latency: setup jars ## forecast in the log to answer in the log: p50, p99 and p99.9 at steady rates; about five minutes
@@ -63,6 +70,7 @@ lock: setup ## resolve the dependencies anew and write their hashes (UPGRADE=--u
 
 clean: ## remove everything that make made
 	rm -rf .venv .rivals $(STREAMS)/target trueup-bench deploy/kafka/lib deploy/kafka/target *.egg-info .import_linter_cache .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .compiled deploy/kafka/lib deploy/kafka/target *.egg-info .import_linter_cache .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find agents state streams tests -name __pycache__ -prune -exec rm -rf {} +
 
 .venv/.stamp: requirements/dev.txt requirements/data.txt pyproject.toml

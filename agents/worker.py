@@ -10,6 +10,7 @@ from contextlib import suppress
 from time import monotonic
 from typing import NoReturn
 
+from agents import compiled
 from agents.join import Probe
 from agents.server import Server
 from agents.topology import Topology, build, consumer_of
@@ -74,6 +75,8 @@ async def _serve(settings: Settings, probe: Probe) -> int:
         log.error("cannot listen on %s:%d: %s", settings.metrics_host, settings.metrics_port, exc.strerror)  # noqa: TRY400 - a message, not a fault
         return MISCONFIGURED
     server.start()
+    reason = compiled.missing(os.environ)
+    log.info("engine: %s", f"interpreted: {reason}" if reason else "compiled")
     log.info("metrics on http://%s:%d/metrics", settings.metrics_host, server.port)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()

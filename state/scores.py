@@ -314,7 +314,9 @@ class Scores:
         if name == "brier":
             return sum(each.pp - 2.0 * each.py for each in bins) + self._tail[_Y2]
         # One half is an edge of the bins: below it the label is 0, from it on 1.
-        return sum(each.y for each in bins[: BINS // 2]) + sum(each.n - each.y for each in bins[BINS // 2 :])
+        return sum((each.y for each in bins[: BINS // 2]), 0.0) + sum(
+            (each.n - each.y for each in bins[BINS // 2 :]), 0.0
+        )
 
     def _mean(self, total: float) -> float:
         n = self.n

@@ -74,6 +74,9 @@ KEY_IDS = 8
 #: Latest time a record may have, ms: the end of the year 9999. Beyond it a due time would not fit its field.
 LATEST = 253_402_300_799_999
 
+#: Stream names kept with their policies.
+KNOWN = 10_000
+
 _loads = orjson.loads
 
 
@@ -94,16 +97,19 @@ class Decoder:
         self._key_bytes = KEY_IDS * limits.id_bytes
         self._id_bytes = limits.id_bytes
         self._ahead_ms = limits.ahead_ms
+        #: Policies of stream names that were found to be in order: most records name a stream that was named before.
+        self._known: dict[str, Policy] = {}
 
     def forecast(self, offset: int, key: bytes | None, value: bytes | None, timestamp: int) -> Forecast | Rejected:
         """Decode one record of ``forecasts``; ``timestamp`` is the Kafka timestamp, ms."""
         try:
             record = self._object(key, value)
             event_id = self._name(record, "event_id")
-            stream = self._name(record, "stream")
-            policy = self._policies.of(stream)
+            stream = record.get("stream")
+            policy = self._known.get(stream) if type(stream) is str else None
             if policy is None:
-                raise _Unusable("unknown_stream")
+                stream = self._name(record, "stream")
+                policy = self._policy(stream)
             raw: forecasts.Forecast
             if policy.kind == PROBABILITY:
                 p = record.get("p")
@@ -133,6 +139,15 @@ class Decoder:
             return new(Outcome, (offset, key, event_id, float(y), self._time(record, timestamp), value))
         except _Unusable as unusable:
             return Rejected(offset, key, value, OUTCOMES, unusable.args[0])
+
+    def _policy(self, stream: str) -> Policy:
+        policy = self._policies.of(stream)
+        if policy is None:
+            raise _Unusable("unknown_stream")
+        if len(self._known) >= KNOWN:  # streams are named by the records: do not let them fill memory
+            self._known.clear()
+        self._known[stream] = policy
+        return policy
 
     def _object(self, key: bytes | None, value: bytes | None) -> dict[str, Any]:
         if not value:

@@ -84,8 +84,8 @@ class Settings:
     metrics_streams: int = _setting(
         "Streams with gauges of their own; the rest are summed as 'other'", _number(1, 10_000), 200
     )
-    record_bytes: int = _setting("Longest input value, bytes", _number(64, 800_000), Limits.record_bytes)
-    id_bytes: int = _setting("Longest event id and stream name, bytes", _number(8, 255), Limits.id_bytes)
+    record_bytes: int = _setting("Longest input value, bytes", _number(64, 800_000), Limits().record_bytes)
+    id_bytes: int = _setting("Longest event id and stream name, bytes", _number(8, 255), Limits().id_bytes)
     ahead_seconds: float = _setting(
         "How far an event's ts may lie ahead of its Kafka timestamp, s", _seconds(0, 1e9), 86_400.0
     )

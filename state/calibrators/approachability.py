@@ -59,8 +59,7 @@ class Approachability(Bucketed):
 
     _row: ClassVar[Struct] = Struct("<IQQQd")
 
-    def __init__(self, **options: Any) -> None:  # noqa: ANN401 - those of `Bucketed`
-        super().__init__(**options)
+    def _start(self) -> None:
         self._late: dict[int, int] = {}  # S, by cell
         self._clock: dict[int, tuple[int, int]] = {}  # t and S, by bucket; derived
 

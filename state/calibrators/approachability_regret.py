@@ -159,18 +159,17 @@ class ApproachabilityRegret:
         issued, p, q = _TICKET.unpack(ticket)
         self._late += self.learnt - issued
         self.learnt += 1
-        y = int(y)
         i = self._grid.nearest(p)
         self._slack += self._slacks[i]
         self._slack_over_lambda += self._slacks[i] / self._most
-        worse = self._loss(p, y) - self._loss(q, y)
+        worse = self._loss(p, int(y)) - self._loss(q, int(y))
         self._regret += worse
         step = 1.0 / math.sqrt(self._t * (1.0 + 2.0 * self._late / self.learnt))
         theta = self._theta[i] + math.sqrt(self._grid.last + 1) * step * (y - p)
         self._theta[i] = min(max(theta, -1.0), 1.0)
         self._lambda = min(max(self._lambda + self._most / self._range * step * worse, 0.0), self._most)
         n, s = self._played.get(p, (0, 0))
-        self._played[p] = n + 1, s + y
+        self._played[p] = n + 1, s + int(y)
         if self.learnt == FIRST * ((2 << self._epoch) - 1):
             self._lambda = 0.0
             self._open()

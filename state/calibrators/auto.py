@@ -99,7 +99,7 @@ class Auto:
         end = _ANSWERS.size
         for expert in self._experts:  # each of whose tickets all have one length
             start, end = end, end + len(expert.predict(0.5).ticket)
-            self._update.append((expert.update, slice(start, end)))
+            self._update.append((expert.update, start, end))
 
     def predict(self, p: float, x: Sequence[float] = (), key: bytes = b"") -> Prediction:  # noqa: ARG002 - draws nothing
         """Serve the aggregate of the experts' answers; see `Calibrator.predict`."""
@@ -122,8 +122,8 @@ class Auto:
             raise ValueError(f"{self.name} counts outcomes: y must be 0 or 1, got {y!r}")
         answers = _ANSWERS.unpack_from(ticket)
         self._weigh([loss + (q - y) ** 2 for loss, q in zip(self._losses, answers, strict=True)])
-        for update, part in self._update:
-            update(ticket[part], y)
+        for update, start, end in self._update:
+            update(ticket[start:end], y)
         self.learnt += 1
 
     def _weigh(self, losses: list[float]) -> None:

@@ -96,7 +96,11 @@ class Bucketed(ABC):
         self._draw = Draw(name, seed)
         self.learnt = 0
         self._cells: dict[int, tuple[int, int]] = {}
-        self._field: dict[int, float] = {}  # φ of touched cells, in any unit; where it is whole, all is exact
+        self._field: dict[int, Any] = {}  # φ of touched cells, in any unit: float, or whole, and then all is exact
+        self._start()
+
+    def _start(self) -> None:  # noqa: B027 - most keep nothing
+        """Set up what a subclass keeps besides."""
 
     @abstractmethod
     def update(self, ticket: bytes, y: float) -> None:
@@ -138,7 +142,7 @@ class Bucketed(ABC):
         point = grid.points[i]
         return new(Prediction, (point, point, self._ticket(j, i)))
 
-    def _between(self, j: int, i: int, a: float, b: float, key: bytes) -> Prediction:
+    def _between(self, j: int, i: int, a: Any, b: Any, key: bytes) -> Prediction:  # noqa: ANN401 - as the field's
         """Draw i with probability b / (a + b), else i + 1; whole a and b are compared exactly."""
         grid = self._grid
         k = grid.numerators

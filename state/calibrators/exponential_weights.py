@@ -49,8 +49,7 @@ class ExponentialWeights(Bucketed):
     name: ClassVar[str] = "exponential_weights"
     order_free: ClassVar[bool] = True
 
-    def __init__(self, **options: Any) -> None:  # noqa: ANN401 - those of `Bucketed`
-        super().__init__(**options)
+    def _start(self) -> None:
         #: By bucket: outcomes, first and last point played. By cell: R to the left; `_field` has R to the right.
         self._span: dict[int, tuple[int, int, int]] = {}
         self._left: dict[int, float] = {}

@@ -58,7 +58,8 @@ class Linear:
     """No test function of the answer but the answer."""
 
     count = 0
-    shift, norm = 0.0, 1.0
+    shift = 0.0
+    norm = 1.0
 
     def names(self, features: Sequence[str]) -> list[str]:  # noqa: ARG002 - there are none
         """Return nothing."""
@@ -172,7 +173,8 @@ class Growing:
     is at most 1 + 1 + Σ 2**(l-1) 4**-l <= 5/2 on every mesh.
     """
 
-    shift, norm = 1.0, 2.5
+    shift = 1.0
+    norm = 2.5
 
     def __init__(self, finest: int, features: int, taken: int) -> None:
         self.blocks: list[tuple[int, int]] = []

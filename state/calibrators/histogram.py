@@ -4,7 +4,7 @@ import math
 from bisect import bisect_right
 from collections.abc import Sequence
 from struct import Struct
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from state.calibrators.base import Prediction, new, require_length, require_probability
 from state.calibrators.logistic import kept
@@ -87,7 +87,9 @@ class Histogram:
         self._cell = _WEIGHED if halflife else _COUNTED
         self._bins = bins
         self._edges = edges(bins, spacing)
-        self._cells: dict[int, tuple[float, float]] = {}
+        self._cells: dict[
+            int, tuple[Any, Any]
+        ] = {}  # n, s of each touched bin: whole numbers, or floats with a halflife
 
     def predict(self, p: float, x: Sequence[float] = (), key: bytes = b"") -> Prediction:  # noqa: ARG002 - draws nothing
         """Serve the shrunk mean of the bin of ``p``; see `Calibrator.predict`."""

@@ -1,11 +1,12 @@
 """Calibration by internal regret: regret matching between adjacent grid points."""
 
+from collections.abc import Sequence
 from fractions import Fraction
 from functools import lru_cache
 from math import isqrt
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from state.calibrators.bucketed import Counting
+from state.calibrators.bucketed import BUCKETS, GRID, SPACING, Counting
 from state.calibrators.grid import Grid
 from state.calibrators.options import Number, Option
 
@@ -51,8 +52,29 @@ class RegretMatching(Counting):
         "noise": Number(NOISE, 0.0, 4.0, "standard deviations of chance by which a point may be off before it is left"),
     }
 
-    def __init__(self, *, noise: float = NOISE, **options: Any) -> None:  # noqa: ANN401 - those of `Bucketed`
-        super().__init__(**options)
+    def __init__(
+        self,
+        *,
+        grid: int = GRID,
+        spacing: str = SPACING,
+        points: Sequence[float] = (),
+        buckets: int = BUCKETS,
+        bucket_spacing: str = SPACING,
+        edges: Sequence[float] = (),
+        noise: float = NOISE,
+        name: str = "",
+        seed: int = 0,
+    ) -> None:
+        super().__init__(
+            grid=grid,
+            spacing=spacing,
+            points=points,
+            buckets=buckets,
+            bucket_spacing=bucket_spacing,
+            edges=edges,
+            name=name,
+            seed=seed,
+        )
         self._noise = noise
         self._chance = _chances(noise, self._grid)
 

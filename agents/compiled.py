@@ -1,0 +1,67 @@
+"""Which engine runs: compiled, where `deploy/compile.py` made one of these very sources, else interpreted.
+
+Both are the same Python files and end in the same bytes; compiled by mypyc they take about half the time. A compiled
+copy of other sources than these would be another program, so it carries their hash and is passed over if it differs.
+"""
+
+import sys
+from collections.abc import Iterator, Mapping
+from hashlib import blake2b
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+#: The compiled copy: `state` and `streams` as they are, with the compiled modules beside their sources.
+PLACE: Final = ROOT / ".compiled"
+STAMP: Final = "STAMP"
+PACKAGES: Final = ("state", "streams")
+#: Set to "no" to run interpreted in any case, to "yes" to run compiled or not at all.
+VARIABLE: Final = "TRUEUP_COMPILED"
+
+
+def sources(root: Path) -> Iterator[Path]:
+    """Yield every source file of `PACKAGES` below a root, in the order of their names."""
+    for package in PACKAGES:
+        yield from sorted((root / package).rglob("*.py"))
+
+
+def stamp(root: Path) -> str:
+    """Return what a compiled copy of the sources below a root is stamped with: interpreter, names, contents."""
+    digest = blake2b(f"{sys.implementation.cache_tag} {sys.platform}".encode(), digest_size=16)
+    for path in sources(root):
+        digest.update(f"\n{path.relative_to(root)}\n".encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def prefer(environment: Mapping[str, str]) -> None:
+    """Let later imports of `state` and `streams` find the compiled copy, if there is one of these sources.
+
+    Raises
+    ------
+    ImportError
+        If there is none and the environment asks for it.
+    """
+    reason = missing(environment)
+    if reason and environment.get(VARIABLE) == "yes":
+        raise ImportError(f"{VARIABLE} is yes, but {reason}")
+    if not reason and str(PLACE) not in sys.path:
+        sys.path.insert(0, str(PLACE))
+
+
+def missing(environment: Mapping[str, str]) -> str | None:
+    """Return why the compiled copy is not to be used; None if it is."""
+    if environment.get(VARIABLE) == "no":
+        return f"{VARIABLE} is no"
+    if any(package in sys.modules and not _ours(package) for package in PACKAGES):
+        return "the sources were imported first"
+    try:
+        found = (PLACE / STAMP).read_text()
+    except OSError:
+        return "nothing was compiled; `make compiled` does, with a C compiler"
+    return None if found == stamp(ROOT) else "the sources changed since `make compiled`"
+
+
+def _ours(package: str) -> bool:
+    """Whether an imported package is the compiled copy's."""
+    return str(PLACE) in (sys.modules[package].__file__ or "")

@@ -1,0 +1,94 @@
+"""Which engine runs, and that the compiled one writes the same bytes."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from agents import compiled
+from agents.compiled import PACKAGES, PLACE, ROOT, STAMP, missing, prefer, stamp
+
+#: The tests that say what bytes the engine writes, and what holds for each calibrator.
+SAME_BYTES = (
+    "tests/state/test_golden.py",
+    "tests/state/test_engine.py",
+    "tests/state/test_invariants.py",
+    "tests/state/test_vectors.py",
+    "tests/state/test_scores.py",
+    "tests/state/test_history.py",
+    "tests/state/calibrators/test_laws.py",
+    "tests/streams/test_records.py",
+)
+
+
+def tree(root: Path, content: str = "x = 1\n") -> Path:
+    for package in PACKAGES:
+        (root / package).mkdir(parents=True)
+        (root / package / "a.py").write_text(content)
+    return root
+
+
+def test_stamp_tells_other_contents_and_other_names(tmp_path: Path) -> None:
+    first, second = tree(tmp_path / "1"), tree(tmp_path / "2")
+    assert stamp(first) == stamp(second)
+    (second / "state" / "a.py").write_text("x = 2\n")
+    assert stamp(first) != stamp(second)
+    (second / "state" / "a.py").rename(second / "state" / "b.py")
+    (second / "state" / "b.py").write_text("x = 1\n")
+    assert stamp(first) != stamp(second)
+
+
+def test_stale_copy_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiled, "PLACE", tmp_path)
+    monkeypatch.setattr(sys, "modules", {"sys": sys})
+    monkeypatch.setattr(sys, "path", [])
+    assert "make compiled" in (missing({}) or "")
+    (tmp_path / STAMP).write_text("of other sources")
+    assert "changed" in (missing({}) or "")
+    prefer({})
+    assert sys.path == []
+    with pytest.raises(ImportError, match="changed"):
+        prefer({"TRUEUP_COMPILED": "yes"})
+    (tmp_path / STAMP).write_text(stamp(ROOT))
+    assert missing({}) is None
+    assert missing({"TRUEUP_COMPILED": "no"})
+    prefer({})
+    assert sys.path == [str(tmp_path)]
+
+
+def test_sources_imported_first_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiled, "PLACE", tmp_path)
+    (tmp_path / STAMP).write_text(stamp(ROOT))
+    assert "imported first" in (missing({}) or "")
+
+
+@pytest.fixture(scope="module")
+def engine() -> str:
+    """Return the file of the engine that a worker would run."""
+    program = "import os; from agents.compiled import missing; from state import engine; "
+    program += "print(missing(os.environ) or '', engine.__file__, sep='|')"
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    reason, _, file = done.stdout.strip().partition("|")
+    if reason:
+        pytest.skip(reason)
+    return file
+
+
+def test_compiled_engine_is_the_one_that_runs(engine: str) -> None:
+    assert Path(engine).is_relative_to(PLACE)
+    assert not engine.endswith(".py")
+
+
+@pytest.mark.usefixtures("engine")
+def test_compiled_engine_keeps_bytes_and_laws() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *SAME_BYTES],
+        cwd=ROOT,
+        env={**os.environ, "TRUEUP_COMPILED": "yes"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-5000:]
