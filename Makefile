@@ -27,23 +27,19 @@ demo: compiled jars ## real data through a real broker: a live table, then a rep
 experiments: setup data ## the papers' results and five real streams again, into one report; about two minutes
 	$(BIN)/trueup experiments
 
-test: setup jars ## run the tests, end to end ones included
+test: compiled jars ## run the tests, end to end ones included
 	$(BIN)/pytest
 
 fuzz: setup ## fuzz decoders, configuration and command line, a minute each of 13 targets (SECONDS=60)
 	$(BIN)/python -m tests.fuzz.run --seconds $(or $(SECONDS),60)
 
-bench: setup jars rivals ## the same job for trueup, a plain loop and four stream processors; about ten minutes
-test: compiled jars ## run the tests, end to end ones included
-	$(BIN)/pytest --ignore=tests/bench
-
-bench: compiled jars ## measure a worker's events/s beside a plain loop on this machine
+bench: compiled jars rivals ## the same job for trueup, a plain loop and four stream processors; about ten minutes
 	$(BIN)/python -m tests.bench.throughput
 
-latency: setup jars ## forecast in the log to answer in the log: p50, p99 and p99.9 at steady rates; about five minutes
+latency: compiled jars ## forecast in the log to answer in the log: p50, p99 and p99.9 at steady rates; about five minutes
 	$(BIN)/python -m tests.bench.latency
 
-growth: setup jars ## events/s against rows, streams, features, partitions and workers; about ten minutes
+growth: compiled jars ## events/s against rows, streams, features, partitions and workers; about ten minutes
 	$(BIN)/python -m tests.bench.growth
 
 lint: setup ## check style and format
