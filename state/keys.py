@@ -5,6 +5,8 @@ the score rows of all streams be read as one range.
 """
 
 FENCE, LEDGER, CALIBRATOR, SCORES, WINDOWS, VECTORS, EXPIRY = b"F", b"L", b"C", b"S", b"W", b"V", b"Q"
+#: The worker that writes the partition (`state.claim`): written by the table, not by the engine, which never reads it.
+CLAIM = b"O"
 
 
 def ledger(event_id: str) -> bytes:

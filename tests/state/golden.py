@@ -8,8 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from state import expiry, fence, ledger, rows
+from state import claim, expiry, fence, ledger, rows
 from state.calibrators import REGISTRY
+from state.claim import Claim
 from state.fence import Fence, Queue
 from state.forecasts import PROBS, QUANTILES, Classwise, Normal, Probs, Quantiles
 from state.history import WINDOW, History
@@ -109,6 +110,12 @@ def golden() -> list[Row]:
     closed = _history(WINDOW)
     entries = [(1_700_000_000_000, 5, "event-1"), (1_700_000_000_100, 6, "événement-2")]
     return [
+        Row(
+            "claim",
+            claim.VERSION,
+            Claim(4711, 3, "worker-é/17").encode(),
+            lambda row: Claim.decode(row).encode(),
+        ),
         Row("fence", fence.VERSION, _fence().encode(), lambda row: Fence.decode(row).encode()),
         *(
             Row(name, ledger.VERSION, entry.encode(), lambda row: ledger.decode(row).encode())

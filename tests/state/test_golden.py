@@ -5,7 +5,7 @@ from struct import calcsize
 
 import pytest
 
-from state import expiry, fence, ledger, rows
+from state import claim, expiry, fence, ledger, rows
 from state.fence import FATES
 from state.frames import CorruptFrame
 from state.history import WINDOW
@@ -90,6 +90,7 @@ def same_layout(one: str, other: str) -> bool:
 @pytest.mark.parametrize(
     ("heading", "layout"),
     [
+        ("`O`: the claim", claim._HEAD.format),
         ("`F`: the fence", fence._HEAD.format),
         ("`L`: the ledger", ledger.HEAD.format + ledger._NAMES.format[1:]),
         ("`C`: calibrators", rows._HEAD.format),
@@ -107,6 +108,7 @@ def test_the_page_names_the_fates_in_stored_order() -> None:
 
 def test_the_page_names_versions_and_sizes() -> None:
     versions = {
+        "O": claim.VERSION,
         "F": fence.VERSION,
         "L": ledger.VERSION,
         "C": rows.CALIBRATOR_VERSION,

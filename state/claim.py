@@ -1,0 +1,53 @@
+"""The claim: which worker took a partition over last, and as which producer the brokers know it."""
+
+from dataclasses import dataclass
+from struct import Struct
+from typing import Self
+
+from state import keys
+from state.frames import CorruptFrame, seal, unseal
+
+VERSION = 1
+_KIND = keys.CLAIM[0]
+_HEAD = Struct("<qH")
+
+
+@dataclass(frozen=True)
+class Claim:
+    """The row a worker appends to the changelog before it reads what is there.
+
+    The engine never reads it. It stands in the changelog because the brokers take a producer's epoch from what it
+    appends: from this row on they refuse every older one.
+
+    Attributes
+    ----------
+    producer_id
+        Kafka's number for all writers of the partition.
+    epoch
+        Of this writer, 0 to 32,767; a later writer has a higher one.
+    owner
+        Name of the worker, for people.
+    """
+
+    producer_id: int
+    epoch: int
+    owner: str
+
+    def encode(self) -> bytes:
+        """Return the row."""
+        return seal(_KIND, VERSION, _HEAD.pack(self.producer_id, self.epoch) + self.owner.encode())
+
+    @classmethod
+    def decode(cls, row: bytes) -> Self:
+        """Read a row.
+
+        Raises
+        ------
+        CorruptFrame
+            If it is not one.
+        """
+        payload = unseal(_KIND, VERSION, row)
+        if len(payload) < _HEAD.size:
+            raise CorruptFrame(f"a claim of {len(payload)} bytes is shorter than {_HEAD.size}")
+        producer_id, epoch = _HEAD.unpack_from(payload)
+        return cls(producer_id, epoch, payload[_HEAD.size :].decode())
