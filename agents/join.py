@@ -13,12 +13,13 @@ from state import keys
 from state.engine import Partition
 from state.events import Event
 from state.fence import FORECASTS
+from streams.changelog import TooLargeError
 from streams.gauges import Gauges, Held, Rows
 from streams.merge import Batch, Merged
 from streams.outputs import Outputs
 from streams.records import Decoder
 from streams.settings import Settings
-from streams.table import StateTable, TooLargeError
+from streams.table import StateTable
 
 #: Called with the number of the step just finished; tests kill the process here.
 Probe = Callable[[int], None]
@@ -96,6 +97,7 @@ class Join:
     def close(self, partition: int) -> None:
         """Let go of a partition that has moved."""
         self._partitions.pop(partition, None)
+        self._table.closed(partition)
         self._gauges.revoked(partition)
 
     async def fold(self, batch: Batch) -> None:
@@ -103,7 +105,7 @@ class Join:
 
         Raises
         ------
-        CorruptFrame, ForeignWriterError, KafkaError
+        CorruptFrame, FencedError, ForeignWriterError, KafkaError
             Whatever is raised, nothing of the batch may be acknowledged, and the process must end.
         """
         started = perf_counter()

@@ -2,6 +2,8 @@
 
 import asyncio
 import logging
+import os
+import socket
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, cast
@@ -64,6 +66,14 @@ class Topology:
     def sources(self) -> tuple[str, str]:
         """Topics of forecasts and of outcomes."""
         return self.settings.forecasts, self.settings.outcomes
+
+    async def claim(self, partition: int) -> None:
+        """Shut all others out of a partition's changelog."""
+        await self.table.changelog.claim(partition)
+
+    async def keep(self) -> None:
+        """Confirm the claims that have not been for long."""
+        await self.table.keep()
 
     async def applied(self, partition: int) -> tuple[int, int]:
         """Take up a partition and return its fence."""
@@ -153,6 +163,7 @@ def build(
     table = StateTable(
         app,
         memory=memory,
+        owner=settings.instance_id or f"{socket.gethostname()}/{os.getpid()}",
         write_buffer_size=settings.write_buffer_bytes,
         block_cache_size=settings.block_cache_bytes,
     )

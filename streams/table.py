@@ -5,6 +5,7 @@ loses or doubles updates. Here the changelog's acknowledgement of a whole micro-
 nothing has happened, after it everything has, on this disk or rebuilt on another.
 """
 
+import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from typing import cast
 
@@ -12,18 +13,15 @@ import faust
 from aiokafka.structs import ConsumerRecord
 from faust.types import TP
 
+from streams.changelog import Changelog
 from streams.stores import MemoryStore, RocksStore, Store
 from streams.transport import BatchProducer
 
 NAME = "state"
 
 
-class TooLargeError(Exception):
-    """The rows do not fit one record batch; fold fewer events at once."""
-
-
 class ForeignWriterError(RuntimeError):
-    """Another process has appended to this partition's changelog: two workers believe they own it."""
+    """Something else has appended to this partition's changelog, past the claim that should have kept it out."""
 
 
 class StateTable(faust.Table):  # type: ignore[type-arg]
@@ -33,10 +31,16 @@ class StateTable(faust.Table):  # type: ignore[type-arg]
     ----------
     memory
         Keep rows in memory instead of RocksDB.
+    owner
+        Name of this worker in its claims.
     """
 
-    def __init__(self, app: faust.App, *, memory: bool = False, **options: int) -> None:
+    def __init__(self, app: faust.App, *, memory: bool = False, owner: str = "", **options: int) -> None:
         self._memory = memory
+        self.changelog = Changelog(
+            lambda: str(self.changelog_topic_name), lambda: cast("BatchProducer", app.producer), owner
+        )
+        self._locks: dict[int, asyncio.Lock] = {}
         #: Changelog offset the next batch of each partition must be appended at.
         self._next: dict[int, int] = {}
         super().__init__(
@@ -85,28 +89,55 @@ class StateTable(faust.Table):  # type: ignore[type-arg]
         ------
         TooLargeError
             If they do not fit one record batch; nothing was sent.
+        FencedError
+            If another worker has taken the partition over; nothing was appended.
         ForeignWriterError
             If the changelog has grown by other hands.
         KafkaError, TimeoutError
             If the brokers do not acknowledge. The batch may or may not have been appended.
         """
-        producer = cast("BatchProducer", self.app.producer)
-        batch = producer.batch()
-        for key, value in rows.items():
-            if batch.append(timestamp=None, key=key, value=value) is None:
-                raise TooLargeError(f"{len(rows)} rows do not fit one record batch")
-        offset = (await producer.send_batch(batch, self.changelog_topic_name, partition)).offset
+        async with self._lock(partition):
+            if partition in self.changelog.due():
+                await self._confirm(partition)
+            offset = await self.changelog.append(partition, rows)
+            self._check(partition, offset)
+            probe(3)
+            self._write(partition, rows, offset)
+            probe(4)
+
+    async def keep(self) -> None:
+        """Confirm the claims that have not been for long.
+
+        Raises
+        ------
+        FencedError, ForeignWriterError, KafkaError, TimeoutError
+            As `commit`.
+        """
+        for partition in self.changelog.due():
+            async with self._lock(partition):
+                if partition in self.changelog.due():
+                    await self._confirm(partition)
+
+    async def _confirm(self, partition: int) -> None:
+        rows, offset = await self.changelog.confirm(partition)
+        self._check(partition, offset)
+        self._write(partition, rows, offset)
+
+    def _check(self, partition: int, offset: int) -> None:
         expected = self._expected(partition)
         if expected is not None and offset != expected:
             raise ForeignWriterError(
                 f"rows of partition {partition} were appended to {self.changelog_topic_name} at offset {offset}, "
                 f"expected {expected}: another worker writes this partition"
             )
-        probe(3)
+
+    def _write(self, partition: int, rows: Mapping[bytes, bytes | None], offset: int) -> None:
         last = offset + len(rows) - 1
         self._next[partition] = last + 1
         self.store.write(partition, rows.items(), last)
-        probe(4)
+
+    def _lock(self, partition: int) -> asyncio.Lock:
+        return self._locks.setdefault(partition, asyncio.Lock())
 
     def _expected(self, partition: int) -> int | None:
         if partition in self._next:
@@ -120,8 +151,14 @@ class StateTable(faust.Table):  # type: ignore[type-arg]
         self.store.write(tp.partition, rows, records[-1].offset)
 
     def reopened(self, partition: int) -> None:
-        """Note that a partition was assigned anew: others may have written it meanwhile."""
+        """Note that a partition was recovered anew: others may have written it before it was claimed."""
         self._next.pop(partition, None)
+        self.changelog.adopt(partition)
+
+    def closed(self, partition: int) -> None:
+        """Note that a partition has moved."""
+        self._next.pop(partition, None)
+        self.changelog.release(partition)
 
     def offset(self, partition: int) -> int | None:
         """Return the changelog offset the stored rows reach to."""

@@ -11,19 +11,23 @@ test of its name.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Mapping
 from typing import Any, ClassVar, Protocol, cast
 
 import aiokafka
+from aiokafka.producer.message_accumulator import BatchBuilder
 from aiokafka.structs import ConsumerRecord, RecordMetadata
 from faust.tables.manager import TableManager
+from faust.tables.recovery import RebalanceAgain
 from faust.transport.drivers import aiokafka as driver
 from faust.types import TP, Message
 from faust.types.tuples import ConsumerMessage
 from mode import Service, ServiceT
 
 from state.engine import BATCH_LIMIT
+from streams import producer_ids
 from streams.merge import Batch, Lane
+from streams.producer_ids import Identity
 from streams.settings import Settings
 
 #: How long a fetch may wait at the broker for new records, ms. It answers at once when there are any; the bound is
@@ -31,6 +35,8 @@ from streams.settings import Settings
 FETCH_WAIT_MS = 100
 #: How long to wait for fetched records before looking at positions again, s: control records move them silently.
 FETCH_TIMEOUT = 0.2
+#: How often to look for claims that have to be confirmed, s; see `streams.changelog.KEEP_SECONDS`.
+KEEP_INTERVAL = 60.0
 #: Offsets the last batch may span, with room for the control records of transactional producers.
 REDELIVERED = 4 * BATCH_LIMIT
 
@@ -49,6 +55,12 @@ class Inputs(Protocol):
     @property
     def settings(self) -> Settings:
         """Sizes and times."""
+
+    async def claim(self, partition: int) -> None:
+        """Shut all others out of a partition's changelog."""
+
+    async def keep(self) -> None:
+        """Confirm the claims that have not been for long."""
 
     async def applied(self, partition: int) -> tuple[int, int]:
         """Take up a partition and return its fence: the next offset to apply of each source."""
@@ -123,6 +135,9 @@ class BatchConsumer(driver.Consumer):
         #: Partitions whose fetched records were dropped.
         self._dropped: set[TP] = set()
         self._wanted = asyncio.Event()
+        #: Whether what was assigned last is still ours, and the claims under way.
+        self._ours = False
+        self._claims: set[asyncio.Task[None]] = set()
 
     def _new_consumer_thread(self) -> Thread:
         return Thread(self, loop=self.loop, beacon=self.beacon)
@@ -320,11 +335,58 @@ class BatchConsumer(driver.Consumer):
     def verify_event_path(self, now: float, tp: TP) -> None:
         """Do nothing: Faust's check looks for messages where there are batches. See lag and last update instead."""
 
+    # -- claims ----------------------------------------------------------------------------------------------------
+
+    async def highwaters(self, *partitions: TP) -> Mapping[TP, int]:
+        """Return the ends of partitions. Those of the changelog are claimed first: then the end is where others end.
+
+        Faust asks for them when it begins to recover what was assigned.
+        """
+        changelogs = sorted(tp.partition for tp in partitions if self._is_changelog_tp(tp))
+        if changelogs:
+            await self._while_ours(self._claim(changelogs))
+        return await super().highwaters(*partitions)
+
+    async def _claim(self, partitions: list[int]) -> None:
+        await asyncio.gather(*map(self.inputs.claim, partitions))
+
+    @Service.task
+    async def _keep(self) -> None:
+        """Confirm claims now and then: brokers forget what is not used."""
+        while not self.should_stop:
+            await self.sleep(KEEP_INTERVAL)
+            if self._ours and not self.should_stop:
+                await self._while_ours(self.inputs.keep())
+
+    async def _while_ours(self, claims: Coroutine[Any, Any, None]) -> None:
+        """Let claims run to their end before the partitions may move: a late one would shut their new owner out."""
+        if not self._ours:
+            claims.close()
+            raise RebalanceAgain
+        task = asyncio.create_task(self._or_end(claims))
+        self._claims.add(task)
+        task.add_done_callback(self._claims.discard)
+        await asyncio.shield(task)
+
+    async def _or_end(self, claims: Coroutine[Any, Any, None]) -> None:
+        try:
+            await claims
+        except Exception as exc:
+            self.inputs.failed(exc)
+            raise
+
     # -- rebalances ------------------------------------------------------------------------------------------------
+
+    async def on_partitions_assigned(self, assigned: set[TP], generation_id: int = 0) -> None:
+        """Let recovery claim what was assigned."""
+        self._ours = True
+        await super().on_partitions_assigned(assigned, generation_id)
 
     async def on_partitions_revoked(self, revoked: set[TP]) -> None:
         """Finish what is in flight and commit it (Faust), then forget the partitions that leave."""
+        self._ours = False
         await super().on_partitions_revoked(revoked)
+        await asyncio.gather(*self._claims, return_exceptions=True)
         for tp in revoked:
             self._committable.pop(tp, None)
             self._throttled.discard(tp)
@@ -405,6 +467,22 @@ class BatchConsumer(driver.Consumer):
         return max(start, earliest)
 
 
+class RecordBatch(BatchBuilder):  # type: ignore[misc]  # aiokafka ships no type hints
+    """A record batch that may be of another producer id than its producer's.
+
+    Attributes
+    ----------
+    stamp
+        Producer id, epoch and number of the first record; None leaves them to the producer. A batch that is sent again
+        is the same to the brokers.
+    """
+
+    stamp: tuple[int, int, int] | None = None
+
+    def _set_producer_state(self, producer_id: int, producer_epoch: int, base_sequence: int) -> None:
+        super()._set_producer_state(*(self.stamp or (producer_id, producer_epoch, base_sequence)))
+
+
 class BatchProducer(driver.Producer):
     """Produces a prepared record batch and says where it was appended."""
 
@@ -412,13 +490,29 @@ class BatchProducer(driver.Producer):
         # A retried batch is appended once and in order.
         return {"enable_idempotence": True}
 
-    def batch(self) -> aiokafka.producer.message_accumulator.BatchBuilder:
+    def batch(self) -> RecordBatch:
         """Return an empty record batch; its ``append`` returns None when it is full."""
-        return self._ensure_producer().create_batch()
+        return RecordBatch(self.max_batch_size, 0)
 
-    async def send_batch(
-        self, batch: aiokafka.producer.message_accumulator.BatchBuilder, topic: str, partition: int
-    ) -> RecordMetadata:
+    async def identify(self, transactional_id: str, held: Identity) -> Identity:
+        """Return the producer id of a transactional id with a new epoch; see `streams.producer_ids.take`.
+
+        Raises
+        ------
+        ProducerFenced
+            If ``held`` is not the newest.
+        ForbiddenError, KafkaError
+            If the brokers do not give it.
+        TimeoutError
+            If none has answered within ``request_seconds``.
+        """
+        try:
+            async with asyncio.timeout(self.request_timeout):
+                return await producer_ids.take(self._ensure_producer().client, transactional_id, held)
+        except TimeoutError:
+            raise TimeoutError(f"no coordinator of {transactional_id} in {self.request_timeout:g} s") from None
+
+    async def send_batch(self, batch: RecordBatch, topic: str, partition: int) -> RecordMetadata:
         """Produce a record batch and return its metadata once it is acknowledged.
 
         Raises

@@ -15,10 +15,11 @@ from state.engine import Partition
 from state.events import Calibrated, Output, Rejected, Resolved
 from state.fence import FATES, FORECASTS, OUTCOMES, Fence
 from state.frames import CorruptFrame
+from streams.changelog import TooLargeError
 from streams.merge import Batch, Merged
 from streams.outputs import Outputs
 from streams.records import Decoder
-from streams.table import ForeignWriterError, TooLargeError
+from streams.table import ForeignWriterError
 from tests.events import Sent, forecast, mixed, outcome
 from tests.streams.fakes import Producer, record, wire
 

@@ -1,7 +1,8 @@
 """Run a worker that meets with an accident.
 
-``--kill STEP BATCHES`` kills it when so many batches have passed the step of the order of effects; ``--slow-seeks S``
-delays the return of every seek, so that fetches already under way come back after it.
+``--kill STEP BATCHES`` kills it when so many batches have passed the step of the order of effects, ``--freeze STEP
+BATCHES`` stops it there until SIGCONT; ``--slow-seeks S`` delays the return of every seek, so that fetches already
+under way come back after it; ``--unfenced`` appends to the changelog as a producer that no claim has named.
 """
 
 import argparse
@@ -11,29 +12,34 @@ import signal
 import sys
 from collections.abc import Mapping
 
+from aiokafka.producer.message_accumulator import BatchBuilder
 from faust.types import TP
 
 from agents import logs, worker
 from streams.settings import Settings
-from streams.transport import Thread
+from streams.transport import RecordBatch, Thread
 
 
 def main() -> int:
     """Run until the end that was asked for."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--kill", type=int, nargs=2, default=(0, 0))
+    parser.add_argument("--freeze", type=int, nargs=2, default=(0, 0))
+    parser.add_argument("--unfenced", action="store_true")
     parser.add_argument("--slow-seeks", type=float, default=0.0)
     options = parser.parse_args()
     logs.configure()
-    step, left = options.kill
+    accidents = {signal.SIGKILL: list(options.kill), signal.SIGSTOP: list(options.freeze)}
 
     def probe(passed: int) -> None:
-        nonlocal left
-        if passed == step:
-            left -= 1
-            if left <= 0:
-                os.kill(os.getpid(), signal.SIGKILL)
+        for signum, accident in accidents.items():
+            if passed == accident[0]:
+                accident[1] -= 1
+                if accident[1] == 0:
+                    os.kill(os.getpid(), signum)
 
+    if options.unfenced:
+        RecordBatch._set_producer_state = BatchBuilder._set_producer_state  # type: ignore[method-assign]
     if options.slow_seeks:
         slow_down(options.slow_seeks)
     return worker.run(Settings.from_env(os.environ), probe=probe)

@@ -225,10 +225,12 @@ class World:
         return asyncio.run(run())
 
     def state(self) -> State:
-        """Return the state as the changelog holds it."""
+        """Return the state as the changelog holds it, without the claims: they say who wrote it."""
         state: State = defaultdict(dict)
         for record in self.read("changelog"):
             assert record.key is not None
+            if record.key == keys.CLAIM:
+                continue
             if record.value is None:
                 state[record.partition].pop(record.key, None)
             else:

@@ -2,14 +2,21 @@
 
 import asyncio
 from pathlib import Path
+from time import monotonic
 from typing import Any, NamedTuple
 
-from aiokafka.producer.message_accumulator import BatchBuilder
+from aiokafka.errors import OutOfOrderSequenceNumber, ProducerFenced
 from aiokafka.structs import ConsumerRecord, RecordMetadata, TopicPartition
 
 from agents.join import Probe
 from agents.topology import Topology, build
+from streams.changelog import Writer
+from streams.producer_ids import NOBODY, Identity
 from streams.settings import Settings
+from streams.transport import RecordBatch
+
+#: Partitions that a wired application has claimed.
+PARTITIONS = 16
 
 
 class Row(NamedTuple):
@@ -20,7 +27,7 @@ class Row(NamedTuple):
     timestamp: int | None
 
 
-class Batch(BatchBuilder):  # type: ignore[misc]  # aiokafka ships no type hints
+class Batch(RecordBatch):
     """A real record batch, full when a real one is, that remembers what was appended."""
 
     def __init__(self, size: int) -> None:
@@ -45,10 +52,19 @@ class Sent(NamedTuple):
 class Producer:
     """Stands for `BatchProducer`: acknowledges at once, at offsets that continue, unless it was told otherwise.
 
+    Producer ids, epochs and sequences are checked as Apache Kafka 4.3 was seen to check them.
+
     Parameters
     ----------
     size
         Of a record batch, bytes.
+
+    Attributes
+    ----------
+    given
+        Newest epoch of each transactional id, as the coordinator knows it.
+    newest
+        Newest epoch and next sequence of each partition and producer id, as the log knows them.
     """
 
     def __init__(self, size: int = 900_000) -> None:
@@ -56,6 +72,20 @@ class Producer:
         self.sent: list[Sent] = []
         self.ends: dict[tuple[str, int], int] = {}
         self.failure: Exception | None = None
+        self.given: dict[str, Identity] = {}
+        self.newest: dict[tuple[int, int], tuple[int, int]] = {}
+
+    async def identify(self, transactional_id: str, held: Identity) -> Identity:
+        await asyncio.sleep(0)
+        if self.failure is not None:
+            raise self.failure
+        given = self.given.get(transactional_id)
+        if given is None:
+            given = Identity(100 + len(self.given), -1)
+        elif held not in (NOBODY, given):
+            raise ProducerFenced
+        given = self.given[transactional_id] = Identity(given.producer_id, given.epoch + 1)
+        return given
 
     def batch(self) -> Batch:
         return Batch(self.size)
@@ -64,6 +94,14 @@ class Producer:
         await asyncio.sleep(0)
         if self.failure is not None:
             raise self.failure
+        if batch.stamp is not None:
+            producer_id, epoch, sequence = batch.stamp
+            known, following = self.newest.get((partition, producer_id), (-1, 0))
+            if epoch < known:
+                raise ProducerFenced
+            if known >= 0 and sequence != (following if epoch == known else 0):
+                raise OutOfOrderSequenceNumber
+            self.newest[partition, producer_id] = epoch, sequence + len(batch.rows)
         offset = self.ends.get((topic, partition), 0)
         self.ends[topic, partition] = offset + len(batch.rows)
         self.sent.append(Sent(topic, partition, batch.rows))
@@ -82,9 +120,11 @@ def wire(
     settings: Settings | None = None,
     probe: Probe = lambda _: None,
 ) -> Topology:
-    """Wire an application whose failures are raised; call it where a loop runs if its consumer is used."""
+    """Wire an application whose partitions are claimed; call it where a loop runs if its consumer is used."""
     topology = build(settings or Settings(data_dir=directory), abort=lambda: None, memory=memory, probe=probe)
     topology.app.producer = producer or Producer()  # type: ignore[assignment]
+    for partition in range(PARTITIONS):
+        topology.table.changelog._writers[partition] = Writer(Identity(partition, 0), monotonic())
     return topology
 
 

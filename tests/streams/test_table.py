@@ -7,7 +7,8 @@ import pytest
 from aiokafka.errors import KafkaError
 from faust.types import TP
 
-from streams.table import ForeignWriterError, StateTable, TooLargeError
+from streams.changelog import TooLargeError
+from streams.table import ForeignWriterError, StateTable
 from tests.streams.fakes import Producer, Row, record, wire
 
 CHANGELOG = "trueup-state-changelog"

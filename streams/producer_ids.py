@@ -1,0 +1,136 @@
+"""Producer ids from the transaction coordinator, without transactions.
+
+A transactional id has one producer id, and every request for it raises the epoch. Brokers keep the highest epoch a
+producer id has appended with, for each partition, and refuse what comes with a lower one, in a transaction or not
+(KIP-98). aiokafka speaks version 0 of the request, which cannot say which epoch the caller holds (KIP-360); the
+versions here can, so a worker that has been overtaken is told, and does not overtake in turn.
+"""
+
+import asyncio
+from typing import Any, NamedTuple
+
+from aiokafka import errors
+from aiokafka.client import AIOKafkaClient, ConnectionGroup, CoordinationType
+from aiokafka.protocol.api import Request, RequestStruct, Response
+from aiokafka.protocol.types import CompactString, Int16, Int32, Int64, Schema, TaggedFields
+
+#: No transaction is ever begun, so none can time out; the brokers want a number below their maximum.
+TRANSACTION_MS = 10_000
+#: Pause before another attempt, s.
+BACKOFF = 0.1
+#: Of version 4; aiokafka has no name for it.
+PRODUCER_FENCED = 90
+
+
+class Identity(NamedTuple):
+    """A producer id and an epoch of it; -1 where there is none yet."""
+
+    producer_id: int
+    epoch: int
+
+
+NOBODY = Identity(-1, -1)
+
+
+class ForbiddenError(RuntimeError):
+    """The brokers do not let this user have the producer id."""
+
+
+class _Response(Response):  # type: ignore[misc]  # aiokafka ships no type hints
+    API_KEY = 22
+    API_VERSION = 3
+    SCHEMA = Schema(
+        ("throttle_time_ms", Int32),
+        ("error_code", Int16),
+        ("producer_id", Int64),
+        ("producer_epoch", Int16),
+        ("tags", TaggedFields),
+    )
+
+
+class _Response4(_Response):
+    API_VERSION = 4
+
+
+class _Request(RequestStruct):  # type: ignore[misc]
+    API_KEY = 22
+    API_VERSION = 3
+    RESPONSE_TYPE = _Response
+    FLEXIBLE_VERSION = True
+    SCHEMA = Schema(
+        ("transactional_id", CompactString("utf-8")),
+        ("transaction_timeout_ms", Int32),
+        ("producer_id", Int64),
+        ("producer_epoch", Int16),
+        ("tags", TaggedFields),
+    )
+
+
+class _Request4(_Request):
+    API_VERSION = 4
+    RESPONSE_TYPE = _Response4
+
+
+class InitProducerId(Request[_Request | _Request4]):  # type: ignore[misc]
+    """Asks for the next epoch of a transactional id, if the one held is still the newest."""
+
+    API_KEY = 22
+
+    def __init__(self, transactional_id: str, held: Identity) -> None:
+        self._fields: tuple[Any, ...] = (transactional_id, TRANSACTION_MS, *held, {})
+
+    def build(self, request_struct_class: type[_Request]) -> Any:  # noqa: ANN401 - aiokafka's
+        """Return the request in a version that the broker speaks."""
+        return request_struct_class(*self._fields)
+
+
+async def take(client: AIOKafkaClient, transactional_id: str, held: Identity = NOBODY) -> Identity:
+    """Return the transactional id's producer id with a new epoch, trying until a coordinator answers.
+
+    Parameters
+    ----------
+    client
+        Connected to the brokers.
+    transactional_id
+        Any name; its users overtake one another.
+    held
+        What the caller holds; the epoch is then raised only if nobody has raised it since.
+
+    Raises
+    ------
+    ProducerFenced
+        If somebody has.
+    ForbiddenError
+        If an ACL is missing.
+    KafkaError
+        If the brokers refuse for another reason that will not pass.
+    """
+    while True:
+        try:
+            return await _ask(client, transactional_id, held)
+        except errors.TransactionalIdAuthorizationFailed as exc:
+            raise ForbiddenError(
+                f"the brokers deny the transactional id {transactional_id}, by which workers fence one another off: "
+                f"allow Write and Describe on TransactionalId {transactional_id.rpartition('-')[0]}-, pattern prefixed"
+            ) from exc
+        except NotImplementedError as exc:
+            raise ForbiddenError("the brokers are older than Apache Kafka 2.5: they cannot fence workers off") from exc
+        except errors.ConcurrentTransactions:
+            pass
+        except errors.KafkaError as exc:
+            if not exc.retriable:
+                raise
+            await client.force_metadata_update()
+        await asyncio.sleep(BACKOFF)
+
+
+async def _ask(client: AIOKafkaClient, transactional_id: str, held: Identity) -> Identity:
+    coordinator = await client.coordinator_lookup(CoordinationType.TRANSACTION, transactional_id)
+    request = InitProducerId(transactional_id, held)
+    response = await client.send(coordinator, request, group=ConnectionGroup.COORDINATION)
+    code = response.error_code
+    if code in {PRODUCER_FENCED, errors.InvalidProducerEpoch.errno}:
+        raise errors.ProducerFenced
+    if code:
+        raise errors.for_code(code)(f"{transactional_id}: error {code}")
+    return Identity(response.producer_id, response.producer_epoch)

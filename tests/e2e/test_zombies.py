@@ -1,0 +1,90 @@
+"""A worker that is stopped past its session and wakes: what it appends then is refused, and nothing is harmed."""
+
+import shutil
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from agents.worker import FAILED
+from tests.e2e.world import Worker, World, wait_for
+from tests.events import mixed
+
+MakeWorld = Callable[..., World]
+MADE = mixed(1500, seed=3)
+BRIEF = {"TRUEUP_SESSION_SECONDS": "2", "TRUEUP_REQUEST_SECONDS": "2"}
+
+
+@contextmanager
+def overtaken(w: World, *accident: str) -> Iterator[Worker]:
+    """Yield a worker that is frozen in the midst of a batch, when another worker has done all there was to do."""
+    w.send(MADE.sent)
+    with w.worker("--freeze", *accident, TRUEUP_DATA_DIR=str(w.directory / "zombie")) as zombie:
+        wait_for("the worker to freeze", lambda: frozen(zombie))
+        with w.worker(*accident[2:]) as heir:
+            w.wait_until_applied(len(MADE.sent))
+            yield zombie
+            assert heir.process.poll() is None, heir.printed[-4000:]
+
+
+def frozen(worker: Worker) -> bool:
+    """Whether the process is stopped; fails at once if it has ended."""
+    assert worker.process.poll() is None, worker.printed[-4000:]
+    return Path(f"/proc/{worker.process.pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "T"
+
+
+def ended_or_claimed(worker: Worker, claims: int) -> bool:
+    """Whether the process has ended, or has claimed more partitions than so many."""
+    return worker.process.poll() is not None or worker.printed.count("claimed partition") > claims
+
+
+@pytest.mark.parametrize("batches", ["1", "7"])
+def test_a_worker_frozen_before_its_append_is_refused_and_ends(world: MakeWorld, batches: str) -> None:
+    w = world(partitions=1, TRUEUP_BATCH_RECORDS="100", **BRIEF)
+    with overtaken(w, "2", batches) as zombie:
+        zombie.process.send_signal(signal.SIGCONT)
+        assert zombie.process.wait(60) == FAILED, zombie.printed[-4000:]
+        assert "FencedError: another worker has taken over partition" in zombie.printed
+    w.judge()
+    # What an empty disk recovers is what the heir wrote, and it is complete.
+    shutil.rmtree(w.directory / "data")
+    more = mixed(200, seed=4, start=3_000_000)
+    w.send(more.sent)
+    with w.worker():
+        w.wait_until_applied(len(MADE.sent) + len(more.sent))
+    w.judge()
+
+
+def test_without_the_claim_the_same_worker_corrupts_the_state(world: MakeWorld) -> None:
+    w = world(partitions=1, TRUEUP_BATCH_RECORDS="100", **BRIEF)
+    with overtaken(w, "2", "7", "--unfenced") as zombie:
+        ends = len(w.read("changelog"))
+        zombie.process.send_signal(signal.SIGCONT)
+        wait_for("the stale append", lambda: len(w.read("changelog")) > ends)
+        zombie.kill()
+    with pytest.raises(AssertionError):
+        w.judge()
+
+
+def test_a_worker_stopped_at_any_moment_harms_nothing(world: MakeWorld) -> None:
+    w = world(partitions=4, TRUEUP_BATCH_RECORDS="20", **BRIEF)
+    sent = 0
+    for turn in range(2):
+        made = mixed(1500, seed=10 + turn, start=1_000_000 * (turn + 1))
+        with (
+            w.worker(TRUEUP_DATA_DIR=str(w.directory / "a")) as one,
+            w.worker(TRUEUP_DATA_DIR=str(w.directory / "b")) as two,
+        ):
+            wait_for("both workers", lambda: one.ready() and two.ready())
+            w.send(made.sent)
+            sent += len(made.sent)
+            one.process.send_signal(signal.SIGSTOP)
+            w.wait_until_applied(sent)
+            claims = one.printed.count("claimed partition")
+            one.process.send_signal(signal.SIGCONT)
+            wait_for("the worker to end or to take partitions up again", lambda: ended_or_claimed(one, claims))  # noqa: B023 - called at once
+            assert one.process.poll() in {None, FAILED}, one.printed[-4000:]
+            assert two.process.poll() is None, two.printed[-4000:]
+    w.judge()
