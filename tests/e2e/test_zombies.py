@@ -14,7 +14,8 @@ from tests.events import mixed
 
 MakeWorld = Callable[..., World]
 MADE = mixed(1500, seed=3)
-BRIEF = {"TRUEUP_SESSION_SECONDS": "2", "TRUEUP_REQUEST_SECONDS": "2"}
+#: Long enough for a busy machine to answer in, short enough to wait for.
+BRIEF = {"TRUEUP_SESSION_SECONDS": "4", "TRUEUP_REQUEST_SECONDS": "4"}
 
 
 @contextmanager
@@ -40,10 +41,9 @@ def ended_or_claimed(worker: Worker, claims: int) -> bool:
     return worker.process.poll() is not None or worker.printed.count("claimed partition") > claims
 
 
-@pytest.mark.parametrize("batches", ["1", "7"])
-def test_a_worker_frozen_before_its_append_is_refused_and_ends(world: MakeWorld, batches: str) -> None:
+def test_a_worker_frozen_before_its_append_is_refused_and_ends(world: MakeWorld) -> None:
     w = world(partitions=1, TRUEUP_BATCH_RECORDS="100", **BRIEF)
-    with overtaken(w, "2", batches) as zombie:
+    with overtaken(w, "2", "7") as zombie:
         zombie.process.send_signal(signal.SIGCONT)
         assert zombie.process.wait(60) == FAILED, zombie.printed[-4000:]
         assert "FencedError: another worker has taken over partition" in zombie.printed
