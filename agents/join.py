@@ -110,10 +110,25 @@ class Join:
         """
         started = perf_counter()
         async with self._lock(batch.partition):
+            probe = self._timed()
             events = self._decode(batch.records)  # step 1
-            self._probe(1)
-            await self._apply(batch.partition, events)
+            probe(1)
+            await self._apply(batch.partition, events, probe)
         self._gauges.batch(len(events), perf_counter() - started)
+        self._gauges.waited(record.timestamp for topic, record in batch.records if topic == FORECASTS)
+
+    def _timed(self) -> Probe:
+        """Return the probe of one batch, which also notes how long each step took."""
+        before = perf_counter()
+
+        def done(step: int) -> None:
+            nonlocal before
+            now = perf_counter()
+            self._gauges.stage(step, now - before)
+            before = now
+            self._probe(step)
+
+        return done
 
     def _decode(self, records: Sequence[Merged]) -> list[Event]:
         forecast, outcome = self._decoder.forecast, self._decoder.outcome
@@ -124,25 +139,25 @@ class Join:
             for topic, record in records
         ]
 
-    async def _apply(self, number: int, events: Sequence[Event]) -> None:
+    async def _apply(self, number: int, events: Sequence[Event], probe: Probe) -> None:
         partition = self._partitions[number]
         effects = partition.fold(events)  # step 2
-        self._probe(2)
+        probe(2)
         if effects.rows:
             try:
                 # Step 3, and 4: changelog acknowledged, then rows and offset on disk.
-                await self._table.commit(number, effects.rows, self._probe)
+                await self._table.commit(number, effects.rows, probe)
             except TooLargeError:
                 if len(events) == 1:
                     raise
                 partition.reset()
                 half = len(events) // 2
-                await self._apply(number, events[:half])
-                await self._apply(number, events[half:])
+                await self._apply(number, events[:half], probe)
+                await self._apply(number, events[half:], probe)
                 return
         self._gauges.applied(number, effects, partition.fence)
         await self._outputs.send(number, effects.outputs)  # step 5
-        self._probe(5)
+        probe(5)
 
     def _lock(self, partition: int) -> asyncio.Lock:
         return self._locks.setdefault(partition, asyncio.Lock())

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from state.calibrators import REGISTRY, VECTORS, kind
 from state.fence import FATES
-from streams.catalogue import CATALOGUE
+from streams.catalogue import CATALOGUE, PROCESS
 from streams.records import REASONS
 from streams.settings import Settings
 
@@ -48,6 +48,7 @@ def page() -> str:
         ("name", "kind", "labels", "meaning", "what to do"),
         [(f"`{m.name}`", m.kind, ", ".join(m.labels) or "–", m.help, m.remedy or "–") for m in CATALOGUE.values()],
     )
+    parts += ["\nBeside them, of the process: " + ", ".join(f"`{name}`" for name in PROCESS) + "."]
     parts += ["\n## Reasons of dead letters\n"]
     parts += _table(("reason", "meaning"), [(f"`{reason}`", text) for reason, text in REASONS.items()])
     parts += [

@@ -10,6 +10,8 @@ from contextlib import suppress
 from time import monotonic
 from typing import NoReturn
 
+from prometheus_client import ProcessCollector
+
 from agents import compiled
 from agents.join import Probe
 from agents.server import Server
@@ -62,6 +64,7 @@ async def _serve(settings: Settings, probe: Probe) -> int:
     gc.freeze()
     gc.set_threshold(100_000, 50, 100)
     topology = build(settings, abort=abort, probe=probe)
+    ProcessCollector(registry=topology.gauges.registry)
     ticked = monotonic()
     try:
         server = Server(

@@ -9,6 +9,19 @@ from state.history import WINDOW
 DELAYS: Final = (60, 600, 3600, 6 * 3600, 86_400, 3 * 86_400, 7 * 86_400, 14 * 86_400, 30 * 86_400, 60 * 86_400)
 #: Buckets of the time a batch takes from fold to acknowledgement, s.
 LATENCIES: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10)
+#: Buckets of the time from a forecast to its answer, s: a batch is milliseconds, a backlog minutes.
+WAITS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800)
+#: What the numbered steps of a batch are called, see the operations page.
+STAGES: Final = {1: "decode", 2: "fold", 3: "changelog", 4: "store", 5: "produce"}
+#: What the client library exports of the process, without a prefix.
+PROCESS: Final = (
+    "process_cpu_seconds_total",
+    "process_max_fds",
+    "process_open_fds",
+    "process_resident_memory_bytes",
+    "process_start_time_seconds",
+    "process_virtual_memory_bytes",
+)
 #: Buckets of the number of records in a batch.
 SIZES: Final = (1, 3, 10, 30, 100, 300, 1000)
 
@@ -79,6 +92,34 @@ CATALOGUE: Final = {
             "if it rises while batches stay small, the brokers acknowledge slowly",
         ),
         Metric("batch_records", "histogram", (), "Records a batch holds; grows with load"),
+        Metric(
+            "stage_seconds",
+            "histogram",
+            ("stage",),
+            "Time of a batch in each step: decode, fold, changelog and produce till acknowledged, store in RocksDB",
+            "fold and store are this machine, changelog and produce are the brokers and the network",
+        ),
+        Metric(
+            "forecast_latency_seconds",
+            "histogram",
+            (),
+            "From the Kafka timestamp of a forecast to the acknowledgement of its answer; each forecast counts",
+            "if it rises with lag, the workers are behind; replayed history shows its age here",
+        ),
+        Metric(
+            "answered_forecasts",
+            "counter",
+            ("stream",),
+            "Forecasts answered, duplicates included, redelivered ones not",
+            "scored_events falling behind it: outcomes are missing or late",
+        ),
+        Metric(
+            "opened_partitions",
+            "counter",
+            (),
+            "Partitions taken up; all that are held are taken up again in a rebalance",
+            "if it keeps rising, the group does not come to rest: look for workers that restart",
+        ),
         Metric("scored_events", "counter", ("stream",), "Resolved events scored by this worker"),
         Metric("bin_events", "counter", ("stream", "kind", "bin"), "Resolved events by bin of the forecast"),
         Metric("bin_forecast_sum", "counter", ("stream", "kind", "bin"), "Sum of the forecasts in each bin"),
@@ -86,6 +127,21 @@ CATALOGUE: Final = {
         Metric("brier_sum", "counter", ("stream", "kind"), "Sum of squared errors"),
         Metric("log_loss_sum", "counter", ("stream", "kind"), "Sum of log losses, nats"),
         Metric("resolved", "gauge", ("stream",), "Resolved events scored over the life of the state"),
+        Metric(
+            "scored_partitions",
+            "gauge",
+            ("stream",),
+            "Partitions held here that have scored the stream; alarms of several workers are weighed by it",
+        ),
+        Metric(
+            "resolved_bin_events",
+            "gauge",
+            ("stream", "kind", "bin"),
+            "Resolved events by bin of the forecast, over the life of the state; empty bins are left out",
+            "add the three sums over workers before dividing: the recording rules do",
+        ),
+        Metric("resolved_bin_forecasts", "gauge", ("stream", "kind", "bin"), "Their forecasts, summed"),
+        Metric("resolved_bin_outcomes", "gauge", ("stream", "kind", "bin"), "Their outcomes, summed"),
         Metric(
             "ece",
             "gauge",
@@ -195,8 +251,15 @@ CATALOGUE: Final = {
             "The calibration_error to expect by chance if what was played were the chances of the outcomes",
             "an error near it is noise, not miscalibration",
         ),
+        Metric(
+            "learnt_outcomes",
+            "gauge",
+            ("stream",),
+            "Outcomes learnt by the calibrators that serve now; the weight of the three above over workers",
+        ),
         Metric("pending_events", "gauge", (), "Issued forecasts that wait for their outcome"),
         Metric("early_outcomes", "gauge", (), "Outcomes that wait for their forecast"),
+        Metric("held_partitions", "gauge", (), "Partitions this worker holds"),
         Metric(
             "lag_records",
             "gauge",

@@ -15,13 +15,17 @@ from state.calibrators import played
 from state.calibrators.points import noise
 from state.class_scores import ClassScores
 from state.engine import Effects
-from state.fence import FATES, Fence
+from state.events import Calibrated
+from state.fence import FATES, FORECASTS, Fence
 from state.history import KINDS, History
 from state.losses import NAMES
 from state.rows import Served, VectorScores
 from state.scores import Scores, total
-from streams.catalogue import CATALOGUE, DELAYS, LATENCIES, RECORD_FATES, SIZES
+from streams import sums
+from streams.catalogue import CATALOGUE, DELAYS, LATENCIES, RECORD_FATES, SIZES, STAGES, WAITS
+from streams.latency import Latencies
 from streams.records import REASONS
+from streams.sums import Sample
 
 PREFIX = "trueup_"
 #: Sums all streams beyond the first ones, so that names in records cannot mint series.
@@ -45,8 +49,6 @@ class Held:
     calibrators: dict[str, bytes] = field(default_factory=dict)
 
 
-#: Metric name, label values, value.
-Sample = tuple[str, tuple[str, ...], float]
 #: Reads now and here.
 Sampler = Callable[[], Iterable[Sample]]
 
@@ -72,20 +74,28 @@ class Gauges(Collector):
         self._sampler = sampler
         self._held: dict[int, Held] = {}
         self._totals: dict[str, Scores] = {}
+        self._answered: dict[str, int] = {}
+        self._waited = Latencies(WAITS)
         self._risen: dict[tuple[str, tuple[str, ...]], float] = {}
         self._labels: dict[str, str] = {}
         self._updated = 0.0
         self._counters: dict[str, Counter] = {}
         self._histograms: dict[str, Histogram] = {}
-        buckets = {"label_delay_seconds": DELAYS, "batch_seconds": LATENCIES, "batch_records": SIZES}
-        for name in ("records", "redelivered_records", "dead_letters", "expired", "outputs"):
+        buckets = {
+            "label_delay_seconds": DELAYS,
+            "batch_seconds": LATENCIES,
+            "batch_records": SIZES,
+            "stage_seconds": LATENCIES,
+        }
+        for name in ("records", "redelivered_records", "dead_letters", "expired", "outputs", "opened_partitions"):
             self._counters[name] = Counter(
                 PREFIX + name, CATALOGUE[name].help, CATALOGUE[name].labels, registry=self.registry
             )
         for name, edges in buckets.items():
             self._histograms[name] = Histogram(
-                PREFIX + name, CATALOGUE[name].help, buckets=edges, registry=self.registry
+                PREFIX + name, CATALOGUE[name].help, CATALOGUE[name].labels, buckets=edges, registry=self.registry
             )
+        self._stages = {step: self._histograms["stage_seconds"].labels(name) for step, name in STAGES.items()}
         self._initialise()
         self.registry.register(self)
 
@@ -107,6 +117,12 @@ class Gauges(Collector):
     def assigned(self, partition: int, held: Held) -> None:
         """Take up a partition whose state was restored."""
         self._held[partition] = held
+        self._counters["opened_partitions"].inc()
+        for stream in held.scores:
+            # From zero, so that increase() sees the first events; a stream that is new starts with its first batch.
+            label = self._label(stream)
+            self._totals.setdefault(label, Scores())
+            self._answered.setdefault(label, 0)
 
     def revoked(self, partition: int) -> None:
         """Let go of a partition, so that its new owner's series are the only ones."""
@@ -136,6 +152,7 @@ class Gauges(Collector):
         observe = self._histograms["label_delay_seconds"].observe
         for delay in effects.delays:
             observe(delay / 1000)
+        self._answer(effects)
         held = self._held.get(partition)
         if held is None:
             held = self._held[partition] = Held(fence)
@@ -147,6 +164,13 @@ class Gauges(Collector):
             label = self._label(stream)
             before = self._totals.get(label)
             self._totals[label] = gained if before is None else before + gained
+
+    def _answer(self, effects: Effects) -> None:
+        answers = [output.stream for output in effects.outputs if isinstance(output, Calibrated)]
+        # Redelivered forecasts come first in their topic. Where one of them was a dead letter, this is one short.
+        for stream in answers[effects.again[FORECASTS] :]:
+            label = self._label(stream)
+            self._answered[label] = self._answered.get(label, 0) + 1
 
     @staticmethod
     def _gained(held: Held, stream: str, row: bytes, closed: bytes | None) -> Scores:
@@ -169,16 +193,27 @@ class Gauges(Collector):
         self._histograms["batch_records"].observe(records)
         self._histograms["batch_seconds"].observe(seconds)
 
+    def stage(self, step: int, seconds: float) -> None:
+        """Note how long a numbered step of a batch took."""
+        self._stages[step].observe(seconds)
+
+    def waited(self, since: Iterable[int]) -> None:
+        """Note that forecasts of these Kafka timestamps, ms, have been answered; one ahead of this clock waited 0 s."""
+        now = time()
+        self._waited.observe(sorted(max(now - stamp / 1000, 0.0) for stamp in since))
+
     # -- what Prometheus reads -------------------------------------------------------------------------------------
 
     def collect(self) -> Iterator[Metric]:
         """Yield the metrics that are views of sums; called by the server's thread."""
+        answered = "forecast_latency_seconds"
+        yield self._waited.family(PREFIX + answered, CATALOGUE[answered].help)
         families = {
             name: (CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily)(
                 PREFIX + name, metric.help, labels=metric.labels
             )
             for name, metric in CATALOGUE.items()
-            if name not in self._counters and name not in self._histograms
+            if name not in self._counters and name not in self._histograms and name != answered
         }
         for name, labels, value in self._samples():
             families[name].add_metric(labels, value)
@@ -193,9 +228,12 @@ class Gauges(Collector):
         yield "build_info", (self._version,), 1.0
         yield "pending_events", (), sum(partition.fence.pending for partition in held)
         yield "early_outcomes", (), sum(partition.fence.early for partition in held)
+        yield "held_partitions", (), len(held)
         if self._updated:
             yield "last_update_timestamp_seconds", (), self._updated
         yield from self._sampler()
+        for label, n in list(self._answered.items()):
+            yield "answered_forecasts", (label,), n
         for label, gained in list(self._totals.items()):
             for name, labels, value in _counted(label, gained):
                 # Rounding may take an ulp off a sum, and rate() takes a counter that falls for one that started anew.
@@ -214,12 +252,15 @@ class Gauges(Collector):
                 label = self._label(stream)
                 served.setdefault(label, []).append(rows.decode_calibrator(row, stream))
         for label, found in histories.items():
-            yield from _scored(label, total(each.total for each in found))
+            scores = total(each.total for each in found)
+            yield from _scored(label, scores)
+            yield from sums.binned(label, scores, len(found))
             yield from _watched(label, found)
         for label, several in vectors.items():
             yield from _vectors(label, several)
         for label, made in served.items():
             yield from _guaranteed(label, made)
+            yield from sums.learnt(label, made)
 
     def _label(self, stream: str) -> str:
         label = self._labels.get(stream)

@@ -15,6 +15,7 @@ from state.engine import Partition
 from state.events import Calibrated, Output, Rejected, Resolved
 from state.fence import FATES, FORECASTS, OUTCOMES, Fence
 from state.frames import CorruptFrame
+from streams.catalogue import STAGES
 from streams.changelog import TooLargeError
 from streams.merge import Batch, Merged
 from streams.outputs import Outputs
@@ -99,6 +100,15 @@ PAIR = [forecast("a", 0.3, 1000), outcome("a", 1, 2000)]
 def test_a_batch_passes_the_five_steps_in_their_order(scene: Scene) -> None:
     scene.fold(batch(PAIR))
     assert scene.steps == [1, 2, 3, 4, 5]
+
+
+def test_every_step_and_every_forecast_is_timed(scene: Scene) -> None:
+    scene.fold(batch([*PAIR, forecast("b", 0.5, 3000)]))
+    for stage in STAGES.values():
+        assert scene.counted("stage_seconds_count", stage=stage) == 1
+    assert scene.counted("forecast_latency_seconds_count") == 2
+    # Their timestamps are of 1970.
+    assert scene.counted("forecast_latency_seconds_bucket", le="1800.0") == 0
 
 
 def test_the_state_is_that_of_the_pure_engine_and_the_outputs_are(scene: Scene) -> None:

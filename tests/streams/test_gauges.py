@@ -3,6 +3,7 @@
 import math
 from collections import defaultdict
 from collections.abc import Iterable
+from time import time
 
 import pytest
 from prometheus_client import generate_latest
@@ -224,6 +225,30 @@ def test_outputs_and_batches_are_counted() -> None:
     assert (value(gauges, "batch_seconds_count"), value(gauges, "batch_seconds_sum")) == (2, 0.52)
 
 
+def test_stages_and_waits_are_counted() -> None:
+    gauges = made()
+    gauges.stage(3, 0.02)
+    assert value(gauges, "stage_seconds_sum", stage="changelog") == 0.02
+    assert value(gauges, "stage_seconds_count", stage="fold") == 0
+    now = int(time() * 1000)
+    # Of the newest, the clock that stamped it runs ahead; the second is an hour old.
+    gauges.waited([now + 5000, now - 3_600_000, now - 20_000])
+    buckets = {edge: value(gauges, "forecast_latency_seconds_bucket", le=edge) for edge in ("0.005", "30.0", "1800.0")}
+    assert buckets == {"0.005": 1, "30.0": 2, "1800.0": 2}
+    assert value(gauges, "forecast_latency_seconds_bucket", le="+Inf") == 3
+    assert value(gauges, "forecast_latency_seconds_count") == 3
+    assert value(gauges, "forecast_latency_seconds_sum") == pytest.approx(3620, abs=60)
+
+
+def test_partitions_are_counted_when_they_are_taken_up() -> None:
+    gauges = made()
+    for partition in (0, 1, 0):
+        gauges.assigned(partition, Held(Fence()))
+    assert (value(gauges, "held_partitions"), value(gauges, "opened_partitions_total")) == (2, 3)
+    gauges.revoked(0)
+    assert (value(gauges, "held_partitions"), value(gauges, "opened_partitions_total")) == (1, 3)
+
+
 # -- views of sums -------------------------------------------------------------------------------------------------
 
 
@@ -299,11 +324,14 @@ def test_counters_of_scores_start_with_this_worker_and_gauges_with_the_state() -
     gauges = made()
     gauges.assigned(0, Held(Fence(), {"s": (row, None)}))
     assert value(gauges, "resolved", stream="s") == 20
-    assert value(gauges, "scored_events_total", stream="s") is None
+    # Zero and not absent: increase() must see the first events that a new owner scores.
+    assert value(gauges, "scored_events_total", stream="s") == 0
+    assert value(gauges, "answered_forecasts_total", stream="s") == 0
     before.gauges = gauges
     before.fold(0, pairs(5, start=20))
     assert value(gauges, "resolved", stream="s") == 25
     assert value(gauges, "scored_events_total", stream="s") == 5
+    assert value(gauges, "answered_forecasts_total", stream="s") == 5
 
 
 def test_no_counter_ever_falls() -> None:
@@ -337,6 +365,38 @@ def test_the_guarantee_of_several_partitions_is_weighed_by_what_each_has_learnt(
         assert a is not None
         assert b is not None
         assert mixed == pytest.approx((40 * a + 10 * b) / 50)
+
+
+def test_sums_of_two_workers_make_the_error_of_both() -> None:
+    """The sums of two workers, added and then divided, are what one worker that held both partitions would show."""
+    one, two, both = made(), made(), made()
+    for gauges, partitions in ((one, (0,)), (two, (1,)), (both, (0, 1))):
+        live = Live(gauges, "minimax")
+        for partition in partitions:
+            live.fold(partition, pairs(20 + 90 * partition, start=7 * partition))
+    # A worker that takes over shows the same sums, counters aside: they are views of rows.
+    for kind in ("raw", "calibrated"):
+        sums = dict.fromkeys(("events", "forecasts", "outcomes"), 0.0)
+        gap = 0.0
+        for i in range(10):
+            labels = {"stream": "s", "kind": kind, "bin": str(i)}
+            each = {
+                what: sum(value(gauges, f"resolved_bin_{what}", **labels) or 0.0 for gauges in (one, two))
+                for what in sums
+            }
+            assert each == pytest.approx(
+                {what: value(both, f"resolved_bin_{what}", **labels) or 0.0 for what in sums}, abs=1e-12
+            )
+            gap += abs(each["forecasts"] - each["outcomes"])
+            sums = {what: sums[what] + each[what] for what in sums}
+        assert sums["events"] == 130
+        assert gap / 130 == pytest.approx(value(both, "ece", stream="s", kind=kind))
+    for name in ("calibration_error", "calibration_bound", "calibration_noise"):
+        weights = [value(gauges, "learnt_outcomes", stream="s") or 0.0 for gauges in (one, two)]
+        shown = [value(gauges, name, stream="s") or 0.0 for gauges in (one, two)]
+        pooled = sum(a * b for a, b in zip(weights, shown, strict=True)) / sum(weights)
+        assert pooled == pytest.approx(value(both, name, stream="s"))
+    assert (value(one, "scored_partitions", stream="s"), value(both, "scored_partitions", stream="s")) == (1, 2)
 
 
 def test_a_calibrator_without_a_theorem_exports_no_bound() -> None:
