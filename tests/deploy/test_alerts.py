@@ -1,0 +1,340 @@
+"""Every alert fires when it should, and stays quiet one step before."""
+
+import math
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import yaml
+
+from tests.deploy.promtool import PROMETHEUS, Scenario, needs_promtool, run
+
+W: Final = 'job="trueup",instance="w0"'
+V: Final = 'job="trueup",instance="w1"'
+S: Final = 'stream="cards"'
+#: More samples than any scenario looks at.
+LONG: Final = 500
+
+
+def healthy(worker: str = W, step: int = 1) -> dict[str, str]:
+    """Return a worker that is well and has nothing to do."""
+    return {
+        f"up{{{worker}}}": f"1x{LONG}",
+        f"trueup_ready{{{worker}}}": f"1x{LONG}",
+        f"trueup_recovery_remaining_records{{{worker}}}": f"0x{LONG}",
+        f"process_start_time_seconds{{{worker}}}": f"0x{LONG}",
+        f"trueup_last_update_timestamp_seconds{{{worker}}}": f"0+{60 * step}x{LONG}",
+        f'trueup_lag_records{{{worker},topic="forecasts",partition="0"}}': f"0x{LONG}",
+    }
+
+
+def bins(
+    n: float,
+    said: float,
+    came: float,
+    *,
+    worker: str = W,
+    kind: str = "calibrated",
+    which: int = 5,
+    at: str = "0+{}x{}",
+) -> dict[str, str]:
+    """Return a bin that gains ``n`` events a step: ``said`` on average, and it came true of a share ``came``."""
+    labels = f'{{{worker},{S},kind="{kind}",bin="{which}"}}'
+    sums = {"events": n, "forecasts": n * said, "outcomes": n * came}
+    return {f"trueup_resolved_bin_{noun}{labels}": at.format(each, LONG) for noun, each in sums.items()}
+
+
+def losses(n: float, raw: float, calibrated: float, loss: str = "brier") -> dict[str, str]:
+    """Return a stream that gains ``n`` events a step, with the mean losses of both kinds."""
+    return {
+        f"trueup_resolved{{{W},{S}}}": f"0+{n}x{LONG}",
+        f'trueup_{loss}{{{W},{S},kind="raw"}}': f"{raw}x{LONG}",
+        f'trueup_{loss}{{{W},{S},kind="calibrated"}}': f"{calibrated}x{LONG}",
+        **bins(n, 0.5, 0.5, kind="raw"),
+    }
+
+
+def guarantee(error: float, bound: float, learnt: float, worker: str = W) -> dict[str, str]:
+    return {
+        f"trueup_calibration_error{{{worker},{S}}}": f"{error}x{LONG}",
+        f"trueup_calibration_bound{{{worker},{S}}}": f"{bound}x{LONG}",
+        f"trueup_learnt_outcomes{{{worker},{S}}}": f"{learnt}x{LONG}",
+    }
+
+
+def alarm(kind: str, level: float, worker: str = W) -> dict[str, str]:
+    return {
+        f'trueup_alarm_log10{{{worker},{S},kind="{kind}"}}': f"{level}x{LONG}",
+        f"trueup_scored_partitions{{{worker},{S}}}": f"1x{LONG}",
+    }
+
+
+def labels(answered: float, scored: str) -> dict[str, str]:
+    return {
+        f"trueup_answered_forecasts_total{{{W},{S}}}": f"0+{answered}x{LONG}",
+        f"trueup_scored_events_total{{{W},{S}}}": scored,
+    }
+
+
+def latency(within: int, late: int) -> dict[str, str]:
+    total = within + late
+    name = "trueup_forecast_latency_seconds"
+    return {
+        f'{name}_bucket{{{W},le="1.0"}}': f"0+{within}x{LONG}",
+        f'{name}_bucket{{{W},le="30.0"}}': f"0+{within}x{LONG}",
+        f'{name}_bucket{{{W},le="60.0"}}': f"0+{total}x{LONG}",
+        f'{name}_bucket{{{W},le="+Inf"}}': f"0+{total}x{LONG}",
+        f"{name}_count{{{W}}}": f"0+{total}x{LONG}",
+    }
+
+
+def letters(dead: float, records: float) -> dict[str, str]:
+    return {
+        f'trueup_dead_letters_total{{{W},topic="forecasts",reason="not_json"}}': f"0+{dead}x{LONG}",
+        f'trueup_records_total{{{W},topic="forecasts",fate="issued"}}': f"0+{records}x{LONG}",
+    }
+
+
+def scene(*parts: dict[str, str], at: int, fires: str = "", step: int = 1, **values: float) -> Scenario:
+    """Return a healthy worker with the parts laid over it."""
+    series = healthy(step=step)
+    for part in parts:
+        series |= part
+    return Scenario(series, at, frozenset(fires.split()), step, values)
+
+
+def lag(values: str) -> dict[str, str]:
+    return {f'trueup_lag_records{{{W},topic="forecasts",partition="0"}}': values}
+
+
+def only(name: str, values: str, worker: str = W) -> dict[str, str]:
+    return {f"{name}{{{worker}}}": values}
+
+
+#: Ten bins of 110 events an hour, each off by .06 to another side: an ece of .06 where chance alone makes .04.
+NOISY: Final[dict[str, str]] = {
+    series: values
+    for i in range(10)
+    for series, values in bins(110 / 60, 0.5, 0.56 if i % 2 else 0.44, which=i).items()
+}
+DAY: Final = 24 * 60
+
+#: By alert: moments at which it fires, alone unless it says so, and moments just short of it.
+SCENARIOS: Final[dict[str, dict[str, list[Scenario]]]] = {
+    "TrueupCalibrationErrorAboveBound": {
+        "fires": [scene(guarantee(0.21, 0.2, 1000), at=15, fires="TrueupCalibrationErrorAboveBound")],
+        "quiet": [
+            scene(guarantee(0.2, 0.2, 1000), at=15),
+            scene(guarantee(0.21, 0.2, 999), at=15),
+            scene(guarantee(0.21, 0.2, 1000), at=8),
+            # 100 outcomes of a worker above its bound, and 900 of one below: the mean over outcomes is below.
+            scene(guarantee(0.25, 0.2, 100), guarantee(0.19, 0.2, 900, V), at=15),
+        ],
+    },
+    "TrueupCalibrationErrorHigh": {
+        "fires": [
+            scene(bins(20, 0.5, 0.44), at=70, fires="TrueupCalibrationErrorHigh"),
+            # An hour brings 600 events, too few; the day has enough.
+            scene(bins(10, 0.5, 0.44), at=180, fires="TrueupCalibrationErrorHigh"),
+        ],
+        "quiet": [
+            scene(bins(20, 0.5, 0.46), at=70),
+            scene(bins(10, 0.5, 0.44), at=95),
+            scene(bins(20, 0.5, 0.44, kind="raw"), at=70),
+            scene(NOISY, at=65),
+            # Two workers that err to opposite sides: the mean of their errors is .06, the error of both is 0.
+            scene(bins(20, 0.5, 0.44), bins(20, 0.5, 0.56, worker=V), healthy(V), at=70),
+        ],
+    },
+    "TrueupServedNotCalibrated": {
+        "fires": [
+            scene(alarm("calibrated", 3.1), at=5, fires="TrueupServedNotCalibrated"),
+            scene(alarm("calibrated", 3.1), at=7 * DAY - 30, step=30, fires="TrueupServedNotCalibrated"),
+        ],
+        "quiet": [
+            scene(alarm("calibrated", 2.9), at=5),
+            # Looked for in two places, it takes twice the evidence.
+            scene(alarm("calibrated", 3.1), alarm("calibrated", 0.0, V), healthy(V), at=5),
+            # Evidence stays; after a week it is no news.
+            scene(alarm("calibrated", 3.1), at=7 * DAY + 60, step=30),
+        ],
+    },
+    "TrueupModelNotCalibrated": {
+        "fires": [scene(alarm("raw", 3.1), at=5, fires="TrueupModelNotCalibrated")],
+        "quiet": [scene(alarm("raw", 2.9), at=5)],
+    },
+    "TrueupRegretGrowing": {
+        "fires": [
+            scene(losses(50, 0.2, 0.203), at=140, fires="TrueupRegretGrowing"),
+            scene(losses(50, 0.5, 0.52, "log_loss"), at=140, fires="TrueupRegretGrowing"),
+        ],
+        "quiet": [
+            scene(losses(50, 0.2, 0.2015), at=140),
+            scene(losses(35, 0.2, 0.203), at=140),
+            scene(losses(50, 0.203, 0.2), at=140),
+            scene(losses(50, 0.5, 0.505, "log_loss"), at=140),
+        ],
+    },
+    "TrueupLabelCoverageFallen": {
+        # Of 120 forecasts in half an hour 96 had outcomes, for a day; then 48.
+        "fires": [scene(labels(120, "0+96x48 4656+48x400"), at=31 * 60, step=30, fires="TrueupLabelCoverageFallen")],
+        "quiet": [
+            scene(labels(120, "0+96x48 4680+72x400"), at=31 * 60, step=30),
+            scene(labels(80, "0+60x48 2910+30x400"), at=31 * 60, step=30),
+        ],
+    },
+    "TrueupPendingGrowing": {
+        "fires": [
+            scene(only("trueup_pending_events", "1000x340 1600x150"), at=8 * DAY, step=30, fires="TrueupPendingGrowing")
+        ],
+        "quiet": [
+            scene(only("trueup_pending_events", "1000x340 1400x150"), at=8 * DAY, step=30),
+            scene(only("trueup_pending_events", "500x340 990x150"), at=8 * DAY, step=30),
+            scene(only("trueup_pending_events", "0+10x400"), at=3 * DAY, step=30),
+        ],
+    },
+    "TrueupNoWorkerReady": {
+        "fires": [scene(only("trueup_ready", f"0x{LONG}"), at=6, fires="TrueupNoWorkerReady")],
+        "quiet": [
+            scene(only("trueup_ready", "0x4 1x20"), at=6),
+            scene(only("trueup_ready", f"0x{LONG}"), healthy(V), at=6),
+        ],
+    },
+    "TrueupWorkerDown": {
+        "fires": [scene(only("up", f"0x{LONG}"), at=3, fires="TrueupWorkerDown")],
+        "quiet": [scene(only("up", "0 0 1x20"), at=3), scene({'up{job="prometheus",instance="p"}': "0x20"}, at=3)],
+    },
+    "TrueupWorkerRestarting": {
+        "fires": [
+            scene(
+                only("process_start_time_seconds", "0 0 100 100 200 200 300x20"), at=10, fires="TrueupWorkerRestarting"
+            )
+        ],
+        "quiet": [
+            scene(only("process_start_time_seconds", "0 0 100 100 200x20"), at=10),
+            scene(only("process_start_time_seconds", "0 0 100 100 200 200 300x60"), at=40),
+        ],
+    },
+    "TrueupRecoveryLong": {
+        "fires": [
+            scene(
+                only("trueup_ready", f"0x{LONG}"),
+                only("trueup_recovery_remaining_records", f"9000-10x{LONG}"),
+                healthy(V),
+                at=16,
+                fires="TrueupRecoveryLong",
+            )
+        ],
+        "quiet": [scene(only("trueup_recovery_remaining_records", f"9000-10x{LONG}"), at=14)],
+    },
+    "TrueupWorkerNotReady": {
+        "fires": [
+            scene(only("trueup_ready", f"0x{LONG}"), healthy(V), at=11, fires="TrueupWorkerNotReady"),
+            # Alone, nothing is served either.
+            scene(only("trueup_ready", f"0x{LONG}"), at=11, fires="TrueupWorkerNotReady TrueupNoWorkerReady"),
+        ],
+        "quiet": [scene(only("trueup_ready", "0x9 1x20"), healthy(V), at=11)],
+    },
+    "TrueupGaugesStale": {
+        "fires": [
+            scene(
+                only("trueup_last_update_timestamp_seconds", f"0x{LONG}"), lag("5x20"), at=7, fires="TrueupGaugesStale"
+            ),
+            # One that has never committed shows no time of it.
+            scene(
+                only("trueup_last_update_timestamp_seconds", f"_x{LONG}"), lag("5x20"), at=10, fires="TrueupGaugesStale"
+            ),
+        ],
+        "quiet": [
+            scene(only("trueup_last_update_timestamp_seconds", f"0x{LONG}"), at=7),
+            scene(lag("5x20"), at=7),
+            scene(only("trueup_last_update_timestamp_seconds", f"_x{LONG}"), lag("5x20"), at=5),
+        ],
+    },
+    "TrueupLagGrowing": {
+        "fires": [scene(lag("10001+100x60"), at=32, fires="TrueupLagGrowing")],
+        "quiet": [scene(lag("20000x60"), at=32), scene(lag("0+100x60"), at=32), scene(lag("20000-100x60"), at=32)],
+    },
+    "TrueupAnswersLate": {
+        "fires": [scene(latency(90, 10), at=25, fires="TrueupAnswersLate")],
+        "quiet": [scene(latency(9, 1), at=25), scene(latency(1000, 1), at=25), scene(latency(90, 10), at=10)],
+    },
+    "TrueupDeadLetters": {
+        "fires": [scene(letters(2, 100), at=17, fires="TrueupDeadLetters")],
+        "quiet": [scene(letters(2, 250), at=17), scene(letters(0.5, 10), at=17)],
+    },
+}
+
+
+def alerts() -> dict[str, dict[str, Any]]:
+    """Return the alert rules by name."""
+    document = yaml.safe_load((PROMETHEUS / "alerts.yml").read_text())
+    return {rule["alert"]: rule for group in document["groups"] for rule in group["rules"]}
+
+
+@needs_promtool
+@pytest.mark.parametrize("alert", SCENARIOS)
+@pytest.mark.parametrize("expected", ["fires", "quiet"])
+def test_an_alert_fires_when_it_should_and_only_then(alert: str, expected: str, tmp_path: Path) -> None:
+    for i, scenario in enumerate(SCENARIOS[alert][expected]):
+        assert (alert in scenario.fires) == (expected == "fires")
+        judged = run(tmp_path, f"{alert} {expected} {i}", scenario)
+        assert judged.returncode == 0, judged.stdout + judged.stderr
+
+
+def test_every_alert_has_scenarios_of_both_kinds() -> None:
+    assert SCENARIOS.keys() == alerts().keys()
+    assert all(kinds["fires"] and kinds["quiet"] for kinds in SCENARIOS.values())
+
+
+# -- what is added up ----------------------------------------------------------------------------------------------
+
+
+def record(name: str, **labels: str) -> str:
+    matchers = ",".join(f'{label}="{value}"' for label, value in labels.items())
+    return f"sum({name}{{{matchers}}})"
+
+
+@needs_promtool
+def test_a_window_is_exact_while_a_partition_moves(tmp_path: Path) -> None:
+    """The old owner shows a partition for 40 minutes, nobody for five, then the new one, where the old one left off."""
+    moved = {
+        **bins(10, 0.5, 0.4, at="0+{}x40"),
+        **{
+            series.replace('"w0"', '"w1"'): f"_x44 {40 * step}+{step}x{LONG}"
+            for series, step in (
+                (f'trueup_resolved_bin_events{{{W},{S},kind="calibrated",bin="5"}}', 10),
+                (f'trueup_resolved_bin_forecasts{{{W},{S},kind="calibrated",bin="5"}}', 5),
+                (f'trueup_resolved_bin_outcomes{{{W},{S},kind="calibrated",bin="5"}}', 4),
+            )
+        },
+    }
+    hour = {"stream": "cards", "kind": "calibrated", "window": "1h"}
+    for at, events in ((42, 400), (70, 660 - 100)):
+        series = healthy() | healthy(V) | moved
+        values = {
+            record("stream_kind:trueup_events:sum", **hour): events,
+            record("stream_kind:trueup_ece:ratio", **hour): 0.1,
+        }
+        judged = run(tmp_path, f"moved at {at}", Scenario(series, at, values=values))
+        assert judged.returncode == 0, judged.stdout + judged.stderr
+
+
+@needs_promtool
+def test_ratios_are_those_of_the_sums_of_two_workers(tmp_path: Path) -> None:
+    """Four in five events at the first worker, whose forecasts are too high; the second's are too low."""
+    life = {"stream": "cards", "kind": "calibrated", "window": "life"}
+    n, forecasts, outcomes = 50 * 20, 40 * 20 * 0.5 + 10 * 20 * 0.6, 40 * 20 * 0.3 + 10 * 20 * 0.8
+    said = forecasts / n
+    values = {
+        record("stream_kind:trueup_events:sum", **life): n,
+        record("stream_kind:trueup_ece:ratio", **life): abs(forecasts - outcomes) / n,
+        record("stream_kind_bin:trueup_mean_forecast:ratio", **life): said,
+        record("stream_kind_bin:trueup_base_rate:ratio", **life): outcomes / n,
+        record("stream_kind:trueup_ece_noise:ratio", **life): math.sqrt(2 / math.pi * n * said * (1 - said)) / n,
+        record("stream:trueup_calibration_error:ratio", stream="cards"): (300 * 0.1 + 100 * 0.3) / 400,
+    }
+    series = healthy() | healthy(V) | bins(40, 0.5, 0.3) | bins(10, 0.6, 0.8, worker=V)
+    series |= guarantee(0.1, 0.5, 300) | guarantee(0.3, 0.5, 100, V)
+    judged = run(tmp_path, "two workers", Scenario(series, 20, values=values))
+    assert judged.returncode == 0, judged.stdout + judged.stderr

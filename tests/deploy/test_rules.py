@@ -1,0 +1,52 @@
+"""Rules are valid, named after what they hold, and every alert can be looked up."""
+
+import re
+
+import promql_parser
+import pytest
+import yaml
+
+from tests.deploy.promtool import PROMETHEUS, RULES, needs_promtool, promtool
+from tests.deploy.queries import exported, names, recorded, rules
+
+RUNBOOK = PROMETHEUS.parents[1] / "docs/runbook.md"
+
+
+@needs_promtool
+def test_promtool_takes_configuration_and_rules() -> None:
+    checked = promtool("check", "config", "--lint=all", "--lint-fatal", str(PROMETHEUS / "prometheus.yml"))
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+    checked = promtool("check", "rules", "--lint=all", "--lint-fatal", *map(str, RULES))
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+@pytest.mark.parametrize("rule", rules(), ids=lambda rule: str(rule.get("record", rule.get("alert"))))
+def test_a_rule_asks_only_for_what_is_exported_or_recorded(rule: dict[str, str]) -> None:
+    unknown = names(rule["expr"]) - exported() - recorded() - {"up"}
+    assert not unknown
+
+
+def test_a_recorded_name_says_its_labels_its_metric_and_what_was_done() -> None:
+    for name in recorded():
+        labels, metric, _ = name.split(":")
+        assert set(labels.split("_")) <= {"job", "stream", "kind", "bin", "loss", "topic", "stage"}, name
+        assert metric.startswith("trueup_"), name
+
+
+def test_every_alert_has_an_entry_in_the_runbook_and_every_entry_an_alert() -> None:
+    alerts = [rule for rule in rules() if "alert" in rule]
+    text = RUNBOOK.read_text()
+    assert re.findall(r"^### (\w+)$", text, re.MULTILINE) == [rule["alert"] for rule in alerts]
+    for entry in text.split("### ")[1:]:
+        assert all(f"**{part}.**" in entry for part in ("Meaning", "First look", "Remedy")), entry.splitlines()[0]
+    for rule in alerts:
+        said = yaml.safe_load(yaml.safe_dump(rule["annotations"]))
+        assert said["runbook_url"] == f"docs/runbook.md#{rule['alert'].lower()}"
+        assert rule["labels"]["severity"] in {"critical", "warning", "info"}
+
+
+def test_ratios_are_never_averaged() -> None:
+    def averages(query: str) -> bool:
+        return bool(re.search(r"\bavg\b|\bavg_over_time\b|\bquantile by\b", str(promql_parser.parse(query))))
+
+    assert not [rule for rule in rules() if averages(rule["expr"])]
