@@ -8,7 +8,7 @@ INSTALL := $(BIN)/python -m pip install --quiet
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup jars data demo experiments test fuzz bench lint types contracts format docs lock clean rivals latency growth compiled
+.PHONY: help setup jars data demo experiments test fuzz bench lint types contracts format docs lock clean rivals latency growth compiled packages dashboards
 
 help: ## list the targets
 	@sed -nE 's/^([a-z]+):.*## (.*)/\1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "make %-10s %s\n", $$1, $$2}'
@@ -22,6 +22,10 @@ rivals: .rivals/.stamp $(STREAMS)/target/.stamp ## fetch and build what trueup i
 data: .venv/.data ## fetch the experiments' data sets, 70 MB, into .venv
 
 demo: compiled jars ## real data through a real broker: a live table, then a report
+packages: ## install the Debian packages some tests use, where apt-get may; they skip without
+	./.ci/packages
+
+demo: setup jars ## real data through a real broker: a live table, then a report
 	$(BIN)/trueup demo
 
 experiments: setup data ## the papers' results and five real streams again, into one report; about two minutes
@@ -59,6 +63,9 @@ format: setup ## rewrite the code in the format that lint checks
 docs: setup ## write docs/reference.md from the program
 	$(BIN)/python -m agents.reference > docs/reference.md
 
+dashboards: setup ## write deploy/grafana/dashboards from deploy/grafana
+	$(BIN)/python -m deploy.grafana.write
+
 lock: setup ## resolve the dependencies anew and write their hashes (UPGRADE=--upgrade: to the newest versions)
 	CUSTOM_COMPILE_COMMAND="make lock" $(LOCK) $(UPGRADE) --extra demo --extra dev -o requirements/dev.txt pyproject.toml
 	CUSTOM_COMPILE_COMMAND="make lock" $(LOCK) $(UPGRADE) -c requirements/dev.txt -o requirements/runtime.txt pyproject.toml
@@ -68,6 +75,8 @@ clean: ## remove everything that make made
 	rm -rf .venv .rivals $(STREAMS)/target trueup-bench deploy/kafka/lib deploy/kafka/target *.egg-info .import_linter_cache .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	rm -rf .venv .compiled deploy/kafka/lib deploy/kafka/target *.egg-info .import_linter_cache .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find agents state streams tests -name __pycache__ -prune -exec rm -rf {} +
+	rm -rf .venv deploy/kafka/lib deploy/kafka/target *.egg-info .import_linter_cache .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find agents deploy/grafana state streams tests -name __pycache__ -prune -exec rm -rf {} +
 
 .venv/.stamp: requirements/dev.txt requirements/data.txt pyproject.toml
 	$(PYTHON) -m venv .venv

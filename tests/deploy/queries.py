@@ -1,5 +1,6 @@
 """What PromQL asks for: names of metrics and their labels, and the names that there are."""
 
+from collections.abc import Iterator
 from functools import cache
 from typing import Any, Final
 
@@ -20,6 +21,7 @@ def exported() -> frozenset[str]:
     return frozenset(own | set(PROCESS))
 
 
+@cache
 def rules() -> list[dict[str, Any]]:
     """Return all rules, in their order."""
     groups = [group for path in RULES for group in yaml.safe_load(path.read_text())["groups"]]
@@ -40,22 +42,32 @@ def selectors(query: str) -> list[tuple[str, set[str]]]:
     ValueError
         If it is not PromQL.
     """
-    found: list[tuple[str, set[str]]] = []
-
-    def visit(node: object) -> None:
-        if isinstance(node, promql_parser.VectorSelector):
-            found.append((node.name or "", {matcher.name for matcher in node.matchers.matchers}))
-        for part in ("lhs", "rhs", "expr", "param", "vector_selector"):
-            child = getattr(node, part, None)
-            if child is not None:
-                visit(child)
-        for argument in getattr(node, "args", None) or ():
-            visit(argument)
-
-    visit(promql_parser.parse(query))
-    return found
+    return [
+        (node.name or "", {matcher.name for matcher in node.matchers.matchers})
+        for node, _, _ in _found(promql_parser.parse(query))
+    ]
 
 
 def names(query: str) -> set[str]:
     """Return the names a query asks for."""
     return {name for name, _ in selectors(query)}
+
+
+def calls(query: str) -> list[tuple[str, str, str]]:
+    """Return every selector's name, the innermost function it is an argument of, and the span it asks for, if any."""
+    return [(node.name or "", function, span) for node, function, span in _found(promql_parser.parse(query))]
+
+
+def _found(node: object, function: str = "", span: str = "") -> Iterator[tuple[promql_parser.VectorSelector, str, str]]:
+    if isinstance(node, promql_parser.VectorSelector):
+        yield node, function, span
+    if isinstance(node, promql_parser.Call):
+        function = node.func.name
+    if isinstance(node, promql_parser.MatrixSelector):
+        span = promql_parser.display_duration(node.range)
+    for part in ("lhs", "rhs", "expr", "param", "vector_selector"):
+        child = getattr(node, part, None)
+        if child is not None:
+            yield from _found(child, function, span)
+    for argument in getattr(node, "args", None) or ():
+        yield from _found(argument, function, span)

@@ -1,0 +1,336 @@
+"""*Stream*: what one stream's forecasts are worth, raw against calibrated."""
+
+from typing import Final
+
+from deploy.grafana.panels import BAD, CALIBRATED, MUTED, RAW, WORKER, Dashboard, Level, Panel, Query, Row, of, over
+
+_COLORS: Final = {"raw": RAW, "calibrated": CALIBRATED}
+_PLAIN: Final[tuple[Level, ...]] = ((None, "text"),)
+
+
+def _here(name: str, **labels: str) -> str:
+    return of(name, stream="$stream", **labels)
+
+
+def _window(name: str, **labels: str) -> str:
+    return _here(name, window="$window", **labels)
+
+
+def _rate(name: str) -> str:
+    return f'sum(rate({name}{{{WORKER}, stream="$stream"}}[$__rate_interval]))'
+
+
+def _bins(name: str, kind: str) -> str:
+    return over("sum", _window(name, kind=kind), "bin")
+
+
+def _band(kind: str, sign: str) -> str:
+    """Return how often it happened, two standard errors up or down, within [0, 1]."""
+    rate, events = (
+        _bins("stream_kind_bin:trueup_base_rate:ratio", kind),
+        _bins("stream_kind_bin:trueup_bin_events:sum", kind),
+    )
+    return f"clamp({rate} {sign} 2 * sqrt({rate} * (1 - {rate}) / {events}), 0, 1)"
+
+
+def _said(kind: str) -> str:
+    return _bins("stream_kind_bin:trueup_mean_forecast:ratio", kind)
+
+
+def _diagram(kind: str) -> list[Query]:
+    color = _COLORS[kind]
+    return [
+        Query(_said(kind), f"said, {kind}", MUTED, "dashed"),
+        Query(_bins("stream_kind_bin:trueup_base_rate:ratio", kind), kind, color),
+        Query(_band(kind, "-"), f"{kind}, low", color, "dashed"),
+        Query(_band(kind, "+"), f"{kind}, high", color, "dashed"),
+    ]
+
+
+def _curves(kind: str) -> list[tuple[str, str]]:
+    """Return what is drawn over what was said; over itself it is the diagonal."""
+    said = f"said, {kind}"
+    return [(said, said), *((said, name) for name in (kind, f"{kind}, low", f"{kind}, high"))]
+
+
+def _number(
+    title: str,
+    description: str,
+    expr: str,
+    *levels: Level,
+    unit: str = "none",
+    decimals: int | None = 3,
+    alert: str = "",
+) -> Panel:
+    return Panel(
+        "stat", title, description, [Query(expr)], unit, 3, 4, decimals=decimals, levels=levels or _PLAIN, alert=alert
+    )
+
+
+def _both(name: str, **labels: str) -> list[Query]:
+    return [
+        Query(over("max", of(name, stream="$stream", kind=kind, **labels)), kind, color)
+        for kind, color in _COLORS.items()
+    ]
+
+
+STREAM: Final = Dashboard(
+    uid="trueup-stream",
+    title="trueup / Stream",
+    description="One stream: its reliability diagram, its error against noise and bound, what recalibration is worth.",
+    variables=(
+        ("stream", "Stream", 'label_values(trueup_resolved{job=~"$job"}, stream)'),
+        ("window", "Window", ("1d", "1h", "life")),
+    ),
+    rows=(
+        Row(
+            "$stream, $window",
+            (
+                _number(
+                    "Events",
+                    "Forecasts that met their outcome in the window. Below a thousand or so, chance is most of what "
+                    "is seen.",
+                    over("sum", _window("stream_kind:trueup_events:sum", kind="raw")),
+                    (None, "orange"),
+                    (1000, "green"),
+                    unit="short",
+                    decimals=None,
+                ),
+                _number(
+                    "Error raw",
+                    "Expected calibration error of the model's own forecasts.",
+                    over("max", _window("stream_kind:trueup_ece:ratio", kind="raw")),
+                ),
+                _number(
+                    "Error calibrated",
+                    "Expected calibration error of what was served. From .05 on, and three times the noise, an alert "
+                    "fires.",
+                    over("max", _window("stream_kind:trueup_ece:ratio", kind="calibrated")),
+                    (None, "green"),
+                    (0.03, "orange"),
+                    (0.05, "red"),
+                    alert="TrueupCalibrationErrorHigh",
+                ),
+                _number(
+                    "Noise",
+                    "The error that chance alone would show over as many events; an error near it is as good as it "
+                    "gets.",
+                    over("max", _window("stream_kind:trueup_ece_noise:ratio", kind="calibrated")),
+                ),
+                _number(
+                    "Alarm calibrated",
+                    "Evidence that what is served is not calibrated, log10 over the life of the stream; 3 is beyond "
+                    "doubt.",
+                    over("max", _here("stream_kind:trueup_alarm_log10:max", kind="calibrated")),
+                    (None, "green"),
+                    (2, "orange"),
+                    (3, "red"),
+                    decimals=1,
+                    alert="TrueupServedNotCalibrated",
+                ),
+                _number(
+                    "Alarm raw",
+                    "The same of the model's own forecasts. From 3 on, those who own the model want to know.",
+                    over("max", _here("stream_kind:trueup_alarm_log10:max", kind="raw")),
+                    (None, "green"),
+                    (3, "blue"),
+                    decimals=1,
+                    alert="TrueupModelNotCalibrated",
+                ),
+                _number(
+                    "Regret / event",
+                    "Brier score of the calibrated forecasts less that of the raw ones; below zero is a gain.",
+                    over("max", _window("stream_loss:trueup_regret:ratio", loss="brier")),
+                    (None, "green"),
+                    (0.0005, "orange"),
+                    (0.002, "red"),
+                    decimals=4,
+                    alert="TrueupRegretGrowing",
+                ),
+                _number(
+                    "Coverage",
+                    "Outcomes that came in six hours for each forecast answered in them.",
+                    over("max", _here("stream:trueup_label_coverage:ratio6h")),
+                    (None, "orange"),
+                    (0.5, "green"),
+                    unit="percentunit",
+                    decimals=1,
+                    alert="TrueupLabelCoverageFallen",
+                ),
+                Panel(
+                    "xychart",
+                    "Reliability: how often it happened, against what was said",
+                    "One point a bin of the forecast. On the diagonal, what was said is what happened; dashed, two "
+                    "standard "
+                    "errors. Raw off the diagonal is the model's fault, calibrated off it is ours.",
+                    [*_diagram("raw"), *_diagram("calibrated")],
+                    "none",
+                    width=12,
+                    height=14,
+                    decimals=2,
+                    low=0,
+                    high=1,
+                    by="bin",
+                    curves=[*_curves("raw"), *_curves("calibrated")],
+                    alert="TrueupCalibrationErrorHigh",
+                ),
+                Panel(
+                    "table",
+                    "Bins",
+                    "The same in numbers. A bin with few events says little.",
+                    [
+                        query
+                        for kind in _COLORS
+                        for query in (
+                            Query(_bins("stream_kind_bin:trueup_bin_events:sum", kind), f"{kind}: events"),
+                            Query(_said(kind), f"{kind}: said"),
+                            Query(_bins("stream_kind_bin:trueup_base_rate:ratio", kind), f"{kind}: happened"),
+                        )
+                    ],
+                    "none",
+                    width=12,
+                    height=14,
+                    decimals=3,
+                    by="bin",
+                    units={"raw: events": "short", "calibrated: events": "short"},
+                ),
+            ),
+        ),
+        Row(
+            "Error",
+            (
+                Panel(
+                    "timeseries",
+                    "Error, raw against calibrated",
+                    "Expected calibration error in the window, and the noise below which it cannot be told from "
+                    "chance.",
+                    [
+                        *_both("stream_kind:trueup_ece:ratio", window="$window"),
+                        Query(
+                            over("max", _window("stream_kind:trueup_ece_noise:ratio", kind="calibrated")),
+                            "noise",
+                            MUTED,
+                            "dashed",
+                        ),
+                    ],
+                    "none",
+                    decimals=3,
+                    low=0,
+                    levels=((None, "green"), (0.05, "red")),
+                    alert="TrueupCalibrationErrorHigh",
+                ),
+                Panel(
+                    "timeseries",
+                    "Error against bound",
+                    "What the calibrator measures of itself, over its life: the error, what the theorem allows, and "
+                    "the noise. "
+                    "Empty where the calibrator has no theorem.",
+                    [
+                        Query(over("max", _here("stream:trueup_calibration_bound:ratio")), "bound", BAD, "dashed"),
+                        Query(over("max", _here("stream:trueup_calibration_error:ratio")), "error", CALIBRATED),
+                        Query(over("max", _here("stream:trueup_calibration_noise:ratio")), "noise", MUTED, "dashed"),
+                    ],
+                    "none",
+                    decimals=3,
+                    low=0,
+                    alert="TrueupCalibrationErrorAboveBound",
+                ),
+                Panel(
+                    "timeseries",
+                    "Alarm",
+                    "Evidence against calibration, log10, valid however often it is read. It stays once it is found.",
+                    _both("stream_kind:trueup_alarm_log10:max"),
+                    "none",
+                    decimals=1,
+                    levels=((None, "green"), (3, "red")),
+                    alert="TrueupServedNotCalibrated",
+                ),
+                Panel(
+                    "timeseries",
+                    "Worst window",
+                    "Largest error of any 5,000 outcomes in a row of a partition; empty until a partition has had as "
+                    "many. "
+                    "`trueup inspect` says which window it was.",
+                    _both("stream_kind:trueup_worst_window_ece:max"),
+                    "none",
+                    decimals=3,
+                    low=0,
+                    alert="TrueupServedNotCalibrated",
+                ),
+                Panel(
+                    "timeseries",
+                    "Regret",
+                    "Losses of the calibrated forecasts less those of the raw ones, over the life of the stream. "
+                    "Falling is a "
+                    "gain; growing without end, the calibrator hurts.",
+                    [
+                        Query(over("sum", _here("stream_loss:trueup_regret:sum", window="life"), "loss"), "{{loss}}"),
+                    ],
+                    "short",
+                    alert="TrueupRegretGrowing",
+                ),
+                Panel(
+                    "timeseries",
+                    "Brier score",
+                    "Mean squared error in the window; lower is better.",
+                    _both("stream_kind_loss:trueup_loss:ratio", window="$window", loss="brier"),
+                    "none",
+                    decimals=4,
+                ),
+            ),
+        ),
+        Row(
+            "Outcomes",
+            (
+                Panel(
+                    "timeseries",
+                    "Base rate, and what was said",
+                    "How often it happened, and the mean of the forecasts. Apart from each other: all bins are off "
+                    "to one side.",
+                    [
+                        Query(over("max", _window("stream:trueup_base_rate:ratio")), "happened", MUTED),
+                        *_both("stream_kind:trueup_mean_forecast:ratio", window="$window"),
+                    ],
+                    "percentunit",
+                    low=0,
+                ),
+                Panel(
+                    "timeseries",
+                    "Forecasts answered, outcomes scored",
+                    "Of this stream, a second. Their quotient is the coverage.",
+                    [
+                        Query(
+                            _rate("trueup_answered_forecasts_total"),
+                            "answered",
+                            CALIBRATED,
+                        ),
+                        Query(
+                            _rate("trueup_scored_events_total"),
+                            "scored",
+                            MUTED,
+                        ),
+                    ],
+                    "reqps",
+                    low=0,
+                    alert="TrueupLabelCoverageFallen",
+                ),
+                Panel(
+                    "timeseries",
+                    "Label delay, all streams",
+                    "Event time from a forecast to its outcome; half, and 95 of 100, of the outcomes come within.",
+                    [
+                        Query(
+                            f"histogram_quantile({quantile}, "
+                            f"sum by (le) (rate(trueup_label_delay_seconds_bucket{{{WORKER}}}[$__rate_interval])))",
+                            name,
+                        )
+                        for quantile, name in ((0.5, "half"), (0.95, "95 of 100"))
+                    ],
+                    "s",
+                    low=0,
+                    alert="TrueupPendingGrowing",
+                ),
+            ),
+        ),
+    ),
+)

@@ -1,0 +1,148 @@
+"""The dashboards are what the sources say, and keep the rules of Grafana's dashboard linter, a program in Go."""
+
+import json
+import re
+from functools import cache
+from typing import Any, Final
+
+import pytest
+import yaml
+
+from deploy.grafana.panels import Dashboard, Panel
+from deploy.grafana.write import DASHBOARDS, DIRECTORY, written
+from tests.deploy.promtool import PROMETHEUS
+from tests.deploy.queries import calls, exported, names, recorded, rules, selectors
+
+PANELS: Final = [
+    pytest.param(each, panel, id=f"{each.uid}: {panel.title}") for each in DASHBOARDS for panel in each.panels()
+]
+#: Units of Grafana that the panels may use: its id of each, see "Standard options".
+UNITS: Final = {"none", "short", "s", "bytes", "percentunit", "reqps"}
+#: What Prometheus itself knows of its targets and alerts.
+ITS_OWN: Final = {"up", "ALERTS"}
+
+
+def grounded(query: str) -> str:
+    """Return a query with the variables of Grafana filled in, so that it is PromQL."""
+    return query.replace("$__rate_interval", "1m")
+
+
+def made(dashboard: Dashboard) -> list[dict[str, Any]]:
+    return [panel for panel in dashboard.json()["panels"] if panel["type"] != "row"]
+
+
+def test_the_json_is_what_the_sources_say() -> None:
+    files = {path: path.read_text() for path in DIRECTORY.iterdir()}
+    assert files == written(), "run 'make dashboards'"
+
+
+@pytest.mark.parametrize(("dashboard", "panel"), PANELS)
+def test_a_query_asks_only_for_what_is_exported_or_recorded(dashboard: Dashboard, panel: Panel) -> None:
+    del dashboard
+    for query in panel.queries:
+        assert names(grounded(query.expr)) <= exported() | recorded() | ITS_OWN
+
+
+@pytest.mark.parametrize(("dashboard", "panel"), PANELS)
+def test_a_query_follows_the_variables(dashboard: Dashboard, panel: Panel) -> None:
+    """Job everywhere, the worker where one worker exports it, stream and window where the dashboard has them."""
+    variables = {name for name, _, _ in dashboard.variables}
+    for query in panel.queries:
+        for name, matched in selectors(grounded(query.expr)):
+            if name == "ALERTS":
+                continue
+            assert "job" in matched, name
+            assert ("instance" in matched) == (name in exported()), name
+            if "stream" in variables and name.startswith("stream"):
+                assert "stream" in matched, name
+            assert (name in windowed()) == ("window" in matched), name
+
+
+@cache
+def windowed() -> frozenset[str]:
+    """Return the recorded names that have a series for each window: by their rule, or by what it asks for."""
+    found: set[str] = set()
+    for rule in rules():
+        if "record" in rule and ("window" in rule.get("labels", {}) or names(rule["expr"]) & found):
+            found.add(rule["record"])
+    return frozenset(found)
+
+
+@pytest.mark.parametrize(("dashboard", "panel"), PANELS)
+def test_counters_are_shown_as_rates_over_the_interval_of_the_scale(dashboard: Dashboard, panel: Panel) -> None:
+    del dashboard
+    for query in panel.queries:
+        for name, function, span in calls(grounded(query.expr)):
+            assert function in {"rate", "increase"} or not name.endswith(("_total", "_bucket", "_count", "_sum")), name
+            assert function != "rate" or span == "1m", f"rate({name}) over a span of its own"
+
+
+@pytest.mark.parametrize(("dashboard", "panel"), PANELS)
+def test_a_panel_says_what_it_shows_and_in_what(dashboard: Dashboard, panel: Panel) -> None:
+    del dashboard
+    assert panel.queries
+    assert panel.description.endswith(".")
+    assert {panel.unit, *panel.units.values()} <= UNITS
+    alerts = {rule["alert"] for rule in rules() if "alert" in rule}
+    assert not panel.alert or panel.alert in alerts
+    columns = {query.legend for query in panel.queries} | {panel.by, "alertname"}
+    assert {*panel.links, *panel.units, *panel.limits} <= columns
+    assert {column for curve in panel.curves for column in curve} <= columns
+
+
+def test_every_alert_is_linked_from_a_panel() -> None:
+    linked = {panel.alert for each in DASHBOARDS for panel in each.panels()}
+    assert {rule["alert"] for rule in rules() if "alert" in rule} - linked == {"TrueupWorkerDown"}
+
+
+@pytest.mark.parametrize("dashboard", DASHBOARDS, ids=lambda each: each.uid)
+def test_a_dashboard_is_provisioned_and_not_edited_by_hand(dashboard: Dashboard) -> None:
+    document = dashboard.json()
+    assert not document["editable"]
+    assert document["title"]
+    assert document["description"]
+    variables = {each["name"]: each for each in document["templating"]["list"]}
+    assert (variables["datasource"]["type"], variables["datasource"]["label"]) == ("datasource", "Data source")
+    for name, label in (("job", "Job"), ("instance", "Instance")):
+        each = variables[name]
+        assert (each["label"], each["multi"], each["allValue"], each["datasource"]) == (
+            label,
+            True,
+            ".+",
+            {"type": "prometheus", "uid": "${datasource}"},
+        )
+    panels = made(dashboard)
+    assert len({panel["id"] for panel in document["panels"]}) == len(document["panels"])
+    assert len({panel["title"] for panel in panels}) == len(panels)
+    for panel in panels:
+        assert panel["datasource"]["uid"] == "${datasource}"
+        assert len({target["refId"] for target in panel["targets"]}) == len(panel["targets"])
+        assert all(target["datasource"]["uid"] == "${datasource}" for target in panel["targets"])
+    used = set(re.findall(r"\$\{?(\w+)", json.dumps(document))) - {"__rate_interval", "__value", "__all"}
+    assert used <= {*variables}
+
+
+@pytest.mark.parametrize("dashboard", DASHBOARDS, ids=lambda each: each.uid)
+def test_panels_lie_within_the_grid_and_side_by_side(dashboard: Dashboard) -> None:
+    taken: set[tuple[int, int]] = set()
+    for panel in dashboard.json()["panels"]:
+        at = panel["gridPos"]
+        cells = {(x, y) for x in range(at["x"], at["x"] + at["w"]) for y in range(at["y"], at["y"] + at["h"])}
+        assert not cells & taken, panel["title"]
+        assert at["x"] + at["w"] <= 24
+        taken |= cells
+
+
+def test_dashboards_link_to_each_other_by_the_names_they_have() -> None:
+    uids = {each.uid for each in DASHBOARDS}
+    for each in DASHBOARDS:
+        assert set(re.findall(r"/d/([\w-]+)", json.dumps(each.json()))) <= uids
+
+
+def test_provisioning_names_the_data_source_and_the_folder_of_the_dashboards() -> None:
+    folder = PROMETHEUS.parent / "grafana/provisioning"
+    (source,) = yaml.safe_load((folder / "datasources/prometheus.yml").read_text())["datasources"]
+    assert (source["type"], source["isDefault"]) == ("prometheus", True)
+    (provider,) = yaml.safe_load((folder / "dashboards/trueup.yml").read_text())["providers"]
+    assert provider["options"]["path"].endswith(DIRECTORY.name)
+    assert not provider["allowUiUpdates"]
