@@ -61,7 +61,7 @@ OPERATIONS: Final = Dashboard(
                 ),
                 _lines(
                     "Time to drain",
-                    "How long what waits would take at the rate of the last five minutes.",
+                    "How long what waits would take at the rate of the last minute.",
                     [Query(over("max", of("job:trueup_drain_seconds:ratio"), "job"), "{{job}}", BAD)],
                     "s",
                     alert="TrueupLagGrowing",

@@ -58,7 +58,7 @@ OVERVIEW: Final = Dashboard(
                 Panel(
                     "stat",
                     "Time to drain",
-                    "How long the records that wait would take at the rate of the last five minutes.",
+                    "How long the records that wait would take at the rate of the last minute.",
                     [Query(over("max", of("job:trueup_drain_seconds:ratio")))],
                     "s",
                     width=4,
@@ -172,7 +172,7 @@ OVERVIEW: Final = Dashboard(
                     by="stream",
                     alert="TrueupCalibrationErrorHigh",
                     links={"stream": "/d/trueup-stream?var-stream=${__value.text}&${datasource:queryparam}"},
-                    units={"events": "short", "coverage": "percentunit", "base rate": "percentunit"},
+                    units={"events": "locale", "coverage": "percentunit", "base rate": "percentunit"},
                     limits={
                         "error calibrated": (_GREEN, (0.03, "orange"), (0.05, "red")),
                         "regret / event": (_GREEN, (0.0005, "orange"), (0.002, "red")),

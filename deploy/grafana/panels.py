@@ -14,6 +14,8 @@ SOURCE: Final = {"type": "prometheus", "uid": "${datasource}"}
 #: Matchers of series that workers export, and of those that rules record over all workers.
 WORKER: Final = 'job=~"$job", instance=~"$instance"'
 JOB: Final = 'job=~"$job"'
+#: Decimals of a column that has a unit of its own.
+DECIMALS: Final = {"locale": 0, "percentunit": 1}
 QUOTE: Final = '"'
 #: Raw forecasts, calibrated ones, and what is neither.
 RAW, CALIBRATED, MUTED, BAD = "#e0a030", "#3274d9", "#808080", "#d44a3a"
@@ -183,6 +185,7 @@ class Panel:
             properties = []
             if column in self.units:
                 properties.append({"id": "unit", "value": self.units[column]})
+                properties.append({"id": "decimals", "value": DECIMALS[self.units[column]]})
             if column in self.limits:
                 steps = [{"value": value, "color": color} for value, color in self.limits[column]]
                 properties.append({"id": "thresholds", "value": {"mode": "absolute", "steps": steps}})

@@ -93,8 +93,8 @@ STREAM: Final = Dashboard(
                     over("sum", _window("stream_kind:trueup_events:sum", kind="raw")),
                     (None, "orange"),
                     (1000, "green"),
-                    unit="short",
-                    decimals=None,
+                    unit="locale",
+                    decimals=0,
                 ),
                 _number(
                     "Error raw",
@@ -192,7 +192,7 @@ STREAM: Final = Dashboard(
                     height=14,
                     decimals=3,
                     by="bin",
-                    units={"raw: events": "short", "calibrated: events": "short"},
+                    units={"raw: events": "locale", "calibrated: events": "locale"},
                 ),
             ),
         ),
@@ -238,8 +238,12 @@ STREAM: Final = Dashboard(
                 Panel(
                     "timeseries",
                     "Alarm",
-                    "Evidence against calibration, log10, valid however often it is read. It stays once it is found.",
-                    _both("stream_kind:trueup_alarm_log10:max"),
+                    "Evidence against calibration, log10, valid however often it is read; drawn up to 10. It stays "
+                    "once found.",
+                    [
+                        Query(f"clamp_max({query.expr}, 10)", query.legend, query.color)
+                        for query in _both("stream_kind:trueup_alarm_log10:max")
+                    ],
                     "none",
                     decimals=1,
                     levels=((None, "green"), (3, "red")),

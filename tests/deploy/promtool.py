@@ -1,7 +1,7 @@
 """Scenarios for ``promtool test rules``: series over time, and which alerts fire at which moment."""
 
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from shutil import which
@@ -53,18 +53,22 @@ class Scenario:
         }
 
 
-def run(directory: Path, name: str, scenario: Scenario) -> subprocess.CompletedProcess[str]:
-    """Let promtool judge a scenario by the rules of `deploy/prometheus`."""
-    path = directory / "scenario.yml"
-    document = {
-        "rule_files": [str(rules) for rules in RULES],
-        "evaluation_interval": f"{scenario.step}m",
-        # As they stand in the files; promtool's own order is any, and alerts would see what was recorded a step before.
-        "group_eval_order": [group["name"] for rules in RULES for group in yaml.safe_load(rules.read_text())["groups"]],
-        "tests": [scenario.group(name)],
-    }
-    path.write_text(yaml.safe_dump(document, sort_keys=False))
-    return promtool("test", "rules", str(path))
+def judge(directory: Path, scenarios: Sequence[Scenario]) -> None:
+    """Let promtool judge scenarios by the rules of `deploy/prometheus`; fail with what it says."""
+    for step in sorted({scenario.step for scenario in scenarios}):
+        document = {
+            "rule_files": [str(rules) for rules in RULES],
+            "evaluation_interval": f"{step}m",
+            # As they stand in the files; promtool's own order is any, and alerts would see what was recorded before.
+            "group_eval_order": [
+                group["name"] for rules in RULES for group in yaml.safe_load(rules.read_text())["groups"]
+            ],
+            "tests": [each.group(f"scenario {i}") for i, each in enumerate(scenarios) if each.step == step],
+        }
+        path = directory / f"{step}.yml"
+        path.write_text(yaml.safe_dump(document, sort_keys=False))
+        judged = promtool("test", "rules", str(path))
+        assert judged.returncode == 0, judged.stdout + judged.stderr
 
 
 def promtool(*arguments: str, given: str | None = None) -> subprocess.CompletedProcess[str]:

@@ -17,7 +17,7 @@ PANELS: Final = [
     pytest.param(each, panel, id=f"{each.uid}: {panel.title}") for each in DASHBOARDS for panel in each.panels()
 ]
 #: Units of Grafana that the panels may use: its id of each, see "Standard options".
-UNITS: Final = {"none", "short", "s", "bytes", "percentunit", "reqps"}
+UNITS: Final = {"none", "short", "locale", "s", "bytes", "percentunit", "reqps"}
 #: What Prometheus itself knows of its targets and alerts.
 ITS_OWN: Final = {"up", "ALERTS"}
 
