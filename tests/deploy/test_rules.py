@@ -45,6 +45,15 @@ def test_every_alert_has_an_entry_in_the_runbook_and_every_entry_an_alert() -> N
         assert rule["labels"]["severity"] in {"critical", "warning", "info"}
 
 
+def test_what_is_made_of_sums_is_in_their_group() -> None:
+    """Groups run beside each other: one that reads another's sums may find some new and some old."""
+    for path in RULES:
+        for group in yaml.safe_load(path.read_text())["groups"]:
+            own = {rule["record"] for rule in group["rules"] if "record" in rule}
+            asked = {name for rule in group["rules"] if "record" in rule for name in names(rule["expr"])}
+            assert asked & recorded() <= own, group["name"]
+
+
 def test_ratios_are_never_averaged() -> None:
     def averages(query: str) -> bool:
         return bool(re.search(r"\bavg\b|\bavg_over_time\b|\bquantile by\b", str(promql_parser.parse(query))))
