@@ -2,10 +2,15 @@
 
 import asyncio
 import gc
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+from faust.events import Event
 from faust.types import TP
+from faust.types.tuples import ConsumerMessage
 
 from streams.stores import RocksStore, Store
 from tests.streams.fakes import wire
@@ -108,3 +113,66 @@ def test_memory_forgets_partitions_that_left(tmp_path: Path) -> None:
     asyncio.run(store.on_recovery_completed({TP("trueup-state-changelog", 1)}, set()))
     assert (store.read(0, b"a"), store.offset(0)) == (None, None)
     assert (store.read(1, b"a"), store.offset(1)) == (b"2", 2)
+
+
+# -- what is restored goes past RocksDB's log ----------------------------------------------------------------------
+
+
+def test_restored_rows_are_read_like_written_ones(store: Store) -> None:
+    store.restore(0, [(b"a", b"1"), (b"b", b"2")], 5)
+    store.restore(0, [(b"b", None)], 6)
+    assert (store.read(0, b"a"), store.read(0, b"b"), store.offset(0)) == (b"1", None, 6)
+    store.settle(0)
+    assert (store.read(0, b"a"), store.offset(0)) == (b"1", 6)
+
+
+def test_what_faust_brings_of_a_recovery_changes_nothing(tmp_path: Path) -> None:
+    store = wire(tmp_path).table.store
+    store.restore(0, [(b"a", b"new")], 9)
+    older = ConsumerMessage("c", 0, 3, 0.0, 0, [], b"a", b"old", None, None, None, TP("c", 0))
+    store.apply_changelog_batch([Event(None, b"a", b"old", {}, older)], None, None)  # type: ignore[arg-type]
+    assert (store.read(0, b"a"), store.offset(0)) == (b"new", 9)
+
+
+def crashed(directory: Path, script: str) -> None:
+    """Run a script on a store below a directory, in a process that ends itself as kill -9 would."""
+    code = f"""
+import os, signal
+from pathlib import Path
+from dataclasses import replace
+from streams.settings import Settings
+from tests.streams.fakes import wire
+directory = Path({str(directory)!r})
+store = wire(directory, settings=Settings(data_dir=directory, write_buffer_bytes=65_536)).table.store
+def rows(i):
+    return [(b"%08d" % n, b"x" * 100) for n in range(i * 100, i * 100 + 100)]
+{script}
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    root = Path(__file__).resolve().parents[2]
+    done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, check=False)
+    assert done.returncode == -signal.SIGKILL, done.stderr.decode()
+
+
+def test_after_a_crash_in_a_recovery_the_offset_is_that_of_the_rows_that_are_left(tmp_path: Path) -> None:
+    crashed(tmp_path, "for i in range(200): store.restore(0, rows(i), i)")
+    store = wire(tmp_path).table.store
+    offset = store.offset(0)
+    assert offset is not None, "some buffers were full and are on disk"
+    assert offset < 199, "what was in memory is lost, or this test shows nothing"
+    held = [key for key, _ in store.range(0, b"0")]
+    assert held == [b"%08d" % n for n in range((offset + 1) * 100)], "all rows up to the offset, and none beyond"
+
+
+@pytest.mark.parametrize("settled", [True, False], ids=["settled first", "not settled"])
+def test_a_row_written_after_a_recovery_never_hides_a_hole(tmp_path: Path, settled: bool) -> None:  # noqa: FBT001 - a parameter
+    settle = "store.settle(0)" if settled else ""
+    script = f"""
+for i in range(200): store.restore(0, rows(i), i)
+{settle}
+store.write(0, [(b"last", b"1")], 200)
+"""
+    crashed(tmp_path, script)
+    store = wire(tmp_path).table.store
+    assert (store.read(0, b"last"), store.offset(0)) == (b"1", 200)
+    assert len(list(store.range(0, b"0"))) == 20_000
