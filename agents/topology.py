@@ -5,7 +5,7 @@ import logging
 import os
 import socket
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 import faust
@@ -18,6 +18,7 @@ from agents import __version__
 from agents.join import Join, Probe
 from streams.gauges import Gauges
 from streams.outputs import Outputs
+from streams.progress import Progress
 from streams.settings import Settings
 from streams.table import StateTable
 from streams.transport import BatchConsumer, BatchProducer, BatchTransport
@@ -52,6 +53,8 @@ class Topology:
         Ends the process, at once and with a status that is not 0.
     failure
         What ended the process, if something did.
+    progress
+        How far restoring the state is.
     """
 
     settings: Settings
@@ -61,6 +64,7 @@ class Topology:
     join: Join
     abort: Callable[[], None]
     failure: BaseException | None = None
+    progress: Progress = field(default_factory=Progress)
 
     @property
     def sources(self) -> tuple[str, str]:
@@ -86,6 +90,7 @@ class Topology:
     def restore(self, tp: TP, records: list[ConsumerRecord[bytes, bytes | None]]) -> None:
         """Write recovered changelog records."""
         self.table.restore(tp, records)
+        self.progress.restored(len(records))
 
     def restored(self, partition: int) -> int:
         """Return the next offset of the changelog to restore."""
@@ -98,6 +103,14 @@ class Topology:
             self.failure = exc
             log.critical("cannot go on: %s: %s", type(exc).__name__, exc, exc_info=exc)
             self.abort()
+
+    def unrestored(self) -> int | None:
+        """Return how many offsets of the changelog are still to be restored, or None while nothing is restored.
+
+        Never the first to ask for anything Faust makes on demand, so any thread may call it.
+        """
+        recovery = cast("TableManager", self.app.tables)._recovery  # noqa: SLF001 - the public name would make it
+        return recovery.active_remaining_total() if self.app.in_recovery and recovery else None
 
     @property
     def ready(self) -> bool:
@@ -195,13 +208,16 @@ def _now(topology: Topology) -> Iterator[tuple[str, tuple[str, ...], float]]:
     Called by the metrics server's thread, so it must not be the first to ask for anything Faust makes on demand:
     that would be bound to the wrong event loop.
     """
-    app = topology.app
     yield "ready", (), float(topology.ready)
-    recovering = app.in_recovery and cast("TableManager", app.tables)._recovery  # noqa: SLF001 - the public name would make it
-    yield "recovery_remaining_records", (), float(recovering.active_remaining_total() if recovering else 0)
+    progress = topology.progress
+    yield "recovery_remaining_records", (), float(topology.unrestored() or 0)
+    yield "recovery_restored_rows", (), float(progress.rows)
+    yield "recovery_seconds", (), progress.seconds
+    if progress.seconds_left is not None:
+        yield "recovery_left_seconds", (), progress.seconds_left
     if not topology.ready:
         return
-    consumer = consumer_of(app)
+    consumer = consumer_of(topology.app)
     for lane in list(consumer.lanes.values()):
         for label, tp, buffer in zip(("forecasts", "outcomes"), lane.sources, lane.buffers, strict=True):
             labels = (label, str(tp.partition))

@@ -94,6 +94,8 @@ async def _serve(settings: Settings, probe: Probe) -> int:
             await asyncio.wait_for(stop.wait(), timeout=0.25)
         if app.crashed or (running.done() and running.exception()):
             topology.failed(app.crash_reason or running.exception() or RuntimeError("the application stopped"))
+        if line := topology.progress.look(topology.unrestored(), monotonic()):
+            log.info(line)
         if topology.ready != told:
             told = topology.ready
             log.info("ready" if told else "not ready")

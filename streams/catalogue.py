@@ -277,7 +277,22 @@ CATALOGUE: Final = {
             "When a batch was last committed",
             "if it stands still while lag grows, the worker is stuck: see its log",
         ),
-        Metric("recovery_remaining_records", "gauge", (), "Changelog records still to restore"),
+        Metric(
+            "recovery_remaining_records",
+            "gauge",
+            (),
+            "Changelog offsets still to restore; compaction may have left fewer records",
+            "if it stands still while ready is 0, the changelog's brokers do not deliver",
+        ),
+        Metric("recovery_restored_rows", "counter", (), "Rows restored from the changelog"),
+        Metric("recovery_seconds", "gauge", (), "How long the present recovery has taken, or the last one took"),
+        Metric(
+            "recovery_left_seconds",
+            "gauge",
+            (),
+            "How long the present recovery will take at its present rate; absent outside of one",
+            "if longer than can be waited for: more workers share the partitions out and restore them at once",
+        ),
         Metric("ready", "gauge", (), "1 when partitions are assigned, restored and served"),
         Metric("build_info", "gauge", ("version",), "Always 1"),
     )

@@ -25,6 +25,9 @@ from streams.records import REASONS
 SAMPLES = [
     ("ready", (), 1.0),
     ("recovery_remaining_records", (), 5.0),
+    ("recovery_restored_rows", (), 0.0),
+    ("recovery_seconds", (), 2.5),
+    ("recovery_left_seconds", (), 1.5),
     ("lag_records", ("forecasts", "0"), 3.0),
     ("buffered_records", ("outcomes", "0"), 2.0),
     ("state_rows", ("0",), 7.0),

@@ -1,0 +1,89 @@
+"""How far a worker is with restoring its state from the changelog: what its log and its metrics say of it.
+
+The changelog is compacted, so an offset need not hold a row: how much is left is told in offsets, which is what the
+brokers know, and how fast it goes in both.
+"""
+
+from collections import deque
+from typing import Final
+
+#: A line in the log as often as this, s.
+EVERY: Final = 5.0
+#: The rate is that of the last so many seconds: compaction and other workers change it.
+WINDOW: Final = 15.0
+
+
+class Progress:
+    """Watches recoveries, one after another. Written by the worker's loop, read by the metrics' thread.
+
+    Attributes
+    ----------
+    rows
+        Rows restored since the process began.
+    left
+        Offsets of the changelog still to restore; 0 outside a recovery.
+    seconds
+        How long the present recovery has taken, or the last one took; 0 before the first.
+    seconds_left
+        How long the present one will take at its present rate; None while that is not known, and outside.
+    """
+
+    def __init__(self) -> None:
+        self.rows = 0
+        self.left = 0
+        self.seconds = 0.0
+        self.seconds_left: float | None = None
+        self._began: tuple[float, int] | None = None
+        self._total = 0
+        self._told = 0.0
+        #: When, offsets left, rows restored.
+        self._seen: deque[tuple[float, int, int]] = deque()
+
+    def restored(self, rows: int) -> None:
+        """Count rows that were written to the table."""
+        self.rows += rows
+
+    def look(self, left: int | None, now: float) -> str | None:
+        """Note how much is left, and return a line for the log when one is due.
+
+        Parameters
+        ----------
+        left
+            Offsets still to restore, over all partitions; None while nothing is restored.
+        now
+            Seconds on a clock that does not jump.
+        """
+        if left is None:
+            return self._ended(now)
+        if self._began is None:
+            self._began, self._total, self._told = (now, self.rows), 0, now
+        if left > self.left:
+            # The ends are not known at once, and partitions may join while others are restored.
+            self._total += left - self.left
+            self._seen.clear()
+        self.left = left
+        self.seconds = now - self._began[0]
+        self._seen.append((now, left, self.rows))
+        while self._seen[0][0] < now - WINDOW:
+            self._seen.popleft()
+        since, before, rows = self._seen[0]
+        gone = before - left
+        self.seconds_left = left * (now - since) / gone if gone > 0 else None
+        if now - self._told < EVERY or not left:
+            return None
+        self._told = now
+        done = self._total - left
+        rate = (self.rows - rows) / (now - since) if now > since else 0.0
+        rest = "time left not known" if self.seconds_left is None else f"{self.seconds_left:,.0f} s left"
+        return f"restoring: {done:,} of {self._total:,} offsets ({done / self._total:.0%}), {rate:,.0f} rows/s, {rest}"
+
+    def _ended(self, now: float) -> str | None:
+        if self._began is None:
+            return None
+        (began, rows), self._began = self._began, None
+        self.left, self.seconds, self.seconds_left = 0, now - began, None
+        restored = self.rows - rows
+        if not restored:
+            return None
+        rate = restored / self.seconds if self.seconds else 0.0
+        return f"restored {restored:,} rows in {self.seconds:.1f} s, {rate:,.0f} rows/s"

@@ -1,0 +1,42 @@
+"""What a process uses, as Linux tells it."""
+
+import os
+from pathlib import Path
+
+_TICKS = os.sysconf("SC_CLK_TCK")
+MIB = 1 << 20
+
+
+def resident(pid: int) -> float:
+    """Return the memory a process holds now, MiB."""
+    return _status(pid, "VmRSS")
+
+
+def peak(pid: int) -> float:
+    """Return the most memory it has held, MiB."""
+    return _status(pid, "VmHWM")
+
+
+def cpu_seconds(pid: int) -> float:
+    """Return the processor time it has taken, user and system."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / _TICKS
+
+
+def disk_bytes(directory: Path) -> int:
+    """Return the bytes of the files below a directory; those that go meanwhile do not count."""
+    total = 0
+    for root, _, names in os.walk(directory):
+        for name in names:
+            try:
+                total += (Path(root) / name).stat().st_size
+            except FileNotFoundError:
+                continue
+    return total
+
+
+def _status(pid: int, field: str) -> float:
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith(f"{field}:"):
+            return int(line.split()[1]) / 1024
+    raise LookupError(f"process {pid} has no {field}")
