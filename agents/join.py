@@ -64,23 +64,39 @@ class Join:
         async with self._lock(partition):
             self._table.reopened(partition)
             opened = self._partitions[partition] = Partition(self._policies, partial(self._table.read, partition))
-            scores: dict[str, Rows] = {}
-            for key, row in self._table.range(partition, keys.SCORES):
-                stream = key[len(keys.SCORES) :].decode()
-                scores[stream] = row, self._table.read(partition, keys.windows(stream))
-            vectors = self._vectors(partition)
+            scores, vectors = self._scores(partition), self._vectors(partition)
             served = self._calibrators(partition, [*scores, *vectors])
             self._gauges.assigned(partition, Held(opened.fence, scores, vectors, served))
             forecasts, outcomes = opened.fence.next
             return forecasts, outcomes
 
+    # A partition may hold rows of any number of streams, and all wait while it is taken up: what is read is bounded by
+    # the number of streams that are shown.
+
+    def _scores(self, partition: int) -> dict[str, Rows]:
+        """Return the scores of each stream of probabilities that is shown."""
+        for key, _ in self._table.range(partition, keys.SCORES):
+            if not self._gauges.shows(key[len(keys.SCORES) :].decode()):
+                break
+        found = {stream: self._rows(partition, stream) for stream in self._gauges.shown()}
+        return {stream: pair for stream, pair in found.items() if pair is not None}
+
+    def _rows(self, partition: int, stream: str) -> Rows | None:
+        row = self._table.read(partition, keys.scores(stream))
+        return None if row is None else (row, self._table.read(partition, keys.windows(stream)))
+
     def _vectors(self, partition: int) -> dict[str, bytes]:
-        """Return the scores of each stream of classes or numbers under the configuration that serves it now."""
-        found = {}
-        for key, row in self._table.range(partition, keys.VECTORS):
+        """Return the scores of each stream of classes or numbers that is shown, as it is configured now."""
+        for key, _ in self._table.range(partition, keys.VECTORS):
             config, stream = keys.of_vectors(key)
             policy = self._policies.of(stream)
-            if policy and policy.config == config:
+            if policy and policy.config == config and not self._gauges.shows(stream):
+                break
+        found = {}
+        for stream in self._gauges.shown():
+            policy = self._policies.of(stream)
+            row = policy and self._table.read(partition, keys.vectors(stream, policy.config))
+            if row:
                 found[stream] = row
         return found
 
@@ -143,6 +159,8 @@ class Join:
         partition = self._partitions[number]
         effects = partition.fold(events)  # step 2
         probe(2)
+        hidden = (stream for stream in effects.scores if not self._gauges.shows(stream))
+        before = {stream: pair for stream in hidden if (pair := self._rows(number, stream)) is not None}
         if effects.rows:
             try:
                 # Step 3, and 4: changelog acknowledged, then rows and offset on disk.
@@ -155,7 +173,7 @@ class Join:
                 await self._apply(number, events[:half], probe)
                 await self._apply(number, events[half:], probe)
                 return
-        self._gauges.applied(number, effects, partition.fence)
+        self._gauges.applied(number, effects, partition.fence, before)
         await self._outputs.send(number, effects.outputs)  # step 5
         probe(5)
 

@@ -1,10 +1,13 @@
 """What a worker tells Prometheus. Counters count once, after the commit point; gauges are views of stored sums."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter as Tally
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from statistics import fmean
 from time import time
+from types import MappingProxyType
+from typing import TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -28,7 +31,7 @@ from streams.records import REASONS
 from streams.sums import Sample
 
 PREFIX = "trueup_"
-#: Sums all streams beyond the first ones, so that names in records cannot mint series.
+#: Counts all streams beyond the first ones together, so that names in records cannot mint series.
 OTHER = "other"
 #: The input topics as labels name them, whatever they are called in Kafka.
 INPUTS = ("forecasts", "outcomes")
@@ -41,7 +44,7 @@ Rows = tuple[bytes, bytes | None]
 
 @dataclass(slots=True)
 class Held:
-    """What is exported of one partition: its fence, and the latest rows of its streams, still encoded."""
+    """What is exported of one partition: its fence, and the latest rows of the streams shown, still encoded."""
 
     fence: Fence
     scores: dict[str, Rows] = field(default_factory=dict)
@@ -49,6 +52,7 @@ class Held:
     calibrators: dict[str, bytes] = field(default_factory=dict)
 
 
+T = TypeVar("T")
 #: Reads now and here.
 Sampler = Callable[[], Iterable[Sample]]
 
@@ -59,7 +63,7 @@ class Gauges(Collector):
     Parameters
     ----------
     most_streams
-        Streams with series of their own.
+        Streams with series of their own. Only their rows are held: the rest cost no memory and no time at a scrape.
     version
         Version of the program.
     sampler
@@ -77,7 +81,7 @@ class Gauges(Collector):
         self._answered: dict[str, int] = {}
         self._waited = Latencies(WAITS)
         self._risen: dict[tuple[str, tuple[str, ...]], float] = {}
-        self._labels: dict[str, str] = {}
+        self._shown: dict[str, None] = {}
         self._updated = 0.0
         self._counters: dict[str, Counter] = {}
         self._histograms: dict[str, Histogram] = {}
@@ -116,13 +120,21 @@ class Gauges(Collector):
 
     def assigned(self, partition: int, held: Held) -> None:
         """Take up a partition whose state was restored."""
-        self._held[partition] = held
+        self._held[partition] = Held(
+            held.fence, self._kept(held.scores), self._kept(held.vectors), self._kept(held.calibrators)
+        )
         self._counters["opened_partitions"].inc()
         for stream in held.scores:
             # From zero, so that increase() sees the first events; a stream that is new starts with its first batch.
             label = self._label(stream)
             self._totals.setdefault(label, Scores())
             self._answered.setdefault(label, 0)
+
+    def _kept(self, found: Mapping[str, T]) -> dict[str, T]:
+        return {stream: row for stream, row in found.items() if self.shows(stream)}
+
+    def _label(self, stream: str) -> str:
+        return stream if self.shows(stream) else OTHER
 
     def revoked(self, partition: int) -> None:
         """Let go of a partition, so that its new owner's series are the only ones."""
@@ -132,8 +144,29 @@ class Gauges(Collector):
         """Return the partitions held."""
         return list(self._held)
 
-    def applied(self, partition: int, effects: Effects, fence: Fence) -> None:
-        """Count a batch whose rows were acknowledged; redelivered events count only as such."""
+    def shows(self, stream: str) -> bool:
+        """Whether a stream has series of its own: the first that ask do, until there are as many as may."""
+        if stream in self._shown:
+            return True
+        if len(self._shown) >= self._most_streams or stream == OTHER:
+            return False
+        self._shown[stream] = None
+        return True
+
+    def shown(self) -> list[str]:
+        """Return the streams that have series of their own."""
+        return list(self._shown)
+
+    def applied(
+        self, partition: int, effects: Effects, fence: Fence, before: Mapping[str, Rows] = MappingProxyType({})
+    ) -> None:
+        """Count a batch whose rows were acknowledged; redelivered events count only as such.
+
+        Parameters
+        ----------
+        before
+            What the table held of streams that are not shown, where their scores changed.
+        """
         self._updated = time()
         fates = dict(zip(FATES, effects.fates, strict=True))
         for topic, names in RECORD_FATES.items():
@@ -157,32 +190,27 @@ class Gauges(Collector):
         if held is None:
             held = self._held[partition] = Held(fence)
         held.fence = fence
-        held.calibrators.update(effects.calibrators)
-        held.vectors.update({stream: row for (stream, _), row in effects.vectors.items()})
-        for stream, row in effects.scores.items():
-            gained = self._gained(held, stream, row, effects.windows.get(stream))
-            label = self._label(stream)
-            before = self._totals.get(label)
-            self._totals[label] = gained if before is None else before + gained
+        held.calibrators.update(self._kept(effects.calibrators))
+        held.vectors.update(self._kept({stream: row for (stream, _), row in effects.vectors.items()}))
+        self._score(held, effects, before)
 
     def _answer(self, effects: Effects) -> None:
         answers = [output.stream for output in effects.outputs if isinstance(output, Calibrated)]
         # Redelivered forecasts come first in their topic. Where one of them was a dead letter, this is one short.
-        for stream in answers[effects.again[FORECASTS] :]:
+        for stream, n in Tally(answers[effects.again[FORECASTS] :]).items():
             label = self._label(stream)
-            self._answered[label] = self._answered.get(label, 0) + 1
+            self._answered[label] = self._answered.get(label, 0) + n
 
-    @staticmethod
-    def _gained(held: Held, stream: str, row: bytes, closed: bytes | None) -> Scores:
-        """Take over a stream's new rows and return the scores of the events between them and the old ones."""
-        before = held.scores.get(stream)
-        if closed is None:
-            held.scores[stream] = row, before and before[1]
-            present = rows.decode_present(row)
-            return present if before is None else present - rows.decode_present(before[0])
-        held.scores[stream] = row, closed
-        gained = rows.decode_history(row, closed).total
-        return gained if before is None else gained - rows.decode_history(*before).total
+    def _score(self, held: Held, effects: Effects, before: Mapping[str, Rows]) -> None:
+        for stream, row in effects.scores.items():
+            closed = effects.windows.get(stream)
+            shown = self.shows(stream)
+            old = held.scores.get(stream) if shown else before.get(stream)
+            if shown:
+                held.scores[stream] = row, closed or (old and old[1])
+            label = stream if shown else OTHER
+            gained, had = _gained(row, closed, old), self._totals.get(label)
+            self._totals[label] = gained if had is None else had + gained
 
     def produced(self, topic: str, n: int) -> None:
         """Count acknowledged outputs."""
@@ -244,31 +272,30 @@ class Gauges(Collector):
         served: dict[str, list[Served]] = {}
         for partition in held:
             for stream, pair in list(partition.scores.items()):
-                label = self._label(stream)
-                histories.setdefault(label, []).append(rows.decode_history(*pair))
+                histories.setdefault(stream, []).append(rows.decode_history(*pair))
             for stream, row in list(partition.vectors.items()):
-                vectors.setdefault(self._label(stream), []).append(rows.decode_vector_scores(row))
+                vectors.setdefault(stream, []).append(rows.decode_vector_scores(row))
             for stream, row in list(partition.calibrators.items()):
-                label = self._label(stream)
-                served.setdefault(label, []).append(rows.decode_calibrator(row, stream))
-        for label, found in histories.items():
+                served.setdefault(stream, []).append(rows.decode_calibrator(row, stream))
+        for stream, found in histories.items():
             scores = total(each.total for each in found)
-            yield from _scored(label, scores)
-            yield from sums.binned(label, scores, len(found))
-            yield from _watched(label, found)
-        for label, several in vectors.items():
-            yield from _vectors(label, several)
-        for label, made in served.items():
-            yield from _guaranteed(label, made)
-            yield from sums.learnt(label, made)
+            yield from _scored(stream, scores)
+            yield from sums.binned(stream, scores, len(found))
+            yield from _watched(stream, found)
+        for stream, several in vectors.items():
+            yield from _vectors(stream, several)
+        for stream, made in served.items():
+            yield from _guaranteed(stream, made)
+            yield from sums.learnt(stream, made)
 
-    def _label(self, stream: str) -> str:
-        label = self._labels.get(stream)
-        if label is None:
-            if len(self._labels) >= self._most_streams:
-                return OTHER
-            label = self._labels[stream] = stream
-        return label
+
+def _gained(row: bytes, closed: bytes | None, before: Rows | None) -> Scores:
+    """Return the scores of the events between a stream's rows and those before them; closed windows if they changed."""
+    if closed is None:
+        present = rows.decode_present(row)
+        return present if before is None else present - rows.decode_present(before[0])
+    gained = rows.decode_history(row, closed).total
+    return gained if before is None else gained - rows.decode_history(*before).total
 
 
 def _counted(label: str, gained: Scores) -> Iterator[Sample]:

@@ -360,3 +360,56 @@ def test_batches_of_a_partition_are_folded_one_after_another_and_partitions_over
     assert sorted(order) == [0, 0, 1]
     assert order.index(1) < 2  # partition 1 did not wait for the second batch of partition 0
     assert scene.reopen() == (2, 0)
+
+
+# -- many streams --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def crowded(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> Scene:
+    """Return a scene with the scores of 300 streams, of which 5 may be shown, and nothing held of them."""
+    for n in range(3):
+        names = [f"s{i:03d}" for i in range(n * 100, n * 100 + 100)]
+        scene.fold(
+            batch(
+                [each for s in names for each in (forecast(s, 0.3, 1000, stream=s), outcome(s, 1, 2000))],
+                (n * 100, n * 100),
+            )
+        )
+    claims = dict(scene.topology.table.changelog._writers)
+    scene.join.close(0)
+    scene.topology.table.changelog._writers.update(claims)
+    gauges = scene.topology.gauges
+    gauges._shown.clear()
+    gauges._totals.clear()
+    monkeypatch.setattr(gauges, "_most_streams", 5)
+    return scene
+
+
+def test_taking_up_a_partition_reads_the_streams_that_are_shown_and_not_the_rest(
+    crowded: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, read = crowded.topology.table.store, []
+    stored = store.read
+
+    def counting(partition: int, key: bytes) -> bytes | None:
+        read.append(key)
+        return stored(partition, key)
+
+    monkeypatch.setattr(store, "read", counting)
+    crowded.reopen()
+    assert crowded.topology.gauges.shown() == [f"s{i:03d}" for i in range(5)]
+    assert {stream for stream in map(str, range(300)) if crowded.counted("resolved", stream=f"s{int(stream):03d}")} == {
+        str(i) for i in range(5)
+    }
+    assert len(read) < 50
+
+
+def test_events_of_streams_that_are_not_shown_are_counted_once_after_a_restart(crowded: Scene) -> None:
+    crowded.reopen()
+    more = [forecast("again", 0.3, 3000, stream="s200"), outcome("again", 1, 4000)]
+    crowded.fold(batch(more, (300, 300)))
+    assert crowded.counted("scored_events_total", stream="other") == 1
+    crowded.fold(batch([forecast("b", 0.3, 5000, stream="s001"), outcome("b", 1, 5000)], (301, 301)))
+    assert crowded.counted("scored_events_total", stream="s001") == 1
+    assert crowded.counted("resolved", stream="s001") == 2

@@ -9,7 +9,7 @@ import pytest
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from state import history
+from state import history, keys
 from state.engine import Effects, Partition
 from state.events import Event, Forecast, Outcome, Rejected
 from state.fence import FORECASTS, OUTCOMES, Fence
@@ -54,12 +54,17 @@ class Live:
             self.gauges.assigned(partition, Held(self._engines[partition].fence))
         engine = self._engines[partition]
         effects = engine.fold(events)
+        before = {
+            stream: (rows[keys.scores(stream)], rows.get(keys.windows(stream)))
+            for stream in effects.scores
+            if keys.scores(stream) in rows
+        }
         for key, row in effects.rows.items():
             if row is None:
                 rows.pop(key, None)
             else:
                 rows[key] = row
-        self.gauges.applied(partition, effects, engine.fence)
+        self.gauges.applied(partition, effects, engine.fence, before)
         return effects
 
     def scores(self, partition: int, stream: str) -> Scores:
@@ -279,17 +284,44 @@ def test_streams_have_series_of_their_own() -> None:
     assert (value(gauges, "resolved", stream="a"), value(gauges, "resolved", stream="b")) == (10, 20)
 
 
-def test_streams_beyond_the_cap_are_summed_as_other() -> None:
+def test_streams_beyond_the_cap_are_counted_together_as_other() -> None:
     gauges = made(most_streams=2)
     live = Live(gauges)
     for partition, (stream, n) in enumerate({"a": 4, "b": 5, "c": 6, "d": 7, "other": 8}.items()):
         live.fold(partition, pairs(n, stream))
-    assert value(gauges, "resolved", stream=OTHER) == 6 + 7 + 8
     assert value(gauges, "scored_events_total", stream=OTHER) == 6 + 7 + 8
-    shown = {dict(labels)["stream"] for labels in samples(gauges)["trueup_resolved"]}
-    assert shown == {"a", "b", OTHER}
+    assert {dict(labels)["stream"] for labels in samples(gauges)["trueup_resolved"]} == {"a", "b"}
     rest = live.scores(2, "c") + live.scores(3, "d") + live.scores(4, "other")
-    assert value(gauges, "brier", stream=OTHER, kind="raw") == pytest.approx(rest.brier("raw"))
+    squares = value(gauges, "brier_sum_total", stream=OTHER, kind="raw")
+    assert squares == pytest.approx(rest.brier("raw") * rest.n)
+
+
+def test_streams_beyond_the_cap_are_counted_once_over_batches_and_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history, "WINDOW", 20)
+    gauges = made(most_streams=1)
+    live = Live(gauges)
+    live.fold(0, pairs(1, "shown"))
+    for start in range(1, 61, 12):
+        live.fold(0, pairs(12, "hidden", start))
+    assert value(gauges, "scored_events_total", stream=OTHER) == 60
+    bins = [value(gauges, "bin_events_total", stream=OTHER, kind="raw", bin=str(i)) or 0 for i in range(10)]
+    assert sum(bins) == 60
+
+
+def test_a_stream_that_is_called_other_has_no_series_of_its_own() -> None:
+    gauges = made()
+    assert not gauges.shows(OTHER)
+    assert gauges.shown() == []
+
+
+def test_rows_are_held_of_the_streams_that_are_shown_and_of_no_other() -> None:
+    gauges = made(most_streams=3)
+    live = Live(gauges)
+    for i in range(50):
+        live.fold(0, pairs(2, f"stream-{i}", 2 * i))
+    held = gauges._held[0]
+    assert set(held.scores) == set(held.calibrators) == {"stream-0", "stream-1", "stream-2"}
+    assert len(gauges._totals) == 3 + 1
 
 
 @pytest.mark.parametrize("stream", ['"', "\\", 'a"b\\c', "é漢🂡", "{x}", " "])
