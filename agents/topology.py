@@ -219,9 +219,12 @@ def _now(topology: Topology) -> Iterator[tuple[str, tuple[str, ...], float]]:
         return
     consumer = consumer_of(topology.app)
     for lane in list(consumer.lanes.values()):
-        for label, tp, buffer in zip(("forecasts", "outcomes"), lane.sources, lane.buffers, strict=True):
+        inputs = zip(("forecasts", "outcomes"), lane.sources, lane.buffers, lane.sizes, strict=True)
+        for label, tp, buffer, size in inputs:
             labels = (label, str(tp.partition))
             yield "buffered_records", labels, len(buffer)
+            yield "buffered_bytes", labels, size
+            yield "fetch_paused", labels, float(consumer.paused(tp))
             lag = consumer.lag(tp)
             if lag is not None:
                 yield "lag_records", labels, lag

@@ -268,6 +268,21 @@ CATALOGUE: Final = {
             "if it grows, add partitions and workers",
         ),
         Metric("buffered_records", "gauge", ("topic", "partition"), "Records fetched and not yet applied"),
+        Metric("buffered_bytes", "gauge", ("topic", "partition"), "Bytes of their keys and values"),
+        Metric(
+            "fetch_paused",
+            "gauge",
+            ("topic", "partition"),
+            "1 while fetching is stopped because enough is buffered",
+            "normal while a backlog is drained; if it stays, add partitions and workers, or look at batch_seconds",
+        ),
+        Metric(
+            "oldest_row_seconds",
+            "gauge",
+            (),
+            "Event time since the oldest row of an event was made; a row stays for its stream's ttl, joined or not",
+            "if far above the longest ttl, rows fall due faster than the sweep removes them: two for each record",
+        ),
         Metric("state_rows", "gauge", ("partition",), "Rows of the state table, as the store estimates them"),
         Metric("state_bytes", "gauge", ("partition",), "Bytes of the state table, as the store estimates them"),
         Metric(

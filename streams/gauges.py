@@ -257,6 +257,7 @@ class Gauges(Collector):
         yield "pending_events", (), sum(partition.fence.pending for partition in held)
         yield "early_outcomes", (), sum(partition.fence.early for partition in held)
         yield "held_partitions", (), len(held)
+        yield "oldest_row_seconds", (), max((_oldest(partition.fence) for partition in held), default=0.0)
         if self._updated:
             yield "last_update_timestamp_seconds", (), self._updated
         yield from self._sampler()
@@ -287,6 +288,12 @@ class Gauges(Collector):
         for stream, made in served.items():
             yield from _guaranteed(stream, made)
             yield from sums.learnt(stream, made)
+
+
+def _oldest(fence: Fence) -> float:
+    """Return the age of the row that stands first in any expiry queue, s of event time."""
+    waiting = [queue for queue in list(fence.queues.values()) if queue.head < queue.tail]
+    return max((fence.stream_time - (queue.due - queue.ttl_ms) for queue in waiting), default=0) / 1000
 
 
 def _gained(row: bytes, closed: bytes | None, before: Rows | None) -> Scores:

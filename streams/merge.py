@@ -55,11 +55,14 @@ class Lane:
     buffers: tuple[
         deque[ConsumerRecord[bytes | None, bytes | None]], deque[ConsumerRecord[bytes | None, bytes | None]]
     ] = field(default_factory=lambda: (deque(), deque()))
+    #: Bytes of the keys and values in each buffer.
+    sizes: list[int] = field(default_factory=lambda: [0, 0])
     held_since: float | None = None
 
     def add(self, topic: int, records: Sequence[ConsumerRecord[bytes | None, bytes | None]]) -> None:
         """Buffer records of a topic, in the order of their offsets."""
         self.buffers[topic].extend(records)
+        self.sizes[topic] += sum(map(_size, records))
 
     def take(
         self,
@@ -74,7 +77,7 @@ class Lane:
         Parameters
         ----------
         limit, size
-            Most records, and most bytes of their values; one record may be larger.
+            Most records, and most bytes of their keys and values; one record may be larger.
         caught_up
             Whether a topic-partition has nothing more to fetch, as far as is known.
         patience
@@ -94,7 +97,9 @@ class Lane:
                 if not caught_up(self.sources[1 - topic]) and not self._out_of_patience(patience, clock):
                     break
             record = self.buffers[topic].popleft()
-            size -= len(record.value or b"")
+            taken = _size(record)
+            self.sizes[topic] -= taken
+            size -= taken
             records.append((topic, record))
         if not records:
             return None
@@ -114,5 +119,10 @@ class Lane:
         self.epoch = next(_EPOCHS)
         self.busy = False
         self.held_since = None
+        self.sizes = [0, 0]
         for buffer in self.buffers:
             buffer.clear()
+
+
+def _size(record: ConsumerRecord[bytes | None, bytes | None]) -> int:
+    return len(record.value or b"") + len(record.key or b"")

@@ -100,6 +100,11 @@ class Settings:
     buffer_records: int = _setting(
         "Records of one topic-partition held while the other topic catches up", _number(1000, 1_000_000), 20_000
     )
+    buffer_bytes: int = _setting(
+        "Bytes of records a worker holds before it stops fetching; each topic-partition may fill an equal share",
+        _number(1 << 20, 1 << 34),
+        64 << 20,
+    )
     commit_seconds: float = _setting("How often input offsets are committed, s", _seconds(0.05, 60), 1.0)
     session_seconds: float = _setting("Silence after which a worker's partitions move, s", _seconds(1, 300), 30.0)
     request_seconds: float = _setting("Longest wait for an acknowledgement, s", _seconds(0.5, 300), 15.0)

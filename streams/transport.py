@@ -219,6 +219,10 @@ class BatchConsumer(driver.Consumer):
         handed, (_, end) = self._handed.get(tp), self._thread.reach(tp)
         return handed is not None and end is not None and handed >= end
 
+    def paused(self, tp: TP) -> bool:
+        """Whether fetching of a source partition is stopped because enough of it is buffered."""
+        return tp in self._throttled
+
     def lag(self, tp: TP) -> int | None:
         """Return how many records are appended and not yet handed to the agent, where known."""
         handed, (_, end) = self._handed.get(tp), self._thread.reach(tp)
@@ -241,15 +245,16 @@ class BatchConsumer(driver.Consumer):
         await self.wait_first(self.callback(self._to_message(tp, records[-1])), self.suspend_flow.wait())
 
     async def _throttle(self) -> None:
-        """Stop fetching what is far ahead of its partner, start again when it has drained to half."""
-        limit = self.inputs.settings.buffer_records
-        sizes = {
-            tp: len(buffer)
+        """Stop fetching what is far ahead of its partner or of the agent, start again when it has drained to half."""
+        settings = self.inputs.settings
+        limit, share = settings.buffer_records, settings.buffer_bytes / max(2 * len(self.lanes), 1)
+        fill = {
+            tp: max(len(buffer) / limit, size / share)
             for lane in self.lanes.values()
-            for tp, buffer in zip(lane.sources, lane.buffers, strict=True)
+            for tp, buffer, size in zip(lane.sources, lane.buffers, lane.sizes, strict=True)
         }
-        pause = [tp for tp, size in sizes.items() if size >= limit and tp not in self._throttled]
-        resume = [tp for tp in self._throttled if sizes.get(tp, 0) <= limit // 2]
+        pause = [tp for tp, full in fill.items() if full >= 1.0 and tp not in self._throttled]
+        resume = [tp for tp in self._throttled if fill.get(tp, 0.0) <= 0.5]
         if pause or resume:
             self._throttled.update(pause)
             self._throttled.difference_update(resume)

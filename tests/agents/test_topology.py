@@ -381,6 +381,11 @@ def test_lag_buffers_and_sizes_are_sampled_by_partition(
     consumer_of(topology.app)._buffer(F0, [record("forecasts", 0, 7, 1)])
     up.ends[F0] = 11
     assert value(topology, "buffered_records", topic="forecasts", partition="0") == 1
+    assert (
+        value(topology, "buffered_bytes", topic="forecasts", partition="0")
+        == consumer_of(topology.app).lanes[0].sizes[0]
+    )
+    assert value(topology, "fetch_paused", topic="forecasts", partition="0") == 0
     assert value(topology, "lag_records", topic="forecasts", partition="0") == 1 + 3
     assert value(topology, "buffered_records", topic="outcomes", partition="0") == 0
     assert value(topology, "lag_records", topic="outcomes", partition="0") is None, "its end is not known"

@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from state import history, keys
 from state.engine import Effects, Partition
 from state.events import Event, Forecast, Outcome, Rejected
-from state.fence import FORECASTS, OUTCOMES, Fence
+from state.fence import FORECASTS, OUTCOMES, Fence, Queue
 from state.forecasts import Normal, Probs
 from state.policy import Policies, Policy
 from state.rows import decode_present
@@ -30,6 +30,8 @@ SAMPLES = [
     ("recovery_left_seconds", (), 1.5),
     ("lag_records", ("forecasts", "0"), 3.0),
     ("buffered_records", ("outcomes", "0"), 2.0),
+    ("buffered_bytes", ("outcomes", "0"), 20.0),
+    ("fetch_paused", ("outcomes", "0"), 0.0),
     ("state_rows", ("0",), 7.0),
     ("state_bytes", ("0",), 900.0),
 ]
@@ -481,3 +483,16 @@ def test_two_workers_in_one_process_have_registries_of_their_own() -> None:
     one, two = made(), made()
     one.produced("calibrated", 3)
     assert value(two, "outputs_total", topic="calibrated") == 0
+
+
+def test_the_oldest_row_is_that_of_any_partition_and_any_queue() -> None:
+    gauges = made()
+    assert value(gauges, "oldest_row_seconds") == 0
+    short, long = Queue(60_000, 3, 4, due=70_000), Queue(3_600_000, 0, 2, due=3_605_000)
+    gauges.assigned(0, Held(Fence(stream_time=50_000, queues={60_000: short})))
+    assert value(gauges, "oldest_row_seconds") == 40
+    gauges.assigned(1, Held(Fence(stream_time=50_000, queues={60_000: short, 3_600_000: long})))
+    assert value(gauges, "oldest_row_seconds") == 45
+    empty = Queue(3_600_000, 2, 2, due=1)
+    gauges.assigned(1, Held(Fence(stream_time=50_000, queues={3_600_000: empty})))
+    assert value(gauges, "oldest_row_seconds") == 40

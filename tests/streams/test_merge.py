@@ -158,12 +158,14 @@ def test_a_batch_holds_no_more_records_than_the_limit() -> None:
 
 
 def test_a_batch_ends_with_the_record_that_reaches_the_limit_of_bytes() -> None:
+    made_of = made(F, 1, 2, 3, value=b"x" * 40)
+    reached = 2 * (40 + len(made_of[0].key or b""))
     of = lane()
-    of.add(F, made(F, 1, 2, 3, value=b"x" * 40))
-    assert len(order(take(of, size=80))) == 2
+    of.add(F, made_of)
+    assert len(order(take(of, size=reached))) == 2
     of = lane()
-    of.add(F, made(F, 1, 2, 3, value=b"x" * 40))
-    assert len(order(take(of, size=81))) == 3
+    of.add(F, made_of)
+    assert len(order(take(of, size=reached + 1))) == 3
 
 
 def test_a_record_larger_than_the_limit_goes_alone() -> None:
@@ -172,10 +174,13 @@ def test_a_record_larger_than_the_limit_goes_alone() -> None:
     assert order(take(of, size=100)) == [(F, 1)]
 
 
-def test_a_record_without_a_value_counts_as_no_bytes() -> None:
+def test_a_record_counts_the_bytes_of_its_key_and_of_its_value_where_it_has_them() -> None:
     of = lane()
-    of.add(F, made(F, 1, 2, 3, value=None))
-    assert len(order(take(of, size=1))) == 3
+    bare = record("f", 3, 0, 1, None, None)
+    of.add(F, [bare, record("f", 3, 1, 2, b"k" * 30, None), record("f", 3, 2, 3, None, b"v")])
+    assert of.sizes == [31, 0]
+    assert len(order(take(of, size=30))) == 2
+    assert of.sizes == [1, 0]
 
 
 def test_ends_are_the_next_offsets_of_the_topics_in_the_batch_and_of_no_other() -> None:

@@ -167,6 +167,50 @@ def test_throttle_pauses_what_is_far_ahead_and_resumes_it_at_half(
     assert throttle() == []
 
 
+def test_lanes_know_the_bytes_they_hold(consumer: BatchConsumer) -> None:
+    consumer._buffer(F0, [record(F, 0, i, i, b"key", bytes(100)) for i in range(3)])
+    consumer._buffer(O0, [record(O, 0, 0, 9, None, None)])
+    assert consumer.lanes[0].sizes == [309, 0]
+    message(consumer, 0, limit=2)
+    assert consumer.lanes[0].sizes == [103, 0]
+    consumer.lanes[0].restart()
+    assert consumer.lanes[0].sizes == [0, 0]
+
+
+@pytest.mark.parametrize("settings", [Settings(buffer_bytes=4 << 20)], ids=["a buffer of 4 MiB"])
+def test_throttle_shares_the_bytes_out_and_resumes_at_half_a_share(
+    run: Run, consumer: BatchConsumer, brokers: Brokers
+) -> None:
+    consumer._lane(1)
+    huge = [record(F, 0, i, i, None, bytes(256 << 10)) for i in range(4)]
+    consumer._buffer(F0, huge[:3])
+    run(consumer._throttle())
+    assert brokers.calls == [], "three quarters of the share of one of four"
+    consumer._buffer(F0, huge[3:])
+    run(consumer._throttle())
+    assert brokers.calls == [("throttle", ([F0], []))]
+    assert consumer.paused(F0)
+    assert not consumer.paused(O0)
+    brokers.calls.clear()
+    consumer.ack(message(consumer, 0, limit=1))
+    run(consumer._throttle())
+    assert brokers.calls == []
+    consumer.ack(message(consumer, 0, limit=1))
+    run(consumer._throttle())
+    assert brokers.calls == [("throttle", ([], [F0]))]
+
+
+@pytest.mark.parametrize("settings", [Settings(buffer_bytes=1 << 20)], ids=["a buffer of 1 MiB"])
+def test_a_record_larger_than_a_share_is_paused_on_and_passes(
+    run: Run, consumer: BatchConsumer, brokers: Brokers
+) -> None:
+    consumer._buffer(F0, [record(F, 0, 0, 0, None, bytes(4 << 20))])
+    run(consumer._throttle())
+    consumer.ack(message(consumer, 0))
+    run(consumer._throttle())
+    assert brokers.calls == [("throttle", ([F0], [])), ("throttle", ([], [F0]))]
+
+
 # -- the fetched ---------------------------------------------------------------------------------------------------
 
 
