@@ -33,7 +33,9 @@ class Progress:
         self.left = 0
         self.seconds = 0.0
         self.seconds_left: float | None = None
+        #: When, and after how many rows, the present recovery began, and nothing was restored last.
         self._began: tuple[float, int] | None = None
+        self._idle: tuple[float, int] | None = None
         self._total = 0
         self._told = 0.0
         #: When, offsets left, rows restored.
@@ -56,7 +58,7 @@ class Progress:
         if left is None:
             return self._ended(now)
         if self._began is None:
-            self._began, self._total, self._told = (now, self.rows), 0, now
+            self._began, self._total, self._told = self._idle or (now, self.rows), 0, now
         if left > self.left:
             # The ends are not known at once, and partitions may join while others are restored.
             self._total += left - self.left
@@ -78,6 +80,9 @@ class Progress:
         return f"restoring: {done:,} of {self._total:,} offsets ({done / self._total:.0%}), {rate:,.0f} rows/s, {rest}"
 
     def _ended(self, now: float) -> str | None:
+        if self._began is None and self._idle and self.rows > self._idle[1]:
+            self._began = self._idle  # it was over before anybody looked
+        self._idle = now, self.rows
         if self._began is None:
             return None
         (began, rows), self._began = self._began, None

@@ -2,7 +2,8 @@
 
 ``--kill STEP BATCHES`` kills it when so many batches have passed the step of the order of effects, ``--freeze STEP
 BATCHES`` stops it there until SIGCONT; ``--slow-seeks S`` delays the return of every seek, so that fetches already
-under way come back after it; ``--unfenced`` appends to the changelog as a producer that no claim has named.
+under way come back after it; ``--slow-batches S`` delays every batch; ``--kill-restoring ROWS`` kills it when so many
+rows have been restored; ``--unfenced`` appends to the changelog as a producer that no claim has named.
 """
 
 import argparse
@@ -10,12 +11,14 @@ import asyncio
 import os
 import signal
 import sys
+import time
 from collections.abc import Mapping
 
 from aiokafka.producer.message_accumulator import BatchBuilder
 from faust.types import TP
 
 from agents import logs, worker
+from streams.progress import Progress
 from streams.settings import Settings
 from streams.transport import RecordBatch, Thread
 
@@ -27,11 +30,15 @@ def main() -> int:
     parser.add_argument("--freeze", type=int, nargs=2, default=(0, 0))
     parser.add_argument("--unfenced", action="store_true")
     parser.add_argument("--slow-seeks", type=float, default=0.0)
+    parser.add_argument("--slow-batches", type=float, default=0.0)
+    parser.add_argument("--kill-restoring", type=int, default=0)
     options = parser.parse_args()
     logs.configure()
     accidents = {signal.SIGKILL: list(options.kill), signal.SIGSTOP: list(options.freeze)}
 
     def probe(passed: int) -> None:
+        if passed == 1:
+            time.sleep(options.slow_batches)
         for signum, accident in accidents.items():
             if passed == accident[0]:
                 accident[1] -= 1
@@ -42,6 +49,8 @@ def main() -> int:
         RecordBatch._set_producer_state = BatchBuilder._set_producer_state  # type: ignore[method-assign]
     if options.slow_seeks:
         slow_down(options.slow_seeks)
+    if options.kill_restoring:
+        kill_restoring(options.kill_restoring)
     return worker.run(Settings.from_env(os.environ), probe=probe)
 
 
@@ -54,6 +63,18 @@ def slow_down(seconds: float) -> None:
         await asyncio.sleep(seconds)
 
     Thread.seek_wait = late  # type: ignore[method-assign,assignment]
+
+
+def kill_restoring(rows: int) -> None:
+    """Kill the process once so many rows have been written in a recovery."""
+    restored = Progress.restored
+
+    def until(self: Progress, n: int) -> None:
+        restored(self, n)
+        if self.rows >= rows:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    Progress.restored = until  # type: ignore[method-assign,assignment]
 
 
 if __name__ == "__main__":

@@ -170,11 +170,11 @@ class World:
         finally:
             worker.kill()
 
-    def send(self, records: Iterable[Sent]) -> None:
+    def send(self, records: Iterable[Sent], **options: int) -> None:
         """Produce records in order, keyed to their partitions, and wait until all are acknowledged."""
 
         async def run() -> None:
-            producer = AIOKafkaProducer(bootstrap_servers=self.settings.brokers[0], linger_ms=5)
+            producer = AIOKafkaProducer(bootstrap_servers=self.settings.brokers[0], linger_ms=5, **options)
             async with producer:
                 sent = [
                     await producer.send(self.topic(record.topic), record.value, key=record.key, timestamp_ms=record.ts)

@@ -26,14 +26,24 @@ def test_a_line_is_due_every_few_seconds_and_says_how_far_how_fast_and_how_long(
 def test_the_end_is_told_once_with_all_rows_of_this_recovery() -> None:
     progress = Progress()
     for again in range(2):
-        progress.look(1000, 10.0)
+        at = 100.0 * again
+        progress.look(None, at)
+        progress.look(1000, at + 0.25)
         progress.restored(600)
-        progress.look(400, 11.0)
+        progress.look(400, at + 1)
         progress.restored(400)
-        assert progress.look(None, 14.0) == "restored 1,000 rows in 4.0 s, 250 rows/s"
-        assert progress.look(None, 15.0) is None
+        assert progress.look(None, at + 4) == "restored 1,000 rows in 4.0 s, 250 rows/s"
+        assert progress.look(None, at + 5) is None
         assert (progress.rows, progress.left, progress.seconds_left) == (1000 * (again + 1), 0, None)
         assert progress.seconds == 4.0
+
+
+def test_a_recovery_that_was_over_between_two_looks_is_told_too() -> None:
+    progress = Progress()
+    assert progress.look(None, 1.0) is None
+    progress.restored(50)
+    assert progress.look(None, 1.5) == "restored 50 rows in 0.5 s, 100 rows/s"
+    assert progress.look(None, 2.0) is None
 
 
 def test_a_recovery_without_rows_says_nothing() -> None:

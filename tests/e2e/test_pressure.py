@@ -1,0 +1,95 @@
+"""A worker under pressure holds what its settings allow and answers everything; in full: tests/bench/pressure.py."""
+
+import shutil
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+import orjson
+
+from tests.e2e.world import Worker, World, wait_for
+from tests.events import Sent, forecast, outcome
+
+MakeWorld = Callable[..., World]
+
+
+def watched(worker: Worker, *names: str) -> Iterator[dict[str, float]]:
+    """Yield the sums of some metrics again and again."""
+    while True:
+        yield {name: worker.metric(name) for name in names}
+        time.sleep(0.05)
+
+
+def test_a_worker_that_is_overrun_stops_fetching_and_holds_its_share(world: MakeWorld) -> None:
+    w = world(partitions=1, TRUEUP_BUFFER_BYTES=str(4 << 20), TRUEUP_BATCH_RECORDS="20", TRUEUP_PATIENCE_SECONDS="0")
+    n, share, fetch = 1200, 2 << 20, 1 << 20
+    w.send(forecast(f"e{i}", 0.5, 1000 + i, padding="x" * 10_000) for i in range(n))
+    paused, most = False, 0.0
+    with w.worker("--slow-batches", "0.05") as worker:
+        for found in watched(worker, "fetch_paused", "buffered_bytes", "records_total"):
+            paused = paused or found["fetch_paused"] == 1
+            most = max(most, found["buffered_bytes"])
+            if found["records_total"] == n:
+                break
+    assert paused
+    assert share <= most < share + fetch + 20_000, "a fetch is buffered whole"
+    assert w.applied()["forecasts_issued"] == n
+    w.judge()
+
+
+def test_outcomes_that_never_come_leave_as_many_rows_as_their_time_to_live_allows(world: MakeWorld) -> None:
+    w = world(partitions=1)
+    streams = w.directory / "streams.toml"
+    streams.write_text('[streams."*"]\nttl = "1s"\n')
+    n = 12_000
+    w.send(forecast(f"e{i}", 0.5, 1000 + i) for i in range(n))
+    with w.worker(TRUEUP_STREAMS=str(streams)) as worker:
+        w.wait_until_applied(n)
+        wait_for("its metrics", lambda: worker.metric("records_total") == n)
+        # A second of event time is 1,000 forecasts; a row that changed within 1,000 records stays.
+        assert worker.metric("pending_events") <= 1000 + 2
+        assert worker.metric("pending_events") + worker.metric("expired_total", kind="forecast") == n
+        assert worker.metric("oldest_row_seconds") <= 1.001
+    rows = Counter(key[:1] for key in w.state()[0])
+    assert rows[b"L"] <= 1000 + 2
+    assert rows[b"Q"] <= 1000 // 64 + 3
+
+
+def test_records_larger_than_a_fetch_become_letters_and_hold_nobody_up(world: MakeWorld) -> None:
+    w = world(partitions=2)
+    sent: list[Sent] = []
+    for i in range(40):
+        sent.append(forecast(f"e{i}", 0.5, 1000 + 10 * i))
+        if i % 8 == 0:
+            sent.append(Sent("forecasts", f"e{i}".encode(), bytes(1_500_000), 1001 + 10 * i))
+        sent.append(outcome(f"e{i}", 1, 1002 + 10 * i))
+    w.send(sent, max_request_size=2_000_000)
+    with w.worker() as worker:
+        w.wait_until_applied(len(sent))
+        assert worker.metric("dead_letters_total", reason="oversized") == 5
+    letters = [orjson.loads(letter.value or b"") for letter in w.read("dead-letters")]
+    assert [letter["reason"] for letter in letters] == ["oversized"] * 5
+    assert all(len(orjson.dumps(letter)) < 30_000 for letter in letters)
+    assert w.applied()["outcomes_resolved"] + w.applied()["early_joined"] == 40
+
+
+def test_a_worker_killed_while_it_restores_goes_on_where_it_was_and_loses_no_row(world: MakeWorld) -> None:
+    w = world(partitions=1, TRUEUP_INSTANCE_ID="one")  # so that nobody waits for its session to end
+    n = 8000
+    w.send(forecast(f"e{i}", 0.5, 1000 + i) for i in range(n))
+    with w.worker() as worker:
+        w.wait_until_applied(n)
+        assert worker.stop() == 0
+    shutil.rmtree(w.directory / "data")
+    for _ in range(2):
+        with w.worker("--kill-restoring", "3000", TRUEUP_WRITE_BUFFER_BYTES="65536") as worker:
+            assert worker.process.wait(90) == -signal.SIGKILL
+    w.send(outcome(f"e{i}", 1, 100_000 + i) for i in range(n))
+    with w.worker() as worker:
+        wait_for("the worker", worker.ready)
+        w.wait_until_applied(2 * n)
+        assert worker.metric("recovery_restored_rows_total") > 0
+        assert "restored " in worker.printed
+    assert w.applied()["outcomes_resolved"] == n, "every forecast was found"
+    w.judge()
