@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -42,6 +42,10 @@ class Broker:
         Where clients connect; `None`: any free one. It stays the same over restarts of this object.
     heap
         Of the JVM, in its own notation.
+    properties
+        Lines that follow those of ``server.properties`` and take their place: further listeners, an authorizer.
+    users
+        SCRAM passwords by user name, known from the first start on.
 
     Attributes
     ----------
@@ -56,7 +60,14 @@ class Broker:
     So call it from a thread that lives as long as the broker is needed.
     """
 
-    def __init__(self, data_dir: Path | None = None, port: int | None = None, heap: str = "512m") -> None:
+    def __init__(
+        self,
+        data_dir: Path | None = None,
+        port: int | None = None,
+        heap: str = "512m",
+        properties: str = "",
+        users: Mapping[str, str] | None = None,
+    ) -> None:
         self._temporary: TemporaryDirectory[str] | None = None
         if data_dir is None:
             self._temporary = TemporaryDirectory(prefix="trueup-broker-")
@@ -64,8 +75,10 @@ class Broker:
         self.directory = data_dir.resolve()
         self.log = self.directory / "broker.log"
         self._heap = heap
-        self._controller = _free_port(port)
-        self._port = port or _free_port(self._controller)
+        self._properties = properties
+        self._users = dict(users or {})
+        self._controller = free_port(port)
+        self._port = port or free_port(self._controller)
         self.bootstrap = f"{HOST}:{self._port}"
         self._jvm: subprocess.Popen[bytes] | None = None
 
@@ -147,10 +160,14 @@ listeners=PLAINTEXT://{self.bootstrap},CONTROLLER://{HOST}:{self._controller}
 advertised.listeners=PLAINTEXT://{self.bootstrap}
 controller.quorum.voters=1@{HOST}:{self._controller}
 log.dirs={self.directory / "data"}
+{self._properties}
 """
         settings.write_text((KAFKA / "server.properties").read_text() + ours)
         if not (self.directory / "data" / "meta.properties").exists():
             storage = ["kafka.tools.StorageTool", "format", "-t", uuid.uuid4().hex[:22], "-c", str(settings)]
+            for user, password in self._users.items():
+                for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
+                    storage += ["--add-scram", f"{mechanism}=[name={user},password={password}]"]
             self._jvm = self._java("-XX:TieredStopAtLevel=1", *storage)
             if self._jvm.wait(START_SECONDS) != 0:
                 raise BrokerError(f"Kafka could not format {self.directory}; its log ends:\n{self.tail()}")
@@ -202,7 +219,7 @@ def _die_with_parent() -> Callable[[], None] | None:
     return run
 
 
-def _free_port(other: int | None) -> int:
+def free_port(other: int | None = None) -> int:
     """Return a free port below those of outgoing connections: no client takes it while the broker is down."""
     while True:
         port = 20_000 + secrets.randbelow(12_000)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from agents import __version__, logs
-from streams import plan, topics
+from streams import permissions, plan, topics
 from streams.settings import Settings, SettingsError
 
 #: Exit status of a command that was asked for something impossible, as sysexits.h has it.
@@ -118,12 +118,14 @@ def _parser() -> argparse.ArgumentParser:
     broker.add_argument("--data-dir", type=Path, help="keep the data here (default: a temporary directory)")
 
     topic = commands.add_parser("topics", help="make or check the topics")
-    actions = topic.add_subparsers(dest="action", required=True, metavar="create|check")
+    actions = topic.add_subparsers(dest="action", required=True, metavar="create|check|acls")
     create = actions.add_parser("create", help="make the topics that do not exist")
     create.add_argument("--partitions", type=_positive, default=4, help="of every topic (default: 4)")
     create.add_argument("--replication", type=_positive, default=1, help="copies of each (production: 3)")
     create.add_argument("--retention", help="how long inputs and outputs are kept, such as 30d (default: the brokers')")
     actions.add_parser("check", help="say what is wrong with the topics; status 1 if anything is")
+    acls = actions.add_parser("acls", help="print the commands that grant a worker's user what it needs, and no more")
+    acls.add_argument("principal", nargs="?", default="User:trueup", help="the user (default: %(default)s)")
 
     audit = commands.add_parser(
         "audit",
@@ -203,6 +205,9 @@ def _broker(options: argparse.Namespace) -> int:
 
 def _topics(options: argparse.Namespace) -> int:
     settings = Settings.from_env(os.environ)
+    if options.action == "acls":
+        print("\n".join(permissions.commands(settings, options.principal)))
+        return 0
     if options.action == "create":
         try:
             retention = None if options.retention is None else plan.duration(options.retention)
@@ -217,7 +222,7 @@ def _topics(options: argparse.Namespace) -> int:
             )
         )
         print("made: " + ", ".join(made) if made else "all topics exist")
-    problems = asyncio.run(topics.check(settings))
+    problems = asyncio.run(topics.check(settings, as_worker=options.action == "check"))
     for problem in problems:
         print(problem, file=sys.stderr)
     if not problems:

@@ -68,10 +68,19 @@ class Security:
             return None
         try:
             context = ssl.create_default_context(cafile=self.cafile)
-            if self.certfile:
-                context.load_cert_chain(self.certfile, self.keyfile, self.key_password)
-        except (OSError, ssl.SSLError) as exc:
-            raise ValueError(f"cannot load TLS files (cafile, certfile, keyfile): {exc}") from exc
+        except OSError as exc:  # ssl.SSLError is one
+            raise ValueError(f"cannot load TRUEUP_SSL_CAFILE={self.cafile}: {_said(exc)}") from exc
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        if self.certfile:
+            try:
+                # Without a function OpenSSL would ask the terminal for the password of an encrypted key, and wait.
+                context.load_cert_chain(self.certfile, self.keyfile, lambda: self.key_password or "")
+            except OSError as exc:
+                files = f"TRUEUP_SSL_CERTFILE={self.certfile}" + (f" and {self.keyfile}" if self.keyfile else "")
+                raise ValueError(
+                    f"cannot load {files}: {_said(exc)}; the key may not be that of the certificate, or need another "
+                    "TRUEUP_SSL_KEY_PASSWORD (or _FILE)"
+                ) from exc
         return context
 
     def client_options(self) -> dict[str, Any]:
@@ -95,3 +104,10 @@ class Security:
                 ssl_context=self.context,
             )
         return faust.SSLCredentials(context=self.context) if self.context else None
+
+
+def _said(exc: OSError) -> str:
+    """Return what is wrong with a file; OpenSSL names the place in its own source, which helps nobody."""
+    if isinstance(exc, ssl.SSLError):
+        return (exc.reason or "not PEM").lower().replace("_", " ")
+    return exc.strerror or str(exc)

@@ -9,6 +9,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import KafkaConnectionError, for_code
 
+from streams import permissions, reach
 from streams.settings import Settings
 
 #: Room a record batch needs beyond its records, bytes.
@@ -96,17 +97,25 @@ async def _led(admin: AIOKafkaAdminClient, names: list[str]) -> None:
             await asyncio.sleep(0.05)
 
 
-async def check(settings: Settings) -> list[str]:
-    """Return what is wrong with the topics, one sentence each; nothing when all is well."""
+async def check(settings: Settings, *, as_worker: bool = True) -> list[str]:
+    """Return what is wrong with the topics, one sentence each; nothing when all is well.
+
+    Parameters
+    ----------
+    as_worker
+        Whether whoever asks must also be allowed to do what a worker does; who makes topics need not be.
+    """
     async with _admin(settings) as admin:
-        existing = set(await admin.list_topics())
         topics = wanted(settings)
+        allowed = await permissions.of_topics(admin, [topic.name for topic in topics])
         problems = [
             f"topic {topic.name} does not exist: run 'trueup topics create'"
             for topic in topics
-            if topic.name not in existing
+            if topic.name not in allowed
         ]
-        present = [topic for topic in topics if topic.name in existing]
+        if as_worker:
+            problems += await permissions.lacking(admin, settings, allowed)
+        present = [topic for topic in topics if allowed.get(topic.name, frozenset()) != frozenset()]
         if not present:
             return problems
         counts = {
@@ -121,8 +130,9 @@ async def check(settings: Settings) -> list[str]:
             if inputs is not None and counts[topic.name] != inputs
         ]
         for topic in present:
-            configs = await _configs(admin, topic.name)
-            problems.extend(_problems(topic, configs))
+            granted = allowed[topic.name]
+            if granted is None or "DescribeConfigs" in granted:
+                problems.extend(_problems(topic, await _configs(admin, topic.name)))
         return problems
 
 
@@ -172,11 +182,19 @@ async def _configs(admin: AIOKafkaAdminClient, name: str) -> dict[str, str]:
 
 @asynccontextmanager
 async def _admin(settings: Settings) -> AsyncIterator[AIOKafkaAdminClient]:
-    client = AIOKafkaAdminClient(bootstrap_servers=",".join(settings.brokers), **settings.security.client_options())
+    try:
+        options = settings.security.client_options()
+    except ValueError as exc:  # a file is missing or damaged
+        raise TopicsError(str(exc)) from exc
+    client = AIOKafkaAdminClient(
+        bootstrap_servers=",".join(settings.brokers),
+        request_timeout_ms=int(settings.request_seconds * 1000),
+        **options,
+    )
     try:
         await client.start()
         yield client
     except KafkaConnectionError as exc:
-        raise TopicsError(f"cannot reach {', '.join(settings.brokers)}: {exc}") from exc
+        raise TopicsError(await reach.reasons(settings)) from exc
     finally:
         await client.close()

@@ -347,7 +347,7 @@ def test_sasl_goes_over_tls_for_both_kinds_of_client() -> None:
 def test_tls_files_that_cannot_be_loaded_are_refused(tmp_path: Path, field: str) -> None:
     (tmp_path / "not.pem").write_text("not a certificate")
     for path in ("/nowhere/x.pem", str(tmp_path / "not.pem")):
-        with pytest.raises(ValueError, match="cannot load TLS files"):
+        with pytest.raises(ValueError, match=f"cannot load TRUEUP_SSL_{field.upper()}="):
             _ = Security(protocol="SSL", **{field: path}).context
 
 

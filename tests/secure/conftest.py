@@ -1,0 +1,47 @@
+"""One secured broker for a run of pytest, which the tests of this directory share."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from streams.permissions import Grant, needed
+from streams.settings import Settings
+from tests.e2e.world import World
+from tests.secure import certificates, fortress
+from tests.secure.fortress import Fortress
+
+MakeWorld = Callable[..., World]
+
+
+@pytest.fixture(scope="session")
+def stronghold(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fortress]:
+    """Yield where the listeners of a running broker are."""
+    directory = tmp_path_factory.mktemp("fortress")
+    broker, made = fortress.build(certificates.issue(directory), directory / "broker")
+    with broker:
+        yield made
+
+
+@pytest.fixture
+def world(stronghold: Fortress, tmp_path: Path) -> MakeWorld:
+    """Return a maker of worlds whose tests use the open listener; their workers are granted what they need."""
+
+    def make(partitions: int = 1, *, granted: bool = True) -> World:
+        made = World(stronghold.open, tmp_path, partitions)
+        if granted:
+            grant_all(stronghold, made.settings)
+        return made
+
+    return make
+
+
+def grant_all(stronghold: Fortress, settings: Settings) -> None:
+    """Grant the worker's user exactly what the program says it needs."""
+    for grant, operation in single(settings):
+        stronghold.grant(grant.kind, grant.name, operation, prefixed=grant.prefixed)
+
+
+def single(settings: Settings) -> list[tuple[Grant, str]]:
+    """Return each grant with each of its operations."""
+    return [(grant, operation) for grant in needed(settings) for operation in grant.operations]

@@ -1,0 +1,122 @@
+"""A real Apache Kafka with a listener for every way to prove oneself, and an authorizer that denies by default."""
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.protocol.admin import CreateAclsRequest, DeleteAclsRequest
+
+from agents.broker import HOST, Broker, free_port
+from streams.permissions import OPERATIONS
+from tests.secure.certificates import Certificates
+
+#: Everything may be done by it: it stands for the operator who makes topics and grants.
+OPERATOR, WORKER = "operator", "worker"
+#: Long and odd, so that a search for them in logs finds them and nothing else.
+PASSWORDS: Final = {OPERATOR: "op-7Kj2secret", WORKER: "wk-5Xv9secret"}
+
+#: As the protocol numbers them.
+_KINDS: Final = {"topic": 2, "group": 3, "transactional-id": 5}
+_LITERAL, _PREFIXED, _ALLOW = 3, 4, 3
+
+LISTENERS: Final = {
+    "TLS": "SSL",
+    "MTLS": "SSL",
+    "ELSEWHERE": "SSL",
+    "SASL": "SASL_SSL",
+    "NAKED": "SASL_PLAINTEXT",
+}
+
+
+@dataclass(frozen=True)
+class Fortress:
+    """Where the listeners are, ``host:port`` each; ``open`` asks for nothing and may do everything."""
+
+    open: str
+    tls: str
+    mtls: str
+    elsewhere: str
+    sasl: str
+    naked: str
+    certificates: Certificates
+
+    def grant(self, kind: str, name: str, operation: str, *, prefixed: bool = False, user: str = WORKER) -> None:
+        """Let the user do something; brokers follow in a moment."""
+        self._acl(CreateAclsRequest, kind, name, operation, prefixed=prefixed, user=user)
+
+    def revoke(self, kind: str, name: str, operation: str, *, prefixed: bool = False, user: str = WORKER) -> None:
+        """Take a grant back; brokers follow in a moment."""
+        self._acl(DeleteAclsRequest, kind, name, operation, prefixed=prefixed, user=user)
+
+    def _acl(self, request: Any, kind: str, name: str, operation: str, *, prefixed: bool, user: str) -> None:
+        acl = request(
+            _KINDS[kind], name, _PREFIXED if prefixed else _LITERAL, f"User:{user}", "*", OPERATIONS[operation], _ALLOW
+        )
+
+        async def run() -> Any:
+            admin = AIOKafkaAdminClient(bootstrap_servers=self.open)
+            await admin.start()
+            try:
+                return await admin._send_request(acl)
+            finally:
+                await admin.close()
+
+        response = asyncio.run(run())
+        results = response.to_object().get("creation_responses") or response.to_object()["filter_responses"]
+        assert all(not result["error_code"] for result in results), results
+
+    def as_user(self, user: str = WORKER, **settings: str) -> dict[str, str]:
+        """Return the settings of a program that logs in over TLS."""
+        return {
+            "TRUEUP_BROKERS": self.sasl,
+            "TRUEUP_SECURITY_PROTOCOL": "SASL_SSL",
+            "TRUEUP_SASL_USERNAME": user,
+            "TRUEUP_SASL_PASSWORD": PASSWORDS[user],
+            "TRUEUP_SSL_CAFILE": str(self.certificates.authority),
+            **settings,
+        }
+
+
+def build(certificates: Certificates, directory: Path) -> tuple[Broker, Fortress]:
+    """Return a broker that is not started, and where its listeners will be."""
+    main, *others = _free_ports(1 + len(LISTENERS))
+    ports = dict(zip(LISTENERS, others, strict=True))
+    broker = Broker(directory, main, users=PASSWORDS)
+    broker._properties = "\n".join(_properties(certificates, ports, main, broker._controller))
+    at = {name.lower(): f"{HOST}:{port}" for name, port in ports.items()}
+    return broker, Fortress(open=broker.bootstrap, certificates=certificates, **at)
+
+
+def _free_ports(n: int) -> list[int]:
+    ports: set[int] = set()
+    while len(ports) < n:
+        ports.add(free_port())
+    return list(ports)
+
+
+def _properties(certificates: Certificates, ports: dict[str, int], main: int, controller: int) -> Iterable[str]:
+    clients = f"PLAINTEXT://{HOST}:{main}," + ",".join(f"{name}://{HOST}:{port}" for name, port in ports.items())
+    protocols = ",".join(f"{name}:{protocol}" for name, protocol in LISTENERS.items())
+    yield f"listeners={clients},CONTROLLER://{HOST}:{controller}"
+    yield f"advertised.listeners={clients}"
+    yield f"listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,{protocols}"
+    yield "sasl.enabled.mechanisms=SCRAM-SHA-512,SCRAM-SHA-256"
+    for name in LISTENERS:
+        chain = certificates.elsewhere if name == "ELSEWHERE" else certificates.server
+        prefix = f"listener.name.{name.lower()}"
+        yield f"{prefix}.ssl.keystore.type=PEM"
+        yield f"{prefix}.ssl.keystore.location={chain}"
+        yield f"{prefix}.ssl.truststore.type=PEM"
+        yield f"{prefix}.ssl.truststore.location={certificates.authority}"
+        for mechanism in ("scram-sha-512", "scram-sha-256"):
+            yield f"{prefix}.{mechanism}.sasl.jaas.config={_JAAS}"
+    yield "listener.name.mtls.ssl.client.auth=required"
+    yield "listener.name.mtls.ssl.principal.mapping.rules=RULE:^.*?CN=([^,]+).*$/$1/,DEFAULT"
+    yield "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+    yield f"super.users=User:ANONYMOUS;User:{OPERATOR}"
+
+
+_JAAS: Final = "org.apache.kafka.common.security.scram.ScramLoginModule required;"

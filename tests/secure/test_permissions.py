@@ -1,0 +1,70 @@
+"""A worker's user needs these grants and no others; without one of them it is told which."""
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+
+from agents.worker import MISCONFIGURED
+from streams import topics
+from streams.permissions import commands
+from streams.settings import Settings
+from tests.e2e.world import World, wait_for
+from tests.events import mixed
+from tests.secure.conftest import single
+from tests.secure.fortress import OPERATOR, Fortress
+
+MakeWorld = Callable[..., World]
+
+
+def test_exactly_the_grants_that_are_asked_for_are_enough(world: MakeWorld, stronghold: Fortress) -> None:
+    w = world(partitions=2)
+    made = mixed(300)
+    w.send(made.sent)
+    with w.worker(**stronghold.as_user()) as worker:
+        w.wait_until_applied(len(made.sent))
+        assert worker.stop() == 0
+    w.judge()
+
+
+def test_each_grant_that_is_missing_is_named(world: MakeWorld, stronghold: Fortress) -> None:
+    w = world()
+    settings = Settings.from_env({**w.environment, **stronghold.as_user()})
+    found: list[str] = []
+
+    def says(*wanted: str) -> bool:
+        found[:] = asyncio.run(topics.check(settings))
+        return len(found) == bool(wanted) and all(word in sentence for sentence in found for word in wanted)
+
+    wait_for("the grants", says)
+    for grant, operation in single(w.settings):
+        stronghold.revoke(grant.kind, grant.name, operation, prefixed=grant.prefixed)
+        lack = partial(says, "this user lacks", operation, f" on {grant.kind}", grant.name)
+        wait_for(f"the lack of {operation} on {grant.name} to be told", lack, 20)
+        stronghold.grant(grant.kind, grant.name, operation, prefixed=grant.prefixed)
+        wait_for("the grant", says, 20)
+
+
+def test_a_worker_without_any_grant_ends_and_names_them_all(world: MakeWorld, stronghold: Fortress) -> None:
+    w = world(granted=False)
+    with w.worker(**stronghold.as_user()) as worker:
+        assert worker.process.wait(60) == MISCONFIGURED
+    for grant, _ in single(w.settings):
+        assert f" on {grant.kind}" in worker.printed
+        assert grant.name in worker.printed
+    assert "does not exist" not in worker.printed, "it exists; this user may not see it"
+
+
+def test_who_makes_topics_need_not_be_allowed_to_work(world: MakeWorld, stronghold: Fortress) -> None:
+    w = world(granted=False)
+    settings = Settings.from_env({**w.environment, **stronghold.as_user(OPERATOR)})
+    assert asyncio.run(topics.check(settings, as_worker=False)) == []
+
+
+def test_the_commands_grant_what_is_needed() -> None:
+    said = commands(Settings(app_id="mine", brokers=("b:1",)), "User:w orker")
+    assert said[0] == (
+        "kafka-acls.sh --bootstrap-server b:1 --command-config admin.properties --add --allow-principal 'User:w orker' "
+        "--operation Read --operation DescribeConfigs --topic forecasts"
+    )
+    assert said[-1].endswith("--operation Write --transactional-id mine- --resource-pattern-type prefixed")
+    assert len(said) == 8
