@@ -1,5 +1,8 @@
 """How clients prove who they are and what they trust, from the environment and files; never from a URL."""
 
+import base64
+import hashlib
+import hmac
 import ssl
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -104,6 +107,63 @@ class Security:
                 ssl_context=self.context,
             )
         return faust.SSLCredentials(context=self.context) if self.context else None
+
+
+@dataclass(frozen=True)
+class Access:
+    """Who may read a worker's metrics and pages, and how the worker proves itself to them.
+
+    Attributes
+    ----------
+    certfile, keyfile
+        The worker's certificate, for HTTPS.
+    username, password
+        What readers must know (HTTP basic authentication); the probes are open to all.
+    """
+
+    certfile: str | None = None
+    keyfile: str | None = None
+    username: str | None = None
+    password: str | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        if bool(self.username) != bool(self.password):
+            raise ValueError("TRUEUP_METRICS_USERNAME and TRUEUP_METRICS_PASSWORD (or _FILE) belong together")
+        if ":" in (self.username or ""):
+            raise ValueError("TRUEUP_METRICS_USERNAME must not hold a colon: HTTP ends the name there")
+        if self.keyfile and not self.certfile:
+            raise ValueError("TRUEUP_METRICS_KEYFILE is set, but TRUEUP_METRICS_CERTFILE is not")
+
+    @cached_property
+    def context(self) -> ssl.SSLContext | None:
+        """The TLS context of the server; None for plain HTTP.
+
+        Raises
+        ------
+        ValueError
+            If a file cannot be read or is not what it should be.
+        """
+        if self.certfile is None:
+            return None
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        try:
+            context.load_cert_chain(self.certfile, self.keyfile, lambda: "")
+        except OSError as exc:
+            raise ValueError(f"cannot load TRUEUP_METRICS_CERTFILE={self.certfile}: {_said(exc)}") from exc
+        return context
+
+    def admits(self, authorization: str) -> bool:
+        """Whether the value of an ``Authorization`` header is the right one; as fast for wrong ones, however wrong."""
+        if self.username is None:
+            return True
+        given = base64.b64encode(f"{self.username}:{self.password}".encode()).decode()
+        # Digests are compared, so that not even the password's length shows in the time.
+        return hmac.compare_digest(_digest(f"Basic {given}"), _digest(authorization))
+
+
+def _digest(text: str) -> bytes:
+    return hashlib.sha256(text.encode(errors="replace")).digest()
 
 
 def _said(exc: OSError) -> str:

@@ -2,14 +2,17 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
 from state.policy import DEFAULT_CALIBRATOR, Policies, Policy
 from streams import plan
 from streams.records import Limits
-from streams.security import Security
+from streams.security import Access, Security
 
+#: Longest streams file and longest file of a secret, bytes.
+STREAMS_BYTES, SECRET_BYTES = 1 << 20, 4096
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 
 
@@ -119,6 +122,7 @@ class Settings:
         "stop",
     )
     security: Security = field(default_factory=Security)
+    access: Access = field(default_factory=Access)
     policies: Policies = field(default_factory=lambda: plan.policies({}, DEFAULT_CALIBRATOR))
 
     def __post_init__(self) -> None:
@@ -134,6 +138,20 @@ class Settings:
                 "TRUEUP_REQUEST_SECONDS must not exceed TRUEUP_SESSION_SECONDS: "
                 "a write that hangs must die before the partition moves"
             )
+
+        if self.access.password and not self.access.certfile and not self.on_loopback:
+            raise SettingsError(
+                f"TRUEUP_METRICS_PASSWORD would go in the clear, as TRUEUP_METRICS_HOST={self.metrics_host} "
+                "is not loopback; set TRUEUP_METRICS_CERTFILE"
+            )
+
+    @property
+    def on_loopback(self) -> bool:
+        """Whether the metrics can be reached from this machine only."""
+        try:
+            return ip_address(self.metrics_host).is_loopback
+        except ValueError:
+            return self.metrics_host == "localhost"
 
     @property
     def changelog(self) -> str:
@@ -153,7 +171,7 @@ class Settings:
             for f in fields(cls)
             if "parse" in f.metadata
         ]
-        return own + [(name, help_, "none") for name, (_, help_) in _SECURITY.items()]
+        return own + [(name, help_, "none") for name, (_, help_) in (SECURITY | ACCESS).items()]
 
     @classmethod
     def from_env(cls, environment: Mapping[str, str]) -> "Settings":
@@ -167,10 +185,10 @@ class Settings:
         known = {f"TRUEUP_{f.name.upper()}": f for f in fields(cls) if "parse" in f.metadata}
         values: dict[str, Any] = {}
         for name, value in environment.items():
-            if not name.startswith("TRUEUP_") or name in _SECURITY or name in _ELSEWHERE:
+            if not name.startswith("TRUEUP_") or name in (SECURITY | ACCESS) or name in _ELSEWHERE:
                 continue
             if name not in known:
-                allowed = ", ".join(sorted([*known, *_SECURITY]))
+                allowed = ", ".join(sorted([*known, *SECURITY, *ACCESS]))
                 raise SettingsError(f"{name} is not a setting of trueup; there are: {allowed}")
             try:
                 values[known[name].name] = known[name].metadata["parse"](value)
@@ -178,8 +196,9 @@ class Settings:
                 shown = "" if "@" in value else f"={value!r}"  # an address with a password in it must not be logged
                 raise SettingsError(f"{name}{shown}: {exc}") from exc
         try:
-            values["security"] = _security(environment)
-            text = _read(values["streams"]) if values.get("streams") else ""
+            values["security"] = Security(**_collected(environment, SECURITY))
+            values["access"] = Access(**_collected(environment, ACCESS))
+            text = _read(values["streams"], STREAMS_BYTES) if values.get("streams") else ""
             values["policies"] = plan.parse(text, values.get("default_calibrator", DEFAULT_CALIBRATOR))
         except (ValueError, OSError) as exc:
             raise SettingsError(str(exc)) from exc
@@ -187,7 +206,7 @@ class Settings:
 
 
 #: Security variables and the field each sets. A name that ends in _FILE names a file that holds the secret.
-_SECURITY = {
+SECURITY = {
     "TRUEUP_SECURITY_PROTOCOL": ("protocol", "PLAINTEXT, SSL or SASL_SSL; PLAINTEXT if not set"),
     "TRUEUP_SASL_MECHANISM": ("mechanism", "PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512; SCRAM-SHA-512 if not set"),
     "TRUEUP_SASL_USERNAME": ("username", "User name for SASL_SSL"),
@@ -198,6 +217,14 @@ _SECURITY = {
     "TRUEUP_SSL_KEYFILE": ("keyfile", "Its key, PEM"),
     "TRUEUP_SSL_KEY_PASSWORD": ("key_password", "The key's password"),
     "TRUEUP_SSL_KEY_PASSWORD_FILE": ("key_password", "File that holds the key's password"),
+}
+#: The same of who may read metrics and pages.
+ACCESS = {
+    "TRUEUP_METRICS_CERTFILE": ("certfile", "The worker's certificate, PEM: metrics and pages by HTTPS"),
+    "TRUEUP_METRICS_KEYFILE": ("keyfile", "Its key, PEM, if not in the same file"),
+    "TRUEUP_METRICS_USERNAME": ("username", "Who may read metrics and pages; the probes are open"),
+    "TRUEUP_METRICS_PASSWORD": ("password", "The reader's password"),
+    "TRUEUP_METRICS_PASSWORD_FILE": ("password", "File that holds the reader's password"),
 }
 #: Variables of the development broker, not of a worker.
 _ELSEWHERE = ("TRUEUP_KAFKA_LIB",)
@@ -215,19 +242,35 @@ def _one_of(value: str, allowed: tuple[str, ...]) -> str:
     return value
 
 
-def _read(path: Path) -> str:
+def _read(path: Path, limit: int) -> str:
     try:
-        return path.read_text()
+        with path.open("rb") as file:
+            text = file.read(limit + 1)
     except OSError as exc:
         raise ValueError(f"cannot read {path}: {exc.strerror}") from exc
+    if len(text) > limit:
+        raise ValueError(f"{path} is longer than {limit} bytes")
+    try:
+        return text.decode()
+    except UnicodeDecodeError:
+        raise ValueError(f"{path} is not text in UTF-8") from None
 
 
-def _security(environment: Mapping[str, str]) -> Security:
-    values = {}
-    for name, (attribute, _) in _SECURITY.items():
+def _collected(environment: Mapping[str, str], names: Mapping[str, tuple[str, str]]) -> dict[str, str]:
+    """Return the attributes that the environment sets, secrets read from their files."""
+    values: dict[str, str] = {}
+    for name, (attribute, _) in names.items():
         if name in environment:
             if attribute in values:
                 raise ValueError(f"{name} is set, and so is {name.removesuffix('_FILE')}: set one of them")
             value = environment[name]
-            values[attribute] = _read(Path(value)).rstrip("\n") if name.endswith("_FILE") else value
-    return Security(**values)
+            values[attribute] = _secret(name, Path(value)) if name.endswith("_FILE") else value
+    return values
+
+
+def _secret(name: str, path: Path) -> str:
+    """Return the one line of a file, without its end."""
+    secret = _read(path, SECRET_BYTES).rstrip("\r\n")
+    if not secret or "\n" in secret:
+        raise ValueError(f"{name}={path} must hold one line, the secret")
+    return secret

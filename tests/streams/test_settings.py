@@ -61,7 +61,13 @@ SECURITY = {
     "TRUEUP_SSL_KEYFILE": "key.pem",
     "TRUEUP_SSL_KEY_PASSWORD": "hunter3",
 }
-FILES = {"TRUEUP_SASL_PASSWORD_FILE", "TRUEUP_SSL_KEY_PASSWORD_FILE"}
+FILES = {"TRUEUP_SASL_PASSWORD_FILE", "TRUEUP_SSL_KEY_PASSWORD_FILE", "TRUEUP_METRICS_PASSWORD_FILE"}
+ACCESS = {
+    "TRUEUP_METRICS_CERTFILE": "server.pem",
+    "TRUEUP_METRICS_KEYFILE": "server-key.pem",
+    "TRUEUP_METRICS_USERNAME": "prometheus",
+    "TRUEUP_METRICS_PASSWORD": "hunter4",
+}
 
 
 def refused(**environment: str) -> str:
@@ -92,6 +98,11 @@ def test_every_variable_is_read(variable: str) -> None:
     assert found != getattr(Settings(), variable.removeprefix("TRUEUP_").lower())
 
 
+def test_who_may_read_metrics_is_read() -> None:
+    access = Settings.from_env(ACCESS).access
+    assert list(ACCESS.values()) == [access.certfile, access.keyfile, access.username, access.password]
+
+
 def test_the_streams_file_is_read(tmp_path: Path) -> None:
     path = tmp_path / "streams.toml"
     path.write_text('closed = true\n[streams."fraud-*"]\ncalibrator = "platt"\n')
@@ -108,8 +119,12 @@ def test_the_default_calibrator_serves_streams_the_file_does_not_name() -> None:
 
 def test_the_variables_described_are_all_that_are_read() -> None:
     described = {name for name, _, _ in Settings.described()}
-    assert described == GIVEN.keys() | SECURITY.keys() | FILES | {"TRUEUP_STREAMS"}
-    own = {f"TRUEUP_{f.name.upper()}" for f in fields(Settings)} - {"TRUEUP_SECURITY", "TRUEUP_POLICIES"}
+    assert described == GIVEN.keys() | SECURITY.keys() | ACCESS.keys() | FILES | {"TRUEUP_STREAMS"}
+    own = {f"TRUEUP_{f.name.upper()}" for f in fields(Settings)} - {
+        "TRUEUP_SECURITY",
+        "TRUEUP_ACCESS",
+        "TRUEUP_POLICIES",
+    }
     assert own < described
     assert all(help_ and default for _, help_, default in Settings.described())
 

@@ -1,0 +1,186 @@
+"""Who may read a worker's metrics and pages: by password, by TLS, and never a secret in the clear."""
+
+import base64
+import socket
+import ssl
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from http.client import HTTPConnection, HTTPSConnection
+from pathlib import Path
+
+import pytest
+import trustme
+from prometheus_client import CollectorRegistry
+
+from agents import server as servers
+from agents.server import Server
+from streams.security import Access
+from streams.settings import Settings, SettingsError
+
+HOST = "127.0.0.1"
+PASSWORD = "rd-9Vb4secret:with:colons"  # noqa: S105 - of a server that lives as long as a test
+KNOWN = Access(username="prometheus", password=PASSWORD)
+
+
+@contextmanager
+def serving(access: Access) -> Iterator[Server]:
+    made = Server(HOST, 0, CollectorRegistry(), lambda: True, lambda: True, access=access)
+    made.start()
+    try:
+        yield made
+    finally:
+        made.stop()
+
+
+def status(connection: HTTPConnection, path: str, authorization: str | None = None) -> int:
+    try:
+        connection.request("GET", path, headers={} if authorization is None else {"Authorization": authorization})
+        response = connection.getresponse()
+        response.read()
+        if response.status == 401:
+            assert (response.headers["WWW-Authenticate"] or "").startswith("Basic realm=")
+        return response.status
+    finally:
+        connection.close()
+
+
+def basic(user: str, password: str) -> str:
+    return "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
+
+
+RIGHT = basic("prometheus", PASSWORD)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        None,
+        "",
+        "Basic",
+        "Basic ",
+        "Basic ====",
+        "Bearer " + RIGHT.split()[1],
+        RIGHT.lower(),
+        RIGHT[:-1],
+        RIGHT + "A",
+        basic("prometheus", ""),
+        basic("prometheus", PASSWORD + "x"),
+        basic("other", PASSWORD),
+        basic("", ""),
+        "Basic \xff\xfe",
+        "x" * 60_000,
+    ],
+)
+def test_without_the_password_only_the_probes_answer(given: str | None) -> None:
+    with serving(KNOWN) as server:
+        for path in ("/metrics", "/", "/api/streams", "/nowhere"):
+            assert status(HTTPConnection(HOST, server.port, timeout=10), path, given) == 401
+        for path in ("/healthz", "/readyz"):
+            assert status(HTTPConnection(HOST, server.port, timeout=10), path, given) == 200
+
+
+def test_with_the_password_metrics_are_read() -> None:
+    with serving(KNOWN) as server:
+        assert status(HTTPConnection(HOST, server.port, timeout=10), "/metrics", RIGHT) == 200
+
+
+def test_passwords_are_compared_by_digest(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[tuple[bytes, bytes]] = []
+
+    def compare(one: bytes, other: bytes) -> bool:
+        compared.append((one, other))
+        return one == other
+
+    monkeypatch.setattr("hmac.compare_digest", compare)
+    for given in ("", RIGHT, "x" * 1000):
+        assert KNOWN.admits(given) == (given == RIGHT)
+    assert {len(each) for pair in compared for each in pair} == {32}
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, ssl.SSLContext]:
+    """Return a certificate with its key, and the context of a client that trusts it."""
+    authority, path = trustme.CA(), tmp_path_factory.mktemp("tls") / "server.pem"
+    authority.issue_cert(HOST).private_key_and_cert_chain_pem.write_to_path(str(path))
+    context = ssl.create_default_context()
+    authority.configure_trust(context)
+    return path, context
+
+
+def test_metrics_are_served_by_https(certificate: tuple[Path, ssl.SSLContext]) -> None:
+    path, context = certificate
+    with serving(Access(certfile=str(path), username="prometheus", password=PASSWORD)) as server:
+        for authorization, wanted in ((None, 401), (RIGHT, 200)):
+            connection = HTTPSConnection(HOST, server.port, timeout=10, context=context)
+            assert status(connection, "/metrics", authorization) == wanted
+        with pytest.raises(ssl.SSLError):
+            status(HTTPSConnection(HOST, server.port, timeout=10, context=ssl.create_default_context()), "/healthz")
+        with pytest.raises(OSError, match=r"reset|without response|timed out"):
+            status(HTTPConnection(HOST, server.port, timeout=10), "/healthz")
+
+
+def test_a_reader_that_says_nothing_holds_up_nobody(
+    certificate: tuple[Path, ssl.SSLContext], capfd: pytest.CaptureFixture[str]
+) -> None:
+    path, context = certificate
+    with serving(Access(certfile=str(path))) as server, socket.create_connection((HOST, server.port)):
+        # Its handshake never comes; another's does.
+        assert status(HTTPSConnection(HOST, server.port, timeout=10, context=context), "/healthz") == 200
+    assert capfd.readouterr().err == ""
+
+
+def test_too_many_readers_are_closed_and_the_next_is_served_when_one_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(servers, "CONNECTIONS", 2)
+    with serving(Access()) as server, ExitStack() as held:
+        first = [held.enter_context(socket.create_connection((HOST, server.port), timeout=10)) for _ in range(2)]
+        with socket.create_connection((HOST, server.port), timeout=10) as third:
+            assert third.recv(1) == b""
+        first[0].close()
+        answered = 0
+        for _ in range(200):  # until the thread has noticed
+            try:
+                answered = status(HTTPConnection(HOST, server.port, timeout=10), "/healthz")
+                break
+            except OSError:
+                continue
+        assert answered == 200
+
+
+@pytest.mark.parametrize(
+    ("environment", "says"),
+    [
+        ({"USERNAME": "a"}, "belong together"),
+        ({"PASSWORD": PASSWORD}, "belong together"),
+        ({"USERNAME": "a:b", "PASSWORD": PASSWORD}, "must not hold a colon"),
+        ({"KEYFILE": "key.pem"}, "TRUEUP_METRICS_CERTFILE is not"),
+        ({"HOST": "0.0.0.0", "USERNAME": "a", "PASSWORD": PASSWORD}, "would go in the clear"),  # noqa: S104 - refused
+        ({"PASSWORD": PASSWORD, "PASSWORD_FILE": "/x"}, "set one of them"),
+    ],
+)
+def test_settings_that_contradict_each_other_are_refused(environment: dict[str, str], says: str) -> None:
+    with pytest.raises(SettingsError, match=says) as raised:
+        Settings.from_env({f"TRUEUP_METRICS_{name}": value for name, value in environment.items()})
+    assert PASSWORD not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("host", "loopback"), [("127.0.0.1", True), ("::1", True), ("localhost", True), ("10.0.0.1", False)]
+)
+def test_only_loopback_is_loopback(host: str, *, loopback: bool) -> None:
+    assert Settings(metrics_host=host).on_loopback == loopback
+
+
+@pytest.mark.parametrize("content", ["", "\n", "one\ntwo\n", "x" * 5000])
+def test_a_secrets_file_holds_one_line(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "password"
+    path.write_text(content)
+    with pytest.raises(SettingsError, match=r"must hold one line|longer than"):
+        Settings.from_env({"TRUEUP_METRICS_USERNAME": "a", "TRUEUP_METRICS_PASSWORD_FILE": str(path)})
+    path.write_text("secret\r\n")
+    settings = Settings.from_env({"TRUEUP_METRICS_USERNAME": "a", "TRUEUP_METRICS_PASSWORD_FILE": str(path)})
+    assert settings.access.password == "secret"  # noqa: S105 - of no system
+
+
+def test_a_certificate_that_cannot_be_loaded_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"cannot load TRUEUP_METRICS_CERTFILE=.*nowhere\.pem: No such file"):
+        Server(HOST, 0, CollectorRegistry(), bool, bool, access=Access(certfile=str(tmp_path / "nowhere.pem")))
