@@ -12,9 +12,11 @@ from typing import NoReturn
 
 from prometheus_client import ProcessCollector
 
-from agents import compiled
+from agents import __version__, compiled
 from agents.join import Probe
 from agents.server import Server
+from agents.status.pages import Pages
+from agents.status.readings import Readings
 from agents.topology import Topology, build, consumer_of
 from streams import topics
 from streams.settings import Settings
@@ -73,14 +75,27 @@ async def _serve(settings: Settings, probe: Probe) -> int:
             topology.gauges.registry,
             lambda: monotonic() - ticked < ALIVE_SECONDS,
             lambda: topology.ready,
+            Pages(Readings(settings, topology.gauges, __version__, lambda: topology.ready, topology.recovery)),
+            settings.access,
         )
+    except ValueError as exc:
+        log.error("%s", exc)  # noqa: TRY400 - a message, not a fault
+        return MISCONFIGURED
     except OSError as exc:
         log.error("cannot listen on %s:%d: %s", settings.metrics_host, settings.metrics_port, exc.strerror)  # noqa: TRY400 - a message, not a fault
         return MISCONFIGURED
     server.start()
     reason = compiled.missing(os.environ)
     log.info("engine: %s", f"interpreted: {reason}" if reason else "compiled")
-    log.info("metrics on http://%s:%d/metrics", settings.metrics_host, server.port)
+    scheme = "https" if settings.access.certfile else "http"
+    log.info("metrics on %s://%s:%d/metrics", scheme, settings.metrics_host, server.port)
+    if not settings.on_loopback and settings.access.username is None:
+        log.warning(
+            "metrics and pages are open to whoever reaches %s:%d: let only those who may read them reach it, or set "
+            "TRUEUP_METRICS_USERNAME, TRUEUP_METRICS_PASSWORD_FILE and TRUEUP_METRICS_CERTFILE",
+            settings.metrics_host,
+            server.port,
+        )
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for signum in (signal.SIGTERM, signal.SIGINT):

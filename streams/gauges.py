@@ -157,6 +157,15 @@ class Gauges(Collector):
         """Return the streams that have series of their own."""
         return list(self._shown)
 
+    def held(self) -> dict[int, Held]:
+        """Return what is held of each partition, for other readers; its rows are bytes, which nobody changes."""
+        return dict(self._held)
+
+    @property
+    def updated(self) -> float:
+        """When a batch was last committed, s since 1970; 0 if none was."""
+        return self._updated
+
     def applied(
         self, partition: int, effects: Effects, fence: Fence, before: Mapping[str, Rows] = MappingProxyType({})
     ) -> None:

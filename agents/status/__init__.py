@@ -1,0 +1,1 @@
+"""The status page of a worker, and the same as JSON."""

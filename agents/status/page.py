@@ -1,0 +1,305 @@
+"""The pages as HTML: one style sheet and one short script, both inline and named by hash in the content policy.
+
+Names of streams come from records, so they are anybody's: every text goes through `escape`, and the policy lets the
+browser run and load nothing else.
+"""
+
+import base64
+import hashlib
+import math
+from collections.abc import Callable, Mapping, Sequence
+from html import escape
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlencode
+
+from agents.status import diagram
+from agents.status.readings import ORDERS, guarantee
+from state.history import KINDS
+
+_HERE: Final = Path(__file__).parent
+_STYLE: Final = _HERE.joinpath("page.css").read_text()
+_SCRIPT: Final = _HERE.joinpath("page.js").read_text()
+#: A picture for the tab, so that no browser asks for one.
+_ICON: Final = (
+    "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E%3Cpath d='M2 14 14 2' "
+    "stroke='%231f6f8b' stroke-width='2.5' stroke-linecap='round'/%3E%3C/svg%3E"
+)
+
+
+def _hash(text: str) -> str:
+    return "'sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() + "'"
+
+
+#: What a browser may do with a page.
+POLICY: Final = (
+    f"default-src 'none'; style-src {_hash(_STYLE)}; script-src {_hash(_SCRIPT)}; connect-src 'self'; img-src data:; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+
+
+def listing(
+    worker: Mapping[str, Any],
+    shown: Sequence[Mapping[str, Any]],
+    total: int,
+    query: str,
+    order: str,
+    page: int,
+    size: int,
+) -> str:
+    """Return the page of streams.
+
+    Parameters
+    ----------
+    worker
+        What `Readings.worker` returns.
+    shown
+        What `Readings.stream` returns of each stream of this page.
+    total
+        Streams that match the search.
+    page, size
+        Number of the page from 0, streams a page.
+    """
+    first = page * size
+    where = f"{first + 1:,} to {first + len(shown):,} of {total:,}" if total > len(shown) else f"{total:,}"
+    noun = "stream" if total == 1 else "streams"
+    search = f" with “{escape(query)}” in its name" if query else ""
+    counted = f"{where} {noun}{search}" if shown else f"no stream{search} yet"
+    cards = "".join(f'<li class="card">{_card(each)}</li>' for each in shown)
+    return _document(
+        "trueup",
+        f"{_head(worker)}{_search(query, order)}"
+        f'<p class="count">{counted}</p><ul class="cards">{cards}</ul>{_pager(query, order, page, size, total)}',
+        worker,
+    )
+
+
+def detail(worker: Mapping[str, Any], described: Mapping[str, Any], maps: Sequence[dict[str, Any]]) -> str:
+    """Return the page of one stream; ``maps`` is what `Readings.maps` returns."""
+    name = escape(described["stream"])
+    note = "Shades: 95 % intervals. Hollow: bins with less than a thousandth of the events."
+    parts = [f'<section><h2>Reliability</h2>{_diagram(described)}<p class="note">{note}</p></section>']
+    parts.append(f"<section><h2>Scores</h2>{_scores(described)}</section>")
+    if maps:
+        more = f" The first {diagram.LINES} of {len(maps)} partitions." if len(maps) > diagram.LINES else ""
+        label = f"calibrated against raw forecasts of {described['stream']}"
+        parts.append(
+            f"<section><h2>What is served for what is forecast</h2>{diagram.maps(maps, label)}"
+            f'<p class="note">Mean answer, by partition; features at 0.{more}</p></section>'
+        )
+    parts.append(f'<section class="whole"><h2>Calibrators</h2>{_calibrators(described["calibrators"])}</section>')
+    return _document(
+        f"{name} – trueup",
+        f'{_head(worker)}<h2><a href="/">All streams</a> / {name}</h2><div class="wide">{"".join(parts)}</div>',
+        worker,
+    )
+
+
+def problem(status: str, worker: Mapping[str, Any], said: str) -> str:
+    """Return a page that says what went wrong."""
+    return _document(
+        f"{escape(status)} – trueup", f'{_head(worker)}<p>{escape(said)} <a href="/">All streams</a></p>', worker
+    )
+
+
+def _document(title: str, body: str, worker: Mapping[str, Any]) -> str:
+    """Return a whole page; ``title`` and ``body`` are escaped already."""
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f'<title>{title}</title><link rel="icon" href="{_ICON}"><style>{_STYLE}</style></head>'
+        f"<body><main>{body}<footer>trueup {escape(worker['version'])} · configuration {escape(worker['config'])} · "
+        'the same as <a href="/api/streams">JSON</a> · <a href="/metrics">metrics</a></footer></main>'
+        f"<script>{_SCRIPT}</script></body></html>"
+    )
+
+
+def _head(worker: Mapping[str, Any]) -> str:
+    own = f" · {escape(worker['instance_id'])}" if worker["instance_id"] else ""
+    recovery, bar = worker["recovery"], ""
+    if worker["ready"]:
+        badge = '<span class="badge good">ready</span>'
+    elif recovery["left"]:
+        done = recovery["whole"] - recovery["left"]
+        badge = '<span class="badge wait">restoring</span>'
+        bar = (
+            f'<p><progress max="{recovery["whole"]}" value="{done}"></progress><br>{recovery["left"]:,} of '
+            f"{recovery['whole']:,} changelog records left to restore</p>"
+        )
+    else:
+        badge = '<span class="badge wait">not ready</span>'
+    ago = worker["seconds_since_update"]
+    numbers = [str(each["partition"]) for each in worker["partitions"]]
+    listed = ", ".join(numbers) if len(numbers) <= 12 else f"{len(numbers)}: {numbers[0]} to {numbers[-1]}"
+    facts = (
+        ("partitions", listed or "none"),
+        ("wait for their outcome", f"{worker['pending']:,}"),
+        ("outcomes that came early", f"{worker['early']:,}"),
+        ("last batch", "none yet" if ago is None else f"{_duration(ago)} ago"),
+        ("version", worker["version"]),
+        ("configuration", worker["config"]),
+    )
+    shown = "".join(f"<div><dt>{name}</dt><dd>{escape(value)}</dd></div>" for name, value in facts)
+    return (
+        f'<header><h1><a href="/">trueup</a></h1><span class="of">{escape(worker["app_id"])}{own}</span>{badge}'
+        f'</header><dl class="facts">{shown}</dl>{bar}'
+    )
+
+
+def _search(query: str, order: str) -> str:
+    options = "".join(
+        f'<option value="{each}"{" selected" if each == order else ""}>by {each}</option>' for each in ORDERS
+    )
+    return (
+        f'<form method="get" action="/" role="search"><input type="search" name="q" value="{escape(query)}" '
+        'placeholder="Find a stream" aria-label="Find a stream" maxlength="255">'
+        f'<select name="sort" aria-label="Order">{options}</select><button>Show</button></form>'
+    )
+
+
+def _pager(query: str, order: str, page: int, size: int, total: int) -> str:
+    def link(to: int, words: str) -> str:
+        there = urlencode({"q": query, "sort": order, "page": to + 1})
+        return f'<a href="/?{escape(there)}">{words}</a>'
+
+    last = max(-(-total // size) - 1, 0)
+    if not last:
+        return ""
+    back = link(page - 1, "← Previous") if page else ""
+    on = link(page + 1, "Next →") if page < last else ""
+    return f'<nav aria-label="Pages">{back}<span>{page + 1:,} / {last + 1:,}</span>{on}</nav>'
+
+
+def _card(described: Mapping[str, Any]) -> str:
+    there = urlencode({"stream": described["stream"]})
+    badge = ""
+    for kind, word in (("calibrated", "bad"), ("raw", "wait")):
+        if described.get(kind, {}).get("alarm", {}).get("sounds"):
+            badge = f' <span class="badge {word}">alarm: {kind}</span>'
+            break
+    return (
+        f'<h2><a href="/?{escape(there)}">{escape(described["stream"])}</a>{badge}</h2>'
+        f"{_diagram(described)}{_scores(described, short=True)}"
+    )
+
+
+def _diagram(described: Mapping[str, Any]) -> str:
+    name = described["stream"]
+    for scored in described.get("vectors", {}).values():
+        if "coverage" in scored["raw"]:
+            return diagram.coverage(scored, f"coverage of the quantiles of {name}")
+    if "calibrated" in described:
+        raw, served = (described[kind]["ece"] for kind in KINDS)
+        return diagram.reliability(
+            dict(described), f"reliability of {name}: calibration error {raw:.4f} raw, {served:.4f} calibrated"
+        )
+    if described.get("vectors"):
+        return ""
+    return '<p class="note">No outcome yet.</p>'
+
+
+#: Rows of the tables of scores: words, key, and whether a short table has it.
+_SCORED: Final = (
+    ("calibration error (ECE)", "ece", True),
+    ("by chance alone", "ece_noise", False),
+    ("smooth ECE", "smooth_ece", False),
+    ("Brier score", "brier", True),
+    ("log loss", "log_loss", True),
+    ("wrong labels", "misclassification", False),
+    ("classwise ECE", "classwise_ece", True),
+    ("top-label ECE", "top_label_ece", False),
+    ("accuracy", "accuracy", True),
+    ("coverage error", "coverage_error", True),
+)
+
+
+#: The losses whose regret is kept, in words.
+_LOSSES: Final = {"brier": "squared error", "log": "log loss", "misclassification": "wrong labels"}
+
+
+def _scores(described: Mapping[str, Any], *, short: bool = False) -> str:
+    """Return a table of the scores, raw beside calibrated, and error against bound and regret below it."""
+    vectors = described.get("vectors", {}).values()
+    parts = []
+    for scored in [described, *vectors]:
+        if not all(kind in scored for kind in KINDS):
+            continue
+        lines = "".join(
+            f"<tr><th>{words}</th>{''.join(f'<td>{_number(scored[kind][key])}</td>' for kind in KINDS)}</tr>"
+            for words, key, always in _SCORED
+            if key in scored["raw"] and (always or not short)
+        )
+        if not short and "alarm" in scored["raw"]:
+            lines += f"<tr><th>alarm, log10</th>{''.join(_alarm(scored[kind]['alarm']) for kind in KINDS)}</tr>"
+            lines += f"<tr><th>worst window</th>{''.join(_worst(scored[kind]) for kind in KINDS)}</tr>"
+        parts.append(
+            f'<p class="note">{scored["resolved"]:,} outcomes</p><div class="scroll"><table><thead><tr><th></th>'
+            f'<th class="raw">raw</th><th class="calibrated">calibrated</th></tr></thead><tbody>{lines}</tbody>'
+            "</table></div>"
+        )
+    return "".join(parts) + _promise(described, short=short)
+
+
+def _promise(described: Mapping[str, Any], *, short: bool) -> str:
+    held = guarantee(described["calibrators"])
+    error, bound = held["error"], held["bound"]
+    said = []
+    if error is not None and bound is not None:
+        word = "over" if error > bound else "under"
+        said.append(f'<p class="note">error {error:.4f}, {word} its bound {bound:.4f}</p>{diagram.gauge(error, bound)}')
+    elif error is not None:
+        said.append(f'<p class="note">error {error:.4f}, no bound is known</p>')
+    lines = "".join(
+        f"<tr><th>regret, {words}</th>{_regret(described['regret'][loss])}</tr>"
+        for loss, words in _LOSSES.items()
+        if "regret" in described and (loss == "brier" or not short)
+    )
+    waiting = sum(each["outstanding"] for each in described["calibrators"])
+    lines += f"<tr><th>outstanding, on average</th><td>{waiting:,}</td></tr>"
+    return f'{"".join(said)}<div class="scroll"><table><tbody>{lines}</tbody></table></div>'
+
+
+def _regret(value: float) -> str:
+    """Return the summed loss beyond that of the raw forecasts; less is a gain."""
+    word, colour = ("gained", "good") if value <= 0 else ("lost", "bad")
+    return f'<td>{f"{value:+,.1f}".replace("-", "−")} <span class="{colour}">{word}</span></td>'
+
+
+def _calibrators(found: Sequence[Mapping[str, Any]]) -> str:
+    head = "".join(f"<th>{word}</th>" for word in ("learnt", "outstanding", "error", "bound"))
+    lines = "".join(
+        f'<tr><td class="name">{each["partition"]}</td><td class="name">{escape(each["calibrator"])}</td>'
+        f'<td class="name">{escape(each["config"])}</td><td>{each["version"]:,}</td><td>{each["outstanding"]:,}</td>'
+        f"<td>{_number(each['error'])}</td><td>{_number(each['bound'])}</td></tr>"
+        for each in found
+    )
+    return (
+        '<div class="scroll"><table><thead><tr><th>partition</th><th class="name">calibrator</th>'
+        f'<th class="name">configuration</th>{head}</tr></thead>'
+        f"<tbody>{lines}</tbody></table></div>"
+    )
+
+
+def _alarm(alarm: Mapping[str, Any]) -> str:
+    return (
+        f"<td{' class=bad' if alarm['sounds'] else ''}>{alarm['log10']:.1f}{' sounds' if alarm['sounds'] else ''}</td>"
+    )
+
+
+def _worst(scored: Mapping[str, Any]) -> str:
+    window = scored.get("worst_window")
+    return f"<td>{_number(window['ece']) if window else '–'}</td>"
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None or math.isnan(value) else f"{value:.4f}"
+
+
+def _duration(seconds: float) -> str:
+    units: tuple[tuple[float, str, Callable[[float], str]], ...] = (
+        (86_400, "d", "{:.1f}".format),
+        (3600, "h", "{:.1f}".format),
+        (60, "min", "{:.0f}".format),
+        (0, "s", "{:.0f}".format),
+    )
+    return next(f"{show(seconds / (size or 1))} {unit}" for size, unit, show in units if seconds >= size)

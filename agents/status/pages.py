@@ -1,0 +1,148 @@
+"""The paths: ``/`` for people, ``/api/streams`` and ``/api/streams/NAME`` for programs. They only read."""
+
+import logging
+from collections.abc import Iterable
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from urllib.parse import parse_qs
+
+import orjson
+
+from agents.status import page
+from agents.status.readings import ORDERS, Readings, summary
+
+if TYPE_CHECKING:
+    from wsgiref.types import StartResponse, WSGIEnvironment
+
+log = logging.getLogger("trueup")
+
+#: Streams on a page for people; the most a program gets at once, and how many if it does not say.
+CARDS, MOST, USUAL = 24, 1000, 100
+#: Longest query, characters, and most parameters in it.
+QUERY, PARAMETERS = 4096, 8
+API: Final = "/api/streams"
+
+_JSON, _HTML = "application/json", "text/html; charset=utf-8"
+_HEADERS: Final = (
+    ("Cache-Control", "no-store"),
+    ("Content-Security-Policy", page.POLICY),
+    ("Referrer-Policy", "no-referrer"),
+    ("X-Content-Type-Options", "nosniff"),
+)
+
+
+class Answer(NamedTuple):
+    """A status and a body of a kind."""
+
+    status: HTTPStatus
+    kind: str
+    body: bytes
+
+
+class _Refused(Exception):  # noqa: N818 - carries an answer to the door
+    def __init__(self, status: HTTPStatus, said: str) -> None:
+        super().__init__(said)
+        self.status = status
+
+
+class Pages:
+    """A WSGI application over one worker's readings."""
+
+    def __init__(self, readings: Readings) -> None:
+        self._readings = readings
+
+    def __call__(self, environment: "WSGIEnvironment", start: "StartResponse") -> Iterable[bytes]:
+        """Answer a request."""
+        answer = self._answer(environment)
+        headers = [("Content-Type", answer.kind), ("Content-Length", str(len(answer.body))), *_HEADERS]
+        start(f"{answer.status.value} {answer.status.phrase}", headers)
+        return [] if environment["REQUEST_METHOD"] == "HEAD" else [answer.body]
+
+    def _answer(self, environment: "WSGIEnvironment") -> Answer:
+        path = environment["PATH_INFO"]
+        json = path.startswith("/api")
+        try:
+            return self._found(path, environment)
+        except _Refused as exc:
+            status, said = exc.status, str(exc)
+        except Exception:  # a defect of a page must not look like one of the worker
+            log.exception("cannot show %r", path)
+            status, said = HTTPStatus.INTERNAL_SERVER_ERROR, "the page could not be made; the worker's log says why"
+        if json:
+            return Answer(status, _JSON, orjson.dumps({"error": said}))
+        body = page.problem(f"{status.value} {status.phrase}", self._readings.worker(), said)
+        return Answer(status, _HTML, body.encode())
+
+    def _found(self, path: str, environment: "WSGIEnvironment") -> Answer:
+        if environment["REQUEST_METHOD"] not in ("GET", "HEAD"):
+            raise _Refused(HTTPStatus.METHOD_NOT_ALLOWED, "pages can only be read")
+        asked = _parameters(environment.get("QUERY_STRING", ""))
+        if path == "/":
+            return Answer(HTTPStatus.OK, _HTML, self._page(asked).encode())
+        if path in (API, API + "/"):
+            return Answer(HTTPStatus.OK, _JSON, orjson.dumps(self._list(asked)))
+        if path.startswith(API + "/"):
+            # WSGI hands paths over as Latin-1, whatever they are.
+            name = path.removeprefix(API + "/").encode("latin-1").decode("utf-8", errors="replace")
+            described = self._stream(name)
+            described["maps"] = self._readings.maps(name)
+            return Answer(HTTPStatus.OK, _JSON, orjson.dumps(described))
+        there = f"there are /, {API}, {API}/NAME, /metrics, /healthz and /readyz"
+        raise _Refused(HTTPStatus.NOT_FOUND, there)
+
+    def _page(self, asked: dict[str, str]) -> str:
+        worker = self._readings.worker()
+        if "stream" in asked:
+            name = asked["stream"]
+            return page.detail(worker, self._stream(name), self._readings.maps(name))
+        query, order, names = self._ordered(asked)
+        number = min(_number(asked, "page", 1, 10**9), -(-len(names) // CARDS) or 1) - 1
+        shown = self._described(names[number * CARDS : (number + 1) * CARDS])
+        return page.listing(worker, shown, len(names), query, order, number, CARDS)
+
+    def _list(self, asked: dict[str, str]) -> dict[str, Any]:
+        query, order, names = self._ordered(asked)
+        size = _number(asked, "size", USUAL, MOST)
+        number = _number(asked, "page", 1, 10**9)
+        shown = self._described(names[(number - 1) * size : number * size])
+        return {
+            "worker": self._readings.worker(),
+            "query": query,
+            "sort": order,
+            "total": len(names),
+            "page": number,
+            "size": size,
+            "streams": [summary(each) for each in shown],
+        }
+
+    def _ordered(self, asked: dict[str, str]) -> tuple[str, str, list[str]]:
+        query, order = asked.get("q", "").strip(), asked.get("sort", "name")
+        if order not in ORDERS:
+            raise _Refused(HTTPStatus.BAD_REQUEST, f"sort must be one of {', '.join(ORDERS)}")
+        return query, order, self._readings.ordered(self._readings.names(query), order)
+
+    def _described(self, names: list[str]) -> list[dict[str, Any]]:
+        # A partition may leave between the asking for names and for what they hold.
+        return [each for name in names if (each := self._readings.stream(name)) is not None]
+
+    def _stream(self, name: str) -> dict[str, Any]:
+        described = self._readings.stream(name)
+        if described is None:
+            raise _Refused(HTTPStatus.NOT_FOUND, f"this worker holds no state of stream {name!r}")
+        return described
+
+
+def _parameters(query: str) -> dict[str, str]:
+    if len(query) > QUERY:
+        raise _Refused(HTTPStatus.REQUEST_URI_TOO_LONG, f"a query may be {QUERY} characters long")
+    try:
+        return {name: values[0] for name, values in parse_qs(query, max_num_fields=PARAMETERS).items()}
+    except ValueError:
+        raise _Refused(HTTPStatus.BAD_REQUEST, f"at most {PARAMETERS} parameters") from None
+
+
+def _number(asked: dict[str, str], name: str, usual: int, most: int) -> int:
+    text = asked.get(name, str(usual))
+    if not (text.isascii() and text.isdigit() and 1 <= int(text[:12]) <= most):
+        raise _Refused(HTTPStatus.BAD_REQUEST, f"{name} must be a whole number from 1 to {most}")
+    return int(text[:12])

@@ -1,0 +1,186 @@
+"""What the pages show, from the encoded rows that the gauges hold: decoded here, on the reader's thread.
+
+Nobody changes such a row. Nothing here touches the store, the event loop or Faust. Every calibrator is decoded afresh,
+so asking one for its map disturbs nobody.
+"""
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from time import time
+from typing import Any, Final, NamedTuple
+
+import orjson
+
+from agents import inspection
+from agents.inspection import Found
+from state import history, rows
+from state.forecasts import PROBABILITY
+from state.history import KINDS
+from state.losses import NAMES
+from state.scores import total
+from streams import effective
+from streams.gauges import Gauges
+from streams.settings import Settings
+
+#: Points of a calibration map: every hundredth from 0 to 1.
+POINTS: Final = tuple(i / 100 for i in range(101))
+#: Up to this many streams are ordered by their scores; more only by name, as that needs none of them decoded.
+ORDERED: Final = 5000
+ORDERS: Final = ("name", "events", "error", "regret", "alarm")
+
+
+class Recovery(NamedTuple):
+    """How far the restoring of state is: changelog records left, and all there are; zeros when nothing is restored."""
+
+    left: int = 0
+    whole: int = 0
+
+
+@dataclass(frozen=True)
+class Readings:
+    """Reads one worker.
+
+    Attributes
+    ----------
+    settings, gauges
+        Of the worker.
+    version
+        Of the program.
+    ready, recovery
+        Whether it serves, and if not, how far it is.
+    """
+
+    settings: Settings
+    gauges: Gauges
+    version: str
+    ready: Callable[[], bool]
+    recovery: Callable[[], Recovery]
+
+    def worker(self) -> dict[str, Any]:
+        """Return what there is to say of the worker itself."""
+        held = self.gauges.held()
+        recovery = self.recovery()
+        updated = self.gauges.updated
+        return {
+            "app_id": self.settings.app_id,
+            "instance_id": self.settings.instance_id,
+            "version": self.version,
+            "config": effective.fingerprint(self.settings),
+            "ready": self.ready(),
+            "recovery": {"left": recovery.left, "whole": recovery.whole},
+            "partitions": [
+                {
+                    "partition": n,
+                    "pending": each.fence.pending,
+                    "early": each.fence.early,
+                    "next_offsets": dict(zip(("forecasts", "outcomes"), each.fence.next, strict=True)),
+                }
+                for n, each in sorted(held.items())
+            ],
+            "pending": sum(each.fence.pending for each in held.values()),
+            "early": sum(each.fence.early for each in held.values()),
+            "seconds_since_update": max(time() - updated, 0.0) if updated else None,
+        }
+
+    def names(self, query: str = "") -> list[str]:
+        """Return the streams whose names hold the text, case aside, sorted."""
+        wanted = query.casefold()
+        found: set[str] = set()
+        for each in self.gauges.held().values():
+            found.update(list(each.scores), list(each.vectors), list(each.calibrators))
+        return sorted(name for name in found if wanted in name.casefold())
+
+    def ordered(self, names: list[str], order: str) -> list[str]:
+        """Return the names as ``order`` of `ORDERS` has them: most first, those of which nothing is known last."""
+        if order == "name" or order not in ORDERS or len(names) > ORDERED:
+            return names
+        return sorted(names, key=lambda name: -self._rank(name, order))
+
+    def _rank(self, name: str, order: str) -> float:
+        """Return the one figure, without all else that there is to say: a thousand streams take a fifth of a second."""
+        held = self.gauges.held().values()
+        histories = [rows.decode_history(*pair) for each in held if (pair := each.scores.get(name)) is not None]
+        scores = total(each.total for each in histories)
+        if order == "events":
+            vectors = [rows.decode_vector_scores(row) for each in held if (row := each.vectors.get(name)) is not None]
+            return scores.n + (rows.total_vectors(vectors).n if vectors else 0)
+        if not scores.n:
+            return -math.inf
+        if order == "alarm":
+            return history.log_alarm(histories, "calibrated")
+        return scores.ece("calibrated") if order == "error" else scores.regret("brier")
+
+    def stream(self, name: str) -> dict[str, Any] | None:
+        """Return what the state says of a stream on this worker's partitions, as ``trueup inspect`` does; or None."""
+        found = self._found(name)
+        if not (found.histories or found.vectors or found.served):
+            return None
+        return {"stream": name, **inspection.describe(found, name)}
+
+    def maps(self, name: str) -> list[dict[str, Any]]:
+        """Return the map from raw to calibrated of each partition's calibrator, without features; of the mean answer.
+
+        Streams of classes or numbers have none: what they map is not one number.
+        """
+        policy = self.settings.policies.of(name)
+        if policy is None or policy.kind != PROBABILITY:
+            return []
+        x = (0.0,) * policy.n_features
+        return [
+            {
+                "partition": partition,
+                "config": config,
+                "calibrator": orjson.loads(served.recipe)["calibrator"],
+                "raw": list(POINTS),
+                "calibrated": [served.calibrator.predict(p, x, b"status").expected for p in POINTS],
+            }
+            for (partition, config), served in sorted(self._found(name).served[name].items())
+        ]
+
+    def _found(self, name: str) -> Found:
+        policy = self.settings.policies.of(name)
+        config = policy.config if policy else ""
+        found = Found()
+        for n, each in self.gauges.held().items():
+            found.fences[n] = each.fence
+            if (pair := each.scores.get(name)) is not None:
+                found.histories[name][n] = rows.decode_history(*pair)
+            if (row := each.vectors.get(name)) is not None:
+                found.vectors[name][n, config] = rows.decode_vector_scores(row)
+            if (row := each.calibrators.get(name)) is not None:
+                found.served[name][n, config] = rows.decode_calibrator(row, name)
+        return found
+
+
+def events(described: dict[str, Any]) -> int:
+    """Return how many events of a stream were resolved, whatever their kind of forecast."""
+    return int(described["resolved"] + sum(each["resolved"] for each in described.get("vectors", {}).values()))
+
+
+def summary(described: dict[str, Any]) -> dict[str, Any]:
+    """Return the few figures of a stream that a list shows."""
+    short: dict[str, Any] = {"stream": described["stream"], "resolved": events(described)}
+    for kind in KINDS:
+        if kind in described:
+            short[kind] = {name: described[kind][name] for name in ("ece", "brier", "log_loss")}
+            short[kind]["alarm"] = described[kind]["alarm"]
+    if "regret" in described:
+        short["regret"] = {name: described["regret"][name] for name in NAMES}
+    short |= guarantee(described["calibrators"])
+    short["calibrators"] = sorted({each["calibrator"] for each in described["calibrators"]})
+    return short
+
+
+def guarantee(calibrators: Iterable[dict[str, Any]]) -> dict[str, float | None]:
+    """Return error and bound of several partitions' calibrators: means over what each has learnt, or None."""
+    learning = [each for each in calibrators if each["version"]]
+    learnt = sum(each["version"] for each in learning)
+
+    def mean(name: str) -> float | None:
+        values = [each[name] for each in learning]
+        if not learnt or None in values:
+            return None
+        return float(sum(value * each["version"] for value, each in zip(values, learning, strict=True)) / learnt)
+
+    return {"error": mean("error"), "bound": mean("bound")}

@@ -1,0 +1,138 @@
+"""The page in a real browser: it runs under its own policy, fits a phone, follows dark mode, and reads itself again."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlencode
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from agents.server import Server
+from agents.status.pages import Pages
+from tests.agents.status.browser import Browser, find
+from tests.agents.status.rows import DEFAULT, learnt, readings, renamed
+from tests.agents.status.test_pages import HOSTILE
+
+BINARY = find()
+pytestmark = pytest.mark.skipif(BINARY is None, reason="no chromium on the PATH: apt-get install chromium")
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    assert BINARY
+    with Browser(BINARY, tmp_path_factory.mktemp("profile")) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    """Yield where a worker with a thousand streams shows its pages; the first of them has a hostile name."""
+    one = learnt(DEFAULT, ["churn"], 2000)
+    held = renamed(one, "churn", [HOSTILE, *(f"tenant-{i:03}/credit" for i in range(999))])
+    pages = Pages(readings(held, one))
+    server = Server("127.0.0.1", 0, CollectorRegistry(), lambda: True, lambda: True, pages)
+    server.start()
+    yield f"http://127.0.0.1:{server.port}"
+    server.stop()
+
+
+def test_a_page_runs_by_its_policy_and_asks_for_nothing_else(browser: Browser, address: str) -> None:
+    browser.window(1280, 900)
+    browser.complaints.clear()
+    browser.asked.clear()
+    for path in ("/", "/?" + urlencode({"stream": HOSTILE}), "/?" + urlencode({"q": HOSTILE[:30]}), "/?stream=churn"):
+        browser.open(address + path)
+        assert browser.evaluate("document.scripts.length") == 1
+        assert browser.evaluate("document.images.length") == 0
+        assert browser.evaluate("getComputedStyle(document.querySelector('main')).maxWidth") == "1216px", "no style"
+    assert browser.complaints == []
+    assert {asked.split("?")[0] for asked in browser.asked} == {address + "/"}
+    browser.open(address + "/")
+    shown = "document.querySelector('.card h2').textContent"
+    assert browser.evaluate(shown).startswith(HOSTILE)
+
+
+def test_following_the_link_of_a_hostile_name_leads_to_its_page(browser: Browser, address: str) -> None:
+    browser.open(address + "/")
+    assert browser.evaluate("document.querySelector('.card h2 a').href").startswith(address + "/?stream=")
+    browser.open(browser.evaluate("document.querySelector('.card h2 a').href"))
+    assert HOSTILE in browser.evaluate("document.querySelector('main').innerText")
+
+
+@pytest.mark.parametrize("path", ["/", "/?stream=churn", "/?stream=nobody"])
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_it_fits_a_phone_and_follows_the_readers_colours(
+    browser: Browser, address: str, tmp_path: Path, path: str, *, dark: bool
+) -> None:
+    browser.window(360, 740, dark=dark, mobile=True)
+    browser.open(address + path)
+    assert browser.evaluate("document.documentElement.scrollWidth") == 360, "it must not scroll sideways"
+    assert (browser.evaluate(LIGHTNESS) < 60) == dark
+    # Text stands out: the contrast that WCAG 2 asks for (4.5 to 1), for every text that is seen.
+    assert browser.evaluate(CONTRAST) >= 4.5
+    browser.screenshot(tmp_path / "phone.png")
+    assert (tmp_path / "phone.png").stat().st_size > 5_000
+
+
+def test_every_diagram_has_its_lines_inside_its_frame(browser: Browser, address: str) -> None:
+    browser.window(1280, 900)
+    browser.open(address + "/?stream=churn")
+    assert browser.evaluate("document.querySelectorAll('svg.diagram').length") == 2
+    assert browser.evaluate(OUTSIDE) == 0
+    assert browser.evaluate("document.querySelectorAll('polyline.line').length") == 3
+
+
+def test_it_reads_itself_again_while_nobody_types(browser: Browser, address: str) -> None:
+    browser.open(address + "/")
+    browser.evaluate("document.querySelector('main').id = 'old'; 0")
+    # The page's own timer waits ten seconds; here its work is done at once, by a page whose timers do not wait.
+    script = browser.command(
+        "Page.addScriptToEvaluateOnNewDocument", source="window.setInterval = work => { window.work = work; }"
+    )
+    try:
+        browser.open(address + "/")
+        browser.evaluate("document.querySelector('main').id = 'old'; 0")
+        browser.evaluate("document.querySelector('input').focus(); window.work()")
+        assert browser.evaluate("document.querySelector('main').id") == "old", "somebody types"
+        browser.evaluate("document.querySelector('input').blur(); window.work()")
+        assert browser.evaluate("document.querySelector('main').id") == ""
+        assert browser.evaluate("document.querySelectorAll('.card').length") == 24
+    finally:
+        browser.command("Page.removeScriptToEvaluateOnNewDocument", identifier=script["identifier"])
+
+
+#: Mean of red, green and blue behind the page.
+LIGHTNESS = """
+getComputedStyle(document.body).backgroundColor.match(/[0-9.]+/g).slice(0, 3).map(Number).reduce((a, b) => a + b) / 3
+"""
+#: Points of lines that lie outside the axes.
+OUTSIDE = """
+[...document.querySelectorAll('polyline')].flatMap(line => [...line.points])
+  .filter(point => point.x < 0 || point.x > 100 || point.y < 0 || point.y > 100).length
+"""
+#: Least contrast of any text with what lies behind it.
+CONTRAST = """
+(() => {
+  const light = colour => {
+    const [r, g, b] = colour.match(/[0-9.]+/g).slice(0, 3)
+      .map(each => each / 255).map(c => c <= .04045 ? c / 12.92 : ((c + .055) / 1.055) ** 2.4);
+    return .2126 * r + .7152 * g + .0722 * b;
+  };
+  const behind = element => {
+    for (let each = element; each; each = each.parentElement) {
+      const colour = getComputedStyle(each).backgroundColor;
+      if (!/, 0\\)$/.test(colour)) return colour;
+    }
+    return 'rgb(255, 255, 255)';
+  };
+  const found = [...document.querySelectorAll('main *')]
+    .filter(each => [...each.childNodes].some(node => node.nodeType === 3 && node.data.trim()))
+    .filter(each => each.tagName !== 'title' && each.tagName !== 'TITLE' && each.tagName !== 'OPTION')
+    .map(each => {
+      const style = getComputedStyle(each);
+      const [a, b] = [light(each.ownerSVGElement ? style.fill : style.color), light(behind(each))];
+      return (Math.max(a, b) + .05) / (Math.min(a, b) + .05);
+    });
+  return Math.min(...found);
+})()
+"""

@@ -1,0 +1,319 @@
+"""What the pages answer, asked as a server asks them."""
+
+import re
+from html.parser import HTMLParser
+from io import BytesIO
+from typing import Any, NamedTuple
+from urllib.parse import quote, urlencode
+
+import orjson
+import pytest
+
+from agents.status.diagram import wilson
+from agents.status.pages import CARDS, MOST, QUERY, Pages
+from agents.status.readings import POINTS, Recovery, guarantee
+from state import keys, rows
+from state.engine import Partition
+from state.events import Forecast, Outcome
+from state.fence import Fence
+from state.forecasts import Normal, Probs
+from state.policy import Policies, Policy
+from streams.gauges import Held
+from streams.settings import Settings
+from tests.agents.status.rows import DEFAULT, learnt, pages, readings, renamed
+
+#: As records may name a stream: everything that means something to HTML, URLs, SVG or scripts.
+HOSTILE = "\"><script>alert(1)</script><img src=x onerror=alert(2)>'&amp;{{7*7}}`</svg></style>/../%2e?stream=#"
+ONE, TWO = learnt(DEFAULT, ["churn", "fraud"], 400), learnt(DEFAULT, ["churn"], 100, seed=1)
+
+
+class Answer(NamedTuple):
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return orjson.loads(self.body)
+
+    @property
+    def text(self) -> str:
+        return self.body.decode()
+
+
+def get(application: Pages, path: str, query: str = "", method: str = "GET") -> Answer:
+    told: list[Any] = []
+    environment = {
+        "PATH_INFO": path.encode().decode("latin-1"),
+        "QUERY_STRING": query,
+        "REQUEST_METHOD": method,
+        "wsgi.input": BytesIO(),
+    }
+    body = b"".join(application(environment, lambda *said: told.extend(said)))  # type: ignore[arg-type]
+    return Answer(int(told[0].split()[0]), dict(told[1]), body)
+
+
+class Tags(HTMLParser):
+    """Collects tags with their attributes, and the text."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def tags(text: str, name: str) -> list[dict[str, str | None]]:
+    return [attributes for tag, attributes in Tags(text).found if tag == name]
+
+
+# -- for programs --------------------------------------------------------------------------------------------------
+
+
+def test_the_list_of_streams_adds_partitions_up() -> None:
+    answer = get(pages(ONE, TWO), "/api/streams")
+    assert (answer.status, answer.headers["Content-Type"]) == (200, "application/json")
+    listed = {each["stream"]: each for each in answer.json["streams"]}
+    assert {name: each["resolved"] for name, each in listed.items()} == {"churn": 500, "fraud": 400}
+    held = [rows.decode_history(*each.scores["churn"]).total for each in (ONE, TWO)]
+    assert listed["churn"]["calibrated"]["ece"] == (held[0] + held[1]).ece("calibrated")
+    assert listed["churn"]["regret"]["brier"] == (held[0] + held[1]).regret("brier")
+    assert 0 < listed["churn"]["error"] < listed["churn"]["bound"]
+    worker = answer.json["worker"]
+    assert worker["pending"] == 2
+    assert [each["partition"] for each in worker["partitions"]] == [0, 1]
+    assert re.fullmatch("[0-9a-f]{8}", worker["config"])
+
+
+def test_a_stream_tells_the_map_that_each_partitions_calibrator_serves() -> None:
+    answer = get(pages(ONE, TWO), "/api/streams/churn").json
+    policy = DEFAULT.of("churn")
+    assert policy is not None
+    assert [(each["partition"], each["config"]) for each in answer["maps"]] == [(0, policy.config), (1, policy.config)]
+    for each, held in zip(answer["maps"], (ONE, TWO), strict=True):
+        served = rows.decode_calibrator(held.calibrators["churn"], "churn").calibrator
+        assert each["raw"] == list(POINTS)
+        assert each["calibrated"] == [served.predict(p, (), b"any").expected for p in POINTS]
+    assert [each["version"] for each in answer["calibrators"]] == [400, 100]
+
+
+def test_asking_changes_no_row() -> None:
+    before = dict(ONE.calibrators), dict(ONE.scores)
+    application = pages(ONE)
+    assert get(application, "/api/streams/churn").body == get(application, "/api/streams/churn").body
+    assert (ONE.calibrators, ONE.scores) == before
+
+
+def test_features_are_at_zero_in_the_map() -> None:
+    policies = Policies(default=Policy("calibrated_regression", {}, features=("a", "b")))
+    policy = policies.default
+    assert policy is not None
+    stored: dict[bytes, bytes] = {}
+    partition = Partition(policies, stored.get)
+    effects = partition.fold([Forecast(0, None, "e", "s", 0.5, (0.1, 0.2), 1), Outcome(0, None, "e", 1.0, 2)])
+    held = Held(Fence(), calibrators={"s": effects.rows[keys.calibrator("s", policy.config)] or b""})
+    (served,) = readings(held, settings=Settings(policies=policies)).maps("s")
+    assert all(0 <= p <= 1 for p in served["calibrated"])
+
+
+@pytest.mark.parametrize(
+    ("calibrator", "options", "raw", "y"),
+    [
+        ("quantile", {"levels": (0.1, 0.5, 0.9)}, Normal(5.0, 2.0), 6.0),
+        ("multiclass", {"classes": 3}, Probs((0.2, 0.3, 0.5)), 2.0),
+    ],
+)
+def test_streams_of_classes_and_numbers_are_shown_without_a_map(
+    calibrator: str, options: dict[str, Any], raw: Any, y: float
+) -> None:
+    policies = Policies(default=Policy(calibrator, options))
+    policy = policies.default
+    assert policy is not None
+    stored: dict[bytes, bytes] = {}
+    events = [
+        event
+        for i in range(50)
+        for event in (Forecast(i, None, f"e{i}", "s", raw, (), 1 + i), Outcome(i, None, f"e{i}", y, 2 + i))
+    ]
+    stored.update({k: v for k, v in Partition(policies, stored.get).fold(events).rows.items() if v is not None})
+    held = Held(Fence.decode(stored[keys.FENCE]))
+    held.vectors["s"] = stored[keys.vectors("s", policy.config)]
+    held.calibrators["s"] = stored[keys.calibrator("s", policy.config)]
+    application = Pages(readings(held, settings=Settings(policies=policies)))
+    assert get(application, "/api/streams").json["streams"][0]["resolved"] == 50
+    assert get(application, "/api/streams/s").json["maps"] == []
+    for path in ("/", "/"):
+        assert "50 outcomes" in get(application, path).text
+    assert "50 outcomes" in get(application, "/", "stream=s").text
+
+
+def test_streams_are_found_ordered_and_paged() -> None:
+    many = renamed(ONE, "churn", [f"tenant-{i:03}" for i in range(50)])
+    many.scores["Fraud"] = ONE.scores["fraud"]
+    application = pages(many, TWO)
+
+    def names(**query: str) -> list[str]:
+        return [each["stream"] for each in get(application, "/api/streams", urlencode(query)).json["streams"]]
+
+    assert names(q="FRAUD") == ["Fraud"]
+    assert names(q="tenant-04", size="3", page="2") == ["tenant-043", "tenant-044", "tenant-045"]
+    assert names(q="nobody") == []
+    assert names(page="9") == []
+    by_events = names(sort="events", size="1000")
+    assert by_events[-1] == "churn", "it is on one partition with fewer events"
+    assert len(by_events) == 52
+    for order in ("error", "regret", "alarm"):
+        listed = get(application, "/api/streams", urlencode({"sort": order, "size": "1000"})).json["streams"]
+        figures = [
+            each["calibrated"]["ece"] if order == "error"
+            else each["regret"]["brier"] if order == "regret"
+            else each["calibrated"]["alarm"]["log10"]
+            for each in listed
+        ]  # fmt: skip
+        assert figures == sorted(figures, reverse=True)
+
+
+@pytest.mark.parametrize(
+    ("path", "query", "status"),
+    [
+        ("/api/streams/nobody", "", 404),
+        ("/api/other", "", 404),
+        ("/api", "", 404),
+        ("/favicon.ico", "", 404),
+        ("/..%2f..%2fetc/passwd", "", 404),
+        ("/", "stream=nobody", 404),
+        ("/", "sort=size", 400),
+        ("/", "page=0", 400),
+        ("/", "page=-1", 400),
+        ("/", "page=1e9", 400),
+        ("/api/streams", f"size={MOST + 1}", 400),
+        ("/api/streams", "page=" + "9" * 4000, 400),
+        ("/api/streams", "page=²", 400),
+        ("/", "&".join(f"a{i}=1" for i in range(100)), 400),
+        ("/", "q=" + "a" * QUERY, 414),
+    ],
+)
+def test_what_cannot_be_answered_is_refused_in_kind(path: str, query: str, status: int) -> None:
+    answer = get(pages(ONE), path, query)
+    assert answer.status == status
+    if path.startswith("/api"):
+        assert answer.json["error"]
+    else:
+        assert answer.text.startswith("<!doctype html>")
+
+
+def test_pages_can_only_be_read() -> None:
+    for method in ("POST", "PUT", "DELETE", "OPTIONS"):
+        assert get(pages(ONE), "/", method=method).status == 405
+    answer = get(pages(ONE), "/", method="HEAD")
+    assert (answer.status, answer.body) == (200, b"")
+    assert int(answer.headers["Content-Length"]) > 1000
+
+
+def test_a_defect_is_said_and_logged_and_does_not_show_its_insides(caplog: pytest.LogCaptureFixture) -> None:
+    broken = Held(ONE.fence, scores={"s": (b"no row", None)})
+    answer = get(pages(broken), "/api/streams/s")
+    assert answer.status == 500
+    assert "the worker's log says why" in answer.json["error"]
+    assert "CorruptFrame" in caplog.text
+
+
+# -- for people ----------------------------------------------------------------------------------------------------
+
+
+def test_without_any_stream_the_page_says_so() -> None:
+    application = Pages(readings(ready=False))
+    assert "no stream yet" in get(application, "/").text
+    assert "not ready" in get(application, "/").text
+    assert get(application, "/api/streams").json["streams"] == []
+
+
+def test_the_page_shows_how_far_restoring_is() -> None:
+    text = get(Pages(readings(ready=False, recovery=Recovery(250, 1000))), "/").text
+    assert "250 of 1,000 changelog records left to restore" in text
+    assert tags(text, "progress") == [{"max": "1000", "value": "750"}]
+
+
+def test_a_stream_is_shown_with_its_diagram_error_bound_and_regret() -> None:
+    text = get(pages(ONE, TWO), "/").text
+    labels = [each.get("aria-label") or "" for each in tags(text, "svg")]
+    assert sum(label.startswith("reliability of ") for label in labels) == 2
+    assert sum("under its bound" in label for label in labels) == 2
+    one = get(pages(ONE, TWO), "/", "stream=churn").text
+    assert "What is served for what is forecast" in one
+    assert "500 outcomes" in one
+    assert "regret, log loss" in one
+
+
+def test_a_thousand_streams_are_paged() -> None:
+    application = pages(renamed(ONE, "churn", [f"s{i:04}" for i in range(1000)]))
+    first, last = get(application, "/").text, get(application, "/", "page=42").text
+    assert len([each for each in tags(first, "li") if each.get("class") == "card"]) == CARDS
+    assert "1 to 24 of 1,000 streams" in first
+    assert "985 to 1,000 of 1,000 streams" in last
+    assert "985 to 1,000" in get(application, "/", "page=99999").text, "a page too far is the last"
+    assert "s0000" in first
+    assert "s0999" in last
+
+
+def test_the_name_of_a_stream_is_text_wherever_it_stands() -> None:
+    application = pages(renamed(ONE, "churn", [HOSTILE]))
+    described = get(application, "/api/streams/" + HOSTILE)
+    assert described.json["stream"] == HOSTILE
+    clean = get(pages(renamed(ONE, "churn", ["plain"])), "/").text
+    for query in (
+        "",
+        urlencode({"stream": HOSTILE}),
+        urlencode({"q": HOSTILE[:20]}),
+        urlencode({"stream": HOSTILE + "!"}),
+    ):
+        answer = get(application, "/", query)
+        found = Tags(answer.text)
+        assert HOSTILE[:20] in found.text
+        assert [tag for tag, _ in found.found].count("script") == 1
+        assert not [tag for tag, _ in found.found if tag in {"img", "iframe", "object"}]
+        assert not [name for _, attributes in found.found for name in attributes if name.startswith("on")]
+        assert not [attributes for _, attributes in found.found if "style" in attributes]
+    assert [tag for tag, _ in Tags(get(application, "/").text).found] == [tag for tag, _ in Tags(clean).found]
+    (link,) = [each["href"] for each in tags(get(application, "/").text, "a") if "stream=" in (each["href"] or "")]
+    assert link == "/?stream=" + quote(HOSTILE, safe="").replace("%20", "+")
+
+
+def test_a_browser_may_load_and_run_nothing_else() -> None:
+    for path in ("/", "/api/streams", "/nowhere"):
+        headers = get(pages(ONE), path).headers
+        assert headers["Content-Security-Policy"].startswith("default-src 'none'; style-src 'sha256-")
+        assert "unsafe" not in headers["Content-Security-Policy"]
+        assert headers["X-Content-Type-Options"] == "nosniff"
+        assert headers["Cache-Control"] == "no-store"
+    text = get(pages(ONE), "/").text
+    outside = re.findall(r'(?:src|href)="(?!/|data:image/svg)', text)
+    assert outside == []
+
+
+# -- the figures ---------------------------------------------------------------------------------------------------
+
+
+def test_error_and_bound_are_means_over_what_was_learnt() -> None:
+    one, two = {"version": 300, "error": 0.1, "bound": 0.2}, {"version": 100, "error": 0.3, "bound": 0.6}
+    held = guarantee([one, two, {"version": 0, "error": None, "bound": None}])
+    assert held == {"error": pytest.approx(0.15), "bound": pytest.approx(0.3)}
+    assert guarantee([one, {**two, "bound": None}])["bound"] is None
+    assert guarantee([]) == {"error": None, "bound": None}
+
+
+def test_the_interval_is_wilsons() -> None:
+    # Newcombe (1998), Two-sided confidence intervals for the single proportion, Table I, method 3.
+    for (r, n), (low, high) in {
+        (81, 263): (0.2553, 0.3662),
+        (15, 148): (0.0624, 0.1605),
+        (0, 20): (0.0, 0.1611),
+        (1, 29): (0.0061, 0.1718),
+    }.items():
+        assert list(wilson(r / n, n)) == pytest.approx([low, high], abs=5e-5)
