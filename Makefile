@@ -8,7 +8,7 @@ INSTALL := $(BIN)/python -m pip install --quiet
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup jars data demo experiments test fuzz bench lint types contracts format docs lock clean rivals latency growth compiled packages dashboards
+.PHONY: help setup jars data demo experiments test fuzz bench lint types contracts format docs lock clean rivals latency growth compiled packages dashboards leaks advisories
 
 help: ## list the targets
 	@sed -nE 's/^([a-z]+):.*## (.*)/\1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "make %-10s %s\n", $$1, $$2}'
@@ -55,6 +55,12 @@ types: setup ## check types, tests included
 
 contracts: setup ## check that imports run agents -> streams -> state
 	$(BIN)/lint-imports
+
+leaks: setup ## check that nothing that looks like a secret has come in (python -m tests.ci.leaks --accept: it is none)
+	$(BIN)/python -m tests.ci.leaks
+
+advisories: setup ## ask for known advisories of the locked packages; says so where none can be asked for
+	$(BIN)/python -m tests.ci.advisories
 
 format: setup ## rewrite the code in the format that lint checks
 	$(BIN)/ruff check --fix --quiet --exit-zero .

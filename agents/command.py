@@ -2,13 +2,14 @@
 
 import argparse
 import asyncio
+import json
 import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from agents import __version__, logs
-from streams import permissions, plan, topics
+from streams import effective, permissions, plan, topics
 from streams.settings import Settings, SettingsError
 
 #: Exit status of a command that was asked for something impossible, as sysexits.h has it.
@@ -139,6 +140,15 @@ def _parser() -> argparse.ArgumentParser:
         "--disk", action="store_true", help="keep the derived state in a temporary RocksDB, not in memory"
     )
 
+    config = commands.add_parser("config", help="show the settings in effect, or what is wrong with them")
+    checks = config.add_subparsers(dest="action", required=True, metavar="check")
+    check = checks.add_parser(
+        "check",
+        help="print every setting, secrets hidden; status 78 if one is wrong",
+        description="Reads what a worker would read, certificates and the streams file too. Asks no broker.",
+    )
+    check.add_argument("--json", action="store_true", help="print one JSON object")
+
     inspect = commands.add_parser(
         "inspect",
         help="show the state of a stream, from the changelog",
@@ -230,6 +240,26 @@ def _topics(options: argparse.Namespace) -> int:
     return 1 if problems else 0
 
 
+def _config(options: argparse.Namespace) -> int:
+    settings = Settings.from_env(os.environ)
+    try:
+        _ = settings.security.context, settings.access.context
+    except ValueError as exc:
+        raise SettingsError(str(exc)) from exc
+    found, streams = effective.shown(settings), effective.policies(settings)
+    hash_ = effective.fingerprint(settings)
+    if options.json:
+        print(json.dumps({"settings": found, "streams": streams, "configuration": hash_}))
+        return 0
+    for name, value in found.items():
+        print(f"{name}={value}")
+    for pattern, policy in streams.items():
+        kept = f"kept {policy['ttl_ms'] / 86_400_000:g} days"
+        print(f"# streams {pattern!r}: {policy['calibrator']}, configuration {policy['config']}, {kept}")
+    print(f"# configuration {hash_}")
+    return 0
+
+
 def _inspect(options: argparse.Namespace) -> int:
     from agents import inspection  # noqa: PLC0415 - not part of a worker
 
@@ -249,6 +279,7 @@ _COMMANDS = {
     "experiments": _experiments,
     "broker": _broker,
     "topics": _topics,
+    "config": _config,
     "inspect": _inspect,
 }
 

@@ -48,8 +48,8 @@ def fingerprint(settings: Settings) -> str:
 
 def _guarded(held: Security | Access, attribute: str) -> str:
     value = getattr(held, attribute)
-    secret = "password" in attribute
-    return HIDDEN if secret and value is not None else _text(value)
+    hidden = "password" in attribute
+    return HIDDEN if hidden and value is not None else _text(value)
 
 
 def _text(value: object) -> str:

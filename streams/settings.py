@@ -1,5 +1,6 @@
 """Every setting of a worker, from ``TRUEUP_*`` environment variables."""
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from ipaddress import ip_address
@@ -11,6 +12,8 @@ from streams import plan
 from streams.records import Limits
 from streams.security import Access, Security
 
+#: Most addresses of brokers.
+BROKERS = 100
 #: Longest streams file and longest file of a secret, bytes.
 STREAMS_BYTES, SECRET_BYTES = 1 << 20, 4096
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
@@ -24,6 +27,14 @@ def _text(value: str) -> str:
     if not value.strip():
         raise ValueError("must not be empty")
     return value.strip()
+
+
+def _name(value: str) -> str:
+    """Return what Kafka takes for the name of a topic, with room for what Faust puts behind it."""
+    name = _text(value)
+    if not re.fullmatch(r"[a-zA-Z0-9._-]{1,200}", name) or name in (".", ".."):
+        raise ValueError("must be 1 to 200 of the characters a-z, A-Z, 0-9, '.', '_' and '-'")
+    return name
 
 
 def _number(low: int, high: int) -> Callable[[str], int]:
@@ -48,6 +59,8 @@ def _seconds(low: float, high: float) -> Callable[[str], float]:
 
 def _brokers(value: str) -> tuple[str, ...]:
     brokers = tuple(part.strip() for part in value.split(","))
+    if len(brokers) > BROKERS:
+        raise ValueError(f"must be at most {BROKERS}: a few are enough to find the others")
     for broker in brokers:
         host, colon, port = broker.rpartition(":")
         if "/" in broker or "@" in broker or not (host and colon and port.isdigit()):
@@ -68,7 +81,7 @@ class Settings:
     """A worker's settings. Each is read from the variable named ``TRUEUP_`` and its name in capitals."""
 
     brokers: tuple[str, ...] = _setting("Kafka brokers, host:port,...", _brokers, ("127.0.0.1:9092",))
-    app_id: str = _setting("Consumer group, and first part of the changelog's name", _text, "trueup")
+    app_id: str = _setting("Consumer group, and first part of the changelog's name", _name, "trueup")
     instance_id: str | None = _setting(
         "Name of this worker in its group: restarted under it within the session, it keeps its partitions", _text, None
     )
@@ -77,11 +90,11 @@ class Settings:
     default_calibrator: str = _setting(
         "Calibrator of streams the TOML file does not name", _calibrator, DEFAULT_CALIBRATOR
     )
-    forecasts: str = _setting("Topic of forecasts", _text, "forecasts")
-    outcomes: str = _setting("Topic of outcomes", _text, "outcomes")
-    calibrated: str = _setting("Topic of calibrated predictions", _text, "calibrated")
-    resolved: str = _setting("Topic of forecasts joined with outcomes", _text, "resolved")
-    dead_letters: str = _setting("Topic of records that cannot be used", _text, "dead-letters")
+    forecasts: str = _setting("Topic of forecasts", _name, "forecasts")
+    outcomes: str = _setting("Topic of outcomes", _name, "outcomes")
+    calibrated: str = _setting("Topic of calibrated predictions", _name, "calibrated")
+    resolved: str = _setting("Topic of forecasts joined with outcomes", _name, "resolved")
+    dead_letters: str = _setting("Topic of records that cannot be used", _name, "dead-letters")
     metrics_host: str = _setting("Address /metrics, /healthz and /readyz listen on", _text, "127.0.0.1")
     metrics_port: int = _setting("Their port; 0 takes a free one", _number(0, 65_535), 9464)
     metrics_streams: int = _setting(

@@ -10,11 +10,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 
 from agents import __version__, audit, broker, command, inspection, worker
 from agents.worker import FAILED, MISCONFIGURED
-from streams import topics
+from state.policy import DEFAULT_CALIBRATOR
+from streams import effective, topics
 from streams.settings import Settings
 from streams.topics import TopicsError
 
@@ -348,3 +350,47 @@ def test_the_log_level_of_the_settings_is_that_of_the_commands(monkeypatch: pyte
     monkeypatch.setenv("TRUEUP_LOG_LEVEL", "warning")
     assert command.main(["worker"]) == 0
     assert logging.root.level == logging.WARNING
+
+
+# -- config check --------------------------------------------------------------------------------------------------
+
+
+def test_config_check_shows_the_settings_without_their_secrets(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, value in {
+        "TRUEUP_SECURITY_PROTOCOL": "SASL_SSL",
+        "TRUEUP_SASL_USERNAME": "ann",
+        "TRUEUP_SASL_PASSWORD": "hunter2",
+    }.items():
+        monkeypatch.setenv(name, value)
+    assert command.main(["config", "check"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert {"TRUEUP_SASL_USERNAME=ann", "TRUEUP_SASL_PASSWORD=(set)", "TRUEUP_BROKERS=127.0.0.1:9092"} <= set(lines)
+    assert lines[-1].startswith("# configuration ")
+    assert command.main(["config", "check", "--json"]) == 0
+    report = orjson.loads(capsys.readouterr().out)
+    assert report["configuration"] == lines[-1].split()[-1]
+    assert report["settings"]["TRUEUP_SASL_PASSWORD"] == effective.HIDDEN
+    assert report["streams"]["*"]["calibrator"] == DEFAULT_CALIBRATOR
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "says"),
+    [
+        ("TRUEUP_BROKER", "x:1", "TRUEUP_BROKER is not a setting"),
+        ("TRUEUP_APP_ID", "no spaces", "must be 1 to 200 of the characters"),
+        ("TRUEUP_STREAMS", "/nowhere.toml", "cannot read /nowhere.toml"),
+        ("TRUEUP_METRICS_CERTFILE", "/nowhere.pem", "cannot load TRUEUP_METRICS_CERTFILE=/nowhere.pem"),
+        ("TRUEUP_BROKERS", ",".join(["a:1"] * 101), "must be at most 100"),
+    ],
+)
+def test_config_check_says_what_is_wrong_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str, value: str, says: str
+) -> None:
+    monkeypatch.setenv(name, value)
+    assert command.main(["config", "check"]) == MISCONFIGURED
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    (line,) = printed.err.splitlines()
+    assert says in line

@@ -166,3 +166,8 @@ def test_any_text_gives_policies_or_a_value_error(text: str) -> None:
         assert isinstance(policies, Policies)
         found = policies.of("s")
         assert found is None or found.ttl_ms > 0
+
+
+@pytest.mark.parametrize("text", ["early_ttl = " + "[" * 100_000, "early_ttl = " + "{a=" * 100_000])
+def test_a_file_that_nests_without_end_is_refused(text: str) -> None:
+    assert "nested too deeply" in refused(text)

@@ -1,0 +1,52 @@
+"""What the checks of packages and of secrets make of what they are told."""
+
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from tests.ci.advisories import LOCK, judge
+from tests.ci.leaks import BASELINE, ROOT, Suspect, news, suspects
+
+SAFE: dict[str, Any] = {"name": "a", "version": "1", "vulns": []}
+BROKEN: dict[str, Any] = {"name": "b", "version": "2", "vulns": [{"id": "PYSEC-1", "fix_versions": ["3"]}]}
+UNKNOWN: dict[str, Any] = {"name": "c", "skip_reason": "not found"}
+
+
+@pytest.mark.parametrize(
+    ("packages", "status", "says"),
+    [
+        ([SAFE], 0, "1 of 1 packages audited, 0 advisories"),
+        ([SAFE, BROKEN], 1, "b 2: PYSEC-1, mended in 3"),
+        ([SAFE, UNKNOWN], 0, "not audited: c"),
+        ([UNKNOWN, UNKNOWN], 0, "NOT AUDITED: the index knows no advisories of any of 2 packages"),
+    ],
+)
+def test_only_a_known_advisory_fails_and_what_was_not_asked_is_said(
+    packages: list[dict[str, Any]], status: int, says: str
+) -> None:
+    verdict = judge({"dependencies": packages})
+    assert verdict.status == status
+    assert says in "\n".join(verdict.lines)
+
+
+def test_no_answer_is_said_and_does_not_fail() -> None:
+    assert judge(None, "no route") == (0, ["NOT AUDITED: advisories cannot be asked for here (no route)"])
+
+
+def test_the_lock_is_there() -> None:
+    assert (Path(ROOT) / LOCK).is_file()
+
+
+def test_a_suspect_is_known_by_its_hash_wherever_it_moves() -> None:
+    line = {"type": "Secret Keyword", "hashed_secret": "h", "line_number": 3}
+    found = suspects({"a.py": [line]})
+    assert news(found, suspects({"a.py": [{**line, "line_number": 99}]})) == []
+    assert news(found, []) == ["a.py:3: Secret Keyword"]
+    assert news(found, [Suspect("b.py", "Secret Keyword", "h"), Suspect("a.py", "Secret Keyword", "other")])
+
+
+def test_all_that_is_accepted_stands_in_tests() -> None:
+    accepted = suspects(orjson.loads((ROOT / BASELINE).read_bytes())["results"])
+    assert {each.file for each in accepted if not each.file.startswith("tests/")} == set()

@@ -1,0 +1,59 @@
+"""What the program's own source never does: run or load what it was sent."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+SOURCES = sorted(path for package in ("agents", "state", "streams") for path in (ROOT / package).rglob("*.py"))
+#: Modules that make objects of any kind out of bytes, or run what they are given.
+MODULES = {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "marshal", "shelve", "code", "codeop", "yaml", "runpy"}
+CALLS = {"eval", "exec", "compile", "__import__", "execfile"}
+#: Functions of modules that run a shell or load objects.
+METHODS = {("os", "system"), ("os", "popen"), ("np", "load"), ("numpy", "load"), ("importlib", "import_module")}
+
+
+def forbidden(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Yield line and name of what a source must not use."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, each.name) for each in node.names if each.name.split(".")[0] in MODULES)
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in MODULES:
+            yield node.lineno, str(node.module)
+        elif isinstance(node, ast.Call):
+            if isinstance(node.func, ast.Name) and node.func.id in CALLS:
+                yield node.lineno, node.func.id
+            if isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Name):
+                name = node.func.value.id, node.func.attr
+                if name in METHODS or (name[0] in MODULES):
+                    yield node.lineno, ".".join(name)
+            for keyword in node.keywords:
+                if keyword.arg in {"shell", "allow_pickle"} and getattr(keyword.value, "value", True) is not False:
+                    yield node.lineno, f"{keyword.arg}="
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_no_source_runs_or_unpickles_what_it_was_given(path: Path) -> None:
+    assert list(forbidden(ast.parse(path.read_text()))) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import pickle",
+        "from pickle import loads",
+        "import yaml.loader",
+        "eval(x)",
+        "exec(x)",
+        "__import__(x)",
+        "os.system(x)",
+        "np.load(x)",
+        "subprocess.run(x, shell=True)",
+        "subprocess.run(x, shell=y)",
+        "np.fromfile(x, allow_pickle=True)",
+    ],
+)
+def test_what_is_forbidden_is_found(text: str) -> None:
+    assert list(forbidden(ast.parse(text)))
