@@ -11,6 +11,7 @@ from time import monotonic
 from typing import Final, Self
 
 from agents.scrape import Reading, get
+from streams.settings import ACCESS
 
 HOST: Final = "127.0.0.1"
 ROOT: Final = Path(__file__).resolve().parents[1]
@@ -44,7 +45,8 @@ class Worker:
         with socket.create_server((HOST, 0)) as free:
             self.port: int = free.getsockname()[1]
         self._environment = {
-            **os.environ,
+            # Nobody but us reads its metrics, on loopback: no password, no certificate.
+            **{name: value for name, value in os.environ.items() if name not in ACCESS},
             **environment,
             "TRUEUP_METRICS_HOST": HOST,
             "TRUEUP_METRICS_PORT": str(self.port),

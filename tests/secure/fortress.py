@@ -13,13 +13,14 @@ from agents.broker import HOST, Broker, free_port
 from streams.permissions import OPERATIONS
 from tests.secure.certificates import Certificates
 
-#: Everything may be done by it: it stands for the operator who makes topics and grants.
-OPERATOR, WORKER = "operator", "worker"
+#: The first may do everything; the others what they are granted.
+OPERATOR, WORKER, OTHER = "operator", "worker", "other"
 #: Long and odd, so that a search for them in logs finds them and nothing else.
-PASSWORDS: Final = {OPERATOR: "op-7Kj2secret", WORKER: "wk-5Xv9secret"}
+PASSWORDS: Final = {OPERATOR: "op-7Kj2secret", WORKER: "wk-5Xv9secret", OTHER: "ot-1Tf4secret"}
 
 #: As the protocol numbers them.
-_KINDS: Final = {"topic": 2, "group": 3, "transactional-id": 5}
+_KINDS: Final = {"topic": 2, "group": 3, "cluster": 4, "transactional-id": 5}
+_OPERATIONS: Final = {**OPERATIONS, "Create": 5}
 _LITERAL, _PREFIXED, _ALLOW = 3, 4, 3
 
 LISTENERS: Final = {
@@ -53,7 +54,7 @@ class Fortress:
 
     def _acl(self, request: Any, kind: str, name: str, operation: str, *, prefixed: bool, user: str) -> None:
         acl = request(
-            _KINDS[kind], name, _PREFIXED if prefixed else _LITERAL, f"User:{user}", "*", OPERATIONS[operation], _ALLOW
+            _KINDS[kind], name, _PREFIXED if prefixed else _LITERAL, f"User:{user}", "*", _OPERATIONS[operation], _ALLOW
         )
 
         async def run() -> Any:

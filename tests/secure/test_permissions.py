@@ -4,14 +4,18 @@ import asyncio
 from collections.abc import Callable
 from functools import partial
 
+import pytest
+
+from agents import inspection
 from agents.worker import MISCONFIGURED
 from streams import topics
 from streams.permissions import commands
 from streams.settings import Settings
+from streams.topics import TopicsError
 from tests.e2e.world import World, wait_for
 from tests.events import mixed
 from tests.secure.conftest import single
-from tests.secure.fortress import OPERATOR, Fortress
+from tests.secure.fortress import OPERATOR, OTHER, Fortress
 
 MakeWorld = Callable[..., World]
 
@@ -58,6 +62,43 @@ def test_who_makes_topics_need_not_be_allowed_to_work(world: MakeWorld, strongho
     w = world(granted=False)
     settings = Settings.from_env({**w.environment, **stronghold.as_user(OPERATOR)})
     assert asyncio.run(topics.check(settings, as_worker=False)) == []
+
+
+def test_making_topics_needs_create_describe_and_describe_configs(world: MakeWorld, stronghold: Fortress) -> None:
+    w = world(granted=False)
+    names = {
+        name: f"{value}-made" for name, value in w.environment.items() if value.startswith(w.name) and value != w.name
+    }
+    environment = {**w.environment, **names, **stronghold.as_user(OTHER), "TRUEUP_APP_ID": f"{w.name}-made"}
+    settings = Settings.from_env(environment)
+    for operation in ("Describe", "DescribeConfigs"):
+        stronghold.grant("topic", w.name, operation, prefixed=True, user=OTHER)
+    with pytest.raises(TopicsError, match=r"cannot make topic .*AuthorizationFailed"):
+        asyncio.run(topics.create(settings, partitions=1))
+    stronghold.grant("cluster", "kafka-cluster", "Create", user=OTHER)
+
+    def made() -> bool:
+        try:
+            return len(asyncio.run(topics.create(settings, partitions=1))) == 6
+        except TopicsError:
+            return False
+
+    wait_for("the topics", made, 20)
+    assert asyncio.run(topics.check(settings, as_worker=False)) == []
+
+
+def test_inspecting_needs_to_read_the_changelog_alone(world: MakeWorld, stronghold: Fortress) -> None:
+    w = world(granted=False)
+    settings = Settings.from_env({**w.environment, **stronghold.as_user(OTHER)})
+    stronghold.grant("topic", settings.changelog, "Read", user=OTHER)
+
+    def read() -> bool:
+        try:
+            return asyncio.run(inspection.read(settings)) == inspection.Found()
+        except TopicsError:
+            return False
+
+    wait_for("the changelog to be read", read, 20)
 
 
 def test_the_commands_grant_what_is_needed() -> None:
