@@ -145,14 +145,25 @@ def _ranks(column: npt.NDArray[np.str_]) -> Floats:
         return np.unique(column, return_inverse=True)[1].astype(np.float64)
 
 
+#: All that numpy's arrays are pickled with. Not numpy as a whole: it holds functions that run what they are given.
+_ARRAYS: Final = {
+    ("builtins", "slice"),
+    ("numpy", "dtype"),
+    ("numpy", "ndarray"),
+    ("numpy._core.multiarray", "_reconstruct"),
+    ("numpy._core.numeric", "_frombuffer"),
+}
+
+
 class _Frame(pickle.Unpickler):
-    """Reads a pickled DataFrame without pandas: its classes become `_Parts`, and nothing but numpy may be called."""
+    """Reads a pickled DataFrame without pandas: its classes become `_Parts`, and only `_ARRAYS` may be called."""
 
     def find_class(self, module: str, name: str) -> Any:  # noqa: ANN401 - whatever the pickle calls
         if module.partition(".")[0] == "pandas":
             return _Parts
-        if module.partition(".")[0] == "numpy" or (module, name) == ("builtins", "slice"):
-            return super().find_class(module.replace("numpy.core", "numpy._core"), name)
+        module = module.replace("numpy.core", "numpy._core")
+        if (module, name) in _ARRAYS:
+            return super().find_class(module, name)
         raise pickle.UnpicklingError(f"{module}.{name} has no place in a table")
 
 

@@ -1,13 +1,24 @@
 """What the program's own source never does: run or load what it was sent."""
 
 import ast
+import io
+import pickle
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from agents import datasets
+
 ROOT = Path(__file__).resolve().parents[1]
-SOURCES = sorted(path for package in ("agents", "state", "streams") for path in (ROOT / package).rglob("*.py"))
+#: Reads one public table, pinned by hash, for the experiments: it unpickles arrays and calls nothing else. No worker
+#: loads it.
+APART = ROOT / "agents" / "datasets.py"
+SOURCES = sorted(
+    path for package in ("agents", "state", "streams") for path in (ROOT / package).rglob("*.py") if path != APART
+)
 #: Modules that make objects of any kind out of bytes, or run what they are given.
 MODULES = {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "marshal", "shelve", "code", "codeop", "yaml", "runpy"}
 CALLS = {"eval", "exec", "compile", "__import__", "execfile"}
@@ -57,3 +68,25 @@ def test_no_source_runs_or_unpickles_what_it_was_given(path: Path) -> None:
 )
 def test_what_is_forbidden_is_found(text: str) -> None:
     assert list(forbidden(ast.parse(text)))
+
+
+def test_what_a_worker_loads_unpickles_nothing_of_ours() -> None:
+    program = "import agents.command, agents.worker, sys; sys.exit('agents.datasets' in sys.modules)"
+    subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True, timeout=60)
+
+
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [
+        ("os", "system"),
+        ("builtins", "eval"),
+        ("numpy.testing", "rundocs"),
+        ("numpy.testing._private.utils", "runstring"),
+        ("numpy.core.multiarray", "scalar"),
+        ("pandasx", "x"),
+    ],
+)
+def test_the_table_of_the_experiments_calls_nothing_but_arrays(module: str, name: str) -> None:
+    call = b"c" + module.encode() + b"\n" + name.encode() + b"\n."
+    with pytest.raises(pickle.UnpicklingError, match="has no place in a table"):
+        datasets._Frame(io.BytesIO(call)).load()
