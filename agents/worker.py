@@ -85,17 +85,7 @@ async def _serve(settings: Settings, probe: Probe) -> int:
         log.error("cannot listen on %s:%d: %s", settings.metrics_host, settings.metrics_port, exc.strerror)  # noqa: TRY400 - a message, not a fault
         return MISCONFIGURED
     server.start()
-    reason = compiled.missing(os.environ)
-    log.info("engine: %s", f"interpreted: {reason}" if reason else "compiled")
-    scheme = "https" if settings.access.certfile else "http"
-    log.info("metrics on %s://%s:%d/metrics", scheme, settings.metrics_host, server.port)
-    if not settings.on_loopback and settings.access.username is None:
-        log.warning(
-            "metrics and pages are open to whoever reaches %s:%d: let only those who may read them reach it, or set "
-            "TRUEUP_METRICS_USERNAME, TRUEUP_METRICS_PASSWORD_FILE and TRUEUP_METRICS_CERTFILE",
-            settings.metrics_host,
-            server.port,
-        )
+    tell(settings, server.port)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for signum in (signal.SIGTERM, signal.SIGINT):
@@ -119,6 +109,21 @@ async def _serve(settings: Settings, probe: Probe) -> int:
     server.stop()
     log.info("stopped")
     return 0
+
+
+def tell(settings: Settings, port: int) -> None:
+    """Log which engine runs, where the metrics are, and who can read them if that is anybody."""
+    reason = compiled.missing(os.environ)
+    log.info("engine: %s", f"interpreted: {reason}" if reason else "compiled")
+    scheme = "https" if settings.access.certfile else "http"
+    log.info("metrics on %s://%s:%d/metrics", scheme, settings.metrics_host, port)
+    if not settings.on_loopback and settings.access.username is None:
+        log.warning(
+            "metrics and pages are open to whoever reaches %s:%d: let only those who may read them reach it, or set "
+            "TRUEUP_METRICS_USERNAME, TRUEUP_METRICS_PASSWORD_FILE and TRUEUP_METRICS_CERTFILE",
+            settings.metrics_host,
+            port,
+        )
 
 
 async def _stop(topology: Topology) -> None:

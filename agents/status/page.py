@@ -77,8 +77,9 @@ def listing(
 def detail(worker: Mapping[str, Any], described: Mapping[str, Any], maps: Sequence[dict[str, Any]]) -> str:
     """Return the page of one stream; ``maps`` is what `Readings.maps` returns."""
     name = escape(described["stream"])
-    note = "Shades: 95 % intervals. Hollow: bins with less than a thousandth of the events."
-    parts = [f'<section><h2>Reliability</h2>{_diagram(described)}<p class="note">{note}</p></section>']
+    parts = []
+    if picture := _diagram(described):
+        parts.append(f'<section><h2>Reliability</h2>{picture}<p class="note">{_legend(described)}</p></section>')
     parts.append(f"<section><h2>Scores</h2>{_scores(described)}</section>")
     if maps:
         more = f" The first {diagram.LINES} of {len(maps)} partitions." if len(maps) > diagram.LINES else ""
@@ -196,6 +197,14 @@ def _diagram(described: Mapping[str, Any]) -> str:
     if described.get("vectors"):
         return ""
     return '<p class="note">No outcome yet.</p>'
+
+
+def _legend(described: Mapping[str, Any]) -> str:
+    if "calibrated" in described:
+        return "Shades: 95 % intervals. Hollow: bins with less than a thousandth of the events."
+    if described.get("vectors"):
+        return "How many outcomes lay at or below each quantile, against its level."
+    return "It appears with the first outcome."
 
 
 #: Rows of the tables of scores: words, key, and whether a short table has it.

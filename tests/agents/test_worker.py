@@ -13,6 +13,7 @@ import pytest
 from agents import worker
 from agents.worker import FAILED, MISCONFIGURED
 from streams import topics
+from streams.security import Access
 from streams.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -81,6 +82,30 @@ def test_a_metrics_address_that_is_taken_is_a_message(
     assert worker.run(Settings(data_dir=tmp_path / "data", metrics_port=taken)) == MISCONFIGURED
     assert messages(caplog) == [f"cannot listen on 127.0.0.1:{taken}: Address already in use"]
     assert (tmp_path / "data").is_dir()
+
+
+def test_a_certificate_that_cannot_be_loaded_is_a_message(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    says(monkeypatch)
+    settings = Settings(data_dir=tmp_path / "data", metrics_port=0, access=Access(certfile=str(tmp_path / "no.pem")))
+    assert worker.run(settings) == MISCONFIGURED
+    assert messages(caplog) == [f"cannot load TRUEUP_METRICS_CERTFILE={tmp_path}/no.pem: No such file or directory"]
+
+
+@pytest.mark.parametrize(
+    ("host", "access", "warned"),
+    [
+        ("127.0.0.1", Access(), False),
+        ("0.0.0.0", Access(), True),  # noqa: S104 - what a container does
+        ("0.0.0.0", Access(certfile="c.pem", username="a", password="b"), False),  # noqa: S104, S106 - the same
+    ],
+)
+def test_metrics_that_are_open_to_the_network_are_a_warning(
+    caplog: pytest.LogCaptureFixture, host: str, access: Access, *, warned: bool
+) -> None:
+    worker.tell(Settings(metrics_host=host, access=access), 9464)
+    assert ("open to whoever reaches" in caplog.text) == warned
 
 
 def test_abort_ends_the_process_at_once_with_its_logs_out() -> None:

@@ -55,17 +55,16 @@ def assert_keeps_secrets(text: str) -> None:
 # -- what connects -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("way", ["SCRAM-SHA-512", "SCRAM-SHA-256 by file", "client certificate"])
+@pytest.mark.parametrize("way", ["SCRAM-SHA-512 by file", "client certificate"])
 def test_a_worker_serves_from_end_to_end(world: MakeWorld, stronghold: Fortress, tmp_path: Path, way: str) -> None:
     w = world(partitions=2)
     if way == "client certificate":
         settings = mutual(stronghold)
     else:
         settings = stronghold.as_user(TRUEUP_SASL_MECHANISM=way.split(maxsplit=1)[0])
-        if "file" in way:
-            secret = tmp_path / "password"
-            secret.write_text(settings.pop("TRUEUP_SASL_PASSWORD") + "\n")
-            settings["TRUEUP_SASL_PASSWORD_FILE"] = str(secret)
+        secret = tmp_path / "password"
+        secret.write_text(settings.pop("TRUEUP_SASL_PASSWORD") + "\n")
+        settings["TRUEUP_SASL_PASSWORD_FILE"] = str(secret)
     made = mixed(300)
     w.send(made.sent)
     with w.worker(TRUEUP_LOG_LEVEL="DEBUG", **settings) as worker:
@@ -79,6 +78,13 @@ def test_a_worker_serves_from_end_to_end(world: MakeWorld, stronghold: Fortress,
         ended = run(*command, **{**w.environment, **settings})
         assert ended.returncode == 0, ended.stderr
         assert_keeps_secrets(ended.stdout + ended.stderr)
+
+
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
+def test_either_scram_is_taken(world: MakeWorld, stronghold: Fortress, mechanism: str) -> None:
+    w = world(granted=False)
+    logged_in = stronghold.as_user(OPERATOR, TRUEUP_SASL_MECHANISM=mechanism)
+    assert asyncio.run(topics.check(Settings.from_env({**w.environment, **logged_in}))) == []
 
 
 # -- what does not -------------------------------------------------------------------------------------------------

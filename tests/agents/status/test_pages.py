@@ -148,9 +148,12 @@ def test_streams_of_classes_and_numbers_are_shown_without_a_map(
     application = Pages(readings(held, settings=Settings(policies=policies)))
     assert get(application, "/api/streams").json["streams"][0]["resolved"] == 50
     assert get(application, "/api/streams/s").json["maps"] == []
-    for path in ("/", "/"):
-        assert "50 outcomes" in get(application, path).text
-    assert "50 outcomes" in get(application, "/", "stream=s").text
+    assert "50 outcomes" in get(application, "/").text
+    one = get(application, "/", "stream=s").text
+    assert "50 outcomes" in one
+    # Quantiles have a diagram, of their coverage; classes have figures only.
+    assert len([each for each in tags(one, "svg") if each["class"] == "diagram"]) == (calibrator == "quantile")
+    assert ("at or below each quantile" in one) == (calibrator == "quantile")
 
 
 def test_streams_are_found_ordered_and_paged() -> None:
@@ -249,6 +252,12 @@ def test_a_stream_is_shown_with_its_diagram_error_bound_and_regret() -> None:
     assert "What is served for what is forecast" in one
     assert "500 outcomes" in one
     assert "regret, log loss" in one
+
+
+def test_a_stream_without_an_outcome_says_so() -> None:
+    waiting = Held(Fence(), calibrators={"churn": ONE.calibrators["churn"]})
+    for query in ("", "stream=churn"):
+        assert "No outcome yet" in get(pages(waiting), "/", query).text
 
 
 def test_a_thousand_streams_are_paged() -> None:
