@@ -1,0 +1,1 @@
+"""Replay of history: the engine over topics or files, several configurations beside one another."""
