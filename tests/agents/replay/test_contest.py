@@ -1,0 +1,98 @@
+"""The contest beside the engine: the same fates, the same answers, the same learning, over histories of every kind."""
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+from hypothesis import given
+
+from agents.replay.configuration import Configuration, with_calibrator
+from agents.replay.contest import Contest, Played
+from agents.replay.tape import played
+from state.events import Calibrated, Rejected, Resolved
+from state.fence import FATES
+from state.policy import Policies, Policy
+from tests.state.histories import HISTORIES, POLICIES, SMALL_BATCH, STEADY, History, Worker, play, seeded
+
+
+def contest(history: History, directory: Path, *others: Configuration) -> tuple[Played, list[Rejected]]:
+    letters: list[Rejected] = []
+    run = Contest([Configuration("present", POLICIES), *others], directory, letters.append, SMALL_BATCH)
+    run.play(history.events)
+    return run.end(), letters
+
+
+@STEADY
+@given(HISTORIES)
+def test_contest_gives_every_record_the_fate_the_engine_gives_it(history: History) -> None:
+    with TemporaryDirectory() as directory:
+        made, letters = contest(history, Path(directory))
+        assert made.fates == history.table.fence.fates
+        assert made.records == history.table.fence.applied
+        assert letters == [output for output in history.outputs if isinstance(output, Rejected)]
+
+
+@STEADY
+@given(HISTORIES)
+def test_contest_serves_and_joins_what_the_engine_does_bit_for_bit(history: History) -> None:
+    with TemporaryDirectory() as directory:
+        made, _ = contest(history, Path(directory))
+        raw, p = (played(made.directory, name, "d").tolist() for name in ("raw", "p0"))
+        numbers = played(made.directory, "stream", "i").tolist()
+        issued = [(effects, output) for effects in history.effects for output in effects.outputs]
+        answers = [
+            (output.stream, output.raw, output.p)
+            for effects, output in issued
+            if isinstance(output, Calibrated) and effects.fates[FATES.index("forecasts_issued")]
+        ]
+        assert [(made.streams[number], *both) for number, *both in zip(numbers, raw, p, strict=True)] == answers
+        joined = [output for output in history.outputs if isinstance(output, Resolved)]
+        resolved = [
+            (raw[i], p[i], float(y), delay)
+            for i, y, delay in zip(
+                played(made.directory, "index", "q").tolist(),
+                played(made.directory, "y", "b").tolist(),
+                played(made.directory, "delay_ms", "q").tolist(),
+                strict=True,
+            )
+        ]
+        assert resolved == [(each.raw, each.p, each.y, each.resolved_ts - each.issued_ts) for each in joined]
+
+
+def test_last_look_is_at_what_the_engine_has_learnt(tmp_path: Path) -> None:
+    history = play(seeded(3000, seed=5))
+    made, _ = contest(history, tmp_path)
+    last = {made.streams[look.stream]: look for look in made.looks}
+    assert set(last) == {"counts", "regret", "guarded", "ridge"}
+    for stream, look in last.items():
+        served = history.table.served(stream)
+        assert served.calibrator.learnt == look.learnt > 100
+        assert look.error == served.calibrator.error()
+        assert look.bound == served.calibrator.bound(served.outstanding)
+    times = [look.time for look in made.looks]
+    assert times[:-4] == sorted(times[:-4])
+
+
+def test_contenders_side_by_side_are_as_alone(tmp_path: Path) -> None:
+    history = play(seeded(800, seed=2))
+    both, _ = contest(history, tmp_path / "both", with_calibrator(POLICIES, "identity"))
+    alone = Contest([with_calibrator(POLICIES, "identity")], tmp_path / "alone", batch_limit=SMALL_BATCH)
+    alone.play(history.events)
+    alone.end()
+    assert played(tmp_path / "both", "p1", "d").tolist() == played(tmp_path / "alone", "p0", "d").tolist()
+    assert played(tmp_path / "both", "p1", "d").tolist() == played(tmp_path / "both", "raw", "d").tolist()
+    assert both.fates == alone.played.fates
+
+
+def test_biases_are_those_of_the_engine(tmp_path: Path) -> None:
+    policies = Policies([("ridge", Policy("calibrated_regression", features=1, ttl_ms=90))], early_ttl_ms=25)
+    history = play(seeded(900, seed=4))
+    events = [event for event in history.events if getattr(event, "stream", "ridge") == "ridge"]
+    worker = Worker(policies, batch_limit=SMALL_BATCH)
+    run = Contest([Configuration("present", policies)], tmp_path, batch_limit=SMALL_BATCH)
+    for event in events:
+        worker.fold(event)
+    run.play(events)
+    bias = run.end().biases[0, 0]
+    assert bias.encode() == worker.partition._histories["ridge"].bias.encode()
+    assert np.isfinite(bias.along("calibrated")).all()
