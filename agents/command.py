@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from agents import __version__, logs
+from agents.replay import options as replay
 from streams import effective, permissions, plan, topics
 from streams.settings import Settings, SettingsError
 
@@ -92,6 +93,7 @@ def _parser() -> argparse.ArgumentParser:
     demo.add_argument("--json", action="store_true", help="print one JSON object last, and no table")
     demo.add_argument("--partitions", type=_positive, default=2, help="partitions of every topic (default: 2)")
     demo.add_argument("--out", type=Path, default=Path("trueup-demo.png"), help="where the reliability diagram goes")
+    demo.add_argument("--export", type=Path, metavar="DIR", help="only write the flights there, for 'trueup replay'")
 
     experiments = commands.add_parser(
         "experiments",
@@ -156,6 +158,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     inspect.add_argument("stream", nargs="?", help="name of the stream (default: list the streams)")
     inspect.add_argument("--json", action="store_true", help="print one JSON object")
+    replay.add(commands)
     return parser
 
 
@@ -189,6 +192,8 @@ def _demo(options: argparse.Namespace) -> int:
     except ModuleNotFoundError as exc:
         raise SettingsError(f"the demo needs {exc.name}: 'make setup', or pip install '.[demo]'") from exc
 
+    if options.export is not None:
+        return demo.export(options.rows, options.export)
     return demo.run(
         rows=options.rows,
         json_output=options.json,
@@ -281,6 +286,7 @@ _COMMANDS = {
     "topics": _topics,
     "config": _config,
     "inspect": _inspect,
+    "replay": replay.run,
 }
 
 if __name__ == "__main__":

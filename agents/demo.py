@@ -28,6 +28,7 @@ from agents.broker import Broker, BrokerError
 from agents.flights import Flights
 from agents.launch import Worker, WorkerError
 from agents.player import Played, play
+from agents.replay.whole import written
 from agents.report import Run
 from streams import topics
 from streams.settings import Settings
@@ -82,6 +83,27 @@ def run(rows: int | None, json_output: bool, brokers: str | None, out: Path, par
     if json_output:
         print(orjson.dumps(account).decode())
     return 1 if account["problems"] else 0
+
+
+def export(rows: int | None, directory: Path) -> int:
+    """Write the flights as JSON lines, say how to replay them, and return 0.
+
+    Parameters
+    ----------
+    rows
+        Flights to write; None writes all.
+    directory
+        Made if it does not exist; gets ``forecasts.jsonl`` and ``outcomes.jsonl``.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    paths = {topic: directory / f"{topic}.jsonl" for topic in ("forecasts", "outcomes")}
+    with written(paths["forecasts"]) as forecasts, written(paths["outcomes"]) as outcomes:
+        files = {"forecasts": forecasts, "outcomes": outcomes}
+        for message in flights.load(rows).messages():
+            files[message.topic].write(orjson.dumps({**orjson.loads(message.value), "ts": message.time_ms}) + b"\n")
+    given = " ".join(f"--{topic} {path}" for topic, path in paths.items())
+    print(f"trueup replay {given} --calibrator platt --calibrator auto+regret_matching")
+    return 0
 
 
 def _run(

@@ -1,0 +1,83 @@
+"""The processes that share out the parts of a replay."""
+
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ProcessPoolExecutor, wait
+from typing import Any
+
+from agents.replay.part import Done, Part, run
+
+#: Seconds between two looks at how far the processes are.
+LOOK_SECONDS = 0.1
+
+#: Of a process of the crew: the counter and the flag it shares with the others, and who started it.
+_shared: tuple[Any, Any, int] | None = None
+
+
+class StoppedError(RuntimeError):
+    """The replay was stopped; what was played so far is of no use."""
+
+
+def play(parts: Sequence[Part], processes: int, show: Callable[[int], None]) -> list[Done]:
+    """Play parts and return what they gave, in their order, whatever the number of processes.
+
+    Parameters
+    ----------
+    parts
+        At least one.
+    processes
+        At most so many at once; with 1 nothing is started.
+    show
+        Called now and then with how much was read so far, in the unit of `Source.size`.
+    """
+    if min(processes, len(parts)) == 1:
+        read = 0
+
+        def progress(more: int) -> None:
+            nonlocal read
+            read += more
+            show(read)
+
+        return [run(part, progress) for part in parts]
+    # Not forked: a copy of a process that has threads and open connections is not safe to go on with.
+    context = multiprocessing.get_context("spawn")
+    counter, stop = context.Value("q"), context.Event()
+    crew = ProcessPoolExecutor(
+        min(processes, len(parts)), context, initializer=_begin, initargs=(counter, stop, os.getpid())
+    )
+    try:
+        futures = [crew.submit(_play, part) for part in parts]
+        while wait(futures, timeout=LOOK_SECONDS, return_when=FIRST_EXCEPTION).not_done:
+            show(counter.value)
+            if any(future.done() and future.exception() for future in futures):
+                break
+        failed = next((exc for future in futures if future.done() and (exc := future.exception())), None)
+        if failed is not None:
+            raise failed
+        show(counter.value)
+        return [future.result() for future in futures]
+    finally:
+        stop.set()
+        crew.shutdown(cancel_futures=True)
+
+
+def _begin(counter: Any, stop: Any, parent: int) -> None:  # noqa: ANN401 - multiprocessing's
+    global _shared  # noqa: PLW0603 - the only way an initializer has
+    _shared = counter, stop, parent
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent says what to do
+
+
+def _play(part: Part) -> Done:
+    if _shared is None:
+        raise RuntimeError("not a process of a crew")
+    counter, stop, parent = _shared
+
+    def progress(more: int) -> None:
+        if stop.is_set() or os.getppid() != parent:
+            raise StoppedError
+        with counter.get_lock():
+            counter.value += more
+
+    return run(part, progress)

@@ -1,0 +1,170 @@
+"""Measures of forecasts and outcomes in columns: the definitions of `state.scores`, over arrays."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from agents.replay.result import Alerts, Bin, Coverage, Delays, Scorecard
+from state.losses import LOG_CLIP
+from state.scores import BINS
+
+Floats = NDArray[np.float64]
+Times = NDArray[np.int64]
+
+#: A band of which at least so many forecasts were issued, and less than this share has outcomes, cannot be judged.
+FEWEST, SHARE = 50, 0.5
+#: Of the normal distribution: 95 % lie within.
+_Z = 1.959963984540054
+
+_S, _M, _H, _D = 1000, 60_000, 3_600_000, 86_400_000
+#: Edges of the histogram of delays, ms.
+_EDGES = (
+    0,
+    *(n * _S for n in (1, 2, 5, 10, 20, 30)),
+    *(n * _M for n in (1, 2, 5, 10, 20, 30)),
+    *(n * _H for n in (1, 2, 3, 6, 12)),
+    *(n * _D for n in (1, 2, 3, 7, 14, 30, 60, 90, 180, 365)),
+)
+
+
+def bins_of(p: Floats) -> Times:
+    """Return the bin of each forecast, [n]: as `Scores` has it, .1 and above by the tenth, 1.0 in the last."""
+    return np.where(p < 1.0 / BINS, 0, np.minimum((p * BINS).astype(np.int64), BINS - 1))
+
+
+def log_losses(p: Floats, y: Floats) -> Floats:
+    """Return the log loss of each forecast in nats, [n]; outcomes 0 or 1."""
+    clipped = np.clip(p, LOG_CLIP, 1.0 - LOG_CLIP)
+    return np.where(y == 1.0, -np.log(clipped), -np.log1p(-clipped))
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Sums of n forecasts in ten bins, [10] each: events, Σp, Σy, Σp², Σpy."""
+
+    n: Floats
+    p: Floats
+    y: Floats
+    pp: Floats
+    py: Floats
+
+    @classmethod
+    def of(cls, p: Floats, y: Floats) -> "Sums":
+        """Sum up forecasts and outcomes, [n] each."""
+        index = bins_of(p)
+
+        def total(weights: Floats | None) -> Floats:
+            return np.bincount(index, weights, BINS).astype(np.float64)
+
+        return cls(total(None), total(p), total(y), total(p * p), total(p * y))
+
+    @property
+    def ece(self) -> float:
+        """Expected calibration error; NaN without events."""
+        return _mean(float(np.abs(self.p - self.y).sum()), float(self.n.sum()))
+
+    @property
+    def noise(self) -> float:
+        """The ``ece`` to expect by chance alone."""
+        spread = np.sqrt(2.0 / np.pi * np.maximum(self.p - self.pp, 0.0))
+        return _mean(float(spread.sum()), float(self.n.sum()))
+
+    @property
+    def smooth(self) -> float:
+        """The calibration error under hat weights."""
+        return _mean(float(np.abs(knots(self.p - self.y, self.pp - self.py)).sum()), float(self.n.sum()))
+
+
+def knots(off: Floats, moment: Floats) -> Floats:
+    """Return Σ w_k(p)(p - y) for the hats w_k at k/10, [..., 11].
+
+    From Σ(p - y) and Σp(p - y) of the bins, [..., 10].
+    """
+    right = BINS * moment - np.arange(BINS) * off
+    found = np.zeros((*off.shape[:-1], BINS + 1))
+    found[..., :-1] += off - right
+    found[..., 1:] += right
+    return found
+
+
+def scorecard(p: Floats, y: Floats, worst: float | None) -> Scorecard:
+    """Score forecasts against outcomes in {0, 1}, [n] each."""
+    n = len(p)
+    sums = Sums.of(p, y)
+    return Scorecard(
+        n=n,
+        ece=sums.ece,
+        ece_noise=sums.noise,
+        ece_smooth=sums.smooth,
+        worst_window_ece=worst,
+        brier=_mean(float(np.square(p - y).sum()), n),
+        log_loss=_mean(float(log_losses(p, y).sum()), n),
+        misclassification=_mean(float(np.where(p >= 0.5, 1.0 - y, y).sum()), n),
+        mean_forecast=_mean(float(p.sum()), n),
+        base_rate=_mean(float(y.sum()), n),
+    )
+
+
+def reliability(p: Floats, y: Floats) -> list[Bin]:
+    """Return the reliability diagram with Wilson's intervals.
+
+    References
+    ----------
+    Wilson 1927, *Probable inference, the law of succession, and statistical inference*, JASA 22, 209-212.
+    """
+    sums = Sums.of(p, y)
+    found = []
+    for i in np.flatnonzero(sums.n):
+        n = float(sums.n[i])
+        share = float(sums.y[i]) / n
+        scale = 1.0 + _Z**2 / n
+        centre = (share + _Z**2 / (2.0 * n)) / scale
+        half = _Z / scale * float(np.sqrt(share * (1.0 - share) / n + _Z**2 / (4.0 * n**2)))
+        low, high = max(0.0, centre - half), min(1.0, centre + half)
+        found.append(Bin(i / BINS, (i + 1) / BINS, int(n), float(sums.p[i]) / n, share, low, high))
+    return found
+
+
+def delays(took: Times) -> Delays:
+    """Return the distribution of the outcomes' delays, [n] ms."""
+    if not len(took):
+        return Delays((0, _S), (0,), None, None, None)
+    least, most = int(took.min()), int(took.max())
+    first = max((edge for edge in _EDGES if edge <= least), default=least)
+    last = next((edge for edge in _EDGES if edge > most), most + 1)
+    edges = [first, *(edge for edge in _EDGES if least < edge <= most), last]
+    counts = np.bincount(np.searchsorted(edges, took, side="right") - 1, minlength=len(edges) - 1)
+    median, p90, p99 = (float(q) for q in np.quantile(took, (0.5, 0.9, 0.99)))
+    return Delays(tuple(edges), tuple(int(n) for n in counts), median, p90, p99)
+
+
+def coverage(issued: Floats, resolved: Floats) -> list[Coverage]:
+    """Return the label coverage by band of the raw score; scores of all forecasts, [n], and of those resolved, [m]."""
+    every = np.bincount(bins_of(issued), minlength=BINS)
+    known = np.bincount(bins_of(resolved), minlength=BINS)
+    found = []
+    for i in range(BINS):
+        n, m = int(every[i]), int(known[i])
+        share = _mean(m, n)
+        found.append(Coverage(i / BINS, (i + 1) / BINS, n, m, share, identifiable=n < FEWEST or share >= SHARE))
+    return found
+
+
+def alerts(threshold: float, issued: Sequence[Floats], resolved: Sequence[Floats], y: Floats) -> Alerts:
+    """Return what a threshold does; raw and calibrated forecasts of all, [n] each, and of those resolved, [m] each."""
+    raw, calibrated = (int(np.count_nonzero(p >= threshold)) for p in issued)
+    ones = float(y.sum())
+    precision, recall = [], []
+    for p in resolved:
+        flagged = p >= threshold
+        hits = float(y[flagged].sum())
+        alarms = int(np.count_nonzero(flagged))
+        precision.append(hits / alarms if alarms else None)
+        recall.append(hits / ones if ones else None)
+    return Alerts(threshold, len(issued[0]), raw, calibrated, precision[0], precision[1], recall[0], recall[1])
+
+
+def _mean(total: float, n: float) -> float:
+    return total / n if n else float("nan")

@@ -1,0 +1,157 @@
+"""One partition of a replay, from its records to what is measured: the unit that processes share out."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from agents.replay.configuration import Configuration
+from agents.replay.contest import Contest, Played
+from agents.replay.delay import Delay, at_once
+from agents.replay.engine import Engine, Folded
+from agents.replay.sources.merge import merged
+from agents.replay.sources.record import Record, Source
+from state.events import Event, Forecast, Outcome, Rejected
+from state.fence import FORECASTS, OUTCOMES
+from state.policy import Policies
+from streams.records import Decoder, Limits, encode_letter
+
+
+@dataclass(frozen=True)
+class Part:
+    """What to do with one partition under one delay.
+
+    Attributes
+    ----------
+    source, partition
+        Where the records are.
+    groups
+        Configurations, together where they agree in `Configuration.reading`.
+    limits
+        What a record may be.
+    delay
+        When outcomes come.
+    directory
+        For everything this part writes.
+    letters
+        Whether dead letters are written, to ``dead.jsonl`` there: those of the first group.
+    engine
+        The configuration whose rows and records are made too, by the engine itself; None for none.
+    """
+
+    source: Source
+    partition: int
+    groups: Sequence[Sequence[Configuration]]
+    limits: Limits
+    delay: Delay
+    directory: Path
+    letters: bool
+    engine: Configuration | None
+
+
+@dataclass
+class Done:
+    """What a part gave: a `Played` for each group, and what the engine folded, if it did."""
+
+    played: list[Played]
+    folded: Folded | None
+    start_ms: int | None
+    end_ms: int | None
+
+
+def run(part: Part, progress: Callable[[int], None]) -> Done:
+    """Play one partition.
+
+    Parameters
+    ----------
+    progress
+        Called with how much of `Source.size` was read since the last call. What it raises ends the run.
+
+    Raises
+    ------
+    RuntimeError
+        If the engine and the contest disagree on what became of the records.
+    """
+    part.directory.mkdir(parents=True, exist_ok=True)
+    source, n = part.source, part.partition
+    with (part.directory / "dead.jsonl").open("wb") as dead:
+
+        def bury(letter: Rejected) -> None:
+            dead.write(encode_letter(letter, source.names[letter.topic], n, part.limits) + b"\n")
+
+        contests = [
+            Contest(group, part.directory / f"group-{i}", bury if part.letters and not i else _ignore)
+            for i, group in enumerate(part.groups)
+        ]
+        readers = [_Reader(part, group[0].policies) for group in part.groups]
+        engine = part.engine and Engine(part.engine.policies, part.directory)
+        folds = next((i for i, group in enumerate(part.groups) if part.engine in group), 0)
+        try:
+            for chunk in merged(source.read(FORECASTS, n), source.read(OUTCOMES, n), part.delay.added_ms):
+                for i, (reader, contest) in enumerate(zip(readers, contests, strict=True)):
+                    events = reader.events(chunk.records)
+                    contest.play(events)
+                    if engine and i == folds:
+                        engine.fold(chunk.records, events)
+                progress(chunk.done)
+            folded = engine.end() if engine else None
+        finally:
+            if engine:
+                engine.close()
+    played = [contest.end() for contest in contests]
+    if folded is not None and folded.fence.fates != played[folds].fates:
+        raise RuntimeError(
+            f"partition {n}: the engine's fates {folded.fence.fates} are not the contest's {played[folds].fates}"
+        )
+    return Done(played, folded, readers[0].start_ms, readers[0].end_ms)
+
+
+def _ignore(_: Rejected) -> None:
+    """Let a dead letter be counted only."""
+
+
+class _Reader:
+    """Turns records into events for one group."""
+
+    def __init__(self, part: Part, policies: Policies) -> None:
+        self._decoder = Decoder(policies, part.limits)
+        self._added_ms = part.delay.added_ms
+        self.start_ms: int | None = None
+        self.end_ms: int | None = None
+        self._known: dict[str, Outcome | int] | None = None
+        if part.delay.none:
+            chunks = part.source.read(OUTCOMES, part.partition)
+            outcomes = (self._outcome(record) for chunk in chunks for record in chunk.records)
+            self._known = {}
+            for outcome in outcomes:
+                if isinstance(outcome, Outcome):
+                    self._known.setdefault(outcome.event_id, outcome)
+
+    def events(self, records: Sequence[Record]) -> list[Event]:
+        """Return the events of some records, in the order in which they are to be played."""
+        forecast, outcome = self._decoder.forecast, self._decoder.outcome
+        if self._added_ms:
+            outcome = self._later
+        events: list[Event] = [
+            Rejected(offset, key, value, topic, reason)
+            if reason
+            else (outcome if topic else forecast)(offset, key, value, timestamp if timestamp > 0 else 0)  # noqa: FURB136 - max() is slow
+            for timestamp, topic, offset, key, value, reason in records
+        ]
+        self._span(events)
+        return events if self._known is None else list(at_once(events, self._known))
+
+    def _span(self, events: Sequence[Event]) -> None:
+        times = [event.ts for event in events if isinstance(event, Forecast)]
+        if times:
+            self.start_ms = min(times) if self.start_ms is None else min(self.start_ms, *times)
+            self.end_ms = max(times) if self.end_ms is None else max(self.end_ms, *times)
+
+    def _outcome(self, record: Record) -> Event:
+        if record.reason:
+            return Rejected(record.offset, record.key, record.value, OUTCOMES, record.reason)
+        return self._decoder.outcome(record.offset, record.key, record.value, max(record.timestamp, 0))
+
+    def _later(self, offset: int, key: bytes | None, value: bytes | None, timestamp: int) -> Outcome | Rejected:
+        """Decode an outcome as it was, then move it: its record was moved already."""
+        found = self._decoder.outcome(offset, key, value, max(timestamp - self._added_ms, 0))
+        return found._replace(ts=found.ts + self._added_ms) if isinstance(found, Outcome) else found

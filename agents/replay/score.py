@@ -1,0 +1,343 @@
+"""What all partitions played, put together into the result."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from agents.replay import bootstrap
+from agents.replay.configuration import Configuration
+from agents.replay.contest import Look, Played
+from agents.replay.measure import Sums, alerts, coverage, delays, reliability, scorecard
+from agents.replay.result import RAW, Bootstrap, Contender, Difference, FeatureBias, Scored, Vectors, Window
+from agents.replay.tape import played
+from state import rows
+from state.bias import Bias
+from state.class_scores import ClassScores
+from state.fence import FATES, Fence
+from state.history import KINDS, WINDOW
+from state.policy import Policy
+from state.rows import VectorScores
+
+Floats = NDArray[np.float64]
+
+#: Most windows of a series, and resolved forecasts of one at least.
+WINDOWS, SHORTEST = 60, 20
+#: All streams of probabilities together.
+ALL = "*"
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The columns of one group on all partitions, resolved forecasts in the order of their time, then partition.
+
+    Attributes
+    ----------
+    issued_stream, issued_raw, issued_p
+        Of all forecasts, by partition: the stream's number in ``streams``, raw, and what each contender served.
+    stream, raw, p, y, delay_ms, time, partition
+        Of those resolved.
+    """
+
+    streams: list[str]
+    issued_stream: NDArray[Any]
+    issued_raw: Floats
+    issued_p: list[Floats]
+    stream: NDArray[Any]
+    raw: Floats
+    p: list[Floats]
+    y: Floats
+    delay_ms: NDArray[np.int64]
+    time: NDArray[np.int64]
+    partition: NDArray[Any]
+
+    @classmethod
+    def of(cls, parts: Sequence[Played], contenders: int) -> "Columns":
+        """Join the partitions."""
+        streams = sorted({name for part in parts for name in part.streams})
+        number = {name: i for i, name in enumerate(streams)}
+        issued_stream, issued_raw, served = [], [], [[] for _ in range(contenders)]  # type: ignore[var-annotated]
+        stream, raw, y, delay, time, partition = [], [], [], [], [], []
+        p: list[list[Floats]] = [[] for _ in range(contenders)]
+        for n, part in enumerate(parts):
+            renumbered = np.array([number[name] for name in part.streams], dtype=np.int32)
+            of = renumbered[played(part.directory, "stream", "i")]
+            index = played(part.directory, "index", "q")
+            issued_stream.append(of)
+            issued_raw.append(played(part.directory, "raw", "d"))
+            stream.append(of[index])
+            raw.append(issued_raw[-1][index])
+            for i in range(contenders):
+                served[i].append(played(part.directory, f"p{i}", "d"))
+                p[i].append(served[i][-1][index])
+            y.append(played(part.directory, "y", "b").astype(np.float64))
+            delay.append(played(part.directory, "delay_ms", "q"))
+            time.append(played(part.directory, "time", "q"))
+            partition.append(np.full(len(index), n, dtype=np.int32))
+        times = np.concatenate(time)
+        order = np.argsort(times, kind="stable")
+        return cls(
+            streams,
+            np.concatenate(issued_stream),
+            np.concatenate(issued_raw),
+            [np.concatenate(each) for each in served],
+            np.concatenate(stream)[order],
+            np.concatenate(raw)[order],
+            [np.concatenate(each)[order] for each in p],
+            np.concatenate(y)[order],
+            np.concatenate(delay)[order],
+            times[order],
+            np.concatenate(partition)[order],
+        )
+
+
+@dataclass(frozen=True)
+class Board:
+    """The contenders of one group under one delay, scored."""
+
+    contenders: list[Contender]
+    columns: Columns
+
+
+def board(
+    parts: Sequence[Played],
+    group: Sequence[Configuration],
+    names: Sequence[str],
+    delay: str,
+    threshold: float | None,
+) -> Board:
+    """Score a group of configurations that were played together.
+
+    Parameters
+    ----------
+    parts
+        What was played, by partition.
+    group, names
+        Configurations, and what they are called in the result.
+    """
+    columns = Columns.of(parts, len(group))
+    fates = np.sum([part.fates for part in parts], axis=0).tolist()
+    fence = Fence(fates=fates)
+    contenders = []
+    for i, (configuration, name) in enumerate(zip(group, names, strict=True)):
+        policies = {stream: _policy(configuration, stream) for stream in columns.streams}
+        vectors = _vectors(parts, i)
+        scored = {
+            stream: _scored(columns, parts, i, stream, policies[stream], threshold)
+            for stream in columns.streams
+            if stream not in vectors and stream in _probabilities(columns)
+        }
+        overall = _scored(columns, parts, i, None, None, threshold) if scored else None
+        contenders.append(
+            Contender(
+                name=name,
+                delay=delay,
+                calibrators={stream: policy.calibrator for stream, policy in policies.items()},
+                configs={stream: policy.config for stream, policy in policies.items()},
+                fates=dict(zip(FATES, fates, strict=True)),
+                pending=fence.pending,
+                early=fence.early,
+                overall=overall,
+                streams=scored,
+                vectors=vectors,
+            )
+        )
+    return Board(contenders, columns)
+
+
+def compared(boards: Sequence[Board], block: int | None, resamples: int) -> tuple[list[Difference], Bootstrap | None]:
+    """Return the differences of every contender to raw, and of every pair that resolved the same forecasts."""
+    found: list[Difference] = []
+    how: Bootstrap | None = None
+    for each in boards:
+        columns = each.columns
+        n = len(columns.y)
+        span = int(columns.time[-1] - columns.time[0]) if n else 0
+        made = bootstrap.plan(n, span, block, resamples)
+        if made is None:
+            continue
+        how = how or made
+        names = [contender.name for contender in each.contenders]
+        pairs = [(name, RAW) for name in names]
+        pairs += [(name, other) for i, name in enumerate(names) for other in names[i + 1 :]]
+        forecasts = {RAW: columns.raw, **dict(zip(names, columns.p, strict=True))}
+        found += bootstrap.differences(made, columns.y, forecasts, pairs)
+    return found, how
+
+
+def dead(parts: Iterable[Played]) -> dict[str, dict[str, int]]:
+    """Return dead letters by topic and reason."""
+    counts: Counter[tuple[int, str]] = Counter()
+    for part in parts:
+        counts.update(part.dead)
+    return {
+        label: {reason: n for (topic, reason), n in sorted(counts.items()) if topic == number}
+        for number, label in enumerate(("forecasts", "outcomes"))
+    }
+
+
+def _policy(configuration: Configuration, stream: str) -> Policy:
+    policy = configuration.policies.of(stream)
+    if policy is None:
+        raise LookupError(f"stream {stream!r} was played and has no policy")
+    return policy
+
+
+def _probabilities(columns: Columns) -> set[str]:
+    return {columns.streams[i] for i in np.unique(columns.issued_stream)}
+
+
+def _scored(
+    columns: Columns,
+    parts: Sequence[Played],
+    i: int,
+    stream: str | None,
+    policy: Policy | None,
+    threshold: float | None,
+) -> Scored:
+    """Score one contender on one stream, or on all."""
+    chosen: Any = slice(None)
+    issued: Any = slice(None)
+    if stream is not None and len(columns.streams) > 1:
+        number = columns.streams.index(stream)
+        chosen, issued = columns.stream == number, columns.issued_stream == number
+    raw, p, y = columns.raw[chosen], columns.p[i][chosen], columns.y[chosen]
+    issued_raw, issued_p = columns.issued_raw[issued], columns.issued_p[i][issued]
+    time = columns.time[chosen]
+    looks = _looks(parts, i, stream)
+    worst = [_worst(columns, kind[chosen], y, chosen) for kind in (columns.raw, columns.p[i])]
+    cards = scorecard(raw, y, worst[0]), scorecard(p, y, worst[1])
+    last = _at(looks, None)
+    return Scored(
+        stream=stream or ALL,
+        issued=len(issued_raw),
+        raw=cards[0],
+        calibrated=cards[1],
+        regret_brier=_regret(cards[0].brier, cards[1].brier, len(y)),
+        regret_log=_regret(cards[0].log_loss, cards[1].log_loss, len(y)),
+        l1=last[0],
+        bound=last[1],
+        reliability={"raw": reliability(raw, y), "calibrated": reliability(p, y)},
+        windows=_windows(raw, p, y, time, looks),
+        delays=delays(columns.delay_ms[chosen]),
+        coverage=coverage(issued_raw, raw),
+        features=_features(parts, i, stream, policy) if stream and policy else (),
+        alerts=None if threshold is None else alerts(threshold, (issued_raw, issued_p), (raw, p), y),
+    )
+
+
+def _regret(raw: float, calibrated: float, n: int) -> float:
+    return (calibrated - raw) * n if n else 0.0
+
+
+def _worst(columns: Columns, p: Floats, y: Floats, chosen: Any) -> float | None:  # noqa: ANN401 - an index
+    """Return the largest ECE of a complete window, of one partition and stream as live."""
+    place = columns.partition[chosen].astype(np.int64) * len(columns.streams) + columns.stream[chosen]
+    order = np.argsort(place, kind="stable")
+    found = []
+    for mine in np.split(order, np.flatnonzero(np.diff(place[order])) + 1):
+        found += [
+            Sums.of(p[mine[at : at + WINDOW]], y[mine[at : at + WINDOW]]).ece
+            for at in range(0, len(mine) - WINDOW + 1, WINDOW)
+        ]
+    return max(found, default=None)
+
+
+#: Looks at one calibrator, in time order.
+_Series = list[Look]
+
+
+def _looks(parts: Sequence[Played], i: int, stream: str | None) -> list[_Series]:
+    """Return the looks at each calibrator of a contender that has an error."""
+    found: dict[tuple[int, int], _Series] = {}
+    for n, part in enumerate(parts):
+        for look in part.looks:
+            if look.contender == i and look.error is not None and stream in (None, part.streams[look.stream]):
+                found.setdefault((n, look.stream), []).append(look)
+    return list(found.values())
+
+
+def _at(series: Sequence[_Series], time: int | None) -> tuple[float | None, float | None]:
+    """Return error and bound up to a time, means over the calibrators weighted by outcomes learnt; None: at the end."""
+    latest = []
+    for looks in series:
+        before = looks if time is None else [look for look in looks if look.time <= time]
+        latest += before[-1:]
+    learnt = sum(look.learnt for look in latest)
+    if not learnt:
+        return None, None
+    error = sum(look.learnt * (look.error or 0.0) for look in latest) / learnt
+    if any(look.bound is None for look in latest):
+        return error, None
+    return error, sum(look.learnt * (look.bound or 0.0) for look in latest) / learnt
+
+
+def _windows(raw: Floats, p: Floats, y: Floats, time: NDArray[np.int64], looks: Sequence[_Series]) -> list[Window]:
+    n = len(y)
+    if n < 2 * SHORTEST:
+        return []
+    edges = np.linspace(0, n, min(WINDOWS, n // SHORTEST) + 1).astype(np.int64)
+    regret = 0.0
+    found = []
+    for start, end in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
+        at = slice(start, end)
+        before, after = Sums.of(raw[at], y[at]), Sums.of(p[at], y[at])
+        losses = [float(np.square(kind[at] - y[at]).sum()) for kind in (raw, p)]
+        regret += losses[1] - losses[0]
+        size = end - start
+        found.append(
+            Window(
+                int(time[start]),
+                int(time[end - 1]),
+                size,
+                float(y[at].sum()) / size,
+                float(raw[at].sum()) / size,
+                float(p[at].sum()) / size,
+                before.ece,
+                after.ece,
+                after.noise,
+                losses[0] / size,
+                losses[1] / size,
+                regret,
+                *_at(looks, int(time[end - 1])),
+            )
+        )
+    return found
+
+
+def _features(parts: Sequence[Played], i: int, stream: str, policy: Policy) -> list[FeatureBias]:
+    total = Bias()
+    for part in parts:
+        if stream in part.streams and (bias := part.biases.get((part.streams.index(stream), i))):
+            total += bias
+    both = zip(total.along("raw"), total.along("calibrated"), strict=True)
+    names = policy.features if isinstance(policy.features, tuple) else [f"x{n}" for n in range(policy.n_features)]
+    return [FeatureBias(name, *each) for name, each in zip(names, both, strict=False)]
+
+
+def _vectors(parts: Sequence[Played], i: int) -> dict[str, Vectors]:
+    found: dict[str, list[VectorScores]] = {}
+    for part in parts:
+        for (stream, contender), scores in part.vectors.items():
+            if contender == i:
+                found.setdefault(part.streams[stream], []).append(scores)
+    described: dict[str, Vectors] = {}
+    for name, each in sorted(found.items()):
+        scores = rows.total_vectors(each)
+        described[name] = Vectors(name, scores.n, {kind: _figures(scores, kind) for kind in KINDS})
+    return described
+
+
+def _figures(scores: VectorScores, kind: Any) -> Mapping[str, float]:  # noqa: ANN401 - one of two words
+    if isinstance(scores, ClassScores):
+        return {
+            "classwise_ece": scores.classwise_ece(kind),
+            "top_label_ece": scores.top_label_ece(kind),
+            "accuracy": scores.accuracy(kind),
+            "brier": scores.brier(kind),
+            "log_loss": scores.log_loss(kind),
+        }
+    return {"coverage_error": scores.error(kind), "pinball": float(np.mean(scores.pinball(kind)))}

@@ -1,0 +1,115 @@
+"""The result of a replay at a terminal."""
+
+import math
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
+from agents.replay.result import RAW, Contender, Difference, Pace, Result, Scorecard
+
+#: Metrics of the table of differences, and what they are called; JSON has all.
+_SHOWN = {"ece": "ECE", "brier": "Brier"}
+
+
+def show(console: Console, result: Result, pace: Pace) -> None:
+    """Print what was found: what was read, scores, differences, warnings."""
+    span = ""
+    if result.start_ms is not None and result.end_ms is not None:
+        span = f" from {_day(result.start_ms)} to {_day(result.end_ms)}"
+    runs, processes = len(result.contenders), pace.processes
+    console.print(f"replay {result.run}: {result.records:,} records{span}", highlight=False)
+    console.print(
+        f"{pace.records_per_s:,.0f} records/s, {runs} configuration{'s' * (runs > 1)} side by side, "
+        f"{processes} process{'es' * (processes > 1)}",
+        highlight=False,
+    )
+    scored = [each for each in result.contenders if each.overall]
+    if scored:
+        console.print(_scores(scored))
+    if result.differences:
+        console.print(_differences(result))
+    for contender in result.contenders:
+        for each in contender.vectors.values():
+            table = Table("", RAW, contender.name, title=f"{each.stream}: {each.resolved:,} resolved")
+            for name, value in each.figures["calibrated"].items():
+                table.add_row(name.replace("_", " "), f"{each.figures['raw'][name]:.4f}", f"{value:.4f}")
+            console.print(table)
+    for line in warnings(result):
+        console.print(line, soft_wrap=True, highlight=False)
+
+
+def _scores(contenders: list[Contender]) -> Table:
+    """Return a row a contender; raw forecasts once for each delay, because what was resolved depends on it."""
+    columns = ("ECE", "by chance", "worst", "Brier", "log loss", "regret", "ℓ1 error", "bound")
+    table = Table("", *columns, box=SIMPLE_HEAD, padding=(0, 1))
+    for column in table.columns[1:]:
+        column.justify = "right"
+    delays: set[str] = set()
+    for contender in contenders:
+        overall = contender.overall
+        if overall is None:
+            continue
+        if contender.delay not in delays:
+            delays.add(contender.delay)
+            table.add_row(RAW, *_card(overall.raw))
+        table.add_row(
+            contender.name,
+            *_card(overall.calibrated),
+            f"{overall.regret_brier:+,.0f}",
+            _figure(overall.l1),
+            _figure(overall.bound),
+        )
+    return table
+
+
+def _card(card: Scorecard) -> Iterator[str]:
+    return map(_figure, (card.ece, card.ece_noise, card.worst_window_ece, card.brier, card.log_loss))
+
+
+def _differences(result: Result) -> Table:
+    how = result.bootstrap
+    made = "" if how is None else f": 95 % by {how.resamples:,} resamples, blocks of {how.block:,}"
+    table = Table("", *_SHOWN.values(), box=SIMPLE_HEAD, padding=(0, 1), title=f"below 0 is better{made}")
+    rows: dict[tuple[str, str], dict[str, Difference]] = {}
+    for each in result.differences:
+        rows.setdefault((each.name, each.against), {})[each.metric] = each
+    for (name, against), found in rows.items():
+        table.add_row(f"{name} − {against}", *(_interval(found[metric]) for metric in _SHOWN))
+    return table
+
+
+def _interval(each: Difference) -> str:
+    mark = "" if not each.clear else " ✓" if each.high < 0 else " ✗"
+    return f"{each.value:+.4f} [{each.low:+.4f}, {each.high:+.4f}]{mark}"
+
+
+def warnings(result: Result) -> list[str]:
+    """Return what must be said beside the figures, one sentence each."""
+    found = []
+    for topic, reasons in result.dead.items():
+        if reasons:
+            listed = ", ".join(f"{reason} {n:,}" for reason, n in reasons.items())
+            found.append(f"dead letters of {topic}: {sum(reasons.values()):,} ({listed})")
+    for contender in result.contenders[:1]:
+        expired = contender.fates["expired_forecasts"]
+        if contender.pending + expired:
+            found.append(
+                f"{contender.pending + expired:,} forecasts have no outcome ({expired:,} of them expired); "
+                "scores are of the others"
+            )
+        bands = [each for each in contender.overall.coverage if not each.identifiable] if contender.overall else []
+        if bands:
+            listed = ", ".join(f"{each.low:.1f}-{each.high:.1f} ({each.share:.0%})" for each in bands)
+            found.append(f"few forecasts of these scores have outcomes, nothing can be said of them: {listed}")
+    return found
+
+
+def _figure(value: float | None) -> str:
+    return "–" if value is None or math.isnan(value) else f"{value:.4f}"
+
+
+def _day(ms: int) -> str:
+    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M")
