@@ -116,7 +116,7 @@ def reliability(p: Floats, y: Floats) -> list[Bin]:
     """
     sums = Sums.of(p, y)
     found = []
-    for i in np.flatnonzero(sums.n):
+    for i in np.flatnonzero(sums.n).tolist():
         n = float(sums.n[i])
         share = float(sums.y[i]) / n
         scale = 1.0 + _Z**2 / n

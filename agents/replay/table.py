@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from agents.replay.result import RAW, Contender, Difference, Pace, Result, Scorecard
 
@@ -43,10 +43,7 @@ def show(console: Console, result: Result, pace: Pace) -> None:
 
 def _scores(contenders: list[Contender]) -> Table:
     """Return a row a contender; raw forecasts once for each delay, because what was resolved depends on it."""
-    columns = ("ECE", "by chance", "worst", "Brier", "log loss", "regret", "ℓ1 error", "bound")
-    table = Table("", *columns, box=SIMPLE_HEAD, padding=(0, 1))
-    for column in table.columns[1:]:
-        column.justify = "right"
+    table = _table("ECE", "chance", "worst", "Brier", "log", "regret", "ℓ1", "bound")
     delays: set[str] = set()
     for contender in contenders:
         overall = contender.overall
@@ -65,6 +62,14 @@ def _scores(contenders: list[Contender]) -> Table:
     return table
 
 
+def _table(*figures: str) -> Table:
+    """Return a table whose first column gives way: at 80 columns no figure may be cut."""
+    table = Table(Column("", overflow="fold"), box=SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
+    for name in figures:
+        table.add_column(name, justify="right", no_wrap=True)
+    return table
+
+
 def _card(card: Scorecard) -> Iterator[str]:
     return map(_figure, (card.ece, card.ece_noise, card.worst_window_ece, card.brier, card.log_loss))
 
@@ -72,7 +77,8 @@ def _card(card: Scorecard) -> Iterator[str]:
 def _differences(result: Result) -> Table:
     how = result.bootstrap
     made = "" if how is None else f": 95 % by {how.resamples:,} resamples, blocks of {how.block:,}"
-    table = Table("", *_SHOWN.values(), box=SIMPLE_HEAD, padding=(0, 1), title=f"below 0 is better{made}")
+    table = _table(*_SHOWN.values())
+    table.title = f"below 0 is better{made}"
     rows: dict[tuple[str, str], dict[str, Difference]] = {}
     for each in result.differences:
         rows.setdefault((each.name, each.against), {})[each.metric] = each

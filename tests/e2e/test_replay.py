@@ -1,0 +1,235 @@
+"""Replay beside a live worker on a real broker: the same bytes, and state that a worker goes on from."""
+
+import asyncio
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+
+import orjson
+import pytest
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+
+from agents.replay import seed
+from agents.replay.configuration import configurations
+from agents.replay.session import Request, replay
+from agents.replay.side import HEADER
+from agents.replay.sources.topics import Range, TopicSource, reread, resolved
+from state import keys
+from streams.settings import SettingsError
+from streams.topics import TopicsError
+from tests.e2e.world import ROOT, Read, World
+from tests.events import mixed
+
+MADE = mixed(1500, seed=7)
+#: In the midst of the history, ms.
+MIDDLE = 1_000_000 + 75_000
+
+
+def asked(world: World, wanted: Range | None = None) -> Request:
+    source = resolved(world.settings, world.environment, wanted or Range())
+    return Request(source, configurations(world.settings, [], []), processes=2)
+
+
+def answers(records: Iterable[Read]) -> dict[str, set[bytes]]:
+    found: dict[str, set[bytes]] = {}
+    for record in records:
+        assert record.value is not None
+        found.setdefault(orjson.loads(record.value)["event_id"], set()).add(record.value)
+    return found
+
+
+def lines(path: Path) -> list[bytes]:
+    return path.read_bytes().splitlines()
+
+
+def fed(world: World) -> None:
+    world.send(MADE.sent)
+    with world.worker() as worker:
+        world.wait_until_applied(len(MADE.sent))
+        assert worker.stop() == 0
+
+
+def test_replay_gives_a_live_workers_records_and_state_byte_for_byte(
+    world: Callable[..., World], tmp_path: Path
+) -> None:
+    live = world()
+    fed(live)
+    heir = world(TRUEUP_FORECASTS=live.topic("forecasts"), TRUEUP_OUTCOMES=live.topic("outcomes"))
+    request = replace(
+        asked(live), output=tmp_path / "out.jsonl", write_state=heir.name, letters=tmp_path / "dead.jsonl"
+    )
+    result, _ = replay(request, live.environment)
+    assert heir.state() == live.state()
+    assert answers(Read(0, 0, None, line, 0) for line in lines(request.output or tmp_path)) == answers(
+        live.read("calibrated")
+    )
+    letters = {
+        (each["topic"], each["partition"], each["offset"]): each
+        for each in map(orjson.loads, lines(tmp_path / "dead.jsonl"))
+    }
+    found = [orjson.loads(record.value or b"") for record in live.read("dead-letters")]
+    assert letters == {(each["topic"], each["partition"], each["offset"]): each for each in found}
+    fates = result.contenders[0].fates
+    assert {name: n for name, n in fates.items() if name in MADE.fates} == MADE.fates
+    assert result.records == len(MADE.sent)
+    # Of the live group nothing was moved, and replaying again gives the same file.
+    again = replace(request, output=tmp_path / "again.jsonl", write_state=None, processes=1)
+    assert replay(again, live.environment)[0].encode() == result.encode()
+    assert (tmp_path / "again.jsonl").read_bytes() == (tmp_path / "out.jsonl").read_bytes()
+
+
+def test_worker_goes_on_exactly_where_replay_ended(world: Callable[..., World], tmp_path: Path) -> None:
+    live = world()
+    fed(live)
+    heir = world(TRUEUP_FORECASTS=live.topic("forecasts"), TRUEUP_OUTCOMES=live.topic("outcomes"))
+    request = replace(asked(live, Range(to_ms=MIDDLE)), output=tmp_path / "out.jsonl", write_state=heir.name)
+    result, _ = replay(request, live.environment)
+    assert 0 < result.records < len(MADE.sent)
+    with heir.worker() as worker:
+        heir.wait_until_applied(len(MADE.sent))
+        assert worker.stop() == 0
+    assert heir.state() == live.state()
+    first, rest = lines(tmp_path / "out.jsonl"), heir.read("calibrated")
+    assert len(first) + len(rest) == len(live.read("calibrated"))
+    assert answers([*(Read(0, 0, None, line, 0) for line in first), *rest]) == answers(live.read("calibrated"))
+
+
+def test_state_is_not_written_where_there_is_one(world: Callable[..., World]) -> None:
+    live = world()
+    fed(live)
+    with pytest.raises(TopicsError, match="is not empty"):
+        replay(replace(asked(live), write_state=live.name), live.environment)
+    with pytest.raises(TopicsError, match="there is no topic nobody-state-changelog"):
+        replay(replace(asked(live), write_state="nobody"), live.environment)
+
+
+def test_worker_refuses_a_state_that_replay_did_not_finish(
+    world: Callable[..., World], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    live = world()
+    live.send(MADE.sent)
+    real = seed._append
+
+    async def dying(producer: object, settings: object, partition: int, rows: Iterable[tuple[bytes, bytes]]) -> int:
+        kept = list(rows)
+        if partition == 1 and kept[0][0] != keys.FENCE:
+            raise KeyboardInterrupt
+        return await real(producer, settings, partition, kept)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(seed, "_append", dying)
+    with pytest.raises(KeyboardInterrupt):
+        replay(replace(asked(live), write_state=live.name), live.environment)
+    assert not live.read("calibrated")
+    with live.worker() as worker:
+        assert worker.process.wait(60) == 70
+        assert "CorruptFrame" in worker.printed
+
+
+def test_manifest_makes_the_same_replay_though_the_topics_grow(world: Callable[..., World], tmp_path: Path) -> None:
+    live = world()
+    live.send(MADE.sent[:1500])
+    request = replace(asked(live), manifest=tmp_path / "run.json")
+    before, _ = replay(request, live.environment)
+    live.send(MADE.sent[1500:])
+    source = reread(tmp_path / "run.json", live.environment)
+    after, _ = replay(replace(request, source=source, manifest=None), live.environment)
+    assert after.encode() == before.encode()
+    assert (
+        before.records
+        == 1500
+        < sum(end for spans in asked(live).source.manifest()["outcomes"]["offsets"].values() for end in spans) + 1500
+    )
+
+
+def test_range_in_time_begins_and_ends_where_asked(world: Callable[..., World]) -> None:
+    live = world()
+    live.send(MADE.sent)
+    within = replay(asked(live, Range(MIDDLE - 20_000, MIDDLE)), live.environment)[0]
+    assert within.records == sum(MIDDLE - 20_000 <= each.ts < MIDDLE for each in MADE.sent)
+    after = replay(asked(live, Range(MIDDLE * 9)), live.environment)[0]
+    assert after.records == 0
+    assert after.contenders[0].overall is None
+
+
+def test_transactions_leave_holes_that_replay_steps_over(world: Callable[..., World]) -> None:
+    live = world(1)
+
+    async def run() -> None:
+        producer = AIOKafkaProducer(bootstrap_servers=live.settings.brokers[0], transactional_id=live.name)
+        async with producer:
+            for at in range(0, 200, 50):
+                async with producer.transaction():
+                    for each in MADE.sent[at : at + 50]:
+                        await producer.send_and_wait(
+                            live.topic(each.topic), each.value, key=each.key, timestamp_ms=each.ts
+                        )
+
+    asyncio.run(run())
+    request = asked(live)
+    assert request.source.size > 200
+    assert replay(request, live.environment)[0].records == 200
+
+
+def test_side_topic_gets_the_records_with_the_name_of_the_run(world: Callable[..., World], tmp_path: Path) -> None:
+    live = world()
+    live.send(MADE.sent)
+    with pytest.raises(SettingsError, match="a replay writes only to a topic of its own"):
+        replay(replace(asked(live), to_topic=live.topic("calibrated")), live.environment)
+    side = f"{live.name}-side"
+
+    async def make() -> None:
+        admin = AIOKafkaAdminClient(bootstrap_servers=live.settings.brokers[0])
+        await admin.start()
+        await admin.create_topics([NewTopic(side, 2, 1)])
+        await admin.close()
+
+    asyncio.run(make())
+    result, _ = replay(replace(asked(live), to_topic=side, output=tmp_path / "out.jsonl"), live.environment)
+
+    async def read() -> list[tuple[bytes, dict[str, bytes]]]:
+        consumer = AIOKafkaConsumer(bootstrap_servers=live.settings.brokers[0], auto_offset_reset="earliest")
+        found = []
+        async with consumer:
+            places = [TopicPartition(side, n) for n in range(2)]
+            consumer.assign(places)
+            ends = await consumer.end_offsets(places)
+            while any([await consumer.position(place) < ends[place] for place in places]):
+                for records in (await consumer.getmany(timeout_ms=200)).values():
+                    found += [(record.value, dict(record.headers)) for record in records]
+        return found
+
+    found = asyncio.run(read())
+    assert sorted(value for value, _ in found) == sorted(lines(tmp_path / "out.jsonl"))
+    assert {headers[HEADER] for _, headers in found} == {result.run.encode()}
+
+
+def test_offsets_are_resolved_for_every_partition(world: Callable[..., World]) -> None:
+    live = world()
+    live.send(MADE.sent)
+    source = asked(live).source
+    assert isinstance(source, TopicSource)
+    assert source.size == len(MADE.sent)
+    assert source.partitions == 2
+
+
+def test_interrupted_replay_leaves_no_file_and_says_130(world: Callable[..., World], tmp_path: Path) -> None:
+    live = world()
+    live.send(MADE.sent)
+    output = tmp_path / "out" / "calibrated.jsonl"
+    output.parent.mkdir()
+    command = [sys.executable, "-m", "agents.command", "replay", "--output", str(output), "--processes", "2"]
+    process = subprocess.Popen(
+        command, env={**live.environment, "PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path), "PATH": ""}, cwd=tmp_path
+    )
+    while not list(tmp_path.glob("trueup-replay-*")):
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(60) == 130
+    assert not list(output.parent.iterdir())
+    assert not list(tmp_path.glob("trueup-replay-*"))
