@@ -47,6 +47,12 @@ def lines(path: Path) -> list[bytes]:
     return path.read_bytes().splitlines()
 
 
+def successor(world: Callable[..., World], live: World) -> World:
+    """Return a world that reads another's inputs and has everything else of its own."""
+    inputs = {f"TRUEUP_{label.upper()}": live.topic(label) for label in ("forecasts", "outcomes")}
+    return world(TRUEUP_DATA_DIR=str(live.directory / "heir"), **inputs)
+
+
 def fed(world: World) -> None:
     world.send(MADE.sent)
     with world.worker() as worker:
@@ -59,7 +65,7 @@ def test_replay_gives_a_live_workers_records_and_state_byte_for_byte(
 ) -> None:
     live = world()
     fed(live)
-    heir = world(TRUEUP_FORECASTS=live.topic("forecasts"), TRUEUP_OUTCOMES=live.topic("outcomes"))
+    heir = successor(world, live)
     request = replace(
         asked(live), output=tmp_path / "out.jsonl", write_state=heir.name, letters=tmp_path / "dead.jsonl"
     )
@@ -86,7 +92,7 @@ def test_replay_gives_a_live_workers_records_and_state_byte_for_byte(
 def test_worker_goes_on_exactly_where_replay_ended(world: Callable[..., World], tmp_path: Path) -> None:
     live = world()
     fed(live)
-    heir = world(TRUEUP_FORECASTS=live.topic("forecasts"), TRUEUP_OUTCOMES=live.topic("outcomes"))
+    heir = successor(world, live)
     request = replace(asked(live, Range(to_ms=MIDDLE)), output=tmp_path / "out.jsonl", write_state=heir.name)
     result, _ = replay(request, live.environment)
     assert 0 < result.records < len(MADE.sent)
@@ -109,7 +115,7 @@ def test_state_is_not_written_where_there_is_one(world: Callable[..., World]) ->
 
 
 def test_worker_refuses_a_state_that_replay_did_not_finish(
-    world: Callable[..., World], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    world: Callable[..., World], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     live = world()
     live.send(MADE.sent)

@@ -19,7 +19,7 @@ from aiokafka.errors import KafkaError
 from agents.replay.sources.record import CHUNK, Chunk, Record
 from state.fence import FORECASTS, OUTCOMES
 from streams.settings import Settings, SettingsError
-from streams.topics import TopicsError
+from streams.topics import TopicsError, partitions
 
 #: Most bytes a partition may give at once: whole record batches keep the cost of a record at that of its decoding.
 FETCH_BYTES = 4 << 20
@@ -164,24 +164,25 @@ def resolved(settings: Settings, environment: Mapping[str, str], wanted: Range) 
 
 
 async def _spans(settings: Settings, wanted: Range) -> tuple[Spans, Spans]:
+    names = settings.forecasts, settings.outcomes
+    counts = [await partitions(settings, name) for name in names]
+    if None in counts:
+        raise TopicsError(f"there is no topic {names[counts.index(None)]}")
+    if counts[FORECASTS] != counts[OUTCOMES]:
+        raise TopicsError(
+            f"topic {names[0]} has {counts[0]} partitions, {names[1]} has {counts[1]}: an event's records must meet"
+        )
     consumer = _consumer(settings)
     try:
         await consumer.start()
-        spans = [await _topic_spans(consumer, name, wanted) for name in (settings.forecasts, settings.outcomes)]
+        forecasts, outcomes = [await _topic_spans(consumer, name, counts[0] or 0, wanted) for name in names]
     finally:
         await consumer.stop()
-    if len(spans[FORECASTS]) != len(spans[OUTCOMES]):
-        raise TopicsError(
-            f"topic {settings.forecasts} has {len(spans[FORECASTS])} partitions, {settings.outcomes} has "
-            f"{len(spans[OUTCOMES])}: an event's records must meet"
-        )
-    return spans[FORECASTS], spans[OUTCOMES]
+    return forecasts, outcomes
 
 
-async def _topic_spans(consumer: AIOKafkaConsumer, name: str, wanted: Range) -> Spans:
-    if name not in await consumer.topics():
-        raise TopicsError(f"there is no topic {name}")
-    places = [TopicPartition(name, n) for n in sorted(consumer.partitions_for_topic(name) or ())]
+async def _topic_spans(consumer: AIOKafkaConsumer, name: str, count: int, wanted: Range) -> Spans:
+    places = [TopicPartition(name, n) for n in range(count)]
     starts, ends = await consumer.beginning_offsets(places), await consumer.end_offsets(places)
     if wanted.from_ms is not None:
         found = await consumer.offsets_for_times(dict.fromkeys(places, wanted.from_ms))
