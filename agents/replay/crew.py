@@ -3,8 +3,10 @@
 import multiprocessing
 import os
 import signal
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ProcessPoolExecutor, wait
+from contextlib import contextmanager
 from typing import Any
 
 from agents.replay.part import Done, Part, run
@@ -12,6 +14,8 @@ from agents.replay.part import Done, Part, run
 #: Seconds between two looks at how far the processes are.
 LOOK_SECONDS = 0.1
 
+#: Signals that ask for an end.
+_ENDS = (signal.SIGINT, signal.SIGTERM)
 #: Of a process of the crew: the counter and the flag it shares with the others, and who started it.
 _shared: tuple[Any, Any, int] | None = None
 
@@ -41,32 +45,53 @@ def play(parts: Sequence[Part], processes: int, show: Callable[[int], None]) -> 
             show(read)
 
         return [run(part, progress) for part in parts]
+    with _noted() as interrupted:
+        return _shared_out(parts, min(processes, len(parts)), show, interrupted)
+
+
+def _shared_out(
+    parts: Sequence[Part], processes: int, show: Callable[[int], None], interrupted: Sequence[int]
+) -> list[Done]:
     # Not forked: a copy of a process that has threads and open connections is not safe to go on with.
     context = multiprocessing.get_context("spawn")
     counter, stop = context.Value("q"), context.Event()
-    crew = ProcessPoolExecutor(
-        min(processes, len(parts)), context, initializer=_begin, initargs=(counter, stop, os.getpid())
-    )
+    crew = ProcessPoolExecutor(processes, context, initializer=_begin, initargs=(counter, stop, os.getpid()))
     try:
         futures = [crew.submit(_play, part) for part in parts]
-        while wait(futures, timeout=LOOK_SECONDS, return_when=FIRST_EXCEPTION).not_done:
+        while True:
+            done, left = wait(futures, timeout=LOOK_SECONDS, return_when=FIRST_EXCEPTION)
             show(counter.value)
-            if any(future.done() and future.exception() for future in futures):
-                break
-        failed = next((exc for future in futures if future.done() and (exc := future.exception())), None)
-        if failed is not None:
-            raise failed
-        show(counter.value)
-        return [future.result() for future in futures]
+            if interrupted:
+                raise KeyboardInterrupt
+            for future in done:
+                future.result()
+            if not left:
+                return [future.result() for future in futures]
     finally:
         stop.set()
         crew.shutdown(cancel_futures=True)
 
 
+@contextmanager
+def _noted() -> Iterator[list[int]]:
+    """Note the signals that ask for an end instead of raising in the midst of a pool's own bookkeeping."""
+    seen: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield seen  # signals go to the main thread
+        return
+    before = {each: signal.signal(each, lambda number, _: seen.append(number)) for each in _ENDS}
+    try:
+        yield seen
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+
+
 def _begin(counter: Any, stop: Any, parent: int) -> None:  # noqa: ANN401 - multiprocessing's
     global _shared  # noqa: PLW0603 - the only way an initializer has
     _shared = counter, stop, parent
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent says what to do
+    for each in _ENDS:
+        signal.signal(each, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent says what to do
 
 
 def _play(part: Part) -> Done:

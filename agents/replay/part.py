@@ -1,5 +1,6 @@
 """One partition of a replay, from its records to what is measured: the unit that processes share out."""
 
+import gc
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,6 +72,18 @@ def run(part: Part, progress: Callable[[int], None]) -> Done:
     RuntimeError
         If the engine and the contest disagree on what became of the records.
     """
+    # Rows and tickets hold no cycles and are many: looking through all of them again and again takes half of the time.
+    # So only what is new since the last chunk is looked through.
+    before = gc.isenabled()
+    gc.disable()
+    try:
+        return _played(part, progress, gc.collect)
+    finally:
+        if before:
+            gc.enable()
+
+
+def _played(part: Part, progress: Callable[[int], None], collect: Callable[[int], int]) -> Done:
     part.directory.mkdir(parents=True, exist_ok=True)
     source, n = part.source, part.partition
     with (part.directory / "dead.jsonl").open("wb") as dead:
@@ -93,6 +106,7 @@ def run(part: Part, progress: Callable[[int], None]) -> Done:
                     if engine and i == folds:
                         engine.fold(chunk.records, events)
                 progress(chunk.done)
+                collect(0)
             folded = engine.end() if engine else None
         finally:
             if engine:

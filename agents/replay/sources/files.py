@@ -21,6 +21,7 @@ import orjson
 
 from agents.player import partition as hashed
 from agents.replay.sources.record import CHUNK, Chunk, Record
+from state.calibrators.base import new
 from state.fence import FORECASTS, OUTCOMES
 from streams.settings import SettingsError
 
@@ -111,6 +112,7 @@ class FileSource:
         for lines, at in _lines(path):
             records: list[Record] = []
             places: list[int] = []
+            append = records.append
             for record, line in lines:
                 reason = key = None
                 if type(record) is dict:
@@ -124,12 +126,12 @@ class FileSource:
                     named = record.get("key")
                     if named is None:
                         named = record.get("event_id")
-                    key = named.encode(errors="replace") if type(named) is str else None
+                    key = named.encode() if type(named) is str else None
                     if several:
                         places.append(self._place(path, number, record.get("partition"), key))
                 elif several:
                     places.append(0)
-                records.append(Record(time, topic, number, key, line, reason))
+                append(new(Record, (time, topic, number, key, line, reason)))
                 number += 1
             yield places, Chunk(records, at - before)
             before = at
@@ -168,7 +170,7 @@ class SpooledSource:
                 except EOFError:
                     return
                 at = spool.tell()
-                yield Chunk([Record(*record) for record in records], at - before)
+                yield Chunk([new(Record, record) for record in records], at - before)
                 before = at
 
 
