@@ -51,12 +51,25 @@ class Part:
 
 @dataclass
 class Done:
-    """What a part gave: a `Played` for each group, and what the engine folded, if it did."""
+    """What a part gave.
+
+    Attributes
+    ----------
+    played
+        Of each group.
+    folded
+        What the engine folded, if it did.
+    start_ms, end_ms
+        First and last time of a forecast.
+    out_of_order
+        Records of both topics whose time is before that of an earlier one.
+    """
 
     played: list[Played]
     folded: Folded | None
     start_ms: int | None
     end_ms: int | None
+    out_of_order: tuple[int, int]
 
 
 def run(part: Part, progress: Callable[[int], None]) -> Done:
@@ -116,7 +129,8 @@ def _played(part: Part, progress: Callable[[int], None], collect: Callable[[int]
         raise RuntimeError(
             f"partition {n}: the engine's fates {folded.fence.fates} are not the contest's {played[folds].fates}"
         )
-    return Done(played, folded, readers[0].start_ms, readers[0].end_ms)
+    first = readers[0]
+    return Done(played, folded, first.start_ms, first.end_ms, (first.out_of_order[0], first.out_of_order[1]))
 
 
 def _ignore(_: Rejected) -> None:
@@ -131,6 +145,8 @@ class _Reader:
         self._added_ms = part.delay.added_ms
         self.start_ms: int | None = None
         self.end_ms: int | None = None
+        self.out_of_order = [0, 0]
+        self._latest = [0, 0]
         self._known: dict[str, Outcome | int] | None = None
         if part.delay.none:
             chunks = part.source.read(OUTCOMES, part.partition)
@@ -151,10 +167,17 @@ class _Reader:
             else (outcome if topic else forecast)(offset, key, value, timestamp if timestamp > 0 else 0)  # noqa: FURB136 - max() is slow
             for timestamp, topic, offset, key, value, reason in records
         ]
-        self._span(events)
+        self._span(records, events)
         return events if self._known is None else list(at_once(events, self._known))
 
-    def _span(self, events: Sequence[Event]) -> None:
+    def _span(self, records: Sequence[Record], events: Sequence[Event]) -> None:
+        latest = self._latest
+        for record in records:
+            topic = record[1]
+            if record[0] >= latest[topic]:
+                latest[topic] = record[0]
+            else:
+                self.out_of_order[topic] += 1
         times = [event.ts for event in events if isinstance(event, Forecast)]
         if times:
             self.start_ms = min(times) if self.start_ms is None else min(self.start_ms, *times)

@@ -364,6 +364,9 @@ class Result:
         First and last time of a forecast; None if there is none.
     dead
         Records that could not be used, by topic and reason (`streams.records.REASONS`).
+    out_of_order
+        Records of each topic whose time is before that of an earlier record of their partition. They are played where
+        they stand, as a worker does; many of them in a file mean that it was not sorted.
     contenders
         In the order of the command line.
     differences, bootstrap
@@ -378,6 +381,7 @@ class Result:
     start_ms: int | None
     end_ms: int | None
     dead: Mapping[str, Mapping[str, int]]
+    out_of_order: Mapping[str, int]
     contenders: Sequence[Contender]
     differences: Sequence[Difference]
     bootstrap: Bootstrap | None

@@ -188,6 +188,10 @@ def _result(request: Request, groups: Sequence[Sequence[Configuration]], passes:
         start_ms=min(starts, default=None),
         end_ms=max(ends, default=None),
         dead=score.dead(part.played[0] for part in first),
+        out_of_order={
+            label: sum(part.out_of_order[topic] for part in first)
+            for topic, label in enumerate(("forecasts", "outcomes"))
+        },
         contenders=contenders,
         differences=differences,
         bootstrap=how,

@@ -10,6 +10,8 @@ from rich.table import Column, Table
 
 from agents.replay.result import RAW, Contender, Difference, Pace, Result, Scorecard
 
+#: Share of records out of the order of time that is worth a warning.
+UNSORTED = 0.01
 #: Metrics of the table of differences, and what they are called; JSON has all.
 _SHOWN = {"ece": "ECE", "brier": "Brier"}
 
@@ -99,6 +101,9 @@ def warnings(result: Result) -> list[str]:
         if reasons:
             listed = ", ".join(f"{reason} {n:,}" for reason, n in reasons.items())
             found.append(f"dead letters of {topic}: {sum(reasons.values()):,} ({listed})")
+    for topic, n in result.out_of_order.items():
+        if n > UNSORTED * result.records:
+            found.append(f"{n:,} {topic} stand behind later ones: was the file sorted by time?")
     for contender in result.contenders[:1]:
         expired = contender.fates["expired_forecasts"]
         if contender.pending + expired:

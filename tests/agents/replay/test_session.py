@@ -16,6 +16,7 @@ from agents.replay.delay import Delay, at_once
 from agents.replay.result import Result
 from agents.replay.session import Request, replay
 from agents.replay.sources.files import FileSource
+from agents.replay.table import warnings
 from state.engine import Partition
 from state.events import Forecast, Outcome
 from state.fence import FATES
@@ -255,3 +256,12 @@ def test_killed_by_a_signal_it_leaves_nothing_behind(tmp_path: Path) -> None:
     assert process.wait(60) == 130
     assert not list(temporary.iterdir())
     assert not list(out.iterdir())
+
+
+def test_unsorted_file_is_told(tmp_path: Path) -> None:
+    files = written(tmp_path, N)
+    assert found(Request(FileSource(*files), configurations(SETTINGS, [], []))).out_of_order["outcomes"] == 0
+    files[1].write_bytes(b"".join(line + b"\n" for line in reversed(files[1].read_bytes().splitlines())))
+    result = found(Request(FileSource(*files), configurations(SETTINGS, [], [])))
+    assert result.out_of_order["outcomes"] > 1000
+    assert any("was the file sorted by time?" in line for line in warnings(result))
