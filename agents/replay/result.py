@@ -285,7 +285,7 @@ class Contender:
     overall
         All streams of probabilities together; None if there are none.
     streams, vectors
-        Each stream, by name; of classes and numbers in ``vectors``.
+        Each stream by name, the 200 with most forecasts; those of classes and numbers in ``vectors``.
     """
 
     name: str

@@ -26,6 +26,8 @@ Floats = NDArray[np.float64]
 
 #: Most windows of a series, and resolved forecasts of one at least.
 WINDOWS, SHORTEST = 60, 20
+#: Most streams that are scored apart, those with most forecasts; all count in the whole.
+STREAMS = 200
 #: All streams of probabilities together.
 ALL = "*"
 
@@ -126,9 +128,7 @@ def board(
         policies = {stream: _policy(configuration, stream) for stream in columns.streams}
         vectors = _vectors(parts, i)
         scored = {
-            stream: _scored(columns, parts, i, stream, policies[stream], threshold)
-            for stream in columns.streams
-            if stream not in vectors and stream in _probabilities(columns)
+            stream: _scored(columns, parts, i, stream, policies[stream], threshold) for stream in _largest(columns)
         }
         overall = _scored(columns, parts, i, None, None, threshold) if scored else None
         contenders.append(
@@ -186,8 +186,11 @@ def _policy(configuration: Configuration, stream: str) -> Policy:
     return policy
 
 
-def _probabilities(columns: Columns) -> set[str]:
-    return {columns.streams[i] for i in np.unique(columns.issued_stream)}
+def _largest(columns: Columns) -> list[str]:
+    """Return the streams of probabilities that are shown apart, by name."""
+    counts = np.bincount(columns.issued_stream, minlength=len(columns.streams))
+    order = np.argsort(-counts, kind="stable")[:STREAMS]
+    return sorted(columns.streams[i] for i in order.tolist() if counts[i])
 
 
 def _scored(

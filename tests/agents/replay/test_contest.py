@@ -9,6 +9,7 @@ from hypothesis import given
 from agents.replay.configuration import Configuration, with_calibrator
 from agents.replay.contest import Contest, Played
 from agents.replay.tape import played
+from state import keys, rows
 from state.events import Calibrated, Rejected, Resolved
 from state.fence import FATES
 from state.policy import Policies, Policy
@@ -94,5 +95,6 @@ def test_biases_are_those_of_the_engine(tmp_path: Path) -> None:
         worker.fold(event)
     run.play(events)
     bias = run.end().biases[0, 0]
-    assert bias.encode() == worker.partition._histories["ridge"].bias.encode()
+    history_row = worker.table[keys.scores("ridge")]
+    assert bias == rows.decode_history(history_row, None).bias
     assert np.isfinite(bias.along("calibrated")).all()

@@ -17,15 +17,16 @@ from agents.replay.result import Result
 from agents.replay.session import Request, replay
 from agents.replay.sources.files import FileSource
 from agents.replay.table import warnings
-from state.engine import Partition
+from state import keys, rows
 from state.events import Forecast, Outcome
 from state.fence import FATES
-from state.history import History
+from state.history import overall as overall_scores
 from streams.records import Decoder, Limits
 from streams.settings import Settings, SettingsError
 from tests.agents.replay.history import lines, written
 from tests.e2e.world import ROOT
 from tests.events import mixed
+from tests.state.histories import Worker
 
 N = 1500
 ENVIRONMENT = {"TRUEUP_DEFAULT_CALIBRATOR": "platt+regret_matching"}
@@ -45,8 +46,8 @@ def found(request: Request) -> Result:
 def test_scores_are_those_a_worker_keeps_of_the_same_records(tmp_path: Path) -> None:
     overall = found(asked(tmp_path)).contenders[0].overall
     assert overall is not None
-    decoder, rows = Decoder(SETTINGS.policies, Limits()), {}  # type: ignore[var-annotated]
-    engine = Partition(SETTINGS.policies, rows.get)
+    decoder = Decoder(SETTINGS.policies, Limits())
+    worker = Worker(SETTINGS.policies)
     timed = sorted(
         (line["timestamp"], topic, number, line)
         for topic, label in enumerate(("forecasts", "outcomes"))
@@ -57,8 +58,11 @@ def test_scores_are_those_a_worker_keeps_of_the_same_records(tmp_path: Path) -> 
         for at, topic, number, line in timed
     ]
     for at in range(0, len(events), 1000):
-        rows.update(engine.fold(events[at : at + 1000]).rows)
-    total = sum((history.total for history in engine._histories.values()), History().total)
+        worker.fold(*events[at : at + 1000])
+    total = overall_scores(
+        rows.decode_history(row, worker.table.get(keys.windows(key[1:].decode())))
+        for key, row in worker.table.of(keys.SCORES).items()
+    )
     assert overall.raw.n == total.n > 1000
     assert overall.calibrated.ece == pytest.approx(total.ece("calibrated"), abs=1e-12)
     assert overall.raw.ece_smooth == pytest.approx(total.smooth_ece("raw"), abs=1e-12)
