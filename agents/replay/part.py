@@ -3,6 +3,7 @@
 import gc
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 
 from agents.replay.configuration import Configuration
@@ -11,7 +12,7 @@ from agents.replay.delay import Delay, at_once
 from agents.replay.engine import Engine, Folded
 from agents.replay.sources.merge import merged
 from agents.replay.sources.record import Record, Source
-from state.events import Event, Forecast, Outcome, Rejected
+from state.events import Event, Outcome, Rejected
 from state.fence import FORECASTS, OUTCOMES
 from state.policy import Policies
 from streams.records import Decoder, Limits, encode_letter
@@ -60,7 +61,7 @@ class Done:
     folded
         What the engine folded, if it did.
     start_ms, end_ms
-        First and last time of a forecast.
+        Smallest and largest timestamp of a record; None without records.
     out_of_order
         Records of both topics whose time is before that of an earlier one.
     """
@@ -111,8 +112,10 @@ def _played(part: Part, progress: Callable[[int], None], collect: Callable[[int]
         readers = [_Reader(part, group[0].policies) for group in part.groups]
         engine = part.engine and Engine(part.engine.policies, part.directory)
         folds = next((i for i, group in enumerate(part.groups) if part.engine in group), 0)
+        order = _Order(part.delay.added_ms)
         try:
             for chunk in merged(source.read(FORECASTS, n), source.read(OUTCOMES, n), part.delay.added_ms):
+                order.note(chunk.records)
                 for i, (reader, contest) in enumerate(zip(readers, contests, strict=True)):
                     events = reader.events(chunk.records)
                     contest.play(events)
@@ -129,12 +132,47 @@ def _played(part: Part, progress: Callable[[int], None], collect: Callable[[int]
         raise RuntimeError(
             f"partition {n}: the engine's fates {folded.fence.fates} are not the contest's {played[folds].fates}"
         )
-    first = readers[0]
-    return Done(played, folded, first.start_ms, first.end_ms, (first.out_of_order[0], first.out_of_order[1]))
+    return Done(played, folded, *order.span, (order.behind[0], order.behind[1]))
 
 
 def _ignore(_: Rejected) -> None:
     """Let a dead letter be counted only."""
+
+
+class _Order:
+    """The span of the records' timestamps, and how many of each topic stand behind a later one of it."""
+
+    def __init__(self, added_ms: int) -> None:
+        self._moved = 0, added_ms
+        #: Smallest and largest timestamp of each topic, as far as is known.
+        self._least: list[float] = [inf, inf]
+        self._latest: list[float] = [-inf, -inf]
+        self.behind = [0, 0]
+
+    def note(self, records: Sequence[Record]) -> None:
+        """Take note of records in the order in which they are played."""
+        for topic in (FORECASTS, OUTCOMES):
+            times = [record[0] for record in records if record[1] == topic]
+            if not times:
+                continue
+            latest = self._latest[topic]
+            in_order = sorted(times)
+            if times[0] < latest or times != in_order:
+                for time in times:
+                    self.behind[topic] += time < latest
+                    latest = max(latest, time)
+            self._least[topic] = min(self._least[topic], in_order[0])
+            self._latest[topic] = max(latest, in_order[-1])
+
+    @property
+    def span(self) -> tuple[int | None, int | None]:
+        """Smallest and largest timestamp, as they were before outcomes were moved; None without records."""
+        if max(self._latest) == -inf:
+            return None, None
+        least, latest = (
+            [time - by for time, by in zip(times, self._moved, strict=True)] for times in (self._least, self._latest)
+        )
+        return int(min(least)), int(max(latest))
 
 
 class _Reader:
@@ -143,10 +181,6 @@ class _Reader:
     def __init__(self, part: Part, policies: Policies) -> None:
         self._decoder = Decoder(policies, part.limits)
         self._added_ms = part.delay.added_ms
-        self.start_ms: int | None = None
-        self.end_ms: int | None = None
-        self.out_of_order = [0, 0]
-        self._latest = [0, 0]
         self._known: dict[str, Outcome | int] | None = None
         if part.delay.none:
             chunks = part.source.read(OUTCOMES, part.partition)
@@ -167,21 +201,7 @@ class _Reader:
             else (outcome if topic else forecast)(offset, key, value, timestamp if timestamp > 0 else 0)  # noqa: FURB136 - max() is slow
             for timestamp, topic, offset, key, value, reason in records
         ]
-        self._span(records, events)
         return events if self._known is None else list(at_once(events, self._known))
-
-    def _span(self, records: Sequence[Record], events: Sequence[Event]) -> None:
-        latest = self._latest
-        for record in records:
-            topic = record[1]
-            if record[0] >= latest[topic]:
-                latest[topic] = record[0]
-            else:
-                self.out_of_order[topic] += 1
-        times = [event.ts for event in events if isinstance(event, Forecast)]
-        if times:
-            self.start_ms = min(times) if self.start_ms is None else min(self.start_ms, *times)
-            self.end_ms = max(times) if self.end_ms is None else max(self.end_ms, *times)
 
     def _outcome(self, record: Record) -> Event:
         if record.reason:

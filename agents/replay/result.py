@@ -361,7 +361,7 @@ class Result:
     records
         Read in all, of both topics, dead ones included.
     start_ms, end_ms
-        First and last time of a forecast; None if there is none.
+        Smallest and largest timestamp of a record; None without records.
     dead
         Records that could not be used, by topic and reason (`streams.records.REASONS`).
     out_of_order

@@ -27,6 +27,8 @@ from streams.settings import SettingsError
 
 #: First bytes of a gzipped file, and of a Parquet file.
 _GZIP, _PARQUET = b"\x1f\x8b", b"PAR1"
+#: Bytes of a file parsed at once: about two thousand records.
+_BLOCK = 1 << 18
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 #: A parsed line and its bytes.
 Line = tuple[Any, bytes]
@@ -203,23 +205,24 @@ def _lines(path: Path) -> Iterator[tuple[list[Line], int]]:
     loads, undecodable = orjson.loads, orjson.JSONDecodeError
     with path.open("rb") as stored:
         file = cast("IO[bytes]", gzip.GzipFile(fileobj=stored)) if magic[:2] == _GZIP else stored
-        found: list[Line] = []
-        try:
-            for line in file:
-                value = line.rstrip()
-                if not value:
-                    continue
+        rest = b""
+        while True:
+            try:
+                block = file.read(_BLOCK)
+            except (EOFError, gzip.BadGzipFile) as exc:
+                raise SettingsError(f"{path} is cut or not gzip: {exc}") from exc
+            lines = (rest + block).split(b"\n")
+            rest = lines.pop() if block else b""
+            found: list[Line] = []
+            for line in lines:
                 try:
-                    record = loads(value)
+                    found.append((loads(line), line))
                 except undecodable:
-                    record = None  # the decoder says why, in a dead letter
-                found.append((record, value))
-                if len(found) == CHUNK:
-                    yield found, stored.tell()
-                    found = []
-        except (EOFError, gzip.BadGzipFile) as exc:
-            raise SettingsError(f"{path} is cut or not gzip: {exc}") from exc
-        yield found, stored.tell()
+                    if line and not line.isspace():
+                        found.append((None, line))  # the decoder says why, in a dead letter
+            yield found, stored.tell()
+            if not block:
+                return
 
 
 def _parquet() -> Any:  # noqa: ANN401 - a module without types
