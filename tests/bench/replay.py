@@ -50,8 +50,8 @@ def empty(source: FileSource, made: list[Configuration], directory: Path) -> Non
 def main() -> None:
     """Measure, print the table and the JSON line."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--flights", type=int, default=100_000, help="how many to replay")
-    parser.add_argument("--repeat", type=int, default=3, help="runs of each")
+    parser.add_argument("--flights", type=int, default=20_000, help="how many to replay")
+    parser.add_argument("--repeat", type=int, default=10, help="runs of each")
     parser.add_argument("--cpu", action="store_true", help="count CPU seconds")
     options = parser.parse_args()
     clock = time.process_time if options.cpu else time.perf_counter
