@@ -146,14 +146,13 @@ class StateTable(faust.Table):  # type: ignore[type-arg]
         return None if stored is None else stored + 1
 
     def restore(self, tp: TP, records: list[ConsumerRecord[bytes, bytes | None]]) -> None:
-        """Write recovered changelog records, in order, with the offset of the last; on disk after `reopened`."""
+        """Write recovered changelog records, in order, with the offset of the last."""
         rows = ((record.key, record.value) for record in records if record.key is not None)
-        self.store.restore(tp.partition, rows, records[-1].offset)
+        self.store.write(tp.partition, rows, records[-1].offset)
 
     def reopened(self, partition: int) -> None:
         """Note that a partition was recovered anew: others may have written it before it was claimed."""
         self._next.pop(partition, None)
-        self.store.settle(partition)
         self.changelog.adopt(partition)
 
     def closed(self, partition: int) -> None:
