@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -46,11 +46,16 @@ class Broker:
         Lines that follow those of ``server.properties`` and take their place: further listeners, an authorizer.
     users
         SCRAM passwords by user name, known from the first start on.
+    fronts
+        Ports of proxies on this machine. For each the broker listens on a port more, see `backs`, and tells those who
+        connect there that it is found at the proxy's.
 
     Attributes
     ----------
     bootstrap
         ``host:port`` for clients.
+    backs
+        Where the proxies of ``fronts`` must connect to, in their order.
     directory, log
         Where the records are, and the file of what Kafka printed in all its starts.
 
@@ -67,6 +72,7 @@ class Broker:
         heap: str = "512m",
         properties: str = "",
         users: Mapping[str, str] | None = None,
+        fronts: Sequence[int] = (),
     ) -> None:
         self._temporary: TemporaryDirectory[str] | None = None
         if data_dir is None:
@@ -80,6 +86,8 @@ class Broker:
         self._controller = free_port(port)
         self._port = port or free_port(self._controller)
         self.bootstrap = f"{HOST}:{self._port}"
+        self._fronts = tuple(fronts)
+        self.backs = tuple(free_port(self._port) for _ in fronts)
         self._jvm: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
@@ -155,9 +163,13 @@ class Broker:
         deadline = time.monotonic() + START_SECONDS
         (self.directory / "tmp").mkdir(parents=True, exist_ok=True)
         settings = self.directory / "server.properties"
+        names = [f"FRONT{i}" for i in range(len(self._fronts))]
+        listeners = "".join(f",{name}://{HOST}:{port}" for name, port in zip(names, self.backs, strict=True))
+        advertised = "".join(f",{name}://{HOST}:{port}" for name, port in zip(names, self._fronts, strict=True))
         ours = f"""
-listeners=PLAINTEXT://{self.bootstrap},CONTROLLER://{HOST}:{self._controller}
-advertised.listeners=PLAINTEXT://{self.bootstrap}
+listeners=PLAINTEXT://{self.bootstrap},CONTROLLER://{HOST}:{self._controller}{listeners}
+advertised.listeners=PLAINTEXT://{self.bootstrap}{advertised}
+listener.security.protocol.map={",".join(f"{name}:PLAINTEXT" for name in ["PLAINTEXT", "CONTROLLER", *names])}
 controller.quorum.voters=1@{HOST}:{self._controller}
 log.dirs={self.directory / "data"}
 {self._properties}
