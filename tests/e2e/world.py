@@ -29,6 +29,7 @@ from streams.settings import Settings
 from tests.events import Sent
 
 ROOT = Path(__file__).resolve().parents[2]
+DOOMED = ROOT / "tests/e2e/doomed.py"
 #: Longest wait for anything, s: a bound against hanging, never a measure.
 PATIENCE = 90.0
 
@@ -64,12 +65,16 @@ class Worker:
     log
         File for what it prints.
     accident
-        Arguments of ``doomed.py``: what happens to it.
+        Arguments of the program: what happens to it.
+    program
+        What runs it.
     """
 
-    def __init__(self, environment: dict[str, str], log: Path, accident: Sequence[str] = ()) -> None:
+    def __init__(
+        self, environment: dict[str, str], log: Path, accident: Sequence[str] = (), program: Path = DOOMED
+    ) -> None:
         self._log = log
-        command = [sys.executable, str(ROOT / "tests/e2e/doomed.py"), *accident]
+        command = [sys.executable, str(program), *accident]
         with log.open("ab") as output:
             self.process = subprocess.Popen(
                 command,
@@ -184,22 +189,28 @@ class World:
 
         asyncio.run(run())
 
-    def read(self, label: str) -> list[Read]:
-        """Return everything a topic holds, partition by partition."""
+    def read(self, label: str, partition: int | None = None) -> list[Read]:
+        """Return everything a topic or one of its partitions holds, partition by partition."""
+        found: list[Read] = []
+        self.visit(label, found.append, partition)
+        return sorted(found)
 
-        async def run() -> list[Read]:
+    def visit(self, label: str, visit: Callable[[Read], None], partition: int | None = None) -> None:
+        """Show every record of a topic or of one of its partitions, each partition in order."""
+
+        async def run() -> None:
             consumer = AIOKafkaConsumer(bootstrap_servers=self.settings.brokers[0], auto_offset_reset="earliest")
-            found: list[Read] = []
             async with consumer:
-                tps = [TopicPartition(self.topic(label), n) for n in range(self.partitions)]
+                numbers = range(self.partitions) if partition is None else [partition]
+                tps = [TopicPartition(self.topic(label), n) for n in numbers]
                 consumer.assign(tps)
                 ends = await consumer.end_offsets(tps)
                 while any([await consumer.position(tp) < ends[tp] for tp in tps]):
                     for records in (await consumer.getmany(timeout_ms=200)).values():
-                        found += [Read(r.partition, r.offset, r.key, r.value, r.timestamp) for r in records]
-            return sorted(found)
+                        for r in records:
+                            visit(Read(r.partition, r.offset, r.key, r.value, r.timestamp))
 
-        return asyncio.run(run())
+        asyncio.run(run())
 
     def applied(self) -> dict[str, int]:
         """Return the fates in the newest fences of all partitions, added up."""
@@ -247,7 +258,6 @@ class World:
         outputs
             Values by topic label and event id; those of dead letters by topic and offset.
         """
-        decoder = Decoder(self.settings.policies, self.settings.limits)
         inputs = [defaultdict(list), defaultdict(list)]  # type: ignore[var-annotated]
         for topic, label in enumerate(("forecasts", "outcomes")):
             for record in self.read(label):
@@ -258,21 +268,10 @@ class World:
         for record in self.read("changelog"):
             if record.key == keys.FENCE and record.value:
                 fences[record.partition].append(Fence.decode(record.value))
-        for partition, recorded in fences.items():
-            rows: dict[bytes, bytes] = {}
-            engine = Partition(self.settings.policies, rows.get)
-            for fence in recorded:
-                spans = [inputs[topic][partition][engine.fence.next[topic] : fence.next[topic]] for topic in (0, 1)]
-                effects = engine.fold([_decoded(decoder, *merged) for merged in _merged(*spans)])
-                for key, value in effects.rows.items():
-                    if value is None:
-                        rows.pop(key, None)
-                    else:
-                        rows[key] = value
-                for output in effects.outputs:
-                    label, _, value = encode(output, self.settings, partition)
-                    outputs[label][identity(label, value)] = value
-            state[partition] = rows
+        for n, recorded in fences.items():
+            state[n], made = folded(self.settings, n, (inputs[0][n], inputs[1][n]), recorded)
+            for label, values in made.items():
+                outputs[label] |= values
         return state, dict(outputs)
 
     def judge(self) -> None:
@@ -287,6 +286,28 @@ class World:
             wanted = {name: {value} for name, value in outputs.get(label, {}).items()}
             wrong = {name for name in wanted.keys() | found.keys() if wanted.get(name) != found.get(name)}
             assert not wrong, [(label, name, wanted.get(name), found.get(name)) for name in sorted(wrong)[:3]]
+
+
+def folded(
+    settings: Settings, partition: int, inputs: tuple[list[Read], list[Read]], fences: Sequence[Fence]
+) -> tuple[dict[bytes, bytes], dict[str, dict[str, bytes]]]:
+    """Fold a partition's inputs with the pure engine, in the order its fences recorded; see `World.oracle`."""
+    decoder = Decoder(settings.policies, settings.limits)
+    rows: dict[bytes, bytes] = {}
+    outputs: dict[str, dict[str, bytes]] = defaultdict(dict)
+    engine = Partition(settings.policies, rows.get)
+    for fence in fences:
+        forecasts, outcomes = (inputs[topic][engine.fence.next[topic] : fence.next[topic]] for topic in (0, 1))
+        effects = engine.fold([_decoded(decoder, *merged) for merged in _merged(forecasts, outcomes)])
+        for key, value in effects.rows.items():
+            if value is None:
+                rows.pop(key, None)
+            else:
+                rows[key] = value
+        for output in effects.outputs:
+            label, _, value = encode(output, settings, partition)
+            outputs[label][identity(label, value)] = value
+    return rows, outputs
 
 
 def identity(label: str, value: bytes) -> str:

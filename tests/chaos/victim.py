@@ -1,0 +1,58 @@
+"""Run a worker that obeys: SIGUSR1 makes it read, from the file that is its argument, what befalls it next.
+
+``{"die_at": 3}`` kills it when its next batch has passed step 3; ``{"die_restoring": 2}`` when it has restored
+two fetches of the changelog; ``{"clock": 3600}`` lets its wall clock jump; ``{"file_bytes": 65536}`` limits its
+files, for machines where no small disk can be mounted. What stands in the file at the start is obeyed from the start.
+"""
+
+import json
+import os
+import resource
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from agents import logs, worker
+from agents.topology import Topology
+from streams.settings import Settings
+
+
+def main() -> int:
+    """Run until the end that was ordered, or SIGTERM."""
+    logs.configure()
+    file = Path(sys.argv[1])
+    orders: dict[str, Any] = {}
+    true_time = time.time
+
+    def read(*_: object) -> None:
+        orders.clear()
+        orders.update(json.loads(file.read_text()))
+        shift = orders.get("clock", 0)
+        time.time = lambda: true_time() + shift
+        if "file_bytes" in orders:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (orders["file_bytes"], resource.RLIM_INFINITY))
+
+    def probe(passed: int) -> None:
+        if passed == orders.get("die_at"):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    restore = Topology.restore
+
+    def count(self: Topology, *arguments: Any) -> None:
+        restore(self, *arguments)
+        if "die_restoring" in orders:
+            orders["die_restoring"] -= 1
+            if orders["die_restoring"] <= 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    Topology.restore = count  # type: ignore[method-assign,assignment]
+    if file.exists():
+        read()
+    signal.signal(signal.SIGUSR1, read)
+    return worker.run(Settings.from_env(os.environ), probe=probe)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
