@@ -8,7 +8,7 @@ INSTALL := $(BIN)/python -m pip install --quiet
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup jars data demo experiments test fuzz bench lint types contracts format docs lock clean rivals latency growth compiled packages dashboards leaks advisories
+.PHONY: help setup jars data demo experiments test fuzz bench lint types contracts format docs lock clean rivals latency growth compiled packages dashboards leaks advisories chaos soak
 
 help: ## list the targets
 	@sed -nE 's/^([a-z]+):.*## (.*)/\1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "make %-10s %s\n", $$1, $$2}'
@@ -38,6 +38,13 @@ fuzz: setup ## fuzz decoders, configuration and command line, a minute each of 1
 	$(BIN)/python -m tests.fuzz.run --seconds $(or $(SECONDS),60)
 
 bench: compiled jars rivals ## the same job for trueup, a plain loop and four stream processors; about ten minutes
+chaos: setup jars ## 200,000 events and every kind of fault against real workers and a real broker, judged; about eight minutes
+	$(BIN)/python -m tests.chaos
+
+soak: setup jars ## an hour of steady load and random faults: memory, waits and lag in soak.png, then the same judge
+	$(BIN)/python -m tests.chaos.soak
+
+bench: setup jars ## measure a worker's events/s beside a plain loop on this machine
 	$(BIN)/python -m tests.bench.throughput
 
 latency: compiled jars ## forecast in the log to answer in the log: p50, p99 and p99.9 at steady rates; about five minutes

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from tests.chaos import campaign, report
-from tests.chaos.faults import KINDS, Stall, schedule
+from tests.chaos.faults import KINDS, ZOMBIES, schedule
 from tests.chaos.judge import judge_all
 
 
@@ -21,12 +21,12 @@ def main() -> int:
     parser.add_argument("--partitions", type=int, default=6)
     parser.add_argument("--rate", type=float, default=1000.0, help="records a second while faults are injected")
     parser.add_argument("--only", nargs="+", choices=names, default=names, help="kinds of faults")
-    parser.add_argument("--zombies", action="store_true", help="also stall workers beyond their session")
+    parser.add_argument("--zombies", action="store_true", help="also workers that write after their session")
     parser.add_argument(
         "--directory", type=Path, help="where logs, disks and broker are kept; default: a temporary one"
     )
     options = parser.parse_args()
-    kinds = [k for k in KINDS if k.__name__ in options.only and (k is not Stall or options.zombies)]
+    kinds = [k for k in KINDS if k.__name__ in options.only and (k not in ZOMBIES or options.zombies)]
     faults = schedule(options.seed, options.workers, campaign.SESSION, kinds)
     print(f"seed {options.seed}: {len(faults)} faults\n" + "\n".join(f"  {fault}" for fault in faults), flush=True)
     began = time.monotonic()

@@ -21,11 +21,11 @@ from tests.e2e.world import World, wait_for
 
 #: Silence after which a worker's partitions move, s. A loaded machine lets a worker wait for some seconds.
 SESSION = 6.0
+#: Of that, how long a send may take.
+REQUEST = 5 / 6
 #: Longest wait until all that was sent is applied and all workers serve, s.
 PATIENCE = 240.0
 SETTINGS = {
-    "TRUEUP_SESSION_SECONDS": str(SESSION),
-    "TRUEUP_REQUEST_SECONDS": "5",
     "TRUEUP_COMMIT_SECONDS": "0.5",
     # So small that every partition has tables, logs and compactions to be damaged.
     "TRUEUP_WRITE_BUFFER_BYTES": str(1 << 18),
@@ -52,7 +52,14 @@ class Reach(NamedTuple):
 
 @contextmanager
 def stage(
-    directory: Path, *, workers: int, partitions: int, seed: int, rate: float, live: bool = False
+    directory: Path,
+    *,
+    workers: int,
+    partitions: int,
+    seed: int,
+    rate: float,
+    live: bool = False,
+    session: float = SESSION,
 ) -> Iterator[Stage]:
     """Set up broker, proxies, workers and load."""
     with ExitStack() as stack:
@@ -61,9 +68,12 @@ def stage(
         for proxy, port in zip(proxies, broker.backs, strict=True):
             proxy.upstream = port
         (directory / "streams.toml").write_text(STREAMS)
-        world = World(
-            broker.bootstrap, directory, partitions, TRUEUP_STREAMS=str(directory / "streams.toml"), **SETTINGS
-        )
+        settings = {
+            "TRUEUP_STREAMS": str(directory / "streams.toml"),
+            "TRUEUP_SESSION_SECONDS": str(session),
+            "TRUEUP_REQUEST_SECONDS": str(session * REQUEST),
+        }
+        world = World(broker.bootstrap, directory, partitions, **SETTINGS, **settings)
         fleet = stack.enter_context(Fleet(world, [f"{HOST}:{proxy.port}" for proxy in proxies]))
         feed = stack.enter_context(Feed(world, seed, rate, live=live))
         yield Stage(world, broker, proxies, fleet, feed)

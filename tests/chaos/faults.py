@@ -124,6 +124,13 @@ class Silence(Fault):
 
 
 @dataclass(frozen=True)
+class LongSilence(Silence):
+    """The same beyond the session: what was under way to the broker arrives when the partitions have moved."""
+
+    name = "network silent beyond the session"
+
+
+@dataclass(frozen=True)
 class Slow(Fault):
     """Every byte between workers and broker is late, acknowledgements too."""
 
@@ -178,8 +185,10 @@ class Poison(Fault):
 #: Every kind, in the order of the operations page.
 KINDS: tuple[type[Fault], ...] = (
     KillAtStep, Kill, Stop, Stall, EmptyDisk, Damage, FullDisk, KillRestoring, KillBroker, FreezeBroker, Cut, Silence,
-    Slow, RefuseChangelog, Storm, ClockJump, WildTimestamps, Poison,
+    LongSilence, Slow, RefuseChangelog, Storm, ClockJump, WildTimestamps, Poison,
 )  # fmt: skip
+#: Those that let a worker write to partitions which are no longer its own.
+ZOMBIES = (Stall, LongSilence)
 DAMAGE = (
     ("*.sst", "halved"),
     ("*.sst", "flipped"),
@@ -221,7 +230,8 @@ def draw(kind: type[Fault], rng: random.Random, workers: int, session: float) ->
         KillBroker: {"seconds": few},
         FreezeBroker: {"seconds": session + few},
         Cut: {"seconds": few},
-        Silence: {"seconds": session + few},
+        Silence: {"seconds": few},
+        LongSilence: {"seconds": session + few},
         Slow: {"delay": round(rng.uniform(0.05, 0.4), 2), "seconds": session},
         RefuseChangelog: {"seconds": few},
         Storm: {"joins": 4},

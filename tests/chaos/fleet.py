@@ -37,6 +37,7 @@ class Member:
         self._world = world
         self._environment = {"TRUEUP_BROKERS": brokers, "TRUEUP_DATA_DIR": str(self.disk.data)}
         self._lives = 0
+        self._next: dict[str, float] = {}
         self.worker = self._born()
         #: Held: it is not started again.
         self.held = False
@@ -66,12 +67,16 @@ class Member:
 
     def order(self, *, now: bool = True, **orders: float) -> None:
         """Order what befalls it: now, or when it is started next."""
-        self.orders.write_text(json.dumps(orders))
         if now:
+            self.orders.write_text(json.dumps(orders))
             self.signal(signal.SIGUSR1)
+        else:
+            self._next = orders
 
     def restart(self) -> None:
         """Start it again; orders that it has met with are void."""
+        self.orders.write_text(json.dumps(self._next))
+        self._next = {}
         self.worker = self._born()
 
     def exit(self) -> Exit:
@@ -139,7 +144,6 @@ class Fleet:
                     due[member.number] = time.monotonic() + BACKOFF
                 if not member.held and time.monotonic() >= due[member.number]:
                     member.restart()
-                    member.orders.unlink(missing_ok=True)
 
 
 def cause(printed: str) -> str:

@@ -1,0 +1,123 @@
+"""The soak: ``python -m tests.chaos.soak [--minutes M]``: a steady load, random faults, memory and waits over time.
+
+The same judge as in the chaos suite has the last word; the picture shows what it took.
+"""
+
+import argparse
+import itertools
+import random
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import orjson
+
+from tests.chaos import campaign, picture, report
+from tests.chaos.campaign import Seen
+from tests.chaos.faults import KINDS, ZOMBIES, Fault, WildTimestamps, schedule
+from tests.chaos.judge import judge_all
+from tests.chaos.samples import Sample, Sampler
+
+
+def endless(seed: int, workers: int, *, zombies: bool) -> Iterator[Fault]:
+    """Draw rounds of faults for ever. No wild timestamps: waits are measured by the records' own."""
+    kinds = [kind for kind in KINDS if kind is not WildTimestamps and (kind not in ZOMBIES or zombies)]
+    for round_ in itertools.count():
+        yield from schedule(seed * 1000 + round_, workers, campaign.SESSION, kinds)
+
+
+def growth(samples: list[Sample]) -> float:
+    """Return by how much the memory of workers grew, MB an hour: the median of the slopes of lives of two minutes."""
+    lives: dict[int, list[tuple[float, float]]] = {}
+    for sample in samples:
+        for pid, megabytes in sample.resident.values():
+            lives.setdefault(pid, []).append((sample.at, megabytes))
+    slopes = []
+    for life in lives.values():
+        late = [(at, megabytes) for at, megabytes in life if at - life[0][0] > 60]  # caches have filled
+        if late and late[-1][0] - late[0][0] >= 60:
+            slopes.append(float(np.polyfit([at / 3600 for at, _ in late], [mb for _, mb in late], 1)[0]))
+    return float(np.median(slopes)) if slopes else float("nan")
+
+
+def main() -> int:
+    """Soak, judge, draw; 0 if nothing was lost, doubled or answered in two ways."""
+    parser = argparse.ArgumentParser(prog="python -m tests.chaos.soak", description=__doc__)
+    parser.add_argument("--minutes", type=float, default=60)
+    parser.add_argument("--rate", type=float, default=2000.0, help="records a second")
+    parser.add_argument("--every", type=float, default=45.0, help="mean seconds between faults; 0: none at all")
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--partitions", type=int, default=4)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--zombies", action="store_true", help="also workers that write after their session")
+    parser.add_argument(
+        "--directory", type=Path, help="where logs, disks and broker are kept; default: a temporary one"
+    )
+    parser.add_argument("--picture", type=Path, default=Path("soak.png"))
+    options = parser.parse_args()
+    rng = random.Random(options.seed)
+    began = time.monotonic()
+    seen: list[Seen] = []
+    marks: list[tuple[float, float, str]] = []
+    with tempfile.TemporaryDirectory(prefix="trueup-soak-") as temporary:
+        directory = options.directory or Path(temporary)
+        directory.mkdir(parents=True, exist_ok=True)
+        with campaign.stage(
+            directory,
+            workers=options.workers,
+            partitions=options.partitions,
+            seed=options.seed,
+            rate=options.rate,
+            live=True,
+        ) as on:
+            campaign.recover(on)
+            end = time.monotonic() + options.minutes * 60
+            with Sampler(on.world, on.fleet) as sampler:
+                for fault in endless(options.seed, options.workers, zombies=options.zombies):
+                    pause = rng.expovariate(1 / options.every) if options.every else float("inf")
+                    left = end - time.monotonic()
+                    time.sleep(max(min(pause, left), 0))
+                    if pause >= left:
+                        break
+                    at = sampler.now()
+                    seen += campaign.run(on, [fault])
+                    marks.append((at, sampler.now(), fault.name))
+            statuses = campaign.drain(on, 0)
+            print(f"stopped with {statuses}; judging", file=sys.stderr, flush=True)
+            verdict = judge_all(on.world)
+    waits = [wait for sample in sampler.samples for wait in sample.waits]
+    calm = [
+        wait
+        for sample in sampler.samples
+        if not any(begin - 5 < sample.at < stop + 5 for begin, stop, _ in marks)
+        for wait in sample.waits
+    ]
+    title = f"{options.minutes:g} minutes at {options.rate:,.0f} records a second: {len(seen)} faults, "
+    title += f"{verdict.lost} lost, {verdict.doubled} doubled, {verdict.differing_answers} differing answers"
+    picture.draw(options.picture, sampler.samples, marks, title)
+    print(report.table(seen))
+    figures = {
+        "p50_ms": _percentile(waits, 50),
+        "p99_ms": _percentile(waits, 99),
+        "calm_p50_ms": _percentile(calm, 50),
+        "calm_p99_ms": _percentile(calm, 99),
+        "largest_mb": max((mb for s in sampler.samples for _, mb in s.resident.values()), default=0.0),
+        "growth_mb_per_hour": round(growth(sampler.samples), 1),
+        "most_files": max((n for s in sampler.samples for n in s.files.values()), default=0),
+        "picture": str(options.picture),
+    }
+    concluded, _, last = report.conclusion(verdict, len(seen), time.monotonic() - began).rpartition("\n")
+    print(concluded)
+    print(orjson.dumps(orjson.loads(last) | figures).decode())
+    return 0 if verdict.good and not any(statuses) else 1
+
+
+def _percentile(waits: list[int], percent: float) -> float | None:
+    return float(np.percentile(waits, percent)) if waits else None
+
+
+if __name__ == "__main__":
+    sys.exit(main())
