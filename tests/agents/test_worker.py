@@ -52,11 +52,11 @@ def test_topics_that_are_not_as_they_must_be_are_all_named(
 
 
 @pytest.mark.parametrize(("failure", "said"), [(OSError("no route"), "no route"), (TimeoutError(), "TimeoutError")])
-def test_brokers_that_cannot_be_asked_are_a_message(
+def test_brokers_that_cannot_be_asked_are_a_message_and_a_restart_may_find_them(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path, failure: Exception, said: str
 ) -> None:
     says(monkeypatch, failure=failure)
-    assert worker.run(Settings(data_dir=tmp_path)) == MISCONFIGURED
+    assert worker.run(Settings(data_dir=tmp_path)) == FAILED
     assert messages(caplog) == [said]
 
 
