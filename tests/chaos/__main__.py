@@ -1,6 +1,7 @@
 """The chaos suite: ``python -m tests.chaos [--seed N]``; the same seed draws the same faults."""
 
 import argparse
+import logging
 import sys
 import tempfile
 import time
@@ -26,6 +27,7 @@ def main() -> int:
         "--directory", type=Path, help="where logs, disks and broker are kept; default: a temporary one"
     )
     options = parser.parse_args()
+    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # the load's client tells every outage in dozens of lines
     kinds = [k for k in KINDS if k.__name__ in options.only and (k not in ZOMBIES or options.zombies)]
     faults = schedule(options.seed, options.workers, campaign.SESSION, kinds)
     print(f"seed {options.seed}: {len(faults)} faults\n" + "\n".join(f"  {fault}" for fault in faults), flush=True)

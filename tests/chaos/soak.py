@@ -5,6 +5,7 @@ The same judge as in the chaos suite has the last word; the picture shows what i
 
 import argparse
 import itertools
+import logging
 import random
 import sys
 import tempfile
@@ -58,6 +59,7 @@ def main() -> int:
     )
     parser.add_argument("--picture", type=Path, default=Path("soak.png"))
     options = parser.parse_args()
+    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # the load's client tells every outage in dozens of lines
     rng = random.Random(options.seed)
     began = time.monotonic()
     seen: list[Seen] = []
