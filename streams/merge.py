@@ -4,6 +4,9 @@ A worker that catches up must not read an hour of forecasts before the first out
 is part of the result. So the record with the smaller timestamp goes first, a forecast before an outcome of the same
 millisecond, and a topic with nothing buffered holds the other back until it is known to have no more. Given which
 offsets a batch spans, its order is a function of the records alone.
+
+Records that were applied before and come again, behind the fence, go first and by themselves. Among new records a late
+one would hold them up, and so change their order: what is learnt would depend on where a crash cut.
 """
 
 from collections import deque
@@ -52,6 +55,8 @@ class Lane:
     sources: Sequence[TP]
     epoch: int = field(default_factory=_EPOCHS.__next__)
     busy: bool = False
+    #: Next offset of each topic that was not applied before the lane started.
+    fence: tuple[int, int] = (0, 0)
     buffers: tuple[
         deque[ConsumerRecord[bytes | None, bytes | None]], deque[ConsumerRecord[bytes | None, bytes | None]]
     ] = field(default_factory=lambda: (deque(), deque()))
@@ -87,6 +92,12 @@ class Lane:
             return None
         forecasts, outcomes = self.buffers
         records: list[Merged] = []
+        for topic, (buffer, fence) in enumerate(zip(self.buffers, self.fence, strict=True)):
+            while buffer and buffer[0].offset < fence and len(records) < limit and size > 0:
+                size -= len(buffer[0].value or b"")
+                records.append((topic, buffer.popleft()))
+        if records:
+            return self._batch(records)
         while len(records) < limit and size > 0:
             if forecasts and outcomes:
                 topic = 0 if forecasts[0].timestamp <= outcomes[0].timestamp else 1
@@ -101,8 +112,9 @@ class Lane:
             self.sizes[topic] -= taken
             size -= taken
             records.append((topic, record))
-        if not records:
-            return None
+        return self._batch(records) if records else None
+
+    def _batch(self, records: list[Merged]) -> Batch:
         self.held_since = None
         self.busy = True
         ends = {self.sources[topic]: record.offset + 1 for topic, record in records}

@@ -432,8 +432,8 @@ class BatchConsumer(driver.Consumer):
         except Exception as exc:
             self.inputs.failed(exc)
             raise
-        for partition in fences:
-            self._lane(partition)
+        for partition, fence in fences.items():
+            self._lane(partition).fence = fence
         self._handed.update(positions)
         await self.seek_wait(positions)
         # From here on a partition without a committed offset is one whose offsets were lost, not one that is new.

@@ -278,3 +278,54 @@ def test_topics_in_time_order_are_merged_in_time_order(forecasts: list[int], out
     found = order(take(of))
     assert all((a_ts, a) <= (b_ts, b) for (a, a_ts), (b, b_ts) in pairwise(found))
     assert len(found) == len(forecasts) + len(outcomes)
+
+
+def test_records_that_come_again_go_first_and_alone() -> None:
+    """Merged with the new ones, the late outcome of time 100 would hold up the new one of time 5."""
+    of = lane()
+    of.fence = (1, 1)
+    of.add(F, made(F, 40, 50))
+    of.add(O, made(O, 100, 5))
+    assert order(take(of)) == [(F, 40), (O, 100)]
+    of.busy = False
+    assert order(take(of)) == [(O, 5), (F, 50)]
+
+
+def test_records_that_come_again_wait_for_nobody_and_keep_the_limits() -> None:
+    of = lane()
+    of.fence = (3, 0)
+    of.add(F, made(F, 1, 2, 3, 4))
+    assert order(take(of, never, limit=2)) == [(F, 1), (F, 2)]
+    of.busy = False
+    assert order(take(of, never, size=1)) == [(F, 3)]
+    of.busy = False
+    assert take(of, never) is None
+
+
+@given(
+    st.lists(st.integers(0, 20), max_size=20),
+    st.lists(st.integers(0, 20), max_size=20),
+    st.integers(0, 40),
+    st.integers(0, 20),
+    st.integers(0, 20),
+)
+def test_where_a_crash_cut_does_not_show_in_the_order(
+    forecasts: list[int], outcomes: list[int], cut: int, again_f: int, again_o: int
+) -> None:
+    """Clocks run as they like; after the cut some of each topic comes again."""
+    whole = lane()
+    whole.add(F, made(F, *forecasts))
+    whole.add(O, made(O, *outcomes))
+    uncut = [(topic, each.offset) for topic, each in (take(whole) or Batch(3, [], {}, 0)).records]
+    before = uncut[:cut]
+    fence = (sum(topic == F for topic, _ in before), sum(topic == O for topic, _ in before))
+    restarted = lane()
+    restarted.fence = fence
+    starts = max(fence[F] - again_f, 0), max(fence[O] - again_o, 0)
+    restarted.add(F, made(F, *forecasts)[starts[F] :])
+    restarted.add(O, made(O, *outcomes)[starts[O] :])
+    after = []
+    while batch := take(restarted):
+        restarted.busy = False
+        after += [(topic, each.offset) for topic, each in batch.records if each.offset >= fence[topic]]
+    assert after == uncut[cut:]

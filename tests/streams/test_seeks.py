@@ -100,7 +100,7 @@ def test_perform_seek_starts_every_source_and_commits_where_new_ones_start(
     write_fence(topology, 0, 80, 30)
     run(consumer.perform_seek())
     assert brokers.calls == [("seek", {F0: 70, O0: 30, F1: 4, O1: 0}), ("commit", {F1: 4, O1: 0})]
-    assert sorted(consumer.lanes) == [0, 1]
+    assert {n: lane.fence for n, lane in consumer.lanes.items()} == {0: (80, 30), 1: (0, 0)}
     assert topology.gauges.partitions() == [0, 1]
     assert consumer._confirmed == {F0: 70, O0: 30, F1: 4, O1: 0}
 
