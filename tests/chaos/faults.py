@@ -223,11 +223,12 @@ def draw(kind: type[Fault], rng: random.Random, workers: int, session: float) ->
     if kind is Damage:
         return [one(files=files, how=how) for files, how in DAMAGE]
     few = round(rng.uniform(1, session / 2), 1)
+    if kind is KillBroker:  # away for a moment, and for longer than workers wait
+        return [one(seconds=few), one(seconds=session + few)]
     drawn: dict[type[Fault], dict[str, Any]] = {
         Stall: {"seconds": session + few},
         FullDisk: {"seconds": few},
         KillRestoring: {"after": 1},
-        KillBroker: {"seconds": few},
         FreezeBroker: {"seconds": session + few},
         Cut: {"seconds": few},
         Silence: {"seconds": few},
