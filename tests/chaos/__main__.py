@@ -2,6 +2,7 @@
 
 import argparse
 import logging
+import signal
 import sys
 import tempfile
 import time
@@ -27,6 +28,7 @@ def main() -> int:
         "--directory", type=Path, help="where logs, disks and broker are kept; default: a temporary one"
     )
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # leaves workers, mounts and broker in order
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # the load's client tells every outage in dozens of lines
     kinds = [k for k in KINDS if k.__name__ in options.only and (k not in ZOMBIES or options.zombies)]
     faults = schedule(options.seed, options.workers, campaign.SESSION, kinds)

@@ -7,6 +7,7 @@ import argparse
 import itertools
 import logging
 import random
+import signal
 import sys
 import tempfile
 import time
@@ -59,6 +60,7 @@ def main() -> int:
     )
     parser.add_argument("--picture", type=Path, default=Path("soak.png"))
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # leaves workers, mounts and broker in order
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # the load's client tells every outage in dozens of lines
     rng = random.Random(options.seed)
     began = time.monotonic()
