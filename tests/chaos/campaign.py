@@ -84,7 +84,8 @@ def reach(world: World) -> Reach | None:
 
     async def ask() -> Reach:
         consumer = AIOKafkaConsumer(bootstrap_servers=world.settings.brokers[0], group_id=world.name)
-        async with consumer:
+        try:  # not `async with`: that leaves open what could not be started
+            await consumer.start()
             tps = [
                 TopicPartition(world.topic(label), n)
                 for label in ("forecasts", "outcomes")
@@ -92,6 +93,8 @@ def reach(world: World) -> Reach | None:
             ]
             committed = sum([await consumer.committed(tp) or 0 for tp in tps])
             return Reach(committed, sum((await consumer.end_offsets(tps)).values()))
+        finally:
+            await consumer.stop()
 
     try:
         return asyncio.run(asyncio.wait_for(ask(), 20))
