@@ -85,10 +85,8 @@ lock: setup ## resolve the dependencies anew and write their hashes (UPGRADE=--u
 	CUSTOM_COMPILE_COMMAND="make lock" $(LOCK) $(UPGRADE) -o requirements/rivals.txt requirements/rivals.in
 
 clean: ## remove everything that make made
-	rm -rf .venv .rivals $(STREAMS)/target trueup-bench deploy/kafka/lib deploy/kafka/target *.egg-info .import_linter_cache .mypy_cache .pytest_cache .ruff_cache .hypothesis
-	rm -rf .venv .compiled deploy/kafka/lib deploy/kafka/target *.egg-info .import_linter_cache .mypy_cache .pytest_cache .ruff_cache .hypothesis
-	find agents state streams tests -name __pycache__ -prune -exec rm -rf {} +
-	rm -rf .venv deploy/kafka/lib deploy/kafka/target *.egg-info .import_linter_cache .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .rivals .compiled $(STREAMS)/target trueup-bench trueup-fuzz deploy/kafka/lib deploy/kafka/target *.egg-info
+	rm -rf .import_linter_cache .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find agents deploy/grafana state streams tests -name __pycache__ -prune -exec rm -rf {} +
 
 .venv/.stamp: requirements/dev.txt requirements/data.txt pyproject.toml
