@@ -8,43 +8,42 @@ INSTALL := $(BIN)/python -m pip install --quiet
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup jars data demo experiments test fuzz bench lint types contracts format docs lock clean rivals latency growth compiled packages dashboards leaks advisories chaos soak
+.PHONY: help setup compiled packages jars rivals data demo experiments test chaos soak fuzz bench latency growth
+.PHONY: lint types contracts leaks advisories format docs dashboards lock clean
 
 help: ## list the targets
-	@sed -nE 's/^([a-z]+):.*## (.*)/\1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "make %-10s %s\n", $$1, $$2}'
+	@sed -nE 's/^([a-z]+):.*## (.*)/\1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "make %-11s %s\n", $$1, $$2}'
 
 setup: .venv/.stamp ## install the locked packages and the trueup command into .venv
 compiled: setup ## compile the engine by mypyc, if there is a C compiler; without it all runs interpreted, and the same
 	$(BIN)/python deploy/compile.py
+
+packages: ## install the Debian packages some tests use, where apt-get may; they skip without
+	./.ci/packages
 
 jars: deploy/kafka/lib/.stamp ## fetch Apache Kafka's jars, for the demo and the tests
 rivals: .rivals/.stamp $(STREAMS)/target/.stamp ## fetch and build what trueup is measured beside, into .rivals
 data: .venv/.data ## fetch the experiments' data sets, 70 MB, into .venv
 
 demo: compiled jars ## real data through a real broker: a live table, then a report
-packages: ## install the Debian packages some tests use, where apt-get may; they skip without
-	./.ci/packages
-
-demo: setup jars ## real data through a real broker: a live table, then a report
 	$(BIN)/trueup demo
 
-experiments: setup data ## the papers' results and five real streams again, into one report; about two minutes
+experiments: compiled data ## the papers' results and five real streams again, into one report; about two minutes
 	$(BIN)/trueup experiments
 
 test: compiled jars ## run the tests, end to end ones included
 	$(BIN)/pytest
 
+chaos: compiled jars ## 200,000 events and every kind of fault against real workers and a real broker, judged; about five minutes
+	$(BIN)/python -m tests.chaos
+
+soak: compiled jars ## an hour of steady load and random faults: memory, waits and lag in soak.png, then the same judge
+	$(BIN)/python -m tests.chaos.soak
+
 fuzz: setup ## fuzz decoders, configuration and command line, a minute each of 13 targets (SECONDS=60)
 	$(BIN)/python -m tests.fuzz.run --seconds $(or $(SECONDS),60)
 
 bench: compiled jars rivals ## the same job for trueup, a plain loop and four stream processors; about ten minutes
-chaos: setup jars ## 200,000 events and every kind of fault against real workers and a real broker, judged; about eight minutes
-	$(BIN)/python -m tests.chaos
-
-soak: setup jars ## an hour of steady load and random faults: memory, waits and lag in soak.png, then the same judge
-	$(BIN)/python -m tests.chaos.soak
-
-bench: setup jars ## measure a worker's events/s beside a plain loop on this machine
 	$(BIN)/python -m tests.bench.throughput
 
 latency: compiled jars ## forecast in the log to answer in the log: p50, p99 and p99.9 at steady rates; about five minutes
