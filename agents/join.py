@@ -6,7 +6,6 @@ after it the state is complete and the inputs that come again are answered from 
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from time import perf_counter
 
 from state import keys
@@ -15,7 +14,7 @@ from state.events import Event
 from state.fence import FORECASTS
 from streams.changelog import TooLargeError
 from streams.gauges import Gauges, Held, Rows
-from streams.merge import Batch, Merged
+from streams.merge import Batch
 from streams.outputs import Outputs
 from streams.records import Decoder
 from streams.settings import Settings
@@ -63,7 +62,7 @@ class Join:
         """Take up a partition from its table, and return the next offset of forecasts and of outcomes to apply."""
         async with self._lock(partition):
             self._table.reopened(partition)
-            opened = self._partitions[partition] = Partition(self._policies, partial(self._table.read, partition))
+            opened = self._partitions[partition] = Partition(self._policies, self._table.reader(partition))
             scores, vectors = self._scores(partition), self._vectors(partition)
             served = self._calibrators(partition, [*scores, *vectors])
             self._gauges.assigned(partition, Held(opened.fence, scores, vectors, served))
@@ -127,7 +126,7 @@ class Join:
         started = perf_counter()
         async with self._lock(batch.partition):
             probe = self._timed()
-            events = self._decode(batch.records)  # step 1
+            events = self._decoder.events(batch.records)  # step 1
             probe(1)
             await self._apply(batch.partition, events, probe)
         self._gauges.batch(len(events), perf_counter() - started)
@@ -145,15 +144,6 @@ class Join:
             self._probe(step)
 
         return done
-
-    def _decode(self, records: Sequence[Merged]) -> list[Event]:
-        forecast, outcome = self._decoder.forecast, self._decoder.outcome
-        return [
-            (forecast if topic == FORECASTS else outcome)(
-                record.offset, record.key, record.value, max(record.timestamp, 0)
-            )
-            for topic, record in records
-        ]
 
     async def _apply(self, number: int, events: Sequence[Event], probe: Probe) -> None:
         partition = self._partitions[number]

@@ -21,7 +21,7 @@ from state import keys, ledger
 from state.engine import BATCH_LIMIT, Partition
 from state.events import Calibrated, Event, Forecast, Outcome, Output, Resolved
 from state.fence import FORECASTS, OUTCOMES
-from streams.outputs import encode, key_of
+from streams.encoding import encode, key_of
 from streams.records import Decoder
 from streams.settings import Settings
 

@@ -48,6 +48,7 @@ HOT = (
     "state/calibrators/minimax.py",
     "state/calibrators/platt.py",
     "state/calibrators/regret_matching.py",
+    "streams/encoding.py",
     "streams/records.py",
 )
 

@@ -176,9 +176,8 @@ class Changelog:
     async def _send(self, partition: int, writer: Writer, rows: Rows) -> int:
         producer = self._producer()
         batch = producer.batch()
-        for key, value in rows.items():
-            if batch.append(timestamp=None, key=key, value=value) is None:
-                raise TooLargeError(f"{len(rows)} rows do not fit one record batch")
+        if batch.extend([(key, value, None) for key, value in rows.items()]) < len(rows):
+            raise TooLargeError(f"{len(rows)} rows do not fit one record batch")
         batch.stamp = writer.stamp(len(rows))
         try:
             return int((await producer.send_batch(batch, self._topic(), partition)).offset)

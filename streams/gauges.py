@@ -79,14 +79,13 @@ class Gauges(Collector):
         self._held: dict[int, Held] = {}
         self._totals: dict[str, Scores] = {}
         self._answered: dict[str, int] = {}
-        self._waited = Latencies(WAITS)
+        self._waited, self._delayed = Latencies(WAITS), Latencies(DELAYS)
         self._risen: dict[tuple[str, tuple[str, ...]], float] = {}
         self._shown: dict[str, None] = {}
         self._updated = 0.0
         self._counters: dict[str, Counter] = {}
         self._histograms: dict[str, Histogram] = {}
         buckets = {
-            "label_delay_seconds": DELAYS,
             "batch_seconds": LATENCIES,
             "batch_records": SIZES,
             "stage_seconds": LATENCIES,
@@ -191,9 +190,7 @@ class Gauges(Collector):
         for topic, n in zip(INPUTS, effects.again, strict=True):
             if n:
                 self._counters["redelivered_records"].labels(topic).inc(n)
-        observe = self._histograms["label_delay_seconds"].observe
-        for delay in effects.delays:
-            observe(delay / 1000)
+        self._delayed.observe([delay / 1000 for delay in sorted(effects.delays)])
         self._answer(effects)
         held = self._held.get(partition)
         if held is None:
@@ -204,7 +201,7 @@ class Gauges(Collector):
         self._score(held, effects, before)
 
     def _answer(self, effects: Effects) -> None:
-        answers = [output.stream for output in effects.outputs if isinstance(output, Calibrated)]
+        answers = [output.stream for output in effects.outputs if type(output) is Calibrated]
         # Redelivered forecasts come first in their topic. Where one of them was a dead letter, this is one short.
         for stream, n in Tally(answers[effects.again[FORECASTS] :]).items():
             label = self._label(stream)
@@ -243,14 +240,15 @@ class Gauges(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Yield the metrics that are views of sums; called by the server's thread."""
-        answered = "forecast_latency_seconds"
-        yield self._waited.family(PREFIX + answered, CATALOGUE[answered].help)
+        whole = {"forecast_latency_seconds": self._waited, "label_delay_seconds": self._delayed}
+        for name, latencies in whole.items():
+            yield latencies.family(PREFIX + name, CATALOGUE[name].help)
         families = {
             name: (CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily)(
                 PREFIX + name, metric.help, labels=metric.labels
             )
             for name, metric in CATALOGUE.items()
-            if name not in self._counters and name not in self._histograms and name != answered
+            if name not in self._counters and name not in self._histograms and name not in whole
         }
         for name, labels, value in self._samples():
             families[name].add_metric(labels, value)

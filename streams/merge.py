@@ -90,14 +90,34 @@ class Lane:
         """
         if self.busy:
             return None
-        forecasts, outcomes = self.buffers
+        records = self._again(limit, size) or self._new(limit, size, caught_up, patience, clock)
+        if not records:
+            return None
+        self.held_since = None
+        self.busy = True
+        newest = dict(records)  # the last of each topic
+        ends = {self.sources[topic]: record.offset + 1 for topic, record in newest.items()}
+        return Batch(self.partition, records, ends, self.epoch)
+
+    def _again(self, limit: int, size: int) -> list[Merged]:
+        """Take records behind the fence."""
         records: list[Merged] = []
         for topic, (buffer, fence) in enumerate(zip(self.buffers, self.fence, strict=True)):
             while buffer and buffer[0].offset < fence and len(records) < limit and size > 0:
-                size -= len(buffer[0].value or b"")
-                records.append((topic, buffer.popleft()))
-        if records:
-            return self._batch(records)
+                record = buffer.popleft()
+                taken = _size(record)
+                self.sizes[topic] -= taken
+                size -= taken
+                records.append((topic, record))
+        return records
+
+    def _new(
+        self, limit: int, size: int, caught_up: Callable[[TP], bool], patience: float, clock: Callable[[], float]
+    ) -> list[Merged]:
+        """Take new records by their time."""
+        forecasts, outcomes = buffers = self.buffers
+        sizes = self.sizes
+        records: list[Merged] = []
         while len(records) < limit and size > 0:
             if forecasts and outcomes:
                 topic = 0 if forecasts[0].timestamp <= outcomes[0].timestamp else 1
@@ -107,18 +127,12 @@ class Lane:
                 topic = 0 if forecasts else 1
                 if not caught_up(self.sources[1 - topic]) and not self._out_of_patience(patience, clock):
                     break
-            record = self.buffers[topic].popleft()
-            taken = _size(record)
-            self.sizes[topic] -= taken
+            record = buffers[topic].popleft()
+            taken = len(record.value or b"") + len(record.key or b"")
+            sizes[topic] -= taken
             size -= taken
             records.append((topic, record))
-        return self._batch(records) if records else None
-
-    def _batch(self, records: list[Merged]) -> Batch:
-        self.held_since = None
-        self.busy = True
-        ends = {self.sources[topic]: record.offset + 1 for topic, record in records}
-        return Batch(self.partition, records, ends, self.epoch)
+        return records
 
     def _out_of_patience(self, patience: float, clock: Callable[[], float]) -> bool:
         now = clock()

@@ -3,32 +3,10 @@
 import asyncio
 from collections.abc import Callable, Iterable
 
-from state.events import Calibrated, Output, Rejected, Resolved
-from state.fence import FORECASTS
-from streams.records import encode_calibrated, encode_letter, encode_resolved
+from state.events import Output
+from streams.encoding import Record, encoded
 from streams.settings import Settings
 from streams.transport import BatchProducer
-
-#: Key, value and Kafka timestamp (ms) of a record to produce.
-Record = tuple[bytes | None, bytes, int | None]
-
-
-def encode(output: Output, settings: Settings, partition: int) -> tuple[str, int | None, bytes]:
-    """Return the label of an output's topic, its Kafka timestamp in ms, and its value."""
-    if isinstance(output, Calibrated):
-        return "calibrated", output.ts, encode_calibrated(output)
-    if isinstance(output, Resolved):
-        return "resolved", output.resolved_ts, encode_resolved(output)
-    topic = settings.forecasts if output.topic == FORECASTS else settings.outcomes
-    return "dead-letters", None, encode_letter(output, topic, partition, settings.limits)
-
-
-def key_of(output: Output, settings: Settings) -> bytes | None:
-    """Return the key of an output's record: its input's, unless a dead letter's is longer than a letter may be."""
-    key = output.key
-    if key is not None and isinstance(output, Rejected) and len(key) > settings.letter_bytes:
-        return None
-    return key
 
 
 class Outputs:
@@ -64,10 +42,7 @@ class Outputs:
         KafkaError, TimeoutError
             If any is not acknowledged.
         """
-        records: dict[str, list[Record]] = {"calibrated": [], "resolved": [], "dead-letters": []}
-        for output in outputs:
-            label, timestamp, value = encode(output, self._settings, partition)
-            records[label].append((key_of(output, self._settings), value, timestamp))
+        records = encoded(outputs, self._settings, partition)
         topics = self._settings
         await asyncio.gather(
             self._produce("calibrated", topics.calibrated, partition, records["calibrated"]),
@@ -79,14 +54,16 @@ class Outputs:
         if not records:
             return
         producer = self._producer()
-        full = []
-        batch = producer.batch()
-        for key, value, timestamp in records:
-            if batch.append(key=key, value=value, timestamp=timestamp) is None:
-                full.append(batch)
-                batch = producer.batch()
-                if batch.append(key=key, value=value, timestamp=timestamp) is None:
-                    raise ValueError(f"a record of {len(value)} bytes for {topic} does not fit TRUEUP_BATCH_BYTES")
-        for each in (*full, batch):
-            await producer.send_batch(each, topic, partition)
+        batches = []
+        sent = 0
+        while sent < len(records):
+            batch = producer.batch()
+            taken = batch.extend(records[sent:])
+            if not taken:
+                size = len(records[sent][1])
+                raise ValueError(f"a record of {size} bytes for {topic} does not fit TRUEUP_BATCH_BYTES")
+            batches.append(batch)
+            sent += taken
+        for batch in batches:
+            await producer.send_batch(batch, topic, partition)
         self._produced(label, len(records))

@@ -5,6 +5,7 @@ from `REASONS`, and goes to the dead letters whole.
 """
 
 import base64
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -12,7 +13,7 @@ import orjson
 
 from state import forecasts
 from state.calibrators.base import new
-from state.events import Calibrated, Forecast, Outcome, Rejected, Resolved
+from state.events import Calibrated, Event, Forecast, Outcome, Rejected, Resolved
 from state.fence import FORECASTS, OUTCOMES
 from state.forecasts import LARGEST, PROBABILITY, PROBS, Classwise, Normal, Probs, Quantiles
 from state.policy import Policies, Policy
@@ -99,6 +100,22 @@ class Decoder:
         self._ahead_ms = limits.ahead_ms
         #: Policies of stream names that were found to be in order: most records name a stream that was named before.
         self._known: dict[str, Policy] = {}
+
+    def events(self, records: Iterable[tuple[int, Any]]) -> list[Event]:
+        """Decode records of both topics, in their order.
+
+        Parameters
+        ----------
+        records
+            Of each the topic, `FORECASTS` or `OUTCOMES`, and a record with ``offset``, ``key``, ``value`` and
+            ``timestamp``, ms.
+        """
+        found: list[Event] = []
+        for topic, record in records:
+            timestamp = record.timestamp
+            decode = self.forecast if topic == FORECASTS else self.outcome
+            found.append(decode(record.offset, record.key, record.value, max(0, timestamp)))
+        return found
 
     def forecast(self, offset: int, key: bytes | None, value: bytes | None, timestamp: int) -> Forecast | Rejected:
         """Decode one record of ``forecasts``; ``timestamp`` is the Kafka timestamp, ms."""

@@ -1,7 +1,8 @@
 """Where the state table keeps its rows: RocksDB, or memory for tests. Both keep partitions apart."""
 
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -21,6 +22,25 @@ class DamagedStoreError(RuntimeError):
     """A partition's database is damaged. It has been set aside: after a restart its rows come from the changelog."""
 
 
+class RocksOptions(rocksdb.RocksDBOptions):
+    """Faust's options with filters that work: for the tables, 10 bits a key in one filter each; for what is in memory.
+
+    Every forecast asks for a row that is not there. Without a filter over the write buffers that costs .65 µs, with it
+    .2; Faust's filters of 3 bits a key let a quarter of such reads through to the tables.
+    """
+
+    def as_options(self) -> rocksdict.Options:
+        """Return RocksDB's own options."""
+        options: rocksdict.Options = super().as_options()
+        tables = rocksdict.BlockBasedOptions()
+        tables.set_bloom_filter(10, block_based=False)
+        tables.set_block_cache(rocksdict.Cache(self.block_cache_size))
+        options.set_block_based_table_factory(tables)
+        options.set_memtable_prefix_bloom_ratio(0.1)
+        options.set_memtable_whole_key_filtering(True)
+        return options
+
+
 class RocksStore(rocksdb.Store):
     """Faust's RocksDB store, one database a partition, with writes that carry their changelog offset.
 
@@ -37,6 +57,10 @@ class RocksStore(rocksdb.Store):
     outlives.
     """
 
+    def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - as Faust calls it
+        super().__init__(*args, **kwargs)
+        self.rocksdb_options = RocksOptions(**(self.options or {}))
+
     def read(self, partition: int, key: bytes) -> bytes | None:
         """Return a stored row.
 
@@ -51,6 +75,23 @@ class RocksStore(rocksdb.Store):
             self._give_up(partition, exc)
             raise
         return value
+
+    def reader(self, partition: int) -> Callable[[bytes], bytes | None]:
+        """Return `read` of one partition: it runs once an event, so it is one call. It holds no database open."""
+        dbs = self._dbs
+
+        def read(key: bytes) -> bytes | None:
+            db = dbs.get(partition)
+            if db is None:
+                return self.read(partition, key)
+            try:
+                value: bytes | None = db.get(key)
+            except Exception as exc:
+                self._give_up(partition, exc)
+                raise
+            return value
+
+        return read
 
     def write(self, partition: int, rows: Rows, offset: int) -> None:
         """Write rows and the changelog offset they reach to, all or none.
@@ -157,6 +198,10 @@ class MemoryStore(memory.Store[bytes, bytes]):
     def read(self, partition: int, key: bytes) -> bytes | None:
         """Return a stored row."""
         return self._partitions.get(partition, {}).get(key)
+
+    def reader(self, partition: int) -> Callable[[bytes], bytes | None]:
+        """Return `read` of one partition."""
+        return partial(self.read, partition)
 
     def write(self, partition: int, rows: Rows, offset: int) -> None:
         """Write rows and the changelog offset they reach to."""

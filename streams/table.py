@@ -67,6 +67,10 @@ class StateTable(faust.Table):  # type: ignore[type-arg]
         """Return a row, or None."""
         return self.store.read(partition, key)
 
+    def reader(self, partition: int) -> Callable[[bytes], bytes | None]:
+        """Return what reads rows of one partition."""
+        return self.store.reader(partition)
+
     def range(self, partition: int, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
         """Iterate over rows by key prefix. For views, never for what must be right."""
         return self.store.range(partition, prefix)

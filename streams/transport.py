@@ -11,7 +11,7 @@ test of its name.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Protocol, cast
 
 import aiokafka
@@ -483,6 +483,18 @@ class RecordBatch(BatchBuilder):  # type: ignore[misc]  # aiokafka ships no type
     """
 
     stamp: tuple[int, int, int] | None = None
+
+    def extend(self, records: Sequence[tuple[bytes | None, bytes | None, int | None]]) -> int:
+        """Append records of key, value and timestamp (ms) while they fit, and return how many did.
+
+        One call a record less than `append`, of which there are three an event.
+        """
+        append, first = self._builder.append, self._relative_offset
+        for key, value, timestamp in records:
+            if append(self._relative_offset, timestamp, key, value, []) is None:
+                break
+            self._relative_offset += 1
+        return int(self._relative_offset - first)
 
     def _set_producer_state(self, producer_id: int, producer_epoch: int, base_sequence: int) -> None:
         super()._set_producer_state(*(self.stamp or (producer_id, producer_epoch, base_sequence)))

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from agents.rederivation import LABELS, Memory, Rederivation
 from state.engine import Partition
 from state.events import Event
-from streams.outputs import encode, key_of
+from streams.encoding import encode, key_of
 from streams.records import Decoder
 from streams.settings import Settings
 from tests.events import Sent

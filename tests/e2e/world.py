@@ -23,7 +23,7 @@ from state.engine import Partition
 from state.events import Event
 from state.fence import FATES, Fence
 from streams import topics
-from streams.outputs import encode
+from streams.encoding import encode
 from streams.records import Decoder
 from streams.settings import Settings
 from tests.events import Sent

@@ -21,7 +21,7 @@ from state.forecasts import Normal, Probs
 from state.frames import CorruptFrame, seal
 from state.policy import Policy
 from streams import plan, topics
-from streams.outputs import encode
+from streams.encoding import encode
 from streams.records import LATEST, REASONS, Decoder, Limits
 from streams.settings import Settings, SettingsError
 

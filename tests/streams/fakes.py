@@ -1,6 +1,7 @@
 """A wired application without a broker: a real table on a real store, and a producer that appends to lists."""
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 from time import monotonic
 from typing import Any, NamedTuple
@@ -39,6 +40,11 @@ class Batch(RecordBatch):
         if appended is not None:
             self.rows.append(Row(key, value, timestamp))
         return appended
+
+    def extend(self, records: Sequence[tuple[bytes | None, bytes | None, int | None]]) -> int:
+        taken = super().extend(records)
+        self.rows += [Row(*each) for each in records[:taken]]
+        return taken
 
 
 class Sent(NamedTuple):

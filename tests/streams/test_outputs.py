@@ -11,7 +11,8 @@ from aiokafka.errors import KafkaError
 
 from state.events import Calibrated, Output, Rejected, Resolved
 from state.fence import FORECASTS, OUTCOMES
-from streams.outputs import Outputs, encode
+from streams.encoding import encode
+from streams.outputs import Outputs
 from streams.settings import Settings
 from streams.transport import BatchProducer
 from tests.streams.fakes import Producer, Row
@@ -114,8 +115,8 @@ def test_a_record_that_does_not_fit_an_empty_batch_is_an_error(sender: Sender) -
         def batch(self) -> "Full":  # type: ignore[override]
             return self
 
-        def append(self, **_: object) -> None:
-            return None
+        def extend(self, _: object) -> int:
+            return 0
 
     sender.producer = Full()
     with pytest.raises(ValueError, match="for my-c does not fit TRUEUP_BATCH_BYTES"):

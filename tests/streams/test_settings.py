@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from state.events import Rejected
 from state.fence import FORECASTS
-from streams.outputs import encode
+from streams.encoding import encode
 from streams.records import KEY_IDS, Limits
 from streams.security import Security
 from streams.settings import Settings, SettingsError
