@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from tests.chaos import campaign, report
-from tests.chaos.faults import KINDS, ZOMBIES, schedule
+from tests.chaos.faults import KINDS, schedule
 from tests.chaos.judge import judge_all
 
 
@@ -23,14 +23,13 @@ def main() -> int:
     parser.add_argument("--partitions", type=int, default=6)
     parser.add_argument("--rate", type=float, default=1000.0, help="records a second while faults are injected")
     parser.add_argument("--only", nargs="+", choices=names, default=names, help="kinds of faults")
-    parser.add_argument("--zombies", action="store_true", help="also workers that write after their session")
     parser.add_argument(
         "--directory", type=Path, help="where logs, disks and broker are kept; default: a temporary one"
     )
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # leaves workers, mounts and broker in order
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # the load's client tells every outage in dozens of lines
-    kinds = [k for k in KINDS if k.__name__ in options.only and (k not in ZOMBIES or options.zombies)]
+    kinds = [kind for kind in KINDS if kind.__name__ in options.only]
     faults = schedule(options.seed, options.workers, campaign.SESSION, kinds)
     print(f"seed {options.seed}: {len(faults)} faults\n" + "\n".join(f"  {fault}" for fault in faults), flush=True)
     began = time.monotonic()

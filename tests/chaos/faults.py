@@ -187,8 +187,6 @@ KINDS: tuple[type[Fault], ...] = (
     KillAtStep, Kill, Stop, Stall, EmptyDisk, Damage, FullDisk, KillRestoring, KillBroker, FreezeBroker, Cut, Silence,
     LongSilence, Slow, RefuseChangelog, Storm, ClockJump, WildTimestamps, Poison,
 )  # fmt: skip
-#: Those that let a worker write to partitions which are no longer its own.
-ZOMBIES = (Stall, LongSilence)
 DAMAGE = (
     ("*.sst", "halved"),
     ("*.sst", "flipped"),

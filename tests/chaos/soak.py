@@ -19,14 +19,14 @@ import orjson
 
 from tests.chaos import campaign, picture, report
 from tests.chaos.campaign import Seen
-from tests.chaos.faults import KINDS, ZOMBIES, Fault, WildTimestamps, schedule
+from tests.chaos.faults import KINDS, Fault, WildTimestamps, schedule
 from tests.chaos.judge import judge_all
 from tests.chaos.samples import Sample, Sampler
 
 
-def endless(seed: int, workers: int, *, zombies: bool) -> Iterator[Fault]:
+def endless(seed: int, workers: int) -> Iterator[Fault]:
     """Draw rounds of faults for ever. No wild timestamps: waits are measured by the records' own."""
-    kinds = [kind for kind in KINDS if kind is not WildTimestamps and (kind not in ZOMBIES or zombies)]
+    kinds = [kind for kind in KINDS if kind is not WildTimestamps]
     for round_ in itertools.count():
         yield from schedule(seed * 1000 + round_, workers, campaign.SESSION, kinds)
 
@@ -54,7 +54,6 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--partitions", type=int, default=4)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--zombies", action="store_true", help="also workers that write after their session")
     parser.add_argument(
         "--directory", type=Path, help="where logs, disks and broker are kept; default: a temporary one"
     )
@@ -80,7 +79,7 @@ def main() -> int:
             campaign.recover(on)
             end = time.monotonic() + options.minutes * 60
             with Sampler(on.world, on.fleet) as sampler:
-                for fault in endless(options.seed, options.workers, zombies=options.zombies):
+                for fault in endless(options.seed, options.workers):
                     pause = rng.expovariate(1 / options.every) if options.every else float("inf")
                     left = end - time.monotonic()
                     time.sleep(max(min(pause, left), 0))
