@@ -12,7 +12,7 @@ from state import keys
 from state.engine import Partition
 from state.events import Event
 from state.fence import FORECASTS
-from streams.changelog import TooLargeError
+from streams.changelog import MovedError, TooLargeError
 from streams.gauges import Gauges, Held, Rows
 from streams.merge import Batch
 from streams.outputs import Outputs
@@ -120,6 +120,8 @@ class Join:
 
         Raises
         ------
+        MovedError
+            If the partition has moved; nothing of the batch was done.
         CorruptFrame, FencedError, ForeignWriterError, KafkaError
             Whatever is raised, nothing of the batch may be acknowledged, and the process must end.
         """
@@ -146,7 +148,9 @@ class Join:
         return done
 
     async def _apply(self, number: int, events: Sequence[Event], probe: Probe) -> None:
-        partition = self._partitions[number]
+        partition = self._partitions.get(number)
+        if partition is None:
+            raise MovedError(f"partition {number} has moved; a batch of it that was waiting is left to its new owner")
         effects = partition.fold(events)  # step 2
         probe(2)
         hidden = (stream for stream in effects.scores if not self._gauges.shows(stream))

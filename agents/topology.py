@@ -17,6 +17,7 @@ from yarl import URL
 from agents import __version__
 from agents.join import Join, Probe
 from agents.status.readings import Recovery
+from streams.changelog import MovedError
 from streams.gauges import Gauges
 from streams.outputs import Outputs
 from streams.progress import Progress
@@ -205,6 +206,12 @@ def build(
                 await topology.join.fold(event.value)
             except asyncio.CancelledError:
                 raise
+            except MovedError as exc:
+                if consumer_of(app).holds(event.value):  # then it has not moved, and something is wrong
+                    topology.failed(exc)
+                    return
+                # Its lane is gone, so acknowledging it commits nothing; it only is no longer waited for.
+                log.info("%s", exc)
             except BaseException as exc:  # noqa: BLE001 - whatever it is, the batch is not done
                 topology.failed(exc)
                 return

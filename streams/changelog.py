@@ -38,6 +38,10 @@ class FencedError(RuntimeError):
     """Another worker has taken over a partition: nothing more may be written to it from here."""
 
 
+class MovedError(RuntimeError):
+    """A partition moved while a batch of it was under way: nothing was appended, its new owner reads the batch."""
+
+
 @dataclass
 class Writer:
     """What a claim gives.
@@ -128,6 +132,8 @@ class Changelog:
         ------
         TooLargeError
             If they do not fit one; nothing was sent.
+        MovedError
+            If the partition is not claimed from here, or no longer; nothing was sent.
         FencedError
             If another worker has claimed the partition; nothing was appended.
         KafkaError, TimeoutError
@@ -135,7 +141,9 @@ class Changelog:
         """
         writer = self._writers.get(partition)
         if writer is None:
-            raise RuntimeError(f"partition {partition} is written and was not claimed")
+            raise MovedError(
+                f"partition {partition} has moved; a batch of it that was under way is left to its new owner"
+            )
         return await self._send(partition, writer, rows)
 
     def due(self) -> list[int]:

@@ -303,6 +303,11 @@ class BatchConsumer(driver.Consumer):
             generation_id=self.app.consumer_generation_id,
         )
 
+    def holds(self, batch: Batch) -> bool:
+        """Whether a batch's partition is still here, and has not been taken up anew since the batch was handed out."""
+        lane = self.lanes.get(batch.partition)
+        return lane is not None and lane.epoch == batch.epoch
+
     # -- from the agent to the committed offsets -------------------------------------------------------------------
 
     def ack(self, message: Message) -> bool:
@@ -312,9 +317,8 @@ class BatchConsumer(driver.Consumer):
         batch = message.value
         message.acked = True
         self._unacked_messages.discard(message)
-        lane = self.lanes.get(batch.partition)
-        if lane is not None and lane.epoch == batch.epoch:
-            lane.busy = False
+        if self.holds(batch):
+            self.lanes[batch.partition].busy = False
             self._committable.update(batch.ends)
             self._wanted.set()
         if self._waiting_for_ack is not None and not self._waiting_for_ack.done():

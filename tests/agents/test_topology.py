@@ -257,6 +257,25 @@ def test_damaged_state_ends_the_process_and_acknowledges_nothing(
     assert consumer_of(topology.app)._committable == {}
 
 
+@pytest.mark.parametrize("moved", [True, False], ids=["moved", "still here"])
+def test_a_batch_whose_partition_moved_is_left_to_its_new_owner(
+    run: Run,
+    topology: Topology,
+    messages: list[Any],
+    ended: Ended,
+    moved: bool,  # noqa: FBT001 - a case
+) -> None:
+    consumer = consumer_of(topology.app)
+    if moved:
+        consumer.lanes.pop(0)
+    topology.join.close(0)
+    serve(run, topology, messages[0])
+    assert cast("Producer", topology.app.producer).sent == []
+    assert consumer._committable == {}
+    assert ended.times == (not moved)
+    assert messages[0].acked is moved
+
+
 def test_an_agent_that_is_stopped_ends_nothing(
     run: Run,
     topology: Topology,
