@@ -239,8 +239,8 @@ ACCESS = {
     "TRUEUP_METRICS_PASSWORD": ("password", "The reader's password"),
     "TRUEUP_METRICS_PASSWORD_FILE": ("password", "File that holds the reader's password"),
 }
-#: Variables of the development broker, not of a worker.
-_ELSEWHERE = ("TRUEUP_KAFKA_LIB",)
+#: Variables of the development broker, and of which engine runs: read elsewhere, before there are settings.
+_ELSEWHERE = ("TRUEUP_KAFKA_LIB", "TRUEUP_COMPILED")
 
 
 def _shown(default: object) -> str:

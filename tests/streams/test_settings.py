@@ -140,6 +140,10 @@ def test_the_defaults_described_are_the_defaults() -> None:
 # -- what is refused -----------------------------------------------------------------------------------------------
 
 
+def test_variables_that_are_read_elsewhere_are_no_mistake() -> None:
+    assert Settings.from_env({"TRUEUP_COMPILED": "yes", "TRUEUP_KAFKA_LIB": "lib"}).app_id == Settings().app_id
+
+
 def test_an_unknown_variable_is_refused_with_the_list_and_without_its_value() -> None:
     said = refused(TRUEUP_SASL_PASWORD="hunter2")  # noqa: S106 - not a password
     assert said.startswith("TRUEUP_SASL_PASWORD is not a setting")
