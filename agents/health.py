@@ -1,0 +1,51 @@
+"""``python -m agents.health``: whether the worker of this container is alive, for the image's health check.
+
+It reads the few settings it needs itself: `streams.settings` imports Faust, a second of processor time at every check.
+"""
+
+import os
+import ssl
+import sys
+from collections.abc import Mapping
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from typing import Final
+
+#: Longest wait for an answer, s; less than the health check's own, so that the reason is printed.
+SECONDS: Final = 5.0
+#: What a worker listens on that was not told otherwise; a test compares them with the settings.
+HOST, PORT = "127.0.0.1", 9464
+
+
+def status(environment: Mapping[str, str]) -> tuple[bool, str]:
+    """Ask ``/healthz`` of the worker with this environment; return whether it is alive, and what it said."""
+    host = environment.get("TRUEUP_METRICS_HOST", HOST)
+    if host in ("0.0.0.0", "::"):  # noqa: S104 - compared, not bound
+        host = HOST
+    port = int(environment.get("TRUEUP_METRICS_PORT", PORT))
+    if environment.get("TRUEUP_METRICS_CERTFILE"):
+        # The certificate names the worker as others know it, not loopback; nothing secret is sent.
+        trusting = ssl.create_default_context()
+        trusting.check_hostname = False
+        trusting.verify_mode = ssl.CERT_NONE
+        connection: HTTPConnection = HTTPSConnection(host, port, timeout=SECONDS, context=trusting)
+    else:
+        connection = HTTPConnection(host, port, timeout=SECONDS)
+    try:
+        connection.request("GET", "/healthz")
+        answer = connection.getresponse()
+        return answer.status == 200, answer.read(100).decode(errors="replace").strip()
+    except (OSError, HTTPException) as exc:
+        return False, str(exc) or type(exc).__name__
+    finally:
+        connection.close()
+
+
+def main() -> int:
+    """Write what the worker said and return the exit status, 0 if it is alive."""
+    alive, said = status(os.environ)
+    sys.stdout.write(f"{said}\n")
+    return 0 if alive else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
