@@ -1,0 +1,200 @@
+"""docker-compose.yml: allowed by the specification, confined, and about things that exist.
+
+No Docker engine reads it here; `make images` runs the images it names.
+"""
+
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from compose_spec import PyCompose
+
+from agents.command import _parser
+from streams.settings import Settings
+from tests.deploy.dockerfile import ROOT, stages
+
+FILE = ROOT / "docker-compose.yml"
+COMPOSE: dict[str, Any] = yaml.safe_load(FILE.read_text())
+SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
+WORKERS = [name for name in SERVICES if name.startswith("worker")]
+#: Services that end by themselves: nothing waits for their health.
+ENDING = {"topics", "producer"}
+#: Its start script writes the configuration beside itself.
+WRITABLE = {"kafka"}
+
+every_service = pytest.mark.parametrize("name", SERVICES)
+
+
+def checked(text: str) -> None:
+    """Parse a compose file strictly; anchors are YAML's business and are resolved before."""
+    PyCompose.from_json(json.dumps(yaml.safe_load(text))).validate()
+
+
+def test_the_specification_allows_it() -> None:
+    checked(FILE.read_text())
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("read_only: true", "readonly: true"),
+        ("condition: service_healthy", "condition: healthy"),
+        ("memory: 512M", "memory: plenty"),
+        ("interval: 10s", "interval: soon"),
+    ],
+)
+def test_a_mistake_in_it_would_be_found(right: str, wrong: str) -> None:
+    text = FILE.read_text()
+    assert right in text
+    with pytest.raises(ValueError, match=r".+"):
+        checked(text.replace(right, wrong))
+
+
+@pytest.mark.skipif(
+    shutil.which("docker") is None
+    or subprocess.run(["docker", "compose", "version"], capture_output=True, check=False).returncode != 0,  # noqa: S607 - where it is, it is on the path
+    reason="docker compose is missing",
+)
+def test_docker_compose_reads_it() -> None:
+    command = ["docker", "compose", "--profile", "demo", "-f", str(FILE), "config", "--quiet"]
+    found = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (found.returncode, found.stderr) == (0, "")
+
+
+def test_there_is_everything_that_is_needed_to_look_at_it() -> None:
+    assert SERVICES.keys() == {"kafka", "topics", *WORKERS, "producer", "prometheus", "grafana"}
+    assert len(WORKERS) == 2
+    assert [name for name in SERVICES if "profiles" in SERVICES[name]] == ["producer"]
+
+
+@every_service
+def test_an_image_is_pinned_by_version_or_built_here(name: str) -> None:
+    service = SERVICES[name]
+    if "build" in service:
+        assert service["build"]["target"] in stages()
+        assert (ROOT / service["build"]["dockerfile"]).exists()
+        assert service["image"].endswith(":local")
+    else:
+        assert re.fullmatch(r"[a-z/]+:v?\d+\.\d+\.\d+", service["image"])
+
+
+@every_service
+def test_a_service_is_confined(name: str) -> None:
+    service = SERVICES[name]
+    assert service["cap_drop"] == ["ALL"]
+    assert service["security_opt"] == ["no-new-privileges:true"]
+    assert service.get("read_only", False) == (name not in WRITABLE)
+    assert not service.keys() & {"privileged", "cap_add", "network_mode", "pid", "ipc", "user", "devices"}
+    assert service["deploy"]["resources"]["limits"].keys() == {"cpus", "memory", "pids"}
+    assert service["logging"]["options"].keys() == {"max-size", "max-file"}
+    assert all(port.startswith("127.0.0.1:") for port in service.get("ports", []))
+
+
+@every_service
+def test_health_is_checked_unless_the_service_ends(name: str) -> None:
+    check = SERVICES[name]["healthcheck"]
+    if name in ENDING:
+        assert check == {"disable": True}
+        assert SERVICES[name]["restart"] == "on-failure"
+    else:
+        assert check["test"][0] == "CMD"
+        assert SERVICES[name]["restart"] == "unless-stopped"
+
+
+@every_service
+def test_it_starts_after_what_can_become_ready(name: str) -> None:
+    for other, awaited in SERVICES[name].get("depends_on", {}).items():
+        assert awaited["condition"] == ("service_completed_successfully" if other in ENDING else "service_healthy")
+        assert "profiles" not in SERVICES[other]
+
+
+def test_nothing_waits_for_itself() -> None:
+    started: set[str] = set()
+    while ready := {n for n in SERVICES if n not in started and SERVICES[n].get("depends_on", {}).keys() <= started}:
+        started |= ready
+    assert started == SERVICES.keys()
+
+
+def mounts(service: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """Yield source, target and mode of each mount."""
+    for mount in service.get("volumes", []):
+        source, target, *mode = mount.split(":")
+        yield source, target, mode[0] if mode else "rw"
+
+
+@every_service
+def test_what_is_mounted_exists(name: str) -> None:
+    for source, _, mode in mounts(SERVICES[name]):
+        if source.startswith("./"):
+            assert (ROOT / source).is_dir()
+            assert mode == "ro"
+        else:
+            assert source in COMPOSE["volumes"]
+
+
+def test_every_volume_has_one_user() -> None:
+    used = [source for service in SERVICES.values() for source, _, _ in mounts(service) if not source.startswith("./")]
+    assert sorted(used) == sorted(COMPOSE["volumes"])
+
+
+@pytest.mark.parametrize("name", ["topics", "producer", *WORKERS])
+def test_its_settings_are_settings(name: str) -> None:
+    settings = Settings.from_env(SERVICES[name]["environment"])
+    (broker,) = settings.brokers
+    listeners = SERVICES["kafka"]["environment"]["KAFKA_ADVERTISED_LISTENERS"]
+    assert f"INSIDE://{broker}" in listeners.split(",")
+
+
+def test_each_worker_has_a_name_and_a_place_of_its_own() -> None:
+    workers = [SERVICES[name] for name in WORKERS]
+    assert len({worker["environment"]["TRUEUP_INSTANCE_ID"] for worker in workers}) == len(workers)
+    assert len({source for worker in workers for source, _, _ in mounts(worker)}) == len(workers)
+    (place,) = {target for worker in workers for _, target, _ in mounts(worker)}
+    assert [place] == stages()["worker"].of("VOLUME")
+
+
+def test_a_worker_has_time_to_finish_its_batch() -> None:
+    for worker in (SERVICES[name] for name in WORKERS):
+        # The batch in flight may wait for one acknowledgement of the changelog, and one of the outputs.
+        assert int(worker["stop_grace_period"].removesuffix("s")) >= 2 * Settings().request_seconds
+
+
+def test_the_topics_are_made_by_a_command_that_there_is() -> None:
+    options = _parser().parse_args(SERVICES["topics"]["command"])
+    assert (options.command, options.action) == ("topics", "create")
+    assert options.partitions >= len(WORKERS)
+
+
+def test_prometheus_finds_both_workers() -> None:
+    config = yaml.safe_load((ROOT / "deploy/prometheus/prometheus.yml").read_text())
+    (found,) = (each["dns_sd_configs"][0] for each in config["scrape_configs"] if each["job_name"] == "trueup")
+    (name,) = found["names"]
+    assert all(name in SERVICES[worker]["networks"]["default"]["aliases"] for worker in WORKERS)
+    assert [str(found["port"])] == stages()["worker"].of("EXPOSE")
+    targets = {target: Path(ROOT / source) for source, target, _ in mounts(SERVICES["prometheus"])}
+    assert all((targets["/etc/prometheus"] / rules).exists() for rules in config["rule_files"])
+    assert "--config.file=/etc/prometheus/prometheus.yml" in SERVICES["prometheus"]["command"]
+
+
+def test_grafana_finds_prometheus_and_the_dashboards() -> None:
+    targets = {target: ROOT / source for source, target, _ in mounts(SERVICES["grafana"])}
+    provisioning = targets["/etc/grafana/provisioning"]
+    (source,) = yaml.safe_load(next((provisioning / "datasources").iterdir()).read_text())["datasources"]
+    assert source["url"].removeprefix("http://").removesuffix(":9090") in SERVICES
+    (provider,) = yaml.safe_load(next((provisioning / "dashboards").iterdir()).read_text())["providers"]
+    dashboards = targets[provider["options"]["path"]]
+    assert any(dashboards.glob("*.json"))
+    home = Path(SERVICES["grafana"]["environment"]["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"])
+    assert (targets[str(home.parent)] / home.name).exists()
+
+
+def test_grafana_has_no_password_to_be_guessed() -> None:
+    environment = SERVICES["grafana"]["environment"]
+    assert environment["GF_SECURITY_DISABLE_INITIAL_ADMIN_CREATION"] == "true"
+    assert environment["GF_AUTH_ANONYMOUS_ORG_ROLE"] == "Viewer"
