@@ -9,7 +9,7 @@ INSTALL := $(BIN)/python -m pip install --quiet
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help setup compiled packages jars rivals data demo experiments test chaos soak fuzz bench latency growth
-.PHONY: lint types contracts leaks advisories format docs dashboards lock clean
+.PHONY: lint types contracts leaks advisories format docs dashboards manifests lock clean
 
 help: ## list the targets
 	@sed -nE 's/^([a-z]+):.*## (.*)/\1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "make %-11s %s\n", $$1, $$2}'
@@ -75,6 +75,9 @@ format: setup ## rewrite the code in the format that lint checks
 docs: setup ## write docs/reference.md from the program
 	$(BIN)/python -m agents.reference > docs/reference.md
 
+manifests: setup ## write the Kubernetes manifests that are made from deploy/prometheus
+	$(BIN)/python -m deploy.kubernetes.rules
+
 dashboards: setup ## write deploy/grafana/dashboards from deploy/grafana
 	$(BIN)/python -m deploy.grafana.write
 
@@ -88,7 +91,7 @@ lock: setup ## resolve the dependencies anew and write their hashes (UPGRADE=--u
 clean: ## remove everything that make made
 	rm -rf .venv .rivals .compiled $(STREAMS)/target trueup-bench trueup-fuzz deploy/kafka/lib deploy/kafka/target *.egg-info
 	rm -rf .import_linter_cache .mypy_cache .pytest_cache .ruff_cache .hypothesis
-	find agents deploy/grafana state streams tests -name __pycache__ -prune -exec rm -rf {} +
+	find agents deploy state streams tests -name __pycache__ -prune -exec rm -rf {} +
 
 .venv/.stamp: requirements/dev.txt requirements/data.txt pyproject.toml
 	$(PYTHON) -m venv .venv

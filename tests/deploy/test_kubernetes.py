@@ -1,0 +1,307 @@
+"""The Kubernetes manifests: what the schemas allow, held to what is restricted, about things that exist.
+
+No cluster reads them here. The schemas are those of `NEWEST` and `OLDEST`; the operator's two kinds have none there and
+are compared with what its documentation has.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate
+import pytest
+import yaml
+
+from agents import __version__
+from agents.command import _parser
+from agents.worker import ALIVE_SECONDS
+from deploy.kubernetes import rules
+from streams import plan
+from streams.settings import Settings
+from tests.deploy.dockerfile import ROOT, stages
+from tests.deploy.manifests import KUBERNETES, KUSTOMIZED, Manifest, kustomization, needs_kubectl, of, rendered, written
+
+NEWEST, OLDEST = kubernetes_validate.latest_version(), "1.30"
+OPERATOR = "monitoring.coreos.com/v1"
+SETTINGS = {name for name, _, _ in Settings.described()}
+WRITTEN = [pytest.param(manifest, id=str(path.relative_to(KUBERNETES))) for path, manifest in written()]
+WORKLOADS = [of("StatefulSet"), of("Job", "trueup-topics")]
+
+every_manifest = pytest.mark.parametrize("manifest", WRITTEN)
+every_workload = pytest.mark.parametrize("workload", WORKLOADS, ids=lambda each: each["kind"])
+
+
+def allowed(manifest: Manifest, version: str = NEWEST) -> None:
+    """Fail, saying what, if a schema does not allow a manifest."""
+    if manifest["apiVersion"] == OPERATOR:
+        operated(manifest)
+    else:
+        kubernetes_validate.validate(manifest, version, strict=True)
+
+
+def operated(manifest: Manifest) -> None:
+    """Fail if the Prometheus operator would refuse a manifest: it drops what it does not know, without a word."""
+    spec = manifest["spec"]
+    if manifest["kind"] == "ServiceMonitor":
+        assert spec.keys() <= {"jobLabel", "selector", "endpoints", "sampleLimit"}
+        assert all(each.keys() <= {"port", "path", "interval", "scrapeTimeout"} for each in spec["endpoints"])
+        return
+    assert manifest["kind"] == "PrometheusRule"
+    assert spec.keys() == {"groups"}
+    names = [group["name"] for group in spec["groups"]]
+    assert len(names) == len(set(names))
+    for group in spec["groups"]:
+        assert group.keys() <= {"name", "interval", "rules"}
+        for rule in group["rules"]:
+            assert isinstance(rule["expr"], str)
+            if "alert" in rule:
+                assert rule.keys() <= {"alert", "expr", "for", "keep_firing_for", "labels", "annotations"}
+            else:
+                assert rule.keys() <= {"record", "expr", "labels"}
+            texts = {**rule.get("labels", {}), **rule.get("annotations", {})}
+            assert all(isinstance(text, str) for text in texts.values())
+
+
+@every_manifest
+@pytest.mark.parametrize("version", [OLDEST, NEWEST])
+def test_the_schema_allows_it(manifest: Manifest, version: str) -> None:
+    allowed(manifest, version)
+
+
+def test_a_mistake_would_be_found() -> None:
+    for path, value in (("replica", 2), ("replicas", "two")):
+        wrong = of("StatefulSet")
+        wrong["spec"][path] = value
+        with pytest.raises(kubernetes_validate.ValidationError):
+            allowed(wrong)
+
+
+@pytest.mark.parametrize("directory", KUSTOMIZED, ids=lambda path: path.name)
+def test_every_file_is_named_and_every_name_is_a_file(directory: Path) -> None:
+    found = kustomization(directory)
+    named = set(found.get("resources", []) + found.get("components", []))
+    named |= {patch["path"] for patch in found.get("patches", [])}
+    for generator in found.get("configMapGenerator", []):
+        named |= {*generator.get("envs", []), *generator.get("files", [])}
+    assert all((directory / name).exists() for name in named)
+    beside = {"kustomization.yaml"} | {
+        path.name for path in directory.iterdir() if path.is_dir() or path.suffix == ".py"
+    }
+    assert {path.name for path in directory.iterdir()} - beside == {name for name in named if "/" not in name}
+
+
+def test_all_dashboards_are_there_and_small_enough_to_apply() -> None:
+    generators = kustomization(ROOT / "deploy/grafana")["configMapGenerator"]
+    files = {ROOT / "deploy/grafana" / name for generator in generators for name in generator["files"]}
+    assert files == set((ROOT / "deploy/grafana/dashboards").glob("*.json"))
+    # kubectl apply keeps the manifest as JSON in an annotation, quotes escaped; annotations hold 256 KiB.
+    assert all(len(yaml.dump(path.read_text())) < 200_000 for path in files)
+
+
+def test_the_rules_are_those_of_prometheus() -> None:
+    assert rules.TARGET.read_text() == rules.written()
+    groups = of("PrometheusRule")["spec"]["groups"]
+    assert groups == [group for path in rules.SOURCES for group in yaml.safe_load(path.read_text())["groups"]]
+
+
+@every_workload
+def test_a_pod_meets_the_restricted_standard(workload: Manifest) -> None:
+    pod = workload["spec"]["template"]["spec"]
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    ids = {pod["securityContext"][name] for name in ("runAsUser", "runAsGroup", "fsGroup")}
+    assert {f"{one}:{one}" for one in ids} == set(stages()["application"].of("USER"))
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert pod["automountServiceAccountToken"] is False
+    assert pod["serviceAccountName"] == of("ServiceAccount")["metadata"]["name"]
+    assert not pod.keys() & {"hostNetwork", "hostPID", "hostIPC"}
+    assert {kind for volume in pod["volumes"] for kind in volume if kind != "name"} <= {"configMap", "emptyDir"}
+    (container,) = pod["containers"]
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    assert container["resources"]["requests"].keys() >= {"cpu", "memory"}
+    assert "memory" in container["resources"]["limits"]
+
+
+@every_workload
+def test_what_a_pod_mounts_and_reads_is_there(workload: Manifest) -> None:
+    pod = workload["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    claims = {claim["metadata"]["name"] for claim in workload["spec"].get("volumeClaimTemplates", [])}
+    assert {mount["name"] for mount in container["volumeMounts"]} == {
+        volume["name"] for volume in pod["volumes"]
+    } | claims
+    generated = {generator["name"] for generator in kustomization(KUBERNETES / "base")["configMapGenerator"]}
+    read = {source["configMapRef"]["name"] for source in container["envFrom"]}
+    read |= {volume["configMap"]["name"] for volume in pod["volumes"] if "configMap" in volume}
+    assert read <= generated
+
+
+@every_workload
+def test_it_runs_this_version_with_a_command_that_there_is(workload: Manifest) -> None:
+    (container,) = workload["spec"]["template"]["spec"]["containers"]
+    assert container["image"] == f"trueup:{__version__}"
+    assert _parser().parse_args(container["args"]).command == container["name"]
+
+
+def environment(*directories: str) -> dict[str, str]:
+    """Return the settings of workers by files that are put over each other."""
+    lines = "\n".join((KUBERNETES / each / "settings.env").read_text() for each in directories).splitlines()
+    return dict(line.split("=", 1) for line in lines if line and not line.startswith("#"))
+
+
+def test_settings_are_settings() -> None:
+    (container,) = of("StatefulSet")["spec"]["template"]["spec"]["containers"]
+    variables = {variable["name"]: variable for variable in container["env"]}
+    assert variables.keys() | environment("base", "sasl").keys() <= SETTINGS
+    assert variables["TRUEUP_INSTANCE_ID"]["valueFrom"] == {"fieldRef": {"fieldPath": "metadata.name"}}
+    assert Settings.from_env(environment("base")).brokers
+
+
+def test_secrets_come_from_files_of_the_secret(tmp_path: Path) -> None:
+    found = environment("base", "sasl")
+    assert not any("PASSWORD" in name and not name.endswith("_FILE") for name in found)
+    volume, mount = (operation["value"] for operation in yaml.safe_load((KUBERNETES / "sasl/secret.yaml").read_text()))
+    assert (volume["name"], volume["secret"]["secretName"]) == (mount["name"], "trueup-kafka")
+    for name in ("TRUEUP_SASL_PASSWORD_FILE", "TRUEUP_SSL_CAFILE"):
+        assert found[name].startswith(f"{mount['mountPath']}/")
+        found[name] = str(tmp_path / Path(found[name]).name)
+        Path(found[name]).write_text("made up for this test\n")
+    security = Settings.from_env(found).security
+    assert (security.protocol, security.password) == ("SASL_SSL", "made up for this test")
+
+
+def test_the_streams_file_is_where_workers_look_and_is_one() -> None:
+    (container,) = of("StatefulSet")["spec"]["template"]["spec"]["containers"]
+    (place,) = (variable["value"] for variable in container["env"] if variable["name"] == "TRUEUP_STREAMS")
+    (mount,) = (each["mountPath"] for each in container["volumeMounts"] if each["name"] == "streams")
+    assert place == f"{mount}/streams.toml"
+    plan.parse((KUBERNETES / "base/streams.toml").read_text(), Settings().default_calibrator)
+
+
+def test_state_is_on_the_claim_of_the_pod() -> None:
+    workers = of("StatefulSet")["spec"]
+    (container,) = workers["template"]["spec"]["containers"]
+    (claim,) = workers["volumeClaimTemplates"]
+    (place,) = (each["mountPath"] for each in container["volumeMounts"] if each["name"] == claim["metadata"]["name"])
+    assert [place] == stages()["worker"].of("VOLUME")
+    assert stages()["worker"].variables()["TRUEUP_DATA_DIR"] == place
+
+
+def test_selectors_select_the_workers_and_only_them() -> None:
+    labels = {each["kind"]: each["spec"]["template"]["metadata"]["labels"] for each in WORKLOADS}
+    monitor = of("ServiceMonitor")["spec"]["selector"]["matchLabels"]
+    assert monitor.items() <= of("Service")["metadata"]["labels"].items()
+    workers = of("StatefulSet")["spec"]
+    selectors = [
+        workers["selector"]["matchLabels"],
+        of("Service")["spec"]["selector"],
+        of("PodDisruptionBudget")["spec"]["selector"]["matchLabels"],
+        workers["template"]["spec"]["topologySpreadConstraints"][0]["labelSelector"]["matchLabels"],
+    ]
+    for selector in selectors:
+        assert selector.items() <= labels["StatefulSet"].items()
+        assert not selector.items() <= labels["Job"].items()
+    policy = of("NetworkPolicy")["spec"]["podSelector"]["matchLabels"]
+    assert all(policy.items() <= each.items() for each in labels.values())
+    assert workers["serviceName"] == of("Service")["metadata"]["name"]
+
+
+def test_ports_are_the_one_of_the_image() -> None:
+    (container,) = of("StatefulSet")["spec"]["template"]["spec"]["containers"]
+    (port,) = container["ports"]
+    assert [str(port["containerPort"])] == stages()["worker"].of("EXPOSE")
+    (served,) = of("Service")["spec"]["ports"]
+    (scraped,) = of("ServiceMonitor")["spec"]["endpoints"]
+    (admitted,) = of("NetworkPolicy")["spec"]["ingress"][0]["ports"]
+    assert port["name"] == served["targetPort"] == admitted["port"]
+    assert served["name"] == scraped["port"]
+
+
+def test_prometheus_scrapes_as_it_does_without_an_operator() -> None:
+    config = yaml.safe_load((ROOT / "deploy/prometheus/prometheus.yml").read_text())
+    (job,) = (each for each in config["scrape_configs"] if each["job_name"] == "trueup")
+    spec = of("ServiceMonitor")["spec"]
+    (endpoint,) = spec["endpoints"]
+    assert endpoint["interval"] == config["global"]["scrape_interval"]
+    assert endpoint["scrapeTimeout"] == config["global"]["scrape_timeout"]
+    assert spec["sampleLimit"] == job["sample_limit"]
+    # The alerts name the job.
+    assert of("Service")["metadata"]["labels"][spec["jobLabel"]] == job["job_name"]
+
+
+def probe(kind: str) -> dict[str, Any]:
+    """Return a probe of the worker."""
+    (container,) = of("StatefulSet")["spec"]["template"]["spec"]["containers"]
+    found = container[f"{kind}Probe"]
+    assert isinstance(found, dict)
+    return found
+
+
+def test_probes_ask_what_a_worker_answers() -> None:
+    paths = {kind: probe(kind)["httpGet"]["path"] for kind in ("startup", "readiness", "liveness")}
+    # Not ready while state is restored; alive all the while, or a long restore would never end.
+    assert paths == {"startup": "/healthz", "readiness": "/readyz", "liveness": "/healthz"}
+
+
+def test_a_hang_is_ended_by_the_liveness_probe_and_a_pause_is_not() -> None:
+    # It answers no when the loop has been still for ALIVE_SECONDS; then it takes this much longer.
+    patience = probe("liveness")["periodSeconds"] * probe("liveness")["failureThreshold"]
+    assert Settings().session_seconds <= ALIVE_SECONDS + patience <= 3 * ALIVE_SECONDS
+
+
+def test_a_pod_has_time_to_finish_its_batch() -> None:
+    grace = of("StatefulSet")["spec"]["template"]["spec"]["terminationGracePeriodSeconds"]
+    assert grace >= 2 * Settings().request_seconds + 10
+
+
+def test_memory_is_enough_for_what_rocksdb_may_take() -> None:
+    settings, partitions = Settings(), 4
+    full = 76 * 2**20 + settings.buffer_bytes
+    full += partitions * (3 * settings.write_buffer_bytes + settings.block_cache_bytes)
+    (container,) = of("StatefulSet")["spec"]["template"]["spec"]["containers"]
+    assert container["resources"]["limits"]["memory"] == "1Gi"
+    assert full < 2**30
+
+
+@needs_kubectl
+def test_kustomize_puts_production_together() -> None:
+    found = rendered(KUBERNETES / "production")
+    for manifest in found:
+        allowed(manifest)
+    kinds = sorted(manifest["kind"] for manifest in found)
+    assert kinds == sorted([*(each["kind"] for _, each in written()), *["ConfigMap"] * 5])
+    assert {m["metadata"].get("namespace", "trueup") for m in found} == {"trueup"}
+    by_kind = {manifest["kind"]: manifest for manifest in found}
+    configs = {manifest["metadata"]["name"]: manifest["data"] for manifest in found if manifest["kind"] == "ConfigMap"}
+    for kind in ("StatefulSet", "Job"):
+        pod = by_kind[kind]["spec"]["template"]["spec"]
+        (container,) = pod["containers"]
+        assert container["image"] == f"registry.example/trueup:{__version__}"
+        assert {"secretName": "trueup-kafka", "defaultMode": 0o440} in [
+            volume.get("secret") for volume in pod["volumes"]
+        ]
+        (source,) = container["envFrom"]
+        data = configs[source["configMapRef"]["name"]]
+        assert data["TRUEUP_SECURITY_PROTOCOL"] == "SASL_SSL"
+        assert data["TRUEUP_BROKERS"].startswith("kafka-0.example:9094,")
+        assert {volume["configMap"]["name"] for volume in pod["volumes"] if "configMap" in volume} <= configs.keys()
+    assert by_kind["StatefulSet"]["spec"]["replicas"] == 3
+
+
+@needs_kubectl
+@pytest.mark.parametrize("name", ["base", "monitoring"])
+def test_kustomize_takes_each_part_alone(name: str) -> None:
+    for manifest in rendered(KUBERNETES / name):
+        allowed(manifest)
+
+
+@needs_kubectl
+def test_dashboards_are_what_the_sidecar_looks_for() -> None:
+    found = rendered(ROOT / "deploy/grafana")
+    assert len(found) == 3
+    for manifest in found:
+        assert manifest["metadata"]["labels"]["grafana_dashboard"] == "1"
+        ((name, text),) = manifest["data"].items()
+        assert text == (ROOT / "deploy/grafana/dashboards" / name).read_text()
