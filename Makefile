@@ -8,7 +8,7 @@ INSTALL := $(BIN)/python -m pip install --quiet
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup compiled packages jars rivals data demo experiments test chaos soak fuzz bench latency growth
+.PHONY: help setup compiled packages jars rivals data demo experiments test chaos soak fuzz images bench latency growth
 .PHONY: lint types contracts leaks advisories format docs dashboards manifests lock clean
 
 help: ## list the targets
@@ -42,6 +42,9 @@ soak: compiled jars ## an hour of steady load and random faults: memory, waits a
 
 fuzz: setup ## fuzz decoders, configuration and command line, a minute each of 13 targets (SECONDS=60)
 	$(BIN)/python -m tests.fuzz.run --seconds $(or $(SECONDS),60)
+
+images: setup jars ## build the images with podman and run them confined against a real Kafka; about eight minutes; skips without podman
+	$(BIN)/python -m tests.images.run
 
 bench: compiled jars rivals ## the same job for trueup, a plain loop and four stream processors; about ten minutes
 	$(BIN)/python -m tests.bench.throughput
@@ -89,7 +92,7 @@ lock: setup ## resolve the dependencies anew and write their hashes (UPGRADE=--u
 	CUSTOM_COMPILE_COMMAND="make lock" $(LOCK) $(UPGRADE) -o requirements/rivals.txt requirements/rivals.in
 
 clean: ## remove everything that make made
-	rm -rf .venv .rivals .compiled $(STREAMS)/target trueup-bench trueup-fuzz deploy/kafka/lib deploy/kafka/target *.egg-info
+	rm -rf .venv .rivals .compiled .images $(STREAMS)/target trueup-bench trueup-fuzz deploy/kafka/lib deploy/kafka/target *.egg-info
 	rm -rf .import_linter_cache .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find agents deploy state streams tests -name __pycache__ -prune -exec rm -rf {} +
 

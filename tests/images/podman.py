@@ -1,0 +1,130 @@
+"""Podman with a storage of its own: builds the Dockerfile and runs what it makes, without Docker or a registry.
+
+Everything is below one temporary directory and is gone afterwards. On a machine without systemd and with a low limit
+of open files, podman needs to be told so (`CONFIG`). Its containers share the host's network: the broker of the tests
+listens on loopback.
+"""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+#: The stand-in for the Python image, kept between runs.
+BASE: Final = ROOT / ".images/base.tar"
+#: What the Python image has and a minimal Debian has not.
+PACKAGES: Final = ("python3", "python3-venv", "python3-dev", "python-is-python3", "ca-certificates")
+CONFIG: Final = """\
+[containers]
+default_ulimits = ["nofile=4096:4096", "nproc=4096:4096"]
+netns = "host"
+[engine]
+runtime = "runc"
+cgroup_manager = "cgroupfs"
+events_logger = "file"
+"""
+#: How a container is confined: as docker-compose.yml and the StatefulSet do it.
+CONFINED: Final = (
+    "--read-only", "--cap-drop=ALL", "--security-opt=no-new-privileges", "--tmpfs=/tmp:size=16m,mode=1777",
+    "--pids-limit=200",
+)  # fmt: skip
+#: Longest time for one command of podman, s; a build takes two minutes.
+PATIENCE: Final = 1800.0
+#: This machine's authorities, for a build whose registries are reached through one that the base does not know.
+AUTHORITIES: Final = Path("/etc/ssl/certs/ca-certificates.crt")
+
+
+class PodmanError(RuntimeError):
+    """A command of podman failed; the message has what it printed last."""
+
+
+def missing() -> str | None:
+    """Return why there can be no trial on this machine; None if there can."""
+    tools = ("podman", "buildah", "runc") + (() if BASE.exists() else ("debootstrap",))
+    absent = [tool for tool in tools if shutil.which(tool, path=f"{os.environ['PATH']}:/usr/sbin") is None]
+    if absent:
+        return f"there is no {', '.join(absent)}; Debian: apt-get install podman buildah runc debootstrap"
+    return "debootstrap and podman's storage need root" if os.geteuid() else None
+
+
+class Podman:
+    """Podman's command line on one storage; see `opened`."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._config = directory / "containers.conf"
+        self._config.write_text(CONFIG)
+        place = (f"--root={directory / 'storage'}", f"--runroot={directory / 'run'}", "--storage-driver=overlay")
+        self._podman, self._buildah = ("podman", *place), ("buildah", *place)
+
+    def run(self, *arguments: str, check: bool = True) -> "subprocess.CompletedProcess[str]":
+        """Run a command of podman and return what it printed.
+
+        Raises
+        ------
+        PodmanError
+            If it failed and that was not expected.
+        """
+        return self._run([*self._podman, *arguments], check=check)
+
+    def stand_in(self, tag: str) -> None:
+        """Make an image like Python's out of Debian's packages."""
+        if not BASE.exists():
+            BASE.parent.mkdir(exist_ok=True)
+            system = self._directory / "system"
+            self._run(["debootstrap", "--variant=minbase", f"--include={','.join(PACKAGES)}", "bookworm", str(system)])
+            shutil.rmtree(system / "var/cache/apt/archives")
+            whole = BASE.with_suffix(".part")
+            self._run(["tar", "-C", str(system), "-cf", str(whole), "."])
+            whole.rename(BASE)
+            shutil.rmtree(system)
+        self.run("import", str(BASE), tag)
+
+    def build(self, target: str, tag: str, arguments: Mapping[str, str]) -> None:
+        """Build a stage of the Dockerfile as it stands."""
+        options = [f"--build-arg={name}={value}" for name, value in arguments.items()]
+        if AUTHORITIES.exists():
+            settings = self._directory / "pip.conf"
+            settings.write_text(f"[global]\ncert = {AUTHORITIES}\ndisable-pip-version-check = true\n")
+            options += [
+                f"--volume={AUTHORITIES.parent}:{AUTHORITIES.parent}:ro",
+                f"--volume={settings}:/etc/pip.conf:ro",
+            ]
+        place = ["--isolation=chroot", "--network=host", "--format=docker", "--file=deploy/Dockerfile"]
+        self._run([*self._buildah, "bud", *place, *options, f"--target={target}", f"--tag={tag}", str(ROOT)])
+
+    def close(self) -> None:
+        """Remove every container and volume of this storage."""
+        self.run("rm", "--all", "--force", "--time=0", check=False)
+        self.run("volume", "prune", "--force", check=False)
+        self.run("umount", "--all", "--force", check=False)
+
+    def _run(self, command: list[str], *, check: bool = True) -> "subprocess.CompletedProcess[str]":
+        environment = {
+            **os.environ,
+            "CONTAINERS_CONF": str(self._config),
+            "PATH": f"{os.environ['PATH']}:/usr/sbin:/sbin",
+        }
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=False, cwd=ROOT, env=environment, timeout=PATIENCE
+        )
+        if check and done.returncode:
+            tail = "\n".join((done.stdout + done.stderr).splitlines()[-20:])
+            raise PodmanError(f"{' '.join(command)}: status {done.returncode}\n{tail}")
+        return done
+
+
+@contextmanager
+def opened() -> Iterator[Podman]:
+    """Yield podman on a storage of its own; remove it, and all that runs there."""
+    with TemporaryDirectory(prefix="trueup-images-", ignore_cleanup_errors=True) as directory:
+        podman = Podman(Path(directory))
+        try:
+            yield podman
+        finally:
+            podman.close()
