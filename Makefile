@@ -41,6 +41,7 @@ soak: compiled jars ## an hour of steady load and random faults: memory, waits a
 	$(BIN)/python -m tests.chaos.soak
 
 fuzz: setup ## fuzz decoders, configuration and command line, a minute each of 13 targets (SECONDS=60)
+fuzz: setup ## fuzz decoders, configuration and command line, a minute each of 14 targets (SECONDS=60)
 	$(BIN)/python -m tests.fuzz.run --seconds $(or $(SECONDS),60)
 
 images: setup jars ## build the images with podman and run them confined against a real Kafka; about eight minutes; skips without podman

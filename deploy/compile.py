@@ -22,6 +22,7 @@ from agents.compiled import PACKAGES, PLACE, ROOT, STAMP, stamp
 #: calibrators those that a stream of probabilities is served by, with every subclass of a compiled class.
 HOT = (
     "state/bias.py",
+    "state/comparison.py",
     "state/draw.py",
     "state/engine.py",
     "state/events.py",

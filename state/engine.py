@@ -13,6 +13,7 @@ from typing import Any
 from state import calibrators, keys, ledger, rows
 from state.calibrators import Features, features_of
 from state.calibrators.base import new
+from state.comparison import Comparison
 from state.events import Calibrated, Event, Forecast, Outcome, Output, Rejected, Resolved
 from state.expiry import Expiry
 from state.fence import (
@@ -74,6 +75,9 @@ class Effects:
         The rows among ``rows`` that changed of each stream's scores, of its closed windows, of the scores of each
         stream and configuration whose forecasts are more than one probability, and of the calibrator that serves a
         stream now.
+    comparisons
+        Those that compare a challenger which is configured now with what serves now, by stream, the challenger's
+        calibrator and its configuration.
     """
 
     rows: dict[bytes, bytes | None] = field(default_factory=dict)
@@ -86,6 +90,28 @@ class Effects:
     windows: dict[str, bytes] = field(default_factory=dict)
     vectors: dict[tuple[str, str], bytes] = field(default_factory=dict)
     calibrators: dict[str, bytes] = field(default_factory=dict)
+    comparisons: dict[tuple[str, str, str], bytes] = field(default_factory=dict)
+
+
+@dataclass(slots=True, eq=False)
+class _Learner:
+    """The calibrator of one stream and configuration, whatever its part is: it serves, has served, or challenges."""
+
+    stream: str
+    config: str
+    key: bytes
+    served: Served
+
+
+@dataclass(slots=True, eq=False)
+class _Challenger:
+    """A calibrator that is scored beside one champion, and not served."""
+
+    learner: _Learner
+    champion: str
+    config: bytes
+    key: bytes
+    comparison: Comparison
 
 
 @dataclass(slots=True, eq=False)
@@ -99,9 +125,13 @@ class _Service:
     ttl_ms: int
     names: bytes
     key: bytes
+    learner: _Learner
     served: Served
     features: Features | None
     history: History | None
+    #: What challenges it now, and by configuration whatever has since its tickets were issued.
+    shadows: tuple[_Challenger, ...]
+    challengers: dict[str, _Challenger]
 
 
 class Partition:
@@ -139,6 +169,8 @@ class Partition:
         #: What serves a stream now, by its name; and what served it when a ticket was issued, by the ticket's names.
         self._now: dict[str, _Service] = {}
         self._then: dict[bytes, _Service] = {}
+        #: By the row's key. The one live copy of each: a promoted challenger still learns from tickets it had before.
+        self._learners: dict[bytes, _Learner] = {}
         self._histories: dict[str, History] = {}
         self._vectors: dict[tuple[str, str], VectorScores] = {}
 
@@ -147,7 +179,8 @@ class Partition:
         #: Payloads of the ledger rows of this batch: as they are now, and those that changed.
         self._ledger: dict[bytes, bytes | None] = {}
         self._changed: dict[bytes, bytes | None] = {}
-        self._learnt: dict[bytes, _Service] = {}
+        self._learnt: dict[bytes, _Learner] = {}
+        self._compared: dict[bytes, _Challenger] = {}
         self._scored: dict[str, History] = {}
         self._closed: dict[str, History] = {}
         self._scored_vectors: dict[tuple[str, str], VectorScores] = {}
@@ -210,6 +243,8 @@ class Partition:
         p, expected, ticket = calibrator.predict(raw, x, name)
         version = calibrator.learnt
         payload = ledger.issued(fence.applied, ts, raw, p, expected, version, service.names, ticket, service.kind)
+        if service.shadows:
+            payload = ledger.with_shadows(payload, self._ask(service.shadows, raw, x, name))
         self._expiry.push(service.ttl_ms, fence.applied, event_id)
         fence.fates[ISSUED] += 1
         made, config, applied = service.calibrator, service.config, fence.applied
@@ -218,9 +253,22 @@ class Partition:
         if found is None:
             self._ledger[key] = self._changed[key] = payload
             if version == 0:  # tickets must find the recipe that made them
-                self._learnt[service.key] = service
+                self._learnt[service.key] = service.learner
         else:
             self._join(forecast, key, payload, service, ledger.parse(found))
+
+    def _ask(self, challengers: tuple[_Challenger, ...], raw: Any, x: Any, name: bytes) -> bytes:  # noqa: ANN401 - as predict takes them
+        """Ask every challenger, and return their tickets for the ledger."""
+        block = b""
+        for challenger in challengers:
+            learner = challenger.learner
+            calibrator = learner.served.calibrator
+            p, expected, ticket = calibrator.predict(raw, x, name)
+            version = calibrator.learnt
+            block += ledger.shadow(challenger.config, version, p, expected, ticket)
+            if version == 0:
+                self._learnt[learner.key] = learner
+        return block
 
     def _join(self, forecast: Forecast, key: bytes, issued: bytes, service: _Service, parked: ledger.Entry) -> None:
         """Resolve a forecast with the outcome that was parked for it, if that is one it can have."""
@@ -231,7 +279,7 @@ class Partition:
             return
         self.fence.fates[EARLY_UNUSABLE] += 1
         self._ledger[key] = self._changed[key] = ledger.with_unfit(issued, y, parked.version)
-        self._learnt[service.key] = service
+        self._learnt[service.key] = service.learner
         self._reject(_parked(forecast, y))
 
     def _reject(self, rejected: Rejected) -> None:
@@ -273,10 +321,12 @@ class Partition:
         self._ledger[key] = self._changed[key] = resolved + issued[ledger.HEAD.size :]
         ticket = issued[end:]
         if kind != PROBABILITY:
+            if kind & ledger.SHADOWED:
+                self._challenge(service, issued, p, y)
             raw, p, expected, ticket = ledger.answer(issued, end)
         served.late += served.calibrator.learnt - version
         served.calibrator.update(ticket, y)
-        self._learnt[service.key] = service
+        self._learnt[service.key] = service.learner
         history = service.history
         if history is None:
             self._score_vectors(service, raw, p, y, event_id)
@@ -289,6 +339,18 @@ class Partition:
         effects.delays.append(ts - issued_ts)
         joined = record_key, event_id, service.stream, raw, p, y, service.calibrator, version, issued_ts, ts
         effects.outputs.append(new(Resolved, joined))
+
+    def _challenge(self, service: _Service, issued: bytes, p: float, y: float) -> None:
+        """Redeem the challengers' tickets: each learns, and is compared with what was served."""
+        for config, version, forecast, expected, ticket in ledger.shadows(issued):
+            challenger = service.challengers.get(config) or self._challenger(service, config, None)
+            learner = challenger.learner
+            served = learner.served
+            served.late += served.calibrator.learnt - version
+            served.calibrator.update(ticket, y)
+            challenger.comparison.observe(p, forecast, y, expected)
+            self._learnt[learner.key] = learner
+            self._compared[challenger.key] = challenger
 
     def _score_vectors(self, service: _Service, raw: Any, p: Any, y: float, event_id: str) -> None:  # noqa: ANN401 - of the service's kind
         place = service.stream, service.config
@@ -362,6 +424,7 @@ class Partition:
         names = ledger.names(policy.config, policy.calibrator, stream)
         service = self._then.get(names) or self._service(stream, policy.calibrator, policy.config, names, policy)
         service.ttl_ms = policy.ttl_ms
+        service.shadows = tuple([self._challenger(service, each.config, each) for each in policy.challengers])
         self._now[stream] = service
         return service
 
@@ -371,21 +434,44 @@ class Partition:
         return self._service(entry.stream, entry.calibrator, entry.config, names, None)
 
     def _service(self, stream: str, calibrator: str, config: str, names: bytes, policy: Policy | None) -> _Service:
-        key = keys.calibrator(stream, config)
-        row = self._get(key)
-        if row is not None:
-            served = rows.decode_calibrator(row, stream)
-        elif policy is not None:
-            served = Served.fresh(policy.recipe, stream)
-        else:
-            raise LookupError(f"stream {stream!r} has tickets of configuration {config} but no calibrator row")
+        learner = self._learner(stream, config, policy)
+        served = learner.served
         kind = KINDS.index(calibrators.kind(calibrator))
         history = self._history(stream) if kind == PROBABILITY else None
         current = self._policies.of(stream)  # tickets of an earlier configuration hold other features
         features = features_of(served.calibrator) if current is not None and current.config == config else None
-        service = _Service(stream, kind, calibrator, config, 0, names, key, served, features, history)
+        service = _Service(
+            stream, kind, calibrator, config, 0, names, learner.key, learner, served, features, history, (), {}
+        )
         self._then[names] = service
         return service
+
+    def _learner(self, stream: str, config: str, policy: Policy | None) -> _Learner:
+        """Return the calibrator of a stream and configuration; without a row it is new, and needs its policy."""
+        key = keys.calibrator(stream, config)
+        learner = self._learners.get(key)
+        if learner is None:
+            row = self._get(key)
+            if row is not None:
+                served = rows.decode_calibrator(row, stream)
+            elif policy is not None:
+                served = Served.fresh(policy.recipe, stream)
+            else:
+                raise LookupError(f"stream {stream!r} has tickets of configuration {config} but no calibrator row")
+            learner = self._learners[key] = _Learner(stream, config, key, served)
+        return learner
+
+    def _challenger(self, service: _Service, config: str, policy: Policy | None) -> _Challenger:
+        """Return the challenger of a service; its policy is None when it is asked for by a ticket."""
+        challenger = service.challengers.get(config)
+        if challenger is None:
+            learner = self._learner(service.stream, config, policy)
+            key = keys.comparison(service.stream, service.config, config)
+            row = self._get(key)
+            comparison = Comparison() if row is None else rows.decode_comparison(row)
+            challenger = _Challenger(learner, service.config, bytes.fromhex(config), key, comparison)
+            service.challengers[config] = challenger
+        return challenger
 
     def _history(self, stream: str) -> History:
         history = self._histories.get(stream)
@@ -403,11 +489,17 @@ class Partition:
         for key, payload in self._changed.items():
             changes[key] = None if payload is None else sealed(payload)
         changes.update(self._expiry.changes())
-        for key, service in self._learnt.items():
-            row = changes[key] = rows.encode_calibrator(service.served)
-            policy = self._policies.of(service.stream)
-            if policy is not None and policy.config == service.config:
-                effects.calibrators[service.stream] = row
+        for key, learner in self._learnt.items():
+            row = changes[key] = rows.encode_calibrator(learner.served)
+            policy = self._policies.of(learner.stream)
+            if policy is not None and policy.config == learner.config:
+                effects.calibrators[learner.stream] = row
+        for key, challenger in self._compared.items():
+            row = changes[key] = rows.encode_comparison(challenger.comparison)
+            stream, config = challenger.learner.stream, challenger.learner.config
+            policy = self._policies.challenger(stream, challenger.champion, config)
+            if policy is not None:
+                effects.comparisons[stream, policy.calibrator, config] = row
         for stream, history in self._scored.items():
             effects.scores[stream] = changes[keys.scores(stream)] = rows.encode_scores(history)
         for stream, history in self._closed.items():
@@ -416,7 +508,7 @@ class Partition:
             row = rows.encode_vector_scores(scores)
             effects.vectors[stream, config] = changes[keys.vectors(stream, config)] = row
         changes[keys.FENCE] = self.fence.encode()
-        if len(self._then) > CACHED:
+        if len(self._learners) > CACHED:
             self._forget()
 
 

@@ -5,6 +5,8 @@ the score rows of all streams be read as one range.
 """
 
 FENCE, LEDGER, CALIBRATOR, SCORES, WINDOWS, VECTORS, EXPIRY = b"F", b"L", b"C", b"S", b"W", b"V", b"Q"
+#: A challenger beside a champion.
+COMPARISON = b"H"
 #: The worker that writes the partition (`state.claim`): written by the table, not by the engine, which never reads it.
 CLAIM = b"O"
 
@@ -37,6 +39,16 @@ def vectors(stream: str, config: str) -> bytes:
 def of_vectors(key: bytes) -> tuple[str, str]:
     """Return configuration and stream of a key that `vectors` made; keys of calibrators are built alike."""
     return key[1:5].hex(), key[5:].decode()
+
+
+def comparison(stream: str, champion: str, challenger: str) -> bytes:
+    """Key of what a stream's challenger and champion made of the same events; both by configuration."""
+    return COMPARISON + bytes.fromhex(challenger) + bytes.fromhex(champion) + stream.encode()
+
+
+def of_comparison(key: bytes) -> tuple[str, str, str]:
+    """Return stream, champion and challenger of a key that `comparison` made."""
+    return key[9:].decode(), key[5:9].hex(), key[1:5].hex()
 
 
 def expiry(ttl_ms: int, chunk: int) -> bytes:

@@ -22,11 +22,42 @@ _NAMES = Struct("<4sBB")
 _LENGTHS = Struct("<3H")
 #: Set in the kind of a row that ends with an outcome which was parked for the event and is not one it can have.
 _UNFIT = 0x80
+#: Set in the kind of a row that holds tickets of challengers.
+SHADOWED = 0x40
+_FLAGS = _UNFIT | SHADOWED
+_SHADOW = Struct("<4sQddH")
+_BLOCK = Struct("<H")
 _PARKED = Struct("<dQ")
 _KIND = LEDGER[0]
 NAN = float("nan")
 #: Stands for the configuration while none has served the event.
 NO_CONFIG = "00000000"
+
+
+class Shadow(NamedTuple):
+    """A challenger's ticket: what it would have served.
+
+    Attributes
+    ----------
+    config
+        Hash of its configuration, 8 hex digits.
+    version
+        Outcomes it had learnt.
+    p, expected
+        Its forecast, and the mean of what that was drawn from, in [0, 1].
+    ticket
+        What it needs to learn from the outcome.
+    """
+
+    config: str
+    version: int
+    p: float
+    expected: float
+    ticket: bytes
+
+    def encode(self) -> bytes:
+        """Return its part of the block of challengers."""
+        return shadow(bytes.fromhex(self.config), self.version, self.p, self.expected, self.ticket)
 
 
 class Entry(NamedTuple):
@@ -55,6 +86,8 @@ class Entry(NamedTuple):
     unfit
         Value and offset of an outcome that was parked for the event and is not one it can have; kept, because its dead
         letter may have to be made again.
+    shadows
+        Tickets of the challengers, in the order of the stream's configuration when the forecast was answered.
     """
 
     status: int
@@ -73,11 +106,15 @@ class Entry(NamedTuple):
     ticket: bytes
     kind: int = PROBABILITY
     unfit: tuple[float, int] | None = None
+    shadows: tuple[Shadow, ...] = ()
 
     def encode(self) -> bytes:
-        """Return the row: a fixed head of 80 bytes, then calibrator, stream, vectors if there are any, and ticket."""
+        """Return the row: a head of 80 bytes, then calibrator, stream, vectors, ticket, challengers, what is unfit."""
         numbers, vectors = _answer(self.kind, self.raw, self.p, self.expected)
         kind, last = (self.kind, b"") if self.unfit is None else (self.kind | _UNFIT, _PARKED.pack(*self.unfit))
+        if self.shadows:
+            block = b"".join(each.encode() for each in self.shadows)
+            kind, last = kind | SHADOWED, block + _BLOCK.pack(len(block)) + last
         head = HEAD.pack(self.status, kind, *self[1:6], *numbers, self.version)
         return sealed(head + names(self.config, self.calibrator, self.stream) + vectors + self.ticket + last)
 
@@ -125,9 +162,11 @@ def parse(payload: bytes) -> Entry:
     at += n_calibrator
     stream = payload[at : at + n_stream].decode()
     ticket, unfit = payload[at + n_stream :], None
+    challengers: tuple[Shadow, ...] = ()
     if kind != PROBABILITY:
         unfit = _PARKED.unpack(payload[-_PARKED.size :]) if kind & _UNFIT else None
-        kind &= ~_UNFIT
+        challengers = tuple(shadows(payload)) if kind & SHADOWED else ()
+        kind &= ~_FLAGS
         raw, p, expected, ticket = answer(payload, at + n_stream)
     return Entry(
         status,
@@ -146,6 +185,7 @@ def parse(payload: bytes) -> Entry:
         ticket,
         kind,
         unfit,
+        challengers,
     )
 
 
@@ -155,12 +195,14 @@ def answer(payload: bytes, at: int) -> tuple[forecasts.Forecast, forecasts.Forec
     Raises
     ------
     CorruptFrame
-        If the vectors are not intact.
+        If the vectors are not intact, or the block of challengers is not.
     """
     kind = payload[1]
-    if kind & _UNFIT:
+    if kind & SHADOWED:
+        payload = payload[: _block(payload)[0]]
+    elif kind & _UNFIT:
         payload = payload[: -_PARKED.size]
-    if kind & ~_UNFIT == PROBABILITY:
+    if kind & ~_FLAGS == PROBABILITY:
         *_, raw, p, expected, _ = HEAD.unpack_from(payload)
         return raw, p, expected, payload[at:]
     sizes = _LENGTHS.unpack_from(payload, at)
@@ -173,6 +215,35 @@ def answer(payload: bytes, at: int) -> tuple[forecasts.Forecast, forecasts.Forec
             raise CorruptFrame(f"a forecast in a ledger row is damaged: {exc}") from exc
         at += size
     return found[0], found[1], found[2], payload[at:]
+
+
+def shadows(payload: bytes) -> list[Shadow]:
+    """Return the challengers' tickets of a payload that is `SHADOWED`.
+
+    Raises
+    ------
+    CorruptFrame
+        If their block is not intact.
+    """
+    at, end = _block(payload)
+    found = []
+    while at < end:
+        config, version, p, expected, size = _SHADOW.unpack_from(payload, at)
+        at += _SHADOW.size
+        found.append(Shadow(config.hex(), version, p, expected, payload[at : at + size]))
+        at += size
+    if at != end or not found:
+        raise CorruptFrame("the challengers in a ledger row are cut")
+    return found
+
+
+def _block(payload: bytes) -> tuple[int, int]:
+    """Return where the challengers of a payload begin and end; their length stands behind them."""
+    end = len(payload) - _BLOCK.size - (_PARKED.size if payload[1] & _UNFIT else 0)
+    at: int = end - _BLOCK.unpack_from(payload, end)[0]
+    if at < names_end(payload):
+        raise CorruptFrame("the challengers of a ledger row are longer than the row")
+    return at, end
 
 
 def _answer(
@@ -216,6 +287,16 @@ def issued(
         (raw, p, expected), vectors = _answer(kind, raw, p, expected)
         ticket = vectors + ticket
     return HEAD.pack(ISSUED, kind, applied, applied, ts, 0, NAN, raw, p, expected, version) + who + ticket
+
+
+def shadow(config: bytes, version: int, p: float, expected: float, ticket: bytes) -> bytes:
+    """Return one challenger's part of the block: see `Shadow`."""
+    return _SHADOW.pack(config, version, p, expected, len(ticket)) + ticket
+
+
+def with_shadows(issued: bytes, block: bytes) -> bytes:
+    """Return the payload of an answered forecast with what `shadow` made for each challenger."""
+    return issued[:1] + bytes((issued[1] | SHADOWED,)) + issued[2:] + block + _BLOCK.pack(len(block))
 
 
 def early(applied: int, y: float, ts: int, offset: int) -> bytes:

@@ -2,11 +2,11 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
 from hashlib import blake2b
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from state import calibrators
 from state.forecasts import KINDS, PROBABILITY
@@ -17,6 +17,16 @@ from state.forecasts import KINDS, PROBABILITY
 DEFAULT_CALIBRATOR = "auto+regret_matching"
 #: Thirty days: longer than chargebacks and delinquencies usually take to be reported is a choice of the operator.
 DEFAULT_TTL_MS = 30 * 24 * 3600 * 1000
+
+#: Most challengers of a stream: each costs about what the champion costs, and their tickets must fit one ledger row.
+MOST_CHALLENGERS = 8
+
+
+class Challenger(NamedTuple):
+    """A calibrator that is scored beside the one that serves, as a stream's configuration names it."""
+
+    calibrator: str
+    options: Mapping[str, calibrators.Value]
 
 
 @dataclass(frozen=True)
@@ -36,6 +46,9 @@ class Policy:
         How long an event's row is kept, in stream time, ms.
     seed
         Seed of the keyed draws.
+    shadow
+        Calibrators that are scored on the same events and never served. They are not part of the recipe: adding one
+        leaves what serves as it is.
     """
 
     calibrator: str = DEFAULT_CALIBRATOR
@@ -43,6 +56,7 @@ class Policy:
     features: int | tuple[str, ...] = 0
     ttl_ms: int = DEFAULT_TTL_MS
     seed: int = 0
+    shadow: tuple[Challenger, ...] = ()
 
     def __post_init__(self) -> None:
         if self.ttl_ms <= 0:
@@ -52,6 +66,30 @@ class Policy:
         if not 0 <= self.n_features <= calibrators.MAX_FEATURES:
             raise ValueError(f"features must be between 0 and {calibrators.MAX_FEATURES}, got {self.n_features}")
         calibrators.check(self.calibrator, self._options)
+        if self.shadow:
+            self._check_shadow()
+
+    def _check_shadow(self) -> None:
+        if len(self.shadow) > MOST_CHALLENGERS:
+            raise ValueError(f"shadow names {len(self.shadow)} challengers, at most {MOST_CHALLENGERS} are allowed")
+        if self.kind != PROBABILITY:
+            raise ValueError(f"shadow is for streams of one probability, {self.calibrator} takes another forecast")
+        seen: set[str] = set()
+        for challenger in self.challengers:
+            if challenger.kind != PROBABILITY:
+                raise ValueError(f"{challenger.calibrator} cannot be a challenger: it takes another forecast")
+            if challenger.config == self.config:
+                raise ValueError(f"challenger {challenger.calibrator} is what serves already ({self.config})")
+            if challenger.config in seen:
+                raise ValueError(f"shadow names {challenger.calibrator} twice, with the same options")
+            seen.add(challenger.config)
+
+    @cached_property
+    def challengers(self) -> tuple["Policy", ...]:
+        """What each challenger would be as the champion: with the stream's features, seed and time to live."""
+        return tuple(
+            replace(self, calibrator=calibrator, options=options, shadow=()) for calibrator, options in self.shadow
+        )
 
     @property
     def n_features(self) -> int:
@@ -138,3 +176,10 @@ class Policies:
                 self._found.clear()
             self._found[stream] = policy
             return policy
+
+    def challenger(self, stream: str, champion: str, config: str) -> Policy | None:
+        """Return the challenger of this configuration, if ``champion`` serves the stream now and this challenges it."""
+        policy = self.of(stream)
+        if policy is None or policy.config != champion:
+            return None
+        return next((each for each in policy.challengers if each.config == config), None)

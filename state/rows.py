@@ -8,6 +8,7 @@ from typing import Any, cast
 from state import keys
 from state.calibrators import Recalibrator
 from state.class_scores import ClassScores
+from state.comparison import Comparison
 from state.forecasts import PROBS, QUANTILES, Classwise, Law, Quantiles
 from state.frames import DAMAGE, damaged, seal, unseal
 from state.history import History
@@ -19,6 +20,7 @@ CALIBRATOR_VERSION = 1
 SCORES_VERSION = 1
 WINDOWS_VERSION = 1
 VECTORS_VERSION = 1
+COMPARISONS_VERSION = 1
 
 #: Scores of forecasts that are more than one probability.
 VectorScores = ClassScores | QuantileScores
@@ -160,3 +162,17 @@ def decode_vector_scores(frame: bytes) -> VectorScores:
         return (ClassScores if payload[0] == PROBS else QuantileScores).decode(payload[1:])
     except DAMAGE as exc:
         raise damaged(keys.VECTORS[0], exc) from exc
+
+
+def encode_comparison(comparison: Comparison) -> bytes:
+    """Return the row of a challenger beside a champion."""
+    return seal(keys.COMPARISON[0], COMPARISONS_VERSION, comparison.encode())
+
+
+def decode_comparison(frame: bytes) -> Comparison:
+    """Read such a row; raises `CorruptFrame` if it is not intact."""
+    payload = unseal(keys.COMPARISON[0], COMPARISONS_VERSION, frame)
+    try:
+        return Comparison.decode(payload)
+    except DAMAGE as exc:
+        raise damaged(keys.COMPARISON[0], exc) from exc

@@ -194,6 +194,10 @@ def _vectors(frame: bytes) -> None:
     rows.encode_vector_scores(rows.decode_vector_scores(frame))
 
 
+def _comparison(frame: bytes) -> None:
+    rows.encode_comparison(rows.decode_comparison(frame))
+
+
 def _recipes() -> list[str]:
     options: dict[str, dict[str, Any]] = {
         "multiclass": {"classes": 3, "each": "histogram"},
@@ -298,6 +302,7 @@ TARGETS: Final = {
     "scores": Target(_either(letters.SCORES, _scores), lambda: list(_golden("scores*"))),
     "windows": Target(_either(letters.WINDOWS, _windows), lambda: list(_golden("windows*"))),
     "vectors": Target(_either(letters.VECTORS, _vectors), lambda: list(_golden("vectors*"))),
+    "comparison": Target(_either(letters.COMPARISON, _comparison), lambda: list(_golden("comparison*"))),
     "calibrator-row": Target(_either(letters.CALIBRATOR, _calibrator_row), lambda: list(_golden("calibrator*"))),
     "calibrator": Target(calibrator, lambda: list(_states())),
     "forecast": Target(forecast, lambda: [forecasts.encode(Normal(0, 1)), forecasts.encode(Probs((0.5, 0.5)))]),

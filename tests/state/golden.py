@@ -11,10 +11,11 @@ from typing import Final, NamedTuple
 from state import claim, expiry, fence, ledger, rows
 from state.calibrators import REGISTRY
 from state.claim import Claim
+from state.comparison import Comparison
 from state.fence import Fence, Queue
 from state.forecasts import PROBS, QUANTILES, Classwise, Normal, Probs, Quantiles
 from state.history import WINDOW, History
-from state.ledger import EARLY, ISSUED, NAN, NO_CONFIG, RESOLVED, Entry
+from state.ledger import EARLY, ISSUED, NAN, NO_CONFIG, RESOLVED, Entry, Shadow
 from state.policy import Policy
 from state.rows import Served
 
@@ -59,8 +60,11 @@ def issued() -> Entry:
 def _ledger() -> dict[str, Entry]:
     entry = issued()
     law, classes = Quantiles((0.25, 0.75), (-1.0, 2.0)), Classwise((0.25, 0.5, 0.75))
+    challengers = Shadow("2db8db98", 3, 0.31, 0.31, b""), Shadow("0011aaff", 0, 0.5, 0.4375, b"\1\2\3\4")
     return {
         "ledger-issued": entry,
+        "ledger-shadowed": entry._replace(shadows=challengers),
+        "ledger-shadowed-unfit": entry._replace(shadows=challengers, unfit=(2.5, 8)),
         "ledger-resolved": entry._replace(status=RESOLVED, touched=9, resolved_ts=1_700_000_060_000, y=1.0),
         "ledger-numbers": entry._replace(raw=Normal(0.5, 2.0), p=law, expected=law, kind=QUANTILES),
         "ledger-classes": entry._replace(
@@ -99,6 +103,13 @@ def _vectors() -> dict[str, rows.VectorScores]:
     rows.observe(made["numbers"], Quantiles((0.5, 0.75), (0.0, 1.0)), law, 1.5, b"event-1")
     rows.observe(made["classes"], Probs((0.25, 0.25, 0.5)), classes, 2.0, b"event-1")
     return made
+
+
+def _comparison() -> Comparison:
+    comparison = Comparison()
+    for y in (1.0, 0.0, 1.0):
+        comparison.observe(0.25, 0.5, y, 0.375)
+    return comparison
 
 
 def golden() -> list[Row]:
@@ -145,6 +156,12 @@ def golden() -> list[Row]:
             rows.WINDOWS_VERSION,
             rows.encode_windows(closed),
             lambda row: rows.encode_windows(rows.decode_history(rows.encode_scores(closed), row)),
+        ),
+        Row(
+            "comparison",
+            rows.COMPARISONS_VERSION,
+            rows.encode_comparison(_comparison()),
+            lambda row: rows.encode_comparison(rows.decode_comparison(row)),
         ),
         Row("expiry", expiry.VERSION, expiry.encode(entries), lambda row: expiry.encode(expiry.decode(row))),
     ]

@@ -5,7 +5,7 @@
 
 import random
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Final, Literal, NamedTuple, cast
@@ -18,7 +18,7 @@ from state.engine import BATCH_LIMIT, Effects, Partition
 from state.events import Event, Forecast, Outcome, Output, Rejected
 from state.fence import FORECASTS, OUTCOMES, Fence
 from state.ledger import Entry
-from state.policy import Policies, Policy
+from state.policy import Challenger, Policies, Policy
 from state.rows import Served
 
 #: The same examples in every run, however slow the machine.
@@ -37,6 +37,33 @@ POLICIES: Final = Policies(
     early_ttl_ms=25,
 )
 STREAMS: Final = ("counts", "regret", "guarded", "ridge")
+#: Of each stream; one that counts and learns nothing, one of floats, one that takes features.
+CHALLENGERS: Final = {
+    "counts": (Challenger("identity", {}), Challenger("platt", {})),
+    "regret": (Challenger("minimax", {"buckets": 2, "grid": 4}),),
+    "guarded": (),
+    "ridge": (Challenger("platt+minimax", {"buckets": 1, "grid": 10}), Challenger("ridge", {})),
+}
+#: The same, with challengers.
+SHADOWED: Final = Policies(
+    [(stream, replace(policy, shadow=CHALLENGERS[stream])) for stream, policy in POLICIES.patterns],
+    early_ttl_ms=POLICIES.early_ttl_ms,
+)
+
+
+def promoted(policies: Policies) -> Policies:
+    """Return policies under which every stream's first challenger has changed places with the champion."""
+
+    def turned(policy: Policy) -> Policy:
+        if not policy.shadow:
+            return policy
+        (calibrator, options), *others = policy.shadow
+        was = Challenger(policy.calibrator, policy.options)
+        return replace(policy, calibrator=calibrator, options=options, shadow=(*others, was))
+
+    patterns = [(stream, turned(policy)) for stream, policy in policies.patterns]
+    return Policies(patterns, early_ttl_ms=policies.early_ttl_ms)
+
 
 Answer = Literal["no", "yes", "against", "drift"]
 
@@ -127,11 +154,14 @@ class History:
         What came in, and what each did.
     table
         The rows at the end.
+    policies
+        Under which.
     """
 
     events: list[Event]
     effects: list[Effects]
     table: Table
+    policies: Policies
 
     @property
     def outputs(self) -> list[Output]:
@@ -139,10 +169,10 @@ class History:
         return [output for effects in self.effects for output in effects.outputs]
 
 
-def play(steps: Iterable[Step], batch_limit: int = SMALL_BATCH) -> History:
+def play(steps: Iterable[Step], batch_limit: int = SMALL_BATCH, policies: Policies = POLICIES) -> History:
     """Turn steps into events, folding as it goes: an adversary has to see what was served."""
-    worker = Worker(batch_limit=batch_limit)
-    history = History([], [], worker.table)
+    worker = Worker(policies, batch_limit=batch_limit)
+    history = History([], [], worker.table, policies)
     offsets = [0, 0]
     now = 1000
     for n, step in enumerate(steps):
@@ -204,11 +234,13 @@ def seeded(n: int, seed: int) -> list[Step]:
 
 
 #: Short ones that shrink, and some long enough for expiry to get under way.
-HISTORIES = (
+_LENGTHS = (
     st.lists(STEPS, max_size=40)
     | st.lists(STEPS, min_size=40, max_size=80)
     | st.builds(seeded, st.integers(100, 250), st.integers(0, 2**32))
-).map(play)
+)
+HISTORIES = st.builds(play, _LENGTHS, st.just(SMALL_BATCH), st.sampled_from([POLICIES, SHADOWED]))
+SHADOWED_HISTORIES = st.builds(play, _LENGTHS, st.just(SMALL_BATCH), st.just(SHADOWED))
 
 
 def digest(history: History) -> str:
@@ -222,4 +254,4 @@ def digest(history: History) -> str:
 
 
 if __name__ == "__main__":
-    print(digest(play(seeded(3000, seed=1))))  # noqa: T201 - what the caller compares
+    print(digest(play(seeded(3000, seed=1), policies=SHADOWED)))  # noqa: T201 - what the caller compares

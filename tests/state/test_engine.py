@@ -69,7 +69,7 @@ def test_forecast_first_is_answered_and_kept_as_issued() -> None:
     entry = one.table.entry("e")
     assert entry is not None
     assert entry[:5] == (ledger.ISSUED, 1, 1, 1000, 0)
-    assert entry[6:] == (0.7, 0.7, 0.7, 0, IDENTITY.config, "identity", "s", b"", PROBABILITY, None)
+    assert entry[6:] == (0.7, 0.7, 0.7, 0, IDENTITY.config, "identity", "s", b"", PROBABILITY, None, ())
 
 
 def test_outcome_after_its_forecast_resolves_it_once() -> None:

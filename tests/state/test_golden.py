@@ -115,6 +115,7 @@ def test_the_page_names_versions_and_sizes() -> None:
         "S": rows.SCORES_VERSION,
         "W": rows.WINDOWS_VERSION,
         "V": rows.VECTORS_VERSION,
+        "H": rows.COMPARISONS_VERSION,
         "Q": expiry.VERSION,
     }
     for kind, version in versions.items():

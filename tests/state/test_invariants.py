@@ -37,6 +37,7 @@ from tests.state.histories import (
     HISTORIES,
     POLICIES,
     ROOT,
+    SHADOWED,
     SMALL_BATCH,
     STEADY,
     STREAMS,
@@ -50,7 +51,7 @@ from tests.state.histories import (
 )
 
 #: A long history, for what short ones cannot reach: full expiry chunks, thousands of outcomes, every case many times.
-LONG = play(seeded(3000, seed=1))
+LONG = play(seeded(3000, seed=1), policies=SHADOWED)
 
 
 def test_the_long_history_holds_every_case() -> None:
@@ -88,7 +89,7 @@ Crashes = list[tuple[int, str]]
 
 def run_with_crashes(history: History, crashes: Crashes, rewind: random.Random) -> tuple[Table, list[Output]]:
     """Fold in batches; a crash loses the rows (before the commit) or the outputs (after it), and offsets rewind."""
-    worker = Worker(batch_limit=SMALL_BATCH)
+    worker = Worker(history.policies, batch_limit=SMALL_BATCH)
     events, produced = history.events, list[Output]()
     at = 0
     plan = iter(crashes)
@@ -102,7 +103,7 @@ def run_with_crashes(history: History, crashes: Crashes, rewind: random.Random) 
             at += length
         else:
             at = rewind.randint(0, at)  # what was not acknowledged comes again, and as much before it as may be
-            worker = Worker(table=worker.table, batch_limit=SMALL_BATCH)
+            worker = Worker(history.policies, worker.table, SMALL_BATCH)
     return worker.table, produced
 
 
@@ -164,11 +165,11 @@ def test_whatever_crashes_everything_comes_out_at_least_once(history: History, c
 
 
 def run(history: History, lengths: Sequence[int], *, restart: bool = False) -> tuple[Worker, list[Output]]:
-    worker = Worker(batch_limit=SMALL_BATCH)
+    worker = Worker(history.policies, batch_limit=SMALL_BATCH)
     outputs = list[Output]()
     for batch in cut(history.events, lengths):
         if restart:
-            worker = Worker(table=worker.table, batch_limit=SMALL_BATCH)
+            worker = Worker(history.policies, worker.table, SMALL_BATCH)
         outputs += worker.fold(*batch).outputs
     return worker, outputs
 
@@ -193,7 +194,7 @@ def test_replay_of_a_long_history_gives_the_same_rows_and_outputs(lengths: list[
 @STEADY
 @given(HISTORIES, CUTS)
 def test_working_copy_agrees_with_the_table_after_every_batch(history: History, lengths: list[int]) -> None:
-    worker = Worker(batch_limit=SMALL_BATCH)
+    worker = Worker(history.policies, batch_limit=SMALL_BATCH)
     for batch in cut(history.events, lengths):
         effects = worker.fold(*batch)
         assert worker.partition.fence == worker.table.fence
@@ -204,7 +205,7 @@ def test_working_copy_agrees_with_the_table_after_every_batch(history: History, 
 def redelivered(history: History, start: int, lengths: Sequence[int], *, restart: bool) -> list[Output]:
     worker, _ = run(history, [])
     if restart:
-        worker = Worker(table=worker.table, batch_limit=SMALL_BATCH)
+        worker = Worker(history.policies, worker.table, SMALL_BATCH)
     outputs = list[Output]()
     for batch in cut(history.events[start:], lengths):
         effects = worker.fold(*batch)
@@ -290,7 +291,7 @@ def fillers(table: Table, n: int) -> list[Event]:
 @STEADY
 @given(HISTORIES)
 def test_every_row_expires_and_only_streams_remain(history: History) -> None:
-    worker = Worker(table=Table(history.table), batch_limit=SMALL_BATCH)
+    worker = Worker(history.policies, Table(history.table), SMALL_BATCH)
     waiting = sum(queue.tail - queue.head for queue in worker.table.fence.queues.values())
     for event in fillers(worker.table, SMALL_BATCH + waiting + 1):
         worker.fold(event)
@@ -298,12 +299,14 @@ def test_every_row_expires_and_only_streams_remain(history: History) -> None:
     assert (fence.pending, fence.early) == (0, 1)
     assert worker.table.of(keys.LEDGER).keys() == {keys.ledger("filler")}
     assert len(worker.table.of(keys.EXPIRY)) <= len(fence.queues) <= 3
-    assert len(worker.table.of(keys.CALIBRATOR)) <= len(STREAMS)
+    shadows = sum(len(policy.shadow) for _, policy in history.policies.patterns)
+    assert len(worker.table.of(keys.CALIBRATOR)) <= len(STREAMS) + shadows
     assert len(worker.table.of(keys.SCORES)) <= len(STREAMS)
+    assert len(worker.table.of(keys.COMPARISON)) <= shadows
 
 
 def test_rows_of_a_long_history_stay_within_what_can_be_alive() -> None:
-    worker = Worker(batch_limit=SMALL_BATCH)
+    worker = Worker(SHADOWED, batch_limit=SMALL_BATCH)
     most = 0
     for t, event in enumerate(LONG.events):
         worker.fold(event)
@@ -320,7 +323,7 @@ def test_rows_of_a_long_history_stay_within_what_can_be_alive() -> None:
 @STEADY
 @given(HISTORIES)
 def test_rows_leave_only_when_they_are_due_and_did_not_change_lately(history: History) -> None:
-    worker = Worker(batch_limit=SMALL_BATCH)
+    worker = Worker(history.policies, batch_limit=SMALL_BATCH)
     ttl = {stream: policy.ttl_ms for stream in STREAMS if (policy := POLICIES.of(stream))}
     since: dict[str, int] = {}  # stream time at which the row entered its queue
     for event in history.events:
@@ -361,7 +364,7 @@ def adds_up(events: Sequence[Event], fence: Fence, table: Table) -> None:
 @STEADY
 @given(HISTORIES, CUTS)
 def test_counts_add_up_after_every_batch(history: History, lengths: list[int]) -> None:
-    worker = Worker(batch_limit=SMALL_BATCH)
+    worker = Worker(history.policies, batch_limit=SMALL_BATCH)
     applied = 0
     total = [0] * len(worker.partition.fence.fates)
     for batch in cut(history.events, lengths):

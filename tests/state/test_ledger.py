@@ -9,13 +9,15 @@ from hypothesis import strategies as st
 from state import ledger
 from state.forecasts import PROBABILITY
 from state.frames import OVERHEAD, CorruptFrame, seal
-from state.ledger import EARLY, ISSUED, NO_CONFIG, RESOLVED, Entry
+from state.ledger import EARLY, ISSUED, NO_CONFIG, RESOLVED, Entry, Shadow
 from tests.state.histories import STEADY
 
 COUNT = st.integers(0, 2**64 - 1)
 TIME = st.integers(-(2**63), 2**63 - 1)
 FLOAT = st.floats(allow_nan=False)
 NAME = st.text(st.characters(exclude_categories=["Cs"]), max_size=255).filter(lambda name: len(name.encode()) <= 255)
+CONFIG = st.binary(min_size=4, max_size=4).map(bytes.hex)
+SHADOWS = st.lists(st.builds(Shadow, CONFIG, COUNT, FLOAT, FLOAT, st.binary(max_size=70)), max_size=3).map(tuple)
 ENTRIES = st.builds(
     Entry,
     st.sampled_from([EARLY, ISSUED, RESOLVED]),
@@ -28,12 +30,13 @@ ENTRIES = st.builds(
     FLOAT,
     FLOAT,
     COUNT,
-    st.binary(min_size=4, max_size=4).map(bytes.hex),
+    CONFIG,
     st.text("abcdefgh_+", max_size=40),
     NAME,
     st.binary(max_size=70),
     st.just(PROBABILITY),
     st.none() | st.tuples(st.floats(allow_nan=False), st.integers(0, 2**63)),
+    SHADOWS,
 )
 ENTRY = Entry(ISSUED, 7, 7, 1000, 0, math.nan, 0.9, 0.75, 0.7, 3, "0011aaff", "minimax", "flüge", b"\1\0\2\0")
 
@@ -56,11 +59,12 @@ def test_parts_of_a_payload_lie_where_they_are_read(entry: Entry) -> None:
     payload = ledger.unsealed(entry.encode())
     end = ledger.names_end(payload)
     assert payload[0] == entry.status
-    kind = entry.kind if entry.unfit is None else entry.kind | 0x80
+    kind = entry.kind | (0 if entry.unfit is None else 0x80) | (0x40 if entry.shadows else 0)
+    block = 2 + sum(30 + len(each.ticket) for each in entry.shadows) if entry.shadows else 0
     assert ledger.HEAD.unpack_from(payload) == (entry.status, kind, *entry[1:10])
     assert payload[ledger.HEAD.size : end] == ledger.names(entry.config, entry.calibrator, entry.stream)
     assert payload[end : end + len(entry.ticket)] == entry.ticket
-    assert len(payload) == end + len(entry.ticket) + (0 if entry.unfit is None else 16)
+    assert len(payload) == end + len(entry.ticket) + block + (0 if entry.unfit is None else 16)
     assert ledger.parse(payload) == entry
     assert ledger.sealed(payload) == entry.encode()
 
@@ -75,10 +79,30 @@ def test_issued_payload_is_the_entry_of_its_arguments() -> None:
     assert ledger.sealed(made) == ENTRY.encode()
 
 
+SHADOW = Shadow("a9c7921d", 2, 0.5, 0.25, b"\3\0\4\0")
+
+
+def test_challengers_stand_between_the_ticket_and_what_is_unfit() -> None:
+    plain = ledger.unsealed(ENTRY.encode())
+    shadowed = ledger.with_shadows(plain, SHADOW.encode() + SHADOW.encode())
+    entry = ledger.parse(ledger.with_unfit(shadowed, 2.5, 8))
+    assert ledger.sealed(shadowed) == ENTRY._replace(shadows=(SHADOW, SHADOW)).encode()
+    assert (entry.ticket, entry.shadows, entry.unfit) == (ENTRY.ticket, (SHADOW, SHADOW), (2.5, 8))
+    assert ledger.answer(shadowed, ledger.names_end(shadowed)) == (0.9, 0.75, 0.7, ENTRY.ticket)
+
+
+@pytest.mark.parametrize("length", [0, 1, 33, 35, 200, 65535])
+def test_challengers_that_do_not_fill_their_block_are_refused(length: int) -> None:
+    payload = ledger.with_shadows(ledger.unsealed(ENTRY.encode()), SHADOW.encode())
+    wrong = payload[:-2] + length.to_bytes(2, "little")
+    with pytest.raises(CorruptFrame):
+        ledger.decode(ledger.sealed(wrong))
+
+
 def test_parked_outcome_names_nobody() -> None:
     parked = ledger.parse(ledger.early(5, 1.0, 900, 8))
     assert parked[:6] == (EARLY, 5, 5, 0, 900, 1.0)
-    assert parked[9:] == (8, NO_CONFIG, "", "", b"", PROBABILITY, None)
+    assert parked[9:] == (8, NO_CONFIG, "", "", b"", PROBABILITY, None, ())
 
 
 @STEADY

@@ -6,7 +6,7 @@ import pytest
 
 from state.calibrators import MAX_FEATURES, REGISTRY
 from state.calibrators.bucketed import BUCKETS, GRID
-from state.policy import DEFAULT_CALIBRATOR, DEFAULT_TTL_MS, Policies, Policy, build
+from state.policy import DEFAULT_CALIBRATOR, DEFAULT_TTL_MS, Challenger, Policies, Policy, build
 
 
 def test_default_is_the_guarded_calibrator_for_thirty_days() -> None:
@@ -119,3 +119,45 @@ def test_remembered_streams_stay_bounded_and_answers_the_same() -> None:
     assert len(policies._found) <= 100_000
     assert policies.of("a") is policies.patterns[0][1]
     assert policies.of("b0") is policies.default
+
+
+def test_challengers_take_over_features_seed_and_time_to_live() -> None:
+    shadow = (Challenger("calibrated_regression", {}), Challenger("minimax", {"grid": 9}))
+    policy = Policy("platt", features=("a", "b"), ttl_ms=7, seed=3, shadow=shadow)
+    assert policy.challengers == (
+        Policy("calibrated_regression", features=("a", "b"), ttl_ms=7, seed=3),
+        Policy("minimax", {"grid": 9}, features=("a", "b"), ttl_ms=7, seed=3),
+    )
+
+
+def test_adding_a_challenger_leaves_the_configuration_as_it_is() -> None:
+    assert Policy("platt", shadow=(Challenger("beta", {}),)).config == Policy("platt").config
+
+
+@pytest.mark.parametrize(
+    ("calibrator", "shadow", "complaint"),
+    [
+        ("platt", [("platt", {})], "platt is what serves already"),
+        ("minimax", [("minimax", {"grid": GRID})], "minimax is what serves already"),
+        ("platt", [("beta", {}), ("minimax", {}), ("beta", {})], "names beta twice"),
+        ("platt", [("quantile", {"levels": (0.25, 0.5)})], "quantile cannot be a challenger"),
+        ("multiclass", [("platt", {})], "for streams of one probability"),
+        ("platt", [("minimx", {})], "minimx"),
+        ("platt", [("minimax", {"grdi": 3})], "grdi"),
+        ("platt", [("minimax", {"grid": 5 + i}) for i in range(9)], "at most 8"),
+    ],
+)
+def test_challengers_that_cannot_be_are_refused(calibrator: str, shadow: list[Challenger], complaint: str) -> None:
+    options = {"classes": 3} if calibrator == "multiclass" else {}
+    with pytest.raises(ValueError, match=complaint):
+        Policy(calibrator, options, shadow=tuple(Challenger(*each) for each in shadow))
+
+
+def test_challenger_is_found_beside_what_serves_now_and_nothing_else() -> None:
+    policy = Policy("platt", shadow=(Challenger("beta", {}),))
+    policies = Policies([("s", policy)])
+    (beta,) = policy.challengers
+    assert policies.challenger("s", policy.config, beta.config) == beta
+    assert policies.challenger("s", beta.config, policy.config) is None
+    assert policies.challenger("s", policy.config, "00000000") is None
+    assert policies.challenger("t", policy.config, beta.config) is None
