@@ -11,6 +11,10 @@
     features = ["amount", "age"]  # or a count; the names of x
     seed = 0
     options = { grid = 50 }       # of the calibrator
+    shadow = [                    # challengers: scored on the same events, never served
+        "platt+minimax",
+        { calibrator = "histogram", options = { buckets = 20 } },
+    ]
 """
 
 import re
@@ -18,11 +22,12 @@ import tomllib
 from collections.abc import Mapping
 from typing import Any
 
-from state.policy import DEFAULT_TTL_MS, Policies, Policy
+from state.policy import DEFAULT_TTL_MS, Challenger, Policies, Policy
 
 _UNITS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _TOP = ("closed", "early_ttl", "streams")
-_STREAM = ("calibrator", "ttl", "features", "seed", "options")
+_STREAM = ("calibrator", "ttl", "features", "seed", "options", "shadow")
+_CHALLENGER = ("calibrator", "options")
 
 
 def parse(text: str, default_calibrator: str) -> Policies:
@@ -77,14 +82,29 @@ def _policy(stream: Mapping[str, Any], default_calibrator: str) -> Policy:
         features = tuple(features)
     elif type(features) is not int:
         raise ValueError("features must be a count or a list of different names")
-    options = _typed(stream, "options", dict, default={})
     return Policy(
         calibrator=_typed(stream, "calibrator", str, default=default_calibrator),
-        options={name: tuple(value) if isinstance(value, list) else value for name, value in options.items()},
+        options=_options(stream),
         features=features,
         ttl_ms=duration(stream["ttl"]) if "ttl" in stream else DEFAULT_TTL_MS,
         seed=_typed(stream, "seed", int, default=0),
+        shadow=tuple(_challenger(each) for each in _typed(stream, "shadow", list, default=[])),
     )
+
+
+def _challenger(given: object) -> Challenger:
+    """Read an entry of ``shadow``: the name of a calibrator, or a table with its options."""
+    if isinstance(given, str):
+        return Challenger(given, {})
+    if not isinstance(given, dict) or "calibrator" not in given:
+        raise ValueError(f"a challenger is the name of a calibrator, or a table that has one, got {given!r}")
+    _known("a challenger", given, _CHALLENGER)
+    return Challenger(_typed(given, "calibrator", str, default=""), _options(given))
+
+
+def _options(table: Mapping[str, Any]) -> dict[str, Any]:
+    options = _typed(table, "options", dict, default={})
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in options.items()}
 
 
 def _known(what: str, table: Mapping[str, Any], allowed: tuple[str, ...]) -> None:

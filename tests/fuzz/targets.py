@@ -43,6 +43,7 @@ calibrator = "calibrated_regression"
 features = ["a", "b"]
 [streams."*"]
 ttl = "9s"
+shadow = ["platt", { calibrator = "minimax", options = { grid = 9 } }]
 """
 
 

@@ -171,3 +171,42 @@ def test_any_text_gives_policies_or_a_value_error(text: str) -> None:
 @pytest.mark.parametrize("text", ["early_ttl = " + "[" * 100_000, "early_ttl = " + "{a=" * 100_000])
 def test_a_file_that_nests_without_end_is_refused(text: str) -> None:
     assert "nested too deeply" in refused(text)
+
+
+def test_challengers_are_names_or_tables_with_options() -> None:
+    text = """
+        [streams."s*"]
+        calibrator = "platt"
+        features = ["amount", "age"]
+        seed = 3
+        ttl = "2d"
+        shadow = ["minimax", { calibrator = "minimax", options = { grid = 20 } }, { calibrator = "platt+minimax" }]
+    """
+    found = policy(text)
+    assert found.config == Policy("platt", features=("amount", "age"), seed=3).config
+    same = {"features": ("amount", "age"), "seed": 3, "ttl_ms": 2 * DAY}
+    assert found.challengers == (
+        Policy("minimax", **same),  # type: ignore[arg-type]  # each by its own type
+        Policy("minimax", {"grid": 20}, **same),  # type: ignore[arg-type]
+        Policy("platt+minimax", **same),  # type: ignore[arg-type]
+    )
+
+
+@pytest.mark.parametrize(
+    ("shadow", "complaint"),
+    [
+        ('"platt"', "shadow must be of type list"),
+        ("[3]", "a challenger is the name of a calibrator, or a table that has one, got 3"),
+        ("[{}]", "a challenger is the name of a calibrator, or a table that has one, got {}"),
+        ('[{ calibrator = "platt", ttl = "3d" }]', "a challenger has no setting 'ttl'"),
+        ("[{ calibrator = 3 }]", "calibrator must be of type str, got 3"),
+        ('["plat"]', "plat"),
+        (f'["{DEFAULT}"]', f"challenger {DEFAULT} is what serves already"),
+        ('["platt", "platt"]', "shadow names platt twice"),
+        ('["multiclass"]', "multiclass"),
+    ],
+)
+def test_challengers_that_cannot_be_are_refused_with_their_place(shadow: str, complaint: str) -> None:
+    message = refused(f'[streams."a*"]\nshadow = {shadow}\n')
+    assert message.startswith('streams."a*": ')
+    assert complaint in message
