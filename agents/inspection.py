@@ -14,11 +14,13 @@ from aiokafka.errors import KafkaError
 from rich.console import Console
 from rich.table import Table
 
+from agents import shadows
 from state import history, keys, rows
 from state.alarm import ALPHA
 from state.calibrators import internal_regret, played
 from state.calibrators.points import debiased_l2, noise
 from state.class_scores import ClassScores
+from state.comparison import Comparison
 from state.fence import FATES, Fence
 from state.history import KINDS, History
 from state.losses import NAMES
@@ -28,7 +30,7 @@ from streams.settings import Settings
 from streams.topics import TopicsError, partitions
 
 #: Rows that say something of streams.
-KEPT = (keys.FENCE, keys.SCORES, keys.WINDOWS, keys.VECTORS, keys.CALIBRATOR)
+KEPT = (keys.FENCE, keys.SCORES, keys.WINDOWS, keys.VECTORS, keys.CALIBRATOR, keys.COMPARISON)
 
 
 @dataclass
@@ -39,6 +41,7 @@ class Found:
     histories: dict[str, dict[int, History]] = field(default_factory=lambda: defaultdict(dict))
     vectors: dict[str, dict[tuple[int, str], VectorScores]] = field(default_factory=lambda: defaultdict(dict))
     served: dict[str, dict[tuple[int, str], Served]] = field(default_factory=lambda: defaultdict(dict))
+    comparisons: dict[str, dict[tuple[int, str, str], Comparison]] = field(default_factory=lambda: defaultdict(dict))
 
 
 def run(settings: Settings, stream: str | None, *, json_output: bool) -> int:
@@ -100,6 +103,9 @@ async def read(settings: Settings) -> Found:
         elif kind == keys.VECTORS:
             config, stream = keys.of_vectors(key)
             found.vectors[stream][partition, config] = rows.decode_vector_scores(value)
+        elif kind == keys.COMPARISON:
+            stream, champion, challenger = keys.of_comparison(key)
+            found.comparisons[stream][partition, champion, challenger] = rows.decode_comparison(value)
         elif kind == keys.CALIBRATOR:
             config, stream = keys.of_vectors(key)
             found.served[stream][partition, config] = rows.decode_calibrator(value, stream)
@@ -121,6 +127,11 @@ def describe(found: Found, stream: str) -> dict[str, Any]:
         described["vectors"] = {
             config: _vectors([each for (_, made), each in vectors.items() if made == config]) for config in configs
         }
+    comparisons = found.comparisons.get(stream, {})
+    if comparisons:
+        named = shadows.names((config, each) for (_, config), each in found.served[stream].items())
+        pairs = shadows.added(((champion, other), each) for (_, champion, other), each in comparisons.items())
+        described["shadows"] = [shadows.describe(pair, each, named) for pair, each in sorted(pairs.items())]
     described["calibrators"] = [
         {
             "partition": partition,
@@ -227,7 +238,7 @@ def _print(report: dict[str, dict[str, Any]], fates: dict[str, int], *, whole: b
     for name, each in report.items():
         scores = [f"{each[kind][score]:.4f}" if kind in each else "–" for score in ("ece", "brier") for kind in KINDS]
         regret = f"{each['regret']['brier']:+.1f}" if "regret" in each else "–"
-        made = ", ".join(sorted({one["calibrator"] for one in each["calibrators"]}))
+        made = ", ".join(sorted({one["calibrator"] for one in each["calibrators"] if one["config"] in _served(each)}))
         resolved = each["resolved"] + sum(scored["resolved"] for scored in each.get("vectors", {}).values())
         table.add_row(name, f"{resolved:,}", *scores, regret, made)
     console.print(table)
@@ -246,6 +257,8 @@ def _print(report: dict[str, dict[str, Any]], fates: dict[str, int], *, whole: b
                 low.add_row(kind, f"{one['n']:,}", f"{one['forecast']:.5f}", f"{one['outcome']:.5f}")
         if each["resolved"] or "vectors" not in each:
             console.print(curve, low, _health(each))
+        if "shadows" in each:
+            console.print(shadows.table(each["shadows"]))
         measures = ("error", "bound", "noise", "internal_regret")
         held = Table("partition", "calibrator", "config", "version", "outstanding", *measures)
         for one in each["calibrators"]:
@@ -259,6 +272,14 @@ def _print(report: dict[str, dict[str, Any]], fates: dict[str, int], *, whole: b
                 *figures,
             )
         console.print(held)
+
+
+def _served(each: dict[str, Any]) -> set[str]:
+    """Return the configurations that have served, as far as the rows say: not those that only challenged."""
+    challengers, champions = (
+        {one[side]["config"] for one in each.get("shadows", ())} for side in ("challenger", "champion")
+    )
+    return {one["config"] for one in each["calibrators"]} - (challengers - champions)
 
 
 def _vector_table(config: str, scored: dict[str, Any]) -> Table:

@@ -18,6 +18,7 @@ from streams.merge import Batch
 from streams.outputs import Outputs
 from streams.records import Decoder
 from streams.settings import Settings
+from streams.shadows import Place
 from streams.table import StateTable
 
 #: Called with the number of the step just finished; tests kill the process here.
@@ -65,7 +66,8 @@ class Join:
             opened = self._partitions[partition] = Partition(self._policies, self._table.reader(partition))
             scores, vectors = self._scores(partition), self._vectors(partition)
             served = self._calibrators(partition, [*scores, *vectors])
-            self._gauges.assigned(partition, Held(opened.fence, scores, vectors, served))
+            comparisons = self._comparisons(partition)
+            self._gauges.assigned(partition, Held(opened.fence, scores, vectors, served, comparisons))
             forecasts, outcomes = opened.fence.next
             return forecasts, outcomes
 
@@ -97,6 +99,16 @@ class Join:
             row = policy and self._table.read(partition, keys.vectors(stream, policy.config))
             if row:
                 found[stream] = row
+        return found
+
+    def _comparisons(self, partition: int) -> dict[Place, bytes]:
+        """Return the row of each challenger that is configured now, beside what serves now."""
+        found = {}
+        for key, row in self._table.range(partition, keys.COMPARISON):
+            stream, champion, config = keys.of_comparison(key)
+            policy = self._policies.challenger(stream, champion, config)
+            if policy:
+                found[stream, policy.calibrator, config] = row
         return found
 
     def _calibrators(self, partition: int, streams: Iterable[str]) -> dict[str, bytes]:

@@ -24,7 +24,7 @@ from state.history import KINDS, History
 from state.losses import NAMES
 from state.rows import Served, VectorScores
 from state.scores import Scores, total
-from streams import sums
+from streams import shadows, sums
 from streams.catalogue import CATALOGUE, DELAYS, LATENCIES, RECORD_FATES, SIZES, STAGES, WAITS
 from streams.latency import Latencies
 from streams.records import REASONS
@@ -50,6 +50,7 @@ class Held:
     scores: dict[str, Rows] = field(default_factory=dict)
     vectors: dict[str, bytes] = field(default_factory=dict)
     calibrators: dict[str, bytes] = field(default_factory=dict)
+    comparisons: dict[shadows.Place, bytes] = field(default_factory=dict)
 
 
 T = TypeVar("T")
@@ -120,7 +121,11 @@ class Gauges(Collector):
     def assigned(self, partition: int, held: Held) -> None:
         """Take up a partition whose state was restored."""
         self._held[partition] = Held(
-            held.fence, self._kept(held.scores), self._kept(held.vectors), self._kept(held.calibrators)
+            held.fence,
+            self._kept(held.scores),
+            self._kept(held.vectors),
+            self._kept(held.calibrators),
+            self._compared_here(held.comparisons),
         )
         self._counters["opened_partitions"].inc()
         for stream in held.scores:
@@ -131,6 +136,9 @@ class Gauges(Collector):
 
     def _kept(self, found: Mapping[str, T]) -> dict[str, T]:
         return {stream: row for stream, row in found.items() if self.shows(stream)}
+
+    def _compared_here(self, found: Mapping[shadows.Place, bytes]) -> dict[shadows.Place, bytes]:
+        return {place: row for place, row in found.items() if self.shows(place[0])}
 
     def _label(self, stream: str) -> str:
         return stream if self.shows(stream) else OTHER
@@ -197,6 +205,7 @@ class Gauges(Collector):
             held = self._held[partition] = Held(fence)
         held.fence = fence
         held.calibrators.update(self._kept(effects.calibrators))
+        held.comparisons.update(self._compared_here(effects.comparisons))
         held.vectors.update(self._kept({stream: row for (stream, _), row in effects.vectors.items()}))
         self._score(held, effects, before)
 
@@ -292,9 +301,15 @@ class Gauges(Collector):
             yield from _watched(stream, found)
         for stream, several in vectors.items():
             yield from _vectors(stream, several)
+        yield from self._compared(held)
         for stream, made in served.items():
             yield from _guaranteed(stream, made)
             yield from sums.learnt(stream, made)
+
+    def _compared(self, held: list[Held]) -> Iterator[Sample]:
+        found = ((place, row) for partition in held for place, row in list(partition.comparisons.items()))
+        for place, comparison in shadows.added(found).items():
+            yield from shadows.samples(place, comparison)
 
 
 def _oldest(fence: Fence) -> float:

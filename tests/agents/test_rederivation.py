@@ -11,6 +11,7 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from agents.evidence import Difference, Differs, Unauditable
+from state import keys
 from state.fence import EXPIRED_FORECAST
 from streams.settings import Settings
 from tests.agents.partitions import Topics, served
@@ -57,6 +58,24 @@ def test_rows_that_expire_are_followed(tmp_path: Path, crashes: float) -> None:
     audited = topics.audit()
     assert audited.checked.calibrated == 3000
     assert audited._engine.fence.fates[EXPIRED_FORECAST] > 100
+
+
+@pytest.mark.parametrize("crashes", [0.0, 0.3])
+def test_streams_with_challengers_are_derived_and_answer_as_without(tmp_path: Path, crashes: float) -> None:
+    path = tmp_path / "streams.toml"
+    path.write_text(
+        '[streams."*"]\nttl = "9s"\nshadow = ["platt", { calibrator = "minimax", options = { grid = 9 } }]\n'
+    )
+    settings = Settings.from_env({"TRUEUP_STREAMS": str(path)})
+    topics = served(mixed(600).sent, settings, 5, crashes)
+    audited = topics.audit()
+    assert audited.checked.calibrated == 600
+    assert isinstance(audited._rows, dict)
+    assert any(key.startswith(keys.COMPARISON) for key in audited._rows)
+    path.write_text('[streams."*"]\nttl = "9s"\n')
+    plain = served(mixed(600).sent, Settings.from_env({"TRUEUP_STREAMS": str(path)}), 5, crashes)
+    for label in ("calibrated", "resolved", "dead-letters"):
+        assert [record.value for record in topics.records[label]] == [record.value for record in plain.records[label]]
 
 
 def test_streams_of_classes_and_of_numbers_are_derived_too(tmp_path: Path) -> None:

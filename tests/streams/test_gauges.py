@@ -14,7 +14,7 @@ from state.engine import Effects, Partition
 from state.events import Event, Forecast, Outcome, Rejected
 from state.fence import FORECASTS, OUTCOMES, Fence, Queue
 from state.forecasts import Normal, Probs
-from state.policy import Policies, Policy
+from state.policy import Challenger, Policies, Policy
 from state.rows import decode_present
 from state.scores import Scores
 from streams.catalogue import CATALOGUE, RECORD_FATES
@@ -45,7 +45,8 @@ class Live:
     def __init__(self, gauges: Gauges, calibrator: str = "platt+minimax", features: int = 0) -> None:
         self.gauges = gauges
         patterns = [("numbers", Policy("quantile")), ("classes", Policy("multiclass"))]
-        self._policies = Policies(patterns, Policy(calibrator, features=features))
+        beside = (Challenger("histogram", {}),)
+        self._policies = Policies(patterns, Policy(calibrator, features=features, shadow=beside))
         self._rows: dict[int, dict[bytes, bytes]] = defaultdict(dict)
         self._engines: dict[int, Partition] = {}
 

@@ -1,0 +1,37 @@
+"""What a worker tells of challengers: each beside the champion it challenges now, over the same events."""
+
+import math
+from collections.abc import Iterable, Iterator
+
+from state import rows
+from state.comparison import LOSSES, SIDES, Comparison
+from streams.sums import Sample
+
+#: Stream, the challenger's calibrator, its configuration.
+Place = tuple[str, str, str]
+
+
+def added(found: Iterable[tuple[Place, bytes]]) -> dict[Place, Comparison]:
+    """Return the comparisons of several partitions, or of streams under one label, added up."""
+    totals: dict[Place, Comparison] = {}
+    for place, row in found:
+        comparison = rows.decode_comparison(row)
+        totals[place] = totals[place] + comparison if place in totals else comparison
+    return totals
+
+
+def samples(place: Place, comparison: Comparison) -> Iterator[Sample]:
+    """Yield the figures of both sides, and of their difference."""
+    scores = comparison.scores
+    yield "shadow_events", place, comparison.n
+    if not comparison.n:
+        return
+    for side, kind in SIDES:
+        yield "shadow_ece", (*place, side), scores.ece(kind)
+        yield "shadow_brier", (*place, side), scores.brier(kind)
+        yield "shadow_log_loss", (*place, side), scores.log_loss(kind)
+    for loss in LOSSES:
+        mean, error = comparison.difference(loss)
+        yield "shadow_difference", (*place, loss), mean
+        if not math.isnan(error):
+            yield "shadow_difference_error", (*place, loss), error
