@@ -150,6 +150,17 @@ def _parser() -> argparse.ArgumentParser:
         description="Reads what a worker would read, certificates and the streams file too. Asks no broker.",
     )
     check.add_argument("--json", action="store_true", help="print one JSON object")
+    promote = commands.add_parser(
+        "promote",
+        help="let a challenger serve: champion and challenger change places in the streams file",
+        description="Rewrites the file, comments and all, after checking it as a worker would; prints what changed and "
+        "appends a line to FILE.audit.jsonl. Workers read the file when they start: restart them.",
+    )
+    promote.add_argument("stream", help="name of a stream; its pattern's streams change together")
+    promote.add_argument("calibrator", help="the challenger's name, or its configuration where names are not enough")
+    promote.add_argument("--streams", type=Path, metavar="FILE", help="the streams file (default: TRUEUP_STREAMS)")
+    promote.add_argument("--reason", help="why, for the audit line")
+    promote.add_argument("--dry-run", action="store_true", help="show what would change, and change nothing")
 
     inspect = commands.add_parser(
         "inspect",
@@ -271,6 +282,19 @@ def _inspect(options: argparse.Namespace) -> int:
     return inspection.run(Settings.from_env(os.environ), options.stream, json_output=options.json)
 
 
+def _promote(options: argparse.Namespace) -> int:
+    from agents import promotion  # noqa: PLC0415 - not part of a worker
+
+    return promotion.run(
+        os.environ,
+        options.stream,
+        options.calibrator,
+        streams=options.streams,
+        reason=options.reason,
+        dry_run=options.dry_run,
+    )
+
+
 def _audit(options: argparse.Namespace) -> int:
     from agents import audit  # noqa: PLC0415 - not part of a worker
 
@@ -287,6 +311,7 @@ _COMMANDS = {
     "config": _config,
     "inspect": _inspect,
     "replay": replay.run,
+    "promote": _promote,
 }
 
 if __name__ == "__main__":

@@ -171,11 +171,16 @@ class Policies:
         try:
             return self._found[stream]
         except KeyError:
-            policy = next((policy for pattern, policy in self.patterns if fnmatchcase(stream, pattern)), self.default)
+            matched = self.matched(stream)
+            policy = self.default if matched is None else matched[1]
             if len(self._found) >= 100_000:  # streams are named by the records: do not let them fill memory
                 self._found.clear()
             self._found[stream] = policy
             return policy
+
+    def matched(self, stream: str) -> tuple[str, Policy] | None:
+        """Return the first pattern that matches a stream, with its policy; None where the default counts."""
+        return next(((pattern, policy) for pattern, policy in self.patterns if fnmatchcase(stream, pattern)), None)
 
     def challenger(self, stream: str, champion: str, config: str) -> Policy | None:
         """Return the challenger of this configuration, if ``champion`` serves the stream now and this challenges it."""

@@ -13,7 +13,7 @@
     options = { grid = 50 }       # of the calibrator
     shadow = [                    # challengers: scored on the same events, never served
         "platt+minimax",
-        { calibrator = "histogram", options = { buckets = 20 } },
+        { calibrator = "histogram", options = { bins = 20 } },
     ]
 """
 
