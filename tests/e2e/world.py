@@ -10,6 +10,7 @@ import uuid
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.error import URLError
@@ -156,6 +157,7 @@ class World:
             **settings,
         }
         self.settings = Settings.from_env(self.environment)
+        self._past: list[tuple[dict[int, int], Settings]] = []
         asyncio.run(topics.create(self.settings, partitions=partitions))
         self._workers: list[Worker] = []
 
@@ -248,6 +250,20 @@ class World:
                 state[record.partition][record.key] = record.value
         return dict(state)
 
+    def reconfigure(self) -> None:
+        """Take up the settings anew, while no worker runs; what was applied so far is judged under those of before."""
+        newest = {record.partition: record.value for record in self.read("changelog") if record.key == keys.FENCE}
+        applied = {partition: Fence.decode(value).applied for partition, value in newest.items() if value}
+        self._past.append((applied, self.settings))
+        self.settings = Settings.from_env(self.environment)
+
+    def _in_force(self, partition: int, applied: int) -> Settings:
+        """Return the settings under which a partition was served when so many records had been applied."""
+        for until, settings in self._past:
+            if applied < until.get(partition, 0):
+                return settings
+        return self.settings
+
     def oracle(self) -> tuple[State, dict[str, dict[str, bytes]]]:
         """Fold the inputs with the pure engine, in the order the fences recorded.
 
@@ -269,7 +285,8 @@ class World:
             if record.key == keys.FENCE and record.value:
                 fences[record.partition].append(Fence.decode(record.value))
         for n, recorded in fences.items():
-            state[n], made = folded(self.settings, n, (inputs[0][n], inputs[1][n]), recorded)
+            in_force = partial(self._in_force, n)
+            state[n], made = folded(in_force, n, (inputs[0][n], inputs[1][n]), recorded)
             for label, values in made.items():
                 outputs[label] |= values
         return state, dict(outputs)
@@ -289,14 +306,24 @@ class World:
 
 
 def folded(
-    settings: Settings, partition: int, inputs: tuple[list[Read], list[Read]], fences: Sequence[Fence]
+    in_force: Callable[[int], Settings],
+    partition: int,
+    inputs: tuple[list[Read], list[Read]],
+    fences: Sequence[Fence],
 ) -> tuple[dict[bytes, bytes], dict[str, dict[str, bytes]]]:
-    """Fold a partition's inputs with the pure engine, in the order its fences recorded; see `World.oracle`."""
-    decoder = Decoder(settings.policies, settings.limits)
+    """Fold a partition's inputs with the pure engine, in the order its fences recorded; see `World.oracle`.
+
+    ``in_force`` returns the settings under which it was served when so many records had been applied.
+    """
     rows: dict[bytes, bytes] = {}
     outputs: dict[str, dict[str, bytes]] = defaultdict(dict)
+    settings = in_force(0)
     engine = Partition(settings.policies, rows.get)
     for fence in fences:
+        now = in_force(engine.fence.applied)
+        if now is not settings:
+            settings, engine = now, Partition(now.policies, rows.get)
+        decoder = Decoder(settings.policies, settings.limits)
         forecasts, outcomes = (inputs[topic][engine.fence.next[topic] : fence.next[topic]] for topic in (0, 1))
         effects = engine.fold([_decoded(decoder, *merged) for merged in _merged(forecasts, outcomes)])
         for key, value in effects.rows.items():

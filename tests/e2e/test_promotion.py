@@ -1,0 +1,110 @@
+"""A challenger beside a champion on a real broker, and then in its place."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import orjson
+
+from agents import audit
+from state import keys, rows
+from tests.e2e.test_inspect import inspect
+from tests.e2e.world import ROOT, World, wait_for
+from tests.events import forecast, mixed, outcome
+
+MakeWorld = Callable[..., World]
+FILE = """\
+[streams."stream-*"]  # promoted in a test
+calibrator = "minimax"
+options = { grid = 20 }
+ttl = "45d"
+shadow = ["histogram", "platt+minimax"]
+"""
+OLD = 40
+
+
+def promote(w: World, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run the command as an operator does."""
+    return subprocess.run(
+        [sys.executable, "-m", "agents.command", "promote", *arguments],
+        env={**os.environ, **w.environment, "USER": "grace"},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_promoted_challenger_serves_warm_and_nothing_is_lost(world: MakeWorld, tmp_path: Path) -> None:
+    file = tmp_path / "streams.toml"
+    file.write_text(FILE)
+    w = world(TRUEUP_STREAMS=str(file))
+    before = w.settings.policies.of("stream-0")
+    assert before is not None
+    made = mixed(1500, seed=1)
+    waiting = [forecast(f"old-{i}", i / OLD, 5_000_000 + i, f"stream-{i % 3}") for i in range(OLD)]
+    w.send([*made.sent, *waiting])
+    with w.worker() as worker:
+        w.wait_until_applied(len(made.sent) + OLD)
+        resolved = made.fates["outcomes_resolved"] + made.fates["early_joined"]
+        for each in before.challengers:
+            assert worker.metric("shadow_events", calibrator=each.calibrator, config=each.config) == resolved
+        assert worker.stop() == 0
+    w.judge()
+    assert audit.run(w.settings, json_output=True) == audit.AGREE
+    shown = orjson.loads(inspect(w, "stream-1", "--json").stdout)["streams"]["stream-1"]["shadows"]
+    assert {each["challenger"]["calibrator"] for each in shown} == {"histogram", "platt+minimax"}
+    assert all(each["champion"]["config"] == before.config for each in shown)
+
+    refused = promote(w, "stream-0", "beta")
+    assert refused.returncode != 0
+    assert file.read_text() == FILE
+    done = promote(w, "stream-0", "platt+minimax", "--reason", "a test")
+    assert done.returncode == 0, done.stderr
+    assert '+calibrator = "platt+minimax"' in done.stdout
+    line = orjson.loads((tmp_path / "streams.toml.audit.jsonl").read_bytes())
+    assert (line["who"], line["figures"]["streams"], line["figures"]["events"]) == ("grace", 3, resolved)
+    w.reconfigure()
+    after = w.settings.policies.of("stream-0")
+    assert after is not None
+    assert (after.config, line["to"]["config"]) == (before.challengers[1].config,) * 2
+
+    state, served = w.state(), len(w.read("calibrated"))
+    learnt = {
+        (partition, stream): rows.decode_calibrator(row, stream).calibrator.learnt
+        for partition, found in state.items()
+        for stream in ("stream-0", "stream-1", "stream-2")
+        if (row := found.get(keys.calibrator(stream, after.config)))
+    }
+    assert len(learnt) == 6
+    assert sum(learnt.values()) == resolved
+    more = mixed(600, seed=2, start=6_000_000)
+    late = [outcome(f"old-{i}", i % 2, 5_900_000 + i) for i in range(OLD)]
+    with w.worker() as worker:
+        wait_for("the worker", worker.ready)
+        assert worker.metric("shadow_events") == 0, "nothing has resolved under the new champion"
+        w.send([forecast("2-probe", 0.4, 5_800_000, "stream-0")])
+        wait_for("an answer", lambda: len(w.read("calibrated")) > served)
+        (first,) = (record for record in w.read("calibrated") if (record.value or b"").startswith(b'{"event_id":"2-'))
+        answer = orjson.loads(first.value or b"")
+        assert answer["config"] == after.config
+        assert answer["version"] == learnt[first.partition, answer["stream"]] > 100
+        w.send([*late, *more.sent])
+        w.wait_until_applied(len(made.sent) + len(more.sent) + 2 * OLD + 1)
+        again = more.fates["outcomes_resolved"] + more.fates["early_joined"]
+        assert worker.metric("shadow_events", calibrator="minimax", config=before.config) == again
+        assert worker.stop() == 0
+    w.judge()
+    # Tickets of before teach the calibrator that issued them, and those that challenged it then.
+    state = w.state()
+    for each in (before, *before.challengers):
+        found = (
+            rows.decode_calibrator(row, key[5:].decode()).calibrator.learnt
+            for partition in state.values()
+            for key, row in partition.items()
+            if key[:1] == keys.CALIBRATOR and key[1:5].hex() == each.config
+        )
+        assert sum(found) == resolved + again + OLD
