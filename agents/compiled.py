@@ -53,13 +53,15 @@ def missing(environment: Mapping[str, str]) -> str | None:
     """Return why the compiled copy is not to be used; None if it is."""
     if environment.get(VARIABLE) == "no":
         return f"{VARIABLE} is no"
-    if any(package in sys.modules and not _ours(package) for package in PACKAGES):
-        return "the sources were imported first"
     try:
         found = (PLACE / STAMP).read_text()
     except OSError:
         return "nothing was compiled; `make compiled` does, with a C compiler"
-    return None if found == stamp(ROOT) else "the sources changed since `make compiled`"
+    if found != stamp(ROOT):
+        return "the sources changed since `make compiled`"
+    if any(package in sys.modules and not _ours(package) for package in PACKAGES):
+        return "the sources were imported first"
+    return None
 
 
 def _ours(package: str) -> bool:
