@@ -163,7 +163,28 @@ def alerts(threshold: float, issued: Sequence[Floats], resolved: Sequence[Floats
         alarms = int(np.count_nonzero(flagged))
         precision.append(hits / alarms if alarms else None)
         recall.append(hits / ones if ones else None)
-    return Alerts(threshold, len(issued[0]), raw, calibrated, precision[0], precision[1], recall[0], recall[1])
+    return Alerts(
+        threshold,
+        len(issued[0]),
+        raw,
+        calibrated,
+        precision[0],
+        precision[1],
+        recall[0],
+        recall[1],
+        *_largest(raw, issued[1], resolved[1], y),
+    )
+
+
+def _largest(k: int, issued: Floats, resolved: Floats, y: Floats) -> tuple[float | None, float | None, float | None]:
+    """Return the k-th largest forecast, and precision and recall of the k largest; of a tie, the share wanted."""
+    if not k:
+        return None, None, None
+    cut = float(np.partition(issued, len(issued) - k)[len(issued) - k])
+    wanted = k - int(np.count_nonzero(issued > cut))
+    flagged = (resolved > cut) + (resolved == cut) * (wanted / int(np.count_nonzero(issued == cut)))
+    hits, alarms, ones = float(flagged @ y), float(flagged.sum()), float(y.sum())
+    return cut, hits / alarms if alarms else None, hits / ones if ones else None
 
 
 def _mean(total: float, n: float) -> float:

@@ -127,6 +127,34 @@ class Window:
 
 
 @dataclass(frozen=True)
+class WorstWindow:
+    """The window of `Scorecard.worst_window_ece`: the 5,000 outcomes in a row that went worst.
+
+    Attributes
+    ----------
+    stream
+        Whose they were.
+    start_ms, end_ms
+        Times at which its first and last forecast were resolved, ms since the epoch.
+    n
+        Forecasts.
+    ece, ece_noise
+        Of the window; ``ece_noise`` is what chance alone gives one window, not the worst of many.
+    mean_forecast, base_rate
+        Means of forecasts and of outcomes.
+    """
+
+    stream: str
+    start_ms: int
+    end_ms: int
+    n: int
+    ece: float
+    ece_noise: float
+    mean_forecast: float
+    base_rate: float
+
+
+@dataclass(frozen=True)
 class Delays:
     """How long outcomes took: ``counts[i]`` of them from ``edges_ms[i]`` up to ``edges_ms[i + 1]``, and quantiles.
 
@@ -199,6 +227,11 @@ class Alerts:
         Share of ones among the alerts that have an outcome; None without any.
     raw_recall, calibrated_recall
         Share of alerts among the ones; None without ones.
+    equal_threshold
+        The calibrated forecast at which as many alerts are raised as ``raw``; None if that is none.
+    equal_precision, equal_recall
+        Of the ``raw`` largest calibrated forecasts. Those that lie at ``equal_threshold`` count in proportion, as if
+        the alerts still wanted were drawn from them; None as above.
     """
 
     threshold: float
@@ -209,6 +242,9 @@ class Alerts:
     calibrated_precision: float | None
     raw_recall: float | None
     calibrated_recall: float | None
+    equal_threshold: float | None
+    equal_precision: float | None
+    equal_recall: float | None
 
 
 @dataclass(frozen=True)
@@ -231,6 +267,8 @@ class Scored:
         By kind; bins from low to high.
     windows
         At most 60, in time order; none below 40 resolved forecasts.
+    worst
+        By kind; None before the first complete window.
     delays, coverage, features, alerts
         See their classes. ``features`` is empty for streams without, ``alerts`` None if no threshold was given.
     """
@@ -245,6 +283,7 @@ class Scored:
     bound: float | None
     reliability: Mapping[Kind, Sequence[Bin]]
     windows: Sequence[Window]
+    worst: Mapping[Kind, WorstWindow | None]
     delays: Delays
     coverage: Sequence[Coverage]
     features: Sequence[FeatureBias]
@@ -278,6 +317,8 @@ class Contender:
         Name of the calibrator of each stream that was seen.
     configs
         The hash of each stream's configuration, as in calibrated records.
+    recipes
+        What each of the hashes stands for: calibrator, every option, seed and features (`state.policy.Policy.recipe`).
     fates
         Records and rows by `state.fence.FATES`, all partitions together; they add up as `state.fence.Fence` says.
     pending, early
@@ -292,6 +333,7 @@ class Contender:
     delay: str
     calibrators: Mapping[str, str]
     configs: Mapping[str, str]
+    recipes: Mapping[str, str]
     fates: Mapping[str, int]
     pending: int
     early: int

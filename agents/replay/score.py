@@ -12,7 +12,17 @@ from agents.replay import bootstrap
 from agents.replay.configuration import Configuration
 from agents.replay.contest import Look, Played
 from agents.replay.measure import Sums, alerts, coverage, delays, reliability, scorecard
-from agents.replay.result import RAW, Bootstrap, Contender, Difference, FeatureBias, Scored, Vectors, Window
+from agents.replay.result import (
+    RAW,
+    Bootstrap,
+    Contender,
+    Difference,
+    FeatureBias,
+    Scored,
+    Vectors,
+    Window,
+    WorstWindow,
+)
 from agents.replay.tape import played
 from state import rows
 from state.bias import Bias
@@ -137,6 +147,7 @@ def board(
                 delay=delay,
                 calibrators={stream: policy.calibrator for stream, policy in policies.items()},
                 configs={stream: policy.config for stream, policy in policies.items()},
+                recipes={policy.config: policy.recipe for policy in policies.values()},
                 fates=dict(zip(FATES, fates, strict=True)),
                 pending=fence.pending,
                 early=fence.early,
@@ -211,8 +222,10 @@ def _scored(
     issued_raw, issued_p = columns.issued_raw[issued], columns.issued_p[i][issued]
     time = columns.time[chosen]
     looks = _looks(parts, i, stream)
-    worst = [_worst(columns, kind[chosen], y, chosen) for kind in (columns.raw, columns.p[i])]
-    cards = scorecard(raw, y, worst[0]), scorecard(p, y, worst[1])
+    worst = [_worst(columns, forecasts, y, chosen) for forecasts in (raw, p)]
+    cards = [
+        scorecard(forecasts, y, each.ece if each else None) for forecasts, each in zip((raw, p), worst, strict=True)
+    ]
     last = _at(looks, None)
     return Scored(
         stream=stream or ALL,
@@ -225,6 +238,7 @@ def _scored(
         bound=last[1],
         reliability={"raw": reliability(raw, y), "calibrated": reliability(p, y)},
         windows=_windows(raw, p, y, time, looks),
+        worst=dict(zip(KINDS, worst, strict=True)),
         delays=delays(columns.delay_ms[chosen]),
         coverage=coverage(issued_raw, raw),
         features=_features(parts, i, stream, policy) if stream and policy else (),
@@ -236,17 +250,31 @@ def _regret(raw: float, calibrated: float, n: int) -> float:
     return (calibrated - raw) * n if n else 0.0
 
 
-def _worst(columns: Columns, p: Floats, y: Floats, chosen: Any) -> float | None:  # noqa: ANN401 - an index
-    """Return the largest ECE of a complete window, of one partition and stream as live."""
+def _worst(columns: Columns, p: Floats, y: Floats, chosen: Any) -> WorstWindow | None:  # noqa: ANN401 - an index
+    """Return the complete window of largest ECE, of one partition and stream as live."""
     place = columns.partition[chosen].astype(np.int64) * len(columns.streams) + columns.stream[chosen]
     order = np.argsort(place, kind="stable")
-    found = []
+    worst: tuple[float, NDArray[np.int64]] | None = None
     for mine in np.split(order, np.flatnonzero(np.diff(place[order])) + 1):
-        found += [
-            Sums.of(p[mine[at : at + WINDOW]], y[mine[at : at + WINDOW]]).ece
-            for at in range(0, len(mine) - WINDOW + 1, WINDOW)
-        ]
-    return max(found, default=None)
+        for at in range(0, len(mine) - WINDOW + 1, WINDOW):
+            window = mine[at : at + WINDOW]
+            ece = Sums.of(p[window], y[window]).ece
+            if worst is None or ece > worst[0]:
+                worst = ece, window
+    if worst is None:
+        return None
+    ece, window = worst
+    time = columns.time[chosen][window]
+    return WorstWindow(
+        stream=columns.streams[int(place[window[0]]) % len(columns.streams)],
+        start_ms=int(time[0]),
+        end_ms=int(time[-1]),
+        n=WINDOW,
+        ece=ece,
+        ece_noise=Sums.of(p[window], y[window]).noise,
+        mean_forecast=float(p[window].mean()),
+        base_rate=float(y[window].mean()),
+    )
 
 
 #: Looks at one calibrator, in time order.

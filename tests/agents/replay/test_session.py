@@ -187,6 +187,31 @@ def test_vectors_are_scored_as_a_worker_scores_them(tmp_path: Path) -> None:
     assert orjson.loads(result.encode())["contenders"][0]["vectors"]["intent"]["resolved"] == 38
 
 
+def test_worst_window_is_told_with_its_stream_and_its_time(tmp_path: Path) -> None:
+    paths = tmp_path / "f", tmp_path / "o"
+    # The third of four windows of stream b, and nothing else, turns out otherwise than forecast.
+    made = [(f"{stream}{i}", stream, i, int(i % 4 == 0 or (stream == "b" and 10_000 <= i < 15_000)))
+            for i in range(20_000) for stream in "ab"]  # fmt: skip
+    records = (
+        [{"event_id": name, "stream": stream, "p": 0.25, "ts": 1000 * i} for name, stream, i, _ in made],
+        [{"event_id": name, "y": y, "ts": 1000 * i} for name, _, i, y in made],
+    )
+    for path, each in zip(paths, records, strict=True):
+        path.write_bytes(b"\n".join(map(orjson.dumps, each)))
+    (contender,) = found(Request(FileSource(*paths), configurations(SETTINGS, ["identity"], []))).contenders
+    assert contender.overall is not None
+    worst = contender.overall.worst["raw"]
+    assert worst is not None
+    assert (worst.stream, worst.n, worst.start_ms, worst.end_ms) == ("b", 5000, 10_000_000, 14_999_000)
+    assert (worst.ece, worst.mean_forecast, worst.base_rate) == (0.75, 0.25, 1.0)
+    assert contender.overall.raw.worst_window_ece == worst.ece
+    other = contender.streams["a"].worst["calibrated"]
+    assert other is not None
+    assert other.ece == 0.0
+    assert list(contender.recipes) == [contender.configs["a"]]
+    assert orjson.loads(contender.recipes[contender.configs["a"]])["calibrator"] == "identity"
+
+
 def test_features_show_the_bias_along_each(tmp_path: Path) -> None:
     (tmp_path / "s.toml").write_text('[streams.s]\ncalibrator = "platt"\nfeatures = ["amount"]\n')
     paths = tmp_path / "f", tmp_path / "o"
