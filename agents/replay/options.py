@@ -70,6 +70,7 @@ def add(commands: Any) -> None:  # noqa: ANN401 - argparse has no public name fo
     gives = replay.add_argument_group("what it gives")
     gives.add_argument("--threshold", type=float, metavar="P", help="count the alerts, forecasts of at least P")
     gives.add_argument("--block", type=_positive, metavar="N", help="length of the bootstrap's blocks, forecasts")
+    gives.add_argument("--report", type=Path, metavar="FILE", help="write a page of HTML: figures, and which to choose")
     gives.add_argument("--output", type=Path, metavar="FILE", help="write calibrated records as JSON lines")
     gives.add_argument("--to-topic", metavar="TOPIC", help="write calibrated records to a topic of their own")
     gives.add_argument("--dead-letters", type=Path, metavar="FILE", help="write dead letters as JSON lines")
@@ -109,6 +110,7 @@ def request(options: argparse.Namespace, settings: Settings) -> "Request":
         threshold=options.threshold,
         block=options.block,
         manifest=options.manifest,
+        report=options.report,
         output=options.output,
         letters=options.dead_letters,
         to_topic=options.to_topic,

@@ -19,6 +19,7 @@ from agents.replay.configuration import Configuration
 from agents.replay.delay import Delay
 from agents.replay.engine import Folded, answers
 from agents.replay.part import Done, Part
+from agents.replay.report.page import page
 from agents.replay.result import Pace, Result
 from agents.replay.sources.files import FileSource
 from agents.replay.sources.record import Source
@@ -48,8 +49,8 @@ class Request:
         For `agents.replay.result.Alerts`; None for none.
     block, resamples
         Of the bootstrap; None takes `agents.replay.bootstrap.plan`'s length.
-    manifest, output, letters
-        Files to write: what was read, calibrated records, dead letters.
+    manifest, report, output, letters
+        Files to write: what was read, `agents.replay.report`, calibrated records, dead letters.
     to_topic, write_state
         A topic for calibrated records; the application id of a worker that is to go on.
     """
@@ -62,6 +63,7 @@ class Request:
     block: int | None = None
     resamples: int = bootstrap.RESAMPLES
     manifest: Path | None = None
+    report: Path | None = None
     output: Path | None = None
     letters: Path | None = None
     to_topic: str | None = None
@@ -119,7 +121,7 @@ def replay(request: Request, environment: Mapping[str, str], show: Show = lambda
     successor = request.write_state and seed.target(environment, request.write_state)
     if successor:
         seed.check(successor, source.partitions)
-    for path in (request.manifest, request.output, request.letters):
+    for path in (request.manifest, request.report, request.output, request.letters):
         if path is not None and not path.resolve().parent.is_dir():
             raise SettingsError(f"cannot write {path}: there is no such directory")
     began = perf_counter()
@@ -218,6 +220,9 @@ def _write(
     if request.manifest is not None:
         with written(request.manifest) as file:
             file.write(orjson.dumps(result.manifest, option=orjson.OPT_INDENT_2) + b"\n")
+    if request.report is not None:
+        with written(request.report) as file:
+            file.write(page(result))
     if request.to_topic is not None:
         show(f"writing to {request.to_topic}", 0, 0)
         side.send(settings, request.to_topic, result.run, answers(_folded(done)))

@@ -1,0 +1,142 @@
+"""What must be said before the figures, and what cannot be concluded from them."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Final
+
+from agents.replay.measure import FEWEST
+from agents.replay.report import choice
+from agents.replay.report.digits import count, share
+from agents.replay.result import Coverage, Result, Scored
+from agents.replay.table import UNSORTED
+
+#: Fewer outcomes than this in a band, or in all, and shares move by more than .2 by chance.
+FEW = 100
+#: Labels that come so much more often for some scores than for others are selected by the score.
+UNEVEN = 0.2
+
+_REPLAYED: Final = (
+    "A replay shows what would have been served, not what would have been done: had other scores been served, other "
+    "actions might have followed, and other outcomes."
+)
+_ONE_HISTORY: Final = (
+    "It is one history. The intervals say how far a difference may be chance if time goes on as it went; they say "
+    "nothing of changes that this history does not hold."
+)
+_MISSING: Final = (
+    "Scores are of forecasts that have an outcome. Where outcomes are missing for a reason that is tied to the "
+    "outcome, "
+    "no figure here corrects it."
+)
+_DRAWN: Final = (
+    "Calibrated scores are drawn between two neighbouring grid points where the calibrator has a grid. The draw is "
+    "part "
+    "of what is scored."
+)
+
+
+@dataclass(frozen=True)
+class Caution:
+    """A warning: what it is about, and what it means for the reader."""
+
+    title: str
+    sentence: str
+
+
+def cautions(result: Result) -> list[Caution]:
+    """Return the warnings that this replay calls for, the gravest first."""
+    found: list[Caution] = []
+    contenders = choice.base(result)
+    if contenders and contenders[0].overall:
+        found += _labels(contenders[0].overall)
+    for topic, reasons in result.dead.items():
+        if reasons:
+            listed = ", ".join(f"{reason} {count(n)}" for reason, n in reasons.items())
+            found.append(
+                Caution(
+                    f"{count(sum(reasons.values()))} records of {topic} could not be used.",
+                    f"They are in no figure. Reasons: {listed}.",
+                )
+            )
+    for topic, n in result.out_of_order.items():
+        if n > UNSORTED * result.records:
+            found.append(
+                Caution(
+                    f"{count(n)} records of {topic} stand behind later ones.",
+                    "They were played where they stand. If a file was not sorted by time, sort it and replay again.",
+                )
+            )
+    return found
+
+
+def _labels(overall: Scored) -> Iterator[Caution]:
+    issued, resolved = overall.issued, overall.raw.n
+    blind = [each for each in overall.coverage if not each.identifiable]
+    if blind:
+        yield Caution(
+            f"Nothing can be said of raw scores {_bands(blind)}: few of their forecasts have an outcome.",
+            f"There {share(sum(each.resolved for each in blind) / sum(each.issued for each in blind))} of "
+            f"{count(sum(each.issued for each in blind))} forecasts have one. Calibration error, Brier score and "
+            "regret "
+            "rest on those that happened to get a label, and do not carry over to the rest.",
+        )
+    judged = [each for each in overall.coverage if each.issued >= FEWEST]
+    shares = [each.share for each in judged]
+    if shares and max(shares) - min(shares) >= UNEVEN:
+        low, high = min(judged, key=lambda each: each.share), max(judged, key=lambda each: each.share)
+        yield Caution(
+            "Outcomes depend on the score.",
+            f"They are known of {share(high.share)} of the forecasts with scores {_band(high)}, of "
+            f"{share(low.share)} of those "
+            f"with scores {_band(low)}. If they are also missing more often for yes than for no within a band, every "
+            "calibrator learns that as if it were the truth.",
+        )
+    if resolved < FEW:
+        yield Caution(
+            f"Only {count(resolved)} forecasts have an outcome.",
+            "Every figure below moves much by chance.",
+        )
+    sparse = [each for each in overall.coverage if each.identifiable and each.issued > 0 and each.resolved < FEW]
+    if sparse and resolved >= FEW:
+        yield Caution(
+            f"Scores {_bands(sparse)} are rare.",
+            f"They have {count(sum(each.resolved for each in sparse))} outcomes: what happens there does not show in "
+            "the "
+            "figures of the whole.",
+        )
+    if resolved < issued:
+        yield Caution(
+            f"{count(issued - resolved)} of {count(issued)} forecasts ({share((issued - resolved) / issued)}) have "
+            "no outcome.",
+            "All scores are of the others.",
+        )
+
+
+def limits(result: Result) -> list[str]:
+    """Return what cannot be concluded, whatever the figures are."""
+    said = [_REPLAYED, _ONE_HISTORY]
+    if result.bootstrap:
+        said.append(
+            f"Dependence over more than a block ({count(result.bootstrap.block)} forecasts) is not in the intervals; "
+            "with fewer than twenty blocks or so they are too narrow."
+        )
+    if result.differences:
+        said.append(
+            f"{count(len(result.differences))} intervals were computed and none is widened for it: of differences that "
+            "are really 0, one in twenty is expected to look clear."
+        )
+    return [*said, _MISSING, _DRAWN]
+
+
+def _bands(bands: Sequence[Coverage]) -> str:
+    """Return bands as ranges, neighbours as one."""
+    found = []
+    for _, run in groupby(enumerate(bands), key=lambda each: round(each[1].low * 10) - each[0]):
+        each = [band for _, band in run]
+        found.append(f"{each[0].low:.1f}–{each[-1].high:.1f}")
+    return found[0] if len(found) == 1 else f"{', '.join(found[:-1])} and {found[-1]}"
+
+
+def _band(band: Coverage) -> str:
+    return f"{band.low:.1f}–{band.high:.1f}"

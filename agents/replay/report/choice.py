@@ -1,0 +1,241 @@
+"""Which configuration to choose, and why, in sentences: a rule that is stated, applied to the paired intervals."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from agents.replay.report.digits import count, difference, period, score, share
+from agents.replay.result import RAW, Contender, Difference, Result, Scored
+
+#: What the choice follows, as the page says it.
+RULE: Final = (
+    "Proper scores decide first: one forecaster is preferred to another if its Brier score or its log loss is clearly "
+    "smaller and neither is clearly larger; clearly means that the 95% interval of the paired difference leaves out 0. "
+    "Where neither proper score differs, calibration error decides the same way. Of several that nothing is preferred "
+    "to, raw forecasts stay if they are among them; else the calibrator of the fewest parts is taken, and of equally "
+    "simple ones that of the smallest Brier score."
+)
+_PROPER: Final = ("brier", "log_loss")
+_CALIBRATION: Final = ("ece", "ece_smooth")
+_CALLED: Final = {"brier": "Brier score", "log_loss": "log loss", "ece": "ECE", "ece_smooth": "smooth ECE"}
+#: A bound of at least this says nothing: no ℓ1 error of probabilities can be larger.
+VACUOUS: Final = 1.0
+#: Where a smaller share of the forecasts has an outcome, what is best among those is no choice for all.
+SEEN: Final = 0.5
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What to choose.
+
+    Attributes
+    ----------
+    name
+        A contender, or ``raw``; None where the data do not say.
+    headline
+        One sentence.
+    reasons
+        Sentences.
+    """
+
+    name: str | None
+    headline: str
+    reasons: tuple[str, ...]
+
+
+def base(result: Result) -> list[Contender]:
+    """Return the contenders that a choice is among: those of the delay that was, or of the first one asked for."""
+    scored = [each for each in result.contenders if each.overall]
+    delays = [each.delay for each in scored]
+    delay = "as-is" if "as-is" in delays else next(iter(delays), None)
+    return [each for each in scored if each.delay == delay]
+
+
+class Verdicts:
+    """The paired differences, asked for in either direction."""
+
+    def __init__(self, differences: Sequence[Difference]) -> None:
+        self._found: dict[tuple[str, str], dict[str, Difference]] = {}
+        for each in differences:
+            self._found.setdefault((each.name, each.against), {})[each.metric] = each
+            turned = Difference(each.against, each.name, each.metric, -each.value, -each.high, -each.low)
+            self._found.setdefault((each.against, each.name), {})[each.metric] = turned
+
+    def of(self, name: str, against: str) -> Mapping[str, Difference]:
+        """Return the differences by metric; none where the two were not compared."""
+        return self._found.get((name, against), {})
+
+    def preferred(self, name: str, against: str) -> bool:
+        """Say whether `RULE` prefers ``name``."""
+        found = self.of(name, against)
+        for metrics in (_PROPER, _CALIBRATION):
+            told = [_sign(found[metric]) for metric in metrics if metric in found]
+            if any(told):
+                return min(told) < 0 and max(told) <= 0
+        return False
+
+
+def choose(result: Result) -> Choice:
+    """Apply the rule."""
+    contenders = base(result)
+    if not contenders:
+        return Choice(None, "No choice can be made from this replay: no forecast of a probability was resolved.", ())
+    verdicts = Verdicts(result.differences)
+    names = [RAW, *(each.name for each in contenders)]
+    if not any(verdicts.of(name, RAW) for name in names):
+        n = max(each.overall.raw.n for each in contenders if each.overall)
+        return Choice(
+            None,
+            "No choice can be made from this replay: too few forecasts have an outcome.",
+            (f"{count(n)} do. Intervals need 200, and a choice without intervals would rest on chance.",),
+        )
+    best = [each for each in names if not any(verdicts.preferred(other, each) for other in names)]
+    if RAW not in best:
+        # Of the rest some may only be not clearly different from everything: what is shown to help goes first.
+        best = [each for each in best if verdicts.preferred(each, RAW)]
+    if not best:
+        return Choice(
+            None,
+            "No choice can be made from this replay: the comparisons contradict one another.",
+            ("Each forecaster is beaten by another one. The intervals are below.",),
+        )
+    made = _keep(contenders, verdicts, best) if RAW in best else _take(contenders, verdicts, best)
+    overall = contenders[0].overall
+    seen = overall.raw.n / overall.issued if overall and overall.issued else 0.0
+    if seen >= SEEN:
+        return made
+    return Choice(
+        None,
+        f"No choice can be made for all forecasts: {share(seen)} of them have an outcome. Among those: "
+        f"{made.headline[0].lower()}{made.headline[1:]}",
+        made.reasons,
+    )
+
+
+def _keep(contenders: Sequence[Contender], verdicts: Verdicts, best: Sequence[str]) -> Choice:
+    others = [each.name for each in contenders]
+    alone = len(best) == 1
+    headline = (
+        "Keep the raw forecasts: they are better than every configuration that was tried."
+        if alone
+        else "Keep the raw forecasts: no configuration is shown to be better."
+    )
+    reasons = [f"{name} {_compared(verdicts.of(name, RAW), RAW)}" for name in others if verdicts.of(name, RAW)]
+    if not alone:
+        reasons.append(
+            "An interval that includes 0 does not show that two forecasters are equal, only that "
+            f"{count(_n(contenders))} outcomes do not tell them apart."
+        )
+    return Choice(RAW, headline, tuple(reasons))
+
+
+def _take(contenders: Sequence[Contender], verdicts: Verdicts, best: Sequence[str]) -> Choice:
+    by_name = {each.name: each for each in contenders}
+    order = [each.name for each in contenders]
+    name = min(best, key=lambda each: (_parts(by_name[each]), _brier(by_name[each]), order.index(each)))
+    rivals = [each for each in order if each != name]
+    tied = [each for each in best if each != name]
+    headline = f"Use {name}."
+    if tied:
+        simpler = all(_parts(by_name[each]) > _parts(by_name[name]) for each in tied)
+        why = "it is simpler" if simpler else "its Brier score is the smallest"
+        headline = f"Use {name}. No clear difference from {_listed(tied)} is shown; {why}."
+    reasons = [f"{name} {_compared(verdicts.of(name, RAW), 'the raw forecasts')}"]
+    for rival in rivals:
+        found = verdicts.of(name, rival)
+        if found:
+            reasons.append(f"{name} {_compared(found, rival)}")
+        else:
+            reasons.append(f"{name} and {rival} were not compared: they did not resolve the same forecasts.")
+    overall = by_name[name].overall
+    if overall:
+        reasons += _remains(name, overall)
+    for each in tied:
+        other = by_name[each].overall
+        if overall and other and overall.bound is None and other.bound is not None and other.bound < VACUOUS:
+            reasons.append(
+                f"{each} has what {name} has not: a bound on its error on any sequence, {score(other.bound)} here. "
+                "Where an adversary may choose the outcomes, that can matter more than simplicity."
+            )
+    return Choice(name, headline, tuple(reasons))
+
+
+def _compared(found: Mapping[str, Difference], against: str) -> str:
+    """Say how one differs from another, with the numbers; smooth ECE only where it says something else than ECE."""
+    said = [
+        each
+        for metric in (*_PROPER, *_CALIBRATION)
+        if (each := found.get(metric)) and (metric != "ece_smooth" or _sign(each) != _sign(found["ece"]))
+    ]
+    better, same, worse = ([each for each in said if _sign(each) == sign] for sign in (-1, 0, 1))
+    parts = []
+    if better:
+        parts.append(f"is better than {against}: {_numbers(better)}")
+    if worse:
+        parts.append(f"is worse{'' if better else f' than {against}'}: {_numbers(worse)}")
+    if same and parts:
+        parts.append(f"shows no clear difference in {_numbers(same)}")
+    if not parts:
+        return f"shows no clear difference from {against}: {_numbers(same)}."
+    return "; it ".join(parts) + "."
+
+
+def _remains(name: str, overall: Scored) -> list[str]:
+    """Say what the choice does not cure."""
+    card, raw = overall.calibrated, overall.raw
+    told = []
+    if card.ece_noise > 0:
+        times = card.ece / card.ece_noise
+        said = (
+            f"The ECE of {name} is {score(card.ece)} (raw {score(raw.ece)}); chance alone would give "
+            f"{score(card.ece_noise)}"
+        )
+        told.append(
+            f"{said}, so what remains cannot be told from chance."
+            if times < 1.5
+            else f"{said}, so some miscalibration remains, {times:.1f} times what chance gives."
+        )
+    worst, before = overall.worst["calibrated"], overall.worst["raw"]
+    if worst and before:
+        told.append(
+            f"Its worst {count(worst.n)} outcomes in a row ({period(worst.start_ms, worst.end_ms)}) have an ECE of "
+            f"{score(worst.ece)}; the worst of the raw forecasts have {score(before.ece)}."
+        )
+    if overall.l1 is not None and overall.bound is not None:
+        under = "is under" if overall.l1 <= overall.bound else "is over"
+        empty = (
+            "" if overall.bound < VACUOUS else "; a bound of 1 or more promises nothing, it shrinks as outcomes come"
+        )
+        told.append(f"Its measured ℓ1 error, {score(overall.l1)}, {under} its bound, {score(overall.bound)}{empty}.")
+    elif overall.bound is None:
+        told.append("It has no bound that holds on every sequence: what is seen here rests on this history alone.")
+    return told
+
+
+def _numbers(found: Sequence[Difference]) -> str:
+    """Return differences with their intervals."""
+    said = []
+    for each in found:
+        value, low, high = difference(each.value, each.low, each.high)
+        said.append(f"{_CALLED[each.metric]} {value} ({low} to {high})")
+    return _listed(said)
+
+
+def _listed(words: Sequence[str]) -> str:
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+
+
+def _sign(each: Difference) -> int:
+    return 0 if not each.clear else -1 if each.high < 0 else 1
+
+
+def _parts(contender: Contender) -> int:
+    return max((name.count("+") for name in contender.calibrators.values()), default=0)
+
+
+def _brier(contender: Contender) -> float:
+    return contender.overall.calibrated.brier if contender.overall else float("inf")
+
+
+def _n(contenders: Sequence[Contender]) -> int:
+    return max((each.overall.raw.n for each in contenders if each.overall), default=0)

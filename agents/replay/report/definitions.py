@@ -1,0 +1,96 @@
+"""How each figure is defined, one line each in the page."""
+
+from typing import Final
+
+#: Name and definition, in the order in which they come up.
+DEFINITIONS: Final = (
+    (
+        "Forecast, outcome",
+        "A probability p in [0, 1] of a yes, and what happened: y = 1 (yes) or 0 (no).",
+    ),
+    (
+        "Raw, calibrated",
+        (
+            "p as the model gave it; p as the configuration would have served it at that moment, from outcomes known "
+            "by then."
+        ),
+    ),
+    (
+        "ECE",
+        (
+            "Expected calibration error: in ten bins of p of width 0.1, Σ |Σp − Σy| over the bins, divided by the "
+            "number of forecasts. 0 is best."
+        ),
+    ),
+    (
+        "Chance",
+        (
+            "The ECE to expect if every p were exactly the chance of its outcome. An ECE near it is as good as can be "
+            "measured with so many outcomes."
+        ),
+    ),
+    (
+        "Smooth ECE",
+        (
+            "The ECE with hat-shaped weights around 0, 0.1, … 1 in place of bins, so that no bin's edge can make it "
+            "jump."
+        ),
+    ),
+    (
+        "Worst window",
+        "The largest ECE of 5,000 outcomes in a row of one stream on one partition; windows do not overlap.",
+    ),
+    (
+        "Brier score",
+        "Mean of (p − y)². Smaller is better; it is proper: only the true chances make it smallest.",
+    ),
+    (
+        "Log loss",
+        "Mean of −log of the probability given to what happened, in nats, p within [10⁻⁶, 1 − 10⁻⁶]. Proper, too.",
+    ),
+    (
+        "Regret",
+        "Σ (p calibrated − y)² − Σ (p raw − y)². Below 0: calibration has helped so far.",
+    ),
+    (
+        "ℓ1 error, bound",
+        (
+            "Over the calibrator's grid points, Σ |Σp − Σy| / n of what it served, and what the theorem allows on any "
+            "sequence with as many outcomes outstanding. Compare the two with each other, not with the ECE."
+        ),
+    ),
+    (
+        "Band of a diagram",
+        "Wilson's 95% interval of the share of yes in one bin, as if outcomes were independent.",
+    ),
+    (
+        "95% interval",
+        (
+            "Paired moving-block bootstrap: all forecasters are drawn together, in blocks of neighbours in time. It "
+            "leaves out 0: the difference is clear. It includes 0: no difference is shown."
+        ),
+    ),
+    (
+        "Label coverage",
+        "Of the forecasts issued in a band of the raw score, the share that got an outcome within the replay.",
+    ),
+    (
+        "Range without assumptions",
+        ("The share of yes among all forecasts of a band if every missing outcome were no, and if every one were yes."),
+    ),
+    (
+        "Bias along a feature",
+        "Σ x(p − y) / √(n Σ x²), in [−1, 1]: below 0, forecasts are too low where x is large. 0 is unbiased.",
+    ),
+    (
+        "Alert",
+        (
+            "A forecast of at least the threshold. Precision: share of yes among alerts with an outcome. Recall: "
+            "share of alerts among yes."
+        ),
+    ),
+    (
+        "Equal volume",
+        "The threshold moved until as many alerts are raised as raw; forecasts tied at it count in proportion.",
+    ),
+)
