@@ -25,6 +25,7 @@ examples:
   trueup replay --forecasts flights/forecasts.jsonl --outcomes flights/outcomes.jsonl \\
       --calibrator platt --calibrator platt+regret_matching       which is better, on real flights, without a broker
   trueup replay --last 7d --threshold 0.8                         would it have helped last week?
+  trueup replay --last 90d --report review.html                   a page to put before a review
   trueup replay --delay as-is --delay none --delay +2d            what late labels cost
   trueup replay --from 2026-11-01T00:00Z --manifest run.json      the same again: trueup replay --offsets run.json
   trueup replay --write-state trueup-2                            a worker with TRUEUP_APP_ID=trueup-2 goes on from here

@@ -1,5 +1,6 @@
 """A figure: panels side by side, who is who, and a caption that says what to see."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -104,6 +105,5 @@ def swatch(style: str) -> Markup:
 
 
 def name(value: str) -> Markup:
-    """Return a name: apart from its surroundings whatever way it is written, and broken best after a plus."""
-    parts = [part for piece in value.split("+") for part in ("+", tag("wbr"), piece)][2:]
-    return tag("bdi", *parts)
+    """Return a name: apart from its surroundings whatever way it is written, and broken best after + and _."""
+    return tag("bdi", *(part for piece in re.findall(r"[^+_]*[+_]?", value) if piece for part in (piece, tag("wbr"))))

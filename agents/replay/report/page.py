@@ -17,6 +17,8 @@ from agents.replay.report.table import Table
 from agents.replay.result import RAW, Contender, Result
 
 _NO_THRESHOLD = "No threshold was given, so no alerts were counted: --threshold P counts them."
+_BRACKETS = "Differences, below 0 where the first is better; in brackets their 95% intervals."
+_DELAYS = "The choice and all figures below are of the delay {}; the other delays stand in the tables of this section."
 _NO_FEATURES = "No stream has features, so no bias was measured: the streams' configuration names them."
 _STYLE = Path(__file__).with_name("page.css")
 
@@ -67,21 +69,24 @@ def _body(result: Result) -> Iterator[Markup]:
         return tag("section", tag("h2", title), *held, id=key) if held else text("")
 
     yield _header(result, contenders)
-    yield _choice(chosen)
+    yield _choice(chosen, compared=bool(result.differences))
     yield _warnings(result)
     if contenders and contenders[0].overall:
         every = [(_series(each, drawn), each) for each in result.contenders if each.overall]
+        mine = [(series, each) for series, each in every if each in contenders]
+        others = len(every) > len(mine)
         yield section(
             "Comparison",
             "compared",
+            tag("p", _DELAYS.format(contenders[0].delay)) if others else None,
             tables.comparison(every, chosen.name),
             tables.differences(result) if result.differences else None,
         )
         yield section("Reliability", "reliable", reliability.figure(drawn))
-        yield section("Over time", "time", *course.figures(drawn), tables.worst(drawn))
+        yield section("Over time", "time", *course.figures(drawn), tables.worst(mine))
         first = contenders[0].overall
         yield section("Labels", "known", *labels.figures(first), tables.labels(first))
-        yield section("Alerts", "alerting", tables.alerts(drawn) or tag("p", _NO_THRESHOLD))
+        yield section("Alerts", "alerting", tables.alerts(mine) or tag("p", _NO_THRESHOLD))
         yield section("Bias along features", "bias", tables.features(drawn) or tag("p", _NO_FEATURES))
         yield section("Streams", "apart", tables.streams(drawn))
     yield section("Classes and numbers", "others", tables.vectors(result.contenders))
@@ -135,12 +140,13 @@ def _header(result: Result, contenders: Sequence[Contender]) -> Markup:
     )
 
 
-def _choice(chosen: Choice) -> Markup:
+def _choice(chosen: Choice, *, compared: bool) -> Markup:
     return tag(
         "section",
         tag("h2", "Which configuration"),
         tag("p", tag("strong", chosen.headline), class_="headline"),
         tag("ul", *(tag("li", each) for each in chosen.reasons)) if chosen.reasons else None,
+        tag("p", _BRACKETS, class_="note") if compared else None,
         id="choice",
         class_="keep" if chosen.name in {None, RAW} else "take",
     )

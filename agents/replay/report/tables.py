@@ -8,7 +8,7 @@ from agents.replay.report.digits import NONE, cell, count, difference, period, s
 from agents.replay.report.figure import BEFORE, Series, name
 from agents.replay.report.markup import Child, Markup, join, tag
 from agents.replay.report.table import Table, named
-from agents.replay.result import COMPARED, RAW, Alerts, Contender, Difference, FeatureBias, Result, Scored
+from agents.replay.result import COMPARED, RAW, Alerts, Contender, Difference, FeatureBias, Result, Scorecard, Scored
 
 #: What metrics are called over columns.
 CALLED: Final = {"ece": "ECE", "ece_smooth": "Smooth ECE", "brier": "Brier score", "log_loss": "Log loss"}
@@ -18,18 +18,20 @@ FEATURES: Final = 60
 
 
 def comparison(contenders: Sequence[tuple[Series, Contender]], chosen: str | None) -> Table:
-    """Compare all: a row a contender, and raw once for each delay, because what was resolved depends on it."""
+    """Compare all: a row a contender, and raw once for each set of forecasts that was resolved."""
     rows: list[Sequence[Child]] = []
-    delays: set[str] = set()
+    seen: list[tuple[str, Scorecard]] = []
     several = len({each.delay for _, each in contenders}) > 1
     for series, contender in contenders:
         overall = contender.overall
         if not overall:
             continue
-        if contender.delay not in delays:
-            delays.add(contender.delay)
+        if (contender.delay, overall.raw) not in seen:
             called = f"{RAW}, delay {contender.delay}" if several else RAW
-            keep = chosen == RAW and len(delays) == 1
+            if any(contender.delay == delay for delay, _ in seen):
+                called = f"{called}, as {contender.name} resolved them"
+            seen.append((contender.delay, overall.raw))
+            keep = chosen == RAW and len(seen) == 1
             before = named(Series(called, BEFORE.style), called if keep else None)
             rows.append([before, *_card(overall, "raw"), None, None, None])
         rows.append(

@@ -128,7 +128,7 @@ def test_it_prints_in_the_colours_of_paper(browser: Browser, address: str) -> No
     browser.command("Emulation.setEmulatedMedia", media="print")
     try:
         opened(browser, address)
-        assert browser.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 254, 251)"
+        assert browser.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
         printed = browser.command("Page.printToPDF", preferCSSPageSize=True)["data"]
         assert len(printed) > 50_000
     finally:

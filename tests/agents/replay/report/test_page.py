@@ -9,9 +9,11 @@ import orjson
 import pytest
 
 from agents.command import main
+from agents.replay.delay import Delay
 from agents.replay.report.cautions import cautions
 from agents.replay.report.definitions import DEFINITIONS
 from agents.replay.report.markup import coordinate, tag, text
+from agents.replay.report.origin import sources
 from agents.replay.report.page import page
 from agents.replay.result import Result
 from tests.agents.replay.report.results import HOSTILE, played
@@ -172,12 +174,26 @@ def test_few_forecasts_fail_nowhere(tmp_path: Path, n: int) -> None:
 
 
 def test_several_delays_are_compared_each_with_its_own_raw(tmp_path: Path) -> None:
-    from agents.replay.delay import Delay  # noqa: PLC0415 - only here
-
     found = played(tmp_path, calibrators=["platt"], n=2000, delays=(Delay(), Delay.parse("+2d")))
     told = Page(page(found).decode()).text
     assert "raw, delay as-is" in told
     assert "platt delay +2d" in told
+    assert "all figures below are of the delay as-is" in told
+
+
+def test_topics_are_told_by_their_offsets() -> None:
+    manifest = {"forecasts": {"topic": "forecasts-eu", "offsets": {"0": [5, 105], "1": [7, 7]}}}
+    told = Page(sources(manifest).markup(1)).text
+    assert "forecasts-eu05105100" in told
+    assert "forecasts-eu1770" in told
+
+
+def test_configurations_that_resolved_other_forecasts_have_their_own_raw(result: Result) -> None:
+    one, other = result.contenders
+    assert other.overall is not None
+    fewer = replace(other.overall, raw=replace(other.overall.raw, n=17))
+    told = Page(page(replace(result, contenders=[one, replace(other, overall=fewer)])).decode()).text
+    assert f"raw, as {other.name} resolved them" in told
 
 
 def test_report_lands_whole_or_not_at_all(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
