@@ -116,10 +116,12 @@ def _labels(overall: Scored) -> Iterator[Caution]:
 def limits(result: Result) -> list[str]:
     """Return what cannot be concluded, whatever the figures are."""
     said = [_REPLAYED, _ONE_HISTORY]
-    if result.bootstrap:
+    resolved = [each.overall.raw.n for each in choice.base(result) if each.overall]
+    if result.bootstrap and resolved:
+        block = result.bootstrap.block
         said.append(
-            f"Dependence over more than a block ({count(result.bootstrap.block)} forecasts) is not in the intervals; "
-            "with fewer than twenty blocks or so they are too narrow."
+            f"Dependence over more than a block ({count(block)} forecasts) is not in the intervals. The history holds "
+            f"{count(max(resolved) // block)} blocks; with fewer than twenty or so intervals are too narrow."
         )
     if result.differences:
         said.append(

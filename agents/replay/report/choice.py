@@ -1,7 +1,7 @@
 """Which configuration to choose, and why, in sentences: a rule that is stated, applied to the paired intervals."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from agents.replay.report.digits import count, difference, period, score, share
@@ -78,9 +78,27 @@ class Verdicts:
 def choose(result: Result) -> Choice:
     """Apply the rule."""
     contenders = base(result)
+    full = {each.name.removesuffix(f" delay {each.delay}"): each.name for each in contenders}
+    if len({each.delay for each in result.contenders}) == 1:
+        return _chosen(contenders, result.differences)
+    # In a sweep of delays all that are chosen among have one: sentences need not repeat it.
+    short = {name: called for called, name in full.items()}
+    made = _chosen(
+        [replace(each, name=short[each.name]) for each in contenders],
+        [
+            replace(each, name=short[each.name], against=short.get(each.against, each.against))
+            for each in result.differences
+            if each.name in short
+        ],
+    )
+    return replace(made, name=full.get(made.name or "", made.name))
+
+
+def _chosen(contenders: Sequence[Contender], differences: Sequence[Difference]) -> Choice:
+    """Apply the rule to contenders of one delay."""
     if not contenders:
         return Choice(None, "No choice can be made from this replay: no forecast of a probability was resolved.", ())
-    verdicts = Verdicts(result.differences)
+    verdicts = Verdicts(differences)
     names = [RAW, *(each.name for each in contenders)]
     if not any(verdicts.of(name, RAW) for name in names):
         n = max(each.overall.raw.n for each in contenders if each.overall)
@@ -140,6 +158,11 @@ def _take(contenders: Sequence[Contender], verdicts: Verdicts, best: Sequence[st
         simpler = all(_parts(by_name[each]) > _parts(by_name[name]) for each in tied)
         why = "it is simpler" if simpler else "its Brier score is the smallest"
         headline = f"Use {name}. No clear difference from {_listed(tied)} is shown; {why}."
+        apart = [each for each in tied if not verdicts.of(name, each)]
+        if apart:
+            headline = (
+                f"Use {name}. It resolved other forecasts than {_listed(apart)}: between them nothing can be said."
+            )
     reasons = [f"{name} {_compared(verdicts.of(name, RAW), 'the raw forecasts')}"]
     for rival in rivals:
         found = verdicts.of(name, rival)

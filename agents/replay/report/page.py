@@ -125,7 +125,11 @@ def _header(result: Result, contenders: Sequence[Contender]) -> Markup:
             ("With an outcome", f"{count(overall.raw.n)} ({share(known)})"),
             ("Share of yes", share(overall.raw.base_rate)),
         ]
-    facts += [("Configurations", count(len(result.contenders))), ("Replay", tag("code", result.run))]
+    delays = len({each.delay for each in result.contenders})
+    facts.append(("Configurations", count(len(contenders or result.contenders))))
+    if delays > 1:
+        facts.append(("Delays", count(delays)))
+    facts.append(("Replay", tag("code", result.run)))
     when = (
         ""
         if result.start_ms is None or result.end_ms is None

@@ -48,6 +48,11 @@ def test_interval_that_holds_0_is_called_no_clear_difference(result: Result) -> 
     assert "it shows no clear difference in Brier score 0.0000 (−0.0100 to +0.0100)" in sentences
 
 
+def test_two_that_resolved_other_forecasts_are_not_compared(result: Result) -> None:
+    found = replace(result, differences=told({(A, "raw"): BETTER, (B, "raw"): BETTER}))
+    assert choose(found).headline == f"Use {A}. It resolved other forecasts than {B}: between them nothing can be said."
+
+
 def test_comparisons_in_a_circle_give_no_choice(result: Result) -> None:
     chosen, sentences = said(result, BETTER, WORSE, WORSE)
     assert chosen is None

@@ -179,6 +179,7 @@ def test_several_delays_are_compared_each_with_its_own_raw(tmp_path: Path) -> No
     assert "raw, delay as-is" in told
     assert "platt delay +2d" in told
     assert "all figures below are of the delay as-is" in told
+    assert "Use platt." in told, "the delay that is chosen in need not be repeated"
 
 
 def test_topics_are_told_by_their_offsets() -> None:
