@@ -13,7 +13,8 @@ RULE: Final = (
     "smaller and neither is clearly larger; clearly means that the 95% interval of the paired difference leaves out 0. "
     "Where neither proper score differs, calibration error decides the same way. Of several that nothing is preferred "
     "to, raw forecasts stay if they are among them; else the calibrator of the fewest parts is taken, and of equally "
-    "simple ones that of the smallest Brier score."
+    "simple ones that of the smallest Brier score. With fewer than 200 outcomes there is no choice, and where fewer "
+    "than half of the forecasts have one it is no choice for all."
 )
 _PROPER: Final = ("brier", "log_loss")
 _CALIBRATION: Final = ("ece", "ece_smooth")

@@ -66,7 +66,7 @@ def _delays(delays: Delays) -> Markup:
             plot.note(i + 0.5, each, share(each), "tick above")
     every = max(1, -(-len(edges) // 9))
     for i in range(0, len(edges), every):
-        plot.write(x.at(i), _HEIGHT - bottom + 16, edges[i], "tick", plot.side(x.at(i), edges[i]))
+        plot.write(x.at(i), _HEIGHT - bottom + 17, edges[i], "tick", plot.side(x.at(i), edges[i]))
     return plot.svg()
 
 

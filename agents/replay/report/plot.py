@@ -46,10 +46,10 @@ class Plot:
         for value, said in self.x.ticks(x_ticks) if x_ticks else ():
             at = self.x.at(value)
             self.rule(at, bottom, at, bottom + 4, "axis")
-            self.write(at, bottom + 16, said, "tick", self.side(at, said))
+            self.write(at, bottom + 17, said, "tick", self.side(at, said))
         self.rule(left, bottom, right, bottom, "axis")
         self.write(0, top - 13, y_name, "name", "start")
-        self.write(right, bottom + 32, x_name, "name", "end")
+        self.write(right, bottom + 33, x_name, "name", "end")
 
     def side(self, at: float, said: str) -> str:
         """Return how a tick's word is anchored: inwards where it would leave the picture."""
