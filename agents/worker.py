@@ -41,15 +41,15 @@ def run(settings: Settings, *, probe: Probe = lambda _: None) -> int:
     """Run a worker until SIGTERM or SIGINT, and return its exit status.
 
     0 after a clean stop: the batch in flight was finished and its offsets were committed. `MISCONFIGURED` when the
-    topics or the metrics address are not as they must be. `FAILED` when the brokers cannot be asked, since the restart
-    may find them; and, at once and without unwinding, when a send or the state fails: what was not acknowledged is
-    done again after the restart.
+    topics, the metrics address, or what is shown to the brokers are not as they must be. `FAILED` when the brokers
+    cannot be asked, since the restart may find them; and, at once and without unwinding, when a send or the state
+    fails: what was not acknowledged is done again after the restart.
     """
     try:
         problems = asyncio.run(topics.check(settings))
     except Exception as exc:  # noqa: BLE001 - any reason the brokers cannot be asked
         log.error("%s", str(exc) or type(exc).__name__)  # noqa: TRY400 - a message, not a fault
-        return FAILED
+        return MISCONFIGURED if isinstance(exc, topics.TopicsError) and exc.lasting else FAILED
     if problems:
         for problem in problems:
             log.error(problem)

@@ -5,7 +5,7 @@ aiokafka says only that it could not bootstrap. So when it could not, each broke
 
 import asyncio
 import ssl
-from typing import Final
+from typing import Final, NamedTuple
 
 from aiokafka.conn import create_conn
 from aiokafka.errors import (
@@ -25,15 +25,33 @@ ALERT_SECONDS: Final = 2.0
 _ISSUER, _NAME, _TIME = (2, 18, 19, 20, 21, 24, 27), (62, 64), (9, 10)
 
 
-async def reasons(settings: Settings) -> str:
+#: What a broker says that trying again does not change.
+_LASTING = (
+    ssl.SSLCertVerificationError,
+    SaslAuthenticationFailed,
+    UnsupportedSaslMechanismError,
+    IllegalSaslStateError,
+)
+
+
+class Reason(NamedTuple):
+    """Why brokers cannot be used, and whether it is settings that have to change."""
+
+    said: str
+    lasting: bool
+
+
+async def reasons(settings: Settings) -> Reason:
     """Return why each of the brokers cannot be used; those that can are left out."""
-    found = await asyncio.gather(*(_reason(settings, broker) for broker in settings.brokers))
-    return "; ".join(filter(None, found)) or (
-        f"cannot reach a cluster by {', '.join(settings.brokers)}: they answer, but name no broker; are they starting?"
-    )
+    found = [each for each in await asyncio.gather(*(_reason(settings, each) for each in settings.brokers)) if each]
+    if found:
+        return Reason("; ".join(each.said for each in found), any(each.lasting for each in found))
+    brokers = ", ".join(settings.brokers)
+    said = f"cannot reach a cluster by {brokers}: they answer, but name no broker; are they starting?"
+    return Reason(said, lasting=False)
 
 
-async def _reason(settings: Settings, broker: str) -> str | None:
+async def _reason(settings: Settings, broker: str) -> Reason | None:
     host, _, port = broker.rpartition(":")
     try:
         async with asyncio.timeout(settings.request_seconds):
@@ -43,9 +61,10 @@ async def _reason(settings: Settings, broker: str) -> str | None:
             finally:
                 connection.close()
     except TimeoutError:
-        return f"cannot reach {broker}: it did not answer in {settings.request_seconds:g} s"
+        return Reason(f"cannot reach {broker}: it did not answer in {settings.request_seconds:g} s", lasting=False)
     except (OSError, KafkaError) as exc:
-        return f"cannot reach {broker}: {await _said(settings.security, host.strip('[]'), int(port), exc)}"
+        said = await _said(settings.security, host.strip("[]"), int(port), exc)
+        return Reason(f"cannot reach {broker}: {said}", isinstance(exc, _LASTING))
     return None
 
 

@@ -6,7 +6,6 @@ from `REASONS`, and goes to the dead letters whole.
 
 import base64
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
@@ -17,6 +16,7 @@ from state.events import Calibrated, Event, Forecast, Outcome, Rejected, Resolve
 from state.fence import FORECASTS, OUTCOMES
 from state.forecasts import LARGEST, PROBABILITY, PROBS, Classwise, Normal, Probs, Quantiles
 from state.policy import Policies, Policy
+from streams.limits import Limits
 
 #: Why a record is a dead letter, and what it means.
 REASONS: Final = {
@@ -38,29 +38,6 @@ REASONS: Final = {
     "parked_label": "the outcome that was parked for this forecast, here the value, is not one it can have",
     "timestamp": "ts is not a whole number of ms, before 1970, after 9999, or too far ahead of the record's own time",
 }
-
-
-@dataclass(frozen=True)
-class Limits:
-    """What a record may be, at most.
-
-    Attributes
-    ----------
-    record_bytes
-        Longest value, bytes.
-    id_bytes
-        Longest event id and stream name, bytes in UTF-8; at most 255, for the state's rows.
-    ahead_ms
-        How far ``ts`` may lie ahead of the Kafka timestamp, ms. One record from a clock that runs wild would
-        otherwise move stream time forward and expire every row.
-    letter_bytes
-        How much of a dead letter's value is kept.
-    """
-
-    record_bytes: int = 65_536
-    id_bytes: int = 128
-    ahead_ms: int = 24 * 3600 * 1000
-    letter_bytes: int = 16_384
 
 
 class _Unusable(Exception):  # noqa: N818 - carries a reason from the decoder's parts to its door

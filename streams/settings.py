@@ -9,7 +9,7 @@ from typing import Any
 
 from state.policy import DEFAULT_CALIBRATOR, Policies, Policy
 from streams import plan
-from streams.records import Limits
+from streams.limits import Limits
 from streams.security import Access, Security
 
 #: Most addresses of brokers.

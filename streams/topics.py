@@ -19,7 +19,14 @@ LEADER_SECONDS = 30.0
 
 
 class TopicsError(RuntimeError):
-    """The topics are not as trueup needs them, or could not be made; the message says what to change."""
+    """The topics are not as trueup needs them, or could not be made; the message says what to change.
+
+    ``lasting`` is False where trying again may help: brokers that could not be reached.
+    """
+
+    def __init__(self, message: str, *, lasting: bool = True) -> None:
+        super().__init__(message)
+        self.lasting = lasting
 
 
 @dataclass(frozen=True)
@@ -195,6 +202,7 @@ async def _admin(settings: Settings) -> AsyncIterator[AIOKafkaAdminClient]:
         await client.start()
         yield client
     except KafkaConnectionError as exc:
-        raise TopicsError(await reach.reasons(settings)) from exc
+        reason = await reach.reasons(settings)
+        raise TopicsError(reason.said, lasting=reason.lasting) from exc
     finally:
         await client.close()

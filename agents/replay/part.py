@@ -15,7 +15,8 @@ from agents.replay.sources.record import Record, Source
 from state.events import Event, Outcome, Rejected
 from state.fence import FORECASTS, OUTCOMES
 from state.policy import Policies
-from streams.records import Decoder, Limits, encode_letter
+from streams.limits import Limits
+from streams.records import Decoder, encode_letter
 
 
 @dataclass(frozen=True)

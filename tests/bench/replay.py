@@ -20,7 +20,7 @@ from agents.replay.part import Part, _Reader, run
 from agents.replay.sources.files import FileSource
 from agents.replay.sources.merge import merged
 from state.fence import FORECASTS, OUTCOMES
-from streams.records import Limits
+from streams.limits import Limits
 from streams.settings import Settings
 
 ALONE = (

@@ -22,7 +22,8 @@ from state.frames import CorruptFrame, seal
 from state.policy import Policy
 from streams import plan, topics
 from streams.encoding import encode
-from streams.records import LATEST, REASONS, Decoder, Limits
+from streams.limits import Limits
+from streams.records import LATEST, REASONS, Decoder
 from streams.settings import Settings, SettingsError
 
 CORPUS: Final = Path(__file__).with_name("corpus")

@@ -13,15 +13,8 @@ from state.events import Calibrated, Event, Forecast, Outcome, Rejected, Resolve
 from state.fence import FORECASTS, OUTCOMES
 from state.forecasts import Classwise, Normal, Probs, Quantiles
 from state.policy import Policies, Policy
-from streams.records import (
-    KEY_IDS,
-    REASONS,
-    Decoder,
-    Limits,
-    encode_calibrated,
-    encode_letter,
-    encode_resolved,
-)
+from streams.limits import Limits
+from streams.records import KEY_IDS, REASONS, Decoder, encode_calibrated, encode_letter, encode_resolved
 
 LIMITS = Limits()
 NOW = 1_357_034_400_000

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from state.events import Rejected
 from state.fence import FORECASTS
 from streams.encoding import encode
-from streams.records import KEY_IDS, Limits
+from streams.limits import Limits
+from streams.records import KEY_IDS
 from streams.security import Security
 from streams.settings import Settings, SettingsError
 from streams.topics import wanted

@@ -21,7 +21,8 @@ from state import keys, rows
 from state.events import Forecast, Outcome
 from state.fence import FATES
 from state.history import overall as overall_scores
-from streams.records import Decoder, Limits
+from streams.limits import Limits
+from streams.records import Decoder
 from streams.settings import Settings, SettingsError
 from tests.agents.replay.history import lines, written
 from tests.e2e.world import ROOT

@@ -59,7 +59,7 @@ def readings(
     *partitions: Held, settings: Settings | None = None, ready: bool = True, recovery: Recovery | None = None
 ) -> Readings:
     """Return readings of a worker that holds these partitions, numbered from 0."""
-    gauges = Gauges(200, "1.2.3", lambda: ())
+    gauges = Gauges(2000, "1.2.3", lambda: ())
     for n, held in enumerate(partitions):
         gauges.assigned(n, held)
     return Readings(settings or Settings(), gauges, "1.2.3", lambda: ready, lambda: recovery or Recovery())
