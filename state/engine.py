@@ -514,7 +514,8 @@ class Partition:
 
 def _admits(payload: bytes, y: float) -> bool:
     """Whether the forecast of a row can have this outcome."""
-    return y in {0.0, 1.0} if payload[1] == PROBABILITY else admits(ledger.parse(payload).raw, y)
+    kind = payload[1] & ~ledger.FLAGS
+    return y in {0.0, 1.0} if kind == PROBABILITY else admits(ledger.parse(payload).raw, y)
 
 
 def _unusable(outcome: Outcome) -> Rejected:

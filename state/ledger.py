@@ -24,7 +24,8 @@ _LENGTHS = Struct("<3H")
 _UNFIT = 0x80
 #: Set in the kind of a row that holds tickets of challengers.
 SHADOWED = 0x40
-_FLAGS = _UNFIT | SHADOWED
+#: All that is not the kind itself.
+FLAGS = _UNFIT | SHADOWED
 _SHADOW = Struct("<4sQddH")
 _BLOCK = Struct("<H")
 _PARKED = Struct("<dQ")
@@ -166,7 +167,7 @@ def parse(payload: bytes) -> Entry:
     if kind != PROBABILITY:
         unfit = _PARKED.unpack(payload[-_PARKED.size :]) if kind & _UNFIT else None
         challengers = tuple(shadows(payload)) if kind & SHADOWED else ()
-        kind &= ~_FLAGS
+        kind &= ~FLAGS
         raw, p, expected, ticket = answer(payload, at + n_stream)
     return Entry(
         status,
@@ -202,7 +203,7 @@ def answer(payload: bytes, at: int) -> tuple[forecasts.Forecast, forecasts.Forec
         payload = payload[: _block(payload)[0]]
     elif kind & _UNFIT:
         payload = payload[: -_PARKED.size]
-    if kind & ~_FLAGS == PROBABILITY:
+    if kind & ~FLAGS == PROBABILITY:
         *_, raw, p, expected, _ = HEAD.unpack_from(payload)
         return raw, p, expected, payload[at:]
     sizes = _LENGTHS.unpack_from(payload, at)
