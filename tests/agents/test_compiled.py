@@ -16,6 +16,8 @@ SAME_BYTES = (
     "tests/state/test_engine.py",
     "tests/state/test_invariants.py",
     "tests/state/test_vectors.py",
+    "tests/state/test_shadows.py",
+    "tests/state/test_comparison.py",
     "tests/state/test_scores.py",
     "tests/state/test_history.py",
     "tests/state/calibrators/test_laws.py",
