@@ -77,7 +77,7 @@ format: setup ## rewrite the code in the format that lint checks
 	$(BIN)/ruff format .
 
 docs: setup ## write docs/reference.md from the program
-	$(BIN)/python -m agents.reference > docs/reference.md
+	TRUEUP_COMPILED=no $(BIN)/python -m agents.reference > docs/reference.md
 
 manifests: setup ## write the Kubernetes manifests that are made from deploy/prometheus
 	$(BIN)/python -m deploy.kubernetes.rules
