@@ -48,7 +48,7 @@ def missing() -> str | None:
     tools = ("podman", "buildah", "runc") + (() if BASE.exists() else ("debootstrap",))
     absent = [tool for tool in tools if shutil.which(tool, path=f"{os.environ['PATH']}:/usr/sbin") is None]
     if absent:
-        return f"there is no {', '.join(absent)}; Debian: apt-get install podman buildah runc debootstrap"
+        return f"there is no {', '.join(absent)}; Debian: apt-get install podman buildah runc debootstrap catatonit"
     return "debootstrap and podman's storage need root" if os.geteuid() else None
 
 
@@ -98,10 +98,18 @@ class Podman:
         place = ["--isolation=chroot", "--network=host", "--format=docker", "--file=deploy/Dockerfile"]
         self._run([*self._buildah, "bud", *place, *options, f"--target={target}", f"--tag={tag}", str(ROOT)])
 
+    def play(self, manifests: str) -> None:
+        """Start what Kubernetes' manifests say, as far as podman knows them."""
+        file = self._directory / "pod.yaml"
+        file.write_text(manifests)
+        self.run("kube", "play", str(file))
+
     def close(self) -> None:
-        """Remove every container and volume of this storage."""
+        """Remove every pod, container and volume of this storage."""
+        self.run("pod", "rm", "--all", "--force", check=False)
         self.run("rm", "--all", "--force", "--time=0", check=False)
         self.run("volume", "prune", "--force", check=False)
+        self._run([*self._buildah, "rm", "--all"], check=False)  # of a build that was cut short
         self.run("umount", "--all", "--force", check=False)
 
     def _run(self, command: list[str], *, check: bool = True) -> "subprocess.CompletedProcess[str]":

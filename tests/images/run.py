@@ -8,17 +8,19 @@ Prints a line a finding; the status is 1 if one is not as it should be, and 0, w
 
 import argparse
 import json
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Any, Final, Self
 
 from agents import __version__
 from agents.broker import Broker, BrokerError, free_port
 from agents.scrape import Reading, get
-from tests.images import podman
+from tests.images import pod, podman
 from tests.images.podman import CONFINED, ROOT, Podman, PodmanError
 
 WORKER, PRODUCER, STAND_IN = "localhost/trueup:trial", "localhost/trueup-producer:trial", "localhost/stand-in:trial"
@@ -51,11 +53,18 @@ class Trial:
         return holds
 
 
+@dataclass(frozen=True)
 class Container:
-    """A worker's container on a volume."""
+    """A worker's container, and the port of its metrics on this machine."""
 
-    def __init__(self, engine: Podman, name: str, volume: str, brokers: str) -> None:
-        self.engine, self.name, self.port = engine, name, free_port()
+    engine: Podman
+    name: str
+    port: int
+
+    @classmethod
+    def start(cls, engine: Podman, name: str, volume: str, brokers: str) -> Self:
+        """Start one, confined, with its state on a volume."""
+        port = free_port()
         variables = {
             "TRUEUP_BROKERS": brokers,
             "TRUEUP_INSTANCE_ID": "worker-0",
@@ -63,10 +72,11 @@ class Container:
             "TRUEUP_SESSION_SECONDS": "10",
             "TRUEUP_REQUEST_SECONDS": "10",
             "TRUEUP_METRICS_HOST": HOST,
-            "TRUEUP_METRICS_PORT": str(self.port),
+            "TRUEUP_METRICS_PORT": str(port),
         }
         options = [f"--env={name}={value}" for name, value in variables.items()]
         engine.run("run", "-d", f"--name={name}", *CONFINED, *options, f"--volume={volume}:/var/lib/trueup", WORKER)
+        return cls(engine, name, port)
 
     def said(self, path: str) -> int:
         """Return the status that a path is answered with."""
@@ -99,12 +109,14 @@ def main() -> int:
         print(f"skipped: {reason}")
         return 0
     trial = Trial()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # told to end, it leaves nothing behind, as on Ctrl-C
     try:
         with podman.opened() as engine:
             _build(trial, engine, options.base)
             _inspect(trial, engine)
             with Broker() as broker:
                 _serve(trial, engine, broker.bootstrap)
+                _pod(trial, engine, broker.bootstrap)
     except (PodmanError, BrokerError) as exc:
         trial.found(str(exc), holds=False)
     print(f"{trial.failed} wrong" if trial.failed else "all as it should be")
@@ -188,6 +200,23 @@ def _serve(trial: Trial, engine: Podman, brokers: str) -> None:
         trial.found("SIGTERM ends it with 0", worker.status() == 0, worker.status())
 
 
+def _pod(trial: Trial, engine: Podman, brokers: str) -> None:
+    """Play the StatefulSet's pod where the workers before left their state."""
+    if reason := pod.missing():
+        print(f"left out: the pod of Kubernetes; {reason}")
+        return
+    worker = Container(engine, "trueup-0-worker", free_port())
+    engine.play(pod.pod(WORKER, brokers, worker.port))
+    if not trial.becomes("the pod of the StatefulSet is ready", lambda: worker.said("/readyz") == 200):
+        print(worker.log())
+    _confinement(trial, worker)
+    named = worker.shell("echo $TRUEUP_INSTANCE_ID").stdout.strip()
+    trial.found("it is a member by the name of its pod", named == "trueup-0", named)
+    trial.found("it reads its streams", worker.shell("test -s $TRUEUP_STREAMS").returncode == 0)
+    engine.run("pod", "stop", "--time=60", "trueup-0")
+    trial.found("SIGTERM ends it with 0", worker.status() == 0, worker.status())
+
+
 def _confinement(trial: Trial, worker: Container) -> None:
     status = dict(line.split(":", 1) for line in worker.shell("cat /proc/1/status").stdout.splitlines() if ":" in line)
     facts = {name: status[name].split()[0] for name in ("Uid", "Gid", "CapEff", "CapBnd", "NoNewPrivs")}
@@ -201,7 +230,7 @@ def _confinement(trial: Trial, worker: Container) -> None:
 
 
 def _play(trial: Trial, engine: Podman, brokers: str, flights: int) -> None:
-    options = (*CONFINED, "--tmpfs=/var/lib/trueup", f"--env=TRUEUP_BROKERS={brokers}")
+    options = (*CONFINED, f"--env=TRUEUP_BROKERS={brokers}")
     done = engine.run("run", "--rm", *options, PRODUCER, f"--rows={flights}", "--speed=1e9", check=False)
     trial.found("the producer played", done.returncode == 0, (done.stdout + done.stderr).splitlines()[-1:])
 
@@ -214,7 +243,7 @@ def _audit(trial: Trial, engine: Podman, brokers: str) -> None:
 
 @contextmanager
 def _worker(engine: Podman, name: str, volume: str, brokers: str) -> Iterator[Container]:
-    container = Container(engine, name, volume, brokers)
+    container = Container.start(engine, name, volume, brokers)
     try:
         yield container
     except BaseException:
