@@ -44,7 +44,7 @@ fuzz: setup ## fuzz decoders, configuration and command line, a minute each of 1
 fuzz: setup ## fuzz decoders, configuration and command line, a minute each of 14 targets (SECONDS=60)
 	$(BIN)/python -m tests.fuzz.run --seconds $(or $(SECONDS),60)
 
-images: setup jars ## build the images with podman and run them confined against a real Kafka; about eight minutes; skips without podman
+images: setup jars ## build the images with podman and run them confined against a real Kafka; about five minutes; skips without podman
 	$(BIN)/python -m tests.images.run
 
 bench: compiled jars rivals ## the same job for trueup, a plain loop and four stream processors; about ten minutes

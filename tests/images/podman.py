@@ -95,7 +95,7 @@ class Podman:
                 f"--volume={AUTHORITIES.parent}:{AUTHORITIES.parent}:ro",
                 f"--volume={settings}:/etc/pip.conf:ro",
             ]
-        place = ["--isolation=chroot", "--network=host", "--format=docker", "--file=deploy/Dockerfile"]
+        place = ["--layers", "--isolation=chroot", "--network=host", "--format=docker", "--file=deploy/Dockerfile"]
         self._run([*self._buildah, "bud", *place, *options, f"--target={target}", f"--tag={tag}", str(ROOT)])
 
     def play(self, manifests: str) -> None:
