@@ -37,7 +37,9 @@ def _read(policy: Policy) -> tuple[object, ...]:
     return policy.kind, classes, policy.features, policy.ttl_ms
 
 
-def configurations(settings: Settings, calibrators: Sequence[str], files: Sequence[Path]) -> list[Configuration]:
+def configurations(
+    settings: Settings, calibrators: Sequence[str], files: Sequence[Path], *, challengers: bool = False
+) -> list[Configuration]:
     """Return what to replay, in the order given; the present plan if nothing is.
 
     Parameters
@@ -49,13 +51,16 @@ def configurations(settings: Settings, calibrators: Sequence[str], files: Sequen
         probability.
     files
         TOML files of streams.
+    challengers
+        Before all others, the present plan, and each of its challengers in the place of its champion.
 
     Raises
     ------
     SettingsError
         If one is not allowed, or two have one name.
     """
-    found = [with_calibrator(settings.policies, spec) for spec in calibrators]
+    found = promotions(settings.policies) if challengers else []
+    found += [with_calibrator(settings.policies, spec) for spec in calibrators]
     for path in files:
         try:
             policies = plan.parse(path.read_text(), settings.default_calibrator)
@@ -70,6 +75,39 @@ def configurations(settings: Settings, calibrators: Sequence[str], files: Sequen
         if names.count(name) > 1 or name == "raw":
             raise SettingsError(f"two configurations are called {name!r}" if name != "raw" else "'raw' is taken")
     return found
+
+
+def promotions(policies: Policies) -> list[Configuration]:
+    """Return a plan as it is, and as it would be if a challenger were promoted wherever it is one.
+
+    Raises
+    ------
+    SettingsError
+        If there is no challenger.
+    """
+    specs = dict.fromkeys(_spec(each) for policy in _all(policies) for each in policy.challengers)
+    if not specs:
+        raise SettingsError("--challengers: no stream of the present plan has any; `shadow` names them")
+    return [Configuration(PRESENT, policies), *(_promoted(policies, spec) for spec in specs)]
+
+
+def _promoted(policies: Policies, spec: str) -> Configuration:
+    def promoted(policy: Policy) -> Policy:
+        return next((each for each in policy.challengers if _spec(each) == spec), policy)
+
+    patterns = [(pattern, promoted(policy)) for pattern, policy in policies.patterns]
+    default = policies.default and promoted(policies.default)
+    return Configuration(spec, Policies(patterns, default, policies.early_ttl_ms))
+
+
+def _all(policies: Policies) -> list[Policy]:
+    return [policy for policy in (policies.default, *(policy for _, policy in policies.patterns)) if policy]
+
+
+def _spec(policy: Policy) -> str:
+    """Return a calibrator with its options as `with_calibrator` reads them."""
+    options = ",".join(f"{name}={value}" for name, value in sorted(policy.options.items()))
+    return f"{policy.calibrator}:{options}" if options else policy.calibrator
 
 
 def with_calibrator(policies: Policies, spec: str) -> Configuration:
@@ -94,7 +132,7 @@ def with_calibrator(policies: Policies, spec: str) -> Configuration:
 def _changed(policy: Policy, calibrator: str, options: Mapping[str, Value]) -> Policy:
     if policy.kind != PROBABILITY:
         return policy
-    return replace(policy, calibrator=calibrator, options=options)
+    return replace(policy, calibrator=calibrator, options=options, shadow=())
 
 
 def _value(text: str) -> Value:

@@ -62,6 +62,11 @@ def add(commands: Any) -> None:  # noqa: ANN401 - argparse has no public name fo
         help="the present plan with this calibrator; may be repeated",
     )
     runs.add_argument(
+        "--challengers",
+        action="store_true",
+        help="the present plan, and each challenger in its champion's place",
+    )
+    runs.add_argument(
         "--streams", action="append", default=[], type=Path, metavar="FILE", help="this TOML file; may be repeated"
     )
     runs.add_argument(
@@ -105,7 +110,7 @@ def request(options: argparse.Namespace, settings: Settings) -> "Request":
         raise SettingsError("--delay: the same one twice")
     return Request(
         source=_source(options, settings),
-        configurations=configurations(settings, options.calibrator, options.streams),
+        configurations=configurations(settings, options.calibrator, options.streams, challengers=options.challengers),
         delays=delays,
         processes=options.processes or cores(),
         threshold=options.threshold,
