@@ -23,6 +23,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from agents import compiled
 from agents.evidence import Difference, Differs, Record, Unauditable
 from agents.rederivation import LABELS, Checked, Memory, Rederivation, Rows
 from streams.settings import Settings
@@ -232,6 +233,7 @@ def _audit(settings: Settings, console: Console, *, disk: bool) -> list[Verdict]
     folded = context.SimpleQueue()
     jobs = min(len(spans), os.cpu_count() or 1)
     with (
+        compiled.handed_on(),
         ProcessPoolExecutor(jobs, context, initializer=_report_to, initargs=(folded,)) as pool,
         _progress(console) as progress,
     ):

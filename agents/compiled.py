@@ -4,8 +4,10 @@ Both are the same Python files and end in the same bytes; compiled by mypyc they
 copy of other sources than these would be another program, so it carries their hash and is passed over if it differs.
 """
 
+import os
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from hashlib import blake2b
 from pathlib import Path
 from typing import Final
@@ -47,6 +49,19 @@ def prefer(environment: Mapping[str, str]) -> None:
         raise ImportError(f"{VARIABLE} is yes, but {reason}")
     if not reason and str(PLACE) not in sys.path:
         sys.path.insert(0, str(PLACE))
+
+
+@contextmanager
+def handed_on() -> Iterator[None]:
+    """Let processes that are started meanwhile run the engine that this one runs: its objects go between them."""
+    before = os.environ.get(VARIABLE)
+    os.environ[VARIABLE] = "yes" if "state" in sys.modules and _ours("state") else "no"
+    try:
+        yield
+    finally:
+        del os.environ[VARIABLE]
+        if before is not None:
+            os.environ[VARIABLE] = before
 
 
 def missing(environment: Mapping[str, str]) -> str | None:

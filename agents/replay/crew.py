@@ -9,6 +9,7 @@ from concurrent.futures import FIRST_EXCEPTION, ProcessPoolExecutor, wait
 from contextlib import contextmanager
 from typing import Any
 
+from agents import compiled
 from agents.replay.part import Done, Part, run
 
 #: Seconds between two looks at how far the processes are.
@@ -45,7 +46,7 @@ def play(parts: Sequence[Part], processes: int, show: Callable[[int], None]) -> 
             show(read)
 
         return [run(part, progress) for part in parts]
-    with _noted() as interrupted:
+    with _noted() as interrupted, compiled.handed_on():
         return _shared_out(parts, min(processes, len(parts)), show, interrupted)
 
 

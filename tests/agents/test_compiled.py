@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from agents import compiled
-from agents.compiled import PACKAGES, PLACE, ROOT, STAMP, missing, prefer, stamp
+from agents.compiled import PACKAGES, PLACE, ROOT, STAMP, handed_on, missing, prefer, stamp
 
 #: The tests that say what bytes the engine writes, and what holds for each calibrator.
 SAME_BYTES = (
@@ -64,6 +64,18 @@ def test_sources_imported_first_stay(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(compiled, "PLACE", tmp_path)
     (tmp_path / STAMP).write_text(stamp(ROOT))
     assert "imported first" in (missing({}) or "")
+
+
+def test_processes_run_the_engine_of_the_one_that_starts_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TRUEUP_COMPILED", raising=False)
+    with handed_on():
+        # This process runs the sources unless it was told otherwise, whatever was compiled.
+        assert os.environ["TRUEUP_COMPILED"] == "no"
+    assert "TRUEUP_COMPILED" not in os.environ
+    monkeypatch.setenv("TRUEUP_COMPILED", "yes")
+    with handed_on():
+        assert os.environ["TRUEUP_COMPILED"] == "no"
+    assert os.environ["TRUEUP_COMPILED"] == "yes"
 
 
 @pytest.fixture(scope="module")
