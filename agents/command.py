@@ -150,6 +150,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Reads what a worker would read, certificates and the streams file too. Asks no broker.",
     )
     check.add_argument("--json", action="store_true", help="print one JSON object")
+
     promote = commands.add_parser(
         "promote",
         help="let a challenger serve: champion and challenger change places in the streams file",

@@ -66,7 +66,7 @@ class Join:
             opened = self._partitions[partition] = Partition(self._policies, self._table.reader(partition))
             scores, vectors = self._scores(partition), self._vectors(partition)
             served = self._calibrators(partition, [*scores, *vectors])
-            comparisons = self._comparisons(partition)
+            comparisons = self._comparisons(partition, scores)
             self._gauges.assigned(partition, Held(opened.fence, scores, vectors, served, comparisons))
             forecasts, outcomes = opened.fence.next
             return forecasts, outcomes
@@ -101,14 +101,17 @@ class Join:
                 found[stream] = row
         return found
 
-    def _comparisons(self, partition: int) -> dict[Place, bytes]:
-        """Return the row of each challenger that is configured now, beside what serves now."""
+    def _comparisons(self, partition: int, streams: Iterable[str]) -> dict[Place, bytes]:
+        """Return the row of each challenger of each scored stream, beside what serves now."""
         found = {}
-        for key, row in self._table.range(partition, keys.COMPARISON):
-            stream, champion, config = keys.of_comparison(key)
-            policy = self._policies.challenger(stream, champion, config)
-            if policy:
-                found[stream, policy.calibrator, config] = row
+        for stream in streams:
+            policy = self._policies.of(stream)
+            if policy is None:
+                continue
+            for each in policy.challengers:
+                row = self._table.read(partition, keys.comparison(stream, policy.config, each.config))
+                if row:
+                    found[stream, each.calibrator, each.config] = row
         return found
 
     def _calibrators(self, partition: int, streams: Iterable[str]) -> dict[str, bytes]:

@@ -125,7 +125,7 @@ class Gauges(Collector):
             self._kept(held.scores),
             self._kept(held.vectors),
             self._kept(held.calibrators),
-            self._compared_here(held.comparisons),
+            self._compared(held.comparisons),
         )
         self._counters["opened_partitions"].inc()
         for stream in held.scores:
@@ -137,7 +137,7 @@ class Gauges(Collector):
     def _kept(self, found: Mapping[str, T]) -> dict[str, T]:
         return {stream: row for stream, row in found.items() if self.shows(stream)}
 
-    def _compared_here(self, found: Mapping[shadows.Place, bytes]) -> dict[shadows.Place, bytes]:
+    def _compared(self, found: Mapping[shadows.Place, bytes]) -> dict[shadows.Place, bytes]:
         return {place: row for place, row in found.items() if self.shows(place[0])}
 
     def _label(self, stream: str) -> str:
@@ -205,8 +205,8 @@ class Gauges(Collector):
             held = self._held[partition] = Held(fence)
         held.fence = fence
         held.calibrators.update(self._kept(effects.calibrators))
-        held.comparisons.update(self._compared_here(effects.comparisons))
         held.vectors.update(self._kept({stream: row for (stream, _), row in effects.vectors.items()}))
+        held.comparisons.update(self._compared(effects.comparisons))
         self._score(held, effects, before)
 
     def _answer(self, effects: Effects) -> None:
@@ -301,15 +301,10 @@ class Gauges(Collector):
             yield from _watched(stream, found)
         for stream, several in vectors.items():
             yield from _vectors(stream, several)
-        yield from self._compared(held)
+        yield from shadows.series(item for partition in held for item in list(partition.comparisons.items()))
         for stream, made in served.items():
             yield from _guaranteed(stream, made)
             yield from sums.learnt(stream, made)
-
-    def _compared(self, held: list[Held]) -> Iterator[Sample]:
-        found = ((place, row) for partition in held for place, row in list(partition.comparisons.items()))
-        for place, comparison in shadows.added(found).items():
-            yield from shadows.samples(place, comparison)
 
 
 def _oldest(fence: Fence) -> float:

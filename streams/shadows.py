@@ -11,16 +11,17 @@ from streams.sums import Sample
 Place = tuple[str, str, str]
 
 
-def added(found: Iterable[tuple[Place, bytes]]) -> dict[Place, Comparison]:
-    """Return the comparisons of several partitions, or of streams under one label, added up."""
+def series(found: Iterable[tuple[Place, bytes]]) -> Iterator[Sample]:
+    """Yield the samples of comparisons of several partitions, added up."""
     totals: dict[Place, Comparison] = {}
     for place, row in found:
         comparison = rows.decode_comparison(row)
         totals[place] = totals[place] + comparison if place in totals else comparison
-    return totals
+    for place, comparison in totals.items():
+        yield from _samples(place, comparison)
 
 
-def samples(place: Place, comparison: Comparison) -> Iterator[Sample]:
+def _samples(place: Place, comparison: Comparison) -> Iterator[Sample]:
     """Yield the figures of both sides, and of their difference."""
     scores = comparison.scores
     yield "shadow_events", place, comparison.n

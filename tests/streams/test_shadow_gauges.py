@@ -66,12 +66,13 @@ def test_batch_brings_the_newest_comparison() -> None:
     shows(reading(told), compared(30), LABELS)
 
 
-def test_streams_beyond_the_bound_are_added_up_challenger_by_challenger() -> None:
+def test_streams_beyond_the_bound_have_no_series_of_challengers() -> None:
     told = gauges(most_streams=1)
-    told.assigned(0, held(s=compared(300), t=compared(100, seed=2), u=compared(70, seed=3)))
-    read = reading(told)
-    shows(read, compared(300), LABELS)
-    shows(read, compared(100, seed=2) + compared(70, seed=3), LABELS | {"stream": "other"})
+    told.assigned(0, held(s=compared(300), t=compared(100, seed=2)))
+    told.applied(0, Effects(comparisons={("u", *PLACE[1:]): rows.encode_comparison(compared(30))}), Fence())
+    shows(reading(told), compared(300), LABELS)
+    assert generate_latest(told.registry).decode().count("trueup_shadow_events{") == 1
+    assert told.held()[0].comparisons.keys() == {PLACE}
 
 
 def test_comparison_of_no_events_has_a_count_and_no_figures() -> None:
