@@ -8,6 +8,32 @@ import subprocess
 from pathlib import Path
 from typing import Any, Final, Self
 
+#: Least contrast of any text with what lies behind it, as WCAG 2 measures it.
+CONTRAST = """
+(() => {
+  const light = colour => {
+    const [r, g, b] = colour.match(/[0-9.]+/g).slice(0, 3)
+      .map(each => each / 255).map(c => c <= .04045 ? c / 12.92 : ((c + .055) / 1.055) ** 2.4);
+    return .2126 * r + .7152 * g + .0722 * b;
+  };
+  const behind = element => {
+    for (let each = element; each; each = each.parentElement) {
+      const colour = getComputedStyle(each).backgroundColor;
+      if (!/, 0\\)$/.test(colour)) return colour;
+    }
+    return 'rgb(255, 255, 255)';
+  };
+  const found = [...document.querySelectorAll('main *')]
+    .filter(each => [...each.childNodes].some(node => node.nodeType === 3 && node.data.trim()))
+    .filter(each => each.tagName !== 'title' && each.tagName !== 'TITLE' && each.tagName !== 'OPTION')
+    .map(each => {
+      const style = getComputedStyle(each);
+      const [a, b] = [light(each.ownerSVGElement ? style.fill : style.color), light(behind(each))];
+      return (Math.max(a, b) + .05) / (Math.min(a, b) + .05);
+    });
+  return Math.min(...found);
+})()
+"""
 #: What a package of the distribution calls it.
 NAMES: Final = ("chromium", "chromium-browser", "google-chrome")
 FLAGS: Final = (

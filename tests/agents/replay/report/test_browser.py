@@ -9,7 +9,7 @@ import pytest
 
 from agents.replay.report.page import page
 from agents.replay.result import COMPARED, Result
-from tests.agents.status.browser import Browser, find
+from tests.agents.status.browser import CONTRAST, Browser, find
 
 BINARY = find()
 pytestmark = pytest.mark.skipif(BINARY is None, reason="no chromium on the PATH: apt-get install chromium")
@@ -145,30 +145,4 @@ OUTSIDE = """
   const [a, b] = [each.getBoundingClientRect(), each.ownerSVGElement.getBoundingClientRect()];
   return a.left < b.left - 2 || a.right > b.right + 2 || a.top < b.top - 2 || a.bottom > b.bottom + 2;
 }).length
-"""
-#: Least contrast of any text with what lies behind it, as WCAG 2 measures it.
-CONTRAST = """
-(() => {
-  const light = colour => {
-    const [r, g, b] = colour.match(/[0-9.]+/g).slice(0, 3)
-      .map(each => each / 255).map(c => c <= .04045 ? c / 12.92 : ((c + .055) / 1.055) ** 2.4);
-    return .2126 * r + .7152 * g + .0722 * b;
-  };
-  const behind = element => {
-    for (let each = element; each; each = each.parentElement) {
-      const colour = getComputedStyle(each).backgroundColor;
-      if (!/, 0\\)$/.test(colour)) return colour;
-    }
-    return 'rgb(255, 255, 255)';
-  };
-  const found = [...document.querySelectorAll('main *')]
-    .filter(each => each.tagName.toLowerCase() !== 'title')
-    .filter(each => [...each.childNodes].some(node => node.nodeType === 3 && node.data.trim()))
-    .map(each => {
-      const style = getComputedStyle(each);
-      const [a, b] = [light(each.ownerSVGElement ? style.fill : style.color), light(behind(each))];
-      return (Math.max(a, b) + .05) / (Math.min(a, b) + .05);
-    });
-  return Math.min(...found);
-})()
 """
