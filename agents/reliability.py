@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, PercentFormatter
 
+from agents.wilson import wilson
 from state.scores import BINS, LOG_CLIP
 
 Floats = npt.NDArray[np.float64]
@@ -84,21 +85,14 @@ def loss(p: Floats, y: Floats) -> Loss:
 
 
 def curve(p: Floats, y: Floats) -> Curve:
-    """Return the reliability curve of forecasts ``p`` in [0, 1] against outcomes ``y`` in {0, 1}, [n] each.
-
-    References
-    ----------
-    Wilson, E. B. (1927). Probable inference, the law of succession, and statistical inference. JASA 22, 209-212.
-    """
+    """Return the reliability curve of forecasts ``p`` in [0, 1] against outcomes ``y`` in {0, 1}, [n] each."""
     index = bin_of(p)
     n = np.bincount(index, minlength=BINS).astype(np.float64)
     filled = np.where(n, n, np.nan)
     forecast = np.bincount(index, weights=p, minlength=BINS) / filled
     observed = np.bincount(index, weights=y, minlength=BINS) / filled
-    z = 1.959964
-    centre = (observed + z**2 / (2 * filled)) / (1 + z**2 / filled)
-    half = z / (1 + z**2 / filled) * np.sqrt(observed * (1 - observed) / filled + z**2 / (4 * filled**2))
-    return Curve(n, forecast, observed, centre - half, centre + half)
+    low, high = np.array([wilson(*each) for each in zip(observed.tolist(), filled.tolist(), strict=True)]).T
+    return Curve(n, forecast, observed, low, high)
 
 
 def draw(raw: Floats, calibrated: Floats, y: Floats, path: Path, *, title: str, subtitle: str = "") -> None:

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agents.replay.result import Alerts, Bin, Coverage, Delays, Scorecard
+from agents.wilson import wilson
 from state.losses import LOG_CLIP
 from state.scores import BINS
 
@@ -15,8 +16,6 @@ Times = NDArray[np.int64]
 
 #: A band of which at least so many forecasts were issued, and less than this share has outcomes, cannot be judged.
 FEWEST, SHARE = 50, 0.5
-#: Of the normal distribution: 95 % lie within.
-_Z = 1.959963984540054
 
 _S, _M, _H, _D = 1000, 60_000, 3_600_000, 86_400_000
 #: Edges of the histogram of delays, ms.
@@ -108,22 +107,14 @@ def scorecard(p: Floats, y: Floats, worst: float | None) -> Scorecard:
 
 
 def reliability(p: Floats, y: Floats) -> list[Bin]:
-    """Return the reliability diagram with Wilson's intervals.
-
-    References
-    ----------
-    Wilson 1927, *Probable inference, the law of succession, and statistical inference*, JASA 22, 209-212.
-    """
+    """Return the reliability diagram with Wilson's intervals."""
     sums = Sums.of(p, y)
     found = []
     for i in np.flatnonzero(sums.n).tolist():
         n = float(sums.n[i])
         share = float(sums.y[i]) / n
-        scale = 1.0 + _Z**2 / n
-        centre = (share + _Z**2 / (2.0 * n)) / scale
-        half = _Z / scale * float(np.sqrt(share * (1.0 - share) / n + _Z**2 / (4.0 * n**2)))
-        low, high = max(0.0, centre - half), min(1.0, centre + half)
-        found.append(Bin(i / BINS, (i + 1) / BINS, int(n), float(sums.p[i]) / n, share, low, high))
+        low, high = wilson(share, n)
+        found.append(Bin(i / BINS, (i + 1) / BINS, int(n), float(sums.p[i]) / n, share, max(0.0, low), min(1.0, high)))
     return found
 
 

@@ -1,10 +1,10 @@
 """Diagrams as inline SVG. Colours are classes of the style sheet, so they follow the reader's light or dark mode."""
 
-import math
 from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Any, Final
 
+from agents.wilson import wilson
 from state.history import KINDS
 
 #: Bins with a smaller share of the events are drawn hollow and off the line: few events, little weight.
@@ -16,7 +16,6 @@ LINES: Final = 6
 
 #: Length of an axis in the picture's units.
 _SIDE = 100.0
-_Z = 1.959964
 
 
 def reliability(described: dict[str, Any], label: str) -> str:
@@ -56,13 +55,6 @@ def gauge(error: float, bound: float) -> str:
         f'<rect class="track" width="100" height="6"/>'
         f'<rect class="{"over" if over else "under"}" width="{width:.2f}" height="6"/></svg>'
     )
-
-
-def wilson(share: float, n: float) -> tuple[float, float]:
-    """Return the 95 % interval of a share of ``n`` events (Wilson 1927)."""
-    centre = (share + _Z**2 / (2 * n)) / (1 + _Z**2 / n)
-    half = _Z / (1 + _Z**2 / n) * math.sqrt(share * (1 - share) / n + _Z**2 / (4 * n**2))
-    return centre - half, centre + half
 
 
 def _picture(parts: Iterable[str], label: str) -> str:

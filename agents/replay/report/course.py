@@ -9,9 +9,9 @@ from agents.replay.report.markup import Markup
 from agents.replay.report.plot import MARGINS, Plot, padded
 from agents.replay.report.scale import Linear, Log, Scale, Times
 from agents.replay.result import Contender, Window
+from agents.wilson import wilson
 
 _WIDTH, _HEIGHT = 500.0, 260.0
-_Z = 1.959963984540054
 
 #: A contender that is drawn, with its windows.
 _Drawn = Sequence[tuple[Series, Contender, Sequence[Window]]]
@@ -131,8 +131,5 @@ def _middle(window: Window) -> float:
 
 def _interval(window: Window) -> tuple[float, float]:
     """Return Wilson's 95 % interval of the base rate."""
-    n, share = window.n, window.base_rate
-    scale = 1.0 + _Z**2 / n
-    centre = (share + _Z**2 / (2.0 * n)) / scale
-    half = _Z / scale * math.sqrt(share * (1.0 - share) / n + _Z**2 / (4.0 * n**2))
-    return max(0.0, centre - half), min(1.0, centre + half)
+    low, high = wilson(window.base_rate, window.n)
+    return max(0.0, low), min(1.0, high)

@@ -9,7 +9,6 @@ from urllib.parse import quote, urlencode
 import orjson
 import pytest
 
-from agents.status.diagram import wilson
 from agents.status.pages import CARDS, MOST, QUERY, Pages
 from agents.status.readings import POINTS, Recovery, guarantee
 from state import keys, rows
@@ -315,14 +314,3 @@ def test_error_and_bound_are_means_over_what_was_learnt() -> None:
     assert held == {"error": pytest.approx(0.15), "bound": pytest.approx(0.3)}
     assert guarantee([one, {**two, "bound": None}])["bound"] is None
     assert guarantee([]) == {"error": None, "bound": None}
-
-
-def test_the_interval_is_wilsons() -> None:
-    # Newcombe (1998), Two-sided confidence intervals for the single proportion, Table I, method 3.
-    for (r, n), (low, high) in {
-        (81, 263): (0.2553, 0.3662),
-        (15, 148): (0.0624, 0.1605),
-        (0, 20): (0.0, 0.1611),
-        (1, 29): (0.0061, 0.1718),
-    }.items():
-        assert list(wilson(r / n, n)) == pytest.approx([low, high], abs=5e-5)
