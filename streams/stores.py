@@ -69,23 +69,16 @@ class RocksStore(rocksdb.Store):
         DamagedStoreError
             If RocksDB finds it damaged.
         """
-        try:
-            value: bytes | None = self._db_for_partition(partition).get(key)
-        except Exception as exc:
-            self._give_up(partition, exc)
-            raise
-        return value
+        return self.reader(partition)(key)
 
     def reader(self, partition: int) -> Callable[[bytes], bytes | None]:
         """Return `read` of one partition: it runs once an event, so it is one call. It holds no database open."""
         dbs = self._dbs
 
         def read(key: bytes) -> bytes | None:
-            db = dbs.get(partition)
-            if db is None:
-                return self.read(partition, key)
             try:
-                value: bytes | None = db.get(key)
+                # No name for the database: the traceback of an error would hold it open.
+                value: bytes | None = (dbs.get(partition) or self._db_for_partition(partition)).get(key)
             except Exception as exc:
                 self._give_up(partition, exc)
                 raise
