@@ -55,13 +55,18 @@ def prefer(environment: Mapping[str, str]) -> None:
 def handed_on() -> Iterator[None]:
     """Let processes that are started meanwhile run the engine that this one runs: its objects go between them."""
     before = os.environ.get(VARIABLE)
-    os.environ[VARIABLE] = "yes" if "state" in sys.modules and _ours("state") else "no"
+    os.environ[VARIABLE] = "yes" if runs() else "no"
     try:
         yield
     finally:
         del os.environ[VARIABLE]
         if before is not None:
             os.environ[VARIABLE] = before
+
+
+def runs() -> bool:
+    """Whether the engine of this process is the compiled copy: where it came from says so, no source is read."""
+    return "state" in sys.modules and _ours("state")
 
 
 def missing(environment: Mapping[str, str]) -> str | None:

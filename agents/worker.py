@@ -115,8 +115,7 @@ async def _serve(settings: Settings, probe: Probe) -> int:
 
 def tell(settings: Settings, port: int) -> None:
     """Log which engine runs, where the metrics are, and who can read them if that is anybody."""
-    reason = compiled.missing(os.environ)
-    log.info("engine: %s", f"interpreted: {reason}" if reason else "compiled")
+    log.info("engine: %s", "compiled" if compiled.runs() else f"interpreted: {compiled.missing(os.environ)}")
     scheme = "https" if settings.access.certfile else "http"
     log.info("metrics on %s://%s:%d/metrics", scheme, settings.metrics_host, port)
     if not settings.on_loopback and settings.access.username is None:

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from agents import compiled
-from agents.compiled import PACKAGES, PLACE, ROOT, STAMP, handed_on, missing, prefer, stamp
+from agents.compiled import PACKAGES, PLACE, ROOT, STAMP, handed_on, missing, prefer, runs, stamp
+from state import keys
 
 #: The tests that say what bytes the engine writes, and what holds for each calibrator.
 SAME_BYTES = (
@@ -64,6 +65,15 @@ def test_sources_imported_first_stay(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(compiled, "PLACE", tmp_path)
     (tmp_path / STAMP).write_text(stamp(ROOT))
     assert "imported first" in (missing({}) or "")
+
+
+def test_the_engine_that_runs_is_known_by_where_it_came_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiled, "PLACE", tmp_path)
+    assert not runs()
+    monkeypatch.setattr(compiled, "PLACE", Path(keys.__file__).parent)
+    assert runs()
+    monkeypatch.setattr(sys, "modules", {"sys": sys})
+    assert not runs()
 
 
 def test_processes_run_the_engine_of_the_one_that_starts_them(monkeypatch: pytest.MonkeyPatch) -> None:

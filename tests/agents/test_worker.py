@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from agents import worker
+from agents import compiled, worker
 from agents.worker import FAILED, MISCONFIGURED
 from streams import topics
 from streams.security import Access
@@ -106,6 +106,19 @@ def test_metrics_that_are_open_to_the_network_are_a_warning(
 ) -> None:
     worker.tell(Settings(metrics_host=host, access=access), 9464)
     assert ("open to whoever reaches" in caplog.text) == warned
+
+
+def test_the_engine_that_runs_is_told_without_reading_its_sources_again(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caplog.set_level(logging.INFO)
+    worker.tell(Settings(), 9464)
+    assert caplog.messages[0].startswith("engine: interpreted: ")
+    caplog.clear()
+    monkeypatch.setattr(compiled, "runs", lambda: True)
+    monkeypatch.setattr(compiled, "missing", None)
+    worker.tell(Settings(), 9464)
+    assert caplog.messages[0] == "engine: compiled"
 
 
 def test_abort_ends_the_process_at_once_with_its_logs_out() -> None:
