@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple, cast
 
 import pytest
 from faust.types import TP
@@ -119,10 +119,7 @@ def test_the_state_is_that_of_the_pure_engine_and_the_outputs_are(scene: Scene) 
     engine, decoder = Partition(settings.policies, rows.get), Decoder(settings.policies, settings.limits)
     outputs: list[Output] = []
     for part in (made[:300], made[300:]):
-        events: list[Any] = [
-            (decoder.outcome if topic else decoder.forecast)(r.offset, r.key, r.value, r.timestamp) for topic, r in part
-        ]
-        effects = engine.fold(events)
+        effects = engine.fold(decoder.events(part))
         outputs += effects.outputs
         rows.update({key: row for key, row in effects.rows.items() if row is not None})
     assert scene.state() == rows
