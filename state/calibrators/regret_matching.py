@@ -65,6 +65,7 @@ class RegretMatching(Counting):
         name: str = "",
         seed: int = 0,
     ) -> None:
+        # Named one by one: of `**options` mypyc hands a compiled `__init__` the whole dict in each option's place.
         super().__init__(
             grid=grid,
             spacing=spacing,
