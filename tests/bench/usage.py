@@ -3,7 +3,8 @@
 import os
 from pathlib import Path
 
-_TICKS = os.sysconf("SC_CLK_TCK")
+from tests.bench.watch import Use
+
 MIB = 1 << 20
 
 
@@ -18,9 +19,8 @@ def peak(pid: int) -> float:
 
 
 def cpu_seconds(pid: int) -> float:
-    """Return the processor time it has taken, user and system."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / _TICKS
+    """Return the processor time it has taken, user and system, its ended children's included."""
+    return Use.of(pid).cpu
 
 
 def disk_bytes(directory: Path) -> int:

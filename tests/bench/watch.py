@@ -18,6 +18,11 @@ class Use(NamedTuple):
     cpu: float
     rss: int
 
+    @classmethod
+    def of(cls, pid: int) -> "Use":
+        """Read it of a process; `OSError` if it has ended."""
+        return parse(Path(f"/proc/{pid}/stat").read_text())
+
 
 def parse(stat: str) -> Use:
     """Return what a line of /proc/PID/stat says; the name in it may hold blanks and parentheses."""
@@ -81,7 +86,7 @@ class Watch:
             self._machine.append((time.time(), busy(Path("/proc/stat").read_text())))
             for name, pid in self._pids.items():
                 try:
-                    use = parse(Path(f"/proc/{pid}/stat").read_text())
+                    use = Use.of(pid)
                 except OSError:
                     continue
                 self._times[name].append(time.time())
