@@ -1,8 +1,12 @@
 """A campaign: broker, proxies, workers and load, one fault after another, and what was seen of each."""
 
 import asyncio
+import logging
+import signal
 import sys
+import tempfile
 import time
+from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -15,6 +19,7 @@ from agents.broker import HOST, Broker
 from tests.chaos.faults import Fault
 from tests.chaos.feed import Feed
 from tests.chaos.fleet import Exit, Fleet
+from tests.chaos.judge import Verdict, judge_all
 from tests.chaos.proxy import Proxy
 from tests.chaos.strikes import Stage, strike
 from tests.e2e.world import World, wait_for
@@ -79,6 +84,25 @@ def stage(
         yield Stage(world, broker, proxies, fleet, feed)
 
 
+@contextmanager
+def asked(options: Namespace, name: str, *, live: bool = False) -> Iterator[Stage]:
+    """Set up what a command line asks for; SIGTERM then leaves workers, mounts and broker in order."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # the load's client tells every outage in dozens of lines
+    with tempfile.TemporaryDirectory(prefix=f"trueup-{name}-") as temporary:
+        directory = options.directory or Path(temporary)
+        directory.mkdir(parents=True, exist_ok=True)
+        with stage(
+            directory,
+            workers=options.workers,
+            partitions=options.partitions,
+            seed=options.seed,
+            rate=options.rate,
+            live=live,
+        ) as on:
+            yield on
+
+
 def reach(world: World) -> Reach | None:
     """Return how far the group has come, or None while the broker cannot say."""
 
@@ -137,3 +161,11 @@ def drain(on: Stage, events: int) -> list[int]:
     on.feed.finish(events)
     recover(on, 10 * PATIENCE)
     return on.fleet.stop()
+
+
+def judged(on: Stage, events: int) -> tuple[Verdict, bool]:
+    """Drain, and return the verdict, and whether it is good and all workers stopped well."""
+    statuses = drain(on, events)
+    print(f"stopped with {statuses}; judging", file=sys.stderr, flush=True)
+    verdict = judge_all(on.world)
+    return verdict, verdict.good and not any(statuses)

@@ -5,11 +5,8 @@ The same judge as in the chaos suite has the last word; the picture shows what i
 
 import argparse
 import itertools
-import logging
 import random
-import signal
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,7 +17,6 @@ import orjson
 from tests.chaos import campaign, picture, report
 from tests.chaos.campaign import Seen
 from tests.chaos.faults import KINDS, Fault, WildTimestamps, schedule
-from tests.chaos.judge import judge_all
 from tests.chaos.samples import Sample, Sampler
 
 
@@ -59,38 +55,24 @@ def main() -> int:
     )
     parser.add_argument("--picture", type=Path, default=Path("soak.png"))
     options = parser.parse_args()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # leaves workers, mounts and broker in order
-    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # the load's client tells every outage in dozens of lines
     rng = random.Random(options.seed)
     began = time.monotonic()
     seen: list[Seen] = []
     marks: list[tuple[float, float, str]] = []
-    with tempfile.TemporaryDirectory(prefix="trueup-soak-") as temporary:
-        directory = options.directory or Path(temporary)
-        directory.mkdir(parents=True, exist_ok=True)
-        with campaign.stage(
-            directory,
-            workers=options.workers,
-            partitions=options.partitions,
-            seed=options.seed,
-            rate=options.rate,
-            live=True,
-        ) as on:
-            campaign.recover(on)
-            end = time.monotonic() + options.minutes * 60
-            with Sampler(on.world, on.fleet) as sampler:
-                for fault in endless(options.seed, options.workers):
-                    pause = rng.expovariate(1 / options.every) if options.every else float("inf")
-                    left = end - time.monotonic()
-                    time.sleep(max(min(pause, left), 0))
-                    if pause >= left:
-                        break
-                    at = sampler.now()
-                    seen += campaign.run(on, [fault])
-                    marks.append((at, sampler.now(), fault.name))
-            statuses = campaign.drain(on, 0)
-            print(f"stopped with {statuses}; judging", file=sys.stderr, flush=True)
-            verdict = judge_all(on.world)
+    with campaign.asked(options, "soak", live=True) as on:
+        campaign.recover(on)
+        end = time.monotonic() + options.minutes * 60
+        with Sampler(on.world, on.fleet) as sampler:
+            for fault in endless(options.seed, options.workers):
+                pause = rng.expovariate(1 / options.every) if options.every else float("inf")
+                left = end - time.monotonic()
+                time.sleep(max(min(pause, left), 0))
+                if pause >= left:
+                    break
+                at = sampler.now()
+                seen += campaign.run(on, [fault])
+                marks.append((at, sampler.now(), fault.name))
+        verdict, good = campaign.judged(on, 0)
     waits = [wait for sample in sampler.samples for wait in sample.waits]
     calm = [
         wait
@@ -115,7 +97,7 @@ def main() -> int:
     concluded, _, last = report.conclusion(verdict, len(seen), time.monotonic() - began).rpartition("\n")
     print(concluded)
     print(orjson.dumps(orjson.loads(last) | figures).decode())
-    return 0 if verdict.good and not any(statuses) else 1
+    return 0 if good else 1
 
 
 def _percentile(waits: list[int], percent: float) -> float | None:
