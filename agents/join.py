@@ -168,8 +168,6 @@ class Join:
             raise MovedError(f"partition {number} has moved; a batch of it that was waiting is left to its new owner")
         effects = partition.fold(events)  # step 2
         probe(2)
-        hidden = (stream for stream in effects.scores if not self._gauges.shows(stream))
-        before = {stream: pair for stream in hidden if (pair := self._rows(number, stream)) is not None}
         if effects.rows:
             try:
                 # Step 3, and 4: changelog acknowledged, then rows and offset on disk.
@@ -182,7 +180,7 @@ class Join:
                 await self._apply(number, events[:half], probe)
                 await self._apply(number, events[half:], probe)
                 return
-        self._gauges.applied(number, effects, partition.fence, before)
+        self._gauges.applied(number, effects, partition.fence)
         await self._outputs.send(number, effects.outputs)  # step 5
         probe(5)
 

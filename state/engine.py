@@ -71,6 +71,8 @@ class Effects:
         Topic and reason of every dead letter that is new.
     again
         How many redelivered events of each topic were answered from the ledger.
+    answered, resolved
+        How many forecasts of each stream were answered, duplicates included, and how many of its events resolved.
     scores, windows, vectors, calibrators
         The rows among ``rows`` that changed of each stream's scores, of its closed windows, of the scores of each
         stream and configuration whose forecasts are more than one probability, and of the calibrator that serves a
@@ -86,6 +88,8 @@ class Effects:
     delays: list[int] = field(default_factory=list)
     rejected: list[tuple[int, str]] = field(default_factory=list)
     again: list[int] = field(default_factory=lambda: [0, 0])
+    answered: dict[str, int] = field(default_factory=dict)
+    resolved: dict[str, int] = field(default_factory=dict)
     scores: dict[str, bytes] = field(default_factory=dict)
     windows: dict[str, bytes] = field(default_factory=dict)
     vectors: dict[tuple[str, str], bytes] = field(default_factory=dict)
@@ -236,7 +240,9 @@ class Partition:
         found = self._payload(key)
         if found is not None and found[0] != ledger.EARLY:
             fence.fates[FORECAST_DUPLICATE] += 1
-            self._effects.outputs.append(_calibrated(record_key, event_id, found))
+            answer = _calibrated(record_key, event_id, found)
+            self._effects.outputs.append(answer)
+            self._answered(answer.stream)
             return
         service = self._now.get(stream) or self._open(stream)
         calibrator = service.served.calibrator
@@ -248,14 +254,19 @@ class Partition:
         self._expiry.push(service.ttl_ms, fence.applied, event_id)
         fence.fates[ISSUED] += 1
         made, config, applied = service.calibrator, service.config, fence.applied
-        answer = record_key, event_id, stream, raw, p, expected, made, config, version, ts, applied
-        self._effects.outputs.append(new(Calibrated, answer))
+        served = record_key, event_id, stream, raw, p, expected, made, config, version, ts, applied
+        self._effects.outputs.append(new(Calibrated, served))
+        self._answered(stream)
         if found is None:
             self._ledger[key] = self._changed[key] = payload
             if version == 0:  # tickets must find the recipe that made them
                 self._learnt[service.key] = service.learner
         else:
             self._join(forecast, key, payload, service, ledger.parse(found))
+
+    def _answered(self, stream: str) -> None:
+        answered = self._effects.answered
+        answered[stream] = answered.get(stream, 0) + 1
 
     def _ask(self, challengers: tuple[_Challenger, ...], raw: Any, x: Any, name: bytes) -> bytes:  # noqa: ANN401 - as predict takes them
         """Ask every challenger, and return their tickets for the ledger."""
@@ -337,6 +348,7 @@ class Partition:
                 self._closed[service.stream] = history
             self._scored[service.stream] = history
         effects.delays.append(ts - issued_ts)
+        effects.resolved[service.stream] = effects.resolved.get(service.stream, 0) + 1
         joined = record_key, event_id, service.stream, raw, p, y, service.calibrator, version, issued_ts, ts
         effects.outputs.append(new(Resolved, joined))
 

@@ -171,11 +171,6 @@ class History:
             history._read(closed)
         return history
 
-    @staticmethod
-    def decode_present(present: bytes) -> Scores:
-        """Return the scores of the present window, of what `encode` wrote."""
-        return _taken(present, _HEAD.size)[0]
-
     def _read(self, closed: bytes) -> None:
         _, *books = _CLOSED.unpack_from(closed)
         self._won = dict(zip(KINDS, books[::2], strict=True))

@@ -14,7 +14,6 @@ from state.frames import DAMAGE, damaged, seal, unseal
 from state.history import History
 from state.policy import build
 from state.quantile_scores import QuantileScores
-from state.scores import Scores
 
 CALIBRATOR_VERSION = 1
 SCORES_VERSION = 1
@@ -94,15 +93,6 @@ def encode_scores(history: History) -> bytes:
 def encode_windows(history: History) -> bytes:
     """Return the row of a stream's closed windows, which changes when one closes."""
     return seal(keys.WINDOWS[0], WINDOWS_VERSION, history.encode_closed())
-
-
-def decode_present(scores: bytes) -> Scores:
-    """Return the scores of the present window alone; raises `CorruptFrame` if the row is not intact."""
-    payload = unseal(keys.SCORES[0], SCORES_VERSION, scores)
-    try:
-        return History.decode_present(payload)
-    except DAMAGE as exc:
-        raise damaged(keys.SCORES[0], exc) from exc
 
 
 def decode_history(scores: bytes, windows: bytes | None) -> History:

@@ -121,11 +121,6 @@ CATALOGUE: Final = {
             "if it keeps rising, the group does not come to rest: look for workers that restart",
         ),
         Metric("scored_events", "counter", ("stream",), "Resolved events scored by this worker"),
-        Metric("bin_events", "counter", ("stream", "kind", "bin"), "Resolved events by bin of the forecast"),
-        Metric("bin_forecast_sum", "counter", ("stream", "kind", "bin"), "Sum of the forecasts in each bin"),
-        Metric("bin_outcome_sum", "counter", ("stream", "kind", "bin"), "Sum of the outcomes in each bin"),
-        Metric("brier_sum", "counter", ("stream", "kind"), "Sum of squared errors"),
-        Metric("log_loss_sum", "counter", ("stream", "kind"), "Sum of log losses, nats"),
         Metric("resolved", "gauge", ("stream",), "Resolved events scored over the life of the state"),
         Metric(
             "scored_partitions",

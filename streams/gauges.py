@@ -1,12 +1,10 @@
 """What a worker tells Prometheus. Counters count once, after the commit point; gauges are views of stored sums."""
 
 import math
-from collections import Counter as Tally
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from statistics import fmean
 from time import time
-from types import MappingProxyType
 from typing import TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics
@@ -18,8 +16,7 @@ from state.calibrators import played
 from state.calibrators.points import noise
 from state.class_scores import ClassScores
 from state.engine import Effects
-from state.events import Calibrated
-from state.fence import FATES, FORECASTS, Fence
+from state.fence import FATES, Fence
 from state.history import KINDS, History
 from state.losses import NAMES
 from state.rows import Served, VectorScores
@@ -78,10 +75,10 @@ class Gauges(Collector):
         self._version = version
         self._sampler = sampler
         self._held: dict[int, Held] = {}
-        self._totals: dict[str, Scores] = {}
+        #: Forecasts answered and events resolved here, by label of their stream.
         self._answered: dict[str, int] = {}
+        self._scored: dict[str, int] = {}
         self._waited, self._delayed = Latencies(WAITS), Latencies(DELAYS)
-        self._risen: dict[tuple[str, tuple[str, ...]], float] = {}
         self._shown: dict[str, None] = {}
         self._updated = 0.0
         self._counters: dict[str, Counter] = {}
@@ -128,11 +125,10 @@ class Gauges(Collector):
             self._compared(held.comparisons),
         )
         self._counters["opened_partitions"].inc()
-        for stream in held.scores:
+        for stream in (*held.scores, *held.vectors):
             # From zero, so that increase() sees the first events; a stream that is new starts with its first batch.
-            label = self._label(stream)
-            self._totals.setdefault(label, Scores())
-            self._answered.setdefault(label, 0)
+            self._count({stream: 0}, self._scored)
+            self._count({stream: 0}, self._answered)
 
     def _kept(self, found: Mapping[str, T]) -> dict[str, T]:
         return {stream: row for stream, row in found.items() if self.shows(stream)}
@@ -173,16 +169,8 @@ class Gauges(Collector):
         """When a batch was last committed, s since 1970; 0 if none was."""
         return self._updated
 
-    def applied(
-        self, partition: int, effects: Effects, fence: Fence, before: Mapping[str, Rows] = MappingProxyType({})
-    ) -> None:
-        """Count a batch whose rows were acknowledged; redelivered events count only as such.
-
-        Parameters
-        ----------
-        before
-            What the table held of streams that are not shown, where their scores changed.
-        """
+    def applied(self, partition: int, effects: Effects, fence: Fence) -> None:
+        """Count a batch whose rows were acknowledged; redelivered events count only as such."""
         self._updated = time()
         fates = dict(zip(FATES, effects.fates, strict=True))
         for topic, names in RECORD_FATES.items():
@@ -199,7 +187,8 @@ class Gauges(Collector):
             if n:
                 self._counters["redelivered_records"].labels(topic).inc(n)
         self._delayed.observe([delay / 1000 for delay in sorted(effects.delays)])
-        self._answer(effects)
+        self._count(effects.answered, self._answered)
+        self._count(effects.resolved, self._scored)
         held = self._held.get(partition)
         if held is None:
             held = self._held[partition] = Held(fence)
@@ -207,25 +196,15 @@ class Gauges(Collector):
         held.calibrators.update(self._kept(effects.calibrators))
         held.vectors.update(self._kept({stream: row for (stream, _), row in effects.vectors.items()}))
         held.comparisons.update(self._compared(effects.comparisons))
-        self._score(held, effects, before)
+        for stream, row in self._kept(effects.scores).items():
+            old = held.scores.get(stream)
+            held.scores[stream] = row, effects.windows.get(stream) or (old and old[1])
 
-    def _answer(self, effects: Effects) -> None:
-        answers = [output.stream for output in effects.outputs if type(output) is Calibrated]
-        # Redelivered forecasts come first in their topic. Where one of them was a dead letter, this is one short.
-        for stream, n in Tally(answers[effects.again[FORECASTS] :]).items():
+    def _count(self, found: Mapping[str, int], counted: dict[str, int]) -> None:
+        """Add up what was counted by stream."""
+        for stream, n in found.items():
             label = self._label(stream)
-            self._answered[label] = self._answered.get(label, 0) + n
-
-    def _score(self, held: Held, effects: Effects, before: Mapping[str, Rows]) -> None:
-        for stream, row in effects.scores.items():
-            closed = effects.windows.get(stream)
-            shown = self.shows(stream)
-            old = held.scores.get(stream) if shown else before.get(stream)
-            if shown:
-                held.scores[stream] = row, closed or (old and old[1])
-            label = stream if shown else OTHER
-            gained, had = _gained(row, closed, old), self._totals.get(label)
-            self._totals[label] = gained if had is None else had + gained
+            counted[label] = counted.get(label, 0) + n
 
     def produced(self, topic: str, n: int) -> None:
         """Count acknowledged outputs."""
@@ -279,11 +258,8 @@ class Gauges(Collector):
         yield from self._sampler()
         for label, n in list(self._answered.items()):
             yield "answered_forecasts", (label,), n
-        for label, gained in list(self._totals.items()):
-            for name, labels, value in _counted(label, gained):
-                # Rounding may take an ulp off a sum, and rate() takes a counter that falls for one that started anew.
-                risen = self._risen[name, labels] = max(value, self._risen.get((name, labels), value))
-                yield name, labels, risen
+        for label, n in list(self._scored.items()):
+            yield "scored_events", (label,), n
         histories: dict[str, list[History]] = {}
         vectors: dict[str, list[VectorScores]] = {}
         served: dict[str, list[Served]] = {}
@@ -311,26 +287,6 @@ def _oldest(fence: Fence) -> float:
     """Return the age of the row that stands first in any expiry queue, s of event time."""
     waiting = [queue for queue in list(fence.queues.values()) if queue.head < queue.tail]
     return max((fence.stream_time - (queue.due - queue.ttl_ms) for queue in waiting), default=0) / 1000
-
-
-def _gained(row: bytes, closed: bytes | None, before: Rows | None) -> Scores:
-    """Return the scores of the events between a stream's rows and those before them; closed windows if they changed."""
-    if closed is None:
-        present = rows.decode_present(row)
-        return present if before is None else present - rows.decode_present(before[0])
-    gained = rows.decode_history(row, closed).total
-    return gained if before is None else gained - rows.decode_history(*before).total
-
-
-def _counted(label: str, gained: Scores) -> Iterator[Sample]:
-    yield "scored_events", (label,), gained.n
-    for kind in KINDS:
-        yield "brier_sum", (label, kind), gained.brier(kind) * gained.n if gained.n else 0.0
-        yield "log_loss_sum", (label, kind), gained.log_loss(kind) * gained.n if gained.n else 0.0
-        for i, each in enumerate(gained.bins(kind)):
-            yield "bin_events", (label, kind, str(i)), each.n
-            yield "bin_forecast_sum", (label, kind, str(i)), each.p
-            yield "bin_outcome_sum", (label, kind, str(i)), each.y
 
 
 def _scored(label: str, scores: Scores) -> Iterator[Sample]:

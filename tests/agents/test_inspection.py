@@ -151,7 +151,7 @@ def found(**streams: list[dict[bytes, bytes]]) -> Found:
 
 def test_the_scores_of_a_stream_are_those_of_all_its_partitions() -> None:
     partitions = [learnt("s", 30), learnt("s", 20, start=5)]
-    total = sum((rows.decode_present(each[keys.scores("s")]) for each in partitions), Scores())
+    total = sum((rows.decode_history(each[keys.scores("s")], None).present for each in partitions), Scores())
     described = inspection.describe(found(s=partitions), "s")
     assert described["resolved"] == 50
     for kind in KINDS:

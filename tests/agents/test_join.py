@@ -378,7 +378,7 @@ def crowded(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> Scene:
     scene.topology.table.changelog._writers.update(claims)
     gauges = scene.topology.gauges
     gauges._shown.clear()
-    gauges._totals.clear()
+    gauges._scored.clear()
     monkeypatch.setattr(gauges, "_most_streams", 5)
     return scene
 

@@ -183,7 +183,6 @@ def _expiry(frame: bytes) -> None:
 
 
 def _scores(frame: bytes) -> None:
-    rows.decode_present(frame)
     rows.decode_history(frame, None)
 
 

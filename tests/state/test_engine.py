@@ -83,7 +83,7 @@ def test_outcome_after_its_forecast_resolves_it_once() -> None:
     assert entry is not None
     assert entry[:6] == (ledger.RESOLVED, 1, 2, 1000, 1010, 1.0)
     assert one.table.served("s", OPEN).calibrator.learnt == 1
-    assert rows.decode_present(one.table[keys.scores("s")]).n == 1
+    assert rows.decode_history(one.table[keys.scores("s")], None).present.n == 1
 
 
 def test_outcome_first_is_parked_and_says_nothing() -> None:
@@ -127,6 +127,15 @@ def test_duplicate_forecast_gets_the_served_answer_whatever_it_says() -> None:
 
 def test_duplicate_forecast_within_a_batch_gets_the_served_answer() -> None:
     assert worker().fold(forecast(0), forecast(1, p=0.2)).outputs == [answer(), answer()]
+
+
+def test_answers_and_resolved_events_are_counted_by_stream_when_they_are_new() -> None:
+    one = worker()
+    effects = one.fold(forecast(0), forecast(1), forecast(2, "f", stream="t"), outcome(0))
+    assert effects.answered == {"s": 2, "t": 1}
+    assert effects.resolved == {"s": 1}
+    again = one.fold(forecast(0), forecast(1), forecast(2, "f", stream="t"), outcome(0))
+    assert (again.answered, again.resolved) == ({}, {})
 
 
 def test_duplicate_outcome_is_counted_and_nothing_else() -> None:
@@ -352,7 +361,8 @@ def test_new_configuration_starts_afresh_and_the_old_one_learns_from_its_own_tic
     assert [output.calibrator for output in effects.outputs[1:]] == ["minimax", "identity"]  # type: ignore[union-attr]
     assert two.table.served("s", before).calibrator.learnt == 2
     assert two.table.served("s", after).calibrator.learnt == 1
-    assert rows.decode_present(two.table[keys.scores("s")]).n == 3, "scores are the stream's, not the calibrator's"
+    scored = rows.decode_history(two.table[keys.scores("s")], None).present
+    assert scored.n == 3, "scores are the stream's, not the calibrator's"
 
 
 def test_changed_time_to_live_holds_for_new_forecasts_only() -> None:

@@ -182,5 +182,4 @@ def test_the_engine_scores_features_and_windows() -> None:
     table = folded(joined(230), 40, restart=False)
     known = rows.decode_history(table[keys.scores("s0")], table[keys.windows("s0")])
     assert (known.windows, known.total.n) == (2, 114)
-    assert rows.decode_present(table[keys.scores("s0")]) == known.present
     assert len(known.bias.along("calibrated")) == 2

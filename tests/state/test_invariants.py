@@ -70,7 +70,7 @@ def learnt_exactly_once(table: Table, outputs: Sequence[Output]) -> None:
     assert sum(resolved.values()) == table.fence.fates[RESOLVED] + table.fence.fates[EARLY_JOINED]
     for stream, n in resolved.items():
         assert table.served(stream).calibrator.learnt == n
-        assert rows.decode_present(table[keys.scores(stream)]).n == n
+        assert rows.decode_history(table[keys.scores(stream)], None).present.n == n
 
 
 @STEADY

@@ -72,7 +72,7 @@ def test_decoded_scores_are_the_encoded_ones(lessons: Lessons) -> None:
     for p, y in lessons:
         history.observe(p, 1 - p, y, 1 - p)
     frame = rows.encode_scores(history)
-    assert rows.decode_present(frame) == history.present
+    assert rows.decode_history(frame, None).present == history.present
     again = rows.decode_history(frame, None)
     assert (again.total, again.windows) == (history.total, 0)
     assert rows.encode_scores(again) == frame
@@ -105,9 +105,9 @@ def test_cut_or_changed_scores_row_is_refused() -> None:
     frame = rows.encode_scores(History())
     for at in range(len(frame)):
         with pytest.raises(CorruptFrame):
-            rows.decode_present(frame[:at])
+            rows.decode_history(frame[:at], None)
         with pytest.raises(CorruptFrame):
-            rows.decode_present(frame[:at] + b"\x7f" + frame[at + 1 :])
+            rows.decode_history(frame[:at] + b"\x7f" + frame[at + 1 :], None)
 
 
 def test_rows_of_another_version_or_kind_are_refused() -> None:
@@ -115,11 +115,11 @@ def test_rows_of_another_version_or_kind_are_refused() -> None:
     with pytest.raises(CorruptFrame, match="a 'C' row has format version 2"):
         rows.decode_calibrator(seal(ord("C"), rows.CALIBRATOR_VERSION + 1, calibrator[2:-4]), "stream")
     with pytest.raises(CorruptFrame, match="a 'S' row has format version 2"):
-        rows.decode_present(seal(ord("S"), rows.SCORES_VERSION + 1, scores[2:-4]))
+        rows.decode_history(seal(ord("S"), rows.SCORES_VERSION + 1, scores[2:-4]), None)
     with pytest.raises(CorruptFrame, match="found a 'S' row where a 'C' row belongs"):
         rows.decode_calibrator(scores, "stream")
     with pytest.raises(CorruptFrame, match="found a 'C' row where a 'S' row belongs"):
-        rows.decode_present(calibrator)
+        rows.decode_history(calibrator, None)
 
 
 def test_state_that_does_not_fit_its_recipe_is_refused() -> None:

@@ -15,7 +15,7 @@ from state.events import Event, Forecast, Outcome, Rejected
 from state.fence import FORECASTS, OUTCOMES, Fence, Queue
 from state.forecasts import Normal, Probs
 from state.policy import Challenger, Policies, Policy
-from state.rows import decode_present
+from state.rows import decode_history
 from state.scores import Scores
 from streams.catalogue import CATALOGUE, RECORD_FATES
 from streams.gauges import OTHER, PREFIX, Gauges, Held, Sampler
@@ -57,21 +57,16 @@ class Live:
             self.gauges.assigned(partition, Held(self._engines[partition].fence))
         engine = self._engines[partition]
         effects = engine.fold(events)
-        before = {
-            stream: (rows[keys.scores(stream)], rows.get(keys.windows(stream)))
-            for stream in effects.scores
-            if keys.scores(stream) in rows
-        }
         for key, row in effects.rows.items():
             if row is None:
                 rows.pop(key, None)
             else:
                 rows[key] = row
-        self.gauges.applied(partition, effects, engine.fence, before)
+        self.gauges.applied(partition, effects, engine.fence)
         return effects
 
     def scores(self, partition: int, stream: str) -> Scores:
-        return decode_present(self._rows[partition][b"S" + stream.encode()])
+        return decode_history(self._rows[partition][keys.scores(stream)], None).total
 
 
 def pairs(n: int, stream: str = "s", start: int = 0, x: tuple[float, ...] = ()) -> list[Event]:
@@ -293,10 +288,8 @@ def test_streams_beyond_the_cap_are_counted_together_as_other() -> None:
     for partition, (stream, n) in enumerate({"a": 4, "b": 5, "c": 6, "d": 7, "other": 8}.items()):
         live.fold(partition, pairs(n, stream))
     assert value(gauges, "scored_events_total", stream=OTHER) == 6 + 7 + 8
+    assert value(gauges, "answered_forecasts_total", stream=OTHER) == 6 + 7 + 8
     assert {dict(labels)["stream"] for labels in samples(gauges)["trueup_resolved"]} == {"a", "b"}
-    rest = live.scores(2, "c") + live.scores(3, "d") + live.scores(4, "other")
-    squares = value(gauges, "brier_sum_total", stream=OTHER, kind="raw")
-    assert squares == pytest.approx(rest.brier("raw") * rest.n)
 
 
 def test_streams_beyond_the_cap_are_counted_once_over_batches_and_windows(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -307,8 +300,6 @@ def test_streams_beyond_the_cap_are_counted_once_over_batches_and_windows(monkey
     for start in range(1, 61, 12):
         live.fold(0, pairs(12, "hidden", start))
     assert value(gauges, "scored_events_total", stream=OTHER) == 60
-    bins = [value(gauges, "bin_events_total", stream=OTHER, kind="raw", bin=str(i)) or 0 for i in range(10)]
-    assert sum(bins) == 60
 
 
 def test_a_stream_that_is_called_other_has_no_series_of_its_own() -> None:
@@ -324,7 +315,7 @@ def test_rows_are_held_of_the_streams_that_are_shown_and_of_no_other() -> None:
         live.fold(0, pairs(2, f"stream-{i}", 2 * i))
     held = gauges._held[0]
     assert set(held.scores) == set(held.calibrators) == {"stream-0", "stream-1", "stream-2"}
-    assert len(gauges._totals) == 3 + 1
+    assert len(gauges._scored) == 3 + 1
 
 
 @pytest.mark.parametrize("stream", ['"', "\\", 'a"b\\c', "é漢🂡", "{x}", " "])
@@ -332,28 +323,6 @@ def test_any_name_of_a_stream_is_exported_so_that_it_parses(stream: str) -> None
     gauges = made()
     Live(gauges).fold(0, pairs(3, stream))
     assert samples(gauges)["trueup_resolved"] == {(("stream", stream),): 3.0}
-
-
-def test_a_fresh_ece_is_what_the_bin_counters_say() -> None:
-    gauges = made()
-    live = Live(gauges)
-    live.fold(0, pairs(50))
-    live.fold(0, pairs(50, start=50))
-    live.fold(1, pairs(30))
-    found = samples(gauges)
-    for kind in ("raw", "calibrated"):
-        bins = [(("bin", str(i)), ("kind", kind), ("stream", "s")) for i in range(10)]
-        n = sum(found["trueup_bin_events_total"][each] for each in bins)
-        gaps = (
-            abs(found["trueup_bin_forecast_sum_total"][each] - found["trueup_bin_outcome_sum_total"][each])
-            for each in bins
-        )
-        assert n == 130
-        assert sum(gaps) / n == pytest.approx(value(gauges, "ece", stream="s", kind=kind))
-        for loss in ("brier", "log_loss"):
-            total = value(gauges, f"{loss}_sum_total", stream="s", kind=kind)
-            assert total is not None
-            assert total / n == pytest.approx(value(gauges, loss, stream="s", kind=kind))
 
 
 def test_counters_of_scores_start_with_this_worker_and_gauges_with_the_state() -> None:

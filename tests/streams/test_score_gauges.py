@@ -128,11 +128,6 @@ def test_counters_count_every_event_once_across_windows(size: int) -> None:
     read = reading(told)
     stored = rows.decode_history(table[keys.scores("s")], table[keys.windows("s")])
     assert read.value("scored_events_total", {"stream": "s"}) == stored.total.n == 450
-    for kind in KINDS:
-        labels = {"stream": "s", "kind": kind}
-        counted = [read.value("bin_events_total", {**labels, "bin": str(i)}) for i in range(10)]
-        assert counted == [each.n for each in stored.total.bins(kind)]
-        assert read.value("brier_sum_total", labels) == pytest.approx(450 * stored.total.brier(kind))
 
 
 def test_noise_stands_beside_the_error_where_a_calibrator_counts() -> None:
