@@ -3,12 +3,12 @@
 import math
 from collections.abc import Sequence
 from struct import Struct
-from typing import Self
+from typing import Final, Self
 
 from state.scores import Kind
 
-_COUNT = Struct("<H")
-_SUMS = 4
+_COUNT: Final = Struct("<H")
+_SUMS: Final = 4
 
 
 class Bias:

@@ -13,7 +13,7 @@ LOSSES: Final[tuple[Loss, ...]] = ("brier", "log")
 #: What the two sides of `Comparison.scores` are called elsewhere.
 SIDES: Final[tuple[tuple[str, Kind], ...]] = (("champion", "raw"), ("challenger", "calibrated"))
 
-_SQUARES = Struct("<2d")
+_SQUARES: Final = Struct("<2d")
 
 
 class Difference(NamedTuple):

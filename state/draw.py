@@ -5,11 +5,12 @@ event, so the same event draws the same number in any order, on any worker, afte
 """
 
 from hashlib import blake2b
+from typing import Final
 
 #: A draw is an integer of this many bits: the most that a float holds exactly.
-BITS = 53
-_DROP = 64 - BITS
-_SEED_LIMIT = 1 << 64
+BITS: Final = 53
+_DROP: Final = 64 - BITS
+_SEED_LIMIT: Final = 1 << 64
 
 
 class Draw:

@@ -8,17 +8,18 @@ A chunk is one row of the table, so a queue costs one small row for every 64 eve
 from collections.abc import Callable, Iterator
 from math import inf
 from struct import Struct
+from typing import Final
 
 from state import keys
 from state.fence import Fence, Queue
 from state.frames import DAMAGE, CorruptFrame, damaged, seal, unseal
 
-VERSION = 1
+VERSION: Final = 1
 #: Entries a chunk row holds. The last chunk is rewritten with every batch, so it must stay small.
-CHUNK = 64
+CHUNK: Final = 64
 
-_ENTRY = Struct("<qQB")
-_KIND = keys.EXPIRY[0]
+_ENTRY: Final = Struct("<qQB")
+_KIND: Final = keys.EXPIRY[0]
 
 #: When the entry was made (stream time, ms), the applied count that names it, and whose row it is.
 Entry = tuple[int, int, str]

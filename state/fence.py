@@ -6,17 +6,19 @@ redelivered record recognisable after a crash: an input offset below the fence w
 
 from dataclasses import dataclass, field
 from struct import Struct
+from typing import Final
 
 from state.frames import DAMAGE, damaged, seal, unseal
 from state.keys import FENCE
 
-VERSION = 1
+VERSION: Final = 1
 #: The input topics, in the order in which their next offsets stand in the fence.
-FORECASTS, OUTCOMES = 0, 1
+FORECASTS: Final = 0
+OUTCOMES: Final = 1
 
 #: The fates of records and rows, in stored order. Everything that comes in is counted in exactly one of the first
 #: eight; the last four say how rows left again.
-FATES = (
+FATES: Final = (
     "forecasts_issued",
     "forecasts_duplicate",
     "forecasts_dead",
@@ -30,23 +32,21 @@ FATES = (
     "expired_forecasts",
     "expired_outcomes",
 )
-(
-    ISSUED,
-    FORECAST_DUPLICATE,
-    FORECAST_DEAD,
-    RESOLVED,
-    EARLY,
-    OUTCOME_DUPLICATE,
-    OUTCOME_CONFLICTING,
-    OUTCOME_DEAD,
-    EARLY_JOINED,
-    EARLY_UNUSABLE,
-    EXPIRED_FORECAST,
-    EXPIRED_OUTCOME,
-) = range(len(FATES))
+ISSUED: Final = 0
+FORECAST_DUPLICATE: Final = 1
+FORECAST_DEAD: Final = 2
+RESOLVED: Final = 3
+EARLY: Final = 4
+OUTCOME_DUPLICATE: Final = 5
+OUTCOME_CONFLICTING: Final = 6
+OUTCOME_DEAD: Final = 7
+EARLY_JOINED: Final = 8
+EARLY_UNUSABLE: Final = 9
+EXPIRED_FORECAST: Final = 10
+EXPIRED_OUTCOME: Final = 11
 
-_HEAD = Struct(f"<4q{len(FATES)}QH")
-_QUEUE = Struct("<QQQq")
+_HEAD: Final = Struct(f"<4q{len(FATES)}QH")
+_QUEUE: Final = Struct("<QQQq")
 
 
 @dataclass(slots=True)

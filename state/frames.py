@@ -6,11 +6,12 @@ row that was cut or changed anywhere is refused instead of learnt from.
 """
 
 from struct import Struct, error
+from typing import Final
 from zlib import crc32
 
-_CRC = Struct("<I")
+_CRC: Final = Struct("<I")
 #: Bytes a frame adds to its payload.
-OVERHEAD = 6
+OVERHEAD: Final = 6
 
 
 class CorruptFrame(ValueError):  # noqa: N818 - names what it found, as the operations page does
@@ -18,7 +19,7 @@ class CorruptFrame(ValueError):  # noqa: N818 - names what it found, as the oper
 
 
 #: What reading a payload raises that is not what its kind says, however well it is sealed.
-DAMAGE = (error, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
+DAMAGE: Final = (error, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
 
 
 def damaged(kind: int, cause: Exception) -> CorruptFrame:
@@ -41,7 +42,11 @@ def seal(kind: int, version: int, payload: bytes) -> bytes:
     bytes
         ``len(payload) + 6`` bytes.
     """
-    body = bytes((kind, version)) + payload
+    return checked(bytes((kind, version)) + payload)
+
+
+def checked(body: bytes) -> bytes:
+    """Return the frame of a body, which is kind, version and payload."""
     return body + _CRC.pack(crc32(body))
 
 

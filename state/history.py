@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable, Sequence
 from struct import Struct
-from typing import NamedTuple, Self
+from typing import Final, NamedTuple, Self
 
 from state.alarm import log_sum, log_wealth
 from state.bias import Bias
@@ -13,12 +13,12 @@ from state.scores import Kind, Scores, total
 #: largest), so a window that stands out at .03 is news, and at one event a second it is so within an hour and a half.
 WINDOW = 5000
 
-KINDS: tuple[Kind, ...] = ("raw", "calibrated")
+KINDS: Final[tuple[Kind, ...]] = ("raw", "calibrated")
 
-_HEAD = Struct("<II")
-_CLOSED = Struct("<I4d")
-_LENGTH = Struct("<H")
-_WORST = Struct("<I")
+_HEAD: Final = Struct("<II")
+_CLOSED: Final = Struct("<I4d")
+_LENGTH: Final = Struct("<H")
+_WORST: Final = Struct("<I")
 
 
 class Window(NamedTuple):

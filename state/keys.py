@@ -4,11 +4,19 @@ A partition has its own store, so a key never names the partition. The letters s
 the score rows of all streams be read as one range.
 """
 
-FENCE, LEDGER, CALIBRATOR, SCORES, WINDOWS, VECTORS, EXPIRY = b"F", b"L", b"C", b"S", b"W", b"V", b"Q"
+from typing import Final
+
+FENCE: Final = b"F"
+LEDGER: Final = b"L"
+CALIBRATOR: Final = b"C"
+SCORES: Final = b"S"
+WINDOWS: Final = b"W"
+VECTORS: Final = b"V"
+EXPIRY: Final = b"Q"
 #: A challenger beside a champion.
-COMPARISON = b"H"
+COMPARISON: Final = b"H"
 #: The worker that writes the partition (`state.claim`): written by the table, not by the engine, which never reads it.
-CLAIM = b"O"
+CLAIM: Final = b"O"
 
 
 def ledger(event_id: str) -> bytes:

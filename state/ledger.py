@@ -6,33 +6,36 @@ outcome. Updates read the ticket and never re-derive what was served from today'
 """
 
 from struct import Struct
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from state import forecasts
 from state.forecasts import PROBABILITY
-from state.frames import DAMAGE, CorruptFrame, damaged, seal, unseal
+from state.frames import DAMAGE, CorruptFrame, checked, damaged, unseal
 from state.keys import LEDGER
 
-VERSION = 1
-EARLY, ISSUED, RESOLVED = 1, 2, 3
+VERSION: Final = 1
+EARLY: Final = 1
+ISSUED: Final = 2
+RESOLVED: Final = 3
 
 #: status, kind, born, touched, issued_ts, resolved_ts, y, raw, p, expected, version: see `Entry`.
-HEAD = Struct("<BBQQqqddddQ")
-_NAMES = Struct("<4sBB")
-_LENGTHS = Struct("<3H")
+HEAD: Final = Struct("<BBQQqqddddQ")
+_NAMES: Final = Struct("<4sBB")
+_LENGTHS: Final = Struct("<3H")
 #: Set in the kind of a row that ends with an outcome which was parked for the event and is not one it can have.
-_UNFIT = 0x80
+_UNFIT: Final = 0x80
 #: Set in the kind of a row that holds tickets of challengers.
-SHADOWED = 0x40
+SHADOWED: Final = 0x40
 #: All that is not the kind itself.
-FLAGS = _UNFIT | SHADOWED
-_SHADOW = Struct("<4sQddH")
-_BLOCK = Struct("<H")
-_PARKED = Struct("<dQ")
-_KIND = LEDGER[0]
-NAN = float("nan")
+FLAGS: Final = _UNFIT | SHADOWED
+_SHADOW: Final = Struct("<4sQddH")
+_BLOCK: Final = Struct("<H")
+_PARKED: Final = Struct("<dQ")
+_KIND: Final = LEDGER[0]
+_FRAME: Final = bytes((_KIND, VERSION))
+NAN: Final = float("nan")
 #: Stands for the configuration while none has served the event.
-NO_CONFIG = "00000000"
+NO_CONFIG: Final = "00000000"
 
 
 class Shadow(NamedTuple):
@@ -146,7 +149,7 @@ def decode(frame: bytes) -> Entry:
 
 def sealed(payload: bytes) -> bytes:
     """Return the row of a payload."""
-    return seal(_KIND, VERSION, payload)
+    return checked(_FRAME + payload)
 
 
 def unsealed(frame: bytes) -> bytes:
@@ -269,7 +272,7 @@ def names_end(payload: bytes) -> int:
     return at + payload[at - 2] + payload[at - 1]
 
 
-_NOBODY = names(NO_CONFIG, "", "")
+_NOBODY: Final = names(NO_CONFIG, "", "")
 
 
 def issued(

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Final, Literal, get_args
 
 #: Log loss is taken at forecasts within [1e-6, 1 - 1e-6], so that a wrong certainty costs 13.8 nats and not infinity.
-LOG_CLIP = 1e-6
+LOG_CLIP: Final = 1e-6
 
 #: A loss of a forecast p in [0, 1] and an outcome y in [0, 1].
 Loss = Callable[[float, float], float]

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from struct import Struct
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from state import keys
 from state.calibrators import Recalibrator
@@ -15,16 +15,16 @@ from state.history import History
 from state.policy import build
 from state.quantile_scores import QuantileScores
 
-CALIBRATOR_VERSION = 1
-SCORES_VERSION = 1
-WINDOWS_VERSION = 1
-VECTORS_VERSION = 1
-COMPARISONS_VERSION = 1
+CALIBRATOR_VERSION: Final = 1
+SCORES_VERSION: Final = 1
+WINDOWS_VERSION: Final = 1
+VECTORS_VERSION: Final = 1
+COMPARISONS_VERSION: Final = 1
 
 #: Scores of forecasts that are more than one probability.
 VectorScores = ClassScores | QuantileScores
 
-_HEAD = Struct("<HQ")
+_HEAD: Final = Struct("<HQ")
 
 
 @dataclass(slots=True)

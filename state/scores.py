@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from functools import cache, reduce
 from itertools import chain
 from struct import Struct
-from typing import Literal, NamedTuple, Self
+from typing import Final, Literal, NamedTuple, Self
 
 from state import losses
 from state.losses import LOG_CLIP
@@ -16,22 +16,25 @@ __all__ = ["BANDS", "BINS", "LOG_CLIP", "Bin", "Kind", "Murphy", "Scores"]
 Kind = Literal["raw", "calibrated"]
 
 #: Equal-width bins of the forecast.
-BINS = 10
+BINS: Final = 10
 #: Inner edges of the low bands, which divide the first bin: 1e-4, then nine equal steps of log-odds, .78 each, to
 #: 1/BINS. A step multiplies a small forecast by 2.2.
-BANDS: tuple[float, ...] = tuple(
+BANDS: Final[tuple[float, ...]] = tuple(
     1.0 / (1.0 + math.exp(-((9 - step) * math.log(1e-4 / (1 - 1e-4)) + step * math.log(1 / (BINS - 1))) / 9))
     for step in range(9)
 )
 
-_LOW = len(BANDS)  # the first bin's last band
-_CELLS = _LOW + BINS
-_LAST = _CELLS - 1
-_TOP = 1.0 / BINS
-_RAW, _CALIBRATED = 5, 7  # sums a cell
-_Y2, _RAW_LOG, _LOG = range(3)
-_TAIL = 3
-_MASK = Struct("<Q")
+_LOW: Final = len(BANDS)  # the first bin's last band
+_CELLS: Final = _LOW + BINS
+_LAST: Final = _CELLS - 1
+_TOP: Final = 1.0 / BINS
+_RAW: Final = 5  # sums a cell
+_CALIBRATED: Final = 7
+_Y2: Final = 0
+_RAW_LOG: Final = 1
+_LOG: Final = 2
+_TAIL: Final = 3
+_MASK: Final = Struct("<Q")
 
 
 class Bin(NamedTuple):

@@ -154,7 +154,7 @@ class ApproachabilityRegret:
 
     def update(self, ticket: bytes, y: float) -> None:
         """Take one step at the point that was played; y is 0 or 1."""
-        if y not in {0, 1}:
+        if y not in (0.0, 1.0):
             raise ValueError(f"{self.name} counts outcomes: y must be 0 or 1, got {y!r}")
         issued, p, q = _TICKET.unpack(ticket)
         self._late += self.learnt - issued

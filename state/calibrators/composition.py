@@ -2,13 +2,14 @@
 
 from collections.abc import Callable, Sequence
 from struct import Struct
+from typing import Final
 
 from state.calibrators.base import Calibrator, Prediction, new
 from state.calibrators.bucketed import Bucketed
 from state.calibrators.points import Point
 
-_TICKET_LENGTH = Struct("<H")
-_STATE_LENGTH = Struct("<I")
+_TICKET_LENGTH: Final = Struct("<H")
+_STATE_LENGTH: Final = Struct("<I")
 
 #: Reads an event's features from its ticket.
 Features = Callable[[bytes], Sequence[float]]

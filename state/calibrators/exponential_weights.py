@@ -3,16 +3,16 @@
 import math
 from collections.abc import Sequence
 from struct import Struct
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from state.calibrators.base import Prediction, new, require_probability
 from state.calibrators.bucketed import Bucketed
 from state.draw import BITS
 
-_TICKET = Struct("<HH")
+_TICKET: Final = Struct("<HH")
 
 #: Log-weight a point loses for each step away from the forecast: a fresh bucket serves the nearest point 4 times in 5.
-PRIOR = 2.0
+PRIOR: Final = 2.0
 
 
 class ExponentialWeights(Bucketed):

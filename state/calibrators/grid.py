@@ -5,16 +5,16 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import pairwise
-from typing import Self
+from typing import Final, Self
 
 #: How points may be spaced.
-SPACINGS = ("hybrid", "logit", "uniform")
+SPACINGS: Final = ("hybrid", "logit", "uniform")
 #: Least and greatest interior point of a grid spaced in log-odds: one event in 10,000.
-TAIL = 1e-4
+TAIL: Final = 1e-4
 #: Where `hybrid` turns from log-odds to even spacing.
-KNEE = 0.05
+KNEE: Final = 0.05
 #: Points made with `exp` are rounded to multiples of 2**-30, so that another machine's libm makes the same ones.
-_DENOMINATOR = 1 << 30
+_DENOMINATOR: Final = 1 << 30
 
 
 class Grid:

@@ -4,20 +4,20 @@ import math
 from bisect import bisect_right
 from collections.abc import Sequence
 from struct import Struct
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from state.calibrators.base import Prediction, new, require_length, require_probability
 from state.calibrators.logistic import kept
 from state.calibrators.options import Choice, Integer, Option
 
-_TICKET = Struct("<H")
-_HEAD = Struct("<QI")
-_COUNTED = Struct("<HQQ")
-_WEIGHED = Struct("<Hdd")
+_TICKET: Final = Struct("<H")
+_HEAD: Final = Struct("<QI")
+_COUNTED: Final = Struct("<HQQ")
+_WEIGHED: Final = Struct("<Hdd")
 
 #: Bins of logit spacing reach from here to 1 minus it: a forecast below 1 in 10,000 falls into the first one.
-EDGE = 1e-4
-BINS = 30
+EDGE: Final = 1e-4
+BINS: Final = 30
 
 
 class Histogram:
@@ -101,7 +101,7 @@ class Histogram:
 
     def update(self, ticket: bytes, y: float) -> None:
         """Add an outcome, 0 or 1, to the bin of its ticket."""
-        if y not in {0, 1}:
+        if y not in (0.0, 1.0):
             raise ValueError(f"{self.name} counts outcomes: y must be 0 or 1, got {y!r}")
         (j,) = _TICKET.unpack(ticket)
         n, s = self._cells.get(j, (0, 0))

@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 from struct import Struct
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from state.calibrators.base import Prediction, require_length, require_probability
 from state.calibrators.options import Option
 
-_STATE = Struct("<Q")
+_STATE: Final = Struct("<Q")
 
 
 class Identity:

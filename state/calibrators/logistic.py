@@ -2,26 +2,27 @@
 
 import math
 from collections.abc import Sequence
+from typing import Final
 
 from state.calibrators.options import Integer
 
 #: Forecasts are read, and answers served, within [1e-6, 1 - 1e-6]. Log-odds of exactly 0 or 1 are infinite; clipped
 #: here they stay below 13.82, so that one wrong certainty cannot fix the slope alone.
-P_CLIP = 1e-6
+P_CLIP: Final = 1e-6
 #: Parameters stay within this distance of the identity map. A slope of 11 turns .6 into .99 and an intercept of 10
 #: turns 1e-5 into .2; beyond lies separable data, on which a map would otherwise run away.
-RADIUS = 10.0
+RADIUS: Final = 10.0
 #: A step is 1/GAMMA Newton steps (Gupta & Ramdas use .1): the map forgets as it learns, and follows drift.
-GAMMA = 0.1
+GAMMA: Final = 0.1
 #: Curvature before the first outcome. With .0025, as the theory of the step would have it in a ball of 100, the
 #: first steps overshoot and the slope is still 56 after 40,000 events (ECE .27; with 10, .0036).
-CURVATURE = 10.0
+CURVATURE: Final = 10.0
 #: Outcomes after which the curvature of one has halved.
-HALFLIFE = 5000
+HALFLIFE: Final = 5000
 
-Z_CLIP = math.log(P_CLIP) - math.log1p(-P_CLIP)  # negative
+Z_CLIP: Final = math.log(P_CLIP) - math.log1p(-P_CLIP)  # negative
 
-OPTION = Integer(HALFLIFE, 0, 10**9, "outcomes after which one counts half; 0: none is ever forgotten")
+OPTION: Final = Integer(HALFLIFE, 0, 10**9, "outcomes after which one counts half; 0: none is ever forgotten")
 
 
 def kept(halflife: int) -> float:

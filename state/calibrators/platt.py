@@ -3,14 +3,14 @@
 import math
 from collections.abc import Sequence
 from struct import Struct
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from state.calibrators.base import Prediction, new, require_length, require_probability
 from state.calibrators.logistic import CURVATURE, GAMMA, HALFLIFE, OPTION, P_CLIP, RADIUS, kept, project, sigmoid
 from state.calibrators.options import Option
 
-_TICKET = Struct("<dd")
-_STATE = Struct("<Qddddd")
+_TICKET: Final = Struct("<dd")
+_STATE: Final = Struct("<Qddddd")
 
 
 class Platt:

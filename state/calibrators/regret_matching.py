@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from functools import lru_cache
 from math import isqrt
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from state.calibrators.bucketed import BUCKETS, GRID, SPACING, Counting
 from state.calibrators.grid import Grid
@@ -12,7 +12,7 @@ from state.calibrators.options import Number, Option
 
 #: Behind `Platt` on bank-full, outcomes 0, 500 and 2,000 calls late: ECE .007, .032, .050 with 0, .004, .022, .043 with
 #: 2, .004, .018, .039 with 3; ℓ1 on the adversary of 20,000 at most .013, .025, .031, the bound there .13, .17, .21.
-NOISE = 2.0
+NOISE: Final = 2.0
 
 
 class RegretMatching(Counting):
