@@ -83,7 +83,12 @@ CATALOGUE: Final = {
             "if it rises, outcomes come later than ttl, or under other keys or ids than their forecasts",
         ),
         Metric("outputs", "counter", ("topic",), "Records produced and acknowledged"),
-        Metric("label_delay_seconds", "histogram", (), "Event time from a forecast to its outcome"),
+        Metric(
+            "label_delay_seconds",
+            "histogram",
+            (),
+            "Event time from a forecast to its outcome; 0 for one stamped before",
+        ),
         Metric(
             "batch_seconds",
             "histogram",

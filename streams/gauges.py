@@ -186,7 +186,7 @@ class Gauges(Collector):
         for topic, n in zip(INPUTS, effects.again, strict=True):
             if n:
                 self._counters["redelivered_records"].labels(topic).inc(n)
-        self._delayed.observe([delay / 1000 for delay in sorted(effects.delays)])
+        self._delayed.observe(effects.delays)
         self._count(effects.answered, self._answered)
         self._count(effects.resolved, self._scored)
         held = self._held.get(partition)
@@ -221,8 +221,8 @@ class Gauges(Collector):
 
     def waited(self, since: Iterable[int]) -> None:
         """Note that forecasts of these Kafka timestamps, ms, have been answered; one ahead of this clock waited 0 s."""
-        now = time()
-        self._waited.observe(sorted(max(now - stamp / 1000, 0.0) for stamp in since))
+        now = int(time() * 1000)
+        self._waited.observe([now - stamp for stamp in since])
 
     # -- what Prometheus reads -------------------------------------------------------------------------------------
 

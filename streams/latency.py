@@ -1,8 +1,7 @@
-"""How long forecasts waited for their answers, counted a batch at a time."""
+"""How long something waited, counted a batch at a time."""
 
-import math
-from bisect import bisect_right
-from collections.abc import Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
 from itertools import accumulate
 
 from prometheus_client.core import HistogramMetricFamily
@@ -20,7 +19,7 @@ class Latencies:
     Examples
     --------
     >>> waited = Latencies((0.1, 1.0))
-    >>> waited.observe([0.05, 0.1, 0.5, 7.0])
+    >>> waited.observe([50, 7_000, 500, 100])
     >>> [(sample.labels["le"], sample.value) for sample in waited.family("wait_seconds", "Waits").samples[:3]]
     [('0.1', 2), ('1.0', 3), ('+Inf', 4)]
     """
@@ -28,25 +27,26 @@ class Latencies:
     def __init__(self, edges: Sequence[float]) -> None:
         self._edges = edges
         self._counts = [0] * (len(edges) + 1)
-        self._sum = 0.0
+        self._sum = 0
 
-    def observe(self, waits: Sequence[float]) -> None:
-        """Count waits, s, in increasing order."""
+    def observe(self, waits: Iterable[int]) -> None:
+        """Count waits, ms; one below 0, by clocks that differ, counts as 0."""
+        ordered = sorted(waits)
         below = 0
         for i, edge in enumerate(self._edges):
-            reached = bisect_right(waits, edge, below)
+            reached = bisect_right(ordered, edge * 1000, below)
             self._counts[i] += reached - below
             below = reached
-        self._counts[-1] += len(waits) - below
-        self._sum += math.fsum(waits)
+        self._counts[-1] += len(ordered) - below
+        self._sum += sum(ordered[bisect_left(ordered, 0) :])
 
     def family(self, name: str, documentation: str) -> HistogramMetricFamily:
-        """Return what a scrape shows; called by the server's thread."""
+        """Return what a scrape shows, in s; called by the server's thread."""
         names = [*map(floatToGoString, self._edges), "+Inf"]
         # Made of one copy of the counts: the last bucket and the number of observations never contradict each other.
         return HistogramMetricFamily(
             name,
             documentation,
             buckets=list(zip(names, accumulate(self._counts.copy()), strict=True)),
-            sum_value=self._sum,
+            sum_value=self._sum / 1000,
         )
