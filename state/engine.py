@@ -6,6 +6,7 @@ same events in the same order give the same rows, however they were cut into bat
 """
 
 import json
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -88,8 +89,8 @@ class Effects:
     delays: list[int] = field(default_factory=list)
     rejected: list[tuple[int, str]] = field(default_factory=list)
     again: list[int] = field(default_factory=lambda: [0, 0])
-    answered: dict[str, int] = field(default_factory=dict)
-    resolved: dict[str, int] = field(default_factory=dict)
+    answered: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    resolved: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     scores: dict[str, bytes] = field(default_factory=dict)
     windows: dict[str, bytes] = field(default_factory=dict)
     vectors: dict[tuple[str, str], bytes] = field(default_factory=dict)
@@ -242,7 +243,7 @@ class Partition:
             fence.fates[FORECAST_DUPLICATE] += 1
             answer = _calibrated(record_key, event_id, found)
             self._effects.outputs.append(answer)
-            self._answered(answer.stream)
+            self._effects.answered[answer.stream] += 1
             return
         service = self._now.get(stream) or self._open(stream)
         calibrator = service.served.calibrator
@@ -256,17 +257,13 @@ class Partition:
         made, config, applied = service.calibrator, service.config, fence.applied
         served = record_key, event_id, stream, raw, p, expected, made, config, version, ts, applied
         self._effects.outputs.append(new(Calibrated, served))
-        self._answered(stream)
+        self._effects.answered[stream] += 1
         if found is None:
             self._ledger[key] = self._changed[key] = payload
             if version == 0:  # tickets must find the recipe that made them
                 self._learnt[service.key] = service.learner
         else:
             self._join(forecast, key, payload, service, ledger.parse(found))
-
-    def _answered(self, stream: str) -> None:
-        answered = self._effects.answered
-        answered[stream] = answered.get(stream, 0) + 1
 
     def _ask(self, challengers: tuple[_Challenger, ...], raw: Any, x: Any, name: bytes) -> bytes:  # noqa: ANN401 - as predict takes them
         """Ask every challenger, and return their tickets for the ledger."""
@@ -348,7 +345,7 @@ class Partition:
                 self._closed[service.stream] = history
             self._scored[service.stream] = history
         effects.delays.append(ts - issued_ts)
-        effects.resolved[service.stream] = effects.resolved.get(service.stream, 0) + 1
+        effects.resolved[service.stream] += 1
         joined = record_key, event_id, service.stream, raw, p, y, service.calibrator, version, issued_ts, ts
         effects.outputs.append(new(Resolved, joined))
 
