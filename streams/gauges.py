@@ -125,10 +125,10 @@ class Gauges(Collector):
             self._compared(held.comparisons),
         )
         self._counters["opened_partitions"].inc()
-        for stream in (*held.scores, *held.vectors):
-            # From zero, so that increase() sees the first events; a stream that is new starts with its first batch.
-            self._count({stream: 0}, self._scored)
-            self._count({stream: 0}, self._answered)
+        # From zero, so that increase() sees the first events; a stream that is new starts with its first batch.
+        zero = dict.fromkeys((*held.scores, *held.vectors), 0)
+        self._count(zero, self._scored)
+        self._count(zero, self._answered)
 
     def _kept(self, found: Mapping[str, T]) -> dict[str, T]:
         return {stream: row for stream, row in found.items() if self.shows(stream)}
@@ -222,7 +222,7 @@ class Gauges(Collector):
     def waited(self, since: Iterable[int]) -> None:
         """Note that forecasts of these Kafka timestamps, ms, have been answered; one ahead of this clock waited 0 s."""
         now = int(time() * 1000)
-        self._waited.observe([now - stamp for stamp in since])
+        self._waited.observe(now - stamp for stamp in since)
 
     # -- what Prometheus reads -------------------------------------------------------------------------------------
 
