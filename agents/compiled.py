@@ -1,6 +1,6 @@
 """Which engine runs: compiled, where `deploy/compile.py` made one of these very sources, else interpreted.
 
-Both are the same Python files and end in the same bytes; compiled by mypyc they take about half the time. A compiled
+Both are the same Python files and end in the same bytes; compiled by mypyc they take less time. A compiled
 copy of other sources than these would be another program, so it carries their hash and is passed over if it differs.
 """
 
