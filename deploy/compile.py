@@ -1,8 +1,8 @@
 """Compile the hot modules by mypyc: ``python deploy/compile.py``; `agents.compiled` says when they are used.
 
 The modules stay ordinary Python, checked by mypy in any case; compiling them is what takes a record through decoding,
-ledger, calibrator and scores in less time; docs/performance.md has figures. Needs a C compiler and Python's headers, and
-mypy of the `dev` extra. Writes `.compiled/` beside `state/`; without it everything runs interpreted, and the same.
+ledger, calibrator and scores in less time; docs/performance.md has figures. Needs a C compiler and Python's headers,
+and mypy of the `dev` extra. Writes `.compiled/` beside `state/`; without it everything runs interpreted, and the same.
 """
 
 import contextlib
