@@ -12,11 +12,11 @@ from typing import Any, Final, NamedTuple, Protocol
 
 import orjson
 
-from state.engine import BATCH_LIMIT
+from state.engine import HELD
 
-#: Records of one topic that may stand before one that was derived earlier. A redelivery repeats the last batch, so
-#: twice its size is never exceeded; the rest is room for what several crashes in a row repeat.
-WINDOW: Final = 8 * BATCH_LIMIT
+#: Records of one topic that may stand before one that was derived earlier. A redelivery repeats what was on its way, so
+#: twice as many are never exceeded; the rest is room for what several crashes in a row repeat.
+WINDOW: Final = 8 * HELD
 
 
 class Record(Protocol):

@@ -18,7 +18,7 @@ import orjson
 
 from agents.evidence import Derived, Difference, Differs, Matcher, Record, Unauditable, compared
 from state import keys, ledger
-from state.engine import BATCH_LIMIT, Partition
+from state.engine import BATCH_LIMIT, HELD, Partition
 from state.events import Calibrated, Event, Forecast, Outcome, Output, Resolved
 from state.fence import FORECASTS, OUTCOMES
 from streams.encoding import encode, key_of
@@ -27,8 +27,8 @@ from streams.settings import Settings
 
 #: Unanswered forecasts that may stand before an answered one; they are held in memory while it is looked for.
 LOOKAHEAD: Final = 200_000
-#: Outputs of one batch, of which some may not be written yet while a worker runs.
-UNSETTLED: Final = BATCH_LIMIT
+#: Outputs that may not be written yet while a worker runs.
+UNSETTLED: Final = HELD
 LABELS: Final = ("forecasts", "outcomes", "calibrated", "resolved", "dead-letters")
 
 
@@ -388,7 +388,7 @@ class Rederivation:
     # -- the end -----------------------------------------------------------------------------------------------------
 
     def _settle(self) -> None:
-        """Judge what has no counterpart: while workers run, the last batch may not be written yet."""
+        """Judge what has no counterpart: while workers run, what is on its way may not be written yet."""
         checked = self.checked
         for matcher in (self._joined, self._letters):
             for identity, derived in matcher.pending.items():

@@ -4,12 +4,11 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
 import faust
-from aiokafka.structs import ConsumerRecord
 from faust.tables.manager import TableManager
 from faust.types import TP
 from yarl import URL
@@ -19,6 +18,7 @@ from agents.join import Join, Probe
 from agents.status.readings import Recovery
 from streams.changelog import MovedError
 from streams.gauges import Gauges
+from streams.merge import Record
 from streams.outputs import Outputs
 from streams.progress import Progress
 from streams.settings import Settings
@@ -27,8 +27,8 @@ from streams.transport import BatchConsumer, BatchProducer, BatchTransport
 
 log = logging.getLogger("trueup")
 
-#: Partitions whose waits overlap. A partition has at most one batch out, so more would only wait.
-CONCURRENCY = 16
+#: Batches whose waits overlap.
+CONCURRENCY = 32
 
 
 class RecordsAsTheyAre(faust.Schema[bytes, bytes]):
@@ -89,7 +89,7 @@ class Topology:
         """Let go of a partition."""
         self.join.close(partition)
 
-    def restore(self, tp: TP, records: list[ConsumerRecord[bytes, bytes | None]]) -> None:
+    def restore(self, tp: TP, records: Sequence[Record]) -> None:
         """Write recovered changelog records."""
         self.table.restore(tp, records)
         self.progress.restored(len(records))
@@ -203,7 +203,9 @@ def build(
     async def join(batches: faust.StreamT[Any]) -> None:
         async for event in cast("faust.Stream[Any]", batches).noack().events():
             try:
-                await topology.join.fold(event.value)
+                folded = await topology.join.fold(event.value)
+                consumer_of(app).folded(event.value)
+                await topology.join.answer(folded)
             except asyncio.CancelledError:
                 raise
             except MovedError as exc:

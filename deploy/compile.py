@@ -50,6 +50,7 @@ HOT = (
     "state/calibrators/platt.py",
     "state/calibrators/regret_matching.py",
     "streams/encoding.py",
+    "streams/merge.py",
     "streams/records.py",
 )
 

@@ -9,7 +9,7 @@ import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from state import calibrators, keys, ledger, rows
 from state.calibrators import Features, features_of
@@ -40,15 +40,17 @@ from state.history import History
 from state.policy import Policies, Policy
 from state.rows import Served, VectorScores
 
-#: Most events a batch may hold. A row that changed within as many events is not expired yet: after a crash the
-#: outputs of the last batch are made again from its rows. Part of the state's meaning, so not a setting.
-BATCH_LIMIT = 1000
+#: Most events a batch may hold, and batches of a partition that may be on their way at a time: the outputs of one
+#: are acknowledged while the next is folded.
+BATCH_LIMIT: Final = 4000
+OUTSTANDING: Final = 2
+#: A row that changed within so many applied events is not expired yet: after a crash, outputs that were on their way
+#: are made again from rows. Part of the state's meaning, so not a setting.
+HELD: Final = OUTSTANDING * BATCH_LIMIT
 #: Most rows the sweep removes before an event. An event adds at most one queue entry, so two catch up.
-SWEEP = 2
+SWEEP: Final = 2
 #: Working copies kept between batches; beyond this they are read again from the table.
 CACHED = 4096
-#: Marks a ledger row that has not been read in this batch; no payload is empty.
-_UNREAD = b""
 
 #: Reads a stored row by key; None where there is none.
 Get = Callable[[bytes], bytes | None]
@@ -63,7 +65,7 @@ class Effects:
     rows
         Rows to write, by key; None deletes. Empty when every event had been applied before.
     outputs
-        Records to produce, in order; those of redelivered events included.
+        Records to produce, in order; those of redelivered events included. Of a whole batch: parts return their own.
     fates
         How many records and rows met each of `state.fence.FATES` in this batch.
     delays
@@ -148,18 +150,18 @@ class Partition:
         What each stream is configured to do.
     get
         Reads a stored row by key. It must see every row of the effects of earlier batches.
-    batch_limit
-        Most events a batch may hold; only tests make it small.
+    held
+        Applied events for which a changed row is kept in any case; only tests make it small.
 
     Notes
     -----
     After a batch whose effects were not stored, call `reset`: the working copy is ahead of the table.
     """
 
-    def __init__(self, policies: Policies, get: Get, batch_limit: int = BATCH_LIMIT) -> None:
+    def __init__(self, policies: Policies, get: Get, held: int = HELD) -> None:
         self._policies = policies
         self._get = get
-        self._batch_limit = batch_limit
+        self._held = held
         self.reset()
 
     def reset(self) -> None:
@@ -168,7 +170,7 @@ class Partition:
         self.fence = Fence() if row is None else Fence.decode(row)
         self._expiry = Expiry(self._get, self.fence)
         self._forget()
-        self._begin()
+        self.begin()
 
     def _forget(self) -> None:
         #: What serves a stream now, by its name; and what served it when a ticket was issued, by the ticket's names.
@@ -179,10 +181,13 @@ class Partition:
         self._histories: dict[str, History] = {}
         self._vectors: dict[tuple[str, str], VectorScores] = {}
 
-    def _begin(self) -> None:
+    def begin(self) -> None:
+        """Begin a batch, whose events `apply` takes in one part or in several, and whose rows `end` makes."""
         self._effects = Effects()
-        #: Payloads of the ledger rows of this batch: as they are now, and those that changed.
-        self._ledger: dict[bytes, bytes | None] = {}
+        self._outputs: list[Output] = []
+        self._fates, self._applied = self.fence.fates.copy(), self.fence.applied
+        #: Payloads of the ledger rows that were read and of those that changed, by key.
+        self._read: dict[bytes, bytes] = {}
         self._changed: dict[bytes, bytes | None] = {}
         self._learnt: dict[bytes, _Learner] = {}
         self._compared: dict[bytes, _Challenger] = {}
@@ -191,22 +196,28 @@ class Partition:
         self._scored_vectors: dict[tuple[str, str], VectorScores] = {}
 
     def fold(self, events: Iterable[Event]) -> Effects:
-        """Apply events in order.
+        """Apply a whole batch: at most `BATCH_LIMIT` events; raises as `apply`."""
+        self.begin()
+        outputs = self.apply(events)
+        effects = self.end()
+        effects.outputs = outputs
+        return effects
+
+    def apply(self, events: Iterable[Event]) -> list[Output]:
+        """Apply events in order, and return what they are answered with.
 
         Parameters
         ----------
         events
-            At most ``batch_limit`` events, each topic's in the order of its offsets.
+            Each topic's in the order of its offsets; with those before them since `begin`, at most `BATCH_LIMIT`.
 
         Raises
         ------
         CorruptFrame
             If a stored row is damaged.
         """
-        self._begin()
+        self._outputs = []
         fence, effects, offsets = self.fence, self._effects, self.fence.next
-        before = fence.fates.copy()
-        applied = fence.applied
         for event in events:
             if isinstance(event, Forecast):
                 topic = FORECASTS
@@ -227,8 +238,13 @@ class Partition:
             else:
                 fence.fates[FORECAST_DEAD if topic == FORECASTS else OUTCOME_DEAD] += 1
                 self._reject(event)
-        effects.fates = [after - was for after, was in zip(fence.fates, before, strict=True)]
-        if fence.applied > applied:
+        return self._outputs
+
+    def end(self) -> Effects:
+        """Return the effects of the batch, but for the outputs."""
+        effects, fence = self._effects, self.fence
+        effects.fates = [after - was for after, was in zip(fence.fates, self._fates, strict=True)]
+        if fence.applied > self._applied:
             self._collect()
         return effects
 
@@ -242,7 +258,7 @@ class Partition:
         if found is not None and found[0] != ledger.EARLY:
             fence.fates[FORECAST_DUPLICATE] += 1
             answer = _calibrated(record_key, event_id, found)
-            self._effects.outputs.append(answer)
+            self._outputs.append(answer)
             self._effects.answered[answer.stream] += 1
             return
         service = self._now.get(stream) or self._open(stream)
@@ -256,10 +272,10 @@ class Partition:
         fence.fates[ISSUED] += 1
         made, config, applied = service.calibrator, service.config, fence.applied
         served = record_key, event_id, stream, raw, p, expected, made, config, version, ts, applied
-        self._effects.outputs.append(new(Calibrated, served))
+        self._outputs.append(new(Calibrated, served))
         self._effects.answered[stream] += 1
         if found is None:
-            self._ledger[key] = self._changed[key] = payload
+            self._changed[key] = payload
             if version == 0:  # tickets must find the recipe that made them
                 self._learnt[service.key] = service.learner
         else:
@@ -286,13 +302,13 @@ class Partition:
             self._resolve(key, forecast.key, forecast.event_id, issued, y, ts)
             return
         self.fence.fates[EARLY_UNUSABLE] += 1
-        self._ledger[key] = self._changed[key] = ledger.with_unfit(issued, y, parked.version)
+        self._changed[key] = ledger.with_unfit(issued, y, parked.version)
         self._learnt[service.key] = service.learner
         self._reject(_parked(forecast, y))
 
     def _reject(self, rejected: Rejected) -> None:
         self._effects.rejected.append((rejected.topic, rejected.reason))
-        self._effects.outputs.append(rejected)
+        self._outputs.append(rejected)
 
     def _outcome(self, outcome: Outcome) -> None:
         _, record_key, event_id, y, ts, _ = outcome
@@ -303,7 +319,7 @@ class Partition:
         if found is None:
             fence.fates[EARLY] += 1
             self._expiry.push(self._policies.early_ttl_ms, fence.applied, event_id)
-            self._ledger[key] = self._changed[key] = ledger.early(fence.applied, y, ts, outcome.offset)
+            self._changed[key] = ledger.early(fence.applied, y, ts, outcome.offset)
         elif found[0] != ledger.EARLY and not _admits(found, y):
             fence.fates[OUTCOME_DEAD] += 1
             self._reject(_unusable(outcome))
@@ -326,7 +342,7 @@ class Partition:
         resolved = ledger.HEAD.pack(
             ledger.RESOLVED, kind, born, self.fence.applied, issued_ts, ts, y, raw, p, expected, version
         )
-        self._ledger[key] = self._changed[key] = resolved + issued[ledger.HEAD.size :]
+        self._changed[key] = resolved + issued[ledger.HEAD.size :]
         ticket = issued[end:]
         if kind != PROBABILITY:
             if kind & ledger.SHADOWED:
@@ -347,7 +363,7 @@ class Partition:
         effects.delays.append(ts - issued_ts)
         effects.resolved[service.stream] += 1
         joined = record_key, event_id, service.stream, raw, p, y, service.calibrator, version, issued_ts, ts
-        effects.outputs.append(new(Resolved, joined))
+        self._outputs.append(new(Resolved, joined))
 
     def _challenge(self, service: _Service, issued: bytes, p: float, y: float) -> None:
         """Redeem the challengers' tickets: each learns, and is compared with what was served."""
@@ -372,7 +388,7 @@ class Partition:
 
     def _again(self, event: Event) -> None:
         """Answer a redelivered event from the ledger; its state changes were applied."""
-        outputs = self._effects.outputs
+        outputs = self._outputs
         if isinstance(event, Rejected):
             outputs.append(event)
             return
@@ -406,23 +422,26 @@ class Partition:
             payload = self._payload(key)
             # A row that was entered again later (its forecast came after its outcome) leaves with its later entry.
             if payload is not None and (entry := ledger.parse(payload)).born == born:
-                if fence.applied - entry.touched <= self._batch_limit:
+                if fence.applied - entry.touched <= self._held:
                     continue  # the rows behind it wait with it, those of other queues must not
                 if entry.status == ledger.ISSUED:
                     fence.fates[EXPIRED_FORECAST] += 1
                 elif entry.status == ledger.EARLY:
                     fence.fates[EXPIRED_OUTCOME] += 1
-                self._ledger[key] = self._changed[key] = None
+                self._changed[key] = None
             expiry.pop(queue)
             swept += 1
             if swept == SWEEP:
                 return
 
     def _payload(self, key: bytes) -> bytes | None:
-        found = self._ledger.get(key, _UNREAD)
-        if found is _UNREAD:  # nearly always: most events are named once in a batch, so no exception for it
+        if key in self._changed:
+            return self._changed[key]
+        found = self._read.get(key)
+        if found is None:
             row = self._get(key)
-            found = self._ledger[key] = None if row is None else ledger.unsealed(row)
+            if row is not None:
+                found = self._read[key] = ledger.unsealed(row)
         return found
 
     def _open(self, stream: str) -> _Service:
@@ -493,10 +512,10 @@ class Partition:
     def _collect(self) -> None:
         """Turn what changed into rows."""
         effects = self._effects
-        changes = effects.rows
-        sealed = ledger.sealed
-        for key, payload in self._changed.items():
-            changes[key] = None if payload is None else sealed(payload)
+        changes = effects.rows = self._changed
+        for key, payload in changes.items():
+            if payload is not None:
+                changes[key] = ledger.sealed(payload)
         changes.update(self._expiry.changes())
         for key, learner in self._learnt.items():
             row = changes[key] = rows.encode_calibrator(learner.served)
@@ -524,7 +543,7 @@ class Partition:
 def _admits(payload: bytes, y: float) -> bool:
     """Whether the forecast of a row can have this outcome."""
     kind = payload[1] & ~ledger.FLAGS
-    return y in {0.0, 1.0} if kind == PROBABILITY else admits(ledger.parse(payload).raw, y)
+    return y in (0.0, 1.0) if kind == PROBABILITY else admits(ledger.parse(payload).raw, y)
 
 
 def _unusable(outcome: Outcome) -> Rejected:

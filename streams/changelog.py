@@ -146,10 +146,14 @@ class Changelog:
             )
         return await self._send(partition, writer, rows)
 
-    def due(self) -> list[int]:
-        """Return the partitions whose claim has to be confirmed before it is relied on again."""
-        now = self._clock()
-        return [partition for partition, writer in self._writers.items() if now - writer.since >= KEEP_SECONDS]
+    def due(self, partition: int) -> bool:
+        """Whether the claim of a partition has to be confirmed before it is relied on again."""
+        writer = self._writers.get(partition)
+        return writer is not None and self._clock() - writer.since >= KEEP_SECONDS
+
+    def claims(self) -> list[int]:
+        """Return the partitions that are written from here."""
+        return list(self._writers)
 
     async def confirm(self, partition: int) -> tuple[Rows, int]:
         """Raise the epoch if it is still ours, append that, and return the rows that were appended and their offset.
@@ -188,9 +192,10 @@ class Changelog:
             raise TooLargeError(f"{len(rows)} rows do not fit one record batch")
         batch.stamp = writer.stamp(len(rows))
         try:
-            return int((await producer.send_batch(batch, self._topic(), partition)).offset)
+            (offset,) = await producer.append([(batch, self._topic(), partition)])
         except ProducerFenced:
             raise self._fenced(partition) from None
+        return offset
 
     @staticmethod
     def _fenced(partition: int) -> FencedError:

@@ -14,15 +14,41 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from time import monotonic
+from typing import Final, Protocol
 
-from aiokafka.structs import ConsumerRecord
 from faust.types import TP
 
+from state.engine import OUTSTANDING
+
+
+class Record(Protocol):
+    """A record of a topic, however it was read."""
+
+    @property
+    def offset(self) -> int:
+        """Its place in the partition."""
+
+    @property
+    def timestamp(self) -> int:
+        """The Kafka timestamp, ms."""
+
+    @property
+    def key(self) -> bytes | None:
+        """The key."""
+
+    @property
+    def value(self) -> bytes | None:
+        """The value."""
+
+
 #: A record and its topic: `state.fence.FORECASTS` or `state.fence.OUTCOMES`.
-Merged = tuple[int, ConsumerRecord[bytes | None, bytes | None]]
+Merged = tuple[int, Record]
+
+#: Later than any Kafka timestamp, ms.
+NEVER: Final = 1 << 63
 
 #: Epochs are never used again, not even by another lane of a partition that went and came back.
-_EPOCHS = count()
+_EPOCHS: Final = count()
 
 
 @dataclass(slots=True, eq=False)
@@ -49,22 +75,22 @@ class Batch:
 
 @dataclass(slots=True)
 class Lane:
-    """What is buffered of one partition. At most one batch of it is out at a time."""
+    """What is buffered of one partition."""
 
     partition: int
     sources: Sequence[TP]
     epoch: int = field(default_factory=_EPOCHS.__next__)
+    #: Whether a batch is being folded, and how many were taken and are not acknowledged.
     busy: bool = False
+    out: int = 0
     #: Next offset of each topic that was not applied before the lane started.
     fence: tuple[int, int] = (0, 0)
-    buffers: tuple[
-        deque[ConsumerRecord[bytes | None, bytes | None]], deque[ConsumerRecord[bytes | None, bytes | None]]
-    ] = field(default_factory=lambda: (deque(), deque()))
+    buffers: tuple[deque[Record], deque[Record]] = field(default_factory=lambda: (deque(), deque()))
     #: Bytes of the keys and values in each buffer.
     sizes: list[int] = field(default_factory=lambda: [0, 0])
     held_since: float | None = None
 
-    def add(self, topic: int, records: Sequence[ConsumerRecord[bytes | None, bytes | None]]) -> None:
+    def add(self, topic: int, records: Sequence[Record]) -> None:
         """Buffer records of a topic, in the order of their offsets."""
         self.buffers[topic].extend(records)
         self.sizes[topic] += sum(map(_size, records))
@@ -88,15 +114,20 @@ class Lane:
         patience
             Seconds a topic that is not caught up may hold the other back.
         """
-        if self.busy:
+        if self.busy or self.out == OUTSTANDING:
             return None
         records = self._again(limit, size) or self._new(limit, size, caught_up, patience, clock)
         if not records:
             return None
         self.held_since = None
         self.busy = True
-        newest = dict(records)  # the last of each topic
-        ends = {self.sources[topic]: record.offset + 1 for topic, record in newest.items()}
+        self.out += 1
+        ends: dict[TP, int] = {}
+        for topic, record in reversed(records):  # the last of each topic
+            if self.sources[topic] not in ends:
+                ends[self.sources[topic]] = record.offset + 1
+                if len(ends) == len(self.sources):
+                    break
         return Batch(self.partition, records, ends, self.epoch)
 
     def _again(self, limit: int, size: int) -> list[Merged]:
@@ -115,21 +146,21 @@ class Lane:
         self, limit: int, size: int, caught_up: Callable[[TP], bool], patience: float, clock: Callable[[], float]
     ) -> list[Merged]:
         """Take new records by their time."""
-        forecasts, outcomes = buffers = self.buffers
-        sizes = self.sizes
+        forecasts, outcomes = self.buffers
         records: list[Merged] = []
-        while len(records) < limit and size > 0:
-            if forecasts and outcomes:
-                topic = 0 if forecasts[0].timestamp <= outcomes[0].timestamp else 1
-            elif not forecasts and not outcomes:
-                break
-            else:
-                topic = 0 if forecasts else 1
-                if not caught_up(self.sources[1 - topic]) and not self._out_of_patience(patience, clock):
+        heads = [_time(forecasts), _time(outcomes)]
+        free = False
+        while len(records) < limit and size > 0 and (forecasts or outcomes):
+            topic = 0 if heads[0] <= heads[1] else 1
+            if not (free or (forecasts and outcomes)):
+                free = caught_up(self.sources[1 - topic]) or self._out_of_patience(patience, clock)
+                if not free:
                     break
-            record = buffers[topic].popleft()
-            taken = len(record.value or b"") + len(record.key or b"")
-            sizes[topic] -= taken
+            buffer = outcomes if topic else forecasts
+            record = buffer.popleft()
+            heads[topic] = _time(buffer)
+            taken = _size(record)
+            self.sizes[topic] -= taken
             size -= taken
             records.append((topic, record))
         return records
@@ -144,11 +175,17 @@ class Lane:
         """Forget what is buffered and what is out; the records will be fetched again."""
         self.epoch = next(_EPOCHS)
         self.busy = False
+        self.out = 0
         self.held_since = None
         self.sizes = [0, 0]
         for buffer in self.buffers:
             buffer.clear()
 
 
-def _size(record: ConsumerRecord[bytes | None, bytes | None]) -> int:
+def _time(buffer: deque[Record]) -> int:
+    """Return when the first record of a buffer was written, ms; after everything else where there is none."""
+    return buffer[0].timestamp if buffer else NEVER
+
+
+def _size(record: Record) -> int:
     return len(record.value or b"") + len(record.key or b"")

@@ -1,12 +1,12 @@
 """What leaves: outputs as record batches, acknowledged before the inputs they answer are."""
 
-import asyncio
 from collections.abc import Callable, Iterable
+from itertools import zip_longest
 
 from state.events import Output
 from streams.encoding import Record, encoded
 from streams.settings import Settings
-from streams.transport import BatchProducer
+from streams.transport import BatchProducer, RecordBatch
 
 
 class Outputs:
@@ -28,42 +28,69 @@ class Outputs:
         producer: Callable[[], BatchProducer],
         produced: Callable[[str, int], None],
     ) -> None:
-        self._settings = settings
-        self._producer = producer
-        self._produced = produced
+        self.settings = settings
+        self.producer = producer
+        self.produced = produced
+        self.topics = {
+            "calibrated": settings.calibrated,
+            "resolved": settings.resolved,
+            "dead-letters": settings.dead_letters,
+        }
 
-    async def send(self, partition: int, outputs: Iterable[Output]) -> None:
-        """Produce outputs in order and wait until all are acknowledged.
+    def parcel(self, partition: int) -> "Parcel":
+        """Return an empty parcel for a partition of every topic."""
+        return Parcel(self, partition)
 
-        Each goes to the partition its input came from, so one event's records keep their order.
+
+class Parcel:
+    """The outputs of one batch: encoded and packed when they are made, sent when its effects are in the state.
+
+    Each goes to the partition its input came from, so one event's records keep their order.
+    """
+
+    def __init__(self, outputs: Outputs, partition: int) -> None:
+        self._outputs = outputs
+        self._partition = partition
+        self._packed: dict[str, list[RecordBatch]] = {label: [] for label in outputs.topics}
+
+    def add(self, outputs: Iterable[Output]) -> None:
+        """Pack outputs, in order.
+
+        Raises
+        ------
+        ValueError
+            If one is larger than a record batch may be.
+        """
+        for label, records in encoded(outputs, self._outputs.settings, self._partition).items():
+            if records:
+                self._pack(label, records)
+
+    def _pack(self, label: str, records: list[Record]) -> None:
+        packed = self._packed[label]
+        taken = packed[-1].extend(records) if packed else 0
+        while taken < len(records):
+            batch = self._outputs.producer().batch()
+            packed.append(batch)
+            more = batch.extend(records[taken:])
+            if not more:
+                size = len(records[taken][1])
+                raise ValueError(
+                    f"a record of {size} bytes for {self._outputs.topics[label]} does not fit TRUEUP_BATCH_BYTES"
+                )
+            taken += more
+
+    async def send(self) -> None:
+        """Produce what was packed and wait until all of it is acknowledged.
 
         Raises
         ------
         KafkaError, TimeoutError
             If any is not acknowledged.
         """
-        records = encoded(outputs, self._settings, partition)
-        topics = self._settings
-        await asyncio.gather(
-            self._produce("calibrated", topics.calibrated, partition, records["calibrated"]),
-            self._produce("resolved", topics.resolved, partition, records["resolved"]),
-            self._produce("dead-letters", topics.dead_letters, partition, records["dead-letters"]),
-        )
-
-    async def _produce(self, label: str, topic: str, partition: int, records: list[Record]) -> None:
-        if not records:
-            return
-        producer = self._producer()
-        batches = []
-        sent = 0
-        while sent < len(records):
-            batch = producer.batch()
-            taken = batch.extend(records[sent:])
-            if not taken:
-                size = len(records[sent][1])
-                raise ValueError(f"a record of {size} bytes for {topic} does not fit TRUEUP_BATCH_BYTES")
-            batches.append(batch)
-            sent += taken
-        for batch in batches:
-            await producer.send_batch(batch, topic, partition)
-        self._produced(label, len(records))
+        outputs = self._outputs
+        rounds = zip_longest(*[[(batch, label) for batch in packed] for label, packed in self._packed.items()])
+        for together in rounds:  # one batch of a topic after another
+            sent = [each for each in together if each is not None]
+            await outputs.producer().append([(batch, outputs.topics[label], self._partition) for batch, label in sent])
+            for batch, label in sent:
+                outputs.produced(label, batch.record_count())

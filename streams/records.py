@@ -45,17 +45,17 @@ class _Unusable(Exception):  # noqa: N818 - carries a reason from the decoder's 
 
 
 #: Largest whole number that is shown without a point.
-_WHOLE = 2**53
-_ALTERNATIVES = ("p", "probs", "quantiles", "normal")
+_WHOLE: Final = 2**53
+_ALTERNATIVES: Final = ("p", "probs", "quantiles", "normal")
 #: Longest Kafka key, in longest ids.
-KEY_IDS = 8
+KEY_IDS: Final = 8
 #: Latest time a record may have, ms: the end of the year 9999. Beyond it a due time would not fit its field.
-LATEST = 253_402_300_799_999
+LATEST: Final = 253_402_300_799_999
 
 #: Stream names kept with their policies.
-KNOWN = 10_000
+KNOWN: Final = 10_000
 
-_loads = orjson.loads
+_loads: Final = orjson.loads
 
 
 class Decoder:
@@ -89,9 +89,11 @@ class Decoder:
         """
         found: list[Event] = []
         for topic, record in records:
-            timestamp = record.timestamp
-            decode = self.forecast if topic == FORECASTS else self.outcome
-            found.append(decode(record.offset, record.key, record.value, max(0, timestamp)))
+            timestamp = max(0, record.timestamp)
+            if topic == FORECASTS:
+                found.append(self.forecast(record.offset, record.key, record.value, timestamp))
+            else:
+                found.append(self.outcome(record.offset, record.key, record.value, timestamp))
         return found
 
     def forecast(self, offset: int, key: bytes | None, value: bytes | None, timestamp: int) -> Forecast | Rejected:

@@ -7,6 +7,7 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
+from state.engine import BATCH_LIMIT
 from state.policy import DEFAULT_CALIBRATOR, Policies, Policy
 from streams import plan
 from streams.limits import Limits
@@ -106,7 +107,7 @@ class Settings:
         "How far an event's ts may lie ahead of its Kafka timestamp, s", _seconds(0, 1e9), 86_400.0
     )
     letter_bytes: int = _setting("How much of a dead letter's value is kept", _number(0, 600_000), 16_384)
-    batch_records: int = _setting("Most records folded and committed at once", _number(1, 1000), 1000)
+    batch_records: int = _setting("Most records folded and committed at once", _number(1, BATCH_LIMIT), BATCH_LIMIT)
     batch_bytes: int = _setting(
         "Largest record batch produced; keep below the broker's message.max.bytes", _number(10_000, 8_000_000), 900_000
     )

@@ -6,14 +6,14 @@ nothing has happened, after it everything has, on this disk or rebuilt on anothe
 """
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import cast
 
 import faust
-from aiokafka.structs import ConsumerRecord
 from faust.types import TP
 
 from streams.changelog import Changelog
+from streams.merge import Record
 from streams.stores import MemoryStore, RocksStore, Store
 from streams.transport import BatchProducer
 
@@ -101,7 +101,7 @@ class StateTable(faust.Table):  # type: ignore[type-arg]
             If the brokers do not acknowledge. The batch may or may not have been appended.
         """
         async with self._lock(partition):
-            if partition in self.changelog.due():
+            if self.changelog.due(partition):
                 await self._confirm(partition)
             offset = await self.changelog.append(partition, rows)
             self._check(partition, offset)
@@ -117,9 +117,9 @@ class StateTable(faust.Table):  # type: ignore[type-arg]
         FencedError, ForeignWriterError, KafkaError, TimeoutError
             As `commit`.
         """
-        for partition in self.changelog.due():
+        for partition in self.changelog.claims():
             async with self._lock(partition):
-                if partition in self.changelog.due():
+                if self.changelog.due(partition):
                     await self._confirm(partition)
 
     async def _confirm(self, partition: int) -> None:
@@ -149,7 +149,7 @@ class StateTable(faust.Table):  # type: ignore[type-arg]
         stored = self.store.offset(partition)
         return None if stored is None else stored + 1
 
-    def restore(self, tp: TP, records: list[ConsumerRecord[bytes, bytes | None]]) -> None:
+    def restore(self, tp: TP, records: Sequence[Record]) -> None:
         """Write recovered changelog records, in order, with the offset of the last."""
         rows = ((record.key, record.value) for record in records if record.key is not None)
         self.store.write(tp.partition, rows, records[-1].offset)

@@ -11,12 +11,14 @@ test of its name.
 """
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Protocol, cast
 
 import aiokafka
+from aiokafka.consumer.fetcher import FetchResult
 from aiokafka.producer.message_accumulator import BatchBuilder
-from aiokafka.structs import ConsumerRecord, RecordMetadata
+from aiokafka.structs import TopicPartition
 from faust.tables.manager import TableManager
 from faust.tables.recovery import RebalanceAgain
 from faust.transport.drivers import aiokafka as driver
@@ -24,9 +26,9 @@ from faust.types import TP, Message
 from faust.types.tuples import ConsumerMessage
 from mode import Service, ServiceT
 
-from state.engine import BATCH_LIMIT
-from streams import producer_ids
-from streams.merge import Batch, Lane
+from state.engine import HELD
+from streams import appends, producer_ids
+from streams.merge import Batch, Lane, Record
 from streams.producer_ids import Identity
 from streams.settings import Settings
 
@@ -37,8 +39,8 @@ FETCH_WAIT_MS = 100
 FETCH_TIMEOUT = 0.2
 #: How often to look for claims that have to be confirmed, s; see `streams.changelog.KEEP_SECONDS`.
 KEEP_INTERVAL = 60.0
-#: Offsets the last batch may span, with room for the control records of transactional producers.
-REDELIVERED = 4 * BATCH_LIMIT
+#: Offsets that batches on their way may span, with room for the control records of transactional producers.
+REDELIVERED = 4 * HELD
 
 
 class DataLossError(RuntimeError):
@@ -68,7 +70,7 @@ class Inputs(Protocol):
     def revoked(self, partition: int) -> None:
         """Let go of a partition."""
 
-    def restore(self, tp: TP, records: list[ConsumerRecord[bytes, bytes | None]]) -> None:
+    def restore(self, tp: TP, records: Sequence[Record]) -> None:
         """Write changelog records to the table, with the offset of the last."""
 
     def restored(self, partition: int) -> int:
@@ -78,13 +80,43 @@ class Inputs(Protocol):
         """End the process: what went wrong cannot be continued from."""
 
 
+class Prefetched(OrderedDict[TP, Any]):
+    """What aiokafka has fetched and not handed over; its records stay as they were read, without a copy of each."""
+
+    def __setitem__(self, tp: TP, fetched: object) -> None:
+        """Keep what was fetched of a partition."""
+        if isinstance(fetched, FetchResult):
+            fetched._partition_records._consumer_record = _as_read  # noqa: SLF001 - where the copies are made
+        super().__setitem__(tp, fetched)
+
+
+def _as_read(_: TP, record: Record) -> Record:
+    return record
+
+
 class Thread(driver.AIOKafkaConsumerThread):
     """The thread that talks to the brokers, with what the batch consumer asks of it."""
+
+    async def on_start(self) -> None:
+        """Start the consumer."""
+        await super().on_start()
+        self._ensure_consumer()._fetcher._records = Prefetched()  # noqa: SLF001 - nothing is subscribed yet
 
     def _create_worker_consumer(self, transport: driver.Transport) -> aiokafka.AIOKafkaConsumer:
         consumer = super()._create_worker_consumer(transport)
         consumer._fetch_max_wait_ms = FETCH_WAIT_MS  # noqa: SLF001 - Faust has no setting for it
         return consumer
+
+    async def getmany(
+        self,
+        active_partitions: set[TP] | None,
+        timeout: float,  # noqa: ASYNC109 - Faust's signature
+    ) -> Mapping[TP, list[Record]]:
+        """Fetch, by one task in the thread: Faust's queue of calls takes ten."""
+        consumer = self._ensure_consumer()
+        active = active_partitions or set()
+        fetching = self._fetch_records(consumer, active, timeout, consumer._max_poll_records)  # noqa: SLF001
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(fetching, self.thread_loop))
 
     async def committed(self, tps: Iterable[TP]) -> dict[TP, int | None]:
         """Return the group's committed offsets."""
@@ -203,7 +235,7 @@ class BatchConsumer(driver.Consumer):
         raise NotImplementedError
         yield
 
-    def _buffer(self, tp: TP, records: list[ConsumerRecord[bytes | None, bytes | None]]) -> None:
+    def _buffer(self, tp: TP, records: list[Record]) -> None:
         self._lane(tp.partition).add(self.inputs.sources.index(tp.topic), records)
         self._handed[tp] = records[-1].offset + 1
 
@@ -238,11 +270,11 @@ class BatchConsumer(driver.Consumer):
             lane = self.lanes[partition] = Lane(partition, sources)
         return lane
 
-    async def _restore(self, tp: TP, records: list[ConsumerRecord[bytes, bytes | None]]) -> None:
+    async def _restore(self, tp: TP, records: list[Record]) -> None:
         """Write recovered records at once, and show Faust's recovery the last one, which tells it how far it is."""
         cast("TableManager", self.app.tables).recovery.flush_buffers()  # older rows must not land on top of newer ones
         self.inputs.restore(tp, records)
-        await self.wait_first(self.callback(self._to_message(tp, records[-1])), self.suspend_flow.wait())
+        await self._deliver(self._to_message(tp, records[-1]))
 
     async def _throttle(self) -> None:
         """Stop fetching what is far ahead of its partner or of the agent, start again when it has drained to half."""
@@ -264,7 +296,7 @@ class BatchConsumer(driver.Consumer):
 
     @Service.task
     async def _dispatch(self) -> None:
-        """Hand out a batch of every partition that has records and none out."""
+        """Hand out a batch of every partition that has records, when the one before is on its way out."""
         settings = self.inputs.settings
         while not self.should_stop:
             try:
@@ -281,26 +313,31 @@ class BatchConsumer(driver.Consumer):
                     settings.batch_records, settings.batch_bytes, self.caught_up, settings.patience_seconds
                 )
                 if batch is not None:
-                    await self.wait_first(self.callback(self._message(batch)), self.suspend_flow.wait())
+                    await self._deliver(self._message(batch))
             if self._throttled and self.flow_active:
                 await self._throttle()
 
+    async def _deliver(self, message: Message) -> None:
+        """Hand a message to Faust, unless the flow stops meanwhile."""
+        held_up = self.app.topics._tp_to_callback_lock.locked()  # type: ignore[attr-defined]  # noqa: SLF001
+        if self.flow_active and self.app.flow_control.is_active() and not held_up:
+            await self.callback(message)  # to its end at once: nothing that it waits for has to be waited for
+        else:
+            await self.wait_first(self.callback(message), self.suspend_flow.wait())
+
     def _message(self, batch: Batch) -> Message:
         tp, end = next(iter(batch.ends.items()))
+        value = cast("bytes", batch)  # Faust hands the value on as it is
+        return self._made(tp, end - 1, batch.records[-1][1].timestamp, None, value)
+
+    def _to_message(self, tp: TP, record: Record) -> ConsumerMessage:
+        return self._made(tp, record.offset, record.timestamp, record.key, record.value)
+
+    def _made(self, tp: TP, offset: int, timestamp: int, key: bytes | None, value: bytes | None) -> ConsumerMessage:
+        generation = self.app.consumer_generation_id
+        seconds = timestamp / 1000
         return ConsumerMessage(
-            tp.topic,
-            tp.partition,
-            end - 1,
-            batch.records[-1][1].timestamp / 1000,
-            0,
-            None,
-            None,
-            cast("bytes", batch),  # Faust hands the value on as it is
-            None,
-            None,
-            None,
-            tp,
-            generation_id=self.app.consumer_generation_id,
+            tp.topic, tp.partition, offset, seconds, 0, None, key, value, None, tp=tp, generation_id=generation
         )
 
     def holds(self, batch: Batch) -> bool:
@@ -310,15 +347,21 @@ class BatchConsumer(driver.Consumer):
 
     # -- from the agent to the committed offsets -------------------------------------------------------------------
 
+    def folded(self, batch: Batch) -> None:
+        """Note that the effects of a batch are in the state: the next of its partition may be folded."""
+        if self.holds(batch):
+            self.lanes[batch.partition].busy = False
+            self._wanted.set()
+
     def ack(self, message: Message) -> bool:
-        """Note that all effects of a batch are acknowledged: its offsets may be committed, its lane goes on."""
+        """Note that all effects of a batch, and of those before it, are acknowledged: its offsets may be committed."""
         if not isinstance(message.value, Batch):
             return bool(super().ack(message))
         batch = message.value
         message.acked = True
         self._unacked_messages.discard(message)
         if self.holds(batch):
-            self.lanes[batch.partition].busy = False
+            self.lanes[batch.partition].out -= 1
             self._committable.update(batch.ends)
             self._wanted.set()
         if self._waiting_for_ack is not None and not self._waiting_for_ack.done():
@@ -407,8 +450,8 @@ class BatchConsumer(driver.Consumer):
         """Start every source partition where its state stands.
 
         That is the committed offset, or the fence where it is behind (state restored from an older copy). Between
-        the two lie records whose effects were stored but whose outputs may not have been acknowledged: those of the
-        last batch. Where the committed offset was lost, as many records before the fence are read again.
+        the two lie records whose effects were stored but whose outputs may not have been acknowledged: those of
+        batches on their way. Where the committed offset was lost, as many records before the fence are read again.
 
         Stock Faust lets the fetcher run meanwhile and clears the queues afterwards, which loses what was queued; so
         the flow is stopped first, and every lane starts over.
@@ -500,8 +543,10 @@ class RecordBatch(BatchBuilder):  # type: ignore[misc]  # aiokafka ships no type
             self._relative_offset += 1
         return int(self._relative_offset - first)
 
-    def _set_producer_state(self, producer_id: int, producer_epoch: int, base_sequence: int) -> None:
-        super()._set_producer_state(*(self.stamp or (producer_id, producer_epoch, base_sequence)))
+    def sealed(self, producer_id: int, epoch: int, sequence: int) -> bytes:
+        """Return the bytes of the batch, under its own stamp or else under this one; nothing more fits then."""
+        self._set_producer_state(*(self.stamp or (producer_id, epoch, sequence)))
+        return cast("bytes", self._build())
 
 
 class BatchProducer(driver.Producer):
@@ -533,24 +578,34 @@ class BatchProducer(driver.Producer):
         except TimeoutError:
             raise TimeoutError(f"no coordinator of {transactional_id} in {self.request_timeout:g} s") from None
 
-    async def send_batch(self, batch: RecordBatch, topic: str, partition: int) -> RecordMetadata:
-        """Produce a record batch and return its metadata once it is acknowledged.
+    async def append(self, batches: Sequence[tuple[RecordBatch, str, int]]) -> list[int]:
+        """Append record batches, each to another topic and partition; return the offsets of their first records.
+
+        Nothing else may be on its way to these partitions meanwhile.
 
         Raises
         ------
-        KafkaError
-            If the brokers refuse it.
+        ProducerFenced, KafkaError
+            If the brokers refuse one.
         TimeoutError
-            If they have not acknowledged within ``request_seconds``. An idempotent producer would go on trying for
-            ever; a worker must give up before its partitions move, so this ends the process.
+            If they have not acknowledged all within ``request_seconds``: a worker must give up before its partitions
+            move, so this ends the process.
         """
-        batch.close()
+        producer = self._ensure_producer()
+        numbers = producer._txn_manager  # noqa: SLF001 - an idempotent producer's id, and what it has appended where
+        sealed = {}
+        for batch, topic, partition in batches:
+            place = TopicPartition(topic, partition)
+            sealed[place] = batch.sealed(numbers.producer_id, numbers.producer_epoch, numbers.sequence_number(place))
+            if batch.stamp is None:
+                numbers.increment_sequence_number(place, batch.record_count())
         try:
             async with asyncio.timeout(self.request_timeout):
-                sent = await self._ensure_producer().send_batch(batch, topic, partition=partition)
-                return cast("RecordMetadata", await sent)
+                offsets = await appends.append(producer.client, sealed, int(self.request_timeout * 1000))
         except TimeoutError:
-            raise TimeoutError(f"{topic}/{partition} was not acknowledged in {self.request_timeout:g} s") from None
+            places = ", ".join(f"{topic}/{partition}" for topic, partition in sealed)
+            raise TimeoutError(f"not acknowledged in {self.request_timeout:g} s: {places}") from None
+        return [offsets[place] for place in sealed]
 
 
 class BatchTransport(driver.Transport):

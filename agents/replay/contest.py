@@ -17,7 +17,7 @@ from agents.replay.configuration import Configuration
 from agents.replay.tape import Tape
 from state import rows
 from state.bias import Bias
-from state.engine import BATCH_LIMIT, SWEEP
+from state.engine import HELD, SWEEP
 from state.events import Event, Forecast, Outcome, Rejected
 from state.fence import (
     EARLY,
@@ -145,7 +145,7 @@ class Contest:
         Where the tape is kept.
     rejected
         Called with each dead letter.
-    batch_limit
+    held
         See `state.engine.Partition`; only tests make it small.
     """
 
@@ -154,11 +154,11 @@ class Contest:
         configurations: Sequence[Configuration],
         directory: Path,
         rejected: Callable[[Rejected], None] = lambda _: None,
-        batch_limit: int = BATCH_LIMIT,
+        held: int = HELD,
     ) -> None:
         self._policies = [each.policies for each in configurations]
         self._rejected = rejected
-        self._batch_limit = batch_limit
+        self._held = held
         self._early_ttl_ms = self._policies[0].early_ttl_ms
         self._rows: dict[str, _Row] = {}
         self._now: dict[str, _Entrants] = {}
@@ -318,7 +318,7 @@ class Contest:
                 _, born, event_id = queue[0]
                 row = self._rows.get(event_id)
                 if row is not None and row[1] == born:
-                    if applied - row[2] <= self._batch_limit:
+                    if applied - row[2] <= self._held:
                         break  # the rows behind it wait with it, those of other queues must not
                     if row[0] == _ISSUED:
                         fates[EXPIRED_FORECAST] += 1

@@ -54,9 +54,9 @@ def test_rows_that_expire_are_followed(tmp_path: Path, crashes: float) -> None:
     path = tmp_path / "streams.toml"
     path.write_text('early_ttl = "3s"\n[streams."stream-0"]\nttl = "4s"\n[streams."*"]\nttl = "9s"\n')
     settings = Settings.from_env({"TRUEUP_STREAMS": str(path)})
-    topics = served(mixed(3000).sent, settings, 5, crashes, timely=True)
+    topics = served(mixed(7000).sent, settings, 5, crashes, timely=True)
     audited = topics.audit()
-    assert audited.checked.calibrated == 3000
+    assert audited.checked.calibrated == 7000
     assert audited._engine.fence.fates[EXPIRED_FORECAST] > 100
 
 

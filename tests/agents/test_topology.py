@@ -229,14 +229,14 @@ def test_a_send_that_fails_ends_the_process_and_acknowledges_nothing(
     topic: str,
 ) -> None:
     producer = cast("Producer", topology.app.producer)
-    send = producer.send_batch
+    append = producer.append
 
-    async def failing(batch: Any, to: str, partition: int) -> Any:
-        if to == topic:
+    async def failing(batches: Any) -> Any:
+        if any(to == topic for _, to, _ in batches):
             raise TimeoutError("late")
-        return await send(batch, to, partition)
+        return await append(batches)
 
-    monkeypatch.setattr(producer, "send_batch", failing)
+    monkeypatch.setattr(producer, "append", failing)
     handed = serve(run, topology, *messages)
     assert (ended.times, handed.asked) == (1, 1)
     assert isinstance(topology.failure, TimeoutError)

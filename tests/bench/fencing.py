@@ -56,7 +56,7 @@ async def plain(producer: BatchProducer, topic: str, seconds: float) -> tuple[fl
         batch = producer.batch()
         for key, value in rows.items():
             batch.append(timestamp=None, key=key, value=value)
-        await producer.send_batch(batch, topic, partition)
+        await producer.append([(batch, topic, partition)])
 
     return await drive(append, seconds)
 

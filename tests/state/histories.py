@@ -14,7 +14,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from state import keys, ledger, rows
-from state.engine import BATCH_LIMIT, Effects, Partition
+from state.engine import HELD, Effects, Partition
 from state.events import Event, Forecast, Outcome, Output, Rejected
 from state.fence import FORECASTS, OUTCOMES, Fence
 from state.ledger import Entry
@@ -107,11 +107,9 @@ class Table(dict[bytes, bytes]):
 class Worker:
     """A partition on a table, and the store that follows each fold."""
 
-    def __init__(
-        self, policies: Policies = POLICIES, table: Table | None = None, batch_limit: int = BATCH_LIMIT
-    ) -> None:
+    def __init__(self, policies: Policies = POLICIES, table: Table | None = None, held: int = HELD) -> None:
         self.table = Table() if table is None else table
-        self.partition = Partition(policies, self.table.get, batch_limit)
+        self.partition = Partition(policies, self.table.get, held)
 
     def fold(self, *events: Event) -> Effects:
         """Apply one batch and store its rows."""
@@ -169,9 +167,9 @@ class History:
         return [output for effects in self.effects for output in effects.outputs]
 
 
-def play(steps: Iterable[Step], batch_limit: int = SMALL_BATCH, policies: Policies = POLICIES) -> History:
+def play(steps: Iterable[Step], held: int = SMALL_BATCH, policies: Policies = POLICIES) -> History:
     """Turn steps into events, folding as it goes: an adversary has to see what was served."""
-    worker = Worker(policies, batch_limit=batch_limit)
+    worker = Worker(policies, held=held)
     history = History([], [], worker.table, policies)
     offsets = [0, 0]
     now = 1000

@@ -3,7 +3,7 @@
 import pytest
 
 from state import engine, keys, ledger, rows
-from state.engine import BATCH_LIMIT, SWEEP, Effects, Partition
+from state.engine import HELD, SWEEP, Effects, Partition
 from state.events import Calibrated, Event, Forecast, Outcome, Output, Rejected, Resolved
 from state.expiry import CHUNK
 from state.fence import FATES, FORECASTS, OUTCOMES, Fence
@@ -47,9 +47,9 @@ def fates(effects: Effects | Fence) -> dict[str, int]:
     return {fate: n for fate, n in zip(FATES, effects.fates, strict=True) if n}
 
 
-def worker(policies: Policies = OPEN, batch_limit: int = 0) -> Worker:
-    """Return a worker of an empty partition; ``batch_limit`` 0 expires a row as soon as it is due."""
-    return Worker(policies, batch_limit=batch_limit)
+def worker(policies: Policies = OPEN, held: int = 0) -> Worker:
+    """Return a worker of an empty partition; ``held`` 0 expires a row as soon as it is due."""
+    return Worker(policies, held=held)
 
 
 # The ledger's cases.
@@ -247,7 +247,7 @@ def test_expired_event_that_comes_again_is_a_new_one() -> None:
 
 
 def test_row_that_changed_within_the_last_batch_is_kept_though_it_is_due() -> None:
-    one = worker(batch_limit=3)
+    one = worker(held=3)
     one.fold(forecast(0))
     for offset in (1, 2, 3):
         one.fold(forecast(offset, f"f{offset}", ts=5000))
@@ -259,7 +259,7 @@ def test_row_that_changed_within_the_last_batch_is_kept_though_it_is_due() -> No
 def test_row_that_changed_lately_holds_back_only_its_own_queue() -> None:
     """A stream with a short life and many records must not keep the rows of all others alive for ever."""
     short, long = Policy("identity", ttl_ms=10), Policy("identity", ttl_ms=1000)
-    one = worker(Policies([("short", short)], long), batch_limit=20)
+    one = worker(Policies([("short", short)], long), held=20)
     for t in range(1000):
         one.fold(forecast(t, f"e{t}", ts=t * 10, stream=("short", "long")[t % 2]))
     assert len(one.table.entries()) <= 20 + 1000 / 10
@@ -368,7 +368,7 @@ def test_new_configuration_starts_afresh_and_the_old_one_learns_from_its_own_tic
 def test_changed_time_to_live_holds_for_new_forecasts_only() -> None:
     one = worker()
     one.fold(forecast(0, "a"))
-    two = Worker(Policies(default=Policy("identity", ttl_ms=10)), one.table, batch_limit=0)
+    two = Worker(Policies(default=Policy("identity", ttl_ms=10)), one.table, held=0)
     two.fold(forecast(1, "b"), forecast(2, "c", ts=1010))
     assert two.table.entry("a") is not None
     assert two.table.entry("b") is None
@@ -566,7 +566,7 @@ def test_restarted_worker_goes_on_where_the_table_is() -> None:
         effects = running.fold(*events)
     restarted = worker()
     for events in ([forecast(0), forecast(1, "b")], [outcome(0)], [forecast(2, "c"), outcome(1, "b")]):
-        restarted = Worker(OPEN, restarted.table, batch_limit=0)
+        restarted = Worker(OPEN, restarted.table, held=0)
         assert restarted.fold(*events).rows.keys() >= {keys.FENCE}
     assert restarted.table == running.table
     assert effects.outputs == [answer("c", version=1, applied=4), joined("b", version=0)]
@@ -592,7 +592,7 @@ def test_damaged_row_stops_the_fold(key: bytes) -> None:
     one.fold(forecast(0), outcome(0))
     one.table[key] = one.table[key][:-1]
     with pytest.raises(CorruptFrame):
-        Worker(OPEN, one.table, batch_limit=0).fold(forecast(1, ts=1100), outcome(1, ts=1100))
+        Worker(OPEN, one.table, held=0).fold(forecast(1, ts=1100), outcome(1, ts=1100))
 
 
 def test_damaged_calibrator_stops_the_fold() -> None:
@@ -612,5 +612,5 @@ def test_missing_calibrator_of_a_ticket_is_named() -> None:
         Partition(OPEN, one.table.get).fold([outcome(0)])
 
 
-def test_batch_limit_is_part_of_the_states_meaning() -> None:
-    assert (BATCH_LIMIT, SWEEP) == (1000, 2)
+def test_how_long_rows_are_held_is_part_of_the_states_meaning() -> None:
+    assert (HELD, SWEEP) == (8000, 2)

@@ -89,7 +89,7 @@ Crashes = list[tuple[int, str]]
 
 def run_with_crashes(history: History, crashes: Crashes, rewind: random.Random) -> tuple[Table, list[Output]]:
     """Fold in batches; a crash loses the rows (before the commit) or the outputs (after it), and offsets rewind."""
-    worker = Worker(history.policies, batch_limit=SMALL_BATCH)
+    worker = Worker(history.policies, held=SMALL_BATCH)
     events, produced = history.events, list[Output]()
     at = 0
     plan = iter(crashes)
@@ -165,7 +165,7 @@ def test_whatever_crashes_everything_comes_out_at_least_once(history: History, c
 
 
 def run(history: History, lengths: Sequence[int], *, restart: bool = False) -> tuple[Worker, list[Output]]:
-    worker = Worker(history.policies, batch_limit=SMALL_BATCH)
+    worker = Worker(history.policies, held=SMALL_BATCH)
     outputs = list[Output]()
     for batch in cut(history.events, lengths):
         if restart:
@@ -194,7 +194,7 @@ def test_replay_of_a_long_history_gives_the_same_rows_and_outputs(lengths: list[
 @STEADY
 @given(HISTORIES, CUTS)
 def test_working_copy_agrees_with_the_table_after_every_batch(history: History, lengths: list[int]) -> None:
-    worker = Worker(history.policies, batch_limit=SMALL_BATCH)
+    worker = Worker(history.policies, held=SMALL_BATCH)
     for batch in cut(history.events, lengths):
         effects = worker.fold(*batch)
         assert worker.partition.fence == worker.table.fence
@@ -306,7 +306,7 @@ def test_every_row_expires_and_only_streams_remain(history: History) -> None:
 
 
 def test_rows_of_a_long_history_stay_within_what_can_be_alive() -> None:
-    worker = Worker(SHADOWED, batch_limit=SMALL_BATCH)
+    worker = Worker(SHADOWED, held=SMALL_BATCH)
     most = 0
     for t, event in enumerate(LONG.events):
         worker.fold(event)
@@ -323,7 +323,7 @@ def test_rows_of_a_long_history_stay_within_what_can_be_alive() -> None:
 @STEADY
 @given(HISTORIES)
 def test_rows_leave_only_when_they_are_due_and_did_not_change_lately(history: History) -> None:
-    worker = Worker(history.policies, batch_limit=SMALL_BATCH)
+    worker = Worker(history.policies, held=SMALL_BATCH)
     ttl = {stream: policy.ttl_ms for stream in STREAMS if (policy := POLICIES.of(stream))}
     since: dict[str, int] = {}  # stream time at which the row entered its queue
     for event in history.events:
@@ -364,7 +364,7 @@ def adds_up(events: Sequence[Event], fence: Fence, table: Table) -> None:
 @STEADY
 @given(HISTORIES, CUTS)
 def test_counts_add_up_after_every_batch(history: History, lengths: list[int]) -> None:
-    worker = Worker(history.policies, batch_limit=SMALL_BATCH)
+    worker = Worker(history.policies, held=SMALL_BATCH)
     applied = 0
     total = [0] * len(worker.partition.fence.fates)
     for batch in cut(history.events, lengths):

@@ -36,7 +36,7 @@ LONG = play(seeded(3000, seed=2), policies=SHADOWED)
 
 def folded(history: History, policies: Policies) -> Worker:
     """Return a worker that has folded a history's events under other policies."""
-    worker = Worker(policies, batch_limit=SMALL_BATCH)
+    worker = Worker(policies, held=SMALL_BATCH)
     for event in history.events:
         worker.fold(event)
     return worker
@@ -69,7 +69,7 @@ def traceless(history: History) -> None:
     plain = folded(history, POLICIES)
     outputs = [output for event in history.effects for output in event.outputs]
     assert unshadowed(history.table) == plain.table
-    again = Worker(POLICIES, batch_limit=SMALL_BATCH)
+    again = Worker(POLICIES, held=SMALL_BATCH)
     assert outputs == [output for event in history.events for output in again.fold(event).outputs]
 
 

@@ -7,7 +7,7 @@ from time import monotonic
 from typing import Any, NamedTuple
 
 from aiokafka.errors import OutOfOrderSequenceNumber, ProducerFenced
-from aiokafka.structs import ConsumerRecord, RecordMetadata, TopicPartition
+from aiokafka.structs import ConsumerRecord
 
 from agents.join import Probe
 from agents.topology import Topology, build
@@ -96,7 +96,10 @@ class Producer:
     def batch(self) -> Batch:
         return Batch(self.size)
 
-    async def send_batch(self, batch: Batch, topic: str, partition: int) -> RecordMetadata:
+    async def append(self, batches: Sequence[tuple[Batch, str, int]]) -> list[int]:
+        return [await self._append(*each) for each in batches]
+
+    async def _append(self, batch: Batch, topic: str, partition: int) -> int:
         await asyncio.sleep(0)
         if self.failure is not None:
             raise self.failure
@@ -111,7 +114,7 @@ class Producer:
         offset = self.ends.get((topic, partition), 0)
         self.ends[topic, partition] = offset + len(batch.rows)
         self.sent.append(Sent(topic, partition, batch.rows))
-        return RecordMetadata(topic, partition, TopicPartition(topic, partition), offset, 0, 0, 0)
+        return offset
 
     def rows(self, topic: str) -> list[Row]:
         """Return everything appended to a topic."""

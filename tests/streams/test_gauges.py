@@ -10,7 +10,7 @@ from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from state import history, keys
-from state.engine import Effects, Partition
+from state.engine import HELD, Effects, Partition
 from state.events import Event, Forecast, Outcome, Rejected
 from state.fence import FORECASTS, OUTCOMES, Fence, Queue
 from state.forecasts import Normal, Probs
@@ -42,8 +42,9 @@ ADDED = {"histogram": {"le"}}
 class Live:
     """Partitions folded by the real engine, as a worker does, and reported to gauges."""
 
-    def __init__(self, gauges: Gauges, calibrator: str = "platt+minimax", features: int = 0) -> None:
+    def __init__(self, gauges: Gauges, calibrator: str = "platt+minimax", features: int = 0, held: int = HELD) -> None:
         self.gauges = gauges
+        self._most_held = held
         patterns = [("numbers", Policy("quantile")), ("classes", Policy("multiclass"))]
         beside = (Challenger("histogram", {}),)
         self._policies = Policies(patterns, Policy(calibrator, features=features, shadow=beside))
@@ -53,7 +54,7 @@ class Live:
     def fold(self, partition: int, events: Iterable[Event]) -> Effects:
         rows = self._rows[partition]
         if partition not in self._engines:
-            self._engines[partition] = Partition(self._policies, rows.get)
+            self._engines[partition] = Partition(self._policies, rows.get, self._most_held)
             self.gauges.assigned(partition, Held(self._engines[partition].fence))
         engine = self._engines[partition]
         effects = engine.fold(events)
@@ -210,7 +211,7 @@ def test_a_redelivered_batch_counts_only_as_redelivered() -> None:
 
 def test_expired_rows_are_counted() -> None:
     gauges = made()
-    live = Live(gauges)
+    live = Live(gauges, held=1000)
     late = 40 * 86_400_000
     live.fold(0, [Forecast(0, None, "a", "s", 0.5, (), 1), Outcome(0, None, "b", 1.0, 1)])
     for start in (1, 601):

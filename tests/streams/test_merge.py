@@ -60,6 +60,12 @@ def take(
     return of.take(limit, size, caught_up, patience, clock or Clock())
 
 
+def acknowledge(of: Lane) -> None:
+    """Say that a batch is folded, and answered."""
+    of.busy = False
+    of.out -= 1
+
+
 def order(batch: Batch | None) -> list[tuple[int, int]]:
     """Return topic and timestamp of a batch's records."""
     return [] if batch is None else [(topic, each.timestamp) for topic, each in batch.records]
@@ -90,7 +96,7 @@ def test_one_batch_is_out_at_a_time() -> None:
     of.add(F, made(F, 1, 2))
     assert order(take(of, limit=1)) == [(F, 1)]
     assert take(of) is None
-    of.busy = False
+    acknowledge(of)
     assert order(take(of)) == [(F, 2)]
 
 
@@ -111,7 +117,7 @@ def test_what_the_partner_has_is_merged_as_far_as_it_reaches() -> None:
     of.add(F, made(F, 1, 3, 5))
     of.add(O, made(O, 2, 4))
     assert order(take(of, never)) == [(F, 1), (O, 2), (F, 3), (O, 4)]
-    of.busy = False
+    acknowledge(of)
     assert take(of, never) is None
     of.add(O, made(O, 6, start=2))
     assert order(take(of, never)) == [(F, 5)]
@@ -134,7 +140,7 @@ def test_patience_starts_anew_when_the_partner_came_meanwhile() -> None:
     clock.now += 9
     of.add(O, made(O, 2))
     assert order(take(of, never, clock=clock)) == [(F, 1), (O, 2)]
-    of.busy = False
+    acknowledge(of)
     clock.now += 9
     assert take(of, never, clock=clock) is None
     clock.now += 10
@@ -190,7 +196,7 @@ def test_ends_are_the_next_offsets_of_the_topics_in_the_batch_and_of_no_other() 
     batch = take(of, limit=2)
     assert batch is not None
     assert (batch.partition, batch.ends) == (3, {SOURCES[F]: 52})
-    of.busy = False
+    acknowledge(of)
     batch = take(of)
     assert batch is not None
     assert batch.ends == {SOURCES[F]: 53, SOURCES[O]: 8}
@@ -257,7 +263,7 @@ def test_the_order_is_the_two_way_merge_however_arrivals_and_batches_were_cut(
                 assert end > ends.get(tp, 0)
             ends.update(batch.ends)
             taken.extend(order(batch))
-            of.busy = False
+            acknowledge(of)
 
     while any(waiting):
         topic = data.draw(st.sampled_from([topic for topic in (F, O) if waiting[topic]]))
@@ -287,7 +293,7 @@ def test_records_that_come_again_go_first_and_alone() -> None:
     of.add(F, made(F, 40, 50))
     of.add(O, made(O, 100, 5))
     assert order(take(of)) == [(F, 40), (O, 100)]
-    of.busy = False
+    acknowledge(of)
     assert order(take(of)) == [(O, 5), (F, 50)]
 
 
@@ -296,9 +302,9 @@ def test_records_that_come_again_wait_for_nobody_and_keep_the_limits() -> None:
     of.fence = (3, 0)
     of.add(F, made(F, 1, 2, 3, 4))
     assert order(take(of, never, limit=2)) == [(F, 1), (F, 2)]
-    of.busy = False
+    acknowledge(of)
     assert order(take(of, never, size=1)) == [(F, 3)]
-    of.busy = False
+    acknowledge(of)
     assert take(of, never) is None
 
 
@@ -326,6 +332,6 @@ def test_where_a_crash_cut_does_not_show_in_the_order(
     restarted.add(O, made(O, *outcomes)[starts[O] :])
     after = []
     while batch := take(restarted):
-        restarted.busy = False
+        acknowledge(restarted)
         after += [(topic, each.offset) for topic, each in batch.records if each.offset >= fence[topic]]
     assert after == uncut[cut:]

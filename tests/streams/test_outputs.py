@@ -42,7 +42,11 @@ class Sender:
         self._outputs = Outputs(settings, produce, lambda topic, n: self.counted.append((topic, n)))
 
     def send(self, *outputs: Output, partition: int = 3) -> None:
-        asyncio.run(self._outputs.send(partition, outputs))
+        parcel = self._outputs.parcel(partition)
+        half = len(outputs) // 2
+        parcel.add(outputs[:half])
+        parcel.add(outputs[half:])
+        asyncio.run(parcel.send())
 
 
 @pytest.fixture

@@ -166,7 +166,7 @@ def test_an_unknown_variable_is_refused_with_the_list_and_without_its_value() ->
         ("TRUEUP_ID_BYTES", "256", "between 8 and 255"),
         ("TRUEUP_AHEAD_SECONDS", "nan", "between 0 and 1e+09"),
         ("TRUEUP_LETTER_BYTES", "-1", "between 0 and 600000"),
-        ("TRUEUP_BATCH_RECORDS", "1001", "between 1 and 1000"),
+        ("TRUEUP_BATCH_RECORDS", "4001", "between 1 and 4000"),
         ("TRUEUP_BATCH_BYTES", "9999", "between 10000 and"),
         ("TRUEUP_PATIENCE_SECONDS", "-1", "between 0 and 3600"),
         ("TRUEUP_BUFFER_RECORDS", "999", "between 1000 and"),

@@ -11,11 +11,11 @@ from typing import Any, cast
 import pytest
 from aiokafka import TopicPartition
 from aiokafka.errors import CommitFailedError, KafkaError
-from aiokafka.structs import RecordMetadata
 from faust.types import TP, Message
 from faust.types.tuples import ConsumerMessage
 
 from agents.topology import Topology
+from streams import appends
 from streams.merge import Batch
 from streams.settings import Settings
 from streams.transport import FETCH_WAIT_MS, BatchConsumer, BatchProducer, BatchTransport, Thread
@@ -30,6 +30,12 @@ def message(consumer: BatchConsumer, partition: int, limit: int = 1000) -> Messa
     made = consumer._message(batch)
     consumer.track_message(made)
     return made
+
+
+def acknowledge(consumer: BatchConsumer, message: Message) -> None:
+    """Say that a batch is folded, and answered."""
+    consumer.folded(cast("Batch", message.value))
+    consumer.ack(message)
 
 
 # -- the thread ----------------------------------------------------------------------------------------------------
@@ -160,9 +166,9 @@ def test_throttle_pauses_what_is_far_ahead_and_resumes_it_at_half(
     assert throttle() == [("throttle", ([F0], []))]
     assert throttle() == []
     for _ in range(4):
-        consumer.ack(message(consumer, 0, limit=124))
+        acknowledge(consumer, message(consumer, 0, limit=124))
     assert throttle() == []
-    consumer.ack(message(consumer, 0, limit=4))
+    acknowledge(consumer, message(consumer, 0, limit=4))
     assert throttle() == [("throttle", ([], [F0]))]
     assert throttle() == []
 
@@ -192,10 +198,10 @@ def test_throttle_shares_the_bytes_out_and_resumes_at_half_a_share(
     assert consumer.paused(F0)
     assert not consumer.paused(O0)
     brokers.calls.clear()
-    consumer.ack(message(consumer, 0, limit=1))
+    acknowledge(consumer, message(consumer, 0, limit=1))
     run(consumer._throttle())
     assert brokers.calls == []
-    consumer.ack(message(consumer, 0, limit=1))
+    acknowledge(consumer, message(consumer, 0, limit=1))
     run(consumer._throttle())
     assert brokers.calls == [("throttle", ([], [F0]))]
 
@@ -323,10 +329,10 @@ def dispatch(run: Run, consumer: BatchConsumer, script: Callable[[Callable[[], A
 
 
 @pytest.mark.parametrize("settings", [Settings(batch_records=2, patience_seconds=0)], ids=["batches of 2"])
-def test_dispatch_hands_out_one_batch_of_a_partition_at_a_time(
+def test_dispatch_hands_out_a_batch_when_the_one_before_is_folded_and_two_at_most(
     run: Run, consumer: BatchConsumer, brokers: Brokers
 ) -> None:
-    buffer(consumer, F0, 1, 2, 3)
+    buffer(consumer, F0, 1, 2, 3, 4, 5)
     buffer(consumer, O1, 1)
 
     async def script(rest: Callable[[], Awaitable[list[Batch]]]) -> None:
@@ -335,11 +341,14 @@ def test_dispatch_hands_out_one_batch_of_a_partition_at_a_time(
         assert [(each.partition, each.ends) for each in (first, other)] == [(0, {F0: 2}), (1, {O1: 1})]
         consumer._wanted.set()
         assert await rest() == []
-        consumer.ack(consumer._message(first))
+        consumer.folded(first)
         (second,) = await rest()
-        assert second.ends == {F0: 3}
-        consumer.ack(consumer._message(second))
-        assert await rest() == []
+        assert second.ends == {F0: 4}
+        consumer.folded(second)
+        assert await rest() == [], "two are out"
+        consumer.ack(consumer._message(first))
+        (third,) = await rest()
+        assert third.ends == {F0: 5}
 
     dispatch(run, consumer, script)
     assert brokers.calls == []
@@ -409,10 +418,13 @@ def test_ack_frees_the_lane_and_makes_the_ends_of_the_batch_committable(consumer
     buffer(consumer, F0, 1, 2, 9)
     buffer(consumer, O0, 3, start=40)
     first = message(consumer, 0, limit=2)
+    assert (consumer.lanes[0].busy, consumer.lanes[0].out) == (True, 1)
     assert list(consumer._filter_tps_with_pending_acks()) == []
+    consumer.folded(cast("Batch", first.value))
+    assert (consumer.lanes[0].busy, consumer.lanes[0].out) == (False, 1)
     assert consumer.ack(first)
     assert first.acked
-    assert not consumer.lanes[0].busy
+    assert consumer.lanes[0].out == 0
     assert {tp: consumer._new_offset(tp) for tp in (F0, O0, F1)} == {F0: 2, O0: None, F1: None}
     consumer.ack(message(consumer, 0))
     assert {tp: consumer._new_offset(tp) for tp in (F0, O0)} == {F0: 3, O0: 41}
@@ -438,8 +450,9 @@ def test_ack_of_a_batch_from_before_a_restart_changes_nothing(consumer: BatchCon
     consumer.lanes[0].restart()
     buffer(consumer, F0, 1, 2)
     current = message(consumer, 0, limit=1)
+    consumer.folded(cast("Batch", stale.value))
     consumer.ack(stale)
-    assert consumer.lanes[0].busy
+    assert (consumer.lanes[0].busy, consumer.lanes[0].out) == (True, 1)
     assert consumer._new_offset(F0) is None
     consumer.ack(current)
     assert consumer._new_offset(F0) == 1
@@ -451,8 +464,9 @@ def test_ack_of_a_batch_from_before_the_partition_went_and_came_changes_nothing(
     del consumer.lanes[0]  # as on_partitions_revoked does
     buffer(consumer, F0, 1, 2)
     message(consumer, 0, limit=1)
+    consumer.folded(cast("Batch", stale.value))
     consumer.ack(stale)
-    assert consumer.lanes[0].busy
+    assert (consumer.lanes[0].busy, consumer.lanes[0].out) == (True, 1)
     assert consumer._new_offset(F0) is None
 
 
@@ -531,43 +545,18 @@ def test_verify_event_path_does_nothing(consumer: BatchConsumer) -> None:
 # -- the producer --------------------------------------------------------------------------------------------------
 
 
-class Silent:
-    """Stands for a producer whose brokers do not answer."""
-
-    def __init__(self, *, enqueue: bool) -> None:
-        self._enqueue = enqueue
-
-    async def send_batch(self, *_: object, **__: object) -> "asyncio.Future[RecordMetadata]":
-        never: asyncio.Future[RecordMetadata] = asyncio.get_running_loop().create_future()
-        if not self._enqueue:
-            await never
-        return never
-
-
-class Answering:
-    """Stands for a producer whose brokers answer at once."""
-
-    def __init__(self, answer: RecordMetadata | Exception) -> None:
-        self._answer = answer
-        self.asked: list[tuple[object, ...]] = []
-
-    async def send_batch(self, batch: object, topic: str, *, partition: int) -> "asyncio.Future[RecordMetadata]":
-        self.asked.append((batch, topic, partition))
-        sent: asyncio.Future[RecordMetadata] = asyncio.get_running_loop().create_future()
-        if isinstance(self._answer, Exception):
-            sent.set_exception(self._answer)
-        else:
-            sent.set_result(self._answer)
-        return sent
-
-
-class Closable:
+class Batched:
     """Stands for a record batch."""
 
-    closed = False
+    def __init__(self, stamp: tuple[int, int, int] | None = None, records: int = 3) -> None:
+        self.stamp = stamp
+        self._records = records
 
-    def close(self) -> None:
-        self.closed = True
+    def sealed(self, *numbers: int) -> bytes:
+        return repr(self.stamp or numbers).encode()
+
+    def record_count(self) -> int:
+        return self._records
 
 
 @pytest.fixture
@@ -609,31 +598,54 @@ def test_batch_is_empty_and_full_at_the_size_of_the_settings(run: Run, producer:
     run(scenario())
 
 
-def test_send_batch_returns_where_it_was_appended(run: Run, producer: BatchProducer) -> None:
-    metadata = RecordMetadata(O, 3, TopicPartition(O, 3), 40, 0, 0, 0)
-    kafka = producer._producer = Answering(metadata)
-    batch = Closable()
-    assert run(producer.send_batch(cast("Any", batch), O, 3)) is metadata
-    assert kafka.asked == [(batch, O, 3)]
-    assert batch.closed
+@pytest.fixture
+def kafka(run: Run, producer: BatchProducer) -> Iterator[Any]:
+    """Give the producer a client of Kafka that is not started and has a producer id."""
+
+    async def make() -> Any:
+        made = producer._producer = producer._new_producer()
+        made._txn_manager.set_pid_and_epoch(77, 5)
+        return made
+
+    made = run(make())
+    yield made
+    run(made.stop())
 
 
-def test_send_batch_raises_what_the_brokers_refuse(run: Run, producer: BatchProducer) -> None:
-    producer._producer = Answering(KafkaError("no"))
-    with pytest.raises(KafkaError, match="no"):
-        run(producer.send_batch(cast("Any", Closable()), O, 3))
-
-
-@pytest.mark.parametrize("enqueue", [True, False], ids=["not acknowledged", "not sent"])
-def test_send_batch_gives_up_at_its_deadline_and_says_where(
-    run: Run,
-    producer: BatchProducer,
-    enqueue: bool,  # noqa: FBT001 - a case
+def test_batches_are_appended_under_their_own_stamp_or_the_producers_next_number(
+    run: Run, producer: BatchProducer, kafka: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    asked: list[dict[TopicPartition, bytes]] = []
+
+    async def append(client: object, batches: dict[TopicPartition, bytes], _: int) -> dict[TopicPartition, int]:
+        assert client is kafka.client
+        asked.append(batches)
+        return dict.fromkeys(batches, 40) | {TopicPartition(O, 3): 41}
+
+    monkeypatch.setattr(appends, "append", append)
+    stamped: Any = Batched((1, 2, 3))
+    assert run(producer.append([(cast("Any", Batched()), O, 3), (stamped, C, 3)])) == [41, 40]
+    run(producer.append([(cast("Any", Batched()), O, 3)]))
+    run(producer.append([(cast("Any", Batched()), O, 4), (stamped, C, 3)]))
+    assert asked == [
+        {TopicPartition(O, 3): b"(77, 5, 0)", TopicPartition(C, 3): b"(1, 2, 3)"},
+        {TopicPartition(O, 3): b"(77, 5, 3)"},
+        {TopicPartition(O, 4): b"(77, 5, 0)", TopicPartition(C, 3): b"(1, 2, 3)"},
+    ]
+
+
+@pytest.mark.usefixtures("kafka")
+def test_append_gives_up_at_its_deadline_and_says_where(
+    run: Run, producer: BatchProducer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def silent(*_: object) -> dict[TopicPartition, int]:
+        await asyncio.get_running_loop().create_future()
+        return {}
+
+    monkeypatch.setattr(appends, "append", silent)
     producer.request_timeout = 0.01
-    producer._producer = Silent(enqueue=enqueue)
-    with pytest.raises(TimeoutError, match=r"calibrated/3 was not acknowledged in 0\.01 s"):
-        run(producer.send_batch(cast("Any", Closable()), "calibrated", 3))
+    with pytest.raises(TimeoutError, match=r"not acknowledged in 0\.01 s: calibrated/3, resolved/3"):
+        run(producer.append([(cast("Any", Batched()), topic, 3) for topic in ("calibrated", "resolved")]))
 
 
 def test_the_deadline_of_a_send_is_that_of_the_settings(tmp_path: Path) -> None:

@@ -77,7 +77,7 @@ def test_last_look_is_at_what_the_engine_has_learnt(tmp_path: Path) -> None:
 def test_contenders_side_by_side_are_as_alone(tmp_path: Path) -> None:
     history = play(seeded(800, seed=2))
     both, _ = contest(history, tmp_path / "both", with_calibrator(POLICIES, "identity"))
-    alone = Contest([with_calibrator(POLICIES, "identity")], tmp_path / "alone", batch_limit=SMALL_BATCH)
+    alone = Contest([with_calibrator(POLICIES, "identity")], tmp_path / "alone", held=SMALL_BATCH)
     alone.play(history.events)
     alone.end()
     assert played(tmp_path / "both", "p1", "d").tolist() == played(tmp_path / "alone", "p0", "d").tolist()
@@ -89,8 +89,8 @@ def test_biases_are_those_of_the_engine(tmp_path: Path) -> None:
     policies = Policies([("ridge", Policy("calibrated_regression", features=1, ttl_ms=90))], early_ttl_ms=25)
     history = play(seeded(900, seed=4))
     events = [event for event in history.events if getattr(event, "stream", "ridge") == "ridge"]
-    worker = Worker(policies, batch_limit=SMALL_BATCH)
-    run = Contest([Configuration("present", policies)], tmp_path, batch_limit=SMALL_BATCH)
+    worker = Worker(policies, held=SMALL_BATCH)
+    run = Contest([Configuration("present", policies)], tmp_path, held=SMALL_BATCH)
     for event in events:
         worker.fold(event)
     run.play(events)
