@@ -22,8 +22,8 @@ from streams.settings import Settings
 from streams.shadows import Place
 from streams.table import StateTable
 
-#: Records decoded, applied and encoded at a time. With 500 they stay in a processor's own cache: 4.2 us an event with a
-#: histogram, 4.7 with 1,000, 6.1 with 2,000 (python -m tests.bench.parts).
+#: Records decoded, applied and encoded at a time. With 500 they stay in a processor's own cache: 4.9 us an event with a
+#: histogram, 5.4 with 1,000, 6.8 with 2,000 (python -m tests.bench.parts).
 PART = 500
 
 #: Called with the number of the step just finished; tests kill the process here.
@@ -90,6 +90,7 @@ class Join:
     async def reopen(self, partition: int) -> tuple[int, int]:
         """Take up a partition from its table, and return the next offset of forecasts and of outcomes to apply."""
         async with self._folding[partition], self._answering[partition]:
+            self._fitting.pop(partition, None)
             self._table.reopened(partition)
             opened = self._partitions[partition] = Partition(self._policies, self._table.reader(partition))
             scores, vectors = self._scores(partition), self._vectors(partition)
@@ -210,7 +211,7 @@ class Join:
         if partition is None:
             raise MovedError(f"partition {number} has moved; a batch of it that was waiting is left to its new owner")
         parcel = self._outputs.parcel(number)
-        effects = self._applied(partition, records, parcel)
+        effects = await self._applied(partition, records, parcel)
         if effects.rows:
             began = perf_counter()
 
@@ -225,19 +226,23 @@ class Join:
         self._gauges.applied(number, effects, partition.fence)
         return parcel
 
-    def _applied(self, partition: Partition, records: Sequence[Merged], parcel: Parcel) -> Effects:
-        """Decode, apply and encode, a part at a time: the objects of a part leave the cache when the next comes."""
-        decoding = 0.0
-        began = perf_counter()
+    async def _applied(self, partition: Partition, records: Sequence[Merged], parcel: Parcel) -> Effects:
+        """Decode, apply and encode, a part at a time, and let others go on in between."""
+        decoding = folding = 0.0
         partition.begin()
         for at in range(0, len(records), PART):
-            before = perf_counter()
+            if at:
+                await asyncio.sleep(0)
+            began = perf_counter()
             events = self._decoder.events(records[at : at + PART])  # step 1
-            decoding += perf_counter() - before
+            decoded = perf_counter()
             parcel.add(partition.apply(events))  # step 2
+            decoding += decoded - began
+            folding += perf_counter() - decoded
+        began = perf_counter()
         effects = partition.end()
         self._done(1, decoding)
-        self._done(2, perf_counter() - began - decoding)
+        self._done(2, folding + perf_counter() - began)
         return effects
 
     def _done(self, step: int, seconds: float) -> None:
