@@ -64,6 +64,8 @@ class Join:
         Counts.
     probe
         Called after each step.
+    current
+        Whether a batch was handed out since its partition was last taken up.
     """
 
     def __init__(
@@ -73,6 +75,7 @@ class Join:
         outputs: Outputs,
         gauges: Gauges,
         probe: Probe = lambda _: None,
+        current: Callable[[Batch], bool] = lambda _: True,
     ) -> None:
         self._policies = settings.policies
         self._decoder = Decoder(settings.policies, settings.limits)
@@ -80,6 +83,7 @@ class Join:
         self._outputs = outputs
         self._gauges = gauges
         self._probe = probe
+        self._current = current
         self._partitions: dict[int, Partition] = {}
         #: How many records had rows that fit one batch of the changelog, of partitions where not all did.
         self._fitting: dict[int, int] = {}
@@ -171,6 +175,10 @@ class Join:
         """
         started = perf_counter()
         async with self._folding[batch.partition]:
+            if not self._current(batch):
+                # Its records are read again, from a fence that does not know of them: folded now, they would be
+                # merged with what comes after them, and their neighbours learnt in another order than was recorded.
+                raise MovedError(f"partition {batch.partition} was taken up again; a batch that was waiting is void")
             return Folded(batch, started, await self._commit(batch.partition, batch.records))
 
     async def answer(self, folded: Folded) -> None:

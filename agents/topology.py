@@ -195,7 +195,14 @@ def build(
     app.tables.add(table)
     gauges = Gauges(settings.metrics_streams, __version__, lambda: _now(topology))
     outputs = Outputs(settings, lambda: cast("BatchProducer", app.producer), gauges.produced)
-    topology = Topology(settings, app, table, gauges, Join(settings, table, outputs, gauges, probe), abort)
+    topology = Topology(
+        settings,
+        app,
+        table,
+        gauges,
+        Join(settings, table, outputs, gauges, probe, lambda batch: consumer_of(app).holds(batch)),
+        abort,
+    )
     transport.inputs = topology
     sources = app.topic(*topology.sources, schema=RecordsAsTheyAre(key_type=bytes, value_type=bytes), internal=False)
 

@@ -17,7 +17,7 @@ from state.events import Calibrated, Output, Rejected, Resolved
 from state.fence import FATES, FORECASTS, OUTCOMES, Fence
 from state.frames import CorruptFrame
 from streams.catalogue import STAGES
-from streams.changelog import TooLargeError
+from streams.changelog import MovedError, TooLargeError
 from streams.merge import Batch, Merged
 from streams.outputs import Outputs
 from streams.records import Decoder
@@ -414,6 +414,38 @@ def test_a_partition_is_taken_up_again_when_its_answers_are_out(scene: Scene) ->
         scene.told.acknowledged.set()
         await answering
         assert await reopening == (1, 1)
+
+    asyncio.run(run())
+
+
+def test_a_batch_that_waited_while_its_partition_was_taken_up_again_is_void(scene: Scene) -> None:
+    """Its records are behind no fence that is known to the lane; they come again."""
+    valid = True
+    voidable = Join(
+        scene.topology.settings,
+        scene.topology.table,
+        cast("Outputs", scene.told),
+        scene.topology.gauges,
+        current=lambda _: valid,
+    )
+
+    async def run() -> None:
+        nonlocal valid
+        await voidable.reopen(0)
+        scene.told.acknowledged.clear()
+        answering = asyncio.create_task(voidable.answer(await voidable.fold(Batch(0, batch(PAIR), {}, 0))))
+        await asyncio.sleep(0)
+        valid = False  # as a lane that starts over makes it
+        reopening = asyncio.create_task(voidable.reopen(0))
+        await asyncio.sleep(0)
+        waiting = asyncio.create_task(voidable.fold(Batch(0, batch([forecast("b", 0.3, 2)], (1, 1)), {}, 0)))
+        await asyncio.sleep(0)
+        scene.told.acknowledged.set()
+        await answering
+        assert await reopening == (1, 1)
+        with pytest.raises(MovedError, match="taken up again"):
+            await waiting
+        assert await voidable.reopen(0) == (1, 1)
 
     asyncio.run(run())
 
