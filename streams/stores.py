@@ -228,12 +228,6 @@ class MemoryStore(memory.Store[bytes, bytes]):
         """Note a changelog offset, as Faust does after recovery."""
         self._offsets[tp.partition] = offset
 
-    def apply_changelog_batch(self, batch: Iterable[Any], to_key: object, to_value: object) -> None:  # noqa: ARG002 - Faust's
-        """Write changelog events, as Faust's recovery asks for it."""
-        for event in batch:
-            message = event.message
-            self.write(message.tp.partition, [(message.key, message.value)], message.offset)
-
     async def on_recovery_completed(self, active_tps: set[TP], standby_tps: set[TP]) -> None:
         """Forget partitions that are not ours."""
         kept = {tp.partition for tp in active_tps | standby_tps}

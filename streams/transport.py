@@ -19,7 +19,6 @@ import aiokafka
 from aiokafka.consumer.fetcher import FetchResult
 from aiokafka.producer.message_accumulator import BatchBuilder
 from aiokafka.structs import TopicPartition
-from faust.tables.manager import TableManager
 from faust.tables.recovery import RebalanceAgain
 from faust.transport.drivers import aiokafka as driver
 from faust.types import TP, Message
@@ -272,7 +271,6 @@ class BatchConsumer(driver.Consumer):
 
     async def _restore(self, tp: TP, records: list[Record]) -> None:
         """Write recovered records at once, and show Faust's recovery the last one, which tells it how far it is."""
-        cast("TableManager", self.app.tables).recovery.flush_buffers()  # older rows must not land on top of newer ones
         self.inputs.restore(tp, records)
         await self._deliver(self._to_message(tp, records[-1]))
 

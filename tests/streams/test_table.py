@@ -2,6 +2,8 @@
 
 import asyncio
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from aiokafka.errors import KafkaError
@@ -101,6 +103,18 @@ def test_a_partition_assigned_anew_continues_where_recovery_left_it(table: State
     producer.ends[CHANGELOG, 0] = 9
     asyncio.run(table.commit(0, {b"b": b"2"}))
     assert (table.read(0, b"a"), table.read(0, b"b"), table.offset(0)) == (b"other", b"2", 9)
+
+
+def test_what_faust_was_shown_of_a_recovery_never_lands_on_newer_rows(table: StateTable) -> None:
+    tp = TP(CHANGELOG, 0)
+    older = SimpleNamespace(tp=tp, partition=0, offset=7, key=b"F", value=b"1")
+    for offset, value in (7, b"1"), (8, b"2"):
+        table.restore(tp, [record(CHANGELOG, 0, offset, 0, b"F", value)])
+    recovery = cast("Any", table.app.tables).recovery
+    recovery.buffers[table] = [SimpleNamespace(message=older)]
+    recovery.flush_buffers()
+    assert not recovery.buffers[table]
+    assert (table.read(0, b"F"), table.offset(0)) == (b"2", 8)
 
 
 def test_partitions_have_changelogs_of_their_own(table: StateTable, producer: Producer) -> None:

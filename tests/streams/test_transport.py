@@ -261,23 +261,6 @@ def test_drain_messages_buffers_inputs_and_writes_the_changelog_to_the_table(
     assert consumer._wanted.is_set()
 
 
-def test_restore_writes_what_faust_still_holds_before_what_is_newer(
-    run: Run, topology: Topology, consumer: BatchConsumer, brokers: Brokers, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    order: list[str] = []
-    recovery = cast("Any", topology.app.tables).recovery
-    monkeypatch.setattr(recovery, "flush_buffers", lambda: order.append("flush"))
-    monkeypatch.setattr(Topology, "restore", lambda *_: order.append("restore"))
-
-    async def callback(_: Message) -> None:
-        order.append("told")
-
-    consumer.callback = callback
-    drain(run, consumer, {C0: [record(C, 0, 7, 0)]})
-    assert order == ["flush", "restore", "told"]
-    assert brokers.calls == []
-
-
 def test_drain_messages_throttles_what_it_has_buffered(run: Run, consumer: BatchConsumer, brokers: Brokers) -> None:
     drain(run, consumer, {F0: [record(F, 0, i, i) for i in range(20_000)]})
     assert brokers.calls == [("throttle", ([F0], []))]
