@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from time import perf_counter
 
 from state import keys
-from state.engine import Effects, Partition
+from state.engine import BATCH_LIMIT, Effects, Partition
 from state.fence import FORECASTS
 from streams.changelog import MovedError, TooLargeError
 from streams.gauges import Gauges, Held, Rows
@@ -201,6 +201,7 @@ class Join:
     async def _commit(self, number: int, records: Sequence[Merged]) -> list[Parcel]:
         """Put records into the state, all at once if their rows fit one batch of the changelog."""
         parcels = []
+        fitted = True
         while records:
             now = records[: self._fitting.get(number)]
             try:
@@ -210,8 +211,13 @@ class Join:
                     raise
                 self._partitions[number].reset()
                 self._fitting[number] = len(now) // 2  # those that come will be as large
+                fitted = False
             else:
                 records = records[len(now) :]
+        if fitted and number in self._fitting:
+            self._fitting[number] += self._fitting[number] // 4 + 1  # until they are not
+            if self._fitting[number] >= BATCH_LIMIT:
+                del self._fitting[number]
         return parcels
 
     async def _commit_at_once(self, number: int, records: Sequence[Merged]) -> Parcel:
@@ -244,12 +250,14 @@ class Join:
             began = perf_counter()
             events = self._decoder.events(records[at : at + PART])  # step 1
             decoded = perf_counter()
+            if not at:
+                self._probe(1)
             parcel.add(partition.apply(events))  # step 2
             decoding += decoded - began
             folding += perf_counter() - decoded
         began = perf_counter()
         effects = partition.end()
-        self._done(1, decoding)
+        self._gauges.stage(1, decoding)
         self._done(2, folding + perf_counter() - began)
         return effects
 

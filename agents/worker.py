@@ -40,7 +40,7 @@ def abort() -> NoReturn:
 def run(settings: Settings, *, probe: Probe = lambda _: None) -> int:
     """Run a worker until SIGTERM or SIGINT, and return its exit status.
 
-    0 after a clean stop: the batch in flight was finished and its offsets were committed. `MISCONFIGURED` when the
+    0 after a clean stop: the batches in flight were finished and their offsets committed. `MISCONFIGURED` when the
     topics, the metrics address, or what is shown to the brokers are not as they must be. `FAILED` when the brokers
     cannot be asked, since the restart may find them; and, at once and without unwinding, when a send or the state
     fails: what was not acknowledged is done again after the restart.
@@ -106,7 +106,7 @@ async def _serve(settings: Settings, probe: Probe) -> int:
         if topology.ready != told:
             told = topology.ready
             log.info("ready" if told else "not ready")
-    log.info("stopping: finishing the batch in flight, committing offsets")
+    log.info("stopping: finishing the batches in flight, committing offsets")
     await _stop(topology)
     server.stop()
     log.info("stopped")
@@ -130,7 +130,7 @@ def tell(settings: Settings, port: int) -> None:
 async def _stop(topology: Topology) -> None:
     app = topology.app
     if app.started and not app.rebalancing and not app.in_recovery:
-        # Faust closes the tables before it waits for what is in flight; the batch in flight needs them.
+        # Faust closes the tables before it waits for what is in flight, which needs them.
         consumer = consumer_of(app)
         consumer.stop_flow()
         app.flow_control.suspend()

@@ -23,7 +23,7 @@ PROCESS: Final = (
     "process_virtual_memory_bytes",
 )
 #: Buckets of the number of records in a batch.
-SIZES: Final = (1, 3, 10, 30, 100, 300, 1000)
+SIZES: Final = (1, 3, 10, 30, 100, 300, 1000, 2000, 4000)
 
 #: The values of ``fate`` for each input topic, with the fates of the state they count.
 RECORD_FATES: Final = {

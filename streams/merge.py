@@ -6,7 +6,8 @@ millisecond, and a topic with nothing buffered holds the other back until it is 
 offsets a batch spans, its order is a function of the records alone.
 
 Records that were applied before and come again, behind the fence, go first and by themselves. Among new records a late
-one would hold them up, and so change their order: what is learnt would depend on where a crash cut.
+one would hold them up, and so change their order: what is learnt would depend on where a crash cut. New ones wait until
+all of these are answered: they are answered from rows that only new records make old (`state.engine.HELD`).
 """
 
 from collections import deque
@@ -19,6 +20,16 @@ from typing import Final, Protocol
 from faust.types import TP
 
 from state.engine import OUTSTANDING
+
+
+class Reading(Protocol):
+    """How far the topics have been read."""
+
+    def caught_up(self, tp: TP) -> bool:
+        """Whether a topic-partition has nothing more to fetch, as far as is known."""
+
+    def has_read(self, tp: TP, offset: int) -> bool:
+        """Whether all before an offset is buffered, or was."""
 
 
 class Record(Protocol):
@@ -65,12 +76,15 @@ class Batch:
         Next offset of each topic-partition the records came from, to commit when all effects are acknowledged.
     epoch
         Which run of the lane the batch belongs to; a batch of an earlier one changes nothing any more.
+    again
+        Whether the records were applied before.
     """
 
     partition: int
     records: list[Merged]
     ends: dict[TP, int]
     epoch: int
+    again: bool = False
 
 
 @dataclass(slots=True)
@@ -80,9 +94,9 @@ class Lane:
     partition: int
     sources: Sequence[TP]
     epoch: int = field(default_factory=_EPOCHS.__next__)
-    #: Whether a batch is being folded, and how many were taken and are not acknowledged.
+    #: Whether a batch is being folded, and those that were taken and are not acknowledged.
     busy: bool = False
-    out: int = 0
+    out: deque[Batch] = field(default_factory=deque)
     #: Next offset of each topic that was not applied before the lane started.
     fence: tuple[int, int] = (0, 0)
     buffers: tuple[deque[Record], deque[Record]] = field(default_factory=lambda: (deque(), deque()))
@@ -99,7 +113,7 @@ class Lane:
         self,
         limit: int,
         size: int,
-        caught_up: Callable[[TP], bool],
+        reading: Reading,
         patience: float,
         clock: Callable[[], float] = monotonic,
     ) -> Batch | None:
@@ -109,26 +123,46 @@ class Lane:
         ----------
         limit, size
             Most records, and most bytes of their keys and values; one record may be larger.
-        caught_up
-            Whether a topic-partition has nothing more to fetch, as far as is known.
+        reading
+            How far the topics have been read.
         patience
             Seconds a topic that is not caught up may hold the other back.
         """
-        if self.busy or self.out == OUTSTANDING:
+        if self.busy or len(self.out) == OUTSTANDING:
             return None
-        records = self._again(limit, size) or self._new(limit, size, caught_up, patience, clock)
+        again = records = self._again(limit, size)
+        if not again and self._all_again(reading):
+            records = self._new(limit, size, reading, patience, clock)
         if not records:
             return None
         self.held_since = None
         self.busy = True
-        self.out += 1
         ends: dict[TP, int] = {}
         for topic, record in reversed(records):  # the last of each topic
             if self.sources[topic] not in ends:
                 ends[self.sources[topic]] = record.offset + 1
                 if len(ends) == len(self.sources):
                     break
-        return Batch(self.partition, records, ends, self.epoch)
+        batch = Batch(self.partition, records, ends, self.epoch, bool(again))
+        self.out.append(batch)
+        return batch
+
+    def acknowledged(self, batch: Batch) -> None:
+        """Note that all effects of a batch are acknowledged.
+
+        Raises
+        ------
+        RuntimeError
+            If those of a batch before it are not: offsets are committed up to the end of this one.
+        """
+        if self.out.popleft() is not batch:
+            raise RuntimeError(f"a batch of partition {self.partition} was acknowledged before the one that it follows")
+
+    def _all_again(self, reading: Reading) -> bool:
+        """Whether everything behind the fence is answered."""
+        return not any(batch.again for batch in self.out) and all(
+            reading.has_read(tp, fence) for tp, fence in zip(self.sources, self.fence, strict=True)
+        )
 
     def _again(self, limit: int, size: int) -> list[Merged]:
         """Take records behind the fence."""
@@ -143,7 +177,7 @@ class Lane:
         return records
 
     def _new(
-        self, limit: int, size: int, caught_up: Callable[[TP], bool], patience: float, clock: Callable[[], float]
+        self, limit: int, size: int, reading: Reading, patience: float, clock: Callable[[], float]
     ) -> list[Merged]:
         """Take new records by their time."""
         forecasts, outcomes = self.buffers
@@ -153,7 +187,7 @@ class Lane:
         while len(records) < limit and size > 0 and (forecasts or outcomes):
             topic = 0 if heads[0] <= heads[1] else 1
             if not (free or (forecasts and outcomes)):
-                free = caught_up(self.sources[1 - topic]) or self._out_of_patience(patience, clock)
+                free = reading.caught_up(self.sources[1 - topic]) or self._out_of_patience(patience, clock)
                 if not free:
                     break
             buffer = outcomes if topic else forecasts
@@ -175,7 +209,7 @@ class Lane:
         """Forget what is buffered and what is out; the records will be fetched again."""
         self.epoch = next(_EPOCHS)
         self.busy = False
-        self.out = 0
+        self.out.clear()
         self.held_since = None
         self.sizes = [0, 0]
         for buffer in self.buffers:

@@ -11,7 +11,7 @@ test of its name.
 """
 
 import asyncio
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Protocol, cast
 
@@ -250,6 +250,10 @@ class BatchConsumer(driver.Consumer):
         handed, (_, end) = self._handed.get(tp), self._thread.reach(tp)
         return handed is not None and end is not None and handed >= end
 
+    def has_read(self, tp: TP, offset: int) -> bool:
+        """Whether all before an offset is buffered here, or was."""
+        return self._handed.get(tp, 0) >= offset
+
     def paused(self, tp: TP) -> bool:
         """Whether fetching of a source partition is stopped because enough of it is buffered."""
         return tp in self._throttled
@@ -307,9 +311,7 @@ class BatchConsumer(driver.Consumer):
             for lane in list(self.lanes.values()):
                 if not self.flow_active:
                     break
-                batch = lane.take(
-                    settings.batch_records, settings.batch_bytes, self.caught_up, settings.patience_seconds
-                )
+                batch = lane.take(settings.batch_records, settings.batch_bytes, self, settings.patience_seconds)
                 if batch is not None:
                     await self._deliver(self._message(batch))
             if self._throttled and self.flow_active:
@@ -319,7 +321,9 @@ class BatchConsumer(driver.Consumer):
         """Hand a message to Faust, unless the flow stops meanwhile."""
         held_up = self.app.topics._tp_to_callback_lock.locked()  # type: ignore[attr-defined]  # noqa: SLF001
         if self.flow_active and self.app.flow_control.is_active() and not held_up:
-            await self.callback(message)  # to its end at once: nothing that it waits for has to be waited for
+            await self.callback(
+                message
+            )  # mostly to its end at once; a full queue is emptied, or cleared in a rebalance
         else:
             await self.wait_first(self.callback(message), self.suspend_flow.wait())
 
@@ -359,7 +363,11 @@ class BatchConsumer(driver.Consumer):
         message.acked = True
         self._unacked_messages.discard(message)
         if self.holds(batch):
-            self.lanes[batch.partition].out -= 1
+            try:
+                self.lanes[batch.partition].acknowledged(batch)
+            except RuntimeError as exc:
+                self.inputs.failed(exc)
+                return False
             self._committable.update(batch.ends)
             self._wanted.set()
         if self._waiting_for_ack is not None and not self._waiting_for_ack.done():
@@ -550,6 +558,11 @@ class RecordBatch(BatchBuilder):  # type: ignore[misc]  # aiokafka ships no type
 class BatchProducer(driver.Producer):
     """Produces a prepared record batch and says where it was appended."""
 
+    def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - as Faust calls it
+        super().__init__(*args, **kwargs)
+        #: Number of the next record of each partition, modulo 2^31.
+        self._sequences: defaultdict[TopicPartition, int] = defaultdict(int)
+
     def _settings_extra(self) -> Mapping[str, Any]:
         # A retried batch is appended once and in order.
         return {"enable_idempotence": True}
@@ -590,13 +603,14 @@ class BatchProducer(driver.Producer):
             move, so this ends the process.
         """
         producer = self._ensure_producer()
-        numbers = producer._txn_manager  # noqa: SLF001 - an idempotent producer's id, and what it has appended where
+        own = producer._txn_manager  # noqa: SLF001 - where an idempotent producer keeps its id
         sealed = {}
         for batch, topic, partition in batches:
             place = TopicPartition(topic, partition)
-            sealed[place] = batch.sealed(numbers.producer_id, numbers.producer_epoch, numbers.sequence_number(place))
+            sequence = self._sequences[place]
+            sealed[place] = batch.sealed(own.producer_id, own.producer_epoch, sequence)
             if batch.stamp is None:
-                numbers.increment_sequence_number(place, batch.record_count())
+                self._sequences[place] = (sequence + batch.record_count()) % 2**31
         try:
             async with asyncio.timeout(self.request_timeout):
                 offsets = await appends.append(producer.client, sealed, int(self.request_timeout * 1000))

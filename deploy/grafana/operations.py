@@ -125,7 +125,7 @@ OPERATIONS: Final = Dashboard(
                 ),
                 _lines(
                     "Records a batch",
-                    "Half and 99 of 100 batches hold at most as many; it grows with load up to 1,000.",
+                    "Half and 99 of 100 batches hold at most as many; it grows with load up to 4,000.",
                     [
                         Query(_quantile(0.5, "trueup_batch_records"), "half", MUTED),
                         Query(_quantile(0.99, "trueup_batch_records"), "99 of 100", BAD),

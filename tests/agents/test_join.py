@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import pytest
 from faust.types import TP
@@ -459,6 +459,38 @@ def test_what_a_batch_is_taken_apart_in_leaves_no_trace(scene: Scene, monkeypatc
     monkeypatch.setattr(join, "PART", 7)
     scene.fold(made, partition=1)
     assert (scene.state(1), scene.told.outputs) == (state, outputs)
+
+
+def test_a_long_batch_lets_others_go_on_between_its_parts(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(join, "PART", 7)
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async def run() -> None:
+        task = asyncio.create_task(others())
+        await scene.join._applied(
+            scene.join._partitions[0], batch(mixed(70).sent)[:70], cast("Any", Parcel(scene.told, 0))
+        )
+        task.cancel()
+
+    asyncio.run(run())
+    assert turns == 9
+
+
+def test_batches_are_whole_again_when_their_rows_are_as_small_as_before(scene: Scene) -> None:
+    made = batch(mixed(3000).sent)
+    scene.producer.size = 20_000
+    scene.fold(made[:200])
+    scene.producer.size = 900_000
+    scene.fold(*[made[at : at + 100] for at in range(200, 2800, 100)])
+    commits = scene.steps.count(4)
+    scene.fold(made[2800:3000])
+    assert scene.steps.count(4) == commits + 1
 
 
 def test_batches_after_one_that_was_too_large_are_cut_before_they_are_folded(scene: Scene) -> None:

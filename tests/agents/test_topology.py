@@ -182,7 +182,7 @@ def messages(run: Run, topology: Topology) -> list[Any]:
     made = []
     for tp, sent in zip((F0, O0), PAIR, strict=True):
         consumer._buffer(tp, [record(tp.topic, 0, 0, sent.ts, sent.key, sent.value)])
-        batch = consumer._lane(0).take(1, 1000, lambda _: True, 0)
+        batch = consumer._lane(0).take(1, 1000, consumer, 0)
         assert batch is not None
         consumer.lanes[0].busy = False
         message = consumer._message(batch)
@@ -217,6 +217,49 @@ def test_the_agent_acknowledges_a_batch_when_its_rows_and_outputs_are(
     assert at == [first, [*first, C0.topic, "resolved"]]
     assert consumer._committable == {F0: 1, O0: 1}
     assert topology.failure is None
+
+
+def test_the_next_batch_may_be_folded_while_one_is_answered_and_is_acknowledged_after_it(
+    run: Run, topology: Topology, messages: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    consumer, producer = consumer_of(topology.app), cast("Producer", topology.app.producer)
+    agent = cast("Any", topology.app.agents["join"]).fun
+    folded, answers = asyncio.Event(), asyncio.Event()
+    append = producer.append
+
+    async def held(batches: Any) -> Any:
+        if batches[0][1] != C0.topic:
+            await answers.wait()
+        return await append(batches)
+
+    async def scenario() -> None:
+        monkeypatch.setattr(producer, "append", held)
+        monkeypatch.setattr(consumer, "folded", lambda _: folded.set())
+        one = asyncio.create_task(agent(Handed(messages[0])))
+        await folded.wait()
+        other = asyncio.create_task(agent(Handed(messages[1])))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert [sent.topic for sent in producer.sent] == [C0.topic] * 2, "both are in the state"
+        assert not any(message.acked for message in messages)
+        answers.set()
+        await asyncio.gather(one, other)
+
+    run(scenario())
+    assert [sent.topic for sent in producer.sent][2:] == ["calibrated", "resolved"]
+    assert consumer._committable == {F0: 1, O0: 1}
+    assert topology.failure is None
+
+
+def test_a_batch_from_before_its_partition_was_taken_up_again_is_void(
+    run: Run, topology: Topology, messages: list[Any], ended: Ended
+) -> None:
+    consumer_of(topology.app).lanes[0].restart()
+    serve(run, topology, *messages)
+    assert cast("Producer", topology.app.producer).sent == []
+    assert consumer_of(topology.app)._committable == {}
+    assert all(message.acked for message in messages), "nobody waits for them"
+    assert ended.times == 0
 
 
 @pytest.mark.parametrize("topic", [C0.topic, "calibrated"], ids=["the changelog", "the outputs"])

@@ -26,7 +26,7 @@ from streams.settings import Settings
 from streams.transport import BatchProducer
 
 PARTITIONS = 4
-#: Of a full micro-batch: a thousand events change about as many ledger rows, and little else.
+#: Of a batch of a thousand events, which change about as many ledger rows and little else.
 ROWS, ROW_BYTES = 1000, 150
 CLAIMED = 64
 

@@ -27,6 +27,7 @@ from aiokafka import AIOKafkaProducer
 from agents.broker import Broker
 from agents.player import Message, play
 from agents.scrape import Reading
+from state.engine import BATCH_LIMIT, HELD
 from tests.bench import usage
 from tests.bench.recovery import PARTITIONS, Worker, world
 
@@ -113,8 +114,8 @@ async def silence(scene: Scene, seconds: float) -> dict[str, float]:
     await scene.send((scene.forecast(i) for i in range(n)), 10_000)
     await scene.settled(n)
     most = max(sample.pending for sample in scene.samples)
-    # A minute of rows, those of the last thousand records, and what lies between two samples of one partition.
-    held("pending events stay at what a minute brings", most <= 60_000 + 1_000 * PARTITIONS + 1_000, most)
+    # A minute of rows, those of the last records applied, and what lies between two samples of one partition.
+    held("pending events stay at what a minute brings", most <= 60_000 + HELD * PARTITIONS + BATCH_LIMIT, most)
     return {"events": n, "most_pending": most}
 
 

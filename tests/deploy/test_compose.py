@@ -161,7 +161,7 @@ def test_each_worker_has_a_name_and_a_place_of_its_own() -> None:
 
 def test_a_worker_has_time_to_finish_its_batch() -> None:
     for worker in (SERVICES[name] for name in WORKERS):
-        # The batch in flight may wait for one acknowledgement of the changelog, and one of the outputs.
+        # The last batch in flight may wait for one acknowledgement of the changelog, and one of the outputs.
         assert int(worker["stop_grace_period"].removesuffix("s")) >= 2 * Settings().request_seconds
 
 

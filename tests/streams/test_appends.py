@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 from aiokafka.errors import (
-    DuplicateSequenceNumber,
     InvalidProducerEpoch,
     KafkaConnectionError,
     KafkaError,
@@ -34,6 +33,7 @@ class Cluster:
         self.leaders = leaders
         self.cluster = self
         self.asked: list[tuple[int, dict[TopicPartition, bytes]]] = []
+        self.groups: list[object] = []
         self.updates = 0
         #: By turns: what is answered for each partition, or what is raised; then everything is appended at 7.
         self.script: list[dict[TopicPartition, Said] | Exception] = []
@@ -49,8 +49,9 @@ class Cluster:
         self.updates += 1
         self.on_update()
 
-    async def send(self, node: int, request: ProduceRequest) -> Any:
+    async def send(self, node: int, request: ProduceRequest, *, group: object) -> Any:
         assert request.required_acks == appends.ACKS
+        self.groups.append(group)
         batches = {
             TopicPartition(topic, partition): data
             for topic, partitions in request._topics
@@ -109,10 +110,16 @@ def test_a_partition_without_a_leader_is_waited_for() -> None:
     assert cluster.asked == [(3, {C0: b"calibrated/0"})]
 
 
-def test_a_batch_that_was_appended_before_its_answer_was_lost_is_acknowledged() -> None:
-    cluster = Cluster({C0: 1})
-    cluster.script = [KafkaConnectionError("gone"), {C0: (DuplicateSequenceNumber.errno, 4)}]
-    assert append(cluster, [C0]) == {C0: 4}
+def test_partitions_share_a_few_connections_and_each_keeps_to_its_own() -> None:
+    def groups(topic: str, partition: int) -> set[object]:
+        cluster = Cluster({TopicPartition(topic, partition): 1})
+        for _ in range(3):
+            append(cluster, [TopicPartition(topic, partition)])
+        return set(cluster.groups)
+
+    used = [groups(topic, partition) for topic in ("changelog", "calibrated") for partition in range(20)]
+    assert {len(each) for each in used} == {1}
+    assert len(set.union(*used)) == 2 * appends.CONNECTIONS
 
 
 @pytest.mark.parametrize("code", [PRODUCER_FENCED, InvalidProducerEpoch.errno])

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import TypeAlias
 
+import pytest
 from aiokafka.structs import ConsumerRecord
 from faust.types import TP
 from hypothesis import given
@@ -48,6 +49,19 @@ def only(topic: int) -> Callable[[TP], bool]:
     return lambda tp: tp == SOURCES[topic]
 
 
+class Reading:
+    """How far the topics have been read: wherever a test says so."""
+
+    def __init__(self, caught_up: Callable[[TP], bool] = always, read: dict[TP, int] | None = None) -> None:
+        self._caught_up, self._read = caught_up, read
+
+    def caught_up(self, tp: TP) -> bool:
+        return self._caught_up(tp)
+
+    def has_read(self, tp: TP, offset: int) -> bool:
+        return self._read is None or self._read[tp] >= offset
+
+
 def take(
     of: Lane,
     caught_up: Callable[[TP], bool] = always,
@@ -56,14 +70,15 @@ def take(
     size: int = 1_000_000,
     patience: float = 10.0,
     clock: Callable[[], float] | None = None,
+    read: dict[TP, int] | None = None,
 ) -> Batch | None:
-    return of.take(limit, size, caught_up, patience, clock or Clock())
+    return of.take(limit, size, Reading(caught_up, read), patience, clock or Clock())
 
 
 def acknowledge(of: Lane) -> None:
     """Say that a batch is folded, and answered."""
     of.busy = False
-    of.out -= 1
+    of.acknowledged(of.out[0])
 
 
 def order(batch: Batch | None) -> list[tuple[int, int]]:
@@ -91,13 +106,28 @@ def test_an_empty_lane_has_no_batch() -> None:
     assert not of.busy
 
 
-def test_one_batch_is_out_at_a_time() -> None:
+def test_one_batch_is_folded_at_a_time_and_two_are_out() -> None:
     of = lane()
-    of.add(F, made(F, 1, 2))
+    of.add(F, made(F, 1, 2, 3))
     assert order(take(of, limit=1)) == [(F, 1)]
+    assert take(of, limit=1) is None
+    of.busy = False
+    assert order(take(of, limit=1)) == [(F, 2)]
+    of.busy = False
     assert take(of) is None
     acknowledge(of)
-    assert order(take(of)) == [(F, 2)]
+    assert order(take(of)) == [(F, 3)]
+
+
+def test_a_batch_that_is_acknowledged_before_the_one_it_follows_is_an_error() -> None:
+    of = lane()
+    of.add(F, made(F, 1, 2))
+    take(of, limit=1)
+    of.busy = False
+    second = take(of)
+    assert second is not None
+    with pytest.raises(RuntimeError, match="partition 3"):
+        of.acknowledged(second)
 
 
 # -- holding back --------------------------------------------------------------------------------------------------
@@ -295,6 +325,30 @@ def test_records_that_come_again_go_first_and_alone() -> None:
     assert order(take(of)) == [(F, 40), (O, 100)]
     acknowledge(of)
     assert order(take(of)) == [(O, 5), (F, 50)]
+
+
+def test_new_records_wait_until_those_that_come_again_are_answered() -> None:
+    """The rows these are answered from grow old as new records are applied."""
+    of = lane()
+    of.fence = (2, 1)
+    of.add(F, made(F, 1, 2, 30))
+    of.add(O, made(O, 10))
+    assert order(take(of, limit=2)) == [(F, 1), (F, 2)]
+    of.busy = False
+    assert order(take(of)) == [(O, 10)]
+    of.busy = False
+    acknowledge(of)
+    assert take(of) is None
+    acknowledge(of)
+    assert order(take(of)) == [(F, 30)]
+
+
+def test_new_records_wait_for_those_that_come_again_and_are_not_read_yet_whatever_the_patience() -> None:
+    of = lane()
+    of.fence = (0, 5)
+    of.add(F, made(F, 1))
+    assert take(of, never, patience=0, read={SOURCES[F]: 1, SOURCES[O]: 4}) is None
+    assert order(take(of, never, patience=0, read={SOURCES[F]: 1, SOURCES[O]: 5})) == [(F, 1)]
 
 
 def test_records_that_come_again_wait_for_nobody_and_keep_the_limits() -> None:

@@ -110,7 +110,7 @@ def test_perform_seek_forgets_what_was_buffered_in_flight_and_acknowledged(
 ) -> None:
     brokers.assigned, brokers.commits, brokers.ends = {F0, O0}, {F0: 0, O0: 0}, {F0: 3, O0: 0}
     buffer(consumer, F0, 1, 2, 3)
-    stale = [consumer._message(batch) for batch in [consumer.lanes[0].take(1, 1000, lambda _: True, 0)] if batch]
+    stale = [consumer._message(batch) for batch in [consumer.lanes[0].take(1, 1000, consumer, 0)] if batch]
     consumer._committable = {F0: 1}
     consumer._confirmed = {F0: 5}
     consumer._throttled = {F0}

@@ -4,13 +4,17 @@ Where reading starts, and what a seek overtakes, is in test_seeks.py; what needs
 """
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 from aiokafka import TopicPartition
+from aiokafka.consumer.fetcher import FetchResult
 from aiokafka.errors import CommitFailedError, KafkaError
+from faust.transport.drivers import aiokafka as driver
 from faust.types import TP, Message
 from faust.types.tuples import ConsumerMessage
 
@@ -25,7 +29,8 @@ from tests.streams.fakes import record, wire
 
 def message(consumer: BatchConsumer, partition: int, limit: int = 1000) -> Message:
     """Take a batch as the dispatcher does, and return the message that carries it, tracked as by Faust's conductor."""
-    batch = consumer.lanes[partition].take(limit, 1_000_000, lambda _: True, 0)
+    everything = SimpleNamespace(caught_up=lambda _: True, has_read=lambda *_: True)
+    batch = consumer.lanes[partition].take(limit, 1_000_000, everything, 0)
     assert batch is not None
     made = consumer._message(batch)
     consumer.track_message(made)
@@ -73,6 +78,43 @@ def test_create_worker_consumer_bounds_the_wait_of_a_fetch_and_commits_nothing_b
 
 def test_new_consumer_thread_is_ours(consumer: BatchConsumer) -> None:
     assert type(consumer._thread) is Thread
+
+
+def test_on_start_keeps_records_as_they_were_read(run: Run, thread: Direct, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def start(_: driver.AIOKafkaConsumerThread) -> None:
+        thread._ensure_consumer()._fetcher = SimpleNamespace(_records=OrderedDict())
+
+    monkeypatch.setattr(driver.AIOKafkaConsumerThread, "on_start", start)
+    run(thread.on_start())
+    fetched = thread._ensure_consumer()._fetcher._records
+    result = FetchResult.__new__(FetchResult)
+    read = record(F, 0, 5, 1)
+    result._partition_records = SimpleNamespace(_consumer_record=lambda *_: None)
+    fetched[F0] = result
+    assert fetched[F0] is result
+    assert result._partition_records._consumer_record(F0, read) is read
+    fetched[O0] = failure = object()  # what aiokafka keeps of a fetch that failed
+    assert fetched[O0] is failure
+    thread._ensure_consumer()._fetcher = None
+
+
+def test_getmany_fetches_of_the_active_partitions_in_the_thread(
+    run: Run, thread: Direct, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[object, ...]] = []
+
+    async def fetch(_: object, active: set[TP], timeout: float, records: int | None) -> dict[TP, list[Any]]:  # noqa: ASYNC109 - Faust's
+        asked.append((active, timeout, records))
+        return {F0: []}
+
+    async def scenario() -> None:
+        monkeypatch.setattr(thread, "thread_loop", asyncio.get_running_loop())
+        monkeypatch.setattr(thread, "_fetch_records", fetch)
+        assert await thread.getmany({F0}, 0.2) == {F0: []}
+        assert await thread.getmany(None, 0.2) == {F0: []}
+
+    run(scenario())
+    assert asked == [({F0}, 0.2, None), (set(), 0.2, None)]
 
 
 def test_committed_asks_for_each_partition(run: Run, thread: Direct) -> None:
@@ -372,6 +414,54 @@ def test_dispatch_hands_out_nothing_while_the_flow_is_stopped(
     dispatch(run, consumer, script)
 
 
+@pytest.mark.parametrize("held_up", ["the flow of messages", "the queues", "the callbacks"])
+def test_deliver_gives_up_when_the_flow_stops(
+    run: Run, topology: Topology, consumer: BatchConsumer, held_up: str
+) -> None:
+    """Faust stops the flow in a rebalance, and the callback may wait for what only the end of the rebalance brings."""
+    waiting = asyncio.Event()
+
+    async def callback(_: Message) -> None:
+        waiting.set()
+        await asyncio.get_running_loop().create_future()
+
+    async def scenario() -> None:
+        consumer.callback = callback
+        topology.app.flow_control.resume()
+        lock = cast("Any", topology.app.topics)._tp_to_callback_lock
+        if held_up == "the queues":
+            topology.app.flow_control.suspend()
+        elif held_up == "the callbacks":
+            await lock.acquire()
+        else:
+            consumer.stop_flow()
+        delivering = asyncio.create_task(consumer._deliver(cast("Any", None)))
+        if held_up != "the flow of messages":
+            await waiting.wait()
+            consumer.stop_flow()
+        await delivering
+
+    run(scenario())
+
+
+def test_deliver_hands_over_at_once_while_nothing_is_held_up(
+    run: Run, topology: Topology, consumer: BatchConsumer
+) -> None:
+    seen: list[object] = []
+
+    async def callback(message: Message) -> None:
+        seen.append(message)
+
+    async def scenario() -> None:
+        consumer.callback = callback
+        topology.app.flow_control.resume()
+        with pytest.raises(StopIteration):  # to its end without a turn of the loop
+            consumer._deliver(cast("Any", 1)).send(None)
+
+    run(scenario())
+    assert seen == [1]
+
+
 @pytest.mark.parametrize("settings", [Settings(patience_seconds=0, buffer_records=1000)], ids=["impatient"])
 def test_dispatch_resumes_what_it_has_drained(run: Run, consumer: BatchConsumer, brokers: Brokers) -> None:
     buffer(consumer, F0, *range(1000))
@@ -401,13 +491,13 @@ def test_ack_frees_the_lane_and_makes_the_ends_of_the_batch_committable(consumer
     buffer(consumer, F0, 1, 2, 9)
     buffer(consumer, O0, 3, start=40)
     first = message(consumer, 0, limit=2)
-    assert (consumer.lanes[0].busy, consumer.lanes[0].out) == (True, 1)
+    assert (consumer.lanes[0].busy, len(consumer.lanes[0].out)) == (True, 1)
     assert list(consumer._filter_tps_with_pending_acks()) == []
     consumer.folded(cast("Batch", first.value))
-    assert (consumer.lanes[0].busy, consumer.lanes[0].out) == (False, 1)
+    assert (consumer.lanes[0].busy, len(consumer.lanes[0].out)) == (False, 1)
     assert consumer.ack(first)
     assert first.acked
-    assert consumer.lanes[0].out == 0
+    assert not consumer.lanes[0].out
     assert {tp: consumer._new_offset(tp) for tp in (F0, O0, F1)} == {F0: 2, O0: None, F1: None}
     consumer.ack(message(consumer, 0))
     assert {tp: consumer._new_offset(tp) for tp in (F0, O0)} == {F0: 3, O0: 41}
@@ -422,9 +512,21 @@ def test_ack_tells_who_waits_until_nothing_is_in_flight(run: Run, consumer: Batc
         consumer.ack(tracked)
         assert tracked not in consumer._unacked_messages
         assert waiting.done()
-        consumer.ack(tracked)  # a second time is no error
 
     run(scenario())
+
+
+def test_ack_of_a_batch_before_the_one_it_follows_ends_the_process_and_commits_nothing(
+    topology: Topology, consumer: BatchConsumer
+) -> None:
+    buffer(consumer, F0, 1, 2)
+    first = message(consumer, 0, limit=1)
+    consumer.folded(cast("Batch", first.value))
+    second = message(consumer, 0)
+    assert not consumer.ack(second)
+    assert isinstance(topology.failure, RuntimeError)
+    assert consumer._new_offset(F0) is None
+    assert not first.acked
 
 
 def test_ack_of_a_batch_from_before_a_restart_changes_nothing(consumer: BatchConsumer) -> None:
@@ -435,7 +537,7 @@ def test_ack_of_a_batch_from_before_a_restart_changes_nothing(consumer: BatchCon
     current = message(consumer, 0, limit=1)
     consumer.folded(cast("Batch", stale.value))
     consumer.ack(stale)
-    assert (consumer.lanes[0].busy, consumer.lanes[0].out) == (True, 1)
+    assert (consumer.lanes[0].busy, len(consumer.lanes[0].out)) == (True, 1)
     assert consumer._new_offset(F0) is None
     consumer.ack(current)
     assert consumer._new_offset(F0) == 1
@@ -449,7 +551,7 @@ def test_ack_of_a_batch_from_before_the_partition_went_and_came_changes_nothing(
     message(consumer, 0, limit=1)
     consumer.folded(cast("Batch", stale.value))
     consumer.ack(stale)
-    assert (consumer.lanes[0].busy, consumer.lanes[0].out) == (True, 1)
+    assert (consumer.lanes[0].busy, len(consumer.lanes[0].out)) == (True, 1)
     assert consumer._new_offset(F0) is None
 
 
@@ -615,6 +717,23 @@ def test_batches_are_appended_under_their_own_stamp_or_the_producers_next_number
         {TopicPartition(O, 3): b"(77, 5, 3)"},
         {TopicPartition(O, 4): b"(77, 5, 0)", TopicPartition(C, 3): b"(1, 2, 3)"},
     ]
+
+
+@pytest.mark.usefixtures("kafka")
+def test_numbers_of_records_go_on_from_zero_after_the_last_there_is(
+    run: Run, producer: BatchProducer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[bytes] = []
+
+    async def append(_: object, batches: dict[TopicPartition, bytes], __: int) -> dict[TopicPartition, int]:
+        asked.extend(batches.values())
+        return dict.fromkeys(batches, 0)
+
+    monkeypatch.setattr(appends, "append", append)
+    producer._sequences[TopicPartition(O, 3)] = 2**31 - 2
+    for _ in range(2):
+        run(producer.append([(cast("Any", Batched()), O, 3)]))
+    assert asked == [b"(77, 5, 2147483646)", b"(77, 5, 1)"]
 
 
 @pytest.mark.usefixtures("kafka")

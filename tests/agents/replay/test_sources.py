@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 
 import orjson
 import pyarrow as pa
@@ -119,7 +120,8 @@ def test_merge_is_the_one_a_worker_does_on_full_topics(ours: list[int], theirs: 
     for topic, times in enumerate((ours, theirs)):
         lane.add(topic, [record("t", 0, offset, time) for offset, time in enumerate(times)])
     lane.sources = ("f", "o")  # type: ignore[assignment]  # names enough for a batch
-    batch = lane.take(1000, 1 << 30, lambda _: True, 0.0)
+    everything = SimpleNamespace(caught_up=lambda _: True, has_read=lambda *_: True)
+    batch = lane.take(1000, 1 << 30, everything, 0.0)
     live = [(topic, each.offset) for topic, each in (batch.records if batch else ())]
 
     def chunks(topic: int, times: list[int]) -> Iterator[Chunk]:
