@@ -321,9 +321,8 @@ class BatchConsumer(driver.Consumer):
         """Hand a message to Faust, unless the flow stops meanwhile."""
         held_up = self.app.topics._tp_to_callback_lock.locked()  # type: ignore[attr-defined]  # noqa: SLF001
         if self.flow_active and self.app.flow_control.is_active() and not held_up:
-            await self.callback(
-                message
-            )  # mostly to its end at once; a full queue is emptied, or cleared in a rebalance
+            # Mostly to its end at once; a queue that is full is emptied, or cleared in a rebalance.
+            await self.callback(message)
         else:
             await self.wait_first(self.callback(message), self.suspend_flow.wait())
 
@@ -359,6 +358,8 @@ class BatchConsumer(driver.Consumer):
         """Note that all effects of a batch, and of those before it, are acknowledged: its offsets may be committed."""
         if not isinstance(message.value, Batch):
             return bool(super().ack(message))
+        if message.acked:
+            return True
         batch = message.value
         message.acked = True
         self._unacked_messages.discard(message)
