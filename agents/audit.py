@@ -24,8 +24,9 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from agents import compiled
-from agents.evidence import Difference, Differs, Record, Unauditable
+from agents.evidence import Difference, Differs, Unauditable
 from agents.rederivation import LABELS, Checked, Memory, Rederivation, Rows
+from streams.merge import Record
 from streams.settings import Settings
 from streams.topics import TopicsError, partitions
 

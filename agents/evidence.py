@@ -8,35 +8,16 @@ matched by what they speak of, within a window that no redelivery exceeds, and m
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 import orjson
 
 from state.engine import HELD
+from streams.merge import Record
 
 #: Records of one topic that may stand before one that was derived earlier. A redelivery repeats what was on its way, so
 #: twice as many are never exceeded; the rest is room for what several crashes in a row repeat.
 WINDOW: Final = 8 * HELD
-
-
-class Record(Protocol):
-    """A record as it stands in a topic."""
-
-    @property
-    def offset(self) -> int:
-        """Its offset."""
-
-    @property
-    def key(self) -> bytes | None:
-        """Its key."""
-
-    @property
-    def value(self) -> bytes | None:
-        """Its value."""
-
-    @property
-    def timestamp(self) -> int:
-        """Its Kafka timestamp, ms."""
 
 
 class Unauditable(Exception):  # noqa: N818 - names what it found

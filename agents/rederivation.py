@@ -16,12 +16,13 @@ from typing import Any, Final, NamedTuple, Protocol, TypeGuard
 
 import orjson
 
-from agents.evidence import Derived, Difference, Differs, Matcher, Record, Unauditable, compared
+from agents.evidence import Derived, Difference, Differs, Matcher, Unauditable, compared
 from state import keys, ledger
 from state.engine import BATCH_LIMIT, HELD, Partition
 from state.events import Calibrated, Event, Forecast, Outcome, Output, Resolved
 from state.fence import FORECASTS, OUTCOMES
 from streams.encoding import encode, key_of
+from streams.merge import Record
 from streams.records import Decoder
 from streams.settings import Settings
 

@@ -62,11 +62,18 @@ def run(settings: Settings, *, probe: Probe = lambda _: None) -> int:
     return asyncio.run(_serve(settings, probe))
 
 
-async def _serve(settings: Settings, probe: Probe) -> int:
-    # A batch makes thousands of short-lived tuples and no cycles: at the default threshold the collector walks them
-    # again and again, for a fifth of the throughput (measured: 48,600 events/s with it, 59,400 without).
+def collect_rarely() -> None:
+    """Let the garbage collector run seldom, and not over what is there already.
+
+    A batch makes thousands of short-lived tuples and no cycles: at the default threshold the collector walks them
+    again and again, for a fifth of the throughput (measured: 48,600 events/s with it, 59,400 without).
+    """
     gc.freeze()
     gc.set_threshold(1_000_000, 50, 100)
+
+
+async def _serve(settings: Settings, probe: Probe) -> int:
+    collect_rarely()
     topology = build(settings, abort=abort, probe=probe)
     ProcessCollector(registry=topology.gauges.registry)
     ticked = monotonic()

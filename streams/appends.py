@@ -28,7 +28,7 @@ BACKOFF: Final = 0.1
 #: By all in-sync replicas.
 ACKS: Final = -1
 _FENCED: Final = frozenset({PRODUCER_FENCED, errors.InvalidProducerEpoch.errno})
-#: To a broker, of all partitions of one topic together with what is sent along with it.
+#: To each broker, for all partitions of the changelog, and as many for those of the outputs.
 CONNECTIONS: Final = 8
 
 Batches = Mapping[TopicPartition, bytes]

@@ -8,7 +8,6 @@ processor's own cache costs least: `agents.join.PART`. The last line is one JSON
 """
 
 import argparse
-import gc
 from collections import deque
 from time import perf_counter
 
@@ -16,6 +15,7 @@ import orjson
 
 from agents import compiled
 from agents.join import PART
+from agents.worker import collect_rarely
 from state.engine import Partition
 from state.fence import FORECASTS, OUTCOMES
 from state.policy import DEFAULT_CALIBRATOR, Policies, Policy
@@ -79,8 +79,7 @@ def main() -> None:
     parser.add_argument("--calibrator", action="append", help="may be repeated")
     parser.add_argument("--sizes", default="100,250,500,1000,2000,4000")
     options = parser.parse_args()
-    gc.freeze()
-    gc.set_threshold(1_000_000, 50, 100)  # as the worker does
+    collect_rarely()
     made = records(40_000)
     found: dict[str, dict[str, float]] = {}
     for calibrator in options.calibrator or ["histogram", DEFAULT_CALIBRATOR]:

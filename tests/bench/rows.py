@@ -2,8 +2,8 @@
 
 The engine itself makes the first rows of every partition, from forecasts that also stand in the input topic. The
 many that follow are the same rows under other ids: encoded by the ledger, entered in the partition's own expiry queue,
-counted in its fence, a thousand to a record batch. Ids are as random as UUIDs, so
-that RocksDB cannot append and has to merge.
+counted in its fence, a thousand to a record batch. Ids are as random as UUIDs, so that RocksDB cannot append and has
+to merge.
 """
 
 import asyncio
