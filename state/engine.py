@@ -263,15 +263,15 @@ class Partition:
             return
         service = self._now.get(stream) or self._open(stream)
         calibrator = service.served.calibrator
-        p, expected, ticket = calibrator.predict(raw, x, name)
+        p, draw, ticket = calibrator.predict(raw, x, name)
         version = calibrator.learnt
-        payload = ledger.issued(fence.applied, ts, raw, p, expected, version, service.names, ticket, service.kind)
+        payload = ledger.issued(fence.applied, ts, raw, p, draw, version, service.names, ticket, service.kind)
         if service.shadows:
             payload = ledger.with_shadows(payload, self._ask(service.shadows, raw, x, name))
         self._expiry.push(service.ttl_ms, fence.applied, event_id)
         fence.fates[ISSUED] += 1
         made, config, applied = service.calibrator, service.config, fence.applied
-        served = record_key, event_id, stream, raw, p, expected, made, config, version, ts, applied
+        served = record_key, event_id, stream, raw, p, draw, made, config, version, ts, applied
         self._outputs.append(new(Calibrated, served))
         self._effects.answered[stream] += 1
         if found is None:
@@ -287,9 +287,9 @@ class Partition:
         for challenger in challengers:
             learner = challenger.learner
             calibrator = learner.served.calibrator
-            p, expected, ticket = calibrator.predict(raw, x, name)
+            p, draw, ticket = calibrator.predict(raw, x, name)
             version = calibrator.learnt
-            block += ledger.shadow(challenger.config, version, p, expected, ticket)
+            block += ledger.shadow(challenger.config, version, p, draw, ticket)
             if version == 0:
                 self._learnt[learner.key] = learner
         return block
@@ -334,20 +334,20 @@ class Partition:
     def _resolve(self, key: bytes, record_key: bytes | None, event_id: str, issued: bytes, y: float, ts: int) -> None:
         """Redeem the ticket once: the calibrator learns, the scores count, the row remembers."""
         effects = self._effects
-        _, kind, born, _, issued_ts, _, _, raw, p, expected, version = ledger.HEAD.unpack_from(issued)
+        _, kind, born, _, issued_ts, _, _, raw, p, draw, version = ledger.HEAD.unpack_from(issued)
         end = ledger.names_end(issued)
         names = issued[ledger.HEAD.size : end]
         service = self._then.get(names) or self._reopen(issued, names)
         served = service.served
         resolved = ledger.HEAD.pack(
-            ledger.RESOLVED, kind, born, self.fence.applied, issued_ts, ts, y, raw, p, expected, version
+            ledger.RESOLVED, kind, born, self.fence.applied, issued_ts, ts, y, raw, p, draw, version
         )
         self._changed[key] = resolved + issued[ledger.HEAD.size :]
         ticket = issued[end:]
         if kind != PROBABILITY:
             if kind & ledger.SHADOWED:
                 self._challenge(service, issued, p, y)
-            raw, p, expected, ticket = ledger.answer(issued, end)
+            raw, p, draw, ticket = ledger.answer(issued, end)
         served.late += served.calibrator.learnt - version
         served.calibrator.update(ticket, y)
         self._learnt[service.key] = service.learner
@@ -357,7 +357,7 @@ class Partition:
         else:
             if service.features:
                 history.bias.observe(service.features(ticket), raw, p, y)
-            if history.observe(raw, p, y, expected):
+            if history.observe(raw, draw, y, p):
                 self._closed[service.stream] = history
             self._scored[service.stream] = history
         effects.delays.append(ts - issued_ts)
@@ -367,13 +367,13 @@ class Partition:
 
     def _challenge(self, service: _Service, issued: bytes, p: float, y: float) -> None:
         """Redeem the challengers' tickets: each learns, and is compared with what was served."""
-        for config, version, forecast, expected, ticket in ledger.shadows(issued):
+        for config, version, forecast, draw, ticket in ledger.shadows(issued):
             challenger = service.challengers.get(config) or self._challenger(service, config, None)
             learner = challenger.learner
             served = learner.served
             served.late += served.calibrator.learnt - version
             served.calibrator.update(ticket, y)
-            challenger.comparison.observe(p, forecast, y, expected)
+            challenger.comparison.observe(p, forecast, y, draw)
             self._learnt[learner.key] = learner
             self._compared[challenger.key] = challenger
 
@@ -564,7 +564,7 @@ def _calibrated(key: bytes | None, event_id: str, payload: bytes) -> Calibrated:
         entry.stream,
         entry.raw,
         entry.p,
-        entry.expected,
+        entry.draw,
         entry.calibrator,
         entry.config,
         entry.version,

@@ -49,7 +49,7 @@ class Calibrated(NamedTuple):
     stream: str
     raw: forecasts.Forecast
     p: forecasts.Forecast
-    expected: forecasts.Forecast
+    draw: forecasts.Forecast
     calibrator: str
     config: str
     version: int

@@ -18,7 +18,7 @@ EARLY: Final = 1
 ISSUED: Final = 2
 RESOLVED: Final = 3
 
-#: status, kind, born, touched, issued_ts, resolved_ts, y, raw, p, expected, version: see `Entry`.
+#: status, kind, born, touched, issued_ts, resolved_ts, y, raw, p, draw, version: see `Entry`.
 HEAD: Final = Struct("<BBQQqqddddQ")
 _NAMES: Final = Struct("<4sBB")
 _LENGTHS: Final = Struct("<3H")
@@ -47,7 +47,7 @@ class Shadow(NamedTuple):
         Hash of its configuration, 8 hex digits.
     version
         Outcomes it had learnt.
-    p, expected
+    p, draw
         Its forecast, and the mean of what that was drawn from, in [0, 1].
     ticket
         What it needs to learn from the outcome.
@@ -56,12 +56,12 @@ class Shadow(NamedTuple):
     config: str
     version: int
     p: float
-    expected: float
+    draw: float
     ticket: bytes
 
     def encode(self) -> bytes:
         """Return its part of the block of challengers."""
-        return shadow(bytes.fromhex(self.config), self.version, self.p, self.expected, self.ticket)
+        return shadow(bytes.fromhex(self.config), self.version, self.p, self.draw, self.ticket)
 
 
 class Entry(NamedTuple):
@@ -77,8 +77,8 @@ class Entry(NamedTuple):
         Event time of the forecast and of the outcome, ms; 0 while there is none.
     y
         The outcome; NaN while there is none.
-    raw, p, expected
-        The model's forecast, the served one, and the mean of what the served one was drawn from.
+    raw, p, draw
+        The model's forecast, the served one, and the draw that was served beside it.
     version
         Outcomes the calibrator had learnt when it served; while early, the outcome's offset.
     config, calibrator, stream
@@ -102,7 +102,7 @@ class Entry(NamedTuple):
     y: float
     raw: forecasts.Forecast
     p: forecasts.Forecast
-    expected: forecasts.Forecast
+    draw: forecasts.Forecast
     version: int
     config: str
     calibrator: str
@@ -114,7 +114,7 @@ class Entry(NamedTuple):
 
     def encode(self) -> bytes:
         """Return the row: a head of 80 bytes, then calibrator, stream, vectors, ticket, challengers, what is unfit."""
-        numbers, vectors = _answer(self.kind, self.raw, self.p, self.expected)
+        numbers, vectors = _answer(self.kind, self.raw, self.p, self.draw)
         kind, last = (self.kind, b"") if self.unfit is None else (self.kind | _UNFIT, _PARKED.pack(*self.unfit))
         if self.shadows:
             block = b"".join(each.encode() for each in self.shadows)
@@ -159,7 +159,7 @@ def unsealed(frame: bytes) -> bytes:
 
 def parse(payload: bytes) -> Entry:
     """Return the entry of a payload."""
-    status, kind, born, touched, issued_ts, resolved_ts, y, raw, p, expected, version = HEAD.unpack_from(payload)
+    status, kind, born, touched, issued_ts, resolved_ts, y, raw, p, draw, version = HEAD.unpack_from(payload)
     config, n_calibrator, n_stream = _NAMES.unpack_from(payload, HEAD.size)
     at = HEAD.size + _NAMES.size
     calibrator = payload[at : at + n_calibrator].decode()
@@ -171,7 +171,7 @@ def parse(payload: bytes) -> Entry:
         unfit = _PARKED.unpack(payload[-_PARKED.size :]) if kind & _UNFIT else None
         challengers = tuple(shadows(payload)) if kind & SHADOWED else ()
         kind &= ~FLAGS
-        raw, p, expected, ticket = answer(payload, at + n_stream)
+        raw, p, draw, ticket = answer(payload, at + n_stream)
     return Entry(
         status,
         born,
@@ -181,7 +181,7 @@ def parse(payload: bytes) -> Entry:
         y,
         raw,
         p,
-        expected,
+        draw,
         version,
         config.hex(),
         calibrator,
@@ -194,7 +194,7 @@ def parse(payload: bytes) -> Entry:
 
 
 def answer(payload: bytes, at: int) -> tuple[forecasts.Forecast, forecasts.Forecast, forecasts.Forecast, bytes]:
-    """Return raw, p, expected and the ticket of a payload whose kind is not `PROBABILITY`; its names end at ``at``.
+    """Return raw, p, draw and the ticket of a payload whose kind is not `PROBABILITY`; its names end at ``at``.
 
     Raises
     ------
@@ -207,8 +207,8 @@ def answer(payload: bytes, at: int) -> tuple[forecasts.Forecast, forecasts.Forec
     elif kind & _UNFIT:
         payload = payload[: -_PARKED.size]
     if kind & ~FLAGS == PROBABILITY:
-        *_, raw, p, expected, _ = HEAD.unpack_from(payload)
-        return raw, p, expected, payload[at:]
+        *_, raw, p, draw, _ = HEAD.unpack_from(payload)
+        return raw, p, draw, payload[at:]
     sizes = _LENGTHS.unpack_from(payload, at)
     at += _LENGTHS.size
     found = []
@@ -232,9 +232,9 @@ def shadows(payload: bytes) -> list[Shadow]:
     at, end = _block(payload)
     found = []
     while at < end:
-        config, version, p, expected, size = _SHADOW.unpack_from(payload, at)
+        config, version, p, draw, size = _SHADOW.unpack_from(payload, at)
         at += _SHADOW.size
-        found.append(Shadow(config.hex(), version, p, expected, payload[at : at + size]))
+        found.append(Shadow(config.hex(), version, p, draw, payload[at : at + size]))
         at += size
     if at != end or not found:
         raise CorruptFrame("the challengers in a ledger row are cut")
@@ -251,12 +251,12 @@ def _block(payload: bytes) -> tuple[int, int]:
 
 
 def _answer(
-    kind: int, raw: forecasts.Forecast, p: forecasts.Forecast, expected: forecasts.Forecast
+    kind: int, raw: forecasts.Forecast, p: forecasts.Forecast, draw: forecasts.Forecast
 ) -> tuple[tuple[float, float, float], bytes]:
-    """Return raw, p and expected as they stand in the head, and as they stand behind the names."""
+    """Return raw, p and draw as they stand in the head, and as they stand behind the names."""
     if kind == PROBABILITY:
-        return (raw, p, expected), b""  # type: ignore[return-value]  # the kind says that they are floats
-    vectors = [forecasts.encode(each) for each in (raw, p, expected)]
+        return (raw, p, draw), b""  # type: ignore[return-value]  # the kind says that they are floats
+    vectors = [forecasts.encode(each) for each in (raw, p, draw)]
     return (NAN, NAN, NAN), _LENGTHS.pack(*map(len, vectors)) + b"".join(vectors)
 
 
@@ -280,7 +280,7 @@ def issued(
     ts: int,
     raw: forecasts.Forecast,
     p: forecasts.Forecast,
-    expected: forecasts.Forecast,
+    draw: forecasts.Forecast,
     version: int,
     who: bytes,
     ticket: bytes,
@@ -288,14 +288,14 @@ def issued(
 ) -> bytes:
     """Return the payload of an answered forecast; ``who`` is from `names`."""
     if kind != PROBABILITY:
-        (raw, p, expected), vectors = _answer(kind, raw, p, expected)
+        (raw, p, draw), vectors = _answer(kind, raw, p, draw)
         ticket = vectors + ticket
-    return HEAD.pack(ISSUED, kind, applied, applied, ts, 0, NAN, raw, p, expected, version) + who + ticket
+    return HEAD.pack(ISSUED, kind, applied, applied, ts, 0, NAN, raw, p, draw, version) + who + ticket
 
 
-def shadow(config: bytes, version: int, p: float, expected: float, ticket: bytes) -> bytes:
+def shadow(config: bytes, version: int, p: float, draw: float, ticket: bytes) -> bytes:
     """Return one challenger's part of the block: see `Shadow`."""
-    return _SHADOW.pack(config, version, p, expected, len(ticket)) + ticket
+    return _SHADOW.pack(config, version, p, draw, len(ticket)) + ticket
 
 
 def with_shadows(issued: bytes, block: bytes) -> bytes:

@@ -237,16 +237,16 @@ def _features(x: object, policy: Policy) -> tuple[float, ...]:
 
 def encode_calibrated(record: Calibrated) -> bytes:
     """Return the JSON value of a ``calibrated`` record."""
-    _, event_id, stream, raw, p, expected, calibrator, config, version, ts, applied = record
+    _, event_id, stream, raw, p, draw, calibrator, config, version, ts, applied = record
     if type(p) is not float:
-        return _encode_vectors(record, ("raw", "p", "expected", "calibrator", "config", "version", "ts", "applied"))
+        return _encode_vectors(record, ("raw", "p", "draw", "calibrator", "config", "version", "ts", "applied"))
     return orjson.dumps(
         {
             "event_id": event_id,
             "stream": stream,
             "raw": raw,
             "p": p,
-            "expected": expected,
+            "draw": draw,
             "calibrator": calibrator,
             "config": config,
             "version": version,

@@ -62,7 +62,7 @@ def play(calibrator: Calibrator, stream: Stream, delay: int = 0) -> Floats:
             update(tickets[rows[k]], y[rows[k]])
             tickets[rows[k]] = b""
             k += 1
-        served[t], _, tickets[t] = predict(p, (), b"%d" % t)
+        _, served[t], tickets[t] = predict(p, (), b"%d" % t)
     return np.array(served)
 
 
@@ -73,7 +73,7 @@ def oppose(calibrator: Calibrator, raw: Floats) -> tuple[Floats, Floats]:
     """
     served, y = [], []
     for t, q in enumerate(raw.tolist()):
-        p, expected, ticket = calibrator.predict(q, (), b"%d" % t)
+        expected, p, ticket = calibrator.predict(q, (), b"%d" % t)
         outcome = float(expected <= 0.5)
         calibrator.update(ticket, outcome)
         served.append(p)

@@ -133,7 +133,7 @@ class Readings:
                 "config": config,
                 "calibrator": orjson.loads(served.recipe)["calibrator"],
                 "raw": list(POINTS),
-                "calibrated": [served.calibrator.predict(p, x, b"status").expected for p in POINTS],
+                "calibrated": [served.calibrator.predict(p, x, b"status").p for p in POINTS],
             }
             for (partition, config), served in sorted(self._found(name).served[name].items())
         ]

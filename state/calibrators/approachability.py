@@ -48,7 +48,7 @@ class Approachability(Bucketed):
     --------
     >>> calibrator = Approachability(buckets=1, grid=20, spacing="uniform")
     >>> for t in range(5000):
-    ...     _, expected, ticket = calibrator.predict(0.5, key=str(t).encode())
+    ...     expected, _, ticket = calibrator.predict(0.5, key=str(t).encode())
     ...     calibrator.update(ticket, expected <= 0.5)
     >>> calibrator.error() < 0.05 < calibrator.bound() < 0.25
     True
@@ -74,9 +74,16 @@ class Approachability(Bucketed):
         delay = t - issued
         self._late[cell] = self._late.get(cell, 0) + delay
         self._clock[j] = t, late = t + 1, late + delay
-        grid = self._grid
-        step = STEP * math.sqrt((grid.last + 1) / (t + 2 * late))
-        theta = self._field.get(cell, 0.0) + step * (y - grid.points[i])
+        self._move(cell, t, late, y - self._grid.points[i])
+
+    def _refield(self, cell: int, change: float) -> None:
+        """Move by the change of the label, with the step of today."""
+        t, late = self._clock[cell // (self._grid.last + 1)]
+        self._move(cell, t, late, change)
+
+    def _move(self, cell: int, t: int, late: int, by: float) -> None:
+        step = STEP * math.sqrt((self._grid.last + 1) / (t + 2 * late))
+        theta = self._field.get(cell, 0.0) + step * by
         self._field[cell] = min(max(theta, -1.0), 1.0)
 
     def _rows(self) -> Iterable[tuple[Any, ...]]:

@@ -150,7 +150,7 @@ class ApproachabilityRegret:
         share = abs(here) / (abs(here) + abs(there))
         before = points[i - step]
         served = before if self._draw(key) < share * _DRAWS else point
-        return new(Prediction, (served, point + share * (before - point), _TICKET.pack(self.learnt, served, p)))
+        return new(Prediction, (point + share * (before - point), served, _TICKET.pack(self.learnt, served, p)))
 
     def update(self, ticket: bytes, y: float) -> None:
         """Take one step at the point that was played; y is 0 or 1."""
@@ -164,15 +164,31 @@ class ApproachabilityRegret:
         self._slack_over_lambda += self._slacks[i] / self._most
         worse = self._loss(p, int(y)) - self._loss(q, int(y))
         self._regret += worse
-        step = 1.0 / math.sqrt(self._t * (1.0 + 2.0 * self._late / self.learnt))
-        theta = self._theta[i] + math.sqrt(self._grid.last + 1) * step * (y - p)
-        self._theta[i] = min(max(theta, -1.0), 1.0)
-        self._lambda = min(max(self._lambda + self._most / self._range * step * worse, 0.0), self._most)
+        self._step(i, y - p, worse)
         n, s = self._played.get(p, (0, 0))
         self._played[p] = n + 1, s + int(y)
         if self.learnt == FIRST * ((2 << self._epoch) - 1):
             self._lambda = 0.0
             self._open()
+
+    def revise(self, ticket: bytes, was: float, y: float) -> None:
+        """Correct counts and regret exactly; θ and λ by the difference of the labels, with the step of today."""
+        if y not in (0.0, 1.0):
+            raise ValueError(f"{self.name} counts outcomes: y must be 0 or 1, got {y!r}")
+        _, p, q = _TICKET.unpack(ticket)
+        loss, before, now = self._loss, int(was), int(y)
+        worse = loss(p, now) - loss(q, now) - (loss(p, before) - loss(q, before))
+        self._regret += worse
+        self._step(self._grid.nearest(p), y - was, worse)
+        n, s = self._played[p]
+        self._played[p] = n, s + now - before
+
+    def _step(self, i: int, off: float, worse: float) -> None:
+        """Move θ_i and λ by what was wrong and by what it cost."""
+        step = 1.0 / math.sqrt(self._t * (1.0 + 2.0 * self._late / self.learnt))
+        theta = self._theta[i] + math.sqrt(self._grid.last + 1) * step * off
+        self._theta[i] = min(max(theta, -1.0), 1.0)
+        self._lambda = min(max(self._lambda + self._most / self._range * step * worse, 0.0), self._most)
 
     def _rounding(self, h: float, point: float) -> float:
         """Return ρ: the most that serving a mix of two points h apart, one of them this, can cost over their mean.

@@ -128,6 +128,19 @@ class Auto:
         self._histogram.update(ticket[self._of_histogram :], y)
         self.learnt += 1
 
+    def revise(self, ticket: bytes, was: float, y: float) -> None:
+        """Charge every expert the difference of the two labels, and let it revise; y is 0 or 1."""
+        if y not in (0.0, 1.0):
+            raise ValueError(f"{self.name} counts outcomes: y must be 0 or 1, got {y!r}")
+        losses = self._losses
+        change = was - y
+        answers = _floats(ticket[: _ANSWERS.size])
+        self._weigh([losses[i] + change * (2.0 * q - was - y) for i, q in enumerate(answers)])
+        self._identity.revise(ticket[self._of_identity : self._of_beta], was, y)
+        self._beta.revise(ticket[self._of_beta : self._of_platt], was, y)
+        self._platt.revise(ticket[self._of_platt : self._of_histogram], was, y)
+        self._histogram.revise(ticket[self._of_histogram :], was, y)
+
     def _weigh(self, losses: list[float]) -> None:
         """Take over losses, less the least of them: the best expert's weight is 1, and no weight overflows."""
         least = min(losses)

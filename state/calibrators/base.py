@@ -17,26 +17,26 @@ class Answer(NamedTuple, Generic[_Served_co]):
     Attributes
     ----------
     p
-        What to serve: a probability, or what the calibrator's kind of forecast has in its place; for a randomised
-        calibrator, a draw.
-    expected
-        Mean of the distribution ``p`` was drawn from; equal to ``p`` where nothing is drawn.
+        What to serve: a probability, or what the calibrator's kind of forecast has in its place. Nothing in it is
+        drawn; for a randomised calibrator it is the mean of what ``draw`` is drawn from.
+    draw
+        One draw, by the event's key, of a randomised calibrator; equal to ``p`` where nothing is drawn.
     ticket
         What `Recalibrator.update` needs once the outcome is known.
     """
 
     p: _Served_co
-    expected: _Served_co
+    draw: _Served_co
     ticket: bytes
 
 
 class Prediction(Answer[float]):
-    """The answer of a calibrator of probabilities: ``p`` and ``expected`` in [0, 1]."""
+    """The answer of a calibrator of probabilities: ``p`` and ``draw`` in [0, 1]."""
 
     __slots__ = ()
 
 
-#: Makes a named tuple at half the price of its own constructor: `new(Prediction, (p, expected, ticket))`.
+#: Makes a named tuple at half the price of its own constructor: `new(Prediction, (p, draw, ticket))`.
 new = tuple.__new__
 
 
@@ -86,6 +86,27 @@ class Recalibrator(Protocol[_Raw_contra, _Answer_co]):
             From the `Answer` the outcome belongs to.
         y
             In [0, 1], and a calibrator that counts takes 0 and 1 only; of classes, the index; of a law, the number.
+
+        Raises
+        ------
+        ValueError
+            If ``y`` is not allowed; the state is unchanged.
+        """
+
+    def revise(self, ticket: bytes, was: float, y: float) -> None:
+        """Replace the label of an outcome that was learnt.
+
+        An ``order_free`` calibrator ends in the bytes it would have had if ``y`` had been learnt in the first place.
+        Any other takes the step that its documentation names.
+
+        Parameters
+        ----------
+        ticket
+            The one that `update` learnt from.
+        was
+            The outcome that was learnt from it, or the last revision of it.
+        y
+            The outcome that counts from now on.
 
         Raises
         ------

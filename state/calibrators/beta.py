@@ -79,12 +79,25 @@ class Beta:
         gc = sigmoid(self._a * u + self._b * v + self._c) - y
         ga, gb = gc * u, gc * v
         keep, renewed = self._kept, self._renewed
-        aa = self._aa = keep * self._aa + renewed + ga * ga
-        ab = self._ab = keep * self._ab + ga * gb
-        ac = self._ac = keep * self._ac + ga * gc
-        bb = self._bb = keep * self._bb + renewed + gb * gb
-        bc = self._bc = keep * self._bc + gb * gc
-        cc = self._cc = keep * self._cc + renewed + gc * gc
+        self._aa = keep * self._aa + renewed + ga * ga
+        self._ab = keep * self._ab + ga * gb
+        self._ac = keep * self._ac + ga * gc
+        self._bb = keep * self._bb + renewed + gb * gb
+        self._bc = keep * self._bc + gb * gc
+        self._cc = keep * self._cc + renewed + gc * gc
+        self._step(ga, gb, gc)
+        self.learnt += 1
+
+    def revise(self, ticket: bytes, was: float, y: float) -> None:
+        """Take the step by which the gradients of the two labels differ, at today's curvature; y in [0, 1]."""
+        require_probability(y)
+        (p,) = _TICKET.unpack(ticket)
+        off = was - y
+        self._step(off * math.log(p), -off * math.log1p(-p), off)
+
+    def _step(self, ga: float, gb: float, gc: float) -> None:
+        """Move (a, b, c) by -A^-1 g / GAMMA, and back into the ball."""
+        aa, ab, ac, bb, bc, cc = self._aa, self._ab, self._ac, self._bb, self._bc, self._cc
         # A = L D L' and A step = g / GAMMA; no pivot is below CURVATURE, for no eigenvalue of A is.
         ba, ca = ab / aa, ac / aa
         second = bb - ba * ab
@@ -100,7 +113,6 @@ class Beta:
             curvature = ((aa, ab, ac), (ab, bb, bc), (ac, bc, cc))
             da, db, self._c = project(curvature, (self._a - 1.0, self._b - 1.0, self._c))
             self._a, self._b = 1.0 + da, 1.0 + db
-        self.learnt += 1
 
     def encode(self) -> bytes:
         """Return the state; layout in the class's notes."""

@@ -152,7 +152,7 @@ class Bucketed(ABC):
         expected = (b * k[i] + a * k[i + 1]) / (both * grid.denominator)
         if self._draw(key) * both >= b * _DRAWS:
             i += 1
-        return new(Prediction, (grid.points[i], expected, self._ticket(j, i)))
+        return new(Prediction, (expected, grid.points[i], self._ticket(j, i)))
 
     def _ticket(self, j: int, i: int) -> bytes:
         """Return what is to be remembered of playing point i in bucket j."""
@@ -167,6 +167,20 @@ class Bucketed(ABC):
         self._cells[cell] = n + 1, s + int(y)
         self.learnt += 1
         return cell
+
+    def revise(self, ticket: bytes, was: float, y: float) -> None:
+        """Count the outcome of the cell that was played as the other, 0 or 1, and let the field follow."""
+        if y not in (0.0, 1.0):
+            raise ValueError(f"{self.name} counts outcomes: y must be 0 or 1, got {y!r}")
+        j, i = _TICKET.unpack_from(ticket)
+        cell = j * (self._grid.last + 1) + i
+        n, s = self._cells[cell]
+        self._cells[cell] = n, s + int(y) - int(was)
+        self._refield(cell, y - was)
+
+    @abstractmethod
+    def _refield(self, cell: int, change: float) -> None:
+        """Bring the field up to date after the sum of a cell's outcomes has changed by so much."""
 
     def encode(self) -> bytes:
         """Return the counts; layout in the class's notes."""
@@ -270,6 +284,9 @@ class Counting(Bucketed):
         j, i = _TICKET.unpack(ticket)
         cell = self._count(j, i, y)
         self._field[cell] = self.field(i, *self._cells[cell])
+
+    def _refield(self, cell: int, change: float) -> None:  # noqa: ARG002 - the field is that of the counts
+        self._field[cell] = self.field(cell % (self._grid.last + 1), *self._cells[cell])
 
     def _take(self, rows: list[tuple[Any, ...]]) -> None:
         super()._take(rows)

@@ -147,15 +147,29 @@ class CalibratedRegression:
     def update(self, ticket: bytes, y: float) -> None:
         """Add the outcome's features, with the answer that was issued; y in [0, 1]."""
         require_probability(y)
-        issued = np.frombuffer(ticket, _F8)
         sums = self._sums
-        sums.z[2 : self._end] = issued
-        if self._functions.count:
-            self._functions.fill(sums.z[self._end :], float(issued[0]), issued[2:].tolist())
+        self._fill(ticket)
         sums.learn(y)
         if self._growing is not None and sums.learnt & (sums.learnt - 1) == 0:
             lengths = np.diag(sums.a)[[0, *range(3, self._end - 1)]] - 1.0
             sums.grow(self._growing.grow(lengths[: len(self._growing.levels)].tolist()))
+
+    def revise(self, ticket: bytes, was: float, y: float) -> None:
+        """Replace an outcome, but for rounding as if it had been y all along; y in [0, 1].
+
+        Of growing families exact only for outcomes learnt since they grew last: before, new functions were 0 there.
+        """
+        require_probability(y)
+        self._fill(ticket)
+        self._sums.relearn(was, y)
+
+    def _fill(self, ticket: bytes) -> None:
+        """Write a ticket's features, with the answer that was issued, where the sums take them."""
+        issued = np.frombuffer(ticket, _F8)
+        z = self._sums.z
+        z[2 : self._end] = issued
+        if self._functions.count:
+            self._functions.fill(z[self._end :], float(issued[0]), issued[2:].tolist())
 
     def features_in(self, ticket: bytes) -> Sequence[float]:
         """Return the features x that a ticket holds; shape (d,)."""

@@ -47,14 +47,20 @@ class Composition:
     def predict(self, p: float, x: Sequence[float] = (), key: bytes = b"") -> Prediction:
         """Serve the back's answer to the front's."""
         between, _, front = self.front.predict(p, x, key)
-        served, expected, back = self.back.predict(between, x, key)
-        return new(Prediction, (served, expected, _TICKET_LENGTH.pack(len(front)) + front + back))
+        p, draw, back = self.back.predict(between, x, key)
+        return new(Prediction, (p, draw, _TICKET_LENGTH.pack(len(front)) + front + back))
 
     def update(self, ticket: bytes, y: float) -> None:
         """Let both learn; the back first, because it may refuse ``y``."""
         end = 2 + _TICKET_LENGTH.unpack_from(ticket)[0]
         self.back.update(ticket[end:], y)
         self.front.update(ticket[2:end], y)
+
+    def revise(self, ticket: bytes, was: float, y: float) -> None:
+        """Let both revise; the back first, because it may refuse ``y``."""
+        end = 2 + _TICKET_LENGTH.unpack_from(ticket)[0]
+        self.back.revise(ticket[end:], was, y)
+        self.front.revise(ticket[2:end], was, y)
 
     def encode(self) -> bytes:
         """Return both states."""

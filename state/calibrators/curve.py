@@ -8,7 +8,7 @@ from state.calibrators.base import Calibrator
 
 
 def curve(calibrator: Calibrator, forecasts: Sequence[float], x: Sequence[float] = ()) -> list[float]:
-    """Return the expected answer to each forecast; changes nothing and draws nothing that is served.
+    """Return the answer to each forecast; changes nothing and draws nothing that is served.
 
     Parameters
     ----------
@@ -19,7 +19,7 @@ def curve(calibrator: Calibrator, forecasts: Sequence[float], x: Sequence[float]
     x
         Features, the same at every forecast.
     """
-    return [calibrator.predict(p, x).expected for p in forecasts]
+    return [calibrator.predict(p, x).p for p in forecasts]
 
 
 def isotonic(values: Sequence[float], weights: Sequence[float] = ()) -> list[float]:

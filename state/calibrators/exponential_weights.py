@@ -31,7 +31,7 @@ class ExponentialWeights(Bucketed):
 
     c the point nearest the forecast, η = sqrt(log(2N) / (2t)), t the outcomes in the bucket, 2N swaps whose round is
     within 4. Points more than one step beyond both c and what was played are left out: O(points played) a forecast.
-    The answer is not confined to two neighbours, so ``p`` may lie far from ``expected``.
+    The answer is not confined to two neighbours, so ``draw`` may lie far from ``p``.
 
     References
     ----------
@@ -42,7 +42,7 @@ class ExponentialWeights(Bucketed):
     >>> calibrator = ExponentialWeights(buckets=1, grid=10, spacing="uniform")
     >>> for t in range(2000):
     ...     calibrator.update(calibrator.predict(0.9, key=str(t).encode()).ticket, t % 5 < 2)
-    >>> round(calibrator.predict(0.9).expected, 1)
+    >>> round(calibrator.predict(0.9).p, 1)
     0.4
     """
 
@@ -84,12 +84,15 @@ class ExponentialWeights(Bucketed):
             if rest < 0.0:
                 break
             i += 1
-        return new(Prediction, (grid.points[i], min(mean / total, 1.0), _TICKET.pack(j, i)))
+        return new(Prediction, (min(mean / total, 1.0), grid.points[i], _TICKET.pack(j, i)))
 
     def update(self, ticket: bytes, y: float) -> None:
         """Count an outcome, 0 or 1, in the cell that was played."""
         j, i = _TICKET.unpack(ticket)
         self._weigh(self._count(j, i, y), 1)
+
+    def _refield(self, cell: int, change: float) -> None:  # noqa: ARG002 - the weights are those of the counts
+        self._weigh(cell, 0)
 
     def _weigh(self, cell: int, outcomes: int) -> None:
         """Bring a cell's swaps and its bucket's span up to date with the counts."""

@@ -111,6 +111,17 @@ class Histogram:
             self._cells[j] = (self._kept * n + 1.0, self._kept * s + y)
         self.learnt += 1
 
+    def revise(self, ticket: bytes, was: float, y: float) -> None:
+        """Count the outcome as the other in its bin; with a halflife at full weight, cut to what the bin holds."""
+        if y not in (0.0, 1.0):
+            raise ValueError(f"{self.name} counts outcomes: y must be 0 or 1, got {y!r}")
+        (j,) = _TICKET.unpack(ticket)
+        n, s = self._cells[j]
+        if self.order_free:
+            self._cells[j] = (n, s + int(y) - int(was))
+        else:
+            self._cells[j] = (n, min(max(s + y - was, 0.0), n))
+
     def encode(self) -> bytes:
         """Return the counts; layout in the class's notes."""
         cells = (self._cell.pack(j, *counts) for j, counts in sorted(self._cells.items()))

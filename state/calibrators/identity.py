@@ -40,6 +40,10 @@ class Identity:
         require_probability(y)
         self.learnt += 1
 
+    def revise(self, ticket: bytes, was: float, y: float) -> None:  # noqa: ARG002 - nothing was played
+        """Change nothing: no outcome was used."""
+        require_probability(y)
+
     def encode(self) -> bytes:
         """Return the count."""
         return _STATE.pack(self.learnt)

@@ -122,6 +122,18 @@ class LeastSquares:
         self.theta = self._swept[0].tolist()
         self.learnt += 1
 
+    def relearn(self, was: float, y: float) -> None:
+        """Replace the y of a round whose features are in ``z``; exact but for rounding."""
+        f, change = self.z[1:], y - was
+        sums, swept = self._pair
+        sums[0, 1:] -= change * f
+        sums[1:, 0] = sums[0, 1:]
+        sums[0, 0] += y * y - was * was
+        swept[0, 1:] += change * (self.inverse @ f)
+        swept[1:, 0] = swept[0, 1:]
+        swept[0, 0] = sums[0, 0] - 1.0 - swept[0, 1:] @ self.b
+        self.theta = swept[0].tolist()
+
     def _rebuild(self) -> None:
         """Compute N and ln det A from M."""
         lower = np.linalg.cholesky(self.a)

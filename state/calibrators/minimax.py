@@ -33,7 +33,7 @@ class Minimax(Counting):
 
     >>> calibrator = Minimax(buckets=1, grid=20, spacing="uniform")
     >>> for t in range(5000):
-    ...     _, expected, ticket = calibrator.predict(0.5, key=str(t).encode())
+    ...     expected, _, ticket = calibrator.predict(0.5, key=str(t).encode())
     ...     calibrator.update(ticket, expected <= 0.5)
     >>> calibrator.error() < calibrator.bound() < 0.15
     True

@@ -78,11 +78,11 @@ class Multiclass:
         parts = self._parts
         if len(p) != len(parts):
             raise ValueError(f"probs must be of {len(parts)} classes, got {len(p)}")
-        served, expected, tickets = zip(
+        served, drawn, tickets = zip(
             *(part.predict(one, x, key) for part, one in zip(parts, p, strict=True)), strict=True
         )
         ticket = self._ticket.pack(*map(len, tickets)) + b"".join(tickets)
-        return new(Answer, (Classwise(served), Classwise(expected), ticket))
+        return new(Answer, (Classwise(served), Classwise(drawn), ticket))
 
     def update(self, ticket: bytes, y: float) -> None:
         """Let each class learn whether it came; ValueError unless ``y`` is one of 0..K-1."""
@@ -92,6 +92,17 @@ class Multiclass:
         start = self._ticket.size
         for k, (part, length) in enumerate(zip(parts, self._ticket.unpack_from(ticket), strict=True)):
             part.update(ticket[start : start + length], float(k == y))
+            start += length
+
+    def revise(self, ticket: bytes, was: float, y: float) -> None:
+        """Let the class that was thought to have come and the one that did revise; ValueError as `update` raises it."""
+        parts = self._parts
+        if not (0 <= y < len(parts) and y == int(y)):
+            raise ValueError(f"a class must be one of 0 to {len(parts) - 1}, got {y!r}")
+        start = self._ticket.size
+        for k, (part, length) in enumerate(zip(parts, self._ticket.unpack_from(ticket), strict=True)):
+            if (k == was) != (k == y):
+                part.revise(ticket[start : start + length], float(k == was), float(k == y))
             start += length
 
     def encode(self) -> bytes:

@@ -100,6 +100,19 @@ class Platt:
             self._project()
         self.learnt += 1
 
+    def revise(self, ticket: bytes, was: float, y: float) -> None:
+        """Take the step by which the gradients of the two labels differ, at today's curvature; y in [0, 1]."""
+        require_probability(y)
+        z, _ = _TICKET.unpack(ticket)
+        g1 = was - y
+        gz = g1 * z
+        zz, z1, oo = self._zz, self._z1, self._11
+        scale = 1.0 / ((zz * oo - z1 * z1) * GAMMA)
+        self._a -= (oo * gz - z1 * g1) * scale
+        self._b -= (zz * g1 - z1 * gz) * scale
+        if (self._a - 1.0) ** 2 + self._b**2 > RADIUS**2:
+            self._project()
+
     def _project(self) -> None:
         """Move (a, b) to the nearest point of the ball in the norm of A."""
         curvature = ((self._zz, self._z1), (self._z1, self._11))

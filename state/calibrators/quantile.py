@@ -141,7 +141,7 @@ class Quantile:
         return tuple(map(_sigmoid, v)) if self._logit else v
 
     def predict(self, p: Law, x: Sequence[float] = (), key: bytes = b"") -> Answer[Quantiles]:  # noqa: ARG002 - no features
-        """Serve the quantiles of the levels played; nothing in them is drawn, so ``expected`` is the same."""
+        """Serve the quantiles of the levels played; nothing in them is drawn, so ``draw`` is the same."""
         low, high = self._low, self._high
         ppf, play = p.ppf, self._play
         values = []
@@ -161,12 +161,24 @@ class Quantile:
         """Count which of the levels that were played cover an outcome, any finite number."""
         if not math.isfinite(y):
             raise ValueError(f"an outcome must be a finite number, got {y!r}")
+        self._counts[self._covering(ticket, y)] += 1
+        self.learnt += 1
+        self._play = self._played()
+
+    def revise(self, ticket: bytes, was: float, y: float) -> None:
+        """Count the outcome where the other number falls."""
+        if not math.isfinite(y):
+            raise ValueError(f"an outcome must be a finite number, got {y!r}")
+        self._counts[self._covering(ticket, was)] -= 1
+        self._counts[self._covering(ticket, y)] += 1
+        self._play = self._played()
+
+    def _covering(self, ticket: bytes, y: float) -> int:
+        """Return the first of the levels played that covers an outcome; their number if none does."""
         draw, *play = self._ticket.unpack_from(ticket)
         below, at = forecasts.decode_law(ticket[self._ticket.size :]).cdf(y)
         u = below + (at - below) * ((draw + 0.5) / (1 << BITS))
-        self._counts[bisect_left(play, u)] += 1
-        self.learnt += 1
-        self._play = self._played()
+        return bisect_left(play, u)
 
     def recalibrated(self, p: Law) -> Recalibrated:
         """Return the whole law that today's state makes of a raw one: any quantile, probability or interval of it."""

@@ -86,6 +86,12 @@ class Ridge:
         self._sums.z[2:] = np.frombuffer(ticket, _F8)
         self._sums.learn(y)
 
+    def revise(self, ticket: bytes, was: float, y: float) -> None:
+        """Replace the outcome of the features of a ticket, but for rounding as if it had been y; y in [0, 1]."""
+        require_probability(y)
+        self._sums.z[2:] = np.frombuffer(ticket, _F8)
+        self._sums.relearn(was, y)
+
     def encode(self) -> bytes:
         """Return the state; layout in the class's notes."""
         return self._sums.encode()

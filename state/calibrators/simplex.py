@@ -63,9 +63,9 @@ class Simplex:
     --------
     >>> calibrator = Simplex(buckets=1)
     >>> for t in range(2000):
-    ...     _, expected, ticket = calibrator.predict(Probs((0.8, 0.1, 0.1)), key=str(t).encode())
+    ...     expected, _, ticket = calibrator.predict(Probs((0.8, 0.1, 0.1)), key=str(t).encode())
     ...     calibrator.update(ticket, t % 3)
-    >>> all(abs(p - 1 / 3) < 0.1 for p in calibrator.predict(Probs((0.8, 0.1, 0.1))).expected)
+    >>> all(abs(p - 1 / 3) < 0.1 for p in calibrator.predict(Probs((0.8, 0.1, 0.1))).p)
     True
     """
 
@@ -105,7 +105,7 @@ class Simplex:
         expected = Probs(
             [sum(w * self._points[c][k] for w, c in zip(weights, corners, strict=True)) / scale for k in range(3)]
         )
-        return new(Answer, (Probs([a / self._grid for a in self._points[i]]), expected, _TICKET.pack(j, i)))
+        return new(Answer, (expected, Probs([a / self._grid for a in self._points[i]]), _TICKET.pack(j, i)))
 
     def _mixture(self, j: int, start: int) -> tuple[tuple[int, ...], Weights]:
         """Return the grid points to draw from in bucket j, and their weights: those nearest to a grid point."""
@@ -126,6 +126,15 @@ class Simplex:
         a, b, c = self._cells.get(cell, _ZERO)
         self._set(cell, (a + (y == 0), b + (y == 1), c + (y == 2)))
         self.learnt += 1
+
+    def revise(self, ticket: bytes, was: float, y: float) -> None:
+        """Count the outcome of the cell that was played as another class, 0, 1 or 2."""
+        if y not in {0, 1, 2}:
+            raise ValueError(f"a class must be one of 0 to 2, got {y!r}")
+        j, i = _TICKET.unpack(ticket)
+        cell = j * len(self._points) + i
+        a, b, c = self._cells[cell]
+        self._set(cell, (a + (y == 0) - (was == 0), b + (y == 1) - (was == 1), c + (y == 2) - (was == 2)))
 
     def _set(self, cell: int, s: Vector) -> None:
         n, g, grid = sum(s), self._points[cell % len(self._points)], self._grid

@@ -118,9 +118,7 @@ def test_of_several_differences_the_first_is_named() -> None:
     assert difference(topics).offset == 30
 
 
-@pytest.mark.parametrize(
-    "field", ["raw", "p", "expected", "version", "ts", "stream", "calibrator", "applied", "event_id"]
-)
+@pytest.mark.parametrize("field", ["raw", "p", "draw", "version", "ts", "stream", "calibrator", "applied", "event_id"])
 def test_any_changed_field_of_an_answer_is_noticed(field: str) -> None:
     topics = served(mixed(200).sent, SETTINGS)
     value = topics.records["calibrated"][120].value

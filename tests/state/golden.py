@@ -66,9 +66,9 @@ def _ledger() -> dict[str, Entry]:
         "ledger-shadowed": entry._replace(shadows=challengers),
         "ledger-shadowed-unfit": entry._replace(shadows=challengers, unfit=(2.5, 8)),
         "ledger-resolved": entry._replace(status=RESOLVED, touched=9, resolved_ts=1_700_000_060_000, y=1.0),
-        "ledger-numbers": entry._replace(raw=Normal(0.5, 2.0), p=law, expected=law, kind=QUANTILES),
+        "ledger-numbers": entry._replace(raw=Normal(0.5, 2.0), p=law, draw=law, kind=QUANTILES),
         "ledger-classes": entry._replace(
-            raw=Probs((0.25, 0.25, 0.5)), p=classes, expected=classes, kind=PROBS, unfit=(2.5, 8)
+            raw=Probs((0.25, 0.25, 0.5)), p=classes, draw=classes, kind=PROBS, unfit=(2.5, 8)
         ),
         "ledger-early": Entry(EARLY, 6, 6, 0, 1_700_000_030_000, 1.0, NAN, NAN, NAN, 0, NO_CONFIG, "", "", b""),
     }

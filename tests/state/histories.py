@@ -194,7 +194,7 @@ def play(steps: Iterable[Step], held: int = SMALL_BATCH, policies: Policies = PO
 
 def _outcome(answer: Answer, entry: Entry | None, n: int) -> float:
     if answer == "against":
-        return float(entry is None or not cast("float", entry.expected) > 0.5)
+        return float(entry is None or not cast("float", entry.p) > 0.5)
     if answer == "drift":
         return float(n // 10 % 2)
     return float(answer == "yes")

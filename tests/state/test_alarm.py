@@ -111,7 +111,7 @@ def serve(model: Model, rounds: int, spec: str = "platt+minimax") -> tuple[Histo
     sounded: dict[Kind, int] = {}
     for t in range(rounds):
         raw, chance = model(t, rng)
-        p, expected, ticket = calibrator.predict(raw, (), b"%d" % t)
+        expected, p, ticket = calibrator.predict(raw, (), b"%d" % t)
         y = float(rng.random() < chance)
         calibrator.update(ticket, y)
         told.observe(raw, p, y, expected)

@@ -420,9 +420,9 @@ def test_measured_error_stays_under_the_bound(spec: str, opponent: str, seed: in
         raw = rng.random()
         answered = worker.fold(Forecast(t, None, f"e{t}", "s", raw, (), t)).outputs[0]
         assert isinstance(answered, Calibrated)
-        assert isinstance(answered.expected, float)
+        assert isinstance(answered.p, float)
         chance = {
-            "against": float(not answered.expected > 0.5),
+            "against": float(not answered.p > 0.5),
             "drift": t / n,
             "switching": float(t // 50 % 2),
             "overconfident": 0.25 + raw / 2,

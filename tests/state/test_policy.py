@@ -70,7 +70,7 @@ def test_built_calibrator_draws_by_stream_and_seed() -> None:
         calibrator = build(Policy("minimax", {"buckets": 1, "grid": 1}, seed=seed).recipe, stream)
         calibrator.update(calibrator.predict(0.2).ticket, 1)
         calibrator.update(calibrator.predict(1.0).ticket, 0)
-        return [calibrator.predict(0.2, (), b"%d" % t).p for t in range(64)]
+        return [calibrator.predict(0.2, (), b"%d" % t).draw for t in range(64)]
 
     assert draws("a", 1) == draws("a", 1)
     assert draws("a", 1) != draws("b", 1)

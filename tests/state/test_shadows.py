@@ -189,7 +189,7 @@ def test_ledger_row_holds_what_each_challenger_would_have_served() -> None:
     assert entry is not None
     platt, identity = entry.shadows
     assert (platt.config, identity.config) == tuple(each.config for each in BESIDE.challengers)
-    assert (identity.version, identity.p, identity.expected) == (0, 0.31, 0.31)
+    assert (identity.version, identity.p, identity.draw) == (0, 0.31, 0.31)
     assert entry.config == CHAMPION.config
 
 

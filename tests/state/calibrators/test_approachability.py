@@ -57,7 +57,7 @@ def test_step_scaled_by_the_delay_does_better_against_an_opponent() -> None:
         calibrator = kind(buckets=1, grid=20)
         rng, waiting = random.Random(17), deque[tuple[bytes, float]]()
         for t in range(20_000):
-            _, expected, ticket = calibrator.predict(rng.random(), (), b"%d" % t)
+            expected, _, ticket = calibrator.predict(rng.random(), (), b"%d" % t)
             waiting.append((ticket, float(expected <= 0.5)))
             if len(waiting) > 100:
                 calibrator.update(*waiting.popleft())
@@ -70,7 +70,7 @@ def test_one_outcome_that_comes_very_late_does_not_stop_the_learning() -> None:
         calibrator = Approachability(buckets=1, grid=20)
         first = calibrator.predict(0.5, (), b"first").ticket
         for t in range(6000):
-            _, expected, ticket = calibrator.predict(0.5, (), b"%d" % t)
+            expected, _, ticket = calibrator.predict(0.5, (), b"%d" % t)
             calibrator.update(ticket, float(expected <= 0.5))
             if t == 3000 and stragglers:
                 calibrator.update(first, 1.0)

@@ -22,7 +22,7 @@ def test_oracle_keeps_its_promise(theta: list[float], weight: float, q: float, l
     calibrator = ApproachabilityRegret(loss=loss, spacing=spacing)
     calibrator._theta, calibrator._lambda = theta, weight
     points, s = calibrator._grid.points, calibrator._loss
-    _, expected, _ = calibrator.predict(q)
+    expected, _, _ = calibrator.predict(q)
     below = max(i for i, point in enumerate(points) if point <= expected + 1e-15)
     above = min(below + 1, 32)
     share = (expected - points[below]) / (points[above] - points[below]) if above > below else 0.0
@@ -39,7 +39,7 @@ def test_oracle_keeps_its_promise(theta: list[float], weight: float, q: float, l
 def test_fresh_epoch_serves_the_nearest_point() -> None:
     calibrator = ApproachabilityRegret()
     for p in (0.0, 0.003, 0.2, 0.77, 1.0):
-        served, expected, _ = calibrator.predict(p)
+        expected, served, _ = calibrator.predict(p)
         assert served == expected == calibrator._grid.points[calibrator._grid.nearest(p)]
 
 
@@ -70,7 +70,7 @@ def test_regret_is_the_loss_beyond_the_forecasts_own(loss: str) -> None:
     rng, regret = random.Random(3), 0.0
     for t in range(2000):
         q = rng.random()
-        p, _, ticket = calibrator.predict(q, (), b"%d" % t)
+        _, p, ticket = calibrator.predict(q, (), b"%d" % t)
         y = float(rng.random() < q)
         calibrator.update(ticket, y)
         if loss == "brier":
@@ -98,7 +98,7 @@ def test_good_forecast_keeps_its_loss_and_a_useless_one_is_corrected() -> None:
             chance = rng.random()
             q = chance if useful else rng.random()
             y = float(rng.random() < chance)
-            p, _, ticket = calibrator.predict(q, (), b"%d" % t)
+            _, p, ticket = calibrator.predict(q, (), b"%d" % t)
             calibrator.update(ticket, y)
             lost += (p - y) ** 2 - (q - y) ** 2
         assert lost / 8000 < 0.01

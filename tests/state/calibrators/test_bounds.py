@@ -75,7 +75,7 @@ def play(calibrator: Calibrator, outcome: Answer, delay: Callable[[random.Random
     waiting: list[tuple[float, int, bytes, float]] = []
     most = 0
     for t in range(rounds):
-        _, expected, ticket = calibrator.predict(rng.random(), (), b"%d" % t)
+        expected, _, ticket = calibrator.predict(rng.random(), (), b"%d" % t)
         due = t + delay(rng)
         if due < float("inf"):
             heappush(waiting, (due, t, ticket, outcome(t, expected)))
@@ -168,7 +168,7 @@ def fields() -> Iterator[tuple[list[int], Counting]]:
         for outcome in (adversary, square_wave):
             calibrator = Minimax(buckets=1, grid=12, spacing=spacing)
             for t in range(600):
-                _, expected, ticket = calibrator.predict(rng.random(), (), b"%d" % t)
+                expected, _, ticket = calibrator.predict(rng.random(), (), b"%d" % t)
                 calibrator.update(ticket, outcome(t, expected))
                 if t % 60 == 59:
                     yield [int(calibrator._field.get(i, 0)) for i in range(13)], calibrator
@@ -190,7 +190,7 @@ def test_adjacent_rule_attains_what_the_linear_program_must() -> None:
             b_eq=[1.0],
             bounds=[(0, None)] * 13 + [(None, None)],
         )
-        _, expected, _ = calibrator.predict(0.4)
+        expected, _, _ = calibrator.predict(0.4)
         i = min(int(np.searchsorted(points, expected, "right")) - 1, 11)
         gap = points[i + 1] - points[i]
         weights = np.zeros(13)
@@ -216,7 +216,7 @@ def served_error(calibrator: Calibrator, delay: int, outcome: Answer) -> float:
     off: dict[float, float] = {}
     waiting: list[tuple[bytes, float]] = []
     for t in range(T):
-        p, expected, ticket = calibrator.predict(0.5, (), b"%d" % t)
+        expected, p, ticket = calibrator.predict(0.5, (), b"%d" % t)
         y = outcome(t, expected)
         waiting.append((ticket, y))
         off[p] = off.get(p, 0.0) + y - p

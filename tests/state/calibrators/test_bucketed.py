@@ -42,7 +42,7 @@ def play(calibrator: Calibrator, outcome: Answer, rounds: int = T) -> list[float
     rng = random.Random(17)
     served = []
     for t in range(rounds):
-        p, expected, ticket = calibrator.predict(rng.random(), (), b"%d" % t)
+        expected, p, ticket = calibrator.predict(rng.random(), (), b"%d" % t)
         calibrator.update(ticket, outcome(t, expected))
         served.append(p)
     return served
@@ -65,7 +65,7 @@ def test_rule_attains_the_bound_it_needs(kind: type[Bucketed], counts: list[tupl
     calibrator = counted(kind, counts)
     points = calibrator._grid.points
     field = [calibrator._field.get(i, 0) for i in range(len(points))]
-    served, expected, _ = calibrator.predict(p)
+    expected, served, _ = calibrator.predict(p)
     below = max(i for i, point in enumerate(points) if point <= expected + 1e-12)
     above = min(below + 1, len(points) - 1)
     if expected == served:
@@ -81,15 +81,15 @@ def test_rule_attains_the_bound_it_needs(kind: type[Bucketed], counts: list[tupl
 
 @given(st.sampled_from(CLASSES), st.floats(0, 1), st.integers(1, 12), st.integers(1, 60))
 def test_fresh_bucket_serves_the_nearest_point(kind: type[Bucketed], p: float, buckets: int, grid: int) -> None:
-    served, expected, _ = kind(buckets=buckets, grid=grid, spacing="uniform").predict(p)
+    expected, served, _ = kind(buckets=buckets, grid=grid, spacing="uniform").predict(p)
     assert served == expected
     assert abs(served - p) <= 0.5 / grid + 1e-15
 
 
 def test_draws_have_the_expected_mean() -> None:
     calibrator = counted(Minimax, [(0, 0), (10, 10), (10, 0), (0, 0)])  # V_1 = 20/3, V_2 = -20/3
-    counts = Counter(calibrator.predict(0.34, (), b"%d" % t).p for t in range(10_000))
-    assert calibrator.predict(0.34).expected == 0.5
+    counts = Counter(calibrator.predict(0.34, (), b"%d" % t).draw for t in range(10_000))
+    assert calibrator.predict(0.34).p == 0.5
     assert set(counts) == {1 / 3, 2 / 3}
     assert abs(counts[1 / 3] - 5000) < 200  # four standard deviations
 
@@ -98,8 +98,8 @@ def test_buckets_learn_apart() -> None:
     calibrator = make("minimax", buckets=10, grid=10, spacing="uniform")
     for t in range(100):
         calibrator.update(calibrator.predict(0.95, (), b"%d" % t).ticket, 0)
-    assert calibrator.predict(0.3).p == 0.3
-    assert calibrator.predict(0.95).p < 0.5
+    assert calibrator.predict(0.3).draw == 0.3
+    assert calibrator.predict(0.95).draw < 0.5
 
 
 @pytest.mark.parametrize("outcome", [adversary, iid, zeros_then_ones, alternating])
@@ -141,7 +141,7 @@ def test_error_is_that_of_the_points_served() -> None:
 def test_late_outcomes_stay_under_the_bound() -> None:
     calibrator, waiting = make("minimax", buckets=1, grid=20), deque[tuple[bytes, float]]()
     for t in range(T):
-        _, expected, ticket = calibrator.predict(0.5, (), b"%d" % t)
+        expected, _, ticket = calibrator.predict(0.5, (), b"%d" % t)
         waiting.append((ticket, adversary(t, expected)))
         if len(waiting) > 20:
             calibrator.update(*waiting.popleft())

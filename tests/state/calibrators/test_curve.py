@@ -44,7 +44,7 @@ def test_curve_changes_nothing() -> None:
     calibrator = make("platt+minimax")
     calibrator.update(calibrator.predict(0.3).ticket, 1)
     before = calibrator.encode()
-    assert curve(calibrator, [0.3, 0.9, 0.1]) == [calibrator.predict(p).expected for p in (0.3, 0.9, 0.1)]
+    assert curve(calibrator, [0.3, 0.9, 0.1]) == [calibrator.predict(p).p for p in (0.3, 0.9, 0.1)]
     assert calibrator.encode() == before
 
 

@@ -64,9 +64,9 @@ def finite_everywhere(make_one: Callable[[], Calibrator], stream: Stream) -> Non
     calibrator = make_one()
     assert calibrator.error() is None
     assert calibrator.bound() is None
-    for p, expected, _ in learn(calibrator, stream):
+    for p, draw, _ in learn(calibrator, stream):
         assert 0.0 <= p <= 1.0
-        assert 0.0 <= expected <= 1.0
+        assert 0.0 <= draw <= 1.0
     assert calibrator.learnt == len(stream)
     for measured in (calibrator.error(), calibrator.bound(), calibrator.bound(10)):
         assert measured is None or (math.isfinite(measured) and 0.0 <= measured <= 1.0)
@@ -116,6 +116,34 @@ def order_of_outcomes_does_not_matter(make_one: Callable[[], Calibrator], stream
     assert forward.encode() == backward.encode()
 
 
+def revised_labels_count_as_if_they_had_come_first(make_one: Callable[[], Calibrator], stream: Stream) -> None:
+    revised, right = make_one(), make_one()
+    if not revised.order_free:
+        return
+    tickets = [answer.ticket for answer in issue(revised, stream)]
+    for (_, _, y), ticket in zip(stream, tickets, strict=True):
+        revised.update(ticket, 1.0 - y)
+        right.update(ticket, y)
+    for (_, _, y), ticket in zip(reversed(stream), reversed(tickets), strict=True):
+        revised.revise(ticket, 1.0 - y, y)
+    assert revised.encode() == right.encode()
+    assert issue(revised, stream) == issue(right, stream)
+
+
+def revised_and_revised_back_serves_probabilities(make_one: Callable[[], Calibrator], stream: Stream) -> None:
+    calibrator = make_one()
+    answers = learn(calibrator, stream)
+    for was in (1.0, 0.0):
+        for (_, _, y), answer in zip(stream, answers, strict=True):
+            before, after = (y, 1.0 - y) if was else (1.0 - y, y)
+            calibrator.revise(answer.ticket, before, after)
+            assert 0.0 <= calibrator.predict(0.3).p <= 1.0
+    assert calibrator.learnt == len(stream)
+    again = make_one()
+    again.decode(calibrator.encode())
+    assert again.encode() == calibrator.encode()
+
+
 def refuses_what_is_out_of_range(make_one: Callable[[], Calibrator], stream: Stream) -> None:
     calibrator = make_one()
     learn(calibrator, stream)
@@ -126,6 +154,8 @@ def refuses_what_is_out_of_range(make_one: Callable[[], Calibrator], stream: Str
     for y in (-0.1, 1.1, math.nan):
         with pytest.raises(ValueError, match="must be"):
             calibrator.update(calibrator.predict(0.5).ticket, y)
+        with pytest.raises(ValueError, match="must be"):
+            calibrator.revise(calibrator.predict(0.5).ticket, 1.0, y)
     for payload in (b"", before + b"\0", before[:-1]):
         with pytest.raises(ValueError, match="state of"):
             make_one().decode(payload)
@@ -138,6 +168,8 @@ LAWS = [
     decoded_goes_on_identically,
     same_events_give_the_same_bytes,
     order_of_outcomes_does_not_matter,
+    revised_labels_count_as_if_they_had_come_first,
+    revised_and_revised_back_serves_probabilities,
     refuses_what_is_out_of_range,
 ]
 
@@ -181,6 +213,9 @@ class Rederiving:
     def update(self, ticket: bytes, y: float) -> None:
         self._inner.update(self._inner.predict(float(ticket)).ticket, y)
         self.learnt += 1
+
+    def revise(self, ticket: bytes, was: float, y: float) -> None:
+        self._inner.revise(self._inner.predict(float(ticket)).ticket, was, y)
 
     def encode(self) -> bytes:
         return self._inner.encode()
@@ -229,3 +264,24 @@ def test_broken_calibrator_breaks_the_law(
 ) -> None:
     with pytest.raises(AssertionError):
         law(broken, BROKEN_STREAM)
+
+
+@pytest.mark.parametrize("spec", [spec for spec in SPECS if not fresh(spec).order_free])
+def test_one_revision_in_a_hundred_moves_what_is_served_little(spec: str) -> None:
+    """Against a calibrator that had the right labels from the beginning; 6,000 events, outcomes 50 events late."""
+    rng = random.Random(5)
+    stream = [(rng.random(), (0.0, 0.0), 0.0) for _ in range(6000)]
+    stream = [(p, x, float(rng.random() < 0.2 + 0.5 * p)) for p, x, _ in stream]
+    revised, right = fresh(spec), fresh(spec)
+    tickets: list[bytes] = []
+    wrong = {t: 1.0 - y for t, (_, _, y) in enumerate(stream) if rng.random() < 0.01}
+    for t, (p, x, y) in enumerate(stream):
+        tickets.append(revised.predict(p, x, b"%d" % t).ticket)
+        right.update(right.predict(p, x, b"%d" % t).ticket, y)
+        if t >= 50:
+            revised.update(tickets[t - 50], wrong.get(t - 50, stream[t - 50][2]))
+        if t >= 500 and t - 500 in wrong:
+            revised.revise(tickets[t - 500], wrong[t - 500], stream[t - 500][2])
+    points = [k / 20 for k in range(1, 20)]
+    off = [abs(revised.predict(p, (0.0, 0.0)).p - right.predict(p, (0.0, 0.0)).p) for p in points]
+    assert sum(off) / len(off) < 0.05

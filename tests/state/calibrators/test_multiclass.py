@@ -38,10 +38,10 @@ def test_classwise_error_is_lower_unnormalised(opponent: Callable[[Classwise], i
     for t in range(T):
         raw, y = biased(rng)
         answer = calibrator.predict(raw, key=b"%d" % t)
-        y = y if opponent is None else opponent(answer.expected)
+        y = y if opponent is None else opponent(answer.p)
         calibrator.update(answer.ticket, y)
-        served.observe(raw, answer.p, y)
-        normalised.observe(raw, answer.p.normalised(), y)
+        served.observe(raw, answer.draw, y)
+        normalised.observe(raw, answer.draw.normalised(), y)
     assert served.classwise_ece("calibrated") < normalised.classwise_ece("calibrated")
     assert served.classwise_ece("calibrated") < 0.15 * served.classwise_ece("raw")
     assert served.regret_brier() < 0
@@ -51,7 +51,7 @@ def test_error_stays_under_the_bound_against_an_opponent() -> None:
     """The opponent names the class that is expected least: no deterministic method is calibrated then."""
     calibrator = make("multiclass", classes=3)
     for t in range(T):
-        _, expected, ticket = calibrator.predict(Probs((0.5, 0.3, 0.2)), key=b"%d" % t)
+        expected, _, ticket = calibrator.predict(Probs((0.5, 0.3, 0.2)), key=b"%d" % t)
         calibrator.update(ticket, expected.index(min(expected)))
     error, bound = calibrator.error(), calibrator.bound()
     assert error is not None
@@ -74,7 +74,7 @@ def test_each_class_is_its_calibrator_alone() -> None:
         answer = calibrator.predict(Probs((0.25, 0.75)), key=b"%d" % t)
         for k, p in enumerate((0.25, 0.75)):
             one = alone[k].predict(p, key=b"%d" % t)
-            assert (answer.p[k], answer.expected[k]) == one[:2]
+            assert (answer.p[k], answer.draw[k]) == one[:2]
             alone[k].update(one.ticket, float(k == t % 2))
         calibrator.update(answer.ticket, t % 2)
     assert b"".join(each.encode() for each in alone) in calibrator.encode()

@@ -224,7 +224,7 @@ def test_first_answer_is_the_raw_quantiles() -> None:
     for link in LINKS:
         answer = Quantile(link=link).predict(Normal(3.0, 2.0))
         assert answer.p.values == pytest.approx([Normal(3.0, 2.0).ppf(level) for level in LEVELS])
-        assert answer.expected == answer.p
+        assert answer.draw == answer.p
 
 
 def test_layout_is_the_documented_one() -> None:

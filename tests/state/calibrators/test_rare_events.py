@@ -33,7 +33,7 @@ def relative_error(rate: float, spec: str = "platt+minimax", **options: Any) -> 
     calibrator = make(spec, seed=3, **options)
     sums = {band: [0.0, 0.0] for band in BANDS}
     for t, (raw, y) in enumerate(stream(rate)):
-        p, _, ticket = calibrator.predict(raw, (), b"%d" % t)
+        _, p, ticket = calibrator.predict(raw, (), b"%d" % t)
         calibrator.update(ticket, y)
         if p < 0.01:
             band = sums[max(each for each in BANDS if each <= p)]
@@ -91,7 +91,7 @@ def test_monotone_view_keeps_more_of_the_ranking_than_what_is_served(spec: str) 
     view = Monotone(calibrator, sorted(raw for raw, _ in events[:half])[:: half // 100])
     served = []
     for t, (raw, y) in enumerate(events[half:], half):
-        p, _, ticket = calibrator.predict(raw, (), b"%d" % t)
+        _, p, ticket = calibrator.predict(raw, (), b"%d" % t)
         calibrator.update(ticket, y)
         served.append(p)
     outcomes = [y for _, y in events[half:]]

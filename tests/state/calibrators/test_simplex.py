@@ -41,7 +41,7 @@ def test_rule_attains_the_bound_it_needs(grid: int, counts: list[tuple[int, ...]
 
 @given(st.integers(1, 12), PROBS)
 def test_fresh_bucket_serves_the_nearest_point(grid: int, p: Probs) -> None:
-    served, expected, _ = Simplex(grid=grid).predict(p)
+    expected, served, _ = Simplex(grid=grid).predict(p)
     assert served == expected
     best = min(math.dist([a / grid for a in point], p) for point in _points(grid)[0])
     assert math.dist(served, p) <= best + 1e-9
@@ -52,10 +52,10 @@ def test_draws_have_the_expected_mean() -> None:
     calibrator = counted(1, [(3, 0, 0), (0, 0, 3), (0, 3, 0)])
     answer = calibrator.predict(Probs((0.5, 0.3, 0.2)))
     n = 9000
-    counts = Counter(calibrator.predict(Probs((0.5, 0.3, 0.2)), key=b"%d" % t).p for t in range(n))
+    counts = Counter(calibrator.predict(Probs((0.5, 0.3, 0.2)), key=b"%d" % t).draw for t in range(n))
     for k in range(3):
         drawn = sum(count * p[k] for p, count in counts.items()) / n
-        assert abs(drawn - answer.expected[k]) < 0.032  # six standard deviations
+        assert abs(drawn - answer.p[k]) < 0.032  # six standard deviations
     assert len(counts) == 3
 
 
@@ -64,7 +64,7 @@ def test_error_stays_under_the_bound(opponent: str) -> None:
     calibrator, rng = Simplex(), random.Random(3)
     for t in range(4000):
         p = Classwise([rng.random() for _ in range(3)]).normalised()
-        _, expected, ticket = calibrator.predict(p, key=b"%d" % t)
+        expected, _, ticket = calibrator.predict(p, key=b"%d" % t)
         y = t % 3 if opponent == "cycle" else expected.index((min if opponent == "least" else max)(expected))
         calibrator.update(ticket, y)
     error, bound = calibrator.error(), calibrator.bound()
