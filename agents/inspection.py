@@ -22,7 +22,7 @@ from state.calibrators.points import debiased_l2, noise
 from state.class_scores import ClassScores
 from state.comparison import Comparison
 from state.fence import FATES, Fence
-from state.history import KINDS, History
+from state.history import KINDS, Alarmed, History
 from state.losses import NAMES
 from state.rows import Served, VectorScores
 from state.scores import Bin, Kind, Murphy, Scores, total
@@ -194,7 +194,7 @@ def _scored(scores: Scores, kind: Kind) -> dict[str, Any]:
     }
 
 
-def _watched(histories: dict[int, History], kind: Kind) -> dict[str, Any]:
+def _watched(histories: dict[int, History], kind: Alarmed) -> dict[str, Any]:
     """Return what windows and alarms say; ``partition`` and ``window`` find the worst one again."""
     found = list(histories.values())
     log10 = history.log_alarm(found, kind) / math.log(10.0)

@@ -26,11 +26,11 @@ def log_wealth(cells: Sequence[Bin]) -> float:
 
     Notes
     -----
-    In a cell with S = Σ(y - e) and V = Σ e(1 - e), e the chance that was stated, the stake λ is worth
+    In a cell with S = Σ(y - p) and V = Σ p(1 - p), p the chance that was stated, the stake λ is worth
 
         exp(λ S - (exp|λ| - 1 - |λ|) V),
 
-    by Bennett's inequality a supermartingale if E[y | past] = e, from 1; so is its mean M over `STAKES`. Half of the
+    by Bennett's inequality a supermartingale if E[y | past] = p, from 1; so is its mean M over `STAKES`. Half of the
     wealth bets so on all cells as one, for forecasts that are too high or too low as a whole. The other half bets on
     cells, for those too bold or too shy: with K cells it is worth Π (1 - 1/K + M_k/K), a supermartingale too, since the
     cell is known before the outcome and each event moves one factor. That is the mean over all sets of cells to bet on,
@@ -38,7 +38,8 @@ def log_wealth(cells: Sequence[Bin]) -> float:
     calm is forgiven, and to find one broken cell costs log K = 2.9 nats.
 
     It is a function of sums, so events cost nothing beyond their scores, and their order within the stretch is nothing
-    to it. That the cell is that of the *drawn* p does no harm as long as outcomes do not react to the draw.
+    to it. A draw states no chance: nobody claims that of the events for which .3 was drawn 30 % happen, given all that
+    is known; so there is no alarm for draws.
 
     References
     ----------
@@ -49,7 +50,7 @@ def log_wealth(cells: Sequence[Bin]) -> float:
     --------
     Of 100 forecasts of .5, 50 came true; or 80:
 
-    >>> calm, broken = ([Bin(100, 50, came_true, 25, 0, 50, 25)] for came_true in (50, 80))
+    >>> calm, broken = ([Bin(100, 50, came_true, 25, came_true / 2)] for came_true in (50, 80))
     >>> log_wealth(calm) < 0 < math.log(1 / ALPHA) < log_wealth(broken)
     True
     """
@@ -59,7 +60,7 @@ def log_wealth(cells: Sequence[Bin]) -> float:
     apart = off = variance = 0.0
     for cell in cells:
         if cell.n:
-            here, spread = cell.y - cell.e, max(cell.e - cell.ee, 0.0)
+            here, spread = cell.y - cell.p, max(cell.p - cell.pp, 0.0)
             apart += log_sum((spared, staked + _log_mean_bet(here, spread)))
             off += here
             variance += spread

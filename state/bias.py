@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import Final, Self
 
-from state.scores import Kind
+from state.scores import Kind, grain
 
 _COUNT: Final = Struct("<H")
 _SUMS: Final = 4
@@ -34,19 +34,26 @@ class Bias:
         self._n = 0.0
         self._sums: list[list[float]] = []
 
-    def observe(self, x: Sequence[float], raw: float, p: float, y: float) -> None:
-        """Add an event. Events of another number of features than before begin anew: they are other features."""
+    def observe(self, x: Sequence[float], raw: float, p: float, y: float, sign: int = 1) -> None:
+        """Add an event, or with ``sign = -1`` take out one that was added.
+
+        Events of another number of features than before begin anew: they are other features. An event from before that
+        is no longer in the sums, and taking it out changes nothing. Sums are exact, see `state.scores.grain`, as far
+        as features are not beyond 2e6.
+        """
         if not x:
             return
         if len(x) != len(self._sums):
+            if sign < 0:
+                return
             self._n, self._sums = 0.0, [[0.0] * _SUMS for _ in x]
-        self._n += 1.0
+        self._n += sign
         was, now = raw - y, p - y
         for sums, value in zip(self._sums, x, strict=True):
-            sums[0] += value
-            sums[1] += value * value
-            sums[2] += value * was
-            sums[3] += value * now
+            sums[0] += sign * grain(value)
+            sums[1] += sign * grain(value * value)
+            sums[2] += sign * grain(value * was)
+            sums[3] += sign * grain(value * now)
 
     def __add__(self, other: Self) -> Self:
         """Return the sums of both; ValueError if both have features and not the same number."""

@@ -5,7 +5,7 @@ from struct import Struct
 from typing import NamedTuple, Self
 
 from state.forecasts import MAX_CLASSES, Classwise
-from state.scores import BINS, LOG_CLIP, Kind
+from state.scores import BINS, LOG_CLIP, Kind, grain
 
 _FIELDS = 3
 _BLOCK = BINS * _FIELDS
@@ -34,8 +34,8 @@ class ClassScores:
     probability, the first of several. The log loss alone needs a distribution and is taken at the normalised
     probabilities; all else at what was served.
 
-    Counts are whole numbers in floats: exact up to 2**53, in any order of adding. A window is a difference,
-    ``later - earlier``.
+    What is summed is rounded to multiples of 2**-30 (`state.scores.grain`), so sums are exact below 2**23, in any order
+    of adding and with events taken out again. A window is a difference, ``later - earlier``.
 
     Bytes, little-endian: K (u32), n, then for raw and for calibrated: for each class and last for the top label ten
     bins of (n, Σp, hits), then the sums of the Brier score and of the log loss. All f64: ``12 + 16 (30 K + 32)`` bytes.
@@ -60,8 +60,8 @@ class ClassScores:
         self._width = (classes + 1) * _BLOCK + 2
         self._sums = [0.0] * (1 + 2 * self._width)
 
-    def observe(self, raw: Classwise, served: Classwise, y: int) -> None:
-        """Add one event.
+    def observe(self, raw: Classwise, served: Classwise, y: int, sign: int = 1) -> None:
+        """Add one event, or take it out again.
 
         Parameters
         ----------
@@ -69,6 +69,8 @@ class ClassScores:
             The model's probabilities and those served, K each.
         y
             The class that came, one of 0..K-1.
+        sign
+            1 adds the event, -1 takes out one that was added.
 
         Raises
         ------
@@ -78,30 +80,30 @@ class ClassScores:
         classes = self.classes
         if not (len(raw) == len(served) == classes and 0 <= y < classes):
             raise ValueError(f"scores of {classes} classes cannot take {len(raw)}, {len(served)} and class {y!r}")
-        self._sums[0] += 1.0
-        self._observe(1, raw, y)
-        self._observe(1 + self._width, served, y)
+        self._sums[0] += sign
+        self._observe(1, raw, y, sign)
+        self._observe(1 + self._width, served, y, sign)
 
-    def _observe(self, start: int, p: Classwise, y: int) -> None:
+    def _observe(self, start: int, p: Classwise, y: int, sign: int) -> None:
         squared = 0.0
         for k, one in enumerate(p):
             hit = k == y
-            self._count(start + k * _BLOCK, one, hit)
+            self._count(start + k * _BLOCK, one, hit, sign)
             squared += (one - hit) ** 2
         top = max(p)
-        self._count(start + self.classes * _BLOCK, top, p.index(top) == y)
+        self._count(start + self.classes * _BLOCK, top, p.index(top) == y, sign)
         total = math.fsum(p)
         # All zero: nothing is known, and each class is as likely as another.
         of_y = p[y] / total if total > 0.0 else 1.0 / len(p)
         i = start + self._width - 2
-        self._sums[i] += squared
-        self._sums[i + 1] -= math.log(max(of_y, LOG_CLIP))
+        self._sums[i] += sign * grain(squared)
+        self._sums[i + 1] -= sign * grain(math.log(max(of_y, LOG_CLIP)))
 
-    def _count(self, start: int, p: float, hit: bool) -> None:  # noqa: FBT001 - a sum, not a switch
+    def _count(self, start: int, p: float, hit: bool, sign: int) -> None:  # noqa: FBT001 - a sum, not a switch
         i = start + (int(p * BINS) if p < 1.0 else BINS - 1) * _FIELDS
-        self._sums[i] += 1.0
-        self._sums[i + 1] += p
-        self._sums[i + 2] += hit
+        self._sums[i] += sign
+        self._sums[i + 1] += sign * grain(p)
+        self._sums[i + 2] += sign * hit
 
     def __add__(self, other: Self) -> Self:
         """Return the scores of both sets of events; ValueError if they have another number of classes."""

@@ -5,7 +5,7 @@ from struct import Struct
 from typing import Final, Literal, NamedTuple, Self
 
 from state import losses
-from state.scores import Kind, Scores
+from state.scores import Kind, Scores, grain
 
 #: Losses whose difference has an error; that of labels has few values and says little.
 Loss = Literal["brier", "log"]
@@ -37,8 +37,9 @@ class Comparison:
     Notes
     -----
     ``scores`` takes what was served in the place of the raw forecast and the challenger's forecast in the place of the
-    calibrated one, so its ``raw`` side is the champion. For the error of a paired difference it is not enough to know
-    both sides' sums: Σd² of the differences d of Brier and of log loss are kept beside them. The error
+    calibrated one, so its ``raw`` side is the champion, and its "draw" is the challenger's. For the error of a paired
+    difference it is not enough to know both sides' sums: Σd² of the differences d of Brier and of log loss are kept
+    beside them. The error
 
         sqrt((Σd² - (Σd)² / n) / (n (n - 1)))
 
@@ -51,7 +52,7 @@ class Comparison:
     --------
     >>> comparison = Comparison()
     >>> for y in (1.0, 1.0, 0.0):
-    ...     comparison.observe(champion=0.5, challenger=0.75, y=y, expected=0.75)
+    ...     comparison.observe(champion=0.5, challenger=0.75, y=y, draw=0.75)
     >>> comparison.difference("brier").mean
     -0.020833333333333332
     """
@@ -63,23 +64,25 @@ class Comparison:
         self._brier = 0.0
         self._log = 0.0
 
-    def observe(self, champion: float, challenger: float, y: float, expected: float) -> None:
-        """Add one event.
+    def observe(self, champion: float, challenger: float, y: float, draw: float | None = None, sign: int = 1) -> None:
+        """Add one event, or take it out again.
 
         Parameters
         ----------
         champion, challenger
-            What was served, and what the challenger would have served, in [0, 1].
+            What was served as ``p``, and what the challenger would have served, in [0, 1].
         y
             The outcome, 0 or 1.
-        expected
-            Mean of what the challenger drew from, in [0, 1].
+        draw
+            What the challenger drew, in [0, 1]; None, or ``challenger``, where nothing was drawn.
+        sign
+            1 adds the event, -1 takes out one that was added.
         """
-        self.scores.observe(champion, challenger, y, expected)
+        self.scores.observe(champion, challenger, y, draw, sign)
         brier = (challenger - champion) * (challenger + champion - 2.0 * y)
         log = losses.log(challenger, y) - losses.log(champion, y)
-        self._brier += brier * brier
-        self._log += log * log
+        self._brier += sign * grain(brier * brier)
+        self._log += sign * grain(log * log)
 
     def __add__(self, other: Self) -> Self:
         """Return the comparison over both sets of events."""

@@ -357,7 +357,7 @@ class Partition:
         else:
             if service.features:
                 history.bias.observe(service.features(ticket), raw, p, y)
-            if history.observe(raw, draw, y, p):
+            if history.observe(raw, p, y, draw):
                 self._closed[service.stream] = history
             self._scored[service.stream] = history
         effects.delays.append(ts - issued_ts)

@@ -34,8 +34,8 @@ class QuantileScores:
 
     Notes
     -----
-    Counts are whole numbers in floats: exact up to 2**53, in any order of adding. Pinball losses and widths are float
-    sums. A window is a difference, ``later - earlier``.
+    Counts are whole numbers in floats: exact up to 2**53, in any order of adding and with events taken out again.
+    Pinball losses and widths are float sums, to rounding. A window is a difference, ``later - earlier``.
 
     Bytes, little-endian: m (u32), the levels, n, then for raw and for calibrated: for each level the outcomes below its
     quantile, those at or below, and the pinball loss; 20 bins of the transform; for each central interval, outermost
@@ -61,8 +61,8 @@ class QuantileScores:
         self._width = 3 * m + PIT_BINS + m // 2
         self._sums = [0.0] * (1 + 2 * self._width)
 
-    def observe(self, raw: Law, served: Quantiles, y: float, key: bytes = b"") -> None:
-        """Add one event.
+    def observe(self, raw: Law, served: Quantiles, y: float, key: bytes = b"", sign: int = 1) -> None:
+        """Add one event, or take it out again.
 
         Parameters
         ----------
@@ -72,6 +72,8 @@ class QuantileScores:
             The outcome.
         key
             The event id: at an atom of a forecast the transform is drawn by it.
+        sign
+            1 adds the event, -1 takes out one that was added.
 
         Raises
         ------
@@ -81,28 +83,28 @@ class QuantileScores:
         if served.levels != self.levels:
             raise ValueError(f"scores of levels {self.levels} cannot take quantiles of {served.levels}")
         w = (_DRAW(key) + 0.5) / (1 << BITS)
-        self._sums[0] += 1.0
-        self._observe(1, raw, tuple(map(raw.ppf, self.levels)), y, w)
-        self._observe(1 + self._width, served, served.values, y, w)
+        self._sums[0] += sign
+        self._observe(1, raw, tuple(map(raw.ppf, self.levels)), y, w, sign)
+        self._observe(1 + self._width, served, served.values, y, w, sign)
 
-    def _observe(self, i: int, law: Law, values: Sequence[float], y: float, w: float) -> None:
+    def _observe(self, i: int, law: Law, values: Sequence[float], y: float, w: float, sign: int) -> None:
         sums = self._sums
         for p, q in zip(self.levels, values, strict=True):
             if y < q:
-                sums[i] += 1.0
-                sums[i + 1] += 1.0
-                sums[i + 2] += (1.0 - p) * (q - y)
+                sums[i] += sign
+                sums[i + 1] += sign
+                sums[i + 2] += sign * (1.0 - p) * (q - y)
             else:
                 if y == q:
-                    sums[i + 1] += 1.0
-                sums[i + 2] += p * (y - q)
+                    sums[i + 1] += sign
+                sums[i + 2] += sign * p * (y - q)
             i += 3
         below, at = law.cdf(y)
         u = below + (at - below) * w
-        sums[i + min(int(u * PIT_BINS), PIT_BINS - 1)] += 1.0
+        sums[i + min(int(u * PIT_BINS), PIT_BINS - 1)] += sign
         i += PIT_BINS
         for k in range(len(values) // 2):
-            sums[i + k] += values[-1 - k] - values[k]
+            sums[i + k] += sign * (values[-1 - k] - values[k])
 
     def __add__(self, other: Self) -> Self:
         """Return the scores of both sets of events; ValueError if their levels differ."""

@@ -16,10 +16,10 @@ from state.policy import build
 from state.quantile_scores import QuantileScores
 
 CALIBRATOR_VERSION: Final = 1
-SCORES_VERSION: Final = 1
-WINDOWS_VERSION: Final = 1
-VECTORS_VERSION: Final = 1
-COMPARISONS_VERSION: Final = 1
+SCORES_VERSION: Final = 2
+WINDOWS_VERSION: Final = 2
+VECTORS_VERSION: Final = 2
+COMPARISONS_VERSION: Final = 2
 
 #: Scores of forecasts that are more than one probability.
 VectorScores = ClassScores | QuantileScores
@@ -117,13 +117,13 @@ def vector_scores(served: Classwise | Quantiles) -> VectorScores:
 
 
 def observe(
-    scores: VectorScores, raw: Classwise | Law, served: Classwise | Quantiles, y: float, event_id: bytes
+    scores: VectorScores, raw: Classwise | Law, served: Classwise | Quantiles, y: float, event_id: bytes, sign: int = 1
 ) -> None:
-    """Add an event to the scores of its kind of forecast."""
+    """Add an event to the scores of its kind of forecast, or take it out again."""
     if isinstance(scores, ClassScores):
-        scores.observe(cast("Classwise", raw), cast("Classwise", served), int(y))
+        scores.observe(cast("Classwise", raw), cast("Classwise", served), int(y), sign)
     else:
-        scores.observe(cast("Law", raw), cast("Quantiles", served), y, event_id)
+        scores.observe(cast("Law", raw), cast("Quantiles", served), y, event_id, sign)
 
 
 def total_vectors(found: Iterable[VectorScores]) -> VectorScores:

@@ -1,19 +1,21 @@
-"""Scores of one stream, as sums: before and after recalibration, over the same resolved events."""
+"""Scores of one stream, as sums: of the model's forecasts and of what was served, over the same resolved events."""
 
 import math
 from bisect import bisect_right
 from collections.abc import Iterable
 from functools import cache, reduce
-from itertools import chain
+from operator import add, sub
 from struct import Struct
 from typing import Final, Literal, NamedTuple, Self
 
 from state import losses
-from state.losses import LOG_CLIP
+from state.losses import LOG_CLIP, log
 
-__all__ = ["BANDS", "BINS", "LOG_CLIP", "Bin", "Kind", "Murphy", "Scores"]
+__all__ = ["BANDS", "BINS", "LOG_CLIP", "SCORED", "Bin", "Kind", "Murphy", "Scores", "grain"]
 
-Kind = Literal["raw", "calibrated"]
+#: Whose forecasts are scored: the model's; those served as ``p``; those drawn for who asked for a draw.
+Kind = Literal["raw", "calibrated", "draw"]
+SCORED: Final[tuple[Kind, ...]] = ("raw", "calibrated", "draw")
 
 #: Equal-width bins of the forecast.
 BINS: Final = 10
@@ -28,13 +30,28 @@ _LOW: Final = len(BANDS)  # the first bin's last band
 _CELLS: Final = _LOW + BINS
 _LAST: Final = _CELLS - 1
 _TOP: Final = 1.0 / BINS
-_RAW: Final = 5  # sums a cell
-_CALIBRATED: Final = 7
-_Y2: Final = 0
-_RAW_LOG: Final = 1
-_LOG: Final = 2
-_TAIL: Final = 3
-_MASK: Final = Struct("<Q")
+_SUMS: Final = 5  # sums a cell
+#: A book is the sums of all cells: of raw; of ``p`` where nothing else was drawn; of ``p`` where it was; of that.
+_BOOKS: Final = 4
+_BOOK: Final = _CELLS * _SUMS
+_RAW: Final = 0
+_SAME: Final = 1
+_P: Final = 2
+_DRAW: Final = 3
+#: The books that make up a kind.
+_OF: Final[dict[str, tuple[int, ...]]] = {"raw": (_RAW,), "calibrated": (_SAME, _P), "draw": (_SAME, _DRAW)}
+_MASK: Final = 10  # bytes of a bit for each cell of each book
+#: Added and taken away again it rounds a number in [-2e6, 2e6] to a multiple of 2**-30, half to even.
+_GRAIN: Final = 1.5 * 2.0**22
+_ROOT: Final = math.sqrt(2.0 / math.pi)
+
+
+def grain(value: float) -> float:
+    """Return a number of [-2e6, 2e6], rounded to a multiple of 2**-30, 9e-10.
+
+    Sums of such numbers are exact, in any order and with any of them taken out again, until they reach 2**23.
+    """
+    return value + _GRAIN - _GRAIN
 
 
 class Bin(NamedTuple):
@@ -46,8 +63,6 @@ class Bin(NamedTuple):
         Events.
     p, y, pp, py
         Σp, Σy, Σp², Σpy of the forecast p and the outcome y.
-    e, ee
-        Σe and Σe² of the mean that p was drawn from; Σp and Σp² where nothing is drawn.
     """
 
     n: float
@@ -55,8 +70,6 @@ class Bin(NamedTuple):
     y: float
     pp: float
     py: float
-    e: float
-    ee: float
 
 
 class Murphy(NamedTuple):
@@ -92,38 +105,42 @@ class Scores:
     -----
     A forecast falls into one of 19 cells: the ten low bands that divide [0, .1), see `BANDS`, or one of the
     nine bins of width .1 above. Every view is computed from the sums of cells, so an event costs one cell of each kind,
-    and ``a + b`` is the score of both. Counts, and sums of outcomes that are 0 or 1, are whole numbers in floats: exact
-    up to 2**53, in any order of adding. The other sums are float sums: ``a + b`` equals observing both to rounding
-    (about 1e-16 a term), and the same events in the same order give the same bytes. A window is a difference, ``later -
-    earlier``.
+    and ``a + b`` is the score of both. Where nothing was drawn, ``draw`` equals ``p`` and the two share their cell: the
+    kind "draw" costs bytes only where something was.
 
-    Bytes, little-endian: a mask (u64) whose bit c is set if raw cell c has events, bit 19 + c if calibrated cell c has;
-    then for each set bit, upwards, its sums (n, Σp, Σy, Σp², Σpy; a calibrated cell also Σe, Σe²), then Σy², log loss
-    raw, log loss calibrated (f64). At most 1,856 bytes. Views are NaN while nothing was observed.
+    **Exact.** What is summed is rounded to multiples of 2**-30 first (`grain`), so sums below 2**23 are exact: the same
+    events in any order give the same bytes, an event taken out again (``sign = -1``) leaves none, and a label revised
+    gives what the right label would have given. A mean moves by less than 1e-9. Above 8.4 million in a cell the float
+    sums round as any do. A window is a difference, ``later - earlier``.
+
+    Bytes, little-endian: a mask (10 bytes) with a bit for each cell that has events, bit 19 b + c for cell c of book b.
+    The books: raw; ``p`` where nothing else was drawn; ``p`` where something was; what was drawn. Then for each set
+    bit, upwards, its sums (n, Σp, Σy, Σp², Σpy), then Σy², then the log loss of each book with a set bit (f64). At most
+    3,090 bytes, and 1,554 where nothing is drawn. Views are NaN while nothing was observed.
 
     Examples
     --------
     >>> scores = Scores()
     >>> scores.observe(raw=0.9, p=0.5, y=1)
-    >>> scores.observe(raw=0.9, p=0.5, y=0)
-    >>> round(scores.ece("raw"), 3), scores.ece("calibrated")
-    (0.4, 0.0)
+    >>> scores.observe(raw=0.9, p=0.5, y=0, draw=0.45)
+    >>> round(scores.ece("raw"), 3), scores.ece("calibrated"), round(scores.ece("draw"), 3)
+    (0.4, 0.0, 0.475)
     """
 
-    __slots__ = ("_calibrated", "_raw", "_tail")
+    __slots__ = ("_logs", "_sums", "_y2")
 
     def __init__(self) -> None:
-        self._raw = [[0.0] * _RAW for _ in range(_CELLS)]
-        self._calibrated = [[0.0] * _CALIBRATED for _ in range(_CELLS)]
-        self._tail = [0.0] * _TAIL
+        self._sums = [0.0] * (_BOOKS * _BOOK)
+        self._logs = [0.0] * _BOOKS
+        self._y2 = 0.0
 
     @classmethod
     def zero(cls) -> Self:
         """Return the scores of no events."""
         return cls()
 
-    def observe(self, raw: float, p: float, y: float, expected: float | None = None) -> None:
-        """Add one event.
+    def observe(self, raw: float, p: float, y: float, draw: float | None = None, sign: int = 1) -> None:
+        """Add one event, or take it out again.
 
         Parameters
         ----------
@@ -131,65 +148,93 @@ class Scores:
             The model's forecast and the served one, in [0, 1].
         y
             The outcome, in [0, 1].
-        expected
-            Mean of what ``p`` was drawn from, in [0, 1]; ``p`` if it is None.
+        draw
+            What was drawn beside ``p``, in [0, 1]; None, or ``p``, where nothing was.
+        sign
+            1 adds the event, -1 takes out one that was added.
         """
-        if expected is None:
-            expected = p
-        cell = self._raw[_LAST if raw >= 1.0 else _LOW + int(raw * BINS) if raw >= _TOP else bisect_right(BANDS, raw)]
-        cell[0] += 1.0
-        cell[1] += raw
-        cell[2] += y
-        cell[3] += raw * raw
-        cell[4] += raw * y
-        cell = self._calibrated[_LAST if p >= 1.0 else _LOW + int(p * BINS) if p >= _TOP else bisect_right(BANDS, p)]
-        cell[0] += 1.0
-        cell[1] += p
-        cell[2] += y
-        cell[3] += p * p
-        cell[4] += p * y
-        cell[5] += expected
-        cell[6] += expected * expected
-        tail = self._tail
-        tail[_Y2] += y * y
-        tail[_RAW_LOG] += losses.log(raw, y)
-        tail[_LOG] += losses.log(p, y)
+        self._y2 += sign * (y * y + _GRAIN - _GRAIN)
+        self._add(_RAW, raw, y, sign)
+        if draw is None or draw == p:
+            self._add(_SAME, p, y, sign)
+        else:
+            self._add(_P, p, y, sign)
+            self._add(_DRAW, draw, y, sign)
+        if sign < 0:
+            self._tidy()
+
+    def _add(self, book: int, p: float, y: float, sign: int) -> None:
+        """Add an event to a book, each number by its `grain`, written out: a call costs as much as the rest."""
+        sums = self._sums
+        i = book * _BOOK + _SUMS * (
+            _LAST if p >= 1.0 else _LOW + int(p * BINS) if p >= _TOP else bisect_right(BANDS, p)
+        )
+        near = p + _GRAIN - _GRAIN
+        sums[i] += sign
+        sums[i + 1] += sign * near
+        sums[i + 3] += sign * (near * near + _GRAIN - _GRAIN)
+        if y == 1.0:
+            sums[i + 2] += sign
+            sums[i + 4] += sign * near
+        elif y:
+            sums[i + 2] += sign * (y + _GRAIN - _GRAIN)
+            sums[i + 4] += sign * (near * y + _GRAIN - _GRAIN)
+        self._logs[book] += sign * (log(p, y) + _GRAIN - _GRAIN)
+
+    def _tidy(self) -> None:
+        """Leave nothing in what has no events: sums above 2**23 round, and a row would not hold what they left."""
+        sums = self._sums
+        for book in range(_BOOKS):
+            empty = True
+            for i in range(book * _BOOK, (book + 1) * _BOOK, _SUMS):
+                if sums[i]:
+                    empty = False
+                elif sums[i + 3]:
+                    sums[i : i + _SUMS] = [0.0] * _SUMS
+            if empty:
+                self._logs[book] = 0.0
+                if book == 0:
+                    self._y2 = 0.0
 
     def __add__(self, other: Self) -> Self:
         """Return the scores of both sets of events."""
         total = type(self)()
-        total._raw = [_sum(a, b) for a, b in zip(self._raw, other._raw, strict=True)]
-        total._calibrated = [_sum(a, b) for a, b in zip(self._calibrated, other._calibrated, strict=True)]
-        total._tail = [a + b for a, b in zip(self._tail, other._tail, strict=True)]
+        total._sums = list(map(add, self._sums, other._sums))
+        total._logs = list(map(add, self._logs, other._logs))
+        total._y2 = self._y2 + other._y2
         return total
 
     def __sub__(self, other: Self) -> Self:
         """Return the scores of the events of ``self`` that are not in ``other``, which must be among them."""
         window = type(self)()
-        window._raw = [_difference(a, b) for a, b in zip(self._raw, other._raw, strict=True)]
-        window._calibrated = [_difference(a, b) for a, b in zip(self._calibrated, other._calibrated, strict=True)]
-        window._tail = [a - b for a, b in zip(self._tail, other._tail, strict=True)]
+        window._sums = list(map(sub, self._sums, other._sums))
+        window._logs = list(map(sub, self._logs, other._logs))
+        window._y2 = self._y2 - other._y2
+        window._tidy()
         return window
 
     def __eq__(self, other: object) -> bool:
         """Whether all sums are equal."""
-        return isinstance(other, Scores) and (self._raw, self._calibrated, self._tail) == (
-            other._raw,
-            other._calibrated,
-            other._tail,
+        return isinstance(other, Scores) and (self._sums, self._logs, self._y2) == (
+            other._sums,
+            other._logs,
+            other._y2,
         )
 
     __hash__ = None  # type: ignore[assignment]  # sums change
 
     def encode(self) -> bytes:
         """Return the sums; layout in the class's notes."""
-        mask, values = 0, []
-        for i, cell in enumerate(chain(self._raw, self._calibrated)):
-            if cell[0]:
-                mask |= 1 << i
-                values += cell
-        values += self._tail
-        return _layout(len(values)).pack(mask, *values)
+        sums, mask = self._sums, 0
+        values: list[float] = []
+        for cell in range(_BOOKS * _CELLS):
+            i = cell * _SUMS
+            if sums[i]:
+                mask |= 1 << cell
+                values += sums[i : i + _SUMS]
+        values.append(self._y2)
+        values += [self._logs[book] for book in _kept(mask)]
+        return mask.to_bytes(_MASK, "little") + _layout(len(values)).pack(*values)
 
     @classmethod
     def decode(cls, payload: bytes) -> Self:
@@ -200,34 +245,45 @@ class Scores:
         ValueError
             If the payload has another length than its mask says, or names cells there are not.
         """
-        if len(payload) < _MASK.size:
+        if len(payload) < _MASK:
             raise ValueError(f"scores of {len(payload)} bytes are shorter than their own header")
-        (mask,) = _MASK.unpack_from(payload)
-        low, high = (mask & ((1 << _CELLS) - 1)).bit_count(), (mask >> _CELLS).bit_count()
-        n = _RAW * low + _CALIBRATED * high + _TAIL
-        if mask >> 2 * _CELLS or len(payload) != _MASK.size + 8 * n:
-            raise ValueError(f"scores of mask {mask:#x} have {_MASK.size + 8 * n} bytes, got {len(payload)}")
-        _, *values = _layout(n).unpack(payload)
+        mask = int.from_bytes(payload[:_MASK], "little")
+        books = _kept(mask)
+        n = _SUMS * mask.bit_count() + 1 + len(books)
+        if mask >> _BOOKS * _CELLS or len(payload) != _MASK + 8 * n:
+            raise ValueError(f"scores of mask {mask:#x} have {_MASK + 8 * n} bytes, got {len(payload)}")
+        values = _layout(n).unpack_from(payload, _MASK)
         scores = cls()
         at = 0
-        for cells, size, bits in ((scores._raw, _RAW, mask), (scores._calibrated, _CALIBRATED, mask >> _CELLS)):
-            for i in range(_CELLS):
-                if bits >> i & 1:
-                    cells[i] = values[at : at + size]
-                    at += size
-        scores._tail = values[at:]
+        for cell in range(_BOOKS * _CELLS):
+            if mask >> cell & 1:
+                scores._sums[cell * _SUMS : (cell + 1) * _SUMS] = values[at : at + _SUMS]
+                at += _SUMS
+        scores._y2 = values[at]
+        for book, total in zip(books, values[at + 1 :], strict=True):
+            scores._logs[book] = total
         return scores
 
     @property
     def n(self) -> int:
         """Events observed."""
-        return int(sum(cell[0] for cell in self._raw))
+        return int(sum(self._sums[:_BOOK:_SUMS]))
+
+    @property
+    def drawn(self) -> int:
+        """Events of which something else than ``p`` was drawn."""
+        return int(sum(self._sums[_DRAW * _BOOK :: _SUMS]))
+
+    @property
+    def kinds(self) -> tuple[Kind, ...]:
+        """The kinds that say something of their own: "draw" only where something was drawn."""
+        return SCORED if self.drawn else SCORED[:2]
 
     def cells(self, kind: Kind) -> list[Bin]:
         """Return all 19 cells: the ten low bands, then the bins from [.1, .2) to [.9, 1]."""
-        if kind == "raw":
-            return [Bin(n, p, y, pp, py, p, pp) for n, p, y, pp, py in self._raw]
-        return [Bin(*cell) for cell in self._calibrated]
+        first, *rest = [self._sums[book * _BOOK : (book + 1) * _BOOK] for book in _OF[kind]]
+        sums = [sum(each) for each in zip(first, *rest, strict=True)]
+        return [Bin(*sums[i : i + _SUMS]) for i in range(0, _BOOK, _SUMS)]
 
     def bins(self, kind: Kind) -> list[Bin]:
         """Return the ten bins, from [0, .1) to [.9, 1]."""
@@ -247,7 +303,7 @@ class Scores:
 
         Σ sqrt(2 Σp(1 - p) / π) / n over the bins: the mean of a normal error of that variance without its sign.
         """
-        return self._mean(sum(math.sqrt(2.0 / math.pi * max(each.p - each.pp, 0.0)) for each in self.bins(kind)))
+        return self._mean(sum(_ROOT * math.sqrt(max(each.p - each.pp, 0.0)) for each in self.bins(kind)))
 
     def smooth_ece(self, kind: Kind) -> float:
         """Return the calibration error under hat weights, Σ_k |Σ w_k(p)(p - y)| / n, in [0, 1].
@@ -269,13 +325,31 @@ class Scores:
         return self._mean(sum(map(abs, knots)))
 
     def relative_error(self, kind: Kind) -> float:
-        """Return Σ |Σp - Σy| / ΣΣy over the low bands: events made up or missed for each that happened.
+        """Return Σ |Σp - Σy| / ΣΣy over the 19 cells: events made up or missed for each that happened.
 
-        For rare events, where an `ece` of .002 may be all there is. NaN before the first outcome of a low forecast.
+        For rare events, where an `ece` of .002 may be all there is. NaN before the first outcome above 0.
         """
-        bands = self.bands(kind)
-        happened = sum(each.y for each in bands)
-        return sum(abs(each.p - each.y) for each in bands) / happened if happened else math.nan
+        return self._share(sum(abs(each.p - each.y) for each in self.cells(kind)))
+
+    def relative_noise(self, kind: Kind) -> float:
+        """Return the `relative_error` to expect by chance if every forecast were the chance of its outcome."""
+        return self._share(sum(_ROOT * math.sqrt(max(each.p - each.pp, 0.0)) for each in self.cells(kind)))
+
+    def relative_bias(self, kind: Kind) -> float:
+        """Return (Σp - Σy) / Σy: 1 serves twice too much on average, -1 serves 0. NaN before an outcome above 0."""
+        return self._share(sum(each.p - each.y for each in self.cells(kind)))
+
+    def relative_bias_noise(self, kind: Kind) -> float:
+        """Return the most |`relative_bias`| to expect by chance, sqrt(2 V / π) / Σy.
+
+        V is the larger of the variance that the forecasts state, Σp(1 - p), and that of a stream of the rate seen, n
+        ȳ(1 - ȳ): who serves 0 states none, and few outcomes must not prove him wrong.
+        """
+        cells = self.cells(kind)
+        y, n = sum(each.y for each in cells), self.n
+        stated = sum(max(each.p - each.pp, 0.0) for each in cells)
+        seen = max(y - y * y / n, 0.0) if n else 0.0
+        return self._share(_ROOT * math.sqrt(max(stated, seen)))
 
     def murphy(self, kind: Kind) -> Murphy:
         """Return the parts that the Brier score is made of, exactly, in the ten bins."""
@@ -287,7 +361,7 @@ class Scores:
         return Murphy(
             reliability=sum((each.p - each.y) ** 2 / each.n for each in bins) / n,
             resolution=sum(each.n * (each.y / each.n - rate) ** 2 for each in bins) / n,
-            uncertainty=self._tail[_Y2] / n - rate * rate,
+            uncertainty=self._y2 / n - rate * rate,
             variance=sum(each.pp - each.p * each.p / each.n for each in bins) / n,
             covariance=sum(each.py - each.p * each.y / each.n for each in bins) / n,
         )
@@ -304,18 +378,18 @@ class Scores:
         """Return the mean of a loss; ValueError if it is none of `losses.NAMES`, see `losses.named`."""
         return self._mean(self._total(name, kind))
 
-    def regret(self, name: str) -> float:
-        """Return a cumulative loss, calibrated minus raw; negative is better than raw. Raises as `loss` does."""
-        return self._total(name, "calibrated") - self._total(name, "raw")
+    def regret(self, name: str, kind: Kind = "calibrated") -> float:
+        """Return a cumulative loss, what was served minus raw; negative is better than raw. Raises as `loss` does."""
+        return self._total(name, kind) - self._total(name, "raw")
 
     def _total(self, name: str, kind: Kind) -> float:
         """Return the sum of a loss over the events."""
         losses.named(name)
         if name == "log":
-            return self._tail[_RAW_LOG if kind == "raw" else _LOG]
+            return sum(self._logs[book] for book in _OF[kind])
         bins = self.bins(kind)
         if name == "brier":
-            return sum(each.pp - 2.0 * each.py for each in bins) + self._tail[_Y2]
+            return sum(each.pp - 2.0 * each.py for each in bins) + self._y2
         # One half is an edge of the bins: below it the label is 0, from it on 1.
         return sum((each.y for each in bins[: BINS // 2]), 0.0) + sum(
             (each.n - each.y for each in bins[BINS // 2 :]), 0.0
@@ -325,26 +399,24 @@ class Scores:
         n = self.n
         return total / n if n else math.nan
 
+    def _share(self, total: float) -> float:
+        """Return a sum for each event that happened."""
+        happened = sum(self._sums[2:_BOOK:_SUMS])
+        return total / happened if happened else math.nan
+
 
 def total(parts: Iterable[Scores]) -> Scores:
     """Return the scores of all the events."""
     return reduce(Scores.__add__, parts, Scores())
 
 
+def _kept(mask: int) -> list[int]:
+    """Return the books that have events."""
+    cells = (1 << _CELLS) - 1
+    return [book for book in range(_BOOKS) if mask >> book * _CELLS & cells]
+
+
 @cache
 def _layout(n: int) -> Struct:
-    """Return the layout of a mask and n sums; of 228 there can be, the `struct` module itself would remember 100."""
-    return Struct(f"<Q{n}d")
-
-
-def _sum(a: list[float], b: list[float]) -> list[float]:
-    if not b[0]:
-        return a.copy()
-    return [x + y for x, y in zip(a, b, strict=True)] if a[0] else b.copy()
-
-
-def _difference(a: list[float], b: list[float]) -> list[float]:
-    if not b[0]:
-        return a.copy()
-    n = a[0] - b[0]
-    return [x - y for x, y in zip(a, b, strict=True)] if n else [0.0] * len(a)
+    """Return the layout of n sums; of 385 there can be, the `struct` module itself would remember 100."""
+    return Struct(f"<{n}d")

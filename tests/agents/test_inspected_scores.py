@@ -19,11 +19,11 @@ def learnt(n: int, policy: Policy, seed: int = 1) -> tuple[History, Served]:
     calibrator: Calibrator = served.calibrator
     for t in range(n):
         raw, x = rng.uniform(0.2, 1), (rng.uniform(-1, 1),) if policy.features else ()
-        p, expected, ticket = calibrator.predict(raw, x, b"%d" % t)
+        p, draw, ticket = calibrator.predict(raw, x, b"%d" % t)
         y = float(rng.random() < raw - 0.2)
         calibrator.update(ticket, y)
         known.bias.observe(x, raw, p, y)
-        known.observe(raw, p, y, expected)
+        known.observe(raw, p, y, draw)
     return known, served
 
 

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from state import history
 from state.alarm import ALPHA, log_sum, log_wealth
 from state.calibrators import make
-from state.history import KINDS, History
-from state.scores import Bin, Kind
+from state.history import KINDS, Alarmed, History
+from state.scores import Bin, grain
 
 UNIT = st.floats(0, 1)
-Event = tuple[float, float, float, float]  # raw, p, y, expected
+Event = tuple[float, float, float, float]  # raw, p, y, draw
 EVENTS = st.lists(st.tuples(UNIT, UNIT, st.sampled_from([0.0, 1.0]), UNIT), max_size=40)
 Model = Callable[[int, random.Random], tuple[float, float]]  # the raw forecast and the chance
 
@@ -27,18 +27,20 @@ def told(events: list[Event]) -> History:
     return told
 
 
-def wealth_after(events: list[Event], kind: Kind) -> float:
+def wealth_after(events: list[Event], kind: Alarmed) -> float:
     return math.exp(told(events).log_wealth(kind))
 
 
 @example([(0.5, 0.5, 1.0, 0.5)] * 3, 0.5, 0.5, 0.5)  # the next event closes a window
 @given(EVENTS, UNIT, UNIT, UNIT)
-def test_wealth_does_not_grow_on_average(events: list[Event], raw: float, p: float, expected: float) -> None:
+def test_wealth_does_not_grow_on_average(events: list[Event], raw: float, p: float, draw: float) -> None:
     # The supermartingale itself: at any state, for any next forecast, wherever its draw fell. Windows have 4 events.
+    # The chance is the forecast as it is summed.
+    raw, p = grain(raw), grain(p)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(history, "WINDOW", 4)
-        for kind, chance in zip(KINDS, (raw, expected), strict=True):
-            zero, one = (wealth_after([*events, (raw, p, y, expected)], kind) for y in (0.0, 1.0))
+        for kind, chance in zip(KINDS, (raw, p), strict=True):
+            zero, one = (wealth_after([*events, (raw, p, y, draw)], kind) for y in (0.0, 1.0))
             assert (1.0 - chance) * zero + chance * one <= wealth_after(events, kind) * (1 + 1e-9)
 
 
@@ -62,10 +64,10 @@ def test_what_was_calm_is_forgiven(events: list[Event]) -> None:
 def test_wealth_of_one_cell_by_hand() -> None:
     # One event of 1/2 that came true: S = 1/2, V = 1/4.
     bets = [math.exp(sign * 2.0**k / 2 - (math.exp(2.0**k) - 1 - 2.0**k) / 4) for k in range(-6, 2) for sign in (1, -1)]
-    assert log_wealth([Bin(1, 0.5, 1, 0.25, 0.5, 0.5, 0.25)]) == pytest.approx(math.log(sum(bets) / 16))
-    others = [Bin(0, 0, 0, 0, 0, 0, 0)] * 3
+    assert log_wealth([Bin(1, 0.5, 1, 0.25, 0.5)]) == pytest.approx(math.log(sum(bets) / 16))
+    others = [Bin(0, 0, 0, 0, 0)] * 3
     mixed = math.log((sum(bets) / 16 + 3 / 4 + sum(bets) / 16 / 4) / 2)
-    assert log_wealth([Bin(1, 0.5, 1, 0.25, 0.5, 0.5, 0.25), *others]) == pytest.approx(mixed)
+    assert log_wealth([Bin(1, 0.5, 1, 0.25, 0.5), *others]) == pytest.approx(mixed)
 
 
 def test_log_sum_of_large_and_of_no_numbers() -> None:
@@ -105,16 +107,16 @@ def drifting(t: int, rng: random.Random) -> tuple[float, float]:
     return 1 / (1 + math.exp(-math.log(chance / (1 - chance)) - off)), chance
 
 
-def serve(model: Model, rounds: int, spec: str = "platt+minimax") -> tuple[History, dict[Kind, int]]:
+def serve(model: Model, rounds: int, spec: str = "platt+minimax") -> tuple[History, dict[Alarmed, int]]:
     """Serve a model's forecasts; return what is known in the end, and after how many events each alarm was seen."""
     calibrator, told, rng = make(spec, seed=5), History(), random.Random(5)
-    sounded: dict[Kind, int] = {}
+    sounded: dict[Alarmed, int] = {}
     for t in range(rounds):
         raw, chance = model(t, rng)
-        expected, p, ticket = calibrator.predict(raw, (), b"%d" % t)
+        p, draw, ticket = calibrator.predict(raw, (), b"%d" % t)
         y = float(rng.random() < chance)
         calibrator.update(ticket, y)
-        told.observe(raw, p, y, expected)
+        told.observe(raw, p, y, draw)
         if t % 500 == 499:
             for kind in KINDS:
                 if told.log_alarm(kind) >= -math.log(ALPHA):
@@ -132,7 +134,7 @@ def test_drift_of_the_model_sounds_the_alarm_and_what_is_served_does_not() -> No
 
 
 def test_draws_of_a_calibrated_service_are_no_evidence() -> None:
-    # With the drawn p in place of its mean, the same stream would be tested for a claim that nobody makes.
+    # With the draw in place of its mean, the same stream would be tested for a claim that nobody makes.
     _, sounded = serve(lambda _, rng: (0.41, float(rng.random() < 0.41)), 3000, "minimax")
     assert not sounded
 

@@ -40,6 +40,18 @@ def test_parts_add_up() -> None:
         observed(2, d=2) + observed(2, d=3)
 
 
+def test_events_taken_out_leave_nothing() -> None:
+    bias, rng = observed(20), random.Random(3)
+    events = [([rng.uniform(-1, 1) for _ in range(3)], rng.random(), rng.random(), float(t % 2)) for t in range(10)]
+    for event in events:
+        bias.observe(*event)
+    for event in reversed(events):
+        bias.observe(*event, sign=-1)
+    assert bias == observed(20)
+    bias.observe((0.5, 0.5), 0.5, 0.5, 1.0, sign=-1)  # of features that are no longer these
+    assert bias == observed(20)
+
+
 @pytest.mark.parametrize("d", [0, 1, 64])
 def test_decoded_bias_is_the_same(d: int) -> None:
     bias = observed(10, d)

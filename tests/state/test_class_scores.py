@@ -33,9 +33,16 @@ def views(scores: ClassScores) -> list[float]:
 @given(EVENTS, EVENTS)
 def test_parts_add_up_to_the_whole(first: list[Event], rest: list[Event]) -> None:
     whole, parts = scored(first + rest), scored(first) + scored(rest)
-    assert parts.n == whole.n
-    assert views(parts) == pytest.approx(views(whole), abs=1e-9, nan_ok=True)
-    assert views(whole - scored(first)) == pytest.approx(views(scored(rest)), abs=1e-9, nan_ok=True)
+    assert parts == whole
+    assert whole - scored(first) == scored(rest)
+
+
+@given(EVENTS, EVENTS)
+def test_events_taken_out_leave_nothing(kept: list[Event], out: list[Event]) -> None:
+    scores = scored([*out, *kept])
+    for event in out:
+        scores.observe(*event, sign=-1)
+    assert scores == scored(kept)
 
 
 @given(EVENTS)

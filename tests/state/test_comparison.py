@@ -44,6 +44,23 @@ def test_sum_compares_over_both_sets_of_events() -> None:
     assert Comparison() + whole == whole == whole + Comparison()
 
 
+def test_events_taken_out_leave_nothing() -> None:
+    comparison = compared(EVENTS)
+    for champion, challenger, y in EVENTS[100:]:
+        comparison.observe(champion, challenger, y, challenger, sign=-1)
+    assert comparison == compared(EVENTS[:100])
+    assert comparison.encode() == compared(EVENTS[:100]).encode()
+
+
+def test_what_a_challenger_draws_is_scored_beside_what_it_serves() -> None:
+    comparison = Comparison()
+    for champion, challenger, y in EVENTS:
+        comparison.observe(champion, challenger, y, 1.0 - challenger)
+    drawn = fmean((1.0 - challenger - y) ** 2 for _, challenger, y in EVENTS)
+    assert comparison.scores.brier("draw") == pytest.approx(drawn)
+    assert comparison.difference("brier") == pytest.approx(compared(EVENTS).difference("brier"))
+
+
 def test_equal_forecasts_differ_by_nothing() -> None:
     same = compared([(p, p, y) for p, _, y in EVENTS])
     assert same.difference("log") == (0.0, 0.0)

@@ -42,6 +42,16 @@ def views(scores: QuantileScores) -> list[float]:
 
 
 @given(EVENTS, EVENTS)
+def test_events_taken_out_leave_no_count_and_sums_to_rounding(kept: list[Event], out: list[Event]) -> None:
+    scores, right = scored([*out, *kept]), scored(kept)
+    for event in out:
+        scores.observe(*event, sign=-1)
+    assert scores.n == right.n
+    assert [scores.pit(kind) for kind in KINDS] == [right.pit(kind) for kind in KINDS]
+    assert views(scores) == pytest.approx(views(right), abs=1e-9, nan_ok=True)
+
+
+@given(EVENTS, EVENTS)
 def test_parts_add_up_to_the_whole(first: list[Event], rest: list[Event]) -> None:
     whole, parts = scored(first + rest), scored(first) + scored(rest)
     assert parts.n == whole.n
