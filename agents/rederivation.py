@@ -20,7 +20,7 @@ from agents.evidence import Derived, Difference, Differs, Matcher, Unauditable, 
 from state import keys, ledger
 from state.engine import BATCH_LIMIT, HELD, Partition
 from state.events import Calibrated, Event, Forecast, Outcome, Output, Resolved
-from state.fence import FORECASTS, OUTCOMES
+from state.fence import FORECAST_FATES, FORECASTS, INPUT_FATES, OUTCOMES
 from streams.encoding import encode, key_of
 from streams.merge import Record
 from streams.records import Decoder
@@ -86,6 +86,16 @@ class Checked:
     unsettled: int = 0
 
 
+class _Joined(NamedTuple):
+    """What a ``resolved`` record speaks of: an event, and how often its label had changed."""
+
+    event_id: str
+    revision: int
+
+    def __str__(self) -> str:
+        return f"{self.event_id} (revision {self.revision})" if self.revision else self.event_id
+
+
 class _Answer(NamedTuple):
     """An answer as it was served."""
 
@@ -139,7 +149,7 @@ class Rederivation:
         self._batch: dict[int, bytes] = {}
         self._issued = 0
         self._stopped: Exception | None = None
-        self._joined = Matcher(partition, "resolved", resolved, _event_id, self._resolved_again)
+        self._joined = Matcher(partition, "resolved", resolved, _joined, self._resolved_again)
         self._letters = Matcher(partition, "dead-letters", letters, _place)
 
     def run(self) -> Iterator[int]:
@@ -225,7 +235,7 @@ class Rederivation:
         """Compare an answer that came again with the first, or with what the ledger says; rows of no fold are read."""
         value = self._batch.get(answer.applied)
         if value is None:
-            again = self._again(answer.event_id, Calibrated)
+            again = self._again(answer.event_id)
             if again is None:
                 what = "an answer to an event that is not in the ledger"
                 raise Differs(self._difference(answer.record, answer.event_id, what))
@@ -350,20 +360,21 @@ class Rederivation:
             elif isinstance(output, Resolved):
                 if causes is None:
                     causes = _causes(events)
-                self._joined.derive(
-                    output.event_id, Derived(output.key, self._encoded(output), causes[output.event_id])
-                )
+                # What matures belongs to no record of its own: the last of the batch stands for whichever it was.
+                cause = causes.get(output.event_id, (_topic(events[-1]), events[-1].offset))
+                identity = _Joined(output.event_id, output.revision)
+                self._joined.derive(identity, Derived(output.key, self._encoded(output), cause))
             else:
                 value, key = self._encoded(output), key_of(output, self._settings)
                 self._letters.derive(_place(value), Derived(key, value, (output.topic, output.offset)))
         if self._served:
             answer = self._served[0]
-            again = self._again(answer.event_id, Calibrated)
+            again = self._again(answer.event_id)
             raise Differs(self._answered_otherwise(answer, again))
         self._joined.read()
         self._letters.read()
-        self.checked.forecasts += sum(effects.fates[:3])
-        self.checked.outcomes += sum(effects.fates[3:8])
+        self.checked.forecasts += sum(effects.fates[:FORECAST_FATES])
+        self.checked.outcomes += sum(effects.fates[FORECAST_FATES:INPUT_FATES])
 
     def _compare(self, output: Calibrated) -> None:
         if not self._served or self._served[0].applied > output.applied:
@@ -418,14 +429,20 @@ class Rederivation:
         row = self._rows.get(key)
         return self._gone.get(key) if row is None else row
 
-    def _again(self, event_id: str, kind: type[Calibrated | Resolved]) -> Output | None:
-        """Return what the ledger answers for an event."""
-        asked = Forecast(-1, None, event_id, "", 0.0, (), 0)
-        return next((output for output in self._ledger.fold([asked]).outputs if isinstance(output, kind)), None)
+    def _again(self, event_id: str) -> Calibrated | None:
+        """Return the ledger's answer to an event."""
+        return next((output for output in self._said(event_id) if isinstance(output, Calibrated)), None)
 
-    def _resolved_again(self, event_id: str) -> bytes | None:
-        again = self._again(event_id, Resolved)
-        return None if again is None else self._encoded(again)
+    def _said(self, event_id: str) -> list[Output]:
+        """Return everything that the ledger says of an event."""
+        asked = Forecast(-1, None, event_id, "", 0.0, (), 0)
+        return self._ledger.fold([asked]).outputs
+
+    def _resolved_again(self, joined: _Joined) -> bytes | None:
+        for output in self._said(joined.event_id):
+            if isinstance(output, Resolved) and output.revision == joined.revision:
+                return self._encoded(output)
+        return None
 
     def _difference(
         self, record: Record, event_id: str | None, what: str, fields: dict[str, tuple[Any, Any]] | None = None
@@ -442,11 +459,18 @@ def _causes(events: Sequence[Event]) -> dict[str, tuple[int, int]]:
     return causes
 
 
-def _event_id(value: bytes) -> str:
-    event_id = orjson.loads(value)["event_id"]
-    if not isinstance(event_id, str):
-        raise TypeError("event_id is not text")
-    return event_id
+def _topic(event: Event) -> int:
+    if isinstance(event, Forecast):
+        return FORECASTS
+    return OUTCOMES if isinstance(event, Outcome) else event.topic
+
+
+def _joined(value: bytes) -> _Joined:
+    record = orjson.loads(value)
+    event_id, revision = record["event_id"], record["revision"]
+    if not isinstance(event_id, str) or type(revision) is not int:
+        raise TypeError("a resolved record has an event_id and a revision")
+    return _Joined(event_id, revision)
 
 
 def _place(value: bytes) -> tuple[str, int, int]:

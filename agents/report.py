@@ -55,7 +55,8 @@ def account(settings: Settings, played: Flights, done: Run) -> dict[str, Any]:
             "resolved": fates.resolved,
             "early": fates.early,
             "duplicate": fates.outcome_duplicate,
-            "conflicting": fates.outcome_conflicting,
+            "revised": fates.outcome_revised,
+            "stale": fates.outcome_stale,
             "dead": fates.outcome_dead,
         },
         "pending": fates.pending,
@@ -110,7 +111,7 @@ def summary(console: Console, account: Mapping[str, Any]) -> None:
         f"{forecasts['dead']:,} dead; {account['answered_once']:,} events with exactly one answer\n"
         f"{outcomes['sent']:,} outcomes: {outcomes['resolved']:,} resolved, {outcomes['early']:,} early, "
         f"{expired['outcome']:,} expired, {outcomes['duplicate']:,} duplicate, "
-        f"{outcomes['conflicting']:,} conflicting, {outcomes['dead']:,} dead\n"
+        f"{outcomes['revised']:,} revised, {outcomes['stale']:,} stale, {outcomes['dead']:,} dead\n"
         f"without an outcome: {account['pending']:,} pending, {expired['forecast']:,} expired\n"
         f"{account['events_per_s']:,.0f} events a second by {account['calibrator']}; every record is accounted for"
         if not account["problems"]

@@ -19,11 +19,11 @@ class Fates(NamedTuple):
     issued, forecast_duplicate, forecast_dead
         Forecasts answered for the first time, answered again, and rejected.
     resolved
-        Outcomes that met their forecast, whichever came first.
+        Outcomes that met their forecast, whichever came first, learnt or waiting for maturity.
     early
         Outcomes that still wait for their forecast.
-    outcome_duplicate, outcome_conflicting, outcome_dead
-        Outcomes that came again and agreed, came again and did not, and were rejected.
+    outcome_duplicate, outcome_revised, outcome_stale, outcome_dead
+        Outcomes that came again and agreed, that replaced a label, that were older than the label, and were rejected.
     pending
         Issued forecasts that still wait for their outcome.
     expired_forecast, expired_outcome
@@ -36,7 +36,8 @@ class Fates(NamedTuple):
     resolved: int
     early: int
     outcome_duplicate: int
-    outcome_conflicting: int
+    outcome_revised: int
+    outcome_stale: int
     outcome_dead: int
     pending: int
     expired_forecast: int
@@ -51,7 +52,8 @@ class Fates(NamedTuple):
     def outcomes(self) -> int:
         """Outcomes applied."""
         waited = self.resolved + self.early + self.expired_outcome
-        return waited + self.outcome_duplicate + self.outcome_conflicting + self.outcome_dead
+        labels = self.outcome_duplicate + self.outcome_revised + self.outcome_stale
+        return waited + labels + self.outcome_dead
 
 
 class Reading:
@@ -98,17 +100,18 @@ class Reading:
         The counter of a fate counts a record once, when it comes: an outcome that came early stays counted as early
         when its forecast follows. Who waits still is in the gauges.
         """
-        early = self._count("outcomes", "early")
+        early, met = self._count("outcomes", "early"), self._count("outcomes", "resolved")
         waiting = int(self.value("early_outcomes"))
         expired = int(self.value("expired_total", {"kind": "outcome"}))
         return Fates(
             issued=self._count("forecasts", "issued"),
             forecast_duplicate=self._count("forecasts", "duplicate"),
             forecast_dead=self._count("forecasts", "dead"),
-            resolved=self._count("outcomes", "resolved") + early - waiting - expired,
+            resolved=met + self._count("outcomes", "waiting") + early - waiting - expired,
             early=waiting,
             outcome_duplicate=self._count("outcomes", "duplicate"),
-            outcome_conflicting=self._count("outcomes", "conflicting"),
+            outcome_revised=self._count("outcomes", "revised"),
+            outcome_stale=self._count("outcomes", "stale"),
             outcome_dead=self._count("outcomes", "dead"),
             pending=int(self.value("pending_events")),
             expired_forecast=int(self.value("expired_total", {"kind": "forecast"})),

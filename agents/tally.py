@@ -141,7 +141,7 @@ def problems(
     left = fates.resolved + fates.pending + fates.expired_forecast
     equal: list[tuple[str, int, str, int]] = [
         ("forecasts sent", sent["forecasts"], "issued, duplicate or dead", fates.forecasts),
-        ("outcomes sent", sent["outcomes"], "resolved, early, expired, duplicate, conflicting or dead", fates.outcomes),
+        ("outcomes sent", sent["outcomes"], "known by what became of them", fates.outcomes),
         ("issued", fates.issued, "resolved, pending or expired", left),
         ("issued", fates.issued, "events in the topic of answers", len(held.answers)),
         ("resolved", fates.resolved, "events in the topic of resolved events", len(held.resolved)),

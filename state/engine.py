@@ -9,9 +9,10 @@ import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from state import calibrators, keys, ledger, rows
+from state.ages import Ages
 from state.calibrators import Features, features_of
 from state.calibrators.base import new
 from state.comparison import Comparison
@@ -21,23 +22,33 @@ from state.fence import (
     EARLY,
     EARLY_JOINED,
     EARLY_UNUSABLE,
+    EARLY_WAITING,
     EXPIRED_FORECAST,
     EXPIRED_OUTCOME,
+    EXPIRY,
     FATES,
     FORECAST_DEAD,
     FORECAST_DUPLICATE,
     FORECASTS,
+    IMPLIED,
     ISSUED,
-    OUTCOME_CONFLICTING,
+    MATURED,
+    MATURED_EXPIRY,
+    MATURITY,
     OUTCOME_DEAD,
     OUTCOME_DUPLICATE,
+    OUTCOME_REVISED,
+    OUTCOME_STALE,
     OUTCOMES,
     RESOLVED,
+    REVISION,
+    WAITING,
     Fence,
+    Queue,
 )
-from state.forecasts import KINDS, PROBABILITY, admits
+from state.forecasts import KINDS, PROBABILITY, QUANTILES, admits
 from state.history import History
-from state.policy import Policies, Policy
+from state.policy import DEFAULT_TTL_MS, Policies, Policy
 from state.rows import Served, VectorScores
 
 #: Most events a batch may hold, and batches of a partition that may be on their way at a time: the outputs of one
@@ -49,6 +60,9 @@ OUTSTANDING: Final = 2
 HELD: Final = OUTSTANDING * BATCH_LIMIT
 #: Most rows the sweep removes before an event. An event adds at most one queue entry, so two catch up.
 SWEEP: Final = 2
+#: Most forecasts that mature before an event. More fall due at once only where stream time jumps. The bound keeps what
+#: one event changes within one batch of the changelog.
+RIPE: Final = 64
 #: Working copies kept between batches; beyond this they are read again from the table.
 CACHED = 4096
 
@@ -69,7 +83,7 @@ class Effects:
     fates
         How many records and rows met each of `state.fence.FATES` in this batch.
     delays
-        Milliseconds from forecast to outcome, for each event resolved in this batch.
+        Milliseconds from forecast to outcome, for each event resolved in this batch by an outcome.
     rejected
         Topic and reason of every dead letter that is new.
     again
@@ -80,6 +94,8 @@ class Effects:
         The rows among ``rows`` that changed of each stream's scores, of its closed windows, of the scores of each
         stream and configuration whose forecasts are more than one probability, and of the calibrator that serves a
         stream now.
+    ages
+        The rows among ``rows`` that changed of the ages of each stream's outcomes.
     comparisons
         Those that compare a challenger which is configured now with what serves now, by stream, the challenger's
         calibrator and its configuration.
@@ -97,6 +113,7 @@ class Effects:
     windows: dict[str, bytes] = field(default_factory=dict)
     vectors: dict[tuple[str, str], bytes] = field(default_factory=dict)
     calibrators: dict[str, bytes] = field(default_factory=dict)
+    ages: dict[str, bytes] = field(default_factory=dict)
     comparisons: dict[tuple[str, str, str], bytes] = field(default_factory=dict)
 
 
@@ -129,7 +146,10 @@ class _Service:
     kind: int
     calibrator: str
     config: str
-    ttl_ms: int
+    #: Role and duration of the queue an answered forecast enters, and the status of its row.
+    role: int
+    due_ms: int
+    status: int
     names: bytes
     key: bytes
     learner: _Learner
@@ -169,6 +189,8 @@ class Partition:
         row = self._get(keys.FENCE)
         self.fence = Fence() if row is None else Fence.decode(row)
         self._expiry = Expiry(self._get, self.fence)
+        #: Whether what matured last was told again: outputs of the sweep belong to no record that is redelivered.
+        self._retold = False
         self._forget()
         self.begin()
 
@@ -180,6 +202,7 @@ class Partition:
         self._learners: dict[bytes, _Learner] = {}
         self._histories: dict[str, History] = {}
         self._vectors: dict[tuple[str, str], VectorScores] = {}
+        self._ages: dict[str, Ages] = {}
 
     def begin(self) -> None:
         """Begin a batch, whose events `apply` takes in one part or in several, and whose rows `end` makes."""
@@ -194,6 +217,7 @@ class Partition:
         self._scored: dict[str, History] = {}
         self._closed: dict[str, History] = {}
         self._scored_vectors: dict[tuple[str, str], VectorScores] = {}
+        self._aged: dict[str, Ages] = {}
 
     def fold(self, events: Iterable[Event]) -> Effects:
         """Apply a whole batch: at most `BATCH_LIMIT` events; raises as `apply`."""
@@ -265,10 +289,14 @@ class Partition:
         calibrator = service.served.calibrator
         p, draw, ticket = calibrator.predict(raw, x, name)
         version = calibrator.learnt
-        payload = ledger.issued(fence.applied, ts, raw, p, draw, version, service.names, ticket, service.kind)
+        payload = ledger.issued(
+            fence.applied, ts, raw, p, draw, version, service.names, ticket, service.kind, service.status
+        )
+        if service.role == MATURITY and record_key != name:
+            payload = ledger.with_key(payload, record_key)
         if service.shadows:
             payload = ledger.with_shadows(payload, self._ask(service.shadows, raw, x, name))
-        self._expiry.push(service.ttl_ms, fence.applied, event_id)
+        self._expiry.push(service.role, service.due_ms, fence.applied, event_id)
         fence.fates[ISSUED] += 1
         made, config, applied = service.calibrator, service.config, fence.applied
         served = record_key, event_id, stream, raw, p, draw, made, config, version, ts, applied
@@ -295,11 +323,20 @@ class Partition:
         return block
 
     def _join(self, forecast: Forecast, key: bytes, issued: bytes, service: _Service, parked: ledger.Entry) -> None:
-        """Resolve a forecast with the outcome that was parked for it, if that is one it can have."""
+        """Give a forecast the outcome that was parked for it, if that is one it can have."""
         y, ts = parked.y, parked.resolved_ts
         if admits(forecast.raw, y):
-            self.fence.fates[EARLY_JOINED] += 1
-            self._resolve(key, forecast.key, forecast.event_id, issued, y, ts)
+            self._age(service.stream, service.kind, forecast.ts, ts, y)
+            applied = self.fence.applied
+            status = ledger.WAITING if service.status == ledger.IMMATURE else ledger.ISSUED
+            labelled = ledger.labelled(issued, status, applied, ts, y, parked.as_of, parked.number)
+            if status == ledger.WAITING:
+                self.fence.fates[EARLY_WAITING] += 1
+                self._changed[key] = labelled
+                self._learnt[service.key] = service.learner
+            else:
+                self.fence.fates[EARLY_JOINED] += 1
+                self._resolve(key, forecast.key, forecast.event_id, labelled)
             return
         self.fence.fates[EARLY_UNUSABLE] += 1
         self._changed[key] = ledger.with_unfit(issued, y, parked.version)
@@ -311,47 +348,97 @@ class Partition:
         self._outputs.append(rejected)
 
     def _outcome(self, outcome: Outcome) -> None:
-        _, record_key, event_id, y, ts, _ = outcome
+        _, record_key, event_id, y, ts, _, number = outcome
         fence = self.fence
         self._advance(ts)
         key = keys.LEDGER + event_id.encode()
         found = self._payload(key)
         if found is None:
             fence.fates[EARLY] += 1
-            self._expiry.push(self._policies.early_ttl_ms, fence.applied, event_id)
-            self._changed[key] = ledger.early(fence.applied, y, ts, outcome.offset)
-        elif found[0] != ledger.EARLY and not _admits(found, y):
+            self._expiry.push(EXPIRY, self._policies.early_ttl_ms, fence.applied, event_id)
+            self._changed[key] = ledger.early(fence.applied, y, ts, outcome.offset, number)
+            return
+        status = found[0]
+        if status != ledger.EARLY and not _admits(found, y):
             fence.fates[OUTCOME_DEAD] += 1
             self._reject(_unusable(outcome))
-        elif found[0] == ledger.ISSUED:
+        elif status == ledger.ISSUED:
             fence.fates[RESOLVED] += 1
-            self._resolve(key, record_key, event_id, found, y, ts)
-        elif ledger.parse(found).y == y:
-            fence.fates[OUTCOME_DUPLICATE] += 1
+            self._known(found, ts, y)
+            labelled = ledger.labelled(found, ledger.ISSUED, fence.applied, ts, y, ts, number)
+            self._resolve(key, record_key, event_id, labelled)
+        elif status == ledger.IMMATURE:
+            fence.fates[WAITING] += 1
+            self._known(found, ts, y)
+            self._changed[key] = ledger.labelled(found, ledger.WAITING, fence.applied, ts, y, ts, number)
         else:
-            fence.fates[OUTCOME_CONFLICTING] += 1
+            self._said_again(outcome, key, found)
 
-    def _resolve(self, key: bytes, record_key: bytes | None, event_id: str, issued: bytes, y: float, ts: int) -> None:
-        """Redeem the ticket once: the calibrator learns, the scores count, the row remembers."""
+    def _said_again(self, outcome: Outcome, key: bytes, found: bytes) -> None:
+        """Take a further outcome of an event that has a label: it confirms the label, replaces it, or is too old."""
+        _, record_key, event_id, y, ts, _, number = outcome
+        fates, status, label = self.fence.fates, found[0], ledger.HEAD.unpack_from(found)[6]
+        newer = ledger.newer(found, ts, number)
+        if y == label:
+            fates[OUTCOME_DUPLICATE] += 1
+            if newer:
+                self._changed[key] = ledger.confirmed(found, ts, number)
+        elif not newer:
+            fates[OUTCOME_STALE] += 1
+        elif status == ledger.EARLY:
+            fates[OUTCOME_REVISED] += 1
+            parked = ledger.parse(found)
+            self._changed[key] = ledger.early(parked.born, y, ts, outcome.offset, number)
+        elif status == ledger.WAITING:
+            fates[OUTCOME_REVISED] += 1
+            self._changed[key] = ledger.labelled(found, status, self.fence.applied, ts, y, ts, number)
+        elif len(ledger.labels(found)) >= ledger.MOST_REVISIONS:
+            fates[OUTCOME_DEAD] += 1
+            self._reject(_unusable(outcome, "revisions"))
+        else:
+            fates[OUTCOME_REVISED] += 1
+            self._revise(key, record_key, event_id, found, ledger.revised(found, self.fence.applied, ts, y, number))
+
+    def _known(self, payload: bytes, ts: int, y: float) -> None:
+        """Note how old a forecast was when its first outcome came."""
+        service = self._served(payload)
+        self._age(service.stream, service.kind, ledger.HEAD.unpack_from(payload)[4], ts, y)
+
+    def _age(self, stream: str, kind: int, issued_ts: int, ts: int, y: float) -> None:
+        self._of_ages(stream).observe(max(0, ts - issued_ts), int(y) if kind != QUANTILES else 0)
+
+    def _of_ages(self, stream: str) -> Ages:
+        """Return the ages of a stream's outcomes, which are about to change."""
+        ages = self._aged.get(stream) or self._ages.get(stream)
+        if ages is None:
+            row = self._get(keys.ages(stream))
+            ages = self._ages[stream] = Ages() if row is None else rows.decode_ages(row)
+        self._aged[stream] = ages
+        return ages
+
+    def _served(self, payload: bytes) -> _Service:
+        """Return what answered the forecast of a row."""
+        names = payload[ledger.HEAD.size : ledger.names_end(payload)]
+        return self._then.get(names) or self._reopen(payload, names)
+
+    def _resolve(self, key: bytes, record_key: bytes | None, event_id: str, labelled: bytes) -> None:
+        """Redeem the ticket of a labelled row once: the calibrator learns, the scores count, the row remembers."""
         effects = self._effects
-        _, kind, born, _, issued_ts, _, _, raw, p, draw, version = ledger.HEAD.unpack_from(issued)
-        end = ledger.names_end(issued)
-        names = issued[ledger.HEAD.size : end]
-        service = self._then.get(names) or self._reopen(issued, names)
-        served = service.served
-        resolved = ledger.HEAD.pack(
-            ledger.RESOLVED, kind, born, self.fence.applied, issued_ts, ts, y, raw, p, draw, version
-        )
-        self._changed[key] = resolved + issued[ledger.HEAD.size :]
-        ticket = issued[end:]
+        service = self._served(labelled)
+        served, history = service.served, service.history
+        _, kind, _, _, issued_ts, ts, y, raw, p, draw, version, as_of, number, _ = ledger.HEAD.unpack_from(labelled)
+        window = 0 if history is None else history.windows
+        resolved = ledger.labelled(labelled, ledger.RESOLVED, self.fence.applied, ts, y, as_of, number, window)
+        self._changed[key] = resolved
+        end = ledger.names_end(labelled)
+        ticket = labelled[end:]
         if kind != PROBABILITY:
             if kind & ledger.SHADOWED:
-                self._challenge(service, issued, p, y)
-            raw, p, draw, ticket = ledger.answer(issued, end)
+                self._challenge(service, labelled, p, y)
+            raw, p, draw, ticket = ledger.answer(labelled, end)
         served.late += served.calibrator.learnt - version
         served.calibrator.update(ticket, y)
         self._learnt[service.key] = service.learner
-        history = service.history
         if history is None:
             self._score_vectors(service, raw, p, y, event_id)
         else:
@@ -360,10 +447,44 @@ class Partition:
             if history.observe(raw, p, y, draw):
                 self._closed[service.stream] = history
             self._scored[service.stream] = history
-        effects.delays.append(ts - issued_ts)
+        implied = as_of == ledger.UNSAID
+        if not implied:
+            effects.delays.append(ts - issued_ts)
         effects.resolved[service.stream] += 1
-        joined = record_key, event_id, service.stream, raw, p, y, service.calibrator, version, issued_ts, ts
+        made = service.calibrator
+        joined = record_key, event_id, service.stream, raw, p, draw, y, made, version, issued_ts, ts, 0, implied
         self._outputs.append(new(Resolved, joined))
+
+    def _revise(self, key: bytes, record_key: bytes | None, event_id: str, found: bytes, revised: bytes) -> None:
+        """Replace a label that was learnt, wherever it counts, and say so."""
+        service = self._served(found)
+        history = service.history
+        was, y = ledger.HEAD.unpack_from(found)[6], ledger.HEAD.unpack_from(revised)[6]
+        self._changed[key] = revised
+        entry = ledger.parse(revised)
+        raw, p, draw, ticket = ledger.answer(revised, ledger.names_end(revised))
+        service.served.calibrator.revise(ticket, was, y)
+        self._learnt[service.key] = service.learner
+        for config, _, forecast, drawn, own in entry.shadows:
+            challenger = service.challengers.get(config) or self._challenger(service, config, None)
+            challenger.learner.served.calibrator.revise(own, was, y)
+            challenger.comparison.observe(cast("float", p), forecast, was, drawn, -1)
+            challenger.comparison.observe(cast("float", p), forecast, y, drawn)
+            self._learnt[challenger.learner.key] = challenger.learner
+            self._compared[challenger.key] = challenger
+        if history is None:
+            self._score_vectors(service, raw, p, was, event_id, -1)
+            self._score_vectors(service, raw, p, y, event_id)
+        else:
+            one, other, third = cast("float", raw), cast("float", p), cast("float", draw)
+            if service.features:
+                x = service.features(ticket)
+                history.bias.observe(x, one, other, was, -1)
+                history.bias.observe(x, one, other, y)
+            if history.revise(one, other, third, was, y, entry.window):
+                self._closed[service.stream] = history
+            self._scored[service.stream] = history
+        self._outputs.append(_resolved(record_key, event_id, revised)[-1])
 
     def _challenge(self, service: _Service, issued: bytes, p: float, y: float) -> None:
         """Redeem the challengers' tickets: each learns, and is compared with what was served."""
@@ -377,18 +498,20 @@ class Partition:
             self._learnt[learner.key] = learner
             self._compared[challenger.key] = challenger
 
-    def _score_vectors(self, service: _Service, raw: Any, p: Any, y: float, event_id: str) -> None:  # noqa: ANN401 - of the service's kind
+    def _score_vectors(self, service: _Service, raw: Any, p: Any, y: float, event_id: str, sign: int = 1) -> None:  # noqa: ANN401 - of the service's kind
         place = service.stream, service.config
         scores = self._vectors.get(place)
         if scores is None:
             row = self._get(keys.vectors(*place))
             scores = self._vectors[place] = rows.vector_scores(p) if row is None else rows.decode_vector_scores(row)
-        rows.observe(scores, raw, p, y, event_id.encode())
+        rows.observe(scores, raw, p, y, event_id.encode(), sign)
         self._scored_vectors[place] = scores
 
     def _again(self, event: Event) -> None:
         """Answer a redelivered event from the ledger; its state changes were applied."""
         outputs = self._outputs
+        if not self._retold:
+            self._retell()
         if isinstance(event, Rejected):
             outputs.append(event)
             return
@@ -406,33 +529,90 @@ class Partition:
                 outputs.append(_unusable(event))
             return
         if found[0] == ledger.RESOLVED:
-            outputs.append(_resolved(event.key, event.event_id, found))
+            outputs.extend(_resolved(event.key, event.event_id, found))
+
+    def _retell(self) -> None:
+        """Tell again of what matured lately: no record brought it about, so none that is redelivered asks for it."""
+        self._retold = True
+        for _, _, event_id in self._expiry.latest(MATURED_EXPIRY, self.fence.applied - self._held):
+            name = event_id.encode()
+            found = self._payload(keys.LEDGER + name)
+            if found is not None and found[0] == ledger.RESOLVED:
+                self._outputs.extend(_resolved(ledger.key_of(found, name), event_id, found))
 
     def _advance(self, ts: int) -> None:
-        """Move stream time forward and let go of rows that fell due."""
+        """Move stream time forward, let forecasts mature, and let go of rows that fell due."""
         fence, expiry = self.fence, self._expiry
         if ts > fence.stream_time:  # noqa: PLR1730 - max() costs three times as much, on every event
             fence.stream_time = ts
         if fence.stream_time < expiry.soonest:
             return
-        swept = 0
+        swept = ripe = 0
         for queue in expiry.due():
-            _, born, event_id = expiry.first(queue)
-            key = keys.LEDGER + event_id.encode()
-            payload = self._payload(key)
-            # A row that was entered again later (its forecast came after its outcome) leaves with its later entry.
-            if payload is not None and (entry := ledger.parse(payload)).born == born:
-                if fence.applied - entry.touched <= self._held:
-                    continue  # the rows behind it wait with it, those of other queues must not
-                if entry.status == ledger.ISSUED:
-                    fence.fates[EXPIRED_FORECAST] += 1
-                elif entry.status == ledger.EARLY:
-                    fence.fates[EXPIRED_OUTCOME] += 1
-                self._changed[key] = None
-            expiry.pop(queue)
-            swept += 1
-            if swept == SWEEP:
-                return
+            if queue.role == MATURITY:
+                self._mature(queue)
+                ripe += 1
+                if ripe == RIPE:
+                    return
+            elif self._leaves(queue):
+                swept += 1
+                if swept == SWEEP:
+                    return
+
+    def _mature(self, queue: Queue) -> None:
+        """Let the first forecast of a queue mature: it is learnt with the outcome it has, or with what silence says."""
+        fence = self.fence
+        since, born, event_id = self._expiry.first(queue)
+        self._expiry.pop(queue)
+        name = event_id.encode()
+        key = keys.LEDGER + name
+        payload = self._payload(key)
+        if payload is None or ledger.HEAD.unpack_from(payload)[2] != born:
+            return
+        service = self._served(payload)
+        policy = self._policies.of(service.stream)
+        ttl_ms = DEFAULT_TTL_MS if policy is None else policy.ttl_ms
+        self._expiry.push(MATURED_EXPIRY, max(1, ttl_ms - queue.ttl_ms), fence.applied, event_id)
+        status = payload[0]
+        silence = None if policy is None else policy.silence
+        if status == ledger.WAITING:
+            fence.fates[MATURED] += 1
+            self._resolve(key, ledger.key_of(payload, name), event_id, payload)
+        elif status != ledger.RESOLVED and silence is not None and _admits(payload, silence):
+            fence.fates[IMPLIED] += 1
+            due = since + queue.ttl_ms
+            implied = ledger.labelled(payload, ledger.WAITING, fence.applied, due, silence, ledger.UNSAID, 0)
+            self._resolve(key, ledger.key_of(payload, name), event_id, implied)
+        elif status == ledger.IMMATURE:
+            self._changed[key] = ledger.ripe(payload, fence.applied)
+
+    def _leaves(self, queue: Queue) -> bool:
+        """Remove the row of a queue's first entry, which is due; False if it has to stay for now."""
+        fence, expiry = self.fence, self._expiry
+        _, named, event_id = expiry.first(queue)
+        key = keys.LEDGER + event_id.encode()
+        payload = self._payload(key)
+        # A row that was entered again later (its forecast came after its outcome) leaves with its later entry.
+        if payload is not None and (queue.role == MATURED_EXPIRY or ledger.HEAD.unpack_from(payload)[2] == named):
+            entry = ledger.parse(payload)
+            if fence.applied - entry.touched <= self._held:
+                return False  # the rows behind it wait with it, those of other queues must not
+            longer = 0
+            if entry.status == ledger.RESOLVED and queue.role != REVISION:
+                policy = self._policies.of(entry.stream)
+                longer = 0 if policy is None else policy.kept_ms - policy.ttl_ms
+            if longer:
+                expiry.pop(queue)
+                expiry.push(REVISION, longer, entry.born, event_id)
+                return True
+            if entry.status in (ledger.ISSUED, ledger.IMMATURE):
+                fence.fates[EXPIRED_FORECAST] += 1
+                self._of_ages(entry.stream).expire()
+            elif entry.status == ledger.EARLY:
+                fence.fates[EXPIRED_OUTCOME] += 1
+            self._changed[key] = None
+        expiry.pop(queue)
+        return True
 
     def _payload(self, key: bytes) -> bytes | None:
         if key in self._changed:
@@ -451,7 +631,9 @@ class Partition:
             raise LookupError(f"stream {stream!r} has no policy; decoding rejects such records")
         names = ledger.names(policy.config, policy.calibrator, stream)
         service = self._then.get(names) or self._service(stream, policy.calibrator, policy.config, names, policy)
-        service.ttl_ms = policy.ttl_ms
+        matures = policy.matures_ms > 0
+        service.role, service.due_ms = (MATURITY, policy.matures_ms) if matures else (EXPIRY, policy.ttl_ms)
+        service.status = ledger.IMMATURE if policy.waits else ledger.ISSUED
         service.shadows = tuple([self._challenger(service, each.config, each) for each in policy.challengers])
         self._now[stream] = service
         return service
@@ -469,7 +651,21 @@ class Partition:
         current = self._policies.of(stream)  # tickets of an earlier configuration hold other features
         features = features_of(served.calibrator) if current is not None and current.config == config else None
         service = _Service(
-            stream, kind, calibrator, config, 0, names, learner.key, learner, served, features, history, (), {}
+            stream,
+            kind,
+            calibrator,
+            config,
+            EXPIRY,
+            0,
+            ledger.ISSUED,
+            names,
+            learner.key,
+            learner,
+            served,
+            features,
+            history,
+            (),
+            {},
         )
         self._then[names] = service
         return service
@@ -535,6 +731,8 @@ class Partition:
         for (stream, config), scores in self._scored_vectors.items():
             row = rows.encode_vector_scores(scores)
             effects.vectors[stream, config] = changes[keys.vectors(stream, config)] = row
+        for stream, ages in self._aged.items():
+            effects.ages[stream] = changes[keys.ages(stream)] = rows.encode_ages(ages)
         changes[keys.FENCE] = self.fence.encode()
         if len(self._learners) > CACHED:
             self._forget()
@@ -546,8 +744,8 @@ def _admits(payload: bytes, y: float) -> bool:
     return y in (0.0, 1.0) if kind == PROBABILITY else admits(ledger.parse(payload).raw, y)
 
 
-def _unusable(outcome: Outcome) -> Rejected:
-    return Rejected(outcome.offset, outcome.key, outcome.value, OUTCOMES, "label")
+def _unusable(outcome: Outcome, reason: str = "label") -> Rejected:
+    return Rejected(outcome.offset, outcome.key, outcome.value, OUTCOMES, reason)
 
 
 def _parked(forecast: Forecast, y: float) -> Rejected:
@@ -573,17 +771,24 @@ def _calibrated(key: bytes | None, event_id: str, payload: bytes) -> Calibrated:
     )
 
 
-def _resolved(key: bytes | None, event_id: str, payload: bytes) -> Resolved:
+def _resolved(key: bytes | None, event_id: str, payload: bytes) -> list[Resolved]:
+    """Return a record for every label a resolved event has had, the first one first."""
     entry = ledger.parse(payload)
-    return Resolved(
-        key,
-        event_id,
-        entry.stream,
-        entry.raw,
-        entry.p,
-        entry.y,
-        entry.calibrator,
-        entry.version,
-        entry.issued_ts,
-        entry.resolved_ts,
-    )
+    return [
+        Resolved(
+            key,
+            event_id,
+            entry.stream,
+            entry.raw,
+            entry.p,
+            entry.draw,
+            y,
+            entry.calibrator,
+            entry.version,
+            entry.issued_ts,
+            ts,
+            revision,
+            entry.implied and not revision,
+        )
+        for revision, (y, ts) in enumerate((*entry.labels, (entry.y, entry.resolved_ts)))
+    ]

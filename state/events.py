@@ -18,7 +18,10 @@ class Forecast(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What happened. ``y`` is finite, ``ts`` in ms since the epoch; ``value`` as it came, for the dead letter."""
+    """What happened. ``y`` is finite, ``ts`` in ms since the epoch; ``value`` as it came, for the dead letter.
+
+    ``revision`` is the record's own revision number, at least 1; 0 if it has none.
+    """
 
     offset: int
     key: bytes | None
@@ -26,6 +29,7 @@ class Outcome(NamedTuple):
     y: float
     ts: int
     value: bytes | None = None
+    revision: int = 0
 
 
 class Rejected(NamedTuple):
@@ -58,18 +62,25 @@ class Calibrated(NamedTuple):
 
 
 class Resolved(NamedTuple):
-    """A forecast joined with its outcome."""
+    """A forecast joined with its label.
+
+    ``revision`` counts how often the label has changed: 0, then 1, 2, ... for each change, a record each. ``implied``
+    says that no outcome came, and the label is the one that silence stands for.
+    """
 
     key: bytes | None
     event_id: str
     stream: str
     raw: forecasts.Forecast
     p: forecasts.Forecast
+    draw: forecasts.Forecast
     y: float
     calibrator: str
     version: int
     issued_ts: int
     resolved_ts: int
+    revision: int
+    implied: bool
 
 
 Event = Forecast | Outcome | Rejected

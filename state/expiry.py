@@ -1,6 +1,6 @@
-"""Which ledger rows are due: a first-in first-out queue a time to live, in chunks of fixed size.
+"""Which ledger rows are due, to mature or to leave: a first-in first-out queue a role and time to live, in chunks.
 
-Rows enter with the partition's stream time, which never falls, so within one time to live they fall due in the
+Rows enter with the partition's stream time, which never falls. So within one time to live they fall due in the
 order in which they entered: the head of each queue is all that has to be looked at, and nothing scans the store.
 A chunk is one row of the table, so a queue costs one small row for every 64 events.
 """
@@ -11,7 +11,7 @@ from struct import Struct
 from typing import Final
 
 from state import keys
-from state.fence import Fence, Queue
+from state.fence import MATURITY, Fence, Queue
 from state.frames import DAMAGE, CorruptFrame, damaged, seal, unseal
 
 VERSION: Final = 1
@@ -52,7 +52,7 @@ def decode(frame: bytes) -> list[Entry]:
 
 
 class Expiry:
-    """The expiry queues of one partition, as a working copy.
+    """The queues of one partition, as a working copy.
 
     Parameters
     ----------
@@ -67,37 +67,44 @@ class Expiry:
         self._fence = fence
         self._chunks: dict[bytes, list[Entry]] = {}
         #: Key and content of the chunk each queue grows at, by time to live.
-        self._tails: dict[int, tuple[bytes, list[Entry]]] = {}
+        self._tails: dict[tuple[int, int], tuple[bytes, list[Entry]]] = {}
         self._changed: dict[bytes, None] = {}
         self._dropped: dict[bytes, None] = {}
         #: No entry is due before this stream time, ms.
         self.soonest = self._soonest()
 
-    def push(self, ttl_ms: int, born: int, event_id: str) -> None:
-        """Enter a row that is due ``ttl_ms`` after the present stream time."""
-        queue = self._fence.queues.get(ttl_ms)
+    def push(self, role: int, ttl_ms: int, named: int, event_id: str) -> None:
+        """Enter a row that is due ``ttl_ms`` after the present stream time, under an applied count as its name."""
+        which = role, ttl_ms
+        queue = self._fence.queues.get(which)
         if queue is None:
-            queue = self._fence.queues[ttl_ms] = Queue(ttl_ms)
+            queue = self._fence.queues[which] = Queue(role, ttl_ms)
         now = self._fence.stream_time
         if queue.head == queue.tail:
             queue.due = now + ttl_ms
             self.soonest = min(self.soonest, queue.due)
-        tail = self._tails.get(ttl_ms)
+        tail = self._tails.get(which)
         if tail is None or not queue.tail % CHUNK:
-            key = keys.expiry(ttl_ms, queue.tail // CHUNK)
+            key = keys.expiry(role, ttl_ms, queue.tail // CHUNK)
             if queue.tail % CHUNK:
                 chunk = self._chunk(key)
             else:
                 chunk = self._chunks[key] = []
-            tail = self._tails[ttl_ms] = key, chunk
-        tail[1].append((now, born, event_id))
+            tail = self._tails[which] = key, chunk
+        tail[1].append((now, named, event_id))
         self._changed[tail[0]] = None
         queue.tail += 1
 
     def due(self) -> Iterator[Queue]:
-        """Yield each queue for as long as its first entry is due; one that was not popped meanwhile is passed over."""
+        """Yield each queue for as long as its first entry is due; one that was not popped meanwhile is passed over.
+
+        Rows that mature go first.
+        """
         now = self._fence.stream_time
-        for queue in self._fence.queues.values():
+        queues = list(self._fence.queues.values())
+        for queue in [each for each in queues if each.role == MATURITY] + [
+            each for each in queues if each.role != MATURITY
+        ]:
             seen = -1
             while seen < queue.head < queue.tail and queue.due <= now:
                 seen = queue.head
@@ -105,11 +112,24 @@ class Expiry:
 
     def first(self, queue: Queue) -> Entry:
         """Return the first entry of a queue that is not empty."""
-        return self._chunk(keys.expiry(queue.ttl_ms, queue.head // CHUNK))[queue.head % CHUNK]
+        return self._chunk(keys.expiry(queue.role, queue.ttl_ms, queue.head // CHUNK))[queue.head % CHUNK]
+
+    def latest(self, role: int, after: int) -> list[Entry]:
+        """Return the entries of a role whose name is above an applied count, the earliest first; they stay."""
+        found = []
+        for queue in self._fence.queues.values():
+            at = queue.tail
+            while queue.role == role and at > queue.head:
+                at -= 1
+                entry = self._chunk(keys.expiry(role, queue.ttl_ms, at // CHUNK))[at % CHUNK]
+                if entry[1] <= after:
+                    break
+                found.append(entry)
+        return sorted(found, key=lambda entry: entry[1])
 
     def pop(self, queue: Queue) -> None:
         """Remove the first entry of a queue, and its chunk with the last entry in it."""
-        key = keys.expiry(queue.ttl_ms, queue.head // CHUNK)
+        key = keys.expiry(queue.role, queue.ttl_ms, queue.head // CHUNK)
         queue.head += 1
         if not queue.head % CHUNK:
             self._chunks.pop(key, None)
@@ -130,7 +150,7 @@ class Expiry:
         self._dropped.clear()
         # Keep only what the next batch is likely to touch: the chunk at each end of each queue.
         ends = {
-            keys.expiry(queue.ttl_ms, at // CHUNK)
+            keys.expiry(queue.role, queue.ttl_ms, at // CHUNK)
             for queue in self._fence.queues.values()
             for at in (queue.head, queue.tail)
         }

@@ -11,48 +11,78 @@ from typing import Final
 from state.frames import DAMAGE, damaged, seal, unseal
 from state.keys import FENCE
 
-VERSION: Final = 1
+VERSION: Final = 2
 #: The input topics, in the order in which their next offsets stand in the fence.
 FORECASTS: Final = 0
 OUTCOMES: Final = 1
 
-#: The fates of records and rows, in stored order. Everything that comes in is counted in exactly one of the first
-#: eight; the last four say how rows left again.
+#: The fates of records and rows, in stored order. Everything that comes in is counted in exactly one of the first ten;
+#: the others say what became of rows.
 FATES: Final = (
     "forecasts_issued",
     "forecasts_duplicate",
     "forecasts_dead",
     "outcomes_resolved",
+    "outcomes_waiting",
     "outcomes_early",
     "outcomes_duplicate",
-    "outcomes_conflicting",
+    "outcomes_revised",
+    "outcomes_stale",
     "outcomes_dead",
     "early_joined",
+    "early_waiting",
     "early_unusable",
+    "matured",
+    "implied",
     "expired_forecasts",
     "expired_outcomes",
 )
 ISSUED: Final = 0
 FORECAST_DUPLICATE: Final = 1
 FORECAST_DEAD: Final = 2
+#: An outcome that was learnt when it came.
 RESOLVED: Final = 3
-EARLY: Final = 4
-OUTCOME_DUPLICATE: Final = 5
-OUTCOME_CONFLICTING: Final = 6
-OUTCOME_DEAD: Final = 7
-EARLY_JOINED: Final = 8
-EARLY_UNUSABLE: Final = 9
-EXPIRED_FORECAST: Final = 10
-EXPIRED_OUTCOME: Final = 11
+#: One that is kept until its forecast matures.
+WAITING: Final = 4
+#: One whose forecast has not come.
+EARLY: Final = 5
+OUTCOME_DUPLICATE: Final = 6
+#: One that replaced a label, learnt or not.
+OUTCOME_REVISED: Final = 7
+#: One that is older than the label it would replace.
+OUTCOME_STALE: Final = 8
+OUTCOME_DEAD: Final = 9
+#: A parked outcome that was learnt when its forecast came, or that waits until it matures.
+EARLY_JOINED: Final = 10
+EARLY_WAITING: Final = 11
+EARLY_UNUSABLE: Final = 12
+#: An event that was learnt at maturity: with the outcome that waited, or with the label that silence implies.
+MATURED: Final = 13
+IMPLIED: Final = 14
+EXPIRED_FORECAST: Final = 15
+EXPIRED_OUTCOME: Final = 16
+#: How many of `FATES` say what became of input records: of forecasts, and of both topics.
+FORECAST_FATES: Final = 3
+INPUT_FATES: Final = 10
+
+#: What the entries of a queue wait for. A forecast matures;
+MATURITY: Final = 0
+#: a row leaves;
+EXPIRY: Final = 1
+#: a row that has matured leaves: these entries are named by the applied count at maturity;
+MATURED_EXPIRY: Final = 2
+#: a resolved row leaves that may be revised for longer than the time to live.
+REVISION: Final = 3
 
 _HEAD: Final = Struct(f"<4q{len(FATES)}QH")
-_QUEUE: Final = Struct("<QQQq")
+_QUEUE: Final = Struct("<BQQQq")
 
 
 @dataclass(slots=True)
 class Queue:
-    """Bounds of one expiry queue: entries ``head`` up to ``tail`` wait; the first is due at ``due`` ms."""
+    """Bounds of one queue: entries ``head`` up to ``tail`` wait for ``role``; the first is due at ``due`` ms."""
 
+    role: int
     ttl_ms: int
     head: int = 0
     tail: int = 0
@@ -74,31 +104,37 @@ class Fence:
     fates
         A count for each of `FATES`.
     queues
-        The expiry queues, one a time to live.
+        The queues, by role and time to live, ms.
     """
 
     next: list[int] = field(default_factory=lambda: [0, 0])
     stream_time: int = 0
     applied: int = 0
     fates: list[int] = field(default_factory=lambda: [0] * len(FATES))
-    queues: dict[int, Queue] = field(default_factory=dict)
+    queues: dict[tuple[int, int], Queue] = field(default_factory=dict)
 
     @property
     def pending(self) -> int:
-        """Issued forecasts that still wait for an outcome."""
-        return self.fates[ISSUED] - self.fates[RESOLVED] - self.fates[EARLY_JOINED] - self.fates[EXPIRED_FORECAST]
+        """Issued forecasts whose outcome is not known."""
+        left = (RESOLVED, WAITING, EARLY_JOINED, EARLY_WAITING, IMPLIED, EXPIRED_FORECAST)
+        return self.fates[ISSUED] - sum([self.fates[fate] for fate in left])
+
+    @property
+    def waiting(self) -> int:
+        """Outcomes that wait for their forecast to mature."""
+        return self.fates[WAITING] + self.fates[EARLY_WAITING] - self.fates[MATURED]
 
     @property
     def early(self) -> int:
         """Parked outcomes that still wait for a forecast."""
-        left = (EARLY_JOINED, EARLY_UNUSABLE, EXPIRED_OUTCOME)
-        return self.fates[EARLY] - sum(self.fates[fate] for fate in left)
+        left = (EARLY_JOINED, EARLY_WAITING, EARLY_UNUSABLE, EXPIRED_OUTCOME)
+        return self.fates[EARLY] - sum([self.fates[fate] for fate in left])
 
     def encode(self) -> bytes:
         """Return the row: the head, then every queue in the order in which it was opened."""
         parts = [
             _HEAD.pack(*self.next, self.stream_time, self.applied, *self.fates, len(self.queues)),
-            *(_QUEUE.pack(q.ttl_ms, q.head, q.tail, q.due) for q in self.queues.values()),
+            *(_QUEUE.pack(q.role, q.ttl_ms, q.head, q.tail, q.due) for q in self.queues.values()),
         ]
         return seal(FENCE[0], VERSION, b"".join(parts))
 
@@ -117,4 +153,4 @@ class Fence:
             queues = [Queue(*_QUEUE.unpack_from(payload, _HEAD.size + i * _QUEUE.size)) for i in range(n)]
         except DAMAGE as exc:
             raise damaged(FENCE[0], exc) from exc
-        return cls([forecasts, outcomes], stream_time, applied, fates, {q.ttl_ms: q for q in queues})
+        return cls([forecasts, outcomes], stream_time, applied, fates, {(q.role, q.ttl_ms): q for q in queues})

@@ -13,6 +13,8 @@ SCORES: Final = b"S"
 WINDOWS: Final = b"W"
 VECTORS: Final = b"V"
 EXPIRY: Final = b"Q"
+#: How old outcomes of a stream are when they come.
+AGES: Final = b"A"
 #: A challenger beside a champion.
 COMPARISON: Final = b"H"
 #: The worker that writes the partition (`state.claim`): written by the table, not by the engine, which never reads it.
@@ -39,6 +41,11 @@ def windows(stream: str) -> bytes:
     return WINDOWS + stream.encode()
 
 
+def ages(stream: str) -> bytes:
+    """Key of the ages of a stream's outcomes."""
+    return AGES + stream.encode()
+
+
 def vectors(stream: str, config: str) -> bytes:
     """Key of the scores of a stream whose forecasts are more than one probability, under a configuration."""
     return VECTORS + bytes.fromhex(config) + stream.encode()
@@ -59,6 +66,6 @@ def of_comparison(key: bytes) -> tuple[str, str, str]:
     return key[9:].decode(), key[5:9].hex(), key[1:5].hex()
 
 
-def expiry(ttl_ms: int, chunk: int) -> bytes:
-    """Key of one chunk of the expiry queue of a time to live."""
-    return EXPIRY + ttl_ms.to_bytes(8, "big") + chunk.to_bytes(8, "big")
+def expiry(role: int, ttl_ms: int, chunk: int) -> bytes:
+    """Key of one chunk of the queue of a role (`state.fence.EXPIRY` and so on) and a time to live."""
+    return EXPIRY + bytes((role,)) + ttl_ms.to_bytes(8, "big") + chunk.to_bytes(8, "big")

@@ -1,8 +1,9 @@
 """The ledger: one row an event, from the first record that names it until its time to live has passed.
 
-``early -> resolved`` when the outcome came first, ``issued -> resolved`` when the forecast did. The row of an issued
-event is its ticket: what was served, by which calibrator, and the bytes that calibrator needs to learn from the
-outcome. Updates read the ticket and never re-derive what was served from today's state.
+``early -> resolved`` when the outcome came first, ``issued -> resolved`` when the forecast did. Where a stream learns
+at maturity, an event is ``immature`` instead of issued, and ``waiting`` once its outcome is known; it resolves when it
+matures. The row of an answered event is its ticket: what was served, by which calibrator, and the bytes that this
+calibrator needs to learn from the outcome. Updates read the ticket and never re-derive what was served.
 """
 
 from struct import Struct
@@ -13,21 +14,36 @@ from state.forecasts import PROBABILITY
 from state.frames import DAMAGE, CorruptFrame, checked, damaged, unseal
 from state.keys import LEDGER
 
-VERSION: Final = 1
+VERSION: Final = 2
 EARLY: Final = 1
 ISSUED: Final = 2
 RESOLVED: Final = 3
+IMMATURE: Final = 4
+WAITING: Final = 5
 
-#: status, kind, born, touched, issued_ts, resolved_ts, y, raw, p, draw, version: see `Entry`.
-HEAD: Final = Struct("<BBQQqqddddQ")
+#: status, kind, born, touched, issued_ts, resolved_ts, y, raw, p, draw, version, as_of, number, window: see `Entry`.
+HEAD: Final = Struct("<BBQQqqddddQqII")
 _NAMES: Final = Struct("<4sBB")
 _LENGTHS: Final = Struct("<3H")
 #: Set in the kind of a row that ends with an outcome which was parked for the event and is not one it can have.
 _UNFIT: Final = 0x80
 #: Set in the kind of a row that holds tickets of challengers.
 SHADOWED: Final = 0x40
+#: Set in the kind of a row whose first label was implied by silence.
+IMPLIED: Final = 0x20
+#: Set in the kind of a row that holds labels which were replaced.
+REVISED: Final = 0x10
+#: Set in the kind of a row that holds the forecast's Kafka key, where it is not the event id.
+KEYED: Final = 0x08
 #: All that is not the kind itself.
-FLAGS: Final = _UNFIT | SHADOWED
+FLAGS: Final = _UNFIT | SHADOWED | IMPLIED | REVISED | KEYED
+#: Most times a label may change.
+MOST_REVISIONS: Final = 100
+#: When a label that silence implied was said: before every outcome.
+UNSAID: Final = -1
+_LABEL: Final = Struct("<dq")
+_COUNT: Final = Struct("<B")
+_NO_KEY: Final = 0xFFFF
 _SHADOW: Final = Struct("<4sQddH")
 _BLOCK: Final = Struct("<H")
 _PARKED: Final = Struct("<dQ")
@@ -70,13 +86,14 @@ class Entry(NamedTuple):
     Attributes
     ----------
     status
-        `EARLY`, `ISSUED` or `RESOLVED`.
+        `EARLY`, `ISSUED`, `IMMATURE`, `WAITING` or `RESOLVED`.
     born, touched
         The partition's count of applied records when the row entered its expiry queue, and when it last changed.
     issued_ts, resolved_ts
-        Event time of the forecast and of the outcome, ms; 0 while there is none.
+        Event time of the forecast and of the label, ms; 0 while there is none. A label that silence implied has the
+        time at which the forecast matured.
     y
-        The outcome; NaN while there is none.
+        The label in force; NaN while there is none.
     raw, p, draw
         The model's forecast, the served one, and the draw that was served beside it.
     version
@@ -92,6 +109,19 @@ class Entry(NamedTuple):
         letter may have to be made again.
     shadows
         Tickets of the challengers, in the order of the stream's configuration when the forecast was answered.
+    as_of
+        Event time of the latest outcome that was taken for the label, also where it only confirmed it, ms; `UNSAID`
+        while silence implied the label.
+    number
+        The revision number that outcome had; 0 if it had none.
+    window
+        The window of the stream's scores in which the event counts; 0 until it is learnt.
+    implied
+        Whether silence implied the first label.
+    labels
+        The labels that were replaced, the first one first, each with its time, ms; at most `MOST_REVISIONS`.
+    key
+        The forecast's Kafka key, if the event matures and the key is not the event id; else empty. None: no key.
     """
 
     status: int
@@ -111,15 +141,34 @@ class Entry(NamedTuple):
     kind: int = PROBABILITY
     unfit: tuple[float, int] | None = None
     shadows: tuple[Shadow, ...] = ()
+    as_of: int = 0
+    number: int = 0
+    window: int = 0
+    implied: bool = False
+    labels: tuple[tuple[float, int], ...] = ()
+    key: bytes | None = b""
 
     def encode(self) -> bytes:
-        """Return the row: a head of 80 bytes, then calibrator, stream, vectors, ticket, challengers, what is unfit."""
+        """Return the row: a head of 96 bytes, then calibrator, stream, vectors, ticket, and what the kind's flags say.
+
+        In this order: labels that were replaced, the key, challengers, an outcome that is unfit.
+        """
         numbers, vectors = _answer(self.kind, self.raw, self.p, self.draw)
-        kind, last = (self.kind, b"") if self.unfit is None else (self.kind | _UNFIT, _PARKED.pack(*self.unfit))
+        kind, last = self.kind, b""
+        if self.labels:
+            kind |= REVISED
+            last += b"".join(_LABEL.pack(*each) for each in self.labels) + _COUNT.pack(len(self.labels))
+        if self.key != b"":
+            kind |= KEYED
+            last += _keyed(self.key)
         if self.shadows:
             block = b"".join(each.encode() for each in self.shadows)
-            kind, last = kind | SHADOWED, block + _BLOCK.pack(len(block)) + last
-        head = HEAD.pack(self.status, kind, *self[1:6], *numbers, self.version)
+            kind, last = kind | SHADOWED, last + block + _BLOCK.pack(len(block))
+        if self.unfit is not None:
+            kind, last = kind | _UNFIT, last + _PARKED.pack(*self.unfit)
+        if self.implied:
+            kind |= IMPLIED
+        head = HEAD.pack(self.status, kind, *self[1:6], *numbers, self.version, self.as_of, self.number, self.window)
         return sealed(head + names(self.config, self.calibrator, self.stream) + vectors + self.ticket + last)
 
 
@@ -159,7 +208,9 @@ def unsealed(frame: bytes) -> bytes:
 
 def parse(payload: bytes) -> Entry:
     """Return the entry of a payload."""
-    status, kind, born, touched, issued_ts, resolved_ts, y, raw, p, draw, version = HEAD.unpack_from(payload)
+    status, kind, born, touched, issued_ts, resolved_ts, y, raw, p, draw, version, as_of, number, window = (
+        HEAD.unpack_from(payload)
+    )
     config, n_calibrator, n_stream = _NAMES.unpack_from(payload, HEAD.size)
     at = HEAD.size + _NAMES.size
     calibrator = payload[at : at + n_calibrator].decode()
@@ -167,9 +218,14 @@ def parse(payload: bytes) -> Entry:
     stream = payload[at : at + n_stream].decode()
     ticket, unfit = payload[at + n_stream :], None
     challengers: tuple[Shadow, ...] = ()
+    replaced: tuple[tuple[float, int], ...] = ()
+    key: bytes | None = b""
+    implied = bool(kind & IMPLIED)
     if kind != PROBABILITY:
         unfit = _PARKED.unpack(payload[-_PARKED.size :]) if kind & _UNFIT else None
         challengers = tuple(shadows(payload)) if kind & SHADOWED else ()
+        key = key_of(payload, b"") if kind & KEYED else b""
+        replaced = labels(payload)
         kind &= ~FLAGS
         raw, p, draw, ticket = answer(payload, at + n_stream)
     return Entry(
@@ -190,6 +246,12 @@ def parse(payload: bytes) -> Entry:
         kind,
         unfit,
         challengers,
+        as_of,
+        number,
+        window,
+        implied,
+        replaced,
+        key,
     )
 
 
@@ -199,15 +261,12 @@ def answer(payload: bytes, at: int) -> tuple[forecasts.Forecast, forecasts.Forec
     Raises
     ------
     CorruptFrame
-        If the vectors are not intact, or the block of challengers is not.
+        If the vectors are not intact, or what stands behind the ticket is not.
     """
     kind = payload[1]
-    if kind & SHADOWED:
-        payload = payload[: _block(payload)[0]]
-    elif kind & _UNFIT:
-        payload = payload[: -_PARKED.size]
+    payload = payload[: _ticket_end(payload)]
     if kind & ~FLAGS == PROBABILITY:
-        *_, raw, p, draw, _ = HEAD.unpack_from(payload)
+        *_, raw, p, draw, _, _, _, _ = HEAD.unpack_from(payload)
         return raw, p, draw, payload[at:]
     sizes = _LENGTHS.unpack_from(payload, at)
     at += _LENGTHS.size
@@ -241,9 +300,61 @@ def shadows(payload: bytes) -> list[Shadow]:
     return found
 
 
+def labels(payload: bytes) -> tuple[tuple[float, int], ...]:
+    """Return the labels of a payload that were replaced, the first one first, each with its time, ms."""
+    if not payload[1] & REVISED:
+        return ()
+    end = _before_key(payload) - _COUNT.size
+    count = payload[end]
+    at = end - count * _LABEL.size
+    if at < names_end(payload):
+        raise CorruptFrame("the labels of a ledger row are longer than the row")
+    return tuple([_LABEL.unpack_from(payload, at + i * _LABEL.size) for i in range(count)])
+
+
+def key_of(payload: bytes, otherwise: bytes | None) -> bytes | None:
+    """Return the forecast's Kafka key that a payload holds; ``otherwise`` if it holds none."""
+    if not payload[1] & KEYED:
+        return otherwise
+    end = _before_shadows(payload) - _BLOCK.size
+    (size,) = _BLOCK.unpack_from(payload, end)
+    return None if size == _NO_KEY else payload[end - size : end]
+
+
+# Where what stands behind the ticket begins, from the last part to the first.
+
+
+def _before_unfit(payload: bytes) -> int:
+    return len(payload) - _PARKED.size if payload[1] & _UNFIT else len(payload)
+
+
+def _before_shadows(payload: bytes) -> int:
+    return _block(payload)[0] if payload[1] & SHADOWED else _before_unfit(payload)
+
+
+def _before_key(payload: bytes) -> int:
+    end = _before_shadows(payload)
+    if not payload[1] & KEYED:
+        return end
+    (size,) = _BLOCK.unpack_from(payload, end - _BLOCK.size)
+    end -= _BLOCK.size + (0 if size == _NO_KEY else size)
+    if end < names_end(payload):
+        raise CorruptFrame("the key in a ledger row is longer than the row")
+    return end
+
+
+def _ticket_end(payload: bytes) -> int:
+    end = _before_key(payload)
+    return end - _COUNT.size - payload[end - 1] * _LABEL.size if payload[1] & REVISED else end
+
+
+def _keyed(key: bytes | None) -> bytes:
+    return _BLOCK.pack(_NO_KEY) if key is None else key + _BLOCK.pack(len(key))
+
+
 def _block(payload: bytes) -> tuple[int, int]:
     """Return where the challengers of a payload begin and end; their length stands behind them."""
-    end = len(payload) - _BLOCK.size - (_PARKED.size if payload[1] & _UNFIT else 0)
+    end = _before_unfit(payload) - _BLOCK.size
     at: int = end - _BLOCK.unpack_from(payload, end)[0]
     if at < names_end(payload):
         raise CorruptFrame("the challengers of a ledger row are longer than the row")
@@ -285,12 +396,62 @@ def issued(
     who: bytes,
     ticket: bytes,
     kind: int = PROBABILITY,
+    status: int = ISSUED,
 ) -> bytes:
-    """Return the payload of an answered forecast; ``who`` is from `names`."""
+    """Return the payload of an answered forecast, `ISSUED` or `IMMATURE`; ``who`` is from `names`."""
     if kind != PROBABILITY:
         (raw, p, draw), vectors = _answer(kind, raw, p, draw)
         ticket = vectors + ticket
-    return HEAD.pack(ISSUED, kind, applied, applied, ts, 0, NAN, raw, p, draw, version) + who + ticket
+    return HEAD.pack(status, kind, applied, applied, ts, 0, NAN, raw, p, draw, version, 0, 0, 0) + who + ticket
+
+
+def with_key(issued: bytes, key: bytes | None) -> bytes:
+    """Return the payload of an answered forecast with its Kafka key; what `with_shadows` adds stands behind it."""
+    return issued[:1] + bytes((issued[1] | KEYED,)) + issued[2:] + _keyed(key)
+
+
+def labelled(
+    payload: bytes, status: int, applied: int, ts: int, y: float, as_of: int, number: int, window: int = 0
+) -> bytes:
+    """Return a payload with another status and label; ``ts`` is the label's time. See `Entry` for the others."""
+    _, kind, born, _, issued_ts, _, _, raw, p, draw, version, _, _, _ = HEAD.unpack_from(payload)
+    if as_of == UNSAID:
+        kind |= IMPLIED
+    head = HEAD.pack(status, kind, born, applied, issued_ts, ts, y, raw, p, draw, version, as_of, number, window)
+    return head + payload[HEAD.size :]
+
+
+def ripe(payload: bytes, applied: int) -> bytes:
+    """Return the payload of a forecast that has matured without an outcome: from now on it learns when one comes."""
+    head = HEAD.unpack_from(payload)
+    return HEAD.pack(ISSUED, *head[1:3], applied, *head[4:]) + payload[HEAD.size :]
+
+
+def confirmed(payload: bytes, as_of: int, number: int) -> bytes:
+    """Return a payload whose label a later outcome has said again."""
+    head = HEAD.unpack_from(payload)
+    return HEAD.pack(*head[:11], as_of, number, head[13]) + payload[HEAD.size :]
+
+
+def revised(payload: bytes, applied: int, ts: int, y: float, number: int) -> bytes:
+    """Return the payload of a resolved event with another label; the one it had is kept among `labels`."""
+    head = HEAD.unpack_from(payload)
+    at, end = _ticket_end(payload), _before_key(payload)
+    kept = payload[at : end - _COUNT.size] if payload[1] & REVISED else b""
+    kept += _LABEL.pack(head[6], head[5])
+    block = kept + _COUNT.pack(len(kept) // _LABEL.size)
+    kind = head[1] | REVISED
+    made = HEAD.pack(head[0], kind, head[2], applied, head[4], ts, y, *head[7:11], ts, number, head[13])
+    return made + payload[HEAD.size : at] + block + payload[end:]
+
+
+def newer(payload: bytes, ts: int, number: int) -> bool:
+    """Whether an outcome of this time and revision number counts more than the one a payload's label is from.
+
+    A higher number does. Without numbers the later time does, and of equal times the one that came last.
+    """
+    *_, as_of, before, _ = HEAD.unpack_from(payload)
+    return bool(number > before or (number == before == 0 and ts >= as_of))
 
 
 def shadow(config: bytes, version: int, p: float, draw: float, ticket: bytes) -> bytes:
@@ -303,9 +464,9 @@ def with_shadows(issued: bytes, block: bytes) -> bytes:
     return issued[:1] + bytes((issued[1] | SHADOWED,)) + issued[2:] + block + _BLOCK.pack(len(block))
 
 
-def early(applied: int, y: float, ts: int, offset: int) -> bytes:
+def early(applied: int, y: float, ts: int, offset: int, number: int = 0) -> bytes:
     """Return the payload of an outcome whose forecast has not come: parked, with nothing served."""
-    return HEAD.pack(EARLY, PROBABILITY, applied, applied, 0, ts, y, NAN, NAN, NAN, offset) + _NOBODY
+    return HEAD.pack(EARLY, PROBABILITY, applied, applied, 0, ts, y, NAN, NAN, NAN, offset, ts, number, 0) + _NOBODY
 
 
 def with_unfit(issued: bytes, y: float, offset: int) -> bytes:

@@ -9,7 +9,7 @@ from hashlib import blake2b
 from typing import Any, NamedTuple, cast
 
 from state import calibrators
-from state.forecasts import KINDS, PROBABILITY
+from state.forecasts import KINDS, LARGEST, PROBABILITY, PROBS
 
 #: Guarded, and as accurate as the best front where nothing is against it: Brier within .0005 of `auto`'s on six made
 #: streams and on bank-full and Elec2, ℓ1 at most .026 on adversaries of 20,000, ECE .004, .026 and .047 on bank-full
@@ -17,6 +17,9 @@ from state.forecasts import KINDS, PROBABILITY
 DEFAULT_CALIBRATOR = "auto+regret_matching"
 #: Thirty days: longer than chargebacks and delinquencies usually take to be reported is a choice of the operator.
 DEFAULT_TTL_MS = 30 * 24 * 3600 * 1000
+
+#: When outcomes are learnt.
+MATURITY, ARRIVAL = LEARN = ("maturity", "arrival")
 
 #: Most challengers of a stream: each costs about what the champion costs, and their tickets must fit one ledger row.
 MOST_CHALLENGERS = 8
@@ -43,7 +46,18 @@ class Policy:
         Names of the features a record's ``x`` gives, in the order the calibrator sees them; or a count, for records
         that give a list. None: ``x`` is not used.
     ttl_ms
-        How long an event's row is kept, in stream time, ms.
+        How long a forecast waits for its outcome, in stream time, ms; longer than ``matures_ms``.
+    matures_ms
+        Age at which a forecast's label is taken as known, in stream time, ms; 0: never, outcomes are learnt when they
+        come.
+    silence
+        The label of a forecast that has no outcome when it matures; None: it goes on waiting.
+    learn
+        ``maturity``: outcomes that come earlier are kept, and learnt when their forecast matures. ``arrival``: they are
+        learnt when they come. Empty: at maturity, if forecasts mature.
+    revisable_ms
+        How long the label of an event may be revised, in stream time since its forecast, ms; at least ``ttl_ms``,
+        which 0 stands for.
     seed
         Seed of the keyed draws.
     shadow
@@ -57,17 +71,66 @@ class Policy:
     ttl_ms: int = DEFAULT_TTL_MS
     seed: int = 0
     shadow: tuple[Challenger, ...] = ()
+    matures_ms: int = 0
+    silence: float | None = None
+    learn: str = ""
+    revisable_ms: int = 0
 
     def __post_init__(self) -> None:
         if self.ttl_ms <= 0:
             raise ValueError(f"ttl must be positive, got {self.ttl_ms} ms")
+        self._check_labels()
         if not 0 <= self.seed < 2**64:
             raise ValueError(f"seed must be between 0 and 2**64 - 1, got {self.seed}")
         if not 0 <= self.n_features <= calibrators.MAX_FEATURES:
             raise ValueError(f"features must be between 0 and {calibrators.MAX_FEATURES}, got {self.n_features}")
         calibrators.check(self.calibrator, self._options)
+        if self.silence is not None:
+            self._check_silence()
         if self.shadow:
             self._check_shadow()
+
+    def _check_labels(self) -> None:
+        if self.matures_ms < 0:
+            raise ValueError(f"matures must be positive, got {self.matures_ms} ms")
+        if self.matures_ms >= self.ttl_ms:
+            raise ValueError(
+                f"ttl ({self.ttl_ms} ms) must be longer than matures ({self.matures_ms} ms): the row of a forecast has "
+                "to be there when it matures"
+            )
+        if self.learn not in ("", *LEARN):
+            raise ValueError(f"learn must be one of {', '.join(LEARN)}, got {self.learn!r}")
+        if not self.matures_ms and (self.silence is not None or self.learn == MATURITY):
+            setting = "silence" if self.silence is not None else 'learn = "maturity"'
+            raise ValueError(f"{setting} needs matures: without it, no forecast ever matures")
+        if self.revisable_ms and self.revisable_ms < self.ttl_ms:
+            raise ValueError(f"revisable ({self.revisable_ms} ms) must not be shorter than ttl ({self.ttl_ms} ms)")
+
+    def _check_silence(self) -> None:
+        y = self.silence
+        if self.kind == PROBABILITY:
+            if y not in (0.0, 1.0):
+                raise ValueError(f"silence must be 0 or 1, got {y!r}")
+        elif self.kind == PROBS:
+            if y not in range(self.classes):
+                raise ValueError(f"silence must be the number of a class, 0 to {self.classes - 1}, got {y!r}")
+        elif y is None or not -LARGEST <= y <= LARGEST:
+            raise ValueError(f"silence must be a finite number, got {y!r}")
+
+    @property
+    def labels(self) -> tuple[object, ...]:
+        """Everything that decides when a forecast gets which label, and how long its row is kept."""
+        return self.ttl_ms, self.matures_ms, self.silence, self.waits, self.kept_ms
+
+    @property
+    def waits(self) -> bool:
+        """Whether outcomes are learnt when their forecast matures."""
+        return self.matures_ms > 0 and self.learn != ARRIVAL
+
+    @property
+    def kept_ms(self) -> int:
+        """How long the row of an event with a label is kept, in stream time since its forecast, ms."""
+        return self.revisable_ms or self.ttl_ms
 
     def _check_shadow(self) -> None:
         if len(self.shadow) > MOST_CHALLENGERS:

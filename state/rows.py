@@ -6,6 +6,7 @@ from struct import Struct
 from typing import Any, Final, cast
 
 from state import keys
+from state.ages import Ages
 from state.calibrators import Recalibrator
 from state.class_scores import ClassScores
 from state.comparison import Comparison
@@ -20,6 +21,7 @@ SCORES_VERSION: Final = 2
 WINDOWS_VERSION: Final = 2
 VECTORS_VERSION: Final = 2
 COMPARISONS_VERSION: Final = 2
+AGES_VERSION: Final = 1
 
 #: Scores of forecasts that are more than one probability.
 VectorScores = ClassScores | QuantileScores
@@ -152,6 +154,20 @@ def decode_vector_scores(frame: bytes) -> VectorScores:
         return (ClassScores if payload[0] == PROBS else QuantileScores).decode(payload[1:])
     except DAMAGE as exc:
         raise damaged(keys.VECTORS[0], exc) from exc
+
+
+def encode_ages(ages: Ages) -> bytes:
+    """Return the row of the ages of a stream's outcomes."""
+    return seal(keys.AGES[0], AGES_VERSION, ages.encode())
+
+
+def decode_ages(frame: bytes) -> Ages:
+    """Read such a row; raises `CorruptFrame` if it is not intact."""
+    payload = unseal(keys.AGES[0], AGES_VERSION, frame)
+    try:
+        return Ages.decode(payload)
+    except DAMAGE as exc:
+        raise damaged(keys.AGES[0], exc) from exc
 
 
 def encode_comparison(comparison: Comparison) -> bytes:

@@ -34,9 +34,11 @@ RECORD_FATES: Final = {
     },
     "outcomes": {
         "resolved": ("outcomes_resolved",),
+        "waiting": ("outcomes_waiting",),
         "early": ("outcomes_early",),
         "duplicate": ("outcomes_duplicate",),
-        "conflicting": ("outcomes_conflicting",),
+        "revised": ("outcomes_revised",),
+        "stale": ("outcomes_stale",),
         "dead": ("outcomes_dead",),
     },
 }

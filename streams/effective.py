@@ -5,6 +5,7 @@ from dataclasses import fields
 from hashlib import blake2b
 from typing import Any, Final
 
+from state.policy import ARRIVAL, MATURITY
 from streams.security import Access, Security
 from streams.settings import ACCESS, SECURITY, Settings
 
@@ -32,7 +33,15 @@ def policies(settings: Settings) -> dict[str, dict[str, Any]]:
     if settings.policies.default is not None:
         found.append(("*", settings.policies.default))
     return {
-        pattern: {"config": policy.config, "ttl_ms": policy.ttl_ms, **json.loads(policy.recipe)}
+        pattern: {
+            "config": policy.config,
+            "ttl_ms": policy.ttl_ms,
+            "matures_ms": policy.matures_ms,
+            "silence": policy.silence,
+            "learn": MATURITY if policy.waits else ARRIVAL,
+            "revisable_ms": policy.kept_ms,
+            **json.loads(policy.recipe),
+        }
         for pattern, policy in found
     }
 

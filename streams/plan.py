@@ -7,7 +7,11 @@
 
     [streams."fraud-*"]           # the first pattern that matches counts
     calibrator = "platt+regret_matching"
-    ttl = "45d"                   # how long a forecast waits for its outcome
+    ttl = "90d"                   # how long a forecast waits for its outcome; matures and 30 days more if not set
+    matures = "45d"               # the age at which the label of a forecast is taken as known
+    silence = 0                   # the label of a forecast that has no outcome when it matures
+    learn = "maturity"            # when outcomes are learnt: when their forecast matures, or on "arrival"
+    revisable = "120d"            # how long a later outcome may replace the label; ttl if not set
     features = ["amount", "age"]  # or a count; the names of x
     seed = 0
     options = { grid = 50 }       # of the calibrator
@@ -26,7 +30,18 @@ from state.policy import DEFAULT_TTL_MS, Challenger, Policies, Policy
 
 _UNITS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _TOP = ("closed", "early_ttl", "streams")
-_STREAM = ("calibrator", "ttl", "features", "seed", "options", "shadow")
+_STREAM = (
+    "calibrator",
+    "ttl",
+    "matures",
+    "silence",
+    "learn",
+    "revisable",
+    "features",
+    "seed",
+    "options",
+    "shadow",
+)
 _CHALLENGER = ("calibrator", "options")
 
 
@@ -82,11 +97,19 @@ def _policy(stream: Mapping[str, Any], default_calibrator: str) -> Policy:
         features = tuple(features)
     elif type(features) is not int:
         raise ValueError("features must be a count or a list of different names")
+    matures = duration(stream["matures"]) if "matures" in stream else 0
+    silence = stream.get("silence")
+    if silence is not None and type(silence) not in (int, float):
+        raise ValueError(f"silence must be a label, got {silence!r}")
     return Policy(
         calibrator=_typed(stream, "calibrator", str, default=default_calibrator),
         options=_options(stream),
         features=features,
-        ttl_ms=duration(stream["ttl"]) if "ttl" in stream else DEFAULT_TTL_MS,
+        ttl_ms=duration(stream["ttl"]) if "ttl" in stream else matures + DEFAULT_TTL_MS,
+        matures_ms=matures,
+        silence=None if silence is None else float(silence),
+        learn=_typed(stream, "learn", str, default=""),
+        revisable_ms=duration(stream["revisable"]) if "revisable" in stream else 0,
         seed=_typed(stream, "seed", int, default=0),
         shadow=tuple(_challenger(each) for each in _typed(stream, "shadow", list, default=[])),
     )

@@ -35,6 +35,8 @@ REASONS: Final = {
     "quantiles": "quantiles has no increasing levels in (0, 1) with as many values that do not fall",
     "normal": "normal has no finite mean, or no positive std",
     "label": "y is not a number, or not one the event's forecast can have: 0 or 1, or the number of a class",
+    "revision": "revision is not a whole number from 1 to 4294967295",
+    "revisions": "the label of this event was changed 100 times before",
     "parked_label": "the outcome that was parked for this forecast, here the value, is not one it can have",
     "timestamp": "ts is not a whole number of ms, before 1970, after 9999, or too far ahead of the record's own time",
 }
@@ -51,6 +53,9 @@ _ALTERNATIVES: Final = ("p", "probs", "quantiles", "normal")
 KEY_IDS: Final = 8
 #: Latest time a record may have, ms: the end of the year 9999. Beyond it a due time would not fit its field.
 LATEST: Final = 253_402_300_799_999
+
+#: Highest revision number of an outcome: it is stored in 32 bits.
+LAST_REVISION: Final = 2**32 - 1
 
 #: Stream names kept with their policies.
 KNOWN: Final = 10_000
@@ -132,7 +137,12 @@ class Decoder:
                 raise _Unusable("label")
             if y not in (0, 1) and (self._policies.binary or not -LARGEST <= y <= LARGEST):
                 raise _Unusable("label")
-            return new(Outcome, (offset, key, event_id, float(y), self._time(record, timestamp), value))
+            revision = record.get("revision")
+            if revision is None:
+                revision = 0
+            elif type(revision) is not int or not 0 < revision <= LAST_REVISION:
+                raise _Unusable("revision")
+            return new(Outcome, (offset, key, event_id, float(y), self._time(record, timestamp), value, revision))
         except _Unusable as unusable:
             return Rejected(offset, key, value, OUTCOMES, unusable.args[0])
 
@@ -258,20 +268,24 @@ def encode_calibrated(record: Calibrated) -> bytes:
 
 def encode_resolved(record: Resolved) -> bytes:
     """Return the JSON value of a ``resolved`` record."""
-    _, event_id, stream, raw, p, y, calibrator, version, issued_ts, resolved_ts = record
+    _, event_id, stream, raw, p, draw, y, calibrator, version, issued_ts, resolved_ts, revision, implied = record
     if type(p) is not float:
-        return _encode_vectors(record, ("raw", "p", "y", "calibrator", "version", "issued_ts", "resolved_ts"))
+        fields = ("raw", "p", "draw", "y", "calibrator", "version", "issued_ts", "resolved_ts", "revision", "implied")
+        return _encode_vectors(record, fields)
     return orjson.dumps(
         {
             "event_id": event_id,
             "stream": stream,
             "raw": raw,
             "p": p,
+            "draw": draw,
             "y": int(y),
             "calibrator": calibrator,
             "version": version,
             "issued_ts": issued_ts,
             "resolved_ts": resolved_ts,
+            "revision": revision,
+            "implied": implied,
         }
     )
 

@@ -50,7 +50,7 @@ def mixed(n: int, seed: int = 1, streams: int = 3, start: int = 1_000_000, step:
             "outcomes_resolved",
             "outcomes_early",
             "outcomes_duplicate",
-            "outcomes_conflicting",
+            "outcomes_revised",
             "outcomes_dead",
             "early_joined",
         ),
@@ -85,7 +85,7 @@ def mixed(n: int, seed: int = 1, streams: int = 3, start: int = 1_000_000, step:
         if rng.random() < 0.05:
             at(when + step * 60, outcome(event_id, y, when), "outcomes_duplicate")
         if rng.random() < 0.03:
-            at(when + step * 70, outcome(event_id, 1 - y, when), "outcomes_conflicting")
+            at(when + step * 70, outcome(event_id, 1 - y, when), "outcomes_revised")
         if rng.random() < 0.02:
             at(when + 1, Sent("outcomes", event_id.encode(), b'{"event_id":"a","y":0.5}', when), "outcomes_dead")
     return Made([sent for _, _, sent in sorted(timed, key=lambda item: item[:2])], fates)

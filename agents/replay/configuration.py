@@ -34,7 +34,7 @@ class Configuration:
 
 def _read(policy: Policy) -> tuple[object, ...]:
     classes = policy.classes if policy.kind == PROBS else 0
-    return policy.kind, classes, policy.features, policy.ttl_ms
+    return policy.kind, classes, policy.features, policy.labels
 
 
 def configurations(

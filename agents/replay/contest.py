@@ -30,9 +30,9 @@ from state.fence import (
     FORECAST_DUPLICATE,
     FORECASTS,
     ISSUED,
-    OUTCOME_CONFLICTING,
     OUTCOME_DEAD,
     OUTCOME_DUPLICATE,
+    OUTCOME_REVISED,
     OUTCOMES,
     RESOLVED,
 )
@@ -252,7 +252,7 @@ class Contest:
             self._reject(Rejected(forecast.offset, key, value, FORECASTS, "parked_label"), None)
 
     def _outcome(self, outcome: Outcome) -> None:
-        offset, key, event_id, y, ts, value = outcome
+        offset, key, event_id, y, ts, value, _ = outcome
         if ts > self._stream_time:  # noqa: PLR1730 - max() costs three times as much, on every event
             self._stream_time = ts
         if self._stream_time >= self._soonest:
@@ -274,7 +274,7 @@ class Contest:
         elif found[4] == y:
             fates[OUTCOME_DUPLICATE] += 1
         else:
-            fates[OUTCOME_CONFLICTING] += 1
+            fates[OUTCOME_REVISED] += 1
 
     def _resolve(self, event_id: str, row: _Row, y: float, ts: int) -> None:
         """Redeem the tickets once."""

@@ -100,8 +100,8 @@ class Request:
 def _recipes(configuration: Configuration) -> list[object]:
     policies = configuration.policies
     default = policies.default
-    recipes: list[object] = [[pattern, policy.recipe, policy.ttl_ms] for pattern, policy in policies.patterns]
-    return [*recipes, default and [default.recipe, default.ttl_ms], policies.early_ttl_ms]
+    recipes: list[object] = [[pattern, policy.recipe, policy.labels] for pattern, policy in policies.patterns]
+    return [*recipes, default and [default.recipe, default.labels], policies.early_ttl_ms]
 
 
 def replay(request: Request, environment: Mapping[str, str], show: Show = lambda *_: None) -> tuple[Result, Pace]:

@@ -18,7 +18,8 @@ FATES = Fates(
     resolved=2,
     early=0,
     outcome_duplicate=0,
-    outcome_conflicting=0,
+    outcome_revised=0,
+    outcome_stale=0,
     outcome_dead=0,
     pending=0,
     expired_forecast=1,
@@ -108,7 +109,7 @@ def test_fates_follow_early_outcomes_to_their_end() -> None:
     counters = {
         ("forecasts", "issued"): 10, ("forecasts", "duplicate"): 1, ("forecasts", "dead"): 2,
         ("outcomes", "resolved"): 4, ("outcomes", "early"): 5, ("outcomes", "duplicate"): 1,
-        ("outcomes", "conflicting"): 1, ("outcomes", "dead"): 1,
+        ("outcomes", "revised"): 1, ("outcomes", "dead"): 1,
     }  # fmt: skip
     lines = [f'trueup_records_total{{topic="{t}",fate="{f}"}} {n}' for (t, f), n in counters.items()]
     lines += [

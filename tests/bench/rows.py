@@ -16,7 +16,7 @@ from aiokafka import AIOKafkaProducer
 from state import keys, ledger
 from state.engine import Partition
 from state.events import Forecast
-from state.fence import ISSUED
+from state.fence import EXPIRY, ISSUED
 from streams.settings import Settings
 
 #: Forecasts of each partition that the engine answers, and that stand in the input topic.
@@ -68,7 +68,7 @@ def batches(settings: Settings, partition: int, pending: int, streams: int) -> I
     samples = [ledger.unsealed(row) for key, row in first.items() if row and key.startswith(keys.LEDGER)][:streams]
     ends = [ledger.names_end(payload) for payload in samples]
     tails = [(payload[ledger.HEAD.size : end], payload[end:]) for payload, end in zip(samples, ends, strict=True)]
-    (ttl,) = engine.fence.queues
+    ((_, ttl),) = engine.fence.queues
     fence, expiry = engine.fence, engine._expiry
     for start in range(REAL, pending, TOGETHER):
         rows: dict[bytes, bytes | None] = {}
@@ -80,7 +80,7 @@ def batches(settings: Settings, partition: int, pending: int, streams: int) -> I
             who, ticket = tails[i % streams]
             payload = ledger.issued(fence.applied, START + i, raw, raw, raw, 0, who, ticket)
             rows[keys.LEDGER + name.encode()] = ledger.sealed(payload)
-            expiry.push(ttl, fence.applied, name)
+            expiry.push(EXPIRY, ttl, fence.applied, name)
             fence.fates[ISSUED] += 1
         rows.update(expiry.changes())
         rows[keys.FENCE] = fence.encode()

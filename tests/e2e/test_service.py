@@ -54,7 +54,7 @@ def test_a_duplicate_forecast_gets_the_served_answer_again(world: MakeWorld) -> 
     assert first == again
     assert len(w.read("resolved")) == 1
     applied = w.applied()
-    assert (applied["outcomes_conflicting"], applied["outcomes_duplicate"]) == (1, 1)
+    assert (applied["outcomes_revised"], applied["outcomes_duplicate"]) == (1, 1)
     w.judge()
 
 

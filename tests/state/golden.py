@@ -12,10 +12,10 @@ from state import claim, expiry, fence, ledger, rows
 from state.calibrators import REGISTRY
 from state.claim import Claim
 from state.comparison import Comparison
-from state.fence import Fence, Queue
+from state.fence import EXPIRY, MATURITY, Fence, Queue
 from state.forecasts import PROBS, QUANTILES, Classwise, Normal, Probs, Quantiles
 from state.history import WINDOW, History
-from state.ledger import EARLY, ISSUED, NAN, NO_CONFIG, RESOLVED, Entry, Shadow
+from state.ledger import EARLY, ISSUED, NAN, NO_CONFIG, RESOLVED, WAITING, Entry, Shadow
 from state.policy import Policy
 from state.rows import Served
 
@@ -53,7 +53,7 @@ def issued() -> Entry:
     """Return the entry that the page on the state format takes apart."""
     config = "a9c7921d"
     return Entry(
-        ISSUED, 5, 5, 1_700_000_000_000, 0, NAN, 0.31, 0.32, 0.3125, 2, config, "minimax", "fraud", b"\3\0\x10\0"
+        ISSUED, 5, 5, 1_700_000_000_000, 0, NAN, 0.31, 0.3125, 0.32, 2, config, "minimax", "fraud", b"\3\0\x10\0"
     )
 
 
@@ -70,13 +70,32 @@ def _ledger() -> dict[str, Entry]:
         "ledger-classes": entry._replace(
             raw=Probs((0.25, 0.25, 0.5)), p=classes, draw=classes, kind=PROBS, unfit=(2.5, 8)
         ),
+        "ledger-waiting": entry._replace(
+            status=WAITING, touched=9, resolved_ts=1_700_000_060_000, y=1.0, as_of=1_700_000_060_000, key=b"card-4"
+        ),
+        "ledger-revised": entry._replace(
+            status=RESOLVED,
+            touched=12,
+            resolved_ts=1_700_000_090_000,
+            y=1.0,
+            as_of=1_700_000_090_000,
+            number=2,
+            window=7,
+            implied=True,
+            labels=((0.0, 1_700_000_080_000),),
+            key=None,
+            shadows=challengers,
+        ),
         "ledger-early": Entry(EARLY, 6, 6, 0, 1_700_000_030_000, 1.0, NAN, NAN, NAN, 0, NO_CONFIG, "", "", b""),
     }
 
 
 def _fence() -> Fence:
-    queues = {40: Queue(40, 3, 70, 1_700_000_000_040), 2_592_000_000: Queue(2_592_000_000)}
-    return Fence([12, 9], 1_700_000_060_000, 21, [8, 2, 2, 3, 3, 1, 1, 1, 2, 0, 1, 0], queues)
+    queues = {
+        (MATURITY, 40): Queue(MATURITY, 40, 3, 70, 1_700_000_000_040),
+        (EXPIRY, 2_592_000_000): Queue(EXPIRY, 2_592_000_000),
+    }
+    return Fence([12, 9], 1_700_000_060_000, 21, [9, 2, 2, 3, 2, 3, 1, 1, 1, 1, 2, 1, 0, 2, 1, 1, 0], queues)
 
 
 def _calibrator(spec: str) -> Served:

@@ -26,12 +26,26 @@ STEADY: Final = settings(max_examples=60, deadline=None, derandomize=True)
 ROOT: Final = Path(__file__).resolve().parents[2]
 #: Few enough that rows expire within a short history.
 SMALL_BATCH: Final = 3
-#: Counting and float calibrators, alone and composed, two times to live; streams that no pattern matches are closed.
+#: Counting and float calibrators, alone and composed, two times to live; streams that no pattern matches are closed. Of
+#: the streams one knows silence, one matures without it and may be revised for longer, one learns before maturity.
 POLICIES: Final = Policies(
     [
-        ("counts", Policy("minimax", {"buckets": 2, "grid": 4}, ttl_ms=40)),
-        ("regret", Policy("regret_matching", {"buckets": 1, "grid": 5}, ttl_ms=90, seed=3)),
-        ("guarded", Policy("platt+minimax", {"buckets": 1, "grid": 10}, ttl_ms=40)),
+        ("counts", Policy("minimax", {"buckets": 2, "grid": 4}, ttl_ms=40, matures_ms=15, silence=0.0)),
+        (
+            "regret",
+            Policy("regret_matching", {"buckets": 1, "grid": 5}, ttl_ms=90, seed=3, matures_ms=30, revisable_ms=120),
+        ),
+        (
+            "guarded",
+            Policy(
+                "platt+minimax",
+                {"buckets": 1, "grid": 10},
+                ttl_ms=40,
+                matures_ms=20,
+                silence=1.0,
+                learn="arrival",
+            ),
+        ),
         ("ridge", Policy("calibrated_regression", features=1, ttl_ms=90)),
     ],
     early_ttl_ms=25,
@@ -184,7 +198,8 @@ def play(steps: Iterable[Step], held: int = SMALL_BATCH, policies: Policies = PO
             x = (0.5,) if step.stream == "ridge" else ()
             event = Forecast(*place, event_id, step.stream, step.p, x, now - step.behind)
         elif step.kind == "outcome":
-            event = Outcome(*place, event_id, _outcome(step.answer, worker.table.entry(event_id), n), now - step.behind)
+            y = _outcome(step.answer, worker.table.entry(event_id), n)
+            event = Outcome(*place, event_id, y, now - step.behind, None, (0, 0, 0, 0, 1, 2)[n % 6])
         else:
             event = Rejected(*place, b"junk", topic, "not_json")
         history.events.append(event)

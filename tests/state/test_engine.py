@@ -6,7 +6,7 @@ from state import engine, keys, ledger, rows
 from state.engine import HELD, SWEEP, Effects, Partition
 from state.events import Calibrated, Event, Forecast, Outcome, Output, Rejected, Resolved
 from state.expiry import CHUNK
-from state.fence import FATES, FORECASTS, OUTCOMES, Fence
+from state.fence import EXPIRY, FATES, FORECASTS, OUTCOMES, Fence
 from state.forecasts import PROBABILITY
 from state.frames import CorruptFrame
 from state.policy import Policies, Policy
@@ -38,9 +38,15 @@ def answer(
 
 
 def joined(
-    event_id: str = "e", p: float = 0.7, y: float = 1.0, version: int = 0, issued: int = 1000, resolved: int = 1010
+    event_id: str = "e",
+    p: float = 0.7,
+    y: float = 1.0,
+    version: int = 0,
+    issued: int = 1000,
+    resolved: int = 1010,
 ) -> Resolved:
-    return Resolved(event_id.encode(), event_id, "s", p, p, y, "identity", version, issued, resolved)
+    made = "identity", version, issued, resolved, 0, False
+    return Resolved(event_id.encode(), event_id, "s", p, p, p, y, *made)
 
 
 def fates(effects: Effects | Fence) -> dict[str, int]:
@@ -63,13 +69,31 @@ def test_forecast_first_is_answered_and_kept_as_issued() -> None:
     assert one.table.keys() == {
         keys.FENCE,
         keys.ledger("e"),
-        keys.expiry(100, 0),
+        keys.expiry(EXPIRY, 100, 0),
         keys.calibrator("s", IDENTITY.config),
     }
     entry = one.table.entry("e")
     assert entry is not None
     assert entry[:5] == (ledger.ISSUED, 1, 1, 1000, 0)
-    assert entry[6:] == (0.7, 0.7, 0.7, 0, IDENTITY.config, "identity", "s", b"", PROBABILITY, None, ())
+    assert entry[6:] == (
+        0.7,
+        0.7,
+        0.7,
+        0,
+        IDENTITY.config,
+        "identity",
+        "s",
+        b"",
+        PROBABILITY,
+        None,
+        (),
+        0,
+        0,
+        0,
+        False,
+        (),
+        b"",
+    )
 
 
 def test_outcome_after_its_forecast_resolves_it_once() -> None:
@@ -91,7 +115,7 @@ def test_outcome_first_is_parked_and_says_nothing() -> None:
     effects = one.fold(outcome(0))
     assert (effects.outputs, effects.delays) == ([], [])
     assert fates(effects) == {"outcomes_early": 1}
-    assert one.table.keys() == {keys.FENCE, keys.ledger("e"), keys.expiry(50, 0)}
+    assert one.table.keys() == {keys.FENCE, keys.ledger("e"), keys.expiry(EXPIRY, 50, 0)}
     assert (one.partition.fence.early, one.partition.fence.pending) == (1, 0)
 
 
@@ -138,33 +162,22 @@ def test_answers_and_resolved_events_are_counted_by_stream_when_they_are_new() -
     assert (again.answered, again.resolved) == ({}, {})
 
 
-def test_duplicate_outcome_is_counted_and_nothing_else() -> None:
+def test_duplicate_outcome_says_and_teaches_nothing() -> None:
     one = worker()
     one.fold(forecast(0), outcome(0))
     effects = one.fold(outcome(1, ts=1015))
     assert not effects.outputs
-    assert effects.rows.keys() == {keys.FENCE}
+    assert effects.rows.keys() == {keys.FENCE, keys.ledger("e")}
     assert fates(effects) == {"outcomes_duplicate": 1}
+    assert one.table.served("s", OPEN).calibrator.learnt == 1
 
 
-def test_conflicting_outcome_is_counted_and_the_first_one_stays() -> None:
-    one = worker()
-    one.fold(forecast(0), outcome(0))
-    effects = one.fold(outcome(1, y=0.0))
-    assert not effects.outputs
-    assert effects.rows.keys() == {keys.FENCE}
-    assert fates(effects) == {"outcomes_conflicting": 1}
-    entry = one.table.entry("e")
-    assert entry is not None
-    assert entry.y == 1.0
-
-
-@pytest.mark.parametrize(("y", "fate"), [(1.0, "outcomes_duplicate"), (0.0, "outcomes_conflicting")])
+@pytest.mark.parametrize(("y", "fate"), [(1.0, "outcomes_duplicate"), (0.0, "outcomes_revised")])
 def test_second_early_outcome_is_compared_with_the_first(y: float, fate: str) -> None:
     one = worker()
     one.fold(outcome(0))
     assert fates(one.fold(outcome(1, y=y))) == {fate: 1}
-    assert one.fold(forecast(0)).outputs[1] == joined()
+    assert one.fold(forecast(0)).outputs[1] == joined(y=y)
 
 
 def test_dead_records_are_counted_and_handed_on() -> None:
@@ -235,7 +248,7 @@ def test_joined_row_leaves_by_its_forecasts_time_to_live() -> None:
     one.fold(outcome(0, ts=1000), forecast(0, ts=1040))
     one.fold(forecast(1, "x", ts=1139))
     assert one.table.entry("e") is not None
-    assert one.partition.fence.queues[50].head == 1
+    assert one.partition.fence.queues[EXPIRY, 50].head == 1
     one.fold(forecast(2, "y", ts=1140))
     assert one.table.entry("e") is None
 
@@ -488,9 +501,10 @@ def test_redelivered_parked_outcome_says_nothing() -> None:
     assert effects.again == [0, 1]
 
 
-def test_redelivered_conflict_repeats_what_was_learnt() -> None:
-    first: list[Event] = [forecast(0), outcome(0)]
-    assert again([*first, outcome(1, y=0.0)]).outputs == [*again(first).outputs, joined()]
+def test_redelivered_revision_repeats_every_label_for_every_outcome() -> None:
+    events: list[Event] = [forecast(0), outcome(0), outcome(1, y=0.0)]
+    revised = joined(y=0.0)._replace(revision=1)
+    assert again(events).outputs == [answer(), *[joined(), revised] * 3]
 
 
 def test_redelivered_dead_record_is_handed_on_and_not_counted() -> None:
@@ -586,7 +600,7 @@ def test_working_copies_that_were_let_go_are_read_again(monkeypatch: pytest.Monk
     assert run() == kept
 
 
-@pytest.mark.parametrize("key", [keys.FENCE, keys.ledger("e"), keys.expiry(100, 0), keys.scores("s")])
+@pytest.mark.parametrize("key", [keys.FENCE, keys.ledger("e"), keys.expiry(EXPIRY, 100, 0), keys.scores("s")])
 def test_damaged_row_stops_the_fold(key: bytes) -> None:
     one = worker()
     one.fold(forecast(0), outcome(0))

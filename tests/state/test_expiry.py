@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from state import expiry, keys
 from state.expiry import CHUNK, Entry, Expiry
-from state.fence import Fence, Queue
+from state.fence import EXPIRY, MATURED_EXPIRY, MATURITY, Fence, Queue
 from state.frames import OVERHEAD, CorruptFrame, seal
 from tests.state.histories import STEADY, Table
 
@@ -56,7 +56,7 @@ class Queues:
     def push(self, ttl_ms: int) -> None:
         self.born += 1
         event_id = f"event-{self.born}"
-        self.expiry.push(ttl_ms, self.born, event_id)
+        self.expiry.push(EXPIRY, ttl_ms, self.born, event_id)
         self.waiting.setdefault(ttl_ms, []).append((self.fence.stream_time, self.born, event_id))
 
     def pop_due(self, most: int) -> None:
@@ -77,7 +77,7 @@ class Queues:
     def check(self) -> None:
         """Compare bounds, due times and rows with the lists."""
         now, chunks = self.fence.stream_time, set()
-        for ttl_ms, queue in self.fence.queues.items():
+        for (_, ttl_ms), queue in self.fence.queues.items():
             waiting = self.waiting[ttl_ms]
             assert queue.tail - queue.head == len(waiting)
             if waiting:
@@ -114,7 +114,7 @@ def test_entry_is_due_when_its_time_to_live_has_passed_and_not_before() -> None:
     queues.fence.stream_time = 109
     assert list(queues.expiry.due()) == []
     queues.fence.stream_time = 110
-    assert list(queues.expiry.due()) == [queues.fence.queues[10]]
+    assert list(queues.expiry.due()) == [queues.fence.queues[EXPIRY, 10]]
 
 
 def test_queue_that_is_not_popped_does_not_hide_the_next() -> None:
@@ -135,7 +135,7 @@ def test_full_chunk_is_never_written_again_and_leaves_with_its_last_entry() -> N
     queues = Queues()
     for _ in range(CHUNK + 1):
         queues.push(10)
-    first, second = keys.expiry(10, 0), keys.expiry(10, 1)
+    first, second = keys.expiry(EXPIRY, 10, 0), keys.expiry(EXPIRY, 10, 1)
     changes = queues.expiry.changes()
     assert changes.keys() == {first, second}
     queues.table.write(changes)
@@ -154,8 +154,8 @@ def test_chunk_that_fills_and_empties_in_one_batch_is_deleted() -> None:
         queues.push(10)
     queues.fence.stream_time = 10
     queues.pop_due(CHUNK)
-    assert queues.expiry.changes() == {keys.expiry(10, 0): None}
-    assert queues.fence.queues[10] == Queue(10, CHUNK, CHUNK, 10)
+    assert queues.expiry.changes() == {keys.expiry(EXPIRY, 10, 0): None}
+    assert queues.fence.queues[EXPIRY, 10] == Queue(EXPIRY, 10, CHUNK, CHUNK, 10)
 
 
 def test_queue_goes_on_after_it_was_empty() -> None:
@@ -167,18 +167,39 @@ def test_queue_goes_on_after_it_was_empty() -> None:
     assert queues.expiry.soonest == inf
     queues.push(10)
     queues.store(restart=True)
-    assert queues.fence.queues[10] == Queue(10, 1, 2, 20)
-    assert expiry.decode(queues.table[keys.expiry(10, 0)]) == [(0, 1, "event-1"), (10, 2, "event-2")]
+    assert queues.fence.queues[EXPIRY, 10] == Queue(EXPIRY, 10, 1, 2, 20)
+    assert expiry.decode(queues.table[keys.expiry(EXPIRY, 10, 0)]) == [(0, 1, "event-1"), (10, 2, "event-2")]
 
 
 def test_missing_chunk_is_named() -> None:
-    fence = Fence(stream_time=10, queues={10: Queue(10, 0, 1, 10)})
+    fence = Fence(stream_time=10, queues={(EXPIRY, 10): Queue(EXPIRY, 10, 0, 1, 10)})
     lost = Expiry(Table().get, fence)
-    with pytest.raises(LookupError, match=f"expiry chunk {keys.expiry(10, 0).hex()} is in the fence but not in the"):
+    with pytest.raises(
+        LookupError, match=f"expiry chunk {keys.expiry(EXPIRY, 10, 0).hex()} is in the fence but not in the"
+    ):
         lost.first(next(lost.due()))
 
 
 def test_keys_of_a_queue_sort_in_the_order_of_its_chunks() -> None:
-    made = [keys.expiry(10, chunk) for chunk in (0, 1, 255, 256, 2**40)]
+    made = [keys.expiry(EXPIRY, 10, chunk) for chunk in (0, 1, 255, 256, 2**40)]
     assert made == sorted(made)
-    assert keys.expiry(1, 2) == b"Q" + bytes(7) + b"\1" + bytes(7) + b"\2"
+    assert keys.expiry(3, 1, 2) == b"Q\3" + bytes(7) + b"\1" + bytes(7) + b"\2"
+
+
+def test_what_matures_goes_before_what_leaves() -> None:
+    queues = Queues()
+    queues.push(10)
+    queues.expiry.push(MATURITY, 10, 7, "ripe")
+    queues.fence.stream_time = 10
+    assert [queue.role for queue in queues.expiry.due()] == [MATURITY, EXPIRY]
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_latest_entries_are_those_named_after_a_count_of_all_queues_of_the_role(restart: bool) -> None:  # noqa: FBT001 - a case
+    queues = Queues()
+    for named in range(1, 2 * CHUNK + 6):
+        queues.expiry.push(MATURED_EXPIRY, 10 + 20 * (named % 2), named, f"e{named}")
+    queues.push(10)
+    queues.store(restart=restart)
+    assert [entry[1] for entry in queues.expiry.latest(MATURED_EXPIRY, CHUNK)] == list(range(CHUNK + 1, 2 * CHUNK + 6))
+    assert queues.expiry.latest(MATURED_EXPIRY, 2 * CHUNK + 5) == []

@@ -117,6 +117,7 @@ def test_the_page_names_versions_and_sizes() -> None:
         "V": rows.VECTORS_VERSION,
         "H": rows.COMPARISONS_VERSION,
         "Q": expiry.VERSION,
+        "A": rows.AGES_VERSION,
     }
     for kind, version in versions.items():
         assert re.search(rf"^\| `{kind}` \|.*\| {version} \|$", PAGE, flags=re.MULTILINE), kind

@@ -23,12 +23,17 @@ from state.fence import (
     FORECAST_DEAD,
     FORECAST_DUPLICATE,
     FORECASTS,
+    IMPLIED,
+    INPUT_FATES,
     ISSUED,
-    OUTCOME_CONFLICTING,
+    MATURED,
     OUTCOME_DEAD,
     OUTCOME_DUPLICATE,
+    OUTCOME_REVISED,
+    OUTCOME_STALE,
     OUTCOMES,
     RESOLVED,
+    WAITING,
     Fence,
 )
 from state.policy import Policies, Policy
@@ -66,8 +71,9 @@ def test_the_long_history_holds_every_case() -> None:
 
 def learnt_exactly_once(table: Table, outputs: Sequence[Output]) -> None:
     """Check calibrators and scores against the resolved records, each of them produced once."""
-    resolved = Counter(output.stream for output in outputs if isinstance(output, Resolved))
-    assert sum(resolved.values()) == table.fence.fates[RESOLVED] + table.fence.fates[EARLY_JOINED]
+    resolved = Counter(output.stream for output in outputs if isinstance(output, Resolved) and not output.revision)
+    fates = table.fence.fates
+    assert sum(resolved.values()) == fates[RESOLVED] + fates[EARLY_JOINED] + fates[MATURED] + fates[IMPLIED]
     for stream, n in resolved.items():
         assert table.served(stream).calibrator.learnt == n
         assert rows.decode_history(table[keys.scores(stream)], None).present.n == n
@@ -138,7 +144,7 @@ def answered_and_identical(history: History) -> None:
         for output in effects.outputs:
             if isinstance(output, Resolved):
                 answer = lives[output.event_id]
-                assert output[:5] == answer[:5]
+                assert output[:6] == answer[:6]
                 assert (output.calibrator, output.version, output.issued_ts) == answer[6:7] + answer[8:10]
 
 
@@ -282,10 +288,14 @@ def test_tickets_resolved_in_two_orders_give_the_same_later_predictions(
 # 5. State is bounded: rows expire, rows per stream are fixed by configuration.
 
 
+#: One of parked outcomes, two without maturity, and of three streams that mature two each and one for revisions.
+QUEUES = 3 + 2 * 3 + 1
+
+
 def fillers(table: Table, n: int) -> list[Event]:
     """Return events that say nothing new, long after everything fell due."""
     offset, ts = table.fence.next[OUTCOMES], table.fence.stream_time + 10**6
-    return [Outcome(offset + i, None, "filler", 1.0, ts) for i in range(n)]
+    return [Outcome(offset + i, None, "filler", 1.0, ts + 10**6 * (i // (n // 4 + 1))) for i in range(n)]
 
 
 @STEADY
@@ -293,12 +303,12 @@ def fillers(table: Table, n: int) -> list[Event]:
 def test_every_row_expires_and_only_streams_remain(history: History) -> None:
     worker = Worker(history.policies, Table(history.table), SMALL_BATCH)
     waiting = sum(queue.tail - queue.head for queue in worker.table.fence.queues.values())
-    for event in fillers(worker.table, SMALL_BATCH + waiting + 1):
+    for event in fillers(worker.table, 4 * (SMALL_BATCH + waiting + 1)):
         worker.fold(event)
     fence = worker.table.fence
-    assert (fence.pending, fence.early) == (0, 1)
+    assert (fence.pending, fence.waiting, fence.early) == (0, 0, 1)
     assert worker.table.of(keys.LEDGER).keys() == {keys.ledger("filler")}
-    assert len(worker.table.of(keys.EXPIRY)) <= len(fence.queues) <= 3
+    assert len(worker.table.of(keys.EXPIRY)) <= len(fence.queues) <= QUEUES
     shadows = sum(len(policy.shadow) for _, policy in history.policies.patterns)
     assert len(worker.table.of(keys.CALIBRATOR)) <= len(STREAMS) + shadows
     assert len(worker.table.of(keys.SCORES)) <= len(STREAMS)
@@ -350,13 +360,15 @@ def adds_up(events: Sequence[Event], fence: Fence, table: Table) -> None:
     letters = Counter(event.topic for event in events if isinstance(event, Rejected))
     assert (n[FORECAST_DEAD], n[OUTCOME_DEAD]) == (letters[FORECASTS], letters[OUTCOMES])
     assert n[ISSUED] + n[FORECAST_DUPLICATE] == forecasts
-    assert n[RESOLVED] + n[EARLY] + n[OUTCOME_DUPLICATE] + n[OUTCOME_CONFLICTING] == outcomes
+    labels = n[OUTCOME_DUPLICATE] + n[OUTCOME_REVISED] + n[OUTCOME_STALE]
+    assert n[RESOLVED] + n[WAITING] + n[EARLY] + labels == outcomes
     assert fence.applied == len(events)
     assert fence.stream_time == max((event.ts for event in events if not isinstance(event, Rejected)), default=0)
     status = Counter(entry.status for entry in table.entries())
-    assert fence.pending == status[ledger.ISSUED]
+    assert fence.pending == status[ledger.ISSUED] + status[ledger.IMMATURE]
+    assert fence.waiting == status[ledger.WAITING]
     assert fence.early == status[ledger.EARLY]
-    assert status[ledger.RESOLVED] <= n[RESOLVED] + n[EARLY_JOINED]
+    assert status[ledger.RESOLVED] <= n[RESOLVED] + n[EARLY_JOINED] + n[MATURED] + n[IMPLIED]
     assert n[EXPIRED_FORECAST] <= n[ISSUED]
     assert n[EXPIRED_OUTCOME] <= n[EARLY]
 
@@ -382,21 +394,26 @@ def test_counts_of_a_long_history_add_up() -> None:
 @STEADY
 @given(HISTORIES)
 def test_every_record_has_one_fate_and_the_outputs_it_calls_for(history: History) -> None:
-    forecasts, outcomes = {ISSUED, FORECAST_DUPLICATE}, {RESOLVED, EARLY, OUTCOME_DUPLICATE, OUTCOME_CONFLICTING}
+    forecasts = {ISSUED, FORECAST_DUPLICATE}
+    outcomes = {RESOLVED, WAITING, EARLY, OUTCOME_DUPLICATE, OUTCOME_REVISED, OUTCOME_STALE}
     for event, effects in zip(history.events, history.effects, strict=True):
-        met = {fate for fate in range(OUTCOME_DEAD + 1) if effects.fates[fate]}
+        fates = effects.fates
+        met = {fate for fate in range(INPUT_FATES) if fates[fate]}
+        ripe = fates[MATURED] + fates[IMPLIED]
         kinds = [type(output) for output in effects.outputs]
         if isinstance(event, Rejected):
             assert effects.outputs == [event]
             assert met <= {FORECAST_DEAD, OUTCOME_DEAD}
         elif isinstance(event, Forecast):
             assert met <= forecasts
-            assert kinds == [Calibrated] + [Resolved] * effects.fates[EARLY_JOINED]
+            assert kinds == [Resolved] * ripe + [Calibrated] + [Resolved] * fates[EARLY_JOINED]
         else:
             assert met <= outcomes
-            assert kinds == [Resolved] * effects.fates[RESOLVED]
-        assert sum(effects.fates[: OUTCOME_DEAD + 1]) == len(met) == 1
-        assert len(effects.delays) == kinds.count(Resolved)
+            revised = [each for each in effects.outputs if isinstance(each, Resolved) and each.revision]
+            assert len(revised) <= fates[OUTCOME_REVISED]
+            assert kinds == [Resolved] * (ripe + fates[RESOLVED] + len(revised))
+        assert sum(fates[:INPUT_FATES]) == len(met) == 1
+        assert len(effects.delays) == fates[RESOLVED] + fates[EARLY_JOINED] + fates[MATURED]
 
 
 # 7. Measured calibration error stays under the theorem's bound.

@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 from state import ledger
 from state.forecasts import PROBABILITY
 from state.frames import OVERHEAD, CorruptFrame, seal
-from state.ledger import EARLY, ISSUED, NO_CONFIG, RESOLVED, Entry, Shadow
+from state.ledger import EARLY, IMMATURE, ISSUED, NO_CONFIG, RESOLVED, WAITING, Entry, Shadow
 from tests.state.histories import STEADY
 
 COUNT = st.integers(0, 2**64 - 1)
+NUMBER = st.integers(0, 2**32 - 1)
 TIME = st.integers(-(2**63), 2**63 - 1)
 FLOAT = st.floats(allow_nan=False)
 NAME = st.text(st.characters(exclude_categories=["Cs"]), max_size=255).filter(lambda name: len(name.encode()) <= 255)
@@ -20,7 +21,7 @@ CONFIG = st.binary(min_size=4, max_size=4).map(bytes.hex)
 SHADOWS = st.lists(st.builds(Shadow, CONFIG, COUNT, FLOAT, FLOAT, st.binary(max_size=70)), max_size=3).map(tuple)
 ENTRIES = st.builds(
     Entry,
-    st.sampled_from([EARLY, ISSUED, RESOLVED]),
+    st.sampled_from([EARLY, ISSUED, RESOLVED, IMMATURE, WAITING]),
     COUNT,
     COUNT,
     TIME,
@@ -37,6 +38,12 @@ ENTRIES = st.builds(
     st.just(PROBABILITY),
     st.none() | st.tuples(st.floats(allow_nan=False), st.integers(0, 2**63)),
     SHADOWS,
+    TIME,
+    NUMBER,
+    NUMBER,
+    st.booleans(),
+    st.lists(st.tuples(FLOAT, TIME), max_size=4).map(tuple),
+    st.none() | st.binary(max_size=40),
 )
 ENTRY = Entry(ISSUED, 7, 7, 1000, 0, math.nan, 0.9, 0.75, 0.7, 3, "0011aaff", "minimax", "flüge", b"\1\0\2\0")
 
@@ -60,8 +67,12 @@ def test_parts_of_a_payload_lie_where_they_are_read(entry: Entry) -> None:
     end = ledger.names_end(payload)
     assert payload[0] == entry.status
     kind = entry.kind | (0 if entry.unfit is None else 0x80) | (0x40 if entry.shadows else 0)
+    kind |= (0x20 if entry.implied else 0) | (0x10 if entry.labels else 0) | (0 if entry.key == b"" else 0x08)
     block = 2 + sum(30 + len(each.ticket) for each in entry.shadows) if entry.shadows else 0
-    assert ledger.HEAD.unpack_from(payload) == (entry.status, kind, *entry[1:10])
+    block += 1 + 16 * len(entry.labels) if entry.labels else 0
+    block += 0 if entry.key == b"" else 2 + len(entry.key or b"")
+    last = entry.as_of, entry.number, entry.window
+    assert ledger.HEAD.unpack_from(payload) == (entry.status, kind, *entry[1:10], *last)
     assert payload[ledger.HEAD.size : end] == ledger.names(entry.config, entry.calibrator, entry.stream)
     assert payload[end : end + len(entry.ticket)] == entry.ticket
     assert len(payload) == end + len(entry.ticket) + block + (0 if entry.unfit is None else 16)
@@ -70,7 +81,7 @@ def test_parts_of_a_payload_lie_where_they_are_read(entry: Entry) -> None:
 
 
 def test_size_is_the_documented_one() -> None:
-    assert len(ENTRY.encode()) == OVERHEAD + 80 + len("minimax") + len("flüge".encode()) + 4
+    assert len(ENTRY.encode()) == OVERHEAD + 96 + len("minimax") + len("flüge".encode()) + 4
 
 
 def test_issued_payload_is_the_entry_of_its_arguments() -> None:
@@ -102,7 +113,7 @@ def test_challengers_that_do_not_fill_their_block_are_refused(length: int) -> No
 def test_parked_outcome_names_nobody() -> None:
     parked = ledger.parse(ledger.early(5, 1.0, 900, 8))
     assert parked[:6] == (EARLY, 5, 5, 0, 900, 1.0)
-    assert parked[9:] == (8, NO_CONFIG, "", "", b"", PROBABILITY, None, ())
+    assert parked[9:] == (8, NO_CONFIG, "", "", b"", PROBABILITY, None, (), 900, 0, 0, False, (), b"")
 
 
 @STEADY
@@ -118,11 +129,11 @@ def test_cut_or_changed_row_is_refused(entry: Entry, data: st.DataObject) -> Non
 
 def test_row_of_another_version_or_kind_is_refused() -> None:
     payload = ledger.unsealed(ENTRY.encode())
-    with pytest.raises(CorruptFrame, match="format version 2, this build reads version 1"):
+    with pytest.raises(CorruptFrame, match="format version 3, this build reads version 2"):
         ledger.decode(seal(ord("L"), ledger.VERSION + 1, payload))
     with pytest.raises(CorruptFrame, match="found a 'Q' row where a 'L' row belongs"):
         ledger.decode(seal(ord("Q"), ledger.VERSION, payload))
 
 
 def test_statuses_are_part_of_the_format() -> None:
-    assert (EARLY, ISSUED, RESOLVED) == (1, 2, 3)
+    assert (EARLY, ISSUED, RESOLVED, IMMATURE, WAITING) == (1, 2, 3, 4, 5)

@@ -133,8 +133,10 @@ def counted(history: History) -> None:
             served[output.event_id] = output
         elif isinstance(output, Resolved):
             assert isinstance(output.p, float)
-            resolved[output.stream] += 1
-            sums[output.stream] = sums.get(output.stream, 0.0) + (output.p - output.y) ** 2
+            resolved[output.stream] += not output.revision
+            loss = (output.p - output.y) ** 2
+            replaced = (output.p - (1.0 - output.y)) ** 2 if output.revision else 0.0
+            sums[output.stream] = sums.get(output.stream, 0.0) + loss - replaced
     for stream, policy in SHADOWED.patterns:
         for challenger in policy.challengers:
             row = history.table.get(keys.comparison(stream, policy.config, challenger.config))

@@ -459,11 +459,11 @@ def test_two_workers_in_one_process_have_registries_of_their_own() -> None:
 def test_the_oldest_row_is_that_of_any_partition_and_any_queue() -> None:
     gauges = made()
     assert value(gauges, "oldest_row_seconds") == 0
-    short, long = Queue(60_000, 3, 4, due=70_000), Queue(3_600_000, 0, 2, due=3_605_000)
-    gauges.assigned(0, Held(Fence(stream_time=50_000, queues={60_000: short})))
+    short, long = Queue(1, 60_000, 3, 4, due=70_000), Queue(1, 3_600_000, 0, 2, due=3_605_000)
+    gauges.assigned(0, Held(Fence(stream_time=50_000, queues={(1, 60_000): short})))
     assert value(gauges, "oldest_row_seconds") == 40
-    gauges.assigned(1, Held(Fence(stream_time=50_000, queues={60_000: short, 3_600_000: long})))
+    gauges.assigned(1, Held(Fence(stream_time=50_000, queues={(1, 60_000): short, (1, 3_600_000): long})))
     assert value(gauges, "oldest_row_seconds") == 45
-    empty = Queue(3_600_000, 2, 2, due=1)
-    gauges.assigned(1, Held(Fence(stream_time=50_000, queues={3_600_000: empty})))
+    empty = Queue(1, 3_600_000, 2, 2, due=1)
+    gauges.assigned(1, Held(Fence(stream_time=50_000, queues={(1, 3_600_000): empty})))
     assert value(gauges, "oldest_row_seconds") == 40

@@ -25,7 +25,9 @@ def answer(i: int) -> Calibrated:
 
 
 def joined(i: int) -> Resolved:
-    return Resolved(f"k{i}".encode(), f"e{i}", "s", 0.5, 0.4, 1.0, "platt", i, 1000 + i, 2000 + i)
+    return Resolved(
+        f"k{i}".encode(), f"e{i}", "s", 0.5, 0.4, 0.4, 1.0, "platt", i, 1000 + i, 2000 + i, 0, implied=False
+    )
 
 
 def letter(i: int, key: bytes | None = b"k", value: bytes | None = b"junk", topic: int = FORECASTS) -> Rejected:

@@ -259,7 +259,9 @@ def test_records_of_vectors_name_what_is_served_by_its_kind() -> None:
         "ts": 9,
         "applied": 12,
     }
-    classes = Resolved(b"k", "e", "classes", Probs((0.5, 0.5)), Classwise((0.2, 0.3)), 1.0, "multiclass", 3, 9, 10)
+    classwise = Classwise((0.2, 0.3))
+    made = "multiclass", 3, 9, 10, 1, False
+    classes = Resolved(b"k", "e", "classes", Probs((0.5, 0.5)), classwise, classwise, 1.0, *made)
     record = orjson.loads(encode_resolved(classes))
     assert (record["raw"], record["probs"], record["y"]) == ([0.5, 0.5], [0.2, 0.3], 1)
     assert orjson.loads(encode_resolved(classes._replace(y=1e99)))["y"] == 1e99
@@ -392,11 +394,14 @@ def test_a_calibrated_record_survives_json_bit_for_bit(record: Calibrated) -> No
         stream=PRINTABLE,
         raw=PROBABILITIES,
         p=PROBABILITIES,
+        draw=PROBABILITIES,
         y=st.sampled_from([0.0, 1.0]),
         calibrator=st.just("platt"),
         version=st.integers(0, 2**53),
         issued_ts=st.integers(0, 2**53),
         resolved_ts=st.integers(0, 2**53),
+        revision=st.integers(0, 100),
+        implied=st.booleans(),
     )
 )
 def test_a_resolved_record_survives_json_bit_for_bit(record: Resolved) -> None:

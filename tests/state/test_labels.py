@@ -1,0 +1,314 @@
+"""Labels as they are: maturity, silence, revisions, and what a restart tells again."""
+
+from dataclasses import replace
+
+import pytest
+
+from state import keys, ledger, rows
+from state.engine import RIPE, Effects
+from state.events import Calibrated, Event, Forecast, Outcome, Output, Resolved
+from state.fence import FATES
+from state.policy import Challenger, Policies, Policy
+from tests.state.histories import Table, Worker
+
+#: Forecasts mature after 40 ms; their rows leave after 100, and may be revised for 150.
+COUNTS = Policy("histogram", {"bins": 4}, ttl_ms=100, matures_ms=40, revisable_ms=150)
+SILENT = replace(COUNTS, silence=0.0)
+
+
+def forecast(
+    offset: int, event_id: str, ts: int, p: float = 0.7, stream: str = "s", key: bytes | None = b"k"
+) -> Forecast:
+    return Forecast(offset, key, event_id, stream, p, (), ts)
+
+
+def outcome(offset: int, event_id: str, ts: int, y: float = 1.0, revision: int = 0) -> Outcome:
+    return Outcome(offset, b"k", event_id, y, ts, b"value", revision)
+
+
+def worker(policy: Policy = SILENT, held: int = 0, table: Table | None = None) -> Worker:
+    return Worker(Policies(default=policy, early_ttl_ms=60), table, held)
+
+
+def fates(effects: Effects) -> dict[str, int]:
+    return {fate: n for fate, n in zip(FATES, effects.fates, strict=True) if n}
+
+
+def resolved(outputs: list[Output]) -> list[tuple[str, float, int, bool]]:
+    return [(each.event_id, each.y, each.revision, each.implied) for each in outputs if isinstance(each, Resolved)]
+
+
+def learnt(one: Worker, policy: Policy = SILENT) -> int:
+    return one.table.served("s", Policies(default=policy)).calibrator.learnt
+
+
+# Maturity.
+
+
+def test_outcome_that_comes_before_maturity_is_kept_and_learnt_at_maturity() -> None:
+    one = worker(COUNTS)
+    one.fold(forecast(0, "a", 1000))
+    effects = one.fold(outcome(0, "a", 1010))
+    assert (fates(effects), effects.outputs) == ({"outcomes_waiting": 1}, [])
+    assert learnt(one, COUNTS) == 0
+    assert (one.table.fence.pending, one.table.fence.waiting) == (0, 1)
+    assert fates(one.fold(forecast(1, "b", 1039))) == {"forecasts_issued": 1}
+    effects = one.fold(forecast(2, "c", 1040))
+    assert fates(effects) == {"forecasts_issued": 1, "matured": 1}
+    assert resolved(effects.outputs) == [("a", 1.0, 0, False)]
+    assert effects.outputs[0].key == b"k"
+    assert effects.delays == [10]
+    assert learnt(one, COUNTS) == 1
+    assert one.table.fence.waiting == 0
+
+
+def test_forecast_is_answered_after_everything_that_matured_before_it() -> None:
+    one = worker(COUNTS)
+    one.fold(forecast(0, "a", 1000), outcome(0, "a", 1010))
+    effects = one.fold(forecast(1, "b", 1040))
+    answer = effects.outputs[-1]
+    assert isinstance(answer, Calibrated)
+    assert answer.version == 1
+
+
+def test_without_silence_a_forecast_goes_on_waiting_and_learns_when_its_outcome_comes() -> None:
+    one = worker(COUNTS)
+    one.fold(forecast(0, "a", 1000))
+    assert resolved(one.fold(forecast(1, "b", 1050)).outputs) == []
+    effects = one.fold(outcome(0, "a", 1060))
+    assert (fates(effects), resolved(effects.outputs)) == ({"outcomes_resolved": 1}, [("a", 1.0, 0, False)])
+
+
+def test_outcome_that_came_before_its_forecast_waits_for_maturity_too() -> None:
+    one = worker(COUNTS)
+    one.fold(outcome(0, "a", 990))
+    effects = one.fold(forecast(0, "a", 1000))
+    assert fates(effects) == {"forecasts_issued": 1, "early_waiting": 1}
+    assert (one.table.fence.early, one.table.fence.pending, one.table.fence.waiting) == (0, 0, 1)
+    assert resolved(one.fold(forecast(1, "b", 1040)).outputs) == [("a", 1.0, 0, False)]
+
+
+def test_learning_at_arrival_does_not_wait() -> None:
+    one = worker(replace(SILENT, learn="arrival"))
+    one.fold(forecast(0, "a", 1000), forecast(1, "b", 1000))
+    assert resolved(one.fold(outcome(0, "a", 1010)).outputs) == [("a", 1.0, 0, False)]
+    effects = one.fold(forecast(2, "c", 1040))
+    assert resolved(effects.outputs) == [("b", 0.0, 0, True)]
+    assert fates(effects) == {"forecasts_issued": 1, "implied": 1}
+
+
+def test_what_matures_before_one_event_is_bounded_and_the_rest_follows() -> None:
+    one = worker()
+    one.fold(*(forecast(t, f"e{t}", 1000) for t in range(RIPE + 5)))
+    assert len(resolved(one.fold(forecast(100, "x", 2000)).outputs)) == RIPE
+    assert len(resolved(one.fold(forecast(101, "y", 2000)).outputs)) == 5
+
+
+# Silence.
+
+
+def test_silence_is_the_label_of_a_forecast_without_an_outcome() -> None:
+    one = worker()
+    one.fold(forecast(0, "a", 1000))
+    effects = one.fold(forecast(1, "b", 1045))
+    assert resolved(effects.outputs) == [("a", 0.0, 0, True)]
+    found = effects.outputs[0]
+    assert isinstance(found, Resolved)
+    assert (found.resolved_ts, found.issued_ts) == (1040, 1000)
+    assert effects.delays == [], "nobody reported it"
+    entry = one.table.entry("a")
+    assert entry is not None
+    assert (entry.status, entry.y, entry.implied) == (ledger.RESOLVED, 0.0, True)
+
+
+def test_silence_and_explicit_zeros_end_in_the_same_calibrator_and_the_same_answers() -> None:
+    silent, explicit = worker(), worker(COUNTS)
+    answers: dict[str, list[tuple[object, ...]]] = {"silent": [], "explicit": []}
+    for t in range(400):
+        fraud = t % 7 == 0
+        events: list[Event] = [forecast(t, f"e{t}", 1000 + t, p=t % 10 / 10)]
+        late = t - 40
+        for name, one in (("silent", silent), ("explicit", explicit)):
+            given = list(events)
+            if fraud:
+                given.append(outcome(2 * t + 1, f"e{t}", 1000 + t))
+            if name == "explicit" and late >= 0 and late % 7:
+                given.insert(0, outcome(2 * t, f"e{late}", 1000 + t, y=0.0))
+            effects = one.fold(*given)
+            answers[name] += [
+                (each.event_id, each.p, each.version) for each in effects.outputs if isinstance(each, Calibrated)
+            ]
+    assert answers["silent"] == answers["explicit"]
+    assert silent.table.of(keys.CALIBRATOR) == explicit.table.of(keys.CALIBRATOR)
+    assert silent.table.of(keys.SCORES) == explicit.table.of(keys.SCORES)
+
+
+def test_outcome_of_the_implied_value_confirms_it_without_a_word() -> None:
+    one = worker()
+    one.fold(forecast(0, "a", 1000), forecast(1, "b", 1045))
+    effects = one.fold(outcome(0, "a", 1046, y=0.0))
+    assert (fates(effects), effects.outputs) == ({"outcomes_duplicate": 1}, [])
+    assert fates(one.fold(outcome(1, "a", 1041, y=1.0))) == {"outcomes_stale": 1}, "older than what confirmed the label"
+
+
+# Revisions.
+
+
+def test_later_outcome_of_another_value_replaces_the_label_wherever_it_counts() -> None:
+    one, right = worker(), worker()
+    for each in (one, right):
+        each.fold(forecast(0, "a", 1000), forecast(1, "b", 1001))
+    right.fold(outcome(0, "a", 1010))
+    for each in (one, right):
+        each.fold(forecast(2, "c", 1045))
+    effects = one.fold(outcome(0, "a", 1046))
+    assert fates(effects) == {"outcomes_revised": 1}
+    assert resolved(effects.outputs) == [("a", 1.0, 1, False)]
+    assert one.table.of(keys.CALIBRATOR) == right.table.of(keys.CALIBRATOR)
+    scores, corrected = (rows.decode_history(each.table[keys.scores("s")], None).total for each in (one, right))
+    assert scores.brier("calibrated") == pytest.approx(corrected.brier("calibrated"), abs=1e-12)
+    assert scores.n == corrected.n == 2
+
+
+def test_the_same_revision_twice_changes_nothing() -> None:
+    one = worker()
+    one.fold(forecast(0, "a", 1000), forecast(1, "b", 1045), outcome(0, "a", 1046))
+    before = dict(one.table)
+    effects = one.fold(outcome(1, "a", 1046))
+    assert (fates(effects), effects.outputs) == ({"outcomes_duplicate": 1}, [])
+    after = dict(one.table)
+    for key in (keys.FENCE, keys.ledger("a")):
+        before.pop(key), after.pop(key)
+    assert after == before
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "fate"),
+    [
+        ((1010, 0), (1009, 0), "outcomes_stale"),
+        ((1010, 0), (1010, 0), "outcomes_revised"),
+        ((1010, 0), (1011, 0), "outcomes_revised"),
+        ((1010, 2), (1011, 0), "outcomes_stale"),
+        ((1010, 2), (1011, 1), "outcomes_stale"),
+        ((1010, 2), (1011, 2), "outcomes_stale"),
+        ((1010, 2), (1005, 3), "outcomes_revised"),
+        ((1010, 0), (1005, 1), "outcomes_revised"),
+    ],
+)
+@pytest.mark.parametrize("when", ["early", "waiting", "resolved"])
+def test_the_later_outcome_counts_by_revision_number_else_by_time(
+    first: tuple[int, int], second: tuple[int, int], fate: str, when: str
+) -> None:
+    one = worker(replace(COUNTS, learn="arrival") if when == "resolved" else COUNTS)
+    if when != "early":
+        one.fold(forecast(0, "a", 1000))
+    one.fold(outcome(0, "a", first[0], y=1.0, revision=first[1]))
+    assert fates(one.fold(outcome(1, "a", second[0], y=0.0, revision=second[1]))) == {fate: 1}
+    entry = one.table.entry("a")
+    assert entry is not None
+    assert entry.y == float(fate == "outcomes_stale")
+
+
+def test_label_may_be_revised_until_revisable_has_passed_and_not_longer() -> None:
+    one = worker()
+    one.fold(forecast(0, "a", 1000), forecast(1, "b", 1045), forecast(2, "c", 1105), forecast(3, "d", 1149))
+    assert resolved(one.fold(outcome(0, "a", 1149)).outputs) == [("a", 1.0, 1, False)]
+    one.fold(forecast(4, "e", 1200), forecast(5, "f", 1200))
+    assert one.table.entry("a") is None
+    assert fates(one.fold(outcome(1, "a", 1200, y=0.0)))["outcomes_early"] == 1
+
+
+def test_a_label_may_change_only_so_often() -> None:
+    one = worker(replace(COUNTS, learn="arrival"))
+    one.fold(forecast(0, "a", 1000))
+    for n in range(ledger.MOST_REVISIONS + 1):
+        one.fold(outcome(n, "a", 1001, y=float(n % 2)))
+    effects = one.fold(outcome(200, "a", 1002, y=1.0))
+    assert fates(effects) == {"outcomes_dead": 1}
+    assert effects.rejected == [(1, "revisions")]
+    entry = one.table.entry("a")
+    assert entry is not None
+    assert len(entry.labels) == ledger.MOST_REVISIONS
+
+
+def test_challengers_and_their_comparison_are_revised_too() -> None:
+    policy = replace(SILENT, shadow=(Challenger("minimax", {"buckets": 1, "grid": 4}),))
+    one, right = worker(policy), worker(policy)
+    for each in (one, right):
+        each.fold(forecast(0, "a", 1000), forecast(1, "b", 1001))
+    right.fold(outcome(0, "a", 1010))
+    for each in (one, right):
+        each.fold(forecast(2, "c", 1045))
+    one.fold(outcome(0, "a", 1046))
+    assert one.table.of(keys.CALIBRATOR) == right.table.of(keys.CALIBRATOR)
+    (row,), (other,) = (each.table.of(keys.COMPARISON).values() for each in (one, right))
+    mean, wanted = (rows.decode_comparison(each).difference("brier").mean for each in (row, other))
+    assert mean == pytest.approx(wanted, abs=1e-12)
+
+
+# Restarts.
+
+
+def test_what_matured_lately_is_told_again_to_whoever_starts_with_redelivered_records() -> None:
+    one = worker(held=100)
+    events: list[Event] = [
+        forecast(0, "a", 1000),
+        forecast(1, "b", 1000),
+        outcome(0, "b", 1010),
+        forecast(2, "c", 1050),
+    ]
+    first = [output for event in events for output in one.fold(event).outputs]
+    again = worker(held=100, table=one.table)
+    second = again.fold(*events).outputs
+    assert {repr(each) for each in second} == {repr(each) for each in first}
+
+
+def test_every_revision_is_told_again_in_order() -> None:
+    one = worker(held=100)
+    events: list[Event] = [forecast(0, "a", 1000), forecast(1, "c", 1050)]
+    events += [outcome(0, "a", 1051), outcome(1, "a", 1052, y=0.0)]
+    first = [output for event in events for output in one.fold(event).outputs]
+    assert resolved(first) == [("a", 0.0, 0, True), ("a", 1.0, 1, False), ("a", 0.0, 2, False)]
+    second = worker(held=100, table=one.table).fold(*events).outputs
+    assert {repr(each) for each in second} == {repr(each) for each in first}
+
+
+def test_nothing_is_told_again_where_nothing_is_redelivered() -> None:
+    one = worker(held=100)
+    one.fold(forecast(0, "a", 1000), forecast(1, "c", 1050))
+    assert resolved(worker(held=100, table=one.table).fold(forecast(2, "d", 1051)).outputs) == []
+
+
+def test_key_of_a_forecast_comes_back_with_what_silence_says() -> None:
+    one = worker()
+    one.fold(forecast(0, "a", 1000, key=None), forecast(1, "b", 1000, key=b"b"), forecast(2, "c", 1000, key=b"card"))
+    outputs = one.fold(forecast(3, "d", 1050)).outputs
+    assert [each.key for each in outputs[:3]] == [None, b"b", b"card"]
+
+
+# Classes and numbers.
+
+
+def test_silence_of_classes_and_numbers() -> None:
+    classes = Policy("multiclass", {"classes": 3}, ttl_ms=100, matures_ms=40, silence=2.0)
+    with pytest.raises(ValueError, match="silence must be the number of a class, 0 to 2"):
+        replace(classes, silence=3.0)
+    with pytest.raises(ValueError, match="silence must be 0 or 1"):
+        replace(SILENT, silence=0.5)
+    numbers = Policy("quantile", ttl_ms=100, matures_ms=40, silence=0.0)
+    assert numbers.waits
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"matures_ms": 100}, "ttl .* must be longer than matures"),
+        ({"matures_ms": 0, "silence": None, "learn": "maturity"}, "needs matures"),
+        ({"matures_ms": 0}, "silence needs matures"),
+        ({"learn": "never"}, "learn must be one of maturity, arrival"),
+        ({"revisable_ms": 99}, "revisable .* must not be shorter than ttl"),
+    ],
+)
+def test_settings_of_labels_that_contradict_each_other_are_refused(changes: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        replace(SILENT, **changes)  # type: ignore[arg-type]
