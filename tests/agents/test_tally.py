@@ -109,7 +109,7 @@ def test_fates_follow_early_outcomes_to_their_end() -> None:
     counters = {
         ("forecasts", "issued"): 10, ("forecasts", "duplicate"): 1, ("forecasts", "dead"): 2,
         ("outcomes", "resolved"): 4, ("outcomes", "early"): 5, ("outcomes", "duplicate"): 1,
-        ("outcomes", "revised"): 1, ("outcomes", "dead"): 1,
+        ("outcomes", "revised"): 1, ("outcomes", "stale"): 1, ("outcomes", "waiting"): 0, ("outcomes", "dead"): 1,
     }  # fmt: skip
     lines = [f'trueup_records_total{{topic="{t}",fate="{f}"}} {n}' for (t, f), n in counters.items()]
     lines += [
@@ -120,5 +120,5 @@ def test_fates_follow_early_outcomes_to_their_end() -> None:
     ]
     fates = Reading("\n".join(lines) + "\n").fates()
     assert (fates.resolved, fates.early, fates.expired_outcome) == (7, 1, 1)
-    assert (fates.forecasts, fates.outcomes) == (13, 12)
+    assert (fates.forecasts, fates.outcomes) == (13, 13)
     assert fates.issued == fates.resolved + fates.pending + fates.expired_forecast

@@ -180,13 +180,15 @@ def test_each_fate_is_counted_once() -> None:
             Outcome(0, None, "a", 1.0, 4000),
             Outcome(1, None, "a", 1.0, 4000),
             Outcome(2, None, "a", 0.0, 4000),
-            Outcome(3, None, "b", 0.0, 4000),
-            Rejected(4, None, b"", OUTCOMES, "label"),
+            Outcome(3, None, "a", 1.0, 3999),
+            Outcome(4, None, "b", 0.0, 4000),
+            Rejected(5, None, b"", OUTCOMES, "label"),
         ],
     )
     counted = {
         (t, f): value(gauges, "records_total", topic=t, fate=f) for t, fates in RECORD_FATES.items() for f in fates
     }
+    assert counted.pop(("outcomes", "waiting")) == 0.0
     assert set(counted.values()) == {1.0}
     assert value(gauges, "dead_letters_total", topic="forecasts", reason="empty") == 1
     assert value(gauges, "dead_letters_total", topic="outcomes", reason="label") == 1

@@ -49,6 +49,15 @@ def test_a_closed_file_has_only_the_streams_it_matches() -> None:
     assert policies.of("b") is None
 
 
+def test_labels_are_as_the_stream_says() -> None:
+    text = '[streams.s]\nmatures = "45d"\nsilence = 0\nrevisable = "120d"'
+    found, day = policy(text), 86_400_000
+    assert (found.matures_ms, found.silence, found.waits, found.kept_ms) == (45 * day, 0.0, True, 120 * day)
+    assert found.ttl_ms == 75 * day, "matures and 30 days more"
+    assert not policy('[streams.s]\nmatures = "45d"\nlearn = "arrival"').waits
+    assert not policy("").waits
+
+
 def test_a_stream_has_every_setting_it_is_given() -> None:
     text = """
         [streams.s]
@@ -105,7 +114,16 @@ def test_what_is_not_a_duration_is_refused_with_an_example(bad: object) -> None:
         ("streams = []", ["streams", "dict"]),
         ("early_ttl = 7", ["7", "duration"]),
         ("streams.s = 1", ['streams."s"', "table"]),
-        ('[streams."a-*"]\ncalibrater = "platt"', ['streams."a-*"', "'calibrater'", "calibrator, ttl, features, seed"]),
+        (
+            '[streams."a-*"]\ncalibrater = "platt"',
+            ['streams."a-*"', "'calibrater'", "matures, silence, learn, revisable"],
+        ),
+        ('[streams.s]\nmatures = "45d"\nttl = "45d"', ['streams."s"', "ttl", "longer than matures"]),
+        ("[streams.s]\nsilence = 0", ['streams."s"', "silence needs matures"]),
+        ('[streams.s]\nmatures = "1d"\nsilence = "no"', ['streams."s"', "silence must be a label, got 'no'"]),
+        ('[streams.s]\nmatures = "1d"\nsilence = true', ['streams."s"', "silence must be a label, got True"]),
+        ('[streams.s]\nmatures = "1d"\nlearn = "late"', ['streams."s"', "learn must be one of maturity, arrival"]),
+        ('[streams.s]\nttl = "9d"\nrevisable = "8d"', ['streams."s"', "revisable", "must not be shorter than ttl"]),
         ('[streams.s]\ncalibrator = "plat"', ['streams."s"', "'plat'", "minimax, platt"]),
         ('[streams.s]\ncalibrator = "platt+minimax+platt+minimax+platt"', ['streams."s"', "front+back"]),
         ("[streams.s]\ncalibrator = 1", ['streams."s"', "calibrator", "str"]),

@@ -57,7 +57,7 @@ def reason(event: Event) -> str | None:
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=140)
 JSON = st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4))
-NAMES = ["event_id", "stream", "p", "probs", "quantiles", "normal", "x", "y", "ts"]
+NAMES = ["event_id", "stream", "p", "probs", "quantiles", "normal", "x", "y", "ts", "revision"]
 RECORDS = st.dictionaries(st.sampled_from(NAMES) | st.text(), JSON).map(lambda record: json.dumps(record).encode())
 KEYS = st.none() | st.binary(max_size=1100)
 
@@ -152,6 +152,7 @@ OUTCOME_ONLY = [
     Bad("label", b'{"event_id":"e"}'),
     *(Bad("label", happened(y=bad)) for bad in NO_LABELS),
     Bad("not_json", happened(y=float("nan"))),
+    *(Bad("revision", happened(revision=bad)) for bad in (0, -1, 2**32, 1.0, "1", True)),
 ]
 UNUSABLE_FEATURES = [
     *(
@@ -277,10 +278,17 @@ def test_a_stream_that_no_pattern_matches_is_rejected_where_streams_are_closed()
     assert reason(forecast(made(stream="new"))) is None
 
 
+def test_an_outcome_may_have_a_revision_number() -> None:
+    for number, read in ((None, 0), (1, 1), (2**32 - 1, 2**32 - 1)):
+        found = outcome(happened(revision=number))
+        assert isinstance(found, Outcome)
+        assert found.revision == read
+
+
 def test_the_examples_reach_every_reason() -> None:
     shown = {bad.reason for bad in BOTH + FORECAST_ONLY + OUTCOME_ONLY} | {"features", "unknown_stream"}
     vectors = {bad.reason for bad in UNUSABLE_VECTORS}
-    assert shown | vectors | {"parked_label"} == set(REASONS), "the last is the engine's"
+    assert shown | vectors | {"parked_label", "revisions"} == set(REASONS), "these two are the engine's"
 
 
 # -- what is accepted ----------------------------------------------------------------------------------------------
