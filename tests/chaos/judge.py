@@ -12,7 +12,7 @@ from typing import Self
 from state import keys, rows
 from state.engine import BATCH_LIMIT
 from state.events import Forecast
-from state.fence import EARLY_JOINED, ISSUED, RESOLVED, Fence
+from state.fence import EARLY_JOINED, FORECAST_FATES, IMPLIED, INPUT_FATES, ISSUED, MATURED, RESOLVED, Fence
 from streams.records import Decoder
 from streams.settings import Settings
 from tests.e2e.world import Read, World, folded, identity
@@ -199,7 +199,8 @@ def _count(recorded: Recorded, settings: Settings, found: _Findings) -> None:
     for topic, label in enumerate(("forecasts", "outcomes")):
         for record in recorded.inputs[topic][fence.next[topic] :]:
             found.add(found.lost, (topic, record.offset), f"offset {record.offset} of {label} was never applied")
-    for label, fates, applied in (("forecasts", fence.fates[:3], 0), ("outcomes", fence.fates[3:8], 1)):
+    of_forecasts, of_outcomes = fence.fates[:FORECAST_FATES], fence.fates[FORECAST_FATES:INPUT_FATES]
+    for label, fates, applied in (("forecasts", of_forecasts, 0), ("outcomes", of_outcomes, 1)):
         if sum(fates) != fence.next[applied]:
             found.add(found.lost, ("fates", label), f"the fates of {label} are {sum(fates)} of {fence.next[applied]}")
     for name in _readable(recorded, settings):
@@ -209,9 +210,10 @@ def _count(recorded: Recorded, settings: Settings, found: _Findings) -> None:
         for name, values in recorded.outputs[label].items():
             if len(values) > 1:
                 found.add(found.differing, (label, name), f"{label} has {len(values)} versions of {name}")
-    # Every outcome counted once: in the fates, in the scores, and one event each in the topic.
-    told = len(recorded.outputs["resolved"])
-    counts = {"the fates": fence.fates[RESOLVED] + fence.fates[EARLY_JOINED], "the scores": sum(_scored(recorded))}
+    # Every label counted once: in the fates, in the scores, and one event each in the topic, its revisions apart.
+    told = sum(name.endswith(" 0") for name in recorded.outputs["resolved"])
+    learnt = sum([fence.fates[fate] for fate in (RESOLVED, EARLY_JOINED, MATURED, IMPLIED)])
+    counts = {"the fates": learnt, "the scores": sum(_scored(recorded))}
     for place, counted in counts.items():
         for n in range(abs(counted - told)):
             place_found = found.doubled if counted > told else found.lost

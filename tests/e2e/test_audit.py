@@ -63,7 +63,7 @@ def test_all_agree_after_kills_and_rebalances_and_an_altered_record_is_named(
     checked, applied = account["checked"], w.applied()
     assert checked["forecasts"] + checked["outcomes"] == sent
     assert checked["calibrated"] == applied["forecasts_issued"]
-    assert checked["resolved"] == applied["outcomes_resolved"] + applied["early_joined"]
+    assert checked["resolved"] == applied["outcomes_resolved"] + applied["early_joined"] + applied["outcomes_revised"]
     assert checked["dead_letters"] == applied["forecasts_dead"] + applied["outcomes_dead"]
     outputs = sum(len(w.read(label)) for label in ("calibrated", "resolved", "dead-letters"))
     assert checked["calibrated"] + checked["resolved"] + checked["dead_letters"] + checked["copies"] == outputs

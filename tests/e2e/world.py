@@ -338,11 +338,11 @@ def folded(
 
 
 def identity(label: str, value: bytes) -> str:
-    """Return what names a record's event: its id, or a dead letter's place."""
+    """Return what names a record's event: its id, with the revision of a resolved one, or a dead letter's place."""
     record: dict[str, Any] = orjson.loads(value)
     if label == "dead-letters":
         return f"{record['topic']}/{record['partition']}/{record['offset']}"
-    return str(record["event_id"])
+    return f"{record['event_id']} {record['revision']}" if label == "resolved" else str(record["event_id"])
 
 
 def _merged(forecasts: list[Read], outcomes: list[Read]) -> Iterator[tuple[int, Read]]:
