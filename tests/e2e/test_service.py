@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 
 from state.engine import HELD
 from tests.e2e.world import World
@@ -48,13 +49,36 @@ def test_a_duplicate_forecast_gets_the_served_answer_again(world: MakeWorld) -> 
     with w.worker():
         w.send([forecast("a", 0.3, 1000), forecast("b", 0.9, 1001), outcome("b", 0, 1002)])
         w.wait_until_applied(3)
-        w.send([forecast("a", 0.8, 2000), outcome("b", 1, 2001), outcome("b", 0, 2002)])
-        w.wait_until_applied(6)
+        w.send([forecast("a", 0.8, 2000), outcome("b", 0, 2002)])
+        w.wait_until_applied(5)
     first, _, again = (record.value for record in w.read("calibrated"))
     assert first == again
     assert len(w.read("resolved")) == 1
+    assert w.applied()["outcomes_duplicate"] == 1
+    w.judge()
+
+
+def test_labels_mature_are_implied_by_silence_and_revised(world: MakeWorld, tmp_path: Path) -> None:
+    (tmp_path / "streams.toml").write_text('[streams.s]\nmatures = "5s"\nsilence = 0\nrevisable = "60d"\n')
+    w = world(partitions=1, TRUEUP_STREAMS=str(tmp_path / "streams.toml"))
+    with w.worker():
+        w.send([forecast("fraud", 0.9, 1000), outcome("fraud", 1, 2000), forecast("honest", 0.4, 2500)])
+        w.wait_until_applied(3)
+        assert w.read("resolved") == [], "neither has matured"
+        w.send([forecast("later", 0.5, 8000)])
+        w.wait_until_applied(4)
+        w.send([outcome("honest", 1, 9000), outcome("honest", 1, 9000), outcome("honest", 0, 9500, revision=7)])
+        w.wait_until_applied(7)
+    labels = [json.loads(record.value or b"") for record in w.read("resolved")]
+    assert [(each["event_id"], each["y"], each["revision"], each["implied"]) for each in labels] == [
+        ("fraud", 1, 0, False),
+        ("honest", 0, 0, True),
+        ("honest", 1, 1, False),
+        ("honest", 0, 2, False),
+    ]
     applied = w.applied()
-    assert (applied["outcomes_revised"], applied["outcomes_duplicate"]) == (1, 1)
+    assert (applied["matured"], applied["implied"]) == (1, 1)
+    assert (applied["outcomes_waiting"], applied["outcomes_revised"], applied["outcomes_duplicate"]) == (1, 2, 1)
     w.judge()
 
 
