@@ -177,8 +177,11 @@ class World:
         finally:
             worker.kill()
 
-    def send(self, records: Iterable[Sent], **options: int) -> None:
-        """Produce records in order, keyed to their partitions, and wait until all are acknowledged."""
+    def send(self, records: Iterable[Sent], **options: Any) -> None:
+        """Produce records in order, keyed to their partitions, and wait until all are acknowledged.
+
+        ``options`` are those of aiokafka's producer.
+        """
 
         async def run() -> None:
             producer = AIOKafkaProducer(bootstrap_servers=self.settings.brokers[0], linger_ms=5, **options)

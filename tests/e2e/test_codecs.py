@@ -1,0 +1,105 @@
+"""Compressed records: what any of Kafka's codecs packed is read, in the inputs and in what the worker wrote itself."""
+
+import asyncio
+import shutil
+import subprocess
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import pytest
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
+
+from agents.broker import KAFKA
+from tests.e2e.world import World
+from tests.events import Sent, forecast, mixed, outcome
+
+MakeWorld = Callable[..., World]
+
+CODECS = ("gzip", "snappy", "lz4", "zstd")
+JAVA = Path(__file__).parent / "java"
+#: Topics the worker writes, and whether each is compacted.
+WRITTEN = {"calibrated": False, "resolved": False, "dead-letters": False, "changelog": True}
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_inputs_of_a_producer_that_compresses_are_read(world: MakeWorld, codec: str) -> None:
+    w = world()
+    made = mixed(500)
+    w.send(made.sent, compression_type=codec)
+    with w.worker() as worker:
+        w.wait_until_applied(len(made.sent))
+        assert worker.stop() == 0
+    applied = w.applied()
+    assert {fate: applied[fate] for fate in made.fates} == made.fates
+    w.judge()
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_topics_that_the_brokers_compress_are_written_read_and_restored(world: MakeWorld, codec: str) -> None:
+    w = world()
+    for label, compacted in WRITTEN.items():
+        compress(w, label, codec, compacted=compacted)
+    first, second = mixed(500, seed=1), mixed(300, seed=2, start=2_000_000)
+    w.send(first.sent)
+    with w.worker() as worker:
+        w.wait_until_applied(len(first.sent))
+        assert worker.stop() == 0
+    shutil.rmtree(w.directory / "data")
+    w.send(second.sent)
+    with w.worker() as worker:
+        w.wait_until_applied(len(first.sent) + len(second.sent))
+        assert worker.stop() == 0
+    w.judge()
+
+
+@pytest.mark.skipif(shutil.which("javac") is None, reason="no javac: a Java producer is compiled as it is run")
+def test_records_of_a_stock_java_producer_are_read_by_every_codec(world: MakeWorld) -> None:
+    w = world(partitions=1)
+    sent = []
+    for i, codec in enumerate((*CODECS, "none")):
+        few = [forecast(f"{codec}-{n}", n / 3, 1000 + 10 * i + n) for n in range(3)]
+        sent += [(codec, record) for record in [*few, outcome(f"{codec}-0", i % 2, 1009 + 10 * i)]]
+    produce_by_java(w, sent)
+    with w.worker() as worker:
+        w.wait_until_applied(len(sent))
+        assert worker.stop() == 0
+    applied = w.applied()
+    assert (applied["forecasts_issued"], applied["outcomes_resolved"]) == (15, 5)
+    w.judge()
+
+
+def produce_by_java(w: World, records: Iterable[tuple[str, Sent]]) -> None:
+    """Send records in order by Apache Kafka's own producer, each by a codec."""
+    lines = [
+        "\t".join([codec, w.topic(record.topic), str(record.ts), record.key.decode(), record.value.decode()])
+        for codec, record in records
+    ]
+    subprocess.run(
+        [
+            shutil.which("java") or "java",
+            "-cp",
+            f"{KAFKA / 'lib'}/*",
+            str(JAVA / "Producer.java"),
+            w.settings.brokers[0],
+        ],
+        input="\n".join(lines).encode(),
+        stderr=subprocess.DEVNULL,
+        check=True,
+        timeout=120,
+    )
+
+
+def compress(w: World, label: str, codec: str, *, compacted: bool) -> None:
+    """Give a topic a codec of its own: the brokers pack anew what comes by another."""
+    configs = {"cleanup.policy": "compact" if compacted else "delete", "compression.type": codec}
+
+    async def run() -> None:
+        admin = AIOKafkaAdminClient(bootstrap_servers=w.settings.brokers[0])
+        await admin.start()
+        try:
+            await admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, w.topic(label), configs)])
+        finally:
+            await admin.close()
+
+    asyncio.run(run())
