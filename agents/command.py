@@ -254,6 +254,8 @@ def _topics(options: argparse.Namespace) -> int:
         print(problem, file=sys.stderr)
     if not problems:
         print("all topics are as they must be")
+        for remark in asyncio.run(topics.remarks(settings)):
+            print(f"note: {remark}")
     return 1 if problems else 0
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from state.engine import BATCH_LIMIT
 from state.policy import DEFAULT_CALIBRATOR, Policies, Policy
-from streams import plan
+from streams import codecs, plan
 from streams.limits import Limits
 from streams.security import Access, Security
 
@@ -110,6 +110,11 @@ class Settings:
     batch_records: int = _setting("Most records folded and committed at once", _number(1, BATCH_LIMIT), BATCH_LIMIT)
     batch_bytes: int = _setting(
         "Largest record batch produced; keep below the broker's message.max.bytes", _number(10_000, 8_000_000), 900_000
+    )
+    compression: str = _setting(
+        "Codec of outputs and changelog: none, gzip, snappy, lz4 or zstd; inputs may have any",
+        lambda value: _one_of(value, tuple(codecs.NUMBERS)),
+        "zstd",
     )
     patience_seconds: float = _setting(
         "How long a topic that is behind may hold its partner back, s", _seconds(0, 3600), 10.0

@@ -9,7 +9,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import KafkaConnectionError, for_code
 
-from streams import permissions, reach
+from streams import codecs, permissions, reach
 from streams.settings import Settings
 
 #: Room a record batch needs beyond its records, bytes.
@@ -116,6 +116,10 @@ async def check(settings: Settings, *, as_worker: bool = True) -> list[str]:
         topics = wanted(settings)
         allowed = await permissions.of_topics(admin, [topic.name for topic in topics])
         problems = [
+            f"records compressed by {name} cannot be read here: install the locked packages (make setup), or cramjam"
+            for name in codecs.lacking()
+        ]
+        problems += [
             f"topic {topic.name} does not exist: run 'trueup topics create'"
             for topic in topics
             if topic.name not in allowed
@@ -141,6 +145,34 @@ async def check(settings: Settings, *, as_worker: bool = True) -> list[str]:
             if granted is None or "DescribeConfigs" in granted:
                 problems.extend(_problems(topic, await _configs(admin, topic.name)))
         return problems
+
+
+async def remarks(settings: Settings) -> list[str]:
+    """Return what is not wrong with the topics and may surprise, one sentence each.
+
+    That is a ``compression.type`` by which the brokers pack anew what a worker has packed already.
+    """
+    async with _admin(settings) as admin:
+        written = [topic for topic in wanted(settings) if topic.batch_bytes]
+        allowed = await permissions.of_topics(admin, [topic.name for topic in written])
+        found = []
+        for topic in written:
+            granted = allowed.get(topic.name, frozenset())
+            if granted is None or "DescribeConfigs" in granted:
+                found += _remarks(topic, settings.compression, await _configs(admin, topic.name))
+        return found
+
+
+def _remarks(topic: Topic, ours: str, configs: Mapping[str, str]) -> list[str]:
+    theirs = configs.get("compression.type", "producer")
+    if theirs in ("producer", "uncompressed" if ours == "none" else ours):
+        return []
+    same = "none" if theirs == "uncompressed" else theirs
+    said = (
+        f"topic {topic.name} has compression.type={theirs}, and TRUEUP_COMPRESSION is {ours}: "
+        f"the brokers pack every batch anew; set compression.type=producer, or TRUEUP_COMPRESSION={same}"
+    )
+    return [said]
 
 
 async def partitions(settings: Settings, name: str) -> int | None:

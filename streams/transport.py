@@ -26,7 +26,7 @@ from faust.types.tuples import ConsumerMessage
 from mode import Service, ServiceT
 
 from state.engine import HELD
-from streams import appends, producer_ids
+from streams import appends, codecs, producer_ids
 from streams.merge import Batch, Lane, Record
 from streams.producer_ids import Identity
 from streams.settings import Settings
@@ -569,8 +569,9 @@ class BatchProducer(driver.Producer):
         return {"enable_idempotence": True}
 
     def batch(self) -> RecordBatch:
-        """Return an empty record batch; its ``append`` returns None when it is full."""
-        return RecordBatch(self.max_batch_size, 0)
+        """Return an empty record batch; its ``append`` returns None when it is full, before it is compressed."""
+        settings = cast("BatchTransport", self.transport).inputs.settings
+        return RecordBatch(self.max_batch_size, codecs.NUMBERS[settings.compression])
 
     async def identify(self, transactional_id: str, held: Identity) -> Identity:
         """Return the producer id of a transactional id with a new epoch; see `streams.producer_ids.take`.

@@ -244,6 +244,7 @@ def test_topics_create_makes_what_is_missing_and_says_so(
     create, check = Called(["forecasts", "outcomes"]), Called([])
     monkeypatch.setattr(topics, "create", create.later)
     monkeypatch.setattr(topics, "check", check.later)
+    monkeypatch.setattr(topics, "remarks", Called([]).later)
     assert command.main(["topics", "create", "--partitions", "8", "--replication", "3", "--retention", "30d"]) == 0
     ((_, named),) = create.how
     assert named == {"partitions": 8, "replication": 3, "retention_ms": 30 * 86_400_000}
@@ -254,6 +255,7 @@ def test_topics_create_leaves_what_exists(monkeypatch: pytest.MonkeyPatch, capsy
     create = Called([])
     monkeypatch.setattr(topics, "create", create.later)
     monkeypatch.setattr(topics, "check", Called([]).later)
+    monkeypatch.setattr(topics, "remarks", Called([]).later)
     assert command.main(["topics", "create"]) == 0
     ((_, named),) = create.how
     assert named == {"partitions": 4, "replication": 1, "retention_ms": None}
@@ -267,6 +269,15 @@ def test_topics_check_says_everything_that_is_wrong_and_ends_with_1(
     assert command.main(["topics", "check"]) == 1
     printed = capsys.readouterr()
     assert (printed.out, printed.err) == ("", "one is wrong\ntwo is wrong\n")
+
+
+def test_topics_check_remarks_on_what_may_surprise_and_ends_with_0(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(topics, "check", Called([]).later)
+    monkeypatch.setattr(topics, "remarks", Called(["one is odd"]).later)
+    assert command.main(["topics", "check"]) == 0
+    assert capsys.readouterr().out == "all topics are as they must be\nnote: one is odd\n"
 
 
 def test_a_retention_that_is_no_duration_is_one_line(

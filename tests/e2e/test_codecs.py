@@ -4,6 +4,7 @@ import asyncio
 import shutil
 import subprocess
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
 from agents.broker import KAFKA
+from streams import topics
 from tests.e2e.world import World
 from tests.events import Sent, forecast, mixed, outcome
 
@@ -23,32 +25,45 @@ WRITTEN = {"calibrated": False, "resolved": False, "dead-letters": False, "chang
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_inputs_of_a_producer_that_compresses_are_read(world: MakeWorld, codec: str) -> None:
-    w = world()
-    made = mixed(500)
-    w.send(made.sent, compression_type=codec)
+def test_inputs_outputs_and_changelog_that_are_compressed_are_read(world: MakeWorld, codec: str) -> None:
+    w = world(TRUEUP_COMPRESSION=codec)
+    first, second = mixed(500, seed=1), mixed(300, seed=2, start=2_000_000)
+    w.send(first.sent, compression_type=codec)
     with w.worker() as worker:
-        w.wait_until_applied(len(made.sent))
+        w.wait_until_applied(len(first.sent))
+        assert worker.stop() == 0
+    shutil.rmtree(w.directory / "data")  # the state is restored from what was compressed
+    w.send(second.sent, compression_type=codec)
+    with w.worker() as worker:
+        w.wait_until_applied(len(first.sent) + len(second.sent))
         assert worker.stop() == 0
     applied = w.applied()
-    assert {fate: applied[fate] for fate in made.fates} == made.fates
+    assert {fate: applied[fate] for fate in first.fates} == {
+        fate: n + second.fates[fate] for fate, n in first.fates.items()
+    }
     w.judge()
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_topics_that_the_brokers_compress_are_written_read_and_restored(world: MakeWorld, codec: str) -> None:
-    w = world()
+def test_topics_whose_own_codec_is_another_are_written_restored_and_remarked_on(world: MakeWorld, codec: str) -> None:
+    w = world(TRUEUP_COMPRESSION="none")
     for label, compacted in WRITTEN.items():
         compress(w, label, codec, compacted=compacted)
-    first, second = mixed(500, seed=1), mixed(300, seed=2, start=2_000_000)
-    w.send(first.sent)
+    assert asyncio.run(topics.check(w.settings)) == []
+    remarks = asyncio.run(topics.remarks(w.settings))
+    assert [f"topic {w.topic(label)} has compression.type={codec}" for label in WRITTEN] == [
+        remark.split(",")[0] for remark in remarks
+    ]
+    assert asyncio.run(topics.remarks(replace(w.settings, compression=codec))) == []
+    made = mixed(300)
+    w.send(made.sent)
     with w.worker() as worker:
-        w.wait_until_applied(len(first.sent))
+        w.wait_until_applied(len(made.sent))
         assert worker.stop() == 0
     shutil.rmtree(w.directory / "data")
-    w.send(second.sent)
+    w.send([forecast("after", 0.5, 3_000_000)])
     with w.worker() as worker:
-        w.wait_until_applied(len(first.sent) + len(second.sent))
+        w.wait_until_applied(len(made.sent) + 1)
         assert worker.stop() == 0
     w.judge()
 

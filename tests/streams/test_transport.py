@@ -14,12 +14,13 @@ import pytest
 from aiokafka import TopicPartition
 from aiokafka.consumer.fetcher import FetchResult
 from aiokafka.errors import CommitFailedError, KafkaError
+from aiokafka.record.default_records import DefaultRecordBatch
 from faust.transport.drivers import aiokafka as driver
 from faust.types import TP, Message
 from faust.types.tuples import ConsumerMessage
 
 from agents.topology import Topology
-from streams import appends
+from streams import appends, codecs
 from streams.merge import Batch
 from streams.settings import Settings
 from streams.transport import FETCH_WAIT_MS, BatchConsumer, BatchProducer, BatchTransport, Thread
@@ -679,6 +680,20 @@ def test_batch_is_empty_and_full_at_the_size_of_the_settings(run: Run, producer:
         assert batch.record_count() == 0
         assert batch.append(key=b"k", value=b"v" * 19_000, timestamp=None) is not None
         assert batch.append(key=b"k", value=b"v" * 1_000, timestamp=None) is None
+        await producer._producer.stop()
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("settings", [Settings(compression=name) for name in codecs.NUMBERS], ids=codecs.NUMBERS)
+def test_batch_is_packed_by_the_codec_of_the_settings(run: Run, producer: BatchProducer, settings: Settings) -> None:
+    async def scenario() -> None:
+        producer._producer = producer._new_producer()
+        batch = producer.batch()
+        assert batch.extend([(b"k", b"again and again " * 100, 7)] * 3) == 3
+        read = DefaultRecordBatch(batch.sealed(1, 0, 0))
+        assert read.compression_type == codecs.NUMBERS[settings.compression]
+        assert [(each.key, each.value, each.timestamp) for each in read] == [(b"k", b"again and again " * 100, 7)] * 3
         await producer._producer.stop()
 
     run(scenario())
