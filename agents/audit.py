@@ -26,6 +26,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from agents import compiled
 from agents.evidence import Difference, Differs, Unauditable
 from agents.rederivation import LABELS, Checked, Memory, Rederivation, Rows
+from streams import unpacking
 from streams.merge import Record
 from streams.settings import Settings
 from streams.topics import TopicsError, partitions
@@ -119,6 +120,7 @@ class Source:
             **self._settings.security.client_options(),
         )
         await self._consumer.start()
+        unpacking.bound(self._consumer, self._settings.unpacks)
 
     async def stop(self) -> None:
         """Disconnect."""

@@ -18,6 +18,7 @@ from streams.gauges import Gauges, Held, Rows
 from streams.merge import Batch, Merged
 from streams.outputs import Outputs, Parcel
 from streams.records import Decoder
+from streams.refused import named
 from streams.settings import Settings
 from streams.shadows import Place
 from streams.table import StateTable
@@ -248,7 +249,7 @@ class Join:
             if at:
                 await asyncio.sleep(0)
             began = perf_counter()
-            events = self._decoder.events(records[at : at + PART])  # step 1
+            events = named(self._decoder.events(records[at : at + PART]))  # step 1
             decoded = perf_counter()
             if not at:
                 self._probe(1)

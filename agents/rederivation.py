@@ -24,6 +24,7 @@ from state.fence import FORECAST_FATES, FORECASTS, INPUT_FATES, OUTCOMES
 from streams.encoding import encode, key_of
 from streams.merge import Record
 from streams.records import Decoder
+from streams.refused import named
 from streams.settings import Settings
 
 #: Unanswered forecasts that may stand before an answered one; they are held in memory while it is looked for.
@@ -420,7 +421,8 @@ class Rederivation:
 
     def _decoded(self, record: Record, topic: int) -> Event:
         decode = self._decoder.outcome if topic else self._decoder.forecast
-        return decode(record.offset, record.key, record.value, max(record.timestamp, 0))
+        (event,) = named([decode(record.offset, record.key, record.value, max(record.timestamp, 0))])
+        return event
 
     def _encoded(self, output: Output) -> bytes:
         return encode(output, self._settings, self._number)[2]

@@ -225,6 +225,8 @@ def build(
                 topology.failed(exc)
                 return
             consumer_of(app).ack(event.message)
+            # Each of the agent's instances keeps its last event until the next, however large its records are.
+            event.value.records.clear()
 
     return topology
 

@@ -116,6 +116,11 @@ class Settings:
         lambda value: _one_of(value, tuple(codecs.NUMBERS)),
         "zstd",
     )
+    unpacked_bytes: int = _setting(
+        "Most bytes a compressed batch of the inputs may expand to; a larger one is one dead letter",
+        _number(1 << 20, 1 << 30),
+        32 << 20,
+    )
     patience_seconds: float = _setting(
         "How long a topic that is behind may hold its partner back, s", _seconds(0, 3600), 10.0
     )
@@ -176,6 +181,10 @@ class Settings:
     def changelog(self) -> str:
         """Topic of the state table's changelog, as Faust names it."""
         return f"{self.app_id}-state-changelog"
+
+    def unpacks(self, topic: str) -> int | None:
+        """Return the most bytes a record batch of a topic may expand to; None of what workers write themselves."""
+        return self.unpacked_bytes if topic in (self.forecasts, self.outcomes) else None
 
     @property
     def limits(self) -> Limits:

@@ -11,7 +11,7 @@ test of its name.
 """
 
 import asyncio
-from collections import OrderedDict, defaultdict
+from collections import defaultdict
 from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Protocol, cast
 
@@ -26,7 +26,7 @@ from faust.types.tuples import ConsumerMessage
 from mode import Service, ServiceT
 
 from state.engine import HELD
-from streams import appends, codecs, producer_ids
+from streams import appends, codecs, producer_ids, unpacking
 from streams.merge import Batch, Lane, Record
 from streams.producer_ids import Identity
 from streams.settings import Settings
@@ -79,14 +79,13 @@ class Inputs(Protocol):
         """End the process: what went wrong cannot be continued from."""
 
 
-class Prefetched(OrderedDict[TP, Any]):
+class Prefetched(unpacking.Prefetched):
     """What aiokafka has fetched and not handed over; its records stay as they were read, without a copy of each."""
 
-    def __setitem__(self, tp: TP, fetched: object) -> None:
-        """Keep what was fetched of a partition."""
-        if isinstance(fetched, FetchResult):
-            fetched._partition_records._consumer_record = _as_read  # noqa: SLF001 - where the copies are made
-        super().__setitem__(tp, fetched)
+    def prepare(self, tp: TopicPartition, fetched: FetchResult) -> None:
+        """Bound what was fetched of a partition, and keep its records."""
+        super().prepare(tp, fetched)
+        fetched._partition_records._consumer_record = _as_read  # noqa: SLF001 - where the copies are made
 
 
 def _as_read(_: TP, record: Record) -> Record:
@@ -99,7 +98,8 @@ class Thread(driver.AIOKafkaConsumerThread):
     async def on_start(self) -> None:
         """Start the consumer."""
         await super().on_start()
-        self._ensure_consumer()._fetcher._records = Prefetched()  # noqa: SLF001 - nothing is subscribed yet
+        limit = cast("BatchConsumer", self.consumer).inputs.settings.unpacks
+        self._ensure_consumer()._fetcher._records = Prefetched(limit)  # noqa: SLF001 - nothing is subscribed yet
 
     def _create_worker_consumer(self, transport: driver.Transport) -> aiokafka.AIOKafkaConsumer:
         consumer = super()._create_worker_consumer(transport)

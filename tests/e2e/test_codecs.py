@@ -13,7 +13,7 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
 from agents.broker import KAFKA
 from streams import topics
-from tests.e2e.world import World
+from tests.e2e.world import World, wait_for
 from tests.events import Sent, forecast, mixed, outcome
 
 MakeWorld = Callable[..., World]
@@ -49,11 +49,13 @@ def test_topics_whose_own_codec_is_another_are_written_restored_and_remarked_on(
     w = world(TRUEUP_COMPRESSION="none")
     for label, compacted in WRITTEN.items():
         compress(w, label, codec, compacted=compacted)
+    wanted = [f"topic {w.topic(label)} has compression.type={codec}" for label in WRITTEN]
+
+    def remarked() -> bool:
+        return [remark.split(",")[0] for remark in asyncio.run(topics.remarks(w.settings))] == wanted
+
+    wait_for("the brokers to know of the change", remarked, 20)
     assert asyncio.run(topics.check(w.settings)) == []
-    remarks = asyncio.run(topics.remarks(w.settings))
-    assert [f"topic {w.topic(label)} has compression.type={codec}" for label in WRITTEN] == [
-        remark.split(",")[0] for remark in remarks
-    ]
     assert asyncio.run(topics.remarks(replace(w.settings, compression=codec))) == []
     made = mixed(300)
     w.send(made.sent)

@@ -1,5 +1,7 @@
 """Records made to harm: they become dead letters, nothing of them runs, and the worker goes on."""
 
+import asyncio
+import base64
 import json
 import os
 import pickle
@@ -7,8 +9,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+from aiokafka import AIOKafkaProducer
+
+from agents import audit
+from streams.refused import REASON
 from tests.e2e.world import World
-from tests.events import Sent, forecast
+from tests.events import Sent, forecast, outcome
 
 MakeWorld = Callable[..., World]
 
@@ -48,3 +55,66 @@ def test_no_record_is_unpickled_and_none_nests_or_grows_without_end(world: MakeW
     assert {letter["reason"] for letter in letters} <= reasons
     assert len(w.read("calibrated")) == 1
     w.judge()
+
+
+@pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
+def test_a_batch_that_expands_beyond_the_bound_is_one_dead_letter_and_the_fence_goes_on(
+    world: MakeWorld, codec: str
+) -> None:
+    w = world(partitions=1, TRUEUP_UNPACKED_BYTES=str(2 << 20))
+    w.send([forecast("before", 0.3, 1000)])
+    for label in ("forecasts", "outcomes"):
+        send_at_once(w, label, codec, [b"{}", bytes(20 << 20), b"{}"])
+    w.send([forecast("after", 0.3, 2000), outcome("before", 1, 2001)])
+    with w.worker() as worker:
+        w.wait_until_applied(9)  # what is committed is behind the three records of each batch
+        assert worker.metric("dead_letters_total", reason=REASON) == 2
+        assert worker.metric("dead_letters_total") == 2
+        assert worker.stop() == 0
+    letters = [json.loads(record.value or b"") for record in w.read("dead-letters")]
+    assert {(letter["topic"], letter["partition"], letter["offset"], letter["reason"]) for letter in letters} == {
+        (w.topic("forecasts"), 0, 3, REASON),
+        (w.topic("outcomes"), 0, 2, REASON),
+    }
+    said = [json.loads(base64.b64decode(letter["value"])) for letter in letters]
+    assert sorted(each["offsets"] for each in said) == [[0, 2], [1, 3]]
+    assert {each["refused"] for each in said} == {f"{codec} that expands beyond {2 << 20} bytes"}
+    assert len(w.read("calibrated")) == 2
+    assert len(w.read("resolved")) == 1
+    w.judge()
+    assert audit.run(w.settings, json_output=False) == audit.AGREE
+
+
+@pytest.mark.slow
+def test_many_batches_that_just_fit_the_bound_are_not_held_all_at_once(world: MakeWorld) -> None:
+    w = world(partitions=1)
+    for _ in range(24):
+        send_at_once(w, "forecasts", "zstd", [bytes(31 << 20)])
+    w.send([forecast("after", 0.3, 2000)])
+    with w.worker() as worker:
+        w.wait_until_applied(25)
+        assert worker.metric("dead_letters_total", reason="oversized") == 24
+        status = Path(f"/proc/{worker.process.pid}/status").read_text()
+        (peak,) = (int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM"))
+        assert peak < 450_000, "of 744 MB, two records and what they are unpacked into are held"
+    assert len(w.read("calibrated")) == 1
+
+
+def send_at_once(w: World, label: str, codec: str, values: list[bytes]) -> None:
+    """Produce records as one batch, packed by a codec, however far they would expand."""
+
+    async def run() -> None:
+        size = sum(map(len, values)) + 10_000
+        producer = AIOKafkaProducer(
+            bootstrap_servers=w.settings.brokers[0],
+            compression_type=codec,
+            max_batch_size=size,
+            max_request_size=size,
+        )
+        async with producer:
+            batch = producer.create_batch()
+            for value in values:
+                assert batch.append(key=b"k", value=value, timestamp=1500) is not None
+            await (await producer.send_batch(batch, w.topic(label), partition=0))
+
+    asyncio.run(run())

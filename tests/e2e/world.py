@@ -23,9 +23,10 @@ from state import keys
 from state.engine import Partition
 from state.events import Event
 from state.fence import FATES, Fence
-from streams import topics
+from streams import topics, unpacking
 from streams.encoding import encode
 from streams.records import Decoder
+from streams.refused import named
 from streams.settings import Settings
 from tests.events import Sent
 
@@ -206,6 +207,7 @@ class World:
         async def run() -> None:
             consumer = AIOKafkaConsumer(bootstrap_servers=self.settings.brokers[0], auto_offset_reset="earliest")
             async with consumer:
+                unpacking.bound(consumer, self.settings.unpacks)
                 numbers = range(self.partitions) if partition is None else [partition]
                 tps = [TopicPartition(self.topic(label), n) for n in numbers]
                 consumer.assign(tps)
@@ -361,4 +363,5 @@ def _merged(forecasts: list[Read], outcomes: list[Read]) -> Iterator[tuple[int, 
 
 def _decoded(decoder: Decoder, topic: int, record: Read) -> Event:
     decode = decoder.outcome if topic else decoder.forecast
-    return decode(record.offset, record.key, record.value, record.ts)
+    (event,) = named([decode(record.offset, record.key, record.value, record.ts)])
+    return event

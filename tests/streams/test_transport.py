@@ -24,6 +24,7 @@ from streams import appends, codecs
 from streams.merge import Batch
 from streams.settings import Settings
 from streams.transport import FETCH_WAIT_MS, BatchConsumer, BatchProducer, BatchTransport, Thread
+from streams.unpacking import RecordSet
 from tests.streams.brokers import C0, F0, F1, O0, O1, Brokers, C, F, Fetcher, O, Run, buffer
 from tests.streams.fakes import record, wire
 
@@ -81,7 +82,10 @@ def test_new_consumer_thread_is_ours(consumer: BatchConsumer) -> None:
     assert type(consumer._thread) is Thread
 
 
-def test_on_start_keeps_records_as_they_were_read(run: Run, thread: Direct, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("settings", [Settings(unpacked_bytes=5_000_000)], ids=["5 MB"])
+def test_on_start_keeps_records_as_they_were_read_and_bounds_those_of_others(
+    run: Run, thread: Direct, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def start(_: driver.AIOKafkaConsumerThread) -> None:
         thread._ensure_consumer()._fetcher = SimpleNamespace(_records=OrderedDict())
 
@@ -90,12 +94,15 @@ def test_on_start_keeps_records_as_they_were_read(run: Run, thread: Direct, monk
     fetched = thread._ensure_consumer()._fetcher._records
     result = FetchResult.__new__(FetchResult)
     read = record(F, 0, 5, 1)
-    result._partition_records = SimpleNamespace(_consumer_record=lambda *_: None)
+    result._partition_records = SimpleNamespace(_consumer_record=lambda *_: None, _records=RecordSet(b""))
     fetched[F0] = result
     assert fetched[F0] is result
     assert result._partition_records._consumer_record(F0, read) is read
     fetched[O0] = failure = object()  # what aiokafka keeps of a fetch that failed
     assert fetched[O0] is failure
+    for tp, limit in ((F0, 5_000_000), (O0, 5_000_000), (C0, None)):
+        fetched[tp] = result
+        assert result._partition_records._records.limit == limit
     thread._ensure_consumer()._fetcher = None
 
 
