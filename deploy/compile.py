@@ -22,6 +22,7 @@ from agents.compiled import PACKAGES, PLACE, ROOT, STAMP, stamp
 #: calibrators those that a stream of probabilities is served by, with every subclass of a compiled class.
 HOT = (
     "state/bias.py",
+    "state/cells.py",
     "state/comparison.py",
     "state/draw.py",
     "state/engine.py",
@@ -33,6 +34,7 @@ HOT = (
     "state/keys.py",
     "state/ledger.py",
     "state/losses.py",
+    "state/ranking.py",
     "state/rows.py",
     "state/scores.py",
     "state/calibrators/approachability.py",

@@ -57,18 +57,20 @@ def log_wealth(cells: Sequence[Bin]) -> float:
     share = 1.0 / len(cells)
     spared = math.log1p(-share) if share < 1.0 else -math.inf
     staked = math.log(share)
-    apart = off = variance = 0.0
+    apart = 0.0
     for cell in cells:
         if cell.n:
-            here, spread = cell.y - cell.p, max(cell.p - cell.pp, 0.0)
-            apart += log_sum((spared, staked + _log_mean_bet(here, spread)))
-            off += here
-            variance += spread
-    return log_sum((_log_mean_bet(off, variance), apart)) - math.log(2.0)
+            apart += log_sum((spared, staked + log_mean_bet(*distance([cell]))))
+    return log_sum((log_mean_bet(*distance(cells)), apart)) - math.log(2.0)
 
 
-def _log_mean_bet(off: float, variance: float) -> float:
-    """Return log M of the sums S and V."""
+def distance(cells: Sequence[Bin]) -> tuple[float, float]:
+    """Return S = Σ(y - p) and V = Σ p(1 - p) over the events of cells."""
+    return sum(cell.y - cell.p for cell in cells), sum(max(cell.p - cell.pp, 0.0) for cell in cells)
+
+
+def log_mean_bet(off: float, variance: float) -> float:
+    """Return log M of the sums S and V, see `log_wealth`: a bet that the whole is too high or too low."""
     return log_sum([stake * off - price * variance for stake, price in _BETS]) - math.log(len(_BETS))
 
 

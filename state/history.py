@@ -5,9 +5,9 @@ from collections.abc import Iterable, Sequence
 from struct import Struct
 from typing import Final, Literal, NamedTuple, Self
 
-from state.alarm import log_sum, log_wealth
+from state.alarm import distance, log_mean_bet, log_sum, log_wealth
 from state.bias import Bias
-from state.scores import SCORED, Kind, Scores, total
+from state.scores import SCORED, Kind, Scores, grain, total
 
 #: Resolved events of a window. Of 5,000 calibrated forecasts the ECE is below .018 on average (`Scores.noise` at its
 #: largest), so a window that stands out at .03 is news, and at one event a second it is so within an hour and a half.
@@ -16,12 +16,15 @@ WINDOW = 5000
 #: The kinds that state a chance, and so can be found wrong: see `state.alarm`.
 Alarmed = Literal["raw", "calibrated"]
 KINDS: Final[tuple[Alarmed, ...]] = ("raw", "calibrated")
+#: Closed windows that the recent alarm looks back on: 40,000 events.
+RECENT: Final = 8
 
 _HEAD: Final = Struct("<II")
-_CLOSED: Final = Struct("<I4d")
+_CLOSED: Final = Struct("<IIQ4d")
+_PAST: Final = Struct("<4d")
 _LENGTH: Final = Struct("<H")
 _WORST: Final = Struct("<I")
-#: In the place of a length and scores: they are those before.
+#: In the place of a length and scores: they are those before, or there are none.
 _SAME: Final = _LENGTH.pack(0)
 
 
@@ -51,7 +54,15 @@ class History:
 
         (E(all) + Σ_{v <= w} E(window v) / ((v + 1)(v + 2)) + 1/(w + 2)) / 2,
 
-    from 1, and P(it ever reaches 1/α) <= α. What a closed window won is kept: an alarm it gave stays.
+    from 1, and P(it ever reaches 1/α) <= α. What a closed window won is kept: an alarm it gave stays, until `restart`.
+
+    **Recent alarm.** What went wrong a year ago and was mended is no news. Another gambler begins with every window and
+    forgets after `RECENT` of them: his wealth is the mean, over the starts s of the last windows and of the present
+    one, of E(s up to now), where E bets on the cells of the last two stretches and before that on the whole alone. A
+    start reaches 1/α in error with a chance of at most α, so a calibrated stream gives a false alarm once in 1/α
+    windows at most.
+
+    **Begin anew.** `restart` takes both alarms back to 1; they count from the next window on.
 
     The hypothesis is stated in the order of *resolution*: whatever outcomes were known when this one became known, its
     chance was the forecast. For late outcomes that needs more than calibration when the forecast was issued: outcomes
@@ -64,13 +75,30 @@ class History:
 
     Bytes, little-endian, in two rows, because the second changes only when a window closes. `encode`: windows closed,
     events in the present one (u32 each), length (u16) and scores of the present window, the features' `Bias`.
-    `encode_closed`: windows closed (u32), log Σ of what closed windows won and the most wealth seen when one closed
-    (f64, raw and calibrated each), length (u16) and scores of all closed windows, the same of the last, then for each
-    kind the number of the worst window (u32) with length (u16) and scores; the length is 0 where it is the worst window
-    of the kind before. At most 5.2 kB and 15.5 kB; 3.7 kB and 6.3 kB where nothing is drawn.
+    `encode_closed`: windows closed, the window that the alarms count from (u32 each), the time given to `restart`
+    (u64), log Σ of what closed windows won and the most wealth seen when one closed (f64, raw and calibrated each); of
+    each of the last `RECENT` windows, the oldest first, S and V of raw, S and V of calibrated (f64, see `state.alarm`);
+    length (u16) and scores of all closed windows, of the last one, and of those before the alarms began anew, 0 if
+    there are none; then for each kind the number of the worst window (u32) with length (u16) and scores; the length is
+    0 where it is the worst window of the kind before. Usually 2.2 and 12 kB, 1.5 and 7 where nothing is drawn; at most
+    9 and 49 kB.
     """
 
-    __slots__ = ("_closed", "_last", "_left", "_most", "_windows", "_won", "_worst", "bias", "present")
+    __slots__ = (
+        "_before",
+        "_closed",
+        "_last",
+        "_left",
+        "_most",
+        "_past",
+        "_since",
+        "_start",
+        "_windows",
+        "_won",
+        "_worst",
+        "bias",
+        "present",
+    )
 
     def __init__(self) -> None:
         self.present = Scores()
@@ -82,6 +110,11 @@ class History:
         self._worst = dict.fromkeys(SCORED, Window(0, self._last))
         self._won: dict[Alarmed, float] = dict.fromkeys(KINDS, -math.inf)
         self._most: dict[Alarmed, float] = dict.fromkeys(KINDS, 0.0)
+        self._past: list[list[float]] = []
+        #: When the alarms were last told to begin anew, the window they count from, and the scores before it.
+        self._since = 0
+        self._start = 0
+        self._before: Scores | None = None
 
     def observe(self, raw: float, p: float, y: float, draw: float | None = None) -> bool:
         """Add one event, see `Scores.observe`; return whether it closed a window."""
@@ -122,6 +155,12 @@ class History:
             found = [self._closed, *(each.scores for each in self._worst.values() if each.number == window)]
             if window == self._windows - 1:
                 found.append(self._last)
+            if self._before is not None and window < self._start:
+                found.append(self._before)
+            if window >= self._windows - len(self._past):
+                past = self._past[window - self._windows]
+                past[0] += grain(y) - grain(was)
+                past[2] += grain(y) - grain(was)
             changed = list({id(each): each for each in found}.values())  # the last may be the worst
         for scores in changed:
             scores.observe(raw, p, was, draw, -1)
@@ -134,12 +173,16 @@ class History:
             worst = self._worst[kind].scores
             if not worst.n or window.scores.ece(kind) > worst.ece(kind):
                 self._worst[kind] = window
-        for alarmed in KINDS:
-            here = _log_share(window.number) + self._log_present(alarmed)
-            self._won[alarmed] = log_sum((self._won[alarmed], here))
+        if window.number >= self._start:
+            for alarmed in KINDS:
+                here = _log_share(window.number - self._start) + self._log_present(alarmed)
+                self._won[alarmed] = log_sum((self._won[alarmed], here))
+        self._past = [*self._past, [each for kind in KINDS for each in distance(window.scores.cells(kind))]][-RECENT:]
         self._closed += window.scores
         self._last = window.scores
         self._windows += 1
+        if 0 < self._start == self._windows:
+            self._before = self._closed + Scores()
         self._left = WINDOW
         self.present = Scores()
         for alarmed in KINDS:
@@ -164,16 +207,58 @@ class History:
         """Return the complete window of the largest ECE, the earliest of equals; None before the first."""
         return self._worst[kind] if self._windows else None
 
+    def restart(self, since: int) -> bool:
+        """Begin the alarms anew with the next window, or at once if the present one is empty.
+
+        Parameters
+        ----------
+        since
+            When this was asked for, ms; nothing happens if it was asked for then or later before.
+
+        Returns
+        -------
+        bool
+            Whether they began anew, so that both rows must be written.
+        """
+        if since <= self._since:
+            return False
+        self._since = since
+        self._start = self._windows + (self._left < WINDOW)
+        self._before = self._closed + Scores() if self._left == WINDOW else None
+        self._won = dict.fromkeys(KINDS, -math.inf)
+        self._most = dict.fromkeys(KINDS, 0.0)
+        return True
+
     def log_wealth(self, kind: Alarmed) -> float:
         """Return the log of the wealth that bets against calibration have now, in nats; it may fall."""
-        whole = log_wealth(self.total.cells(kind))
-        now = _log_share(self._windows) + self._log_present(kind)
-        waiting = -math.log(self._windows + 2)
+        windows = self._windows - self._start
+        if windows < 0:
+            return 0.0
+        counted = self.total if self._before is None else self.total - self._before
+        whole = log_wealth(counted.cells(kind))
+        now = _log_share(windows) + self._log_present(kind)
+        waiting = -math.log(windows + 2)
         return log_sum((whole, self._won[kind], now, waiting)) - math.log(2.0)
 
     def log_alarm(self, kind: Alarmed) -> float:
         """Return the log of the largest wealth seen, now or when a window closed; from log(1/α) on it is an alarm."""
         return max(self._most[kind], self.log_wealth(kind))
+
+    def log_recent(self, kind: Alarmed) -> float:
+        """Return the log of the recent alarm, in nats; from log(1/α) on it is one. It falls when the trouble ends."""
+        windows = min(self._windows - self._start, RECENT)
+        if windows < 0:
+            return 0.0
+        wealths = [self._log_present(kind)]
+        if windows:
+            wealths.append(log_wealth((self._last + self.present).cells(kind)))
+            off, variance = distance(self.present.cells(kind))
+            first = 2 * KINDS.index(kind)
+            for n, past in enumerate(reversed(self._past[-windows:])):
+                off, variance = off + past[first], variance + past[first + 1]
+                if n:
+                    wealths.append(log_mean_bet(off, variance))
+        return log_sum(wealths) - math.log(len(wealths))
 
     def _log_present(self, kind: Alarmed) -> float:
         return log_wealth(self.present.cells(kind))
@@ -185,9 +270,16 @@ class History:
     def encode_closed(self) -> bytes:
         """Return what changes when a window closes."""
         parts: list[bytes] = [
-            _CLOSED.pack(self._windows, *(book[kind] for kind in KINDS for book in (self._won, self._most))),
+            _CLOSED.pack(
+                self._windows,
+                self._start,
+                self._since,
+                *(book[kind] for kind in KINDS for book in (self._won, self._most)),
+            ),
+            *(_PAST.pack(*past) for past in self._past),
             _sized(self._closed),
             _sized(self._last),
+            _SAME if self._before is None else _sized(self._before),
         ]
         before = None
         for worst in self._worst.values():
@@ -221,11 +313,17 @@ class History:
         return history
 
     def _read(self, closed: bytes) -> None:
-        _, *books = _CLOSED.unpack_from(closed)
+        _, self._start, self._since, *books = _CLOSED.unpack_from(closed)
         self._won = dict(zip(KINDS, books[::2], strict=True))
         self._most = dict(zip(KINDS, books[1::2], strict=True))
-        self._closed, at = _taken(closed, _CLOSED.size)
+        at = _CLOSED.size + _PAST.size * min(self._windows, RECENT)
+        self._past = [list(past) for past in _PAST.iter_unpack(closed[_CLOSED.size : at])]
+        self._closed, at = _taken(closed, at)
         self._last, at = _taken(closed, at)
+        if closed[at : at + _LENGTH.size] == _SAME:
+            at += _LENGTH.size
+        else:
+            self._before, at = _taken(closed, at)
         window: Window | None = None
         for kind in SCORED:
             (number,) = _WORST.unpack_from(closed, at)
@@ -259,6 +357,11 @@ def log_alarm(histories: Sequence[History], kind: Alarmed) -> float:
     valid too, but may fall. Their product needs independent partitions.)
     """
     return max(history.log_alarm(kind) for history in histories) - math.log(len(histories))
+
+
+def log_recent(histories: Sequence[History], kind: Alarmed) -> float:
+    """Return the log of the recent alarm over several partitions, at least one; as `log_alarm` does."""
+    return max(history.log_recent(kind) for history in histories) - math.log(len(histories))
 
 
 def _log_share(number: int) -> float:

@@ -17,10 +17,10 @@ from state.policy import build
 from state.quantile_scores import QuantileScores
 
 CALIBRATOR_VERSION: Final = 1
-SCORES_VERSION: Final = 2
-WINDOWS_VERSION: Final = 2
+SCORES_VERSION: Final = 3
+WINDOWS_VERSION: Final = 3
 VECTORS_VERSION: Final = 2
-COMPARISONS_VERSION: Final = 2
+COMPARISONS_VERSION: Final = 3
 AGES_VERSION: Final = 1
 
 #: Scores of forecasts that are more than one probability.

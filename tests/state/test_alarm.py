@@ -160,8 +160,92 @@ def test_an_alarm_that_was_given_stays() -> None:
     assert told.log_alarm("raw") >= given
 
 
+def at(rate: float, served: float, n: int, told: History, seed: int = 4) -> History:
+    """Add events of a base rate for which one chance was served."""
+    rng = random.Random(seed)
+    for _ in range(n):
+        told.observe(served, served, float(rng.random() < rate))
+    return told
+
+
+@pytest.mark.parametrize("served", [0.0, 0.002, 0.008])
+def test_a_rare_event_served_at_half_or_twice_its_rate_sounds_both_alarms(served: float) -> None:
+    told = at(0.004, served, 8 * history.WINDOW, History())
+    assert told.log_alarm("calibrated") >= -math.log(ALPHA)
+    assert told.log_recent("calibrated") >= -math.log(ALPHA)
+    calm = at(0.004, 0.004, 8 * history.WINDOW, History())
+    assert calm.log_recent("calibrated") < 0
+
+
+def test_the_recent_alarm_falls_when_the_trouble_ends_and_the_other_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history, "WINDOW", 500)
+    told = at(0.5, 0.3, 2000, History())
+    assert told.log_recent("raw") >= -math.log(ALPHA)
+    at(0.3, 0.3, 500 * (history.RECENT + 1), told)
+    assert told.log_recent("raw") < -math.log(ALPHA) <= told.log_alarm("raw")
+
+
+def test_the_recent_alarm_remembers_slow_evidence_over_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    # No window alone gives the alarm; eight of them do.
+    monkeypatch.setattr(history, "WINDOW", 500)
+    told = at(0.37, 0.3, 500 * history.RECENT, History())
+    assert told.last is not None
+    assert log_wealth(told.last.scores.cells("raw")) < -math.log(ALPHA)
+    assert told.log_recent("raw") >= -math.log(ALPHA)
+
+
+@given(st.lists(st.tuples(UNIT, st.sampled_from([0.0, 1.0])), max_size=40), UNIT)
+def test_the_recent_wealth_does_not_grow_on_average_within_a_window(
+    events: list[tuple[float, float]], p: float
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(history, "WINDOW", 7)
+        told = [(p, p, y, p) for p, y in events]
+        now = recent_after(told)
+        if len(told) % 7 == 6:
+            return  # the next event closes the window, and somebody new begins to bet
+        p = grain(p)
+        zero, one = (recent_after([*told, (p, p, y, p)]) for y in (0.0, 1.0))
+        assert (1.0 - p) * zero + p * one <= now * (1 + 1e-9)
+
+
+def recent_after(events: list[Event]) -> float:
+    return math.exp(told(events).log_recent("raw"))
+
+
+@pytest.mark.parametrize("ahead", [0, 120])
+def test_alarms_that_begin_anew_are_silent_and_sound_again(monkeypatch: pytest.MonkeyPatch, ahead: int) -> None:
+    monkeypatch.setattr(history, "WINDOW", 500)
+    known = at(0.5, 0.3, 2000 + ahead, History())
+    whole = known.total
+    assert known.restart(1_700_000_000_000)
+    assert (known.total, known.log_alarm("raw"), known.log_recent("raw")) == (whole, 0.0, 0.0)
+    assert not known.restart(1_700_000_000_000)
+    at(0.3, 0.3, 3000 - ahead, known)
+    assert known.log_alarm("raw") < -math.log(ALPHA)
+    assert known.log_recent("raw") < -math.log(ALPHA)
+    # They count the events since, as a history that begins then does.
+    if not ahead:
+        assert known.log_alarm("raw") == pytest.approx(at(0.3, 0.3, 3000, History()).log_alarm("raw"))
+        assert known.log_recent("raw") == pytest.approx(at(0.3, 0.3, 3000, History()).log_recent("raw"))
+    at(0.5, 0.3, 2000, known, seed=5)
+    assert known.log_alarm("raw") >= -math.log(ALPHA)
+
+
+def test_a_revision_from_before_the_alarms_began_anew_is_no_evidence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history, "WINDOW", 500)
+    known = at(0.3, 0.3, 2000, History())
+    known.restart(1)
+    at(0.3, 0.3, 700, known)
+    was = known.log_wealth("raw")
+    for _ in range(50):
+        assert known.revise(0.3, 0.3, 0.3, 0.0, 1.0, 3)
+    assert known.log_wealth("raw") == was
+
+
 def test_several_partitions_keep_the_level() -> None:
     calm, broken = History(), told([(0.2, 0.2, 1.0, 0.2)] * 50)
     one = history.log_alarm([broken], "raw")
     assert one == broken.log_alarm("raw")
     assert history.log_alarm([calm, broken, calm], "raw") == pytest.approx(one - math.log(3))
+    assert history.log_recent([calm, broken, calm], "raw") == pytest.approx(broken.log_recent("raw") - math.log(3))

@@ -114,7 +114,7 @@ def test_rows_of_another_version_or_kind_are_refused() -> None:
     calibrator, scores = rows.encode_calibrator(served("identity", [])), rows.encode_scores(History())
     with pytest.raises(CorruptFrame, match="a 'C' row has format version 2"):
         rows.decode_calibrator(seal(ord("C"), rows.CALIBRATOR_VERSION + 1, calibrator[2:-4]), "stream")
-    with pytest.raises(CorruptFrame, match="a 'S' row has format version 3"):
+    with pytest.raises(CorruptFrame, match="a 'S' row has format version 4"):
         rows.decode_history(seal(ord("S"), rows.SCORES_VERSION + 1, scores[2:-4]), None)
     with pytest.raises(CorruptFrame, match="found a 'S' row where a 'C' row belongs"):
         rows.decode_calibrator(scores, "stream")

@@ -4,12 +4,14 @@ import itertools
 import math
 import random
 import struct
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from state.cells import EDGES
 from state.losses import NAMES, named
 from state.scores import BANDS, LOG_CLIP, SCORED, Kind, Scores, grain
 
@@ -71,10 +73,11 @@ def test_events_taken_out_leave_nothing(kept: list[Drawn], out: list[Drawn]) -> 
 
 
 def test_what_rounding_left_of_a_cell_without_events_goes() -> None:
-    # 9 million events: the sum of .3 passes 2**23 / 4, where single grains no longer fit.
-    scores = Scores()
-    scores._sums[0:5] = [1.0, 2.0**24 + 0.3, 0.0, 2.0**24, 0.0]
-    scores.observe(0.0, 0.0, 0.0, sign=-1)
+    # As after ten million events: the sums of a cell were too large for single grains.
+    scores = told([(0.05, 0.05, 0.0, None)])
+    scores._sums[:] = [each + 1e-7 if 0 < each < 1 else each for each in scores._sums]
+    scores.observe(0.05, 0.05, 0.0, sign=-1)
+    assert scores == Scores()
     assert Scores.decode(scores.encode()) == scores
 
 
@@ -104,6 +107,8 @@ def test_each_kind_is_scored_as_if_it_were_alone(events: list[Drawn]) -> None:
             forecast = (raw, p, p if draw is None else draw)[column]
             alone.observe(forecast, forecast, y)
         assert scores.cells(kind) == alone.cells("raw") == alone.cells("draw")
+        ranking, other = scores.ranking(kind), alone.ranking("raw")
+        assert (ranking.zeros, ranking.ones) == (other.zeros, other.ones)
         assert scores.log_loss(kind) == pytest.approx(alone.log_loss("raw"), nan_ok=True)
 
 
@@ -282,20 +287,32 @@ def test_layout_is_the_documented_one() -> None:
     logs = [grain(-math.log(p)) for p in (0.25, low, 0.5)]
     mask = (1 << 11 | 1 << (38 + band) | 1 << (57 + 14)).to_bytes(10, "little")
     sums = struct.pack("<19d", *itertools.chain(*cells), 1.0, *logs)
-    assert told([(0.25, low, 1.0, 0.5)]).encode() == mask + sums
+    # No outcome 0; of outcome 1 the lowest byte of one cell's count, which is 1.
+    counts = [bytes((0, 1, bisect_right(EDGES, p), 1, 1)) for p in (0.25, low, 0.5)]
+    assert told([(0.25, low, 1.0, 0.5)]).encode() == mask + sums + b"".join(counts)
     same = (1 << 11 | 1 << (19 + band)).to_bytes(10, "little")
     sums = struct.pack("<13d", *itertools.chain(*cells[:2]), 1.0, *logs[:2])
-    assert told([(0.25, low, 1.0, None)]).encode() == same + sums
+    assert told([(0.25, low, 1.0, None)]).encode() == same + sums + b"".join(counts[:2])
 
 
 def test_bytes_are_bounded() -> None:
-    everywhere = [0.0, *BANDS, *(k / 10 for k in range(1, 10))]
-    plain = [(p, p, 1.0, p) for p in everywhere]
-    assert len(told(plain).encode()) == 1554
-    assert len(told(plain + [(p, p, 1.0, 0.999 * p + 1e-9) for p in everywhere]).encode()) <= 3090
+    # A window: every fine cell has both outcomes, and some cells more than 255.
+    everywhere = [(p, y) for p in (0.0, *EDGES) for y in (0.0, 1.0)]
+    dense = [(p, y) for p in (0.0, EDGES[-1]) for y in (0.0, 1.0) for _ in range(256)]
+    plain: list[Drawn] = [(p, p, y, p) for p, y in everywhere + dense]
+    drawn: list[Drawn] = [(p, p, y, math.nextafter(p, 1.0)) for p, y in everywhere + dense]
+    assert len(told(plain).encode()) == 1554 + 2 * 974
+    assert len(told(plain + drawn).encode()) == 3090 + 4 * 974
+    rng = random.Random(2)
+    usual = told(
+        [(rng.betavariate(0.5, 20), p := rng.betavariate(0.5, 50), float(rng.random() < p), p) for _ in range(4999)]
+    )
+    assert len(usual.encode()) < 1600
 
 
-@pytest.mark.parametrize("cut", [lambda b: b[:-1], lambda b: b + b"\0", lambda _: b"", lambda b: b"\xff" * 10 + b[10:]])
+@pytest.mark.parametrize(
+    "cut", [lambda b: b[:-1], lambda b: b + b"\0", lambda _: b"", lambda b: b"\xff" * 10 + b[10:], lambda b: b[:-5]]
+)
 def test_damaged_scores_are_refused(cut: Callable[[bytes], bytes]) -> None:
     with pytest.raises(ValueError, match="scores of"):
         Scores.decode(cut(scored([(0.5, 0.5, 1.0)]).encode()))
