@@ -21,6 +21,7 @@ from agents.compiled import PACKAGES, PLACE, ROOT, STAMP, stamp
 #: What runs once an event or once a batch. `base` and `forecasts` derive from tuple, which mypyc cannot compile; of the
 #: calibrators those that a stream of probabilities is served by, with every subclass of a compiled class.
 HOT = (
+    "state/ages.py",
     "state/bias.py",
     "state/cells.py",
     "state/comparison.py",

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from state import claim, expiry, fence, ledger, rows
+from state.ages import DAY_MS, Ages
 from state.calibrators import REGISTRY
 from state.claim import Claim
 from state.comparison import Comparison
@@ -131,6 +132,14 @@ def _comparison() -> Comparison:
     return comparison
 
 
+def _ages() -> Ages:
+    ages = Ages()
+    for age_ms, label in ((0, 1), (90_000, 0), (45 * DAY_MS, 0), (12 * DAY_MS, 1)):
+        ages.observe(age_ms, label)
+    ages.expire()
+    return ages
+
+
 def golden() -> list[Row]:
     """Return every row that is kept."""
 
@@ -181,6 +190,12 @@ def golden() -> list[Row]:
             rows.COMPARISONS_VERSION,
             rows.encode_comparison(_comparison()),
             lambda row: rows.encode_comparison(rows.decode_comparison(row)),
+        ),
+        Row(
+            "ages",
+            rows.AGES_VERSION,
+            rows.encode_ages(_ages()),
+            lambda row: rows.encode_ages(rows.decode_ages(row)),
         ),
         Row("expiry", expiry.VERSION, expiry.encode(entries), lambda row: expiry.encode(expiry.decode(row))),
     ]

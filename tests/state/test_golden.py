@@ -116,6 +116,7 @@ def test_the_page_names_versions_and_sizes() -> None:
         "W": rows.WINDOWS_VERSION,
         "V": rows.VECTORS_VERSION,
         "H": rows.COMPARISONS_VERSION,
+        "A": rows.AGES_VERSION,
         "Q": expiry.VERSION,
         "A": rows.AGES_VERSION,
     }
