@@ -1,0 +1,151 @@
+"""A calibrator played over payments as the engine would: it learns when one matures, and then what was revised."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from agents.fraud import DAY_MS, START_MS, Floats, Fraud
+
+#: Forecasts and outcomes are at most so sure, as in `state.calibrators.logistic`.
+_CLIP: Final = 1e-6
+#: Newton's steps of a fit; it begins where yesterday's ended.
+_STEPS: Final = 25
+_FORECAST, _MATURED, _REVISED = 1, 0, 2
+
+
+@dataclass(frozen=True)
+class Match:
+    """What a calibrator served, [n], in the order of the payments, and what it knew in the end."""
+
+    p: Floats
+    draw: Floats
+    state: bytes
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """What happens, in order.
+
+    Attributes
+    ----------
+    kind
+        `_FORECAST`, `_MATURED` or `_REVISED`, [m].
+    row
+        Payment, [m].
+    y
+        The label that is learnt, or that it is revised to, [m].
+    """
+
+    kind: list[int]
+    row: list[int]
+    y: list[int]
+
+
+def schedule(stream: Fraud, matures_days: float, *, until_ms: int | None = None) -> Schedule:
+    """Return what a stream does to a calibrator.
+
+    Parameters
+    ----------
+    stream
+        Payments and reports. A payment is learnt when it matures, with what was reported last by then, else with 0;
+        what is reported later and says something else revises it.
+    matures_days
+        Days after which it matures.
+    until_ms
+        Nothing later happens; None plays all.
+    """
+    n = len(stream)
+    matures = stream.forecast_ms + int(matures_days * DAY_MS)
+    label = np.zeros(n, dtype=np.int64)
+    known = stream.reports.ms <= matures[stream.reports.row]
+    label[stream.reports.row[known]] = stream.reports.y[known]
+    now, late = label.copy(), []
+    for i, y, ms in zip(*(each[~known].tolist() for each in stream.reports[:3]), strict=True):
+        if now[i] != y:
+            now[i] = y
+            late.append((ms, i, y))
+    revised = np.array(late, dtype=np.int64).reshape(-1, 3).T
+    ms = np.concatenate([stream.forecast_ms, matures, revised[0]])
+    kind = np.repeat([_FORECAST, _MATURED, _REVISED], [n, n, len(late)])
+    row = np.concatenate([np.arange(n), np.arange(n), revised[1]])
+    y = np.concatenate([np.zeros(n, dtype=np.int64), label, revised[2]])
+    order = np.lexsort((kind, ms))
+    if until_ms is not None:
+        order = order[ms[order] <= until_ms]
+    return Schedule(kind[order].tolist(), row[order].tolist(), y[order].tolist())
+
+
+def play(calibrator: Any, stream: Fraud, events: Schedule) -> Match:
+    """Play a stream; the calibrator is one of `state.calibrators` without features."""
+    n = len(stream)
+    raw, keys = stream.raw.tolist(), [each.encode() for each in stream.event_id]
+    p, draw, tickets, labels = [0.0] * n, [0.0] * n, [b""] * n, [0] * n
+    predict, update = calibrator.predict, calibrator.update
+    for kind, i, y in zip(events.kind, events.row, events.y, strict=True):
+        if kind == _FORECAST:
+            p[i], draw[i], tickets[i] = predict(raw[i], (), keys[i])
+        elif kind == _MATURED:
+            update(tickets[i], y)
+            labels[i] = y
+        else:
+            calibrator.revise(tickets[i], labels[i], y)
+            labels[i] = y
+    return Match(np.array(p), np.array(draw), calibrator.encode())
+
+
+def nightly(stream: Fraud, events: Schedule) -> Floats:
+    """Return what a Platt map serves that is fitted every midnight to all that was learnt by then, [n]; raw before.
+
+    It is fitted by Newton's method to Platt's own targets, (N+ + 1)/(N+ + 2) and 1/(N- + 2), once each class was seen.
+    """
+    z = np.log(np.clip(stream.raw, _CLIP, 1 - _CLIP)) - np.log1p(-np.clip(stream.raw, _CLIP, 1 - _CLIP))
+    served = stream.raw.copy()
+    labels = np.full(len(stream), -1)
+    parameters = np.array([1.0, 0.0])
+    midnight = START_MS + DAY_MS
+    today: list[int] = []
+    fitted = False
+
+    def serve() -> None:
+        if fitted and today:
+            served[today] = 1 / (1 + np.exp(-(parameters[0] * z[today] + parameters[1])))
+        today.clear()
+
+    clock: Callable[[int], int] = stream.forecast_ms.item
+    for kind, i, y in zip(events.kind, events.row, events.y, strict=True):
+        if kind != _FORECAST:
+            labels[i] = y
+            continue
+        if clock(i) >= midnight:
+            serve()
+            known = labels >= 0
+            if len(np.unique(labels[known])) == 2:
+                parameters, fitted = _fit(z[known], labels[known], parameters), True
+            midnight += (clock(i) - midnight) // DAY_MS * DAY_MS + DAY_MS
+        today.append(i)
+    serve()
+    return served
+
+
+def _fit(z: Floats, labels: Any, start: Floats) -> Floats:
+    """Return slope and intercept of the largest likelihood of Platt's targets."""
+    ones = labels.sum()
+    target = np.where(labels == 1, (ones + 1) / (ones + 2), 1 / (len(labels) - ones + 2))
+    found = tried = start
+    best = np.inf
+    for _ in range(_STEPS):
+        v = tried[0] * z + tried[1]
+        q = 1 / (1 + np.exp(-v))
+        loss = float(np.sum(np.logaddexp(0, v) - target * v))
+        if not loss < best - 1e-9:
+            break
+        found, best = tried, loss
+        off, weight = q - target, q * (1 - q)
+        gradient = np.array([off @ z, off.sum()])
+        curvature = np.array([[weight @ (z * z) + 1e-9, weight @ z], [weight @ z, weight.sum() + 1e-9]])
+        step = np.linalg.solve(curvature, gradient)
+        # Far from the optimum a whole step may overshoot.
+        tried = found - step * min(1.0, 2.0 / max(float(np.abs(step).max()), 1e-12))
+    return found
