@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from agents.replay.measure import bins_of, knots, log_losses
+from agents.replay.measure import VOLUME, bins_of, knots, log_losses, parts, scorecard
+from agents.replay.ranking import Buckets
 from agents.replay.result import COMPARED, Bootstrap, Difference
 from state.scores import BINS
 
@@ -47,19 +48,19 @@ def plan(n: int, span_ms: int, block: int | None = None, resamples: int = RESAMP
     return Bootstrap(step * CELLS, step, resamples, SEED)
 
 
-def differences(
-    how: Bootstrap, y: Floats, forecasts: Mapping[str, Floats], pairs: Sequence[tuple[str, str]]
-) -> list[Difference]:
-    """Return the differences of every metric of `COMPARED` for each pair of names.
+class Resampled:
+    """Metrics of several forecasters on the same forecasts, whole and resampled together.
 
     Parameters
     ----------
+    how
+        See `plan`.
     y
         Outcomes in time order, [n].
     forecasts
         By name, [n] each.
-    pairs
-        A name and what it is compared with.
+    volume
+        Of the recall, as `Scorecard.recall`.
 
     Notes
     -----
@@ -68,37 +69,85 @@ def differences(
     Bootstrap for General Stationary Observations*, section 2.3). Intervals are from the 2.5 % to the 97.5 % quantile,
     less the mean's distance from the value: a resample's ECE is larger than its sample's, most where it is small, and
     without that the better calibrated one would look worse. The last cell may be short; a resample's scores are divided
-    by the forecasts it holds.
+    by the forecasts it holds. Its ranks are those of buckets of forecasts, within the tenths that its cells are from
+    (`agents.replay.ranking`); the value itself is exact.
     """
-    n = len(y)
-    starts = np.arange(0, n, how.step)
-    lengths = np.diff([*starts, n]).astype(np.float64)
-    sums = {name: _cells(p, y, starts) for name, p in forecasts.items()}
-    rng = np.random.default_rng(how.seed)
-    last = max(1, len(starts) - CELLS + 1)
-    blocks = math.ceil(n / how.block)
-    drawn: dict[str, list[Floats]] = {name: [] for name in forecasts}
-    for at in range(0, how.resamples, _AT_ONCE):
-        chosen = rng.integers(last, size=(min(_AT_ONCE, how.resamples - at), blocks))
-        weights = np.zeros((len(chosen), len(starts)))
-        for offset in range(min(CELLS, len(starts))):
-            for row, picks in enumerate(chosen):
-                weights[row] += np.bincount(picks + offset, minlength=len(starts))
-        total = weights @ lengths
+
+    def __init__(self, how: Bootstrap, y: Floats, forecasts: Mapping[str, Floats], volume: float = VOLUME) -> None:
+        n = len(y)
+        starts = np.arange(0, n, how.step)
+        lengths = np.diff([*starts, n]).astype(np.float64)
+        sums = {name: _cells(p, y, starts) for name, p in forecasts.items()}
+        ranked = {name: _Ranked(p, y, starts, volume) for name, p in forecasts.items()}
+        rng = np.random.default_rng(how.seed)
+        last = max(1, len(starts) - CELLS + 1)
+        blocks = math.ceil(n / how.block)
+        drawn: dict[str, list[Floats]] = {name: [] for name in forecasts}
+        for at in range(0, how.resamples, _AT_ONCE):
+            chosen = rng.integers(last, size=(min(_AT_ONCE, how.resamples - at), blocks))
+            weights = np.zeros((len(chosen), len(starts)))
+            for offset in range(min(CELLS, len(starts))):
+                for row, picks in enumerate(chosen):
+                    weights[row] += np.bincount(picks + offset, minlength=len(starts))
+            total = weights @ lengths
+            for name, cells in sums.items():
+                found = _metrics(weights @ cells, total), ranked[name].measured(weights)
+                drawn[name].append(np.column_stack(found))
+        self._drawn = {name: np.concatenate(found) for name, found in drawn.items()}
+        self._whole = {}
         for name, cells in sums.items():
-            drawn[name].append(_metrics(weights @ cells, total))
-    resampled = {name: np.concatenate(found) for name, found in drawn.items()}
-    whole = {name: _metrics(cells.sum(axis=0, keepdims=True), np.array([float(n)]))[0] for name, cells in sums.items()}
-    found = []
-    for name, against in pairs:
-        value = whole[name] - whole[against]
-        moved = resampled[name] - resampled[against]
-        low, high = np.quantile(moved, (0.025, 0.975), axis=0) - (moved.mean(axis=0) - value)
-        found += [
-            Difference(name, against, metric, float(value[i]), float(low[i]), float(high[i]))
-            for i, metric in enumerate(COMPARED)
-        ]
+            means = _metrics(cells.sum(axis=0, keepdims=True), np.array([float(n)]))[0]
+            card = scorecard(forecasts[name], y, None, volume)
+            self._whole[name] = np.append(means, [card.auc, card.recall])
+
+    def differences(self, pairs: Sequence[tuple[str, str]]) -> list[Difference]:
+        """Return the differences of every metric of `COMPARED` for each pair of a name and what it is compared with."""
+        found = []
+        for name, against in pairs:
+            value = self._whole[name] - self._whole[against]
+            ends = _ends(value, self._drawn[name] - self._drawn[against])
+            found += [Difference(name, against, *each) for each in zip(COMPARED, value.tolist(), *ends, strict=True)]
+        return found
+
+    def intervals(self, name: str) -> list[tuple[str, float, float, float]]:
+        """Return each metric of `COMPARED` with its value and its interval."""
+        value = self._whole[name]
+        return list(zip(COMPARED, value.tolist(), *_ends(value, self._drawn[name]), strict=True))
+
+
+def _ends(value: Floats, moved: Floats) -> list[list[float]]:
+    """Return the lower and the upper ends of values' intervals, [metrics] each; ``moved`` is [resamples, metrics]."""
+    with np.errstate(invalid="ignore"):
+        ends = np.quantile(moved, (0.025, 0.975), axis=0) - (moved.mean(axis=0) - value)
+    found: list[list[float]] = ends.tolist()
     return found
+
+
+class _Ranked:
+    """The ranks of one forecaster in each tenth of the history, for any weighting of the cells."""
+
+    def __init__(self, p: Floats, y: Floats, starts: NDArray[np.int64], volume: float) -> None:
+        self._volume = volume
+        edges = np.append(starts, len(y))
+        self._parts = []
+        for first, last in parts(len(starts)):
+            at = slice(edges[first], edges[last])
+            cell = np.repeat(np.arange(last - first), np.diff(edges[first : last + 1]))
+            ones = np.bincount(cell, y[at], last - first)
+            self._parts.append((slice(first, last), ones, Buckets(p[at], y[at], cell, last - first)))
+
+    def measured(self, weights: Floats) -> Floats:
+        """Return AUC and recall of each resample, [resamples, 2], from the cells' weights, [resamples, cells]."""
+        total, found = np.zeros(len(weights)), np.zeros((2, len(weights)))
+        for cells, ones, buckets in self._parts:
+            mine = weights[:, cells]
+            both = np.array(buckets.measured(mine, self._volume))
+            counted = np.where(np.isnan(both).any(axis=0), 0.0, mine @ ones)
+            total += counted
+            found += counted * np.nan_to_num(both)
+        with np.errstate(invalid="ignore"):
+            measured: Floats = (found / total).T
+        return measured
 
 
 def _cells(p: Floats, y: Floats, starts: NDArray[np.int64]) -> Floats:
@@ -118,7 +167,7 @@ def _cells(p: Floats, y: Floats, starts: NDArray[np.int64]) -> Floats:
 
 
 def _metrics(sums: Floats, n: Floats) -> Floats:
-    """Return the metrics of `COMPARED`, [resamples, 4], from sums as `_cells` has them, [resamples, 22]."""
+    """Return those metrics of `COMPARED` that are means, [resamples, 4], from sums as `_cells` has them."""
     off, moment = sums[:, :BINS], sums[:, BINS : 2 * BINS]
     found = [np.abs(off).sum(axis=1), np.abs(knots(off, moment)).sum(axis=1), sums[:, -2], sums[:, -1]]
     return np.column_stack(found) / n[:, None]

@@ -74,7 +74,8 @@ class Played:
     """What a contest on one partition gave; everything that grows with the records is on the tape.
 
     Columns of all probability forecasts, in the order in which they were answered: ``issued_ms`` (q), ``stream`` (i),
-    ``raw`` (d), and ``p0``, ``p1`` and so on (d), what each contender served. Columns of those resolved, in the order
+    ``version`` (q), how many outcomes were learnt before, ``raw`` (d), and ``p0``, ``p1`` and so on (d), what each
+    contender served, and ``draw0`` and so on (d), what it drew. Columns of those resolved, in the order
     in which they were: ``index`` (q) of the forecast, ``y`` (b), ``delay_ms`` (q), and ``time`` (q), the largest event
     time of any resolved event up to then, ms: it never falls, so that partitions can be merged by it.
 
@@ -116,8 +117,8 @@ class _Entrants:
     kind: int
     ttl_ms: int
     served: list[Served]
-    #: What predicts, and where the served probability is written down.
-    predicts: list[tuple[Callable[..., Any], Callable[[float], None]]]
+    #: What predicts, and where the served probability and the draw are written down.
+    predicts: list[tuple[Callable[..., Any], Callable[[float], None], Callable[[float], None]]]
     updates: list[Callable[[bytes, float], None]]
     biases: list[Bias]
     #: Outcomes learnt, and the sum over them of how many were learnt between forecast and outcome.
@@ -172,7 +173,8 @@ class Contest:
         self._note_issued_ms = tape.column("issued_ms", "q")
         self._note_stream = tape.column("stream", "i")
         self._note_raw: Callable[[Any], None] = tape.column("raw", "d")
-        self._answers = [tape.column(f"p{n}", "d") for n in range(len(configurations))]
+        self._note_version = tape.column("version", "q")
+        self._answers = [(tape.column(f"p{n}", "d"), tape.column(f"draw{n}", "d")) for n in range(len(configurations))]
         self._note_index = tape.column("index", "q")
         self._note_y = tape.column("y", "b")
         self._note_delay_ms = tape.column("delay_ms", "q")
@@ -219,19 +221,21 @@ class Contest:
             tickets = []
             if entrants.biases:
                 answers = []
-            for predict, note in entrants.predicts:
-                p, _, ticket = predict(raw, x, name)
+            for predict, note, note_draw in entrants.predicts:
+                p, draw, ticket = predict(raw, x, name)
                 note(p)
+                note_draw(draw)
                 tickets.append(ticket)
                 if answers is not None:
                     answers.append(p)
             self._note_issued_ms(ts)
             self._note_stream(entrants.number)
+            self._note_version(entrants.learnt)
             self._note_raw(raw)
             index = self._issued
             self._issued = index + 1
         else:
-            made = [predict(raw, x, name) for predict, _ in entrants.predicts]
+            made = [predict(raw, x, name) for predict, _, _ in entrants.predicts]
             tickets, answers, index = [each.ticket for each in made], [each.p for each in made], -1
         applied = self._applied
         kept = None if answers is None else (raw, answers, x)
@@ -362,7 +366,7 @@ class Contest:
             found[0].kind,
             found[0].ttl_ms,
             served,
-            [(each.calibrator.predict, note) for each, note in zip(served, self._answers, strict=True)],
+            [(each.calibrator.predict, *notes) for each, notes in zip(served, self._answers, strict=True)],
             [each.calibrator.update for each in served],
             [],
         )

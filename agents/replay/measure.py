@@ -2,11 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
-from agents.replay.result import Alerts, Bin, Coverage, Delays, Scorecard
+from agents.replay.ranking import ranks
+from agents.replay.result import Ages, Alerts, Bin, Caught, Coverage, Delays, Scorecard
 from agents.wilson import wilson
 from state.losses import LOG_CLIP
 from state.scores import BINS
@@ -16,6 +18,15 @@ Times = NDArray[np.int64]
 
 #: A band of which at least so many forecasts were issued, and less than this share has outcomes, cannot be judged.
 FEWEST, SHARE = 50, 0.5
+
+#: Volumes of `Scorecard.caught`, and the one of `Scorecard.recall` unless another is asked for.
+VOLUMES = (0.005, 0.01, 0.02, 0.05)
+VOLUME = 0.02
+#: Parts of the history in which forecasts are ranked.
+PARTS = 10
+
+#: Share of records out of the order of time that is worth a warning.
+UNSORTED = 0.01
 
 _S, _M, _H, _D = 1000, 60_000, 3_600_000, 86_400_000
 #: Edges of the histogram of delays, ms.
@@ -88,10 +99,18 @@ def knots(off: Floats, moment: Floats) -> Floats:
     return found
 
 
-def scorecard(p: Floats, y: Floats, worst: float | None) -> Scorecard:
-    """Score forecasts against outcomes in {0, 1}, [n] each."""
+def parts(n: int) -> list[tuple[int, int]]:
+    """Return where the tenths of n forecasts in a row begin and end; fewer where there are fewer."""
+    edges = np.linspace(0, n, min(PARTS, max(n, 1)) + 1).astype(np.int64).tolist()
+    return list(pairwise(edges))
+
+
+def scorecard(p: Floats, y: Floats, worst: float | None, volume: float = VOLUME) -> Scorecard:
+    """Score forecasts against outcomes in {0, 1} in time order, [n] each; ``volume`` is of `Scorecard.recall`."""
     n = len(p)
     sums = Sums.of(p, y)
+    mean, rate = _mean(float(p.sum()), n), _mean(float(y.sum()), n)
+    auc, ks, recall, precision = _ranked(p, y, (*VOLUMES, volume))
     return Scorecard(
         n=n,
         ece=sums.ece,
@@ -101,8 +120,40 @@ def scorecard(p: Floats, y: Floats, worst: float | None) -> Scorecard:
         brier=_mean(float(np.square(p - y).sum()), n),
         log_loss=_mean(float(log_losses(p, y).sum()), n),
         misclassification=_mean(float(np.where(p >= 0.5, 1.0 - y, y).sum()), n),
-        mean_forecast=_mean(float(p.sum()), n),
-        base_rate=_mean(float(y.sum()), n),
+        mean_forecast=mean,
+        base_rate=rate,
+        relative_error=mean / rate - 1.0 if rate > 0 else float("nan"),
+        auc=auc,
+        ks=ks,
+        recall=recall[volume],
+        precision=precision[volume],
+        caught=[Caught(each, recall[each], precision[each]) for each in VOLUMES],
+        distinct=len(np.unique(p)),
+    )
+
+
+def _ranked(
+    p: Floats, y: Floats, volumes: tuple[float, ...]
+) -> tuple[float, float, dict[float, float], dict[float, float]]:
+    """Return AUC, KS, and recall and precision by volume: within tenths, weighted by ones, precision by forecasts."""
+    total = sized = 0.0
+    auc = ks = 0.0
+    recall, precision = dict.fromkeys(volumes, 0.0), dict.fromkeys(volumes, 0.0)
+    for start, end in parts(len(p)):
+        found = ranks(p[start:end], y[start:end], volumes)
+        if np.isnan(found.auc):
+            continue
+        ones, size = float(y[start:end].sum()), end - start
+        total, sized = total + ones, sized + size
+        auc, ks = auc + ones * found.auc, ks + ones * found.ks
+        for volume in volumes:
+            recall[volume] += ones * found.recall[volume]
+            precision[volume] += size * found.precision[volume]
+    return (
+        _mean(auc, total),
+        _mean(ks, total),
+        {volume: _mean(each, total) for volume, each in recall.items()},
+        {volume: _mean(each, sized) for volume, each in precision.items()},
     )
 
 
@@ -129,6 +180,17 @@ def delays(took: Times) -> Delays:
     counts = np.bincount(np.searchsorted(edges, took, side="right") - 1, minlength=len(edges) - 1)
     median, p90, p99 = (float(q) for q in np.quantile(took, (0.5, 0.9, 0.99)))
     return Delays(tuple(edges), tuple(int(n) for n in counts), median, p90, p99)
+
+
+def ages(took: Times, y: Floats) -> list[Ages]:
+    """Return how long outcomes took, [n] ms, by label, [n]."""
+    found = []
+    for label in (0, 1):
+        mine = took[y == label]
+        if len(mine):
+            median, p99, largest = (float(q) for q in np.quantile(mine, (0.5, 0.99, 1.0)))
+            found.append(Ages(label, len(mine), median, p99, largest))
+    return found
 
 
 def coverage(issued: Floats, resolved: Floats) -> list[Coverage]:

@@ -75,6 +75,13 @@ def add(commands: Any) -> None:  # noqa: ANN401 - argparse has no public name fo
     runs.add_argument("--processes", type=_positive, metavar="N", help="at most so many (default: one a core)")
     gives = replay.add_argument_group("what it gives")
     gives.add_argument("--threshold", type=float, metavar="P", help="count the alerts, forecasts of at least P")
+    gives.add_argument(
+        "--volume",
+        type=float,
+        default=0.02,
+        metavar="SHARE",
+        help="recall among this share, the highest (default: .02)",
+    )
     gives.add_argument("--block", type=_positive, metavar="N", help="length of the bootstrap's blocks, forecasts")
     gives.add_argument("--report", type=Path, metavar="FILE", help="write a page of HTML: figures, and which to choose")
     gives.add_argument("--output", type=Path, metavar="FILE", help="write calibrated records as JSON lines")
@@ -105,6 +112,8 @@ def request(options: argparse.Namespace, settings: Settings) -> "Request":
 
     if options.threshold is not None and not 0 <= options.threshold <= 1:
         raise SettingsError(f"--threshold {options.threshold}: must be between 0 and 1")
+    if not 0 < options.volume <= 1:
+        raise SettingsError(f"--volume {options.volume}: must be above 0 and at most 1")
     delays = tuple(Delay.parse(text) for text in options.delay) or (Delay(),)
     if len({each.name for each in delays}) < len(delays):
         raise SettingsError("--delay: the same one twice")
@@ -114,6 +123,7 @@ def request(options: argparse.Namespace, settings: Settings) -> "Request":
         delays=delays,
         processes=options.processes or cores(),
         threshold=options.threshold,
+        volume=options.volume,
         block=options.block,
         manifest=options.manifest,
         report=options.report,

@@ -14,14 +14,18 @@ from typing import Any, Literal
 
 import orjson
 
-#: What a row of figures is about: the model's forecasts, or what a contender served.
+#: What a row of figures is about: the model's forecasts, or what a contender served, its deterministic ``p``.
 Kind = Literal["raw", "calibrated"]
 
 #: The name of raw forecasts where contenders are named.
 RAW = "raw"
 
-#: Metrics that differences are given for. All are better when smaller.
-COMPARED = ("ece", "ece_smooth", "brier", "log_loss")
+#: Metrics that differences are given for.
+COMPARED = ("ece", "ece_smooth", "brier", "log_loss", "auc", "recall")
+#: Those of them that are better when larger; all others are when smaller.
+LARGER = frozenset({"auc", "recall"})
+#: A contender is never chosen where one of these is clearly worse than raw.
+HARMS = ("brier", "log_loss", "auc", "recall")
 
 
 @dataclass(frozen=True)
@@ -47,6 +51,18 @@ class Scorecard:
         Share of wrong labels at the threshold 1/2.
     mean_forecast, base_rate
         Means of forecasts and of outcomes.
+    relative_error
+        mean_forecast / base_rate - 1: .5 is half too high, whatever the rate. NaN without ones.
+    auc, ks
+        How well forecasts rank: share of pairs of a one and a zero in order, and the largest distance between the
+        distributions of both. Within tenths of the history in time order, mean weighted by ones: nobody ranks today's
+        forecast against one of last season, before the calibrator had moved. NaN where no tenth has both.
+    recall, precision
+        Of the highest forecasts, as many as the volume of the replay says, in each tenth.
+    caught
+        The same at several volumes.
+    distinct
+        Different forecasts.
     """
 
     n: int
@@ -59,6 +75,49 @@ class Scorecard:
     misclassification: float
     mean_forecast: float
     base_rate: float
+    relative_error: float
+    auc: float
+    ks: float
+    recall: float
+    precision: float
+    caught: Sequence["Caught"]
+    distinct: int
+
+
+@dataclass(frozen=True)
+class Caught:
+    """What the highest forecasts catch: of the share ``volume``, recall and precision (`Scorecard.recall`)."""
+
+    volume: float
+    recall: float
+    precision: float
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A part of the history, scored apart.
+
+    A forecast belongs to the warm-up of a contender if it was answered before the contender's calibrator had learnt an
+    outcome, or before the first forecast that it served other than raw. One that serves raw for ever has only the first
+    kind. After the warm-up means: not in that of any contender, so that all are scored on the same forecasts.
+
+    Attributes
+    ----------
+    issued, resolved
+        Forecasts, and those of them with an outcome.
+    start_ms, end_ms
+        Times of the first and the last forecast, ms since the epoch; None without any.
+    raw, calibrated, draw
+        Scores; ``draw`` is None where nothing is drawn.
+    """
+
+    issued: int
+    resolved: int
+    start_ms: int | None
+    end_ms: int | None
+    raw: Scorecard
+    calibrated: Scorecard
+    draw: Scorecard | None
 
 
 @dataclass(frozen=True)
@@ -178,6 +237,27 @@ class Delays:
 
 
 @dataclass(frozen=True)
+class Ages:
+    """How long outcomes took, by label; those that silence gives are not among them.
+
+    Attributes
+    ----------
+    label
+        0 or 1.
+    n
+        Outcomes.
+    median_ms, p99_ms, largest_ms
+        Quantiles of the time from forecast to outcome, by linear interpolation.
+    """
+
+    label: int
+    n: int
+    median_ms: float
+    p99_ms: float
+    largest_ms: float
+
+
+@dataclass(frozen=True)
 class Coverage:
     """How many forecasts of one band of the raw score got an outcome within the replay.
 
@@ -257,8 +337,10 @@ class Scored:
         Its name; ``*`` for all.
     issued
         Forecasts answered; ``raw.n`` of them have an outcome.
-    raw, calibrated
-        Their scores, over the same resolved forecasts.
+    raw, calibrated, draw
+        Their scores, over the same resolved forecasts; ``draw`` is None where nothing is drawn.
+    warmup, settled
+        Scores of the warm-up, and of what came after it: the choice rests on these.
     regret_brier, regret_log
         Σ loss calibrated − Σ loss raw; below 0 is better than raw.
     l1, bound
@@ -269,6 +351,10 @@ class Scored:
         At most 60, in time order; none below 40 resolved forecasts.
     worst
         By kind; None before the first complete window.
+    ages
+        Of the labels that were seen.
+    ttl_ms, matures_ms
+        Of its configuration; the shortest ttl and the longest maturity of all streams together.
     delays, coverage, features, alerts
         See their classes. ``features`` is empty for streams without, ``alerts`` None if no threshold was given.
     """
@@ -277,6 +363,9 @@ class Scored:
     issued: int
     raw: Scorecard
     calibrated: Scorecard
+    draw: Scorecard | None
+    warmup: Phase
+    settled: Phase
     regret_brier: float
     regret_log: float
     l1: float | None
@@ -285,6 +374,9 @@ class Scored:
     windows: Sequence[Window]
     worst: Mapping[Kind, WorstWindow | None]
     delays: Delays
+    ages: Sequence[Ages]
+    ttl_ms: int
+    matures_ms: int
     coverage: Sequence[Coverage]
     features: Sequence[FeatureBias]
     alerts: Alerts | None
@@ -349,11 +441,11 @@ class Difference:
     Attributes
     ----------
     name, against
-        Contenders; ``against`` may be ``raw``.
+        Contenders, or their draws (`drawn`); ``against`` may be ``raw``.
     metric
         One of `COMPARED`.
     value, low, high
-        The difference and its 95 % interval. Below 0 throughout: ``name`` is better.
+        The difference and its 95 % interval. ``name`` is better where it is below 0 throughout, or above for `LARGER`.
     """
 
     name: str
@@ -367,6 +459,30 @@ class Difference:
     def clear(self) -> bool:
         """Whether the interval leaves out 0."""
         return self.low > 0.0 or self.high < 0.0
+
+    @property
+    def sign(self) -> int:
+        """-1 where ``name`` is clearly better, 1 where it is clearly worse, else 0."""
+        if not self.clear:
+            return 0
+        return -1 if (self.high < 0.0) != (self.metric in LARGER) else 1
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A metric of a contender, of its draw (`drawn`) or of raw, after the warm-up, with its 95 % interval."""
+
+    name: str
+    delay: str
+    metric: str
+    value: float
+    low: float
+    high: float
+
+
+def drawn(name: str) -> str:
+    """Return what a contender's draw is called among differences."""
+    return f"{name}, draw"
 
 
 @dataclass(frozen=True)
@@ -411,9 +527,15 @@ class Result:
         they stand, as a worker does; many of them in a file mean that it was not sorted.
     contenders
         In the order of the command line.
+    volume
+        Share of the forecasts that `Scorecard.recall` is of.
     differences, bootstrap
-        Every contender against raw, then every pair; none below 200 resolved forecasts. A pair is compared only where
-        both resolved the same forecasts, so not across delays.
+        Every contender and its draw against raw, then every pair, after the warm-up; none below 200 resolved forecasts.
+        A pair is compared only where both resolved the same forecasts, so not across delays.
+    warming
+        Every contender against raw in its own warm-up; none below 200 resolved forecasts.
+    intervals
+        Of each metric of `COMPARED`, of raw, every contender and its draw.
     """
 
     version: str
@@ -425,7 +547,10 @@ class Result:
     dead: Mapping[str, Mapping[str, int]]
     out_of_order: Mapping[str, int]
     contenders: Sequence[Contender]
+    volume: float
     differences: Sequence[Difference]
+    warming: Sequence[Difference]
+    intervals: Sequence[Interval]
     bootstrap: Bootstrap | None
 
     def contender(self, name: str) -> Contender:

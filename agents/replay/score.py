@@ -2,26 +2,30 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from agents.replay import bootstrap
+from agents.replay.bootstrap import Resampled
 from agents.replay.configuration import Configuration
 from agents.replay.contest import Look, Played
-from agents.replay.measure import Sums, alerts, coverage, delays, reliability, scorecard
+from agents.replay.measure import VOLUME, Sums, ages, alerts, coverage, delays, reliability, scorecard
 from agents.replay.result import (
     RAW,
     Bootstrap,
     Contender,
     Difference,
     FeatureBias,
+    Interval,
+    Phase,
     Scored,
     Vectors,
     Window,
     WorstWindow,
+    drawn,
 )
 from agents.replay.tape import played
 from state import rows
@@ -33,6 +37,7 @@ from state.policy import Policy
 from state.rows import VectorScores
 
 Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
 
 #: Most windows of a series, and resolved forecasts of one at least.
 WINDOWS, SHORTEST = 60, 20
@@ -40,6 +45,8 @@ WINDOWS, SHORTEST = 60, 20
 STREAMS = 200
 #: All streams of probabilities together.
 ALL = "*"
+#: A served forecast this near the raw one is the raw one: maps that have learnt nothing round differently.
+SAME = 1e-9
 
 
 @dataclass(frozen=True)
@@ -48,19 +55,24 @@ class Columns:
 
     Attributes
     ----------
-    issued_stream, issued_raw, issued_p
-        Of all forecasts, by partition: the stream's number in ``streams``, raw, and what each contender served.
-    stream, raw, p, y, delay_ms, time, partition
-        Of those resolved.
+    issued_stream, issued_ms, issued_raw, issued_p, issued_warm
+        Of all forecasts, by partition: the stream's number in ``streams``, time, raw, what each contender served, and
+        whether it was in its warm-up (`agents.replay.result.Phase`).
+    stream, raw, p, draw, warm, y, delay_ms, time, partition
+        Of those resolved; a ``draw`` is None where nothing was drawn.
     """
 
     streams: list[str]
     issued_stream: NDArray[Any]
+    issued_ms: NDArray[np.int64]
     issued_raw: Floats
     issued_p: list[Floats]
+    issued_warm: list[Flags]
     stream: NDArray[Any]
     raw: Floats
     p: list[Floats]
+    draw: list[Floats | None]
+    warm: list[Flags]
     y: Floats
     delay_ms: NDArray[np.int64]
     time: NDArray[np.int64]
@@ -71,39 +83,93 @@ class Columns:
         """Join the partitions."""
         streams = sorted({name for part in parts for name in part.streams})
         number = {name: i for i, name in enumerate(streams)}
-        issued_stream, issued_raw, served = [], [], [[] for _ in range(contenders)]  # type: ignore[var-annotated]
-        stream, raw, y, delay, time, partition = [], [], [], [], [], []
-        p: list[list[Floats]] = [[] for _ in range(contenders)]
+        issued_stream, issued_ms, issued_raw, index = [], [], [], []
+        stream, y, delay, time, partition = [], [], [], [], []
+        served: list[list[Floats]] = [[] for _ in range(contenders)]
+        tossed: list[list[Floats]] = [[] for _ in range(contenders)]
+        known, of_part, first = [], [], 0
         for n, part in enumerate(parts):
             renumbered = np.array([number[name] for name in part.streams], dtype=np.int32)
             of = renumbered[played(part.directory, "stream", "i")]
-            index = played(part.directory, "index", "q")
+            mine = played(part.directory, "index", "q")
             issued_stream.append(of)
+            issued_ms.append(played(part.directory, "issued_ms", "q"))
             issued_raw.append(played(part.directory, "raw", "d"))
-            stream.append(of[index])
-            raw.append(issued_raw[-1][index])
+            known.append(played(part.directory, "version", "q") > 0)
+            of_part.append(np.full(len(of), n, dtype=np.int64))
+            index.append(mine + first)
+            first += len(of)
+            stream.append(of[mine])
             for i in range(contenders):
                 served[i].append(played(part.directory, f"p{i}", "d"))
-                p[i].append(served[i][-1][index])
+                tossed[i].append(played(part.directory, f"draw{i}", "d"))
             y.append(played(part.directory, "y", "b").astype(np.float64))
             delay.append(played(part.directory, "delay_ms", "q"))
             time.append(played(part.directory, "time", "q"))
-            partition.append(np.full(len(index), n, dtype=np.int32))
+            partition.append(np.full(len(mine), n, dtype=np.int32))
         times = np.concatenate(time)
         order = np.argsort(times, kind="stable")
+        at = np.concatenate(index)[order]
+        every, p = np.concatenate(issued_raw), [np.concatenate(each) for each in served]
+        numbers = np.concatenate(issued_stream)
+        places = np.concatenate(of_part) * len(streams) + numbers
+        warm = [_warm(each, every, np.concatenate(known), places) for each in p]
+        draws = [np.concatenate(each) for each in tossed]
         return cls(
             streams,
-            np.concatenate(issued_stream),
-            np.concatenate(issued_raw),
-            [np.concatenate(each) for each in served],
+            numbers,
+            np.concatenate(issued_ms),
+            every,
+            p,
+            warm,
             np.concatenate(stream)[order],
-            np.concatenate(raw)[order],
-            [np.concatenate(each)[order] for each in p],
+            every[at],
+            [each[at] for each in p],
+            [None if np.array_equal(draw, each) else draw[at] for draw, each in zip(draws, p, strict=True)],
+            [each[at] for each in warm],
             np.concatenate(y)[order],
             np.concatenate(delay)[order],
             times[order],
             np.concatenate(partition)[order],
         )
+
+    @property
+    def settled(self) -> Flags:
+        """Which of the resolved forecasts are in nobody's warm-up, [m]."""
+        settled: Flags = ~np.any(self.warm, axis=0)
+        return settled
+
+    @property
+    def issued_settled(self) -> Flags:
+        """The same of all forecasts, [n]."""
+        settled: Flags = ~np.any(self.issued_warm, axis=0)
+        return settled
+
+
+def _warm(p: Floats, raw: Floats, known: Flags, place: NDArray[np.int64]) -> Flags:
+    """Return which forecasts one contender answered in its warm-up, [n].
+
+    Parameters
+    ----------
+    p, raw
+        Served and raw, in the order in which a place answered them, [n].
+    known
+        Whether an outcome had been learnt, [n].
+    place
+        Partition and stream, [n].
+    """
+    moved = known & (np.abs(p - raw) > SAME)
+    if not moved.any():
+        return ~known
+    order = np.argsort(place, kind="stable")
+    counted = np.cumsum(moved[order])
+    begins = np.flatnonzero(np.diff(place[order], prepend=-1))
+    before: NDArray[np.int64] = np.repeat(
+        counted[begins] - moved[order][begins], np.diff(np.append(begins, len(order)))
+    )
+    warm = np.empty(len(p), dtype=np.bool_)
+    warm[order] = counted == before
+    return warm
 
 
 @dataclass(frozen=True)
@@ -120,6 +186,7 @@ def board(
     names: Sequence[str],
     delay: str,
     threshold: float | None,
+    volume: float = VOLUME,
 ) -> Board:
     """Score a group of configurations that were played together.
 
@@ -129,6 +196,8 @@ def board(
         What was played, by partition.
     group, names
         Configurations, and what they are called in the result.
+    volume
+        Of `Scorecard.recall`.
     """
     columns = Columns.of(parts, len(group))
     fates = np.sum([part.fates for part in parts], axis=0).tolist()
@@ -138,9 +207,10 @@ def board(
         policies = {stream: _policy(configuration, stream) for stream in columns.streams}
         vectors = _vectors(parts, i)
         scored = {
-            stream: _scored(columns, parts, i, stream, policies[stream], threshold) for stream in _largest(columns)
+            stream: _scored(columns, parts, i, stream, [policies[stream]], threshold, volume)
+            for stream in _largest(columns)
         }
-        overall = _scored(columns, parts, i, None, None, threshold) if scored else None
+        overall = _scored(columns, parts, i, None, list(policies.values()), threshold, volume) if scored else None
         contenders.append(
             Contender(
                 name=name,
@@ -159,24 +229,54 @@ def board(
     return Board(contenders, columns)
 
 
-def compared(boards: Sequence[Board], block: int | None, resamples: int) -> tuple[list[Difference], Bootstrap | None]:
-    """Return the differences of every contender to raw, and of every pair that resolved the same forecasts."""
-    found: list[Difference] = []
+@dataclass
+class Compared:
+    """What contenders are beside raw and beside one another; see `Result` for the lists."""
+
+    differences: list[Difference] = field(default_factory=list)
+    warming: list[Difference] = field(default_factory=list)
+    intervals: list[Interval] = field(default_factory=list)
     how: Bootstrap | None = None
+
+
+def compared(boards: Sequence[Board], block: int | None, resamples: int, volume: float = VOLUME) -> Compared:
+    """Compare every contender and its draw to raw, and every pair that resolved the same forecasts."""
+    found = Compared()
     for each in boards:
-        columns = each.columns
-        n = len(columns.y)
-        span = int(columns.time[-1] - columns.time[0]) if n else 0
-        made = bootstrap.plan(n, span, block, resamples)
-        if made is None:
-            continue
-        how = how or made
-        names = [contender.name for contender in each.contenders]
-        pairs = [(name, RAW) for name in names]
-        pairs += [(name, other) for i, name in enumerate(names) for other in names[i + 1 :]]
+        columns, names = each.columns, [contender.name for contender in each.contenders]
+        settled = columns.settled if names else np.zeros(0, dtype=np.bool_)
         forecasts = {RAW: columns.raw, **dict(zip(names, columns.p, strict=True))}
-        found += bootstrap.differences(made, columns.y, forecasts, pairs)
-    return found, how
+        draws = {drawn(name): draw for name, draw in zip(names, columns.draw, strict=True) if draw is not None}
+        made = _resampled(columns, settled, {**forecasts, **draws}, block, resamples, volume)
+        if made is not None:
+            found.how, resampled = found.how or made[0], made[1]
+            pairs = [(name, RAW) for name in [*names, *draws]]
+            pairs += [(name, other) for i, name in enumerate(names) for other in names[i + 1 :]]
+            found.differences += resampled.differences(pairs)
+            delay = each.contenders[0].delay
+            found.intervals += [
+                Interval(name, delay, *interval)
+                for name in [RAW, *names, *draws]
+                for interval in resampled.intervals(name)
+            ]
+        for name, p, warm in zip(names, columns.p, columns.warm, strict=True):
+            made = _resampled(columns, warm, {RAW: columns.raw, name: p}, block, resamples, volume)
+            if made is not None:
+                found.warming += made[1].differences([(name, RAW)])
+    return found
+
+
+def _resampled(
+    columns: Columns, chosen: Flags, forecasts: Mapping[str, Floats], block: int | None, resamples: int, volume: float
+) -> tuple[Bootstrap, Resampled] | None:
+    """Resample some of the resolved forecasts; None where there are too few."""
+    n = int(chosen.sum())
+    time = columns.time[chosen]
+    how = bootstrap.plan(n, int(time[-1] - time[0]) if n else 0, block, resamples)
+    if how is None:
+        return None
+    mine = {name: p[chosen] for name, p in forecasts.items()}
+    return how, Resampled(how, columns.y[chosen], mine, volume)
 
 
 def dead(parts: Iterable[Played]) -> dict[str, dict[str, int]]:
@@ -209,29 +309,43 @@ def _scored(
     parts: Sequence[Played],
     i: int,
     stream: str | None,
-    policy: Policy | None,
+    policies: Sequence[Policy],
     threshold: float | None,
+    volume: float,
 ) -> Scored:
-    """Score one contender on one stream, or on all."""
+    """Score one contender on one stream, or on all; ``policies`` are its own, or all."""
     chosen: Any = slice(None)
     issued: Any = slice(None)
     if stream is not None and len(columns.streams) > 1:
         number = columns.streams.index(stream)
         chosen, issued = columns.stream == number, columns.issued_stream == number
     raw, p, y = columns.raw[chosen], columns.p[i][chosen], columns.y[chosen]
+    draw = columns.draw[i]
+    draw = None if draw is None else draw[chosen]
     issued_raw, issued_p = columns.issued_raw[issued], columns.issued_p[i][issued]
     time = columns.time[chosen]
     looks = _looks(parts, i, stream)
     worst = [_worst(columns, forecasts, y, chosen) for forecasts in (raw, p)]
     cards = [
-        scorecard(forecasts, y, each.ece if each else None) for forecasts, each in zip((raw, p), worst, strict=True)
+        scorecard(forecasts, y, each.ece if each else None, volume)
+        for forecasts, each in zip((raw, p), worst, strict=True)
     ]
+
+    def phase(which: Flags, of_issued: Flags) -> Phase:
+        mine, at = which[chosen], columns.issued_ms[issued][of_issued[issued]]
+        each = [None if kind is None else scorecard(kind[mine], y[mine], None, volume) for kind in (raw, p, draw)]
+        bounds = (int(at.min()), int(at.max())) if len(at) else (None, None)
+        return Phase(len(at), int(mine.sum()), *bounds, *each)
+
     last = _at(looks, None)
     return Scored(
         stream=stream or ALL,
         issued=len(issued_raw),
         raw=cards[0],
         calibrated=cards[1],
+        draw=None if draw is None else scorecard(draw, y, None, volume),
+        warmup=phase(columns.warm[i], columns.issued_warm[i]),
+        settled=phase(columns.settled, columns.issued_settled),
         regret_brier=_regret(cards[0].brier, cards[1].brier, len(y)),
         regret_log=_regret(cards[0].log_loss, cards[1].log_loss, len(y)),
         l1=last[0],
@@ -240,8 +354,11 @@ def _scored(
         windows=_windows(raw, p, y, time, looks),
         worst=dict(zip(KINDS, worst, strict=True)),
         delays=delays(columns.delay_ms[chosen]),
+        ages=ages(columns.delay_ms[chosen], y),
+        ttl_ms=min(each.ttl_ms for each in policies),
+        matures_ms=max(getattr(each, "matures_ms", 0) for each in policies),
         coverage=coverage(issued_raw, raw),
-        features=_features(parts, i, stream, policy) if stream and policy else (),
+        features=_features(parts, i, stream, policies[0]) if stream else (),
         alerts=None if threshold is None else alerts(threshold, (issued_raw, issued_p), (raw, p), y),
     )
 

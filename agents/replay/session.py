@@ -18,6 +18,7 @@ from agents.replay import bootstrap, crew, score, seed, side
 from agents.replay.configuration import Configuration
 from agents.replay.delay import Delay
 from agents.replay.engine import Folded, answers
+from agents.replay.measure import VOLUME
 from agents.replay.part import Done, Part
 from agents.replay.report.page import page
 from agents.replay.result import Pace, Result
@@ -47,6 +48,8 @@ class Request:
         At most so many.
     threshold
         For `agents.replay.result.Alerts`; None for none.
+    volume
+        Of `agents.replay.result.Scorecard.recall`, in (0, 1].
     block, resamples
         Of the bootstrap; None takes `agents.replay.bootstrap.plan`'s length.
     manifest, report, output, letters
@@ -60,6 +63,7 @@ class Request:
     delays: Sequence[Delay] = (Delay(),)
     processes: int = 1
     threshold: float | None = None
+    volume: float = VOLUME
     block: int | None = None
     resamples: int = bootstrap.RESAMPLES
     manifest: Path | None = None
@@ -92,7 +96,7 @@ class Request:
             "manifest": self.source.manifest(),
             "configurations": [[each.name, _recipes(each)] for each in self.configurations],
             "delays": [each.name for each in self.delays],
-            "options": [self.threshold, self.block, self.resamples],
+            "options": [self.threshold, self.volume, self.block, self.resamples],
         }
         return blake2b(orjson.dumps(made, option=orjson.OPT_SORT_KEYS), digest_size=6).hexdigest()
 
@@ -172,8 +176,9 @@ def _result(request: Request, groups: Sequence[Sequence[Configuration]], passes:
         suffix = "" if len(request.delays) == 1 else f" delay {delay.name}"
         for i, group in enumerate(groups):
             names = [each.name + suffix for each in group]
-            boards.append(score.board([part.played[i] for part in done], group, names, delay.name, request.threshold))
-    differences, how = score.compared(boards, request.block, request.resamples)
+            played = [part.played[i] for part in done]
+            boards.append(score.board(played, group, names, delay.name, request.threshold, request.volume))
+    found = score.compared(boards, request.block, request.resamples, request.volume)
     first = passes[0]
     order = {each.name: n for n, each in enumerate(request.configurations)}
     contenders = [contender for board in boards for contender in board.contenders]
@@ -195,8 +200,11 @@ def _result(request: Request, groups: Sequence[Sequence[Configuration]], passes:
             for topic, label in enumerate(("forecasts", "outcomes"))
         },
         contenders=contenders,
-        differences=differences,
-        bootstrap=how,
+        volume=request.volume,
+        differences=found.differences,
+        warming=found.warming,
+        intervals=found.intervals,
+        bootstrap=found.how,
     )
 
 

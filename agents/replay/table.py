@@ -1,19 +1,20 @@
 """The result of a replay at a terminal."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Column, Table
 
-from agents.replay.result import RAW, Contender, Difference, Pace, Result, Scorecard
+from agents.replay.measure import UNSORTED
+from agents.replay.report import choice
+from agents.replay.report.cautions import lateness
+from agents.replay.result import LARGER, RAW, Contender, Difference, Pace, Result, Scorecard, drawn
 
-#: Share of records out of the order of time that is worth a warning.
-UNSORTED = 0.01
-#: Metrics of the table of differences, and what they are called; JSON has all.
-_SHOWN = {"ece": "ECE", "brier": "Brier"}
+#: Metrics of the tables of differences, and what they are called; JSON has all.
+_SHOWN = ({"ece": "ECE", "brier": "Brier"}, {"auc": "AUC", "recall": "recall"})
 
 
 def show(console: Console, result: Result, pace: Pace) -> None:
@@ -31,8 +32,10 @@ def show(console: Console, result: Result, pace: Pace) -> None:
     scored = [each for each in result.contenders if each.overall]
     if scored:
         console.print(_scores(scored))
+        console.print(_ranks(scored, result))
     if result.differences:
-        console.print(_differences(result))
+        for shown in _SHOWN:
+            console.print(_differences(result, shown))
     for contender in result.contenders:
         for each in contender.vectors.values():
             table = Table("", RAW, contender.name, title=f"{each.stream}: {each.resolved:,} resolved")
@@ -41,6 +44,10 @@ def show(console: Console, result: Result, pace: Pace) -> None:
             console.print(table)
     for line in warnings(result):
         console.print(line, soft_wrap=True, highlight=False)
+    if scored:
+        made = choice.choose(result)
+        for line in (made.headline, *made.reasons):
+            console.print(line, soft_wrap=True, highlight=False)
 
 
 def _scores(contenders: list[Contender]) -> Table:
@@ -64,6 +71,30 @@ def _scores(contenders: list[Contender]) -> Table:
     return table
 
 
+def _ranks(contenders: list[Contender], result: Result) -> Table:
+    """Return a row a contender, its draw and raw: order and level after the warm-up."""
+    table = _table("warm-up", "mean", "off", "AUC", f"recall {100 * result.volume:g}%", "different")
+    table.title = "after the warm-up"
+    delays: set[str] = set()
+    for contender in contenders:
+        if contender.overall is None:
+            continue
+        phase, warm = contender.overall.settled, contender.overall.warmup
+        if contender.delay not in delays:
+            delays.add(contender.delay)
+            table.add_row(RAW, "", *_order(phase.raw))
+        spent = f"{warm.issued / contender.overall.issued:.1%}" if contender.overall.issued else ""
+        table.add_row(contender.name, spent, *_order(phase.calibrated))
+        if phase.draw:
+            table.add_row(drawn(contender.name), "", *_order(phase.draw))
+    return table
+
+
+def _order(card: Scorecard) -> Iterator[str]:
+    off = "–" if math.isnan(card.relative_error) else f"{card.relative_error:+.1%}"
+    yield from (_figure(card.mean_forecast), off, _figure(card.auc), _figure(card.recall), f"{card.distinct:,}")
+
+
 def _table(*figures: str) -> Table:
     """Return a table whose first column gives way: at 80 columns no figure may be cut."""
     table = Table(Column("", overflow="fold"), box=SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
@@ -76,21 +107,21 @@ def _card(card: Scorecard) -> Iterator[str]:
     return map(_figure, (card.ece, card.ece_noise, card.worst_window_ece, card.brier, card.log_loss))
 
 
-def _differences(result: Result) -> Table:
+def _differences(result: Result, shown: Mapping[str, str]) -> Table:
     how = result.bootstrap
     made = "" if how is None else f": 95 % by {how.resamples:,} resamples, blocks of {how.block:,}"
-    table = _table(*_SHOWN.values())
-    table.title = f"below 0 is better{made}"
+    table = _table(*shown.values())
+    table.title = f"{'above' if LARGER & shown.keys() else 'below'} 0 is better{made}"
     rows: dict[tuple[str, str], dict[str, Difference]] = {}
     for each in result.differences:
         rows.setdefault((each.name, each.against), {})[each.metric] = each
     for (name, against), found in rows.items():
-        table.add_row(f"{name} − {against}", *(_interval(found[metric]) for metric in _SHOWN))
+        table.add_row(f"{name} − {against}", *(_interval(found[metric]) for metric in shown))
     return table
 
 
 def _interval(each: Difference) -> str:
-    mark = "" if not each.clear else " ✓" if each.high < 0 else " ✗"
+    mark = (" ✓", "", " ✗")[each.sign + 1]
     return f"{each.value:+.4f} [{each.low:+.4f}, {each.high:+.4f}]{mark}"
 
 
@@ -112,6 +143,8 @@ def warnings(result: Result) -> list[str]:
                 "scores are of the others"
             )
         bands = [each for each in contender.overall.coverage if not each.identifiable] if contender.overall else []
+        if contender.overall:
+            found += [f"{each.title} {each.sentence}" for each in lateness(contender.overall, contender.fates)]
         if bands:
             listed = ", ".join(f"{each.low:.1f}-{each.high:.1f} ({each.share:.0%})" for each in bands)
             found.append(f"few forecasts of these scores have outcomes, nothing can be said of them: {listed}")

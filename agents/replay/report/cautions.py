@@ -1,18 +1,23 @@
 """What must be said before the figures, and what cannot be concluded from them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
 
-from agents.replay.measure import FEWEST
+from agents.replay.measure import FEWEST, UNSORTED
 from agents.replay.report import choice
-from agents.replay.report.digits import count, share
+from agents.replay.report.digits import count, duration, share
 from agents.replay.result import Coverage, Result, Scored
-from agents.replay.table import UNSORTED
 
 #: Fewer outcomes than this in a band, or in all, and shares move by more than .2 by chance.
 FEW = 100
+#: Outcomes of a label from which on their ages are told.
+ENOUGH = 20
+#: Medians of two labels that differ by this share of the longer one; ages this near to the ttl are cut by it.
+APART, NEAR = 0.25, 0.8
+#: Outcomes that met no forecast, as a share of those that did, that are too many for chance.
+LOST = 0.001
 #: Labels that come so much more often for some scores than for others are selected by the score.
 UNEVEN = 0.2
 
@@ -29,11 +34,6 @@ _MISSING: Final = (
     "outcome, "
     "no figure here corrects it."
 )
-_DRAWN: Final = (
-    "Calibrated scores are drawn between two neighbouring grid points where the calibrator has a grid. The draw is "
-    "part "
-    "of what is scored."
-)
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,7 @@ def cautions(result: Result) -> list[Caution]:
     found: list[Caution] = []
     contenders = choice.base(result)
     if contenders and contenders[0].overall:
+        found += lateness(contenders[0].overall, contenders[0].fates)
         found += _labels(contenders[0].overall)
     for topic, reasons in result.dead.items():
         if reasons:
@@ -68,6 +69,32 @@ def cautions(result: Result) -> list[Caution]:
                 )
             )
     return found
+
+
+def lateness(overall: Scored, fates: Mapping[str, int]) -> Iterator[Caution]:
+    """Say where outcomes come too late for their forecasts, or those of one label before those of the other."""
+    seen = [each for each in overall.ages if each.n >= ENOUGH]
+    late = max((each.p99_ms for each in seen), default=0.0)
+    ttl, expired = duration(overall.ttl_ms), fates["expired_forecasts"]
+    lost = expired and fates["expired_outcomes"] >= LOST * max(overall.raw.n, 1)
+    if expired and (lost or late > NEAR * overall.ttl_ms):
+        yield Caution(
+            f"Forecasts are dropped after {ttl}, before their outcomes have come.",
+            f"{count(expired)} expired without one, and {count(fates['expired_outcomes'])} outcomes never met a "
+            f"forecast; of those that came, one in a hundred took longer than {duration(late)}. What comes late is not "
+            "learnt: give the stream a longer `ttl`; `trueup config suggest` says how long.",
+        )
+    if overall.matures_ms or len(seen) < 2:
+        return
+    first, last = sorted(seen, key=lambda each: each.median_ms)
+    if last.median_ms - first.median_ms > APART * last.median_ms:
+        called = {1: "yes", 0: "no"}
+        yield Caution(
+            f"An outcome of {called[first.label]} comes sooner than one of {called[last.label]}.",
+            f"Half of them within {duration(first.median_ms)}, of the others within {duration(last.median_ms)}. A "
+            "calibrator that learns when outcomes arrive takes the sooner ones for more than they are. Set `matures`, "
+            "so that all are learnt at one age; `trueup config suggest` says at which.",
+        )
 
 
 def _labels(overall: Scored) -> Iterator[Caution]:
@@ -128,7 +155,7 @@ def limits(result: Result) -> list[str]:
             f"{count(len(result.differences))} intervals were computed and none is widened for it: of differences that "
             "are really 0, one in twenty is expected to look clear."
         )
-    return [*said, _MISSING, _DRAWN]
+    return [*said, _MISSING]
 
 
 def _bands(bands: Sequence[Coverage]) -> str:

@@ -12,7 +12,7 @@ DEFINITIONS: Final = (
         "Raw, calibrated",
         (
             "p as the model gave it; p as the configuration would have served it at that moment, from outcomes known "
-            "by then."
+            "by then, without a draw."
         ),
     ),
     (
@@ -47,6 +47,35 @@ DEFINITIONS: Final = (
     (
         "Log loss",
         "Mean of −log of the probability given to what happened, in nats, p within [10⁻⁶, 1 − 10⁻⁶]. Proper, too.",
+    ),
+    (
+        "AUC, KS",
+        (
+            "Share of the pairs of a yes and a no in which the yes has the larger p, ties half; largest distance "
+            "between the distributions of p of both. Within tenths of the history in time order, weighted by yeses."
+        ),
+    ),
+    (
+        "Recall, precision",
+        (
+            "Of the highest p, as many as the stated share of the forecasts in each tenth: their share of all yeses, "
+            "and the share of yes among them. Of a tie at the edge, in proportion."
+        ),
+    ),
+    (
+        "Off",
+        "Mean p over the share of yes, less 1: +100% is twice too high, whatever the rate.",
+    ),
+    (
+        "Warm-up",
+        (
+            "Forecasts answered before the calibrator had learnt an outcome, or before the first that it served other "
+            "than raw. After the warm-up: in nobody's."
+        ),
+    ),
+    (
+        "Draw",
+        "What a calibrator on a grid tosses between two points; p is served and needs no toss.",
     ),
     (
         "Regret",

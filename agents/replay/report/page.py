@@ -17,7 +17,9 @@ from agents.replay.report.table import Table
 from agents.replay.result import RAW, Contender, Result
 
 _NO_THRESHOLD = "No threshold was given, so no alerts were counted: --threshold P counts them."
-_BRACKETS = "Differences, below 0 where the first is better; in brackets their 95% intervals."
+_BRACKETS = (
+    "Differences, below 0 where the first is better, of AUC and recall above 0; in brackets their 95% intervals."
+)
 _DELAYS = "The choice and all figures below are of the delay {}; the other delays stand in the tables of this section."
 _NO_FEATURES = "No stream has features, so no bias was measured: the streams' configuration names them."
 _STYLE = Path(__file__).with_name("page.css")
@@ -80,7 +82,9 @@ def _body(result: Result) -> Iterator[Markup]:
             "compared",
             tag("p", _DELAYS.format(contenders[0].delay)) if others else None,
             tables.comparison(every, chosen.name),
+            tables.ranks(every, result),
             tables.differences(result) if result.differences else None,
+            tables.warmup(every),
         )
         yield section("Reliability", "reliable", reliability.figure(drawn))
         yield section("Over time", "time", *course.figures(drawn), tables.worst(mine))

@@ -1,6 +1,7 @@
 """Small diagrams that stand in the cells of tables: an interval, two dots on a line."""
 
 from collections.abc import Sequence
+from math import isfinite
 from typing import Final
 
 from agents.replay.report.markup import Markup, join, tag
@@ -15,14 +16,17 @@ _MIDDLE: Final = _HEIGHT / 2
 
 def reach(differences: Sequence[Difference]) -> float:
     """Return how far an axis around 0 must go to hold all intervals."""
-    return max((max(abs(each.low), abs(each.high)) for each in differences), default=0.0) or 1.0
+    ends = (abs(end) for each in differences for end in (each.low, each.high) if isfinite(end))
+    return max(ends, default=0.0) or 1.0
 
 
 def interval(each: Difference, far: float) -> Markup:
     """Draw a difference and its interval beside 0, on an axis from -far to far."""
     x = Linear(-far, far, 3.0, _WIDTH - 3.0)
-    style = "same" if not each.clear else "better" if each.high < 0 else "worse"
+    style = ("better", "same", "worse")[each.sign + 1]
     zero = x.at(0.0)
+    if not (isfinite(each.low) and isfinite(each.high)):
+        return _picture(tag("line", x1=zero, y1=0, x2=zero, y2=_HEIGHT, class_="zero"))
     return _picture(
         tag("line", x1=zero, y1=0, x2=zero, y2=_HEIGHT, class_="zero"),
         tag("line", x1=x.at(each.low), y1=_MIDDLE, x2=x.at(each.high), y2=_MIDDLE, class_=f"reach {style}"),

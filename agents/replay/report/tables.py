@@ -1,17 +1,37 @@
 """The tables of the page; every number carries its full value."""
 
 from collections.abc import Iterator, Sequence
+from math import isfinite
 from typing import Final
 
 from agents.replay.report import strip
-from agents.replay.report.digits import NONE, cell, count, difference, period, score, share, signed
+from agents.replay.report.digits import NONE, cell, count, difference, minute, period, score, share, signed
 from agents.replay.report.figure import BEFORE, Series, name
 from agents.replay.report.markup import Child, Markup, join, tag
 from agents.replay.report.table import Table, named
-from agents.replay.result import COMPARED, RAW, Alerts, Contender, Difference, FeatureBias, Result, Scorecard, Scored
+from agents.replay.result import (
+    COMPARED,
+    RAW,
+    Alerts,
+    Contender,
+    Difference,
+    FeatureBias,
+    Interval,
+    Result,
+    Scorecard,
+    Scored,
+    drawn,
+)
 
 #: What metrics are called over columns.
-CALLED: Final = {"ece": "ECE", "ece_smooth": "Smooth ECE", "brier": "Brier score", "log_loss": "Log loss"}
+CALLED: Final = {
+    "ece": "ECE",
+    "ece_smooth": "Smooth ECE",
+    "brier": "Brier score",
+    "log_loss": "Log loss",
+    "auc": "AUC",
+    "recall": "Recall",
+}
 #: Streams that are listed, those with most forecasts, and features; the JSON has more.
 STREAMS: Final = 30
 FEATURES: Final = 60
@@ -76,6 +96,102 @@ def _card(overall: Scored, kind: str) -> Iterator[Markup]:
         yield cell(value, score(value))
 
 
+def ranks(contenders: Sequence[tuple[Series, Contender]], result: Result) -> Table:
+    """Show how raw, served and drawn forecasts rank after the warm-up, and how far their means are off."""
+    found = {(each.delay, each.name, each.metric): each for each in result.intervals}
+    rows: list[Sequence[Child]] = []
+    seen: set[str] = set()
+    for series, contender in contenders:
+        if not contender.overall:
+            continue
+        phase = contender.overall.settled
+        kinds = [(series, contender.name, phase.calibrated)]
+        if contender.delay not in seen:
+            seen.add(contender.delay)
+            kinds.insert(0, (BEFORE, RAW, phase.raw))
+        if phase.draw:
+            kinds.append((Series(drawn(contender.name), "none"), drawn(contender.name), phase.draw))
+        for who, called, card in kinds:
+            spans = [found.get((contender.delay, called, metric)) for metric in ("auc", "recall")]
+            rows.append(
+                [
+                    named(who, None),
+                    cell(card.n, count(card.n)),
+                    cell(card.mean_forecast, score(card.mean_forecast)),
+                    cell(card.relative_error, f"{signed(100 * card.relative_error, 1)}%"),
+                    join(cell(card.auc, score(card.auc)), _span(spans[0])),
+                    cell(card.ks, score(card.ks)),
+                    join(cell(card.recall, share(card.recall)), _span(spans[1])),
+                    cell(card.precision, share(card.precision)),
+                    cell(card.distinct, count(card.distinct)),
+                ]
+            )
+    volume = f"{100 * result.volume:g}%"
+    return Table(
+        "ranks",
+        "Order and level, after the warm-up",
+        "Off: the mean forecast against the share of yes, relatively. AUC, KS, recall and precision are taken within "
+        f"tenths of the history; recall and precision are of the highest {volume}. In brackets 95% intervals. A draw "
+        "is what a calibrator on a grid tosses between two of its points; p is what it serves.",
+        ["", "Outcomes", "Mean", "Off", "AUC", "KS", f"Recall {volume}", f"Precision {volume}", "Different"],
+        rows,
+    )
+
+
+def _span(found: Interval | None) -> Child:
+    if found is None or not isfinite(found.low):
+        return None
+    return tag(
+        "span", "[", cell(found.low, score(found.low)), ", ", cell(found.high, score(found.high)), "]", class_="range"
+    )
+
+
+def warmup(contenders: Sequence[tuple[Series, Contender]]) -> Table | None:
+    """Show what was served in each warm-up; None where nobody had one."""
+    rows: list[Sequence[Child]] = []
+    for series, contender in contenders:
+        overall = contender.overall
+        if not overall or not overall.warmup.issued:
+            continue
+        warm = overall.warmup
+        until = None if warm.end_ms is None else minute(warm.end_ms)
+        rows.append(
+            [
+                named(series, None),
+                until,
+                cell(warm.issued, count(warm.issued)),
+                cell(warm.issued / overall.issued, share(warm.issued / overall.issued)),
+                cell(warm.resolved, count(warm.resolved)),
+                cell(warm.raw.base_rate, score(warm.raw.base_rate)),
+                cell(warm.raw.mean_forecast, score(warm.raw.mean_forecast)),
+                cell(warm.calibrated.mean_forecast, score(warm.calibrated.mean_forecast)),
+                cell(warm.raw.brier, score(warm.raw.brier)),
+                cell(warm.calibrated.brier, score(warm.calibrated.brier)),
+            ]
+        )
+    if not rows:
+        return None
+    return Table(
+        "warmup",
+        "Warm-up",
+        "What was served before a calibrator had learnt anything, or before it served anything but the raw score.",
+        [
+            "",
+            "Until, UTC",
+            "Forecasts",
+            "Of all",
+            "Outcomes",
+            "Share of yes",
+            "Mean raw",
+            "Mean served",
+            "Brier raw",
+            "Brier served",
+        ],
+        rows,
+        2,
+    )
+
+
 def differences(result: Result) -> Table:
     """Show every paired difference with its interval, and say what it means."""
     pairs: dict[tuple[str, str], dict[str, Difference]] = {}
@@ -99,15 +215,15 @@ def differences(result: Result) -> Table:
     return Table(
         "differences",
         "Paired differences",
-        "With 95% intervals. Below 0, left of the line, the first is better; an interval that holds 0 shows no "
-        "difference." + made,
+        "After the warm-up, with 95% intervals. Below 0, left of the line, the first is better, of AUC and recall "
+        "above 0; an interval that holds 0 shows no difference." + made,
         ["", *(CALLED[metric] for metric in COMPARED)],
         rows,
     )
 
 
 def _difference(each: Difference, far: float) -> Markup:
-    verdict = "no difference" if not each.clear else "better" if each.high < 0 else "worse"
+    verdict = ("better", "no difference", "worse")[each.sign + 1]
     value, low, high = difference(each.value, each.low, each.high)
     return join(
         cell(each.value, value),

@@ -39,7 +39,10 @@ def test_exported_flights_are_replayed_to_the_figures_of_the_data(
     assert overall.bound is not None
     assert overall.l1 < overall.bound
     better = next(each for each in result.differences if each.metric == "ece")
-    assert better.value == pytest.approx(overall.calibrated.ece - overall.raw.ece)
+    settled = overall.settled
+    assert better.value == pytest.approx(settled.calibrated.ece - settled.raw.ece)
+    assert settled.resolved + overall.warmup.resolved == overall.raw.n
+    assert overall.warmup.calibrated.ece == pytest.approx(overall.warmup.raw.ece, abs=0.01)
     assert better.low < better.value < better.high
     assert overall.delays.median_ms == pytest.approx(
         np.median((played.outcome_ms - played.forecast_ms)[known]), abs=60_000

@@ -104,7 +104,7 @@ def test_bootstrap_tells_a_worse_forecaster_and_no_difference_from_none() -> Non
     assert how is not None
     found = {
         (each.name, each.metric): each
-        for each in bootstrap.differences(how, y, forecasts, [("off", "raw"), ("same", "raw")])
+        for each in bootstrap.Resampled(how, y, forecasts).differences([("off", "raw"), ("same", "raw")])
     }
     for metric in ("ece", "ece_smooth", "brier", "log_loss"):
         assert found["off", metric].low > 0
@@ -117,7 +117,7 @@ def test_bootstrap_value_is_the_difference_of_the_scorecards() -> None:
     y, forecasts = forecasters(1003, 2)
     how = bootstrap.plan(len(y), 0, block=37)
     assert how is not None
-    (ece, smooth, brier, log_loss) = bootstrap.differences(how, y, forecasts, [("off", "raw")])
+    (ece, smooth, brier, log_loss, *_) = bootstrap.Resampled(how, y, forecasts).differences([("off", "raw")])
     off, raw = (scorecard(forecasts[name], y, None) for name in ("off", "raw"))
     assert [each.value for each in (ece, smooth, brier, log_loss)] == pytest.approx(
         [off.ece - raw.ece, off.ece_smooth - raw.ece_smooth, off.brier - raw.brier, off.log_loss - raw.log_loss]
@@ -128,7 +128,7 @@ def test_bootstrap_interval_of_a_mean_has_the_width_that_theory_gives() -> None:
     y, forecasts = forecasters(50_000, 3)
     how = bootstrap.plan(len(y), 0)
     assert how is not None
-    (brier,) = (e for e in bootstrap.differences(how, y, forecasts, [("off", "raw")]) if e.metric == "brier")
+    (brier,) = (e for e in bootstrap.Resampled(how, y, forecasts).differences([("off", "raw")]) if e.metric == "brier")
     each = np.square(forecasts["off"] - y) - np.square(forecasts["raw"] - y)
     theory = 2 * 1.96 * each.std() / np.sqrt(len(y))
     assert brier.high - brier.low == pytest.approx(theory, rel=0.15)
@@ -138,7 +138,7 @@ def test_bootstrap_is_the_same_every_time() -> None:
     y, forecasts = forecasters(3000, 4)
     how = bootstrap.plan(len(y), 0)
     assert how is not None
-    first, second = (bootstrap.differences(how, y, forecasts, [("off", "raw")]) for _ in range(2))
+    first, second = (bootstrap.Resampled(how, y, forecasts).differences([("off", "raw")]) for _ in range(2))
     assert first == second
 
 

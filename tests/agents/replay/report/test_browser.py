@@ -14,7 +14,7 @@ from tests.agents.status.browser import CONTRAST, Browser, find
 BINARY = find()
 pytestmark = pytest.mark.skipif(BINARY is None, reason="no chromium on the PATH: apt-get install chromium")
 FIGURES = ["reliability", "course", "bound", "drift", "delays", "coverage"]
-TABLES = ["comparison", "differences", "worst", "labels", "alerts", "features", "streams"]
+TABLES = ["comparison", "ranks", "differences", "warmup", "worst", "labels", "alerts", "features", "streams"]
 TABLES += ["sources", "configurations", "fates"]
 
 
