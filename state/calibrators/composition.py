@@ -111,6 +111,6 @@ def internal_regret(calibrator: Calibrator) -> float | None:
 
 
 def _back(calibrator: Calibrator) -> Calibrator:
-    while isinstance(calibrator, Composition):
-        calibrator = calibrator.back
+    while (back := getattr(calibrator, "back", None)) is not None:
+        calibrator = back
     return calibrator

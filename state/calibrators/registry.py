@@ -18,10 +18,12 @@ from state.calibrators.minimax import Minimax
 from state.calibrators.multiclass import CLASSES, EACH, Multiclass
 from state.calibrators.options import Option
 from state.calibrators.platt import Platt
+from state.calibrators.prudent import Prudent
 from state.calibrators.quantile import Quantile
 from state.calibrators.regret_matching import RegretMatching
 from state.calibrators.ridge import Ridge
 from state.calibrators.simplex import Simplex
+from state.calibrators.twospeed import TwoSpeed
 
 #: Calibrators of one probability: names that stand alone and in a composition.
 REGISTRY: dict[str, type[Any]] = {  # Any: classes keep their own options as keywords
@@ -38,8 +40,10 @@ REGISTRY: dict[str, type[Any]] = {  # Any: classes keep their own options as key
         Identity,
         Minimax,
         Platt,
+        Prudent,
         RegretMatching,
         Ridge,
+        TwoSpeed,
     )
 }
 #: Most parts of a composition: each adds to the ticket that every event carries.
