@@ -36,8 +36,8 @@ SETTINGS = {
     "TRUEUP_WRITE_BUFFER_BYTES": str(1 << 18),
     "TRUEUP_BLOCK_CACHE_BYTES": str(4 << 20),
 }
-#: Rows of one stream expire while the suite runs: ten minutes are 6,000 events. Of the two others one learns from silence
-#: and one at maturity from outcomes alone. Those come up to five seconds late; three in a hundred labels are revised.
+#: Rows of one stream expire while the suite runs: ten minutes are 6,000 events. Of the others one learns from silence,
+#: one at maturity from outcomes alone. Those come up to five seconds late; three in a hundred labels are revised.
 STREAMS = """
 early_ttl = "1d"
 [streams.stream-0]

@@ -118,7 +118,6 @@ def test_the_page_names_versions_and_sizes() -> None:
         "H": rows.COMPARISONS_VERSION,
         "A": rows.AGES_VERSION,
         "Q": expiry.VERSION,
-        "A": rows.AGES_VERSION,
     }
     for kind, version in versions.items():
         assert re.search(rf"^\| `{kind}` \|.*\| {version} \|$", PAGE, flags=re.MULTILINE), kind
