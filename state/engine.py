@@ -326,17 +326,15 @@ class Partition:
         """Give a forecast the outcome that was parked for it, if that is one it can have."""
         y, ts = parked.y, parked.resolved_ts
         if admits(forecast.raw, y):
-            self._age(service.stream, service.kind, forecast.ts, ts, y)
-            applied = self.fence.applied
-            status = ledger.WAITING if service.status == ledger.IMMATURE else ledger.ISSUED
-            labelled = ledger.labelled(issued, status, applied, ts, y, parked.as_of, parked.number)
-            if status == ledger.WAITING:
+            self._age(service, forecast.ts, ts, y)
+            if service.status == ledger.IMMATURE:
                 self.fence.fates[EARLY_WAITING] += 1
-                self._changed[key] = labelled
+                label = y, ts, parked.as_of, parked.number
+                self._changed[key] = ledger.labelled(issued, ledger.WAITING, self.fence.applied, *label)
                 self._learnt[service.key] = service.learner
             else:
                 self.fence.fates[EARLY_JOINED] += 1
-                self._resolve(key, forecast.key, forecast.event_id, labelled)
+                self._resolve(key, forecast.key, forecast.event_id, issued, y, ts, parked.as_of, parked.number)
             return
         self.fence.fates[EARLY_UNUSABLE] += 1
         self._changed[key] = ledger.with_unfit(issued, y, parked.version)
@@ -364,13 +362,12 @@ class Partition:
             self._reject(_unusable(outcome))
         elif status == ledger.ISSUED:
             fence.fates[RESOLVED] += 1
-            self._known(found, ts, y)
-            labelled = ledger.labelled(found, ledger.ISSUED, fence.applied, ts, y, ts, number)
-            self._resolve(key, record_key, event_id, labelled)
+            self._age(self._served(found), ledger.issued_ts(found), ts, y)
+            self._resolve(key, record_key, event_id, found, y, ts, ts, number)
         elif status == ledger.IMMATURE:
             fence.fates[WAITING] += 1
-            self._known(found, ts, y)
-            self._changed[key] = ledger.labelled(found, ledger.WAITING, fence.applied, ts, y, ts, number)
+            self._age(self._served(found), ledger.issued_ts(found), ts, y)
+            self._changed[key] = ledger.labelled(found, ledger.WAITING, fence.applied, y, ts, ts, number)
         else:
             self._said_again(outcome, key, found)
 
@@ -391,7 +388,7 @@ class Partition:
             self._changed[key] = ledger.early(parked.born, y, ts, outcome.offset, number)
         elif status == ledger.WAITING:
             fates[OUTCOME_REVISED] += 1
-            self._changed[key] = ledger.labelled(found, status, self.fence.applied, ts, y, ts, number)
+            self._changed[key] = ledger.labelled(found, status, self.fence.applied, y, ts, ts, number)
         elif len(ledger.labels(found)) >= ledger.MOST_REVISIONS:
             fates[OUTCOME_DEAD] += 1
             self._reject(_unusable(outcome, "revisions"))
@@ -399,17 +396,14 @@ class Partition:
             fates[OUTCOME_REVISED] += 1
             self._revise(key, record_key, event_id, found, ledger.revised(found, self.fence.applied, ts, y, number))
 
-    def _known(self, payload: bytes, ts: int, y: float) -> None:
+    def _age(self, service: _Service, issued_ts: int, ts: int, y: float) -> None:
         """Note how old a forecast was when its first outcome came."""
-        service = self._served(payload)
-        self._age(service.stream, service.kind, ledger.HEAD.unpack_from(payload)[4], ts, y)
-
-    def _age(self, stream: str, kind: int, issued_ts: int, ts: int, y: float) -> None:
-        self._of_ages(stream).observe(max(0, ts - issued_ts), int(y) if kind != QUANTILES else 0)
+        ages = self._aged.get(service.stream) or self._of_ages(service.stream)
+        ages.observe(ts - issued_ts if ts > issued_ts else 0, int(y) if service.kind != QUANTILES else 0)
 
     def _of_ages(self, stream: str) -> Ages:
         """Return the ages of a stream's outcomes, which are about to change."""
-        ages = self._aged.get(stream) or self._ages.get(stream)
+        ages = self._ages.get(stream)
         if ages is None:
             row = self._get(keys.ages(stream))
             ages = self._ages[stream] = Ages() if row is None else rows.decode_ages(row)
@@ -421,21 +415,39 @@ class Partition:
         names = payload[ledger.HEAD.size : ledger.names_end(payload)]
         return self._then.get(names) or self._reopen(payload, names)
 
-    def _resolve(self, key: bytes, record_key: bytes | None, event_id: str, labelled: bytes) -> None:
-        """Redeem the ticket of a labelled row once: the calibrator learns, the scores count, the row remembers."""
+    def _resolve(
+        self,
+        key: bytes,
+        record_key: bytes | None,
+        event_id: str,
+        issued: bytes,
+        y: float,
+        ts: int,
+        as_of: int,
+        number: int,
+    ) -> None:
+        """Redeem a ticket once: the calibrator learns, the scores count, the row remembers.
+
+        ``as_of`` and ``number`` say how the label compares with a later outcome, see `state.ledger.Entry`.
+        """
         effects = self._effects
-        service = self._served(labelled)
+        _, kind, born, _, issued_ts, _, _, raw, p, draw, version, _, _, _ = ledger.HEAD.unpack_from(issued)
+        end = ledger.names_end(issued)
+        names = issued[ledger.HEAD.size : end]
+        service = self._then.get(names) or self._reopen(issued, names)
         served, history = service.served, service.history
-        _, kind, _, _, issued_ts, ts, y, raw, p, draw, version, as_of, number, _ = ledger.HEAD.unpack_from(labelled)
-        window = 0 if history is None else history.windows
-        resolved = ledger.labelled(labelled, ledger.RESOLVED, self.fence.applied, ts, y, as_of, number, window)
-        self._changed[key] = resolved
-        end = ledger.names_end(labelled)
-        ticket = labelled[end:]
+        implied = as_of == ledger.UNSAID
+        self._changed[key] = ledger.resolved(
+            issued,
+            kind | ledger.IMPLIED if implied else kind,
+            (born, self.fence.applied, issued_ts, ts, y, raw, p, draw, version, as_of, number),
+            0 if history is None else history.windows,
+        )
+        ticket = issued[end:]
         if kind != PROBABILITY:
             if kind & ledger.SHADOWED:
-                self._challenge(service, labelled, p, y)
-            raw, p, draw, ticket = ledger.answer(labelled, end)
+                self._challenge(service, issued, p, y)
+            raw, p, draw, ticket = ledger.answer(issued, end)
         served.late += served.calibrator.learnt - version
         served.calibrator.update(ticket, y)
         self._learnt[service.key] = service.learner
@@ -447,7 +459,6 @@ class Partition:
             if history.observe(raw, p, y, draw):
                 self._closed[service.stream] = history
             self._scored[service.stream] = history
-        implied = as_of == ledger.UNSAID
         if not implied:
             effects.delays.append(ts - issued_ts)
         effects.resolved[service.stream] += 1
@@ -577,12 +588,12 @@ class Partition:
         silence = None if policy is None else policy.silence
         if status == ledger.WAITING:
             fence.fates[MATURED] += 1
-            self._resolve(key, ledger.key_of(payload, name), event_id, payload)
+            _, _, _, _, _, ts, y, _, _, _, _, as_of, number, _ = ledger.HEAD.unpack_from(payload)
+            self._resolve(key, ledger.key_of(payload, name), event_id, payload, y, ts, as_of, number)
         elif status != ledger.RESOLVED and silence is not None and _admits(payload, silence):
             fence.fates[IMPLIED] += 1
             due = since + queue.ttl_ms
-            implied = ledger.labelled(payload, ledger.WAITING, fence.applied, due, silence, ledger.UNSAID, 0)
-            self._resolve(key, ledger.key_of(payload, name), event_id, implied)
+            self._resolve(key, ledger.key_of(payload, name), event_id, payload, silence, due, ledger.UNSAID, 0)
         elif status == ledger.IMMATURE:
             self._changed[key] = ledger.ripe(payload, fence.applied)
 

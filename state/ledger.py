@@ -7,7 +7,7 @@ calibrator needs to learn from the outcome. Updates read the ticket and never re
 """
 
 from struct import Struct
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from state import forecasts
 from state.forecasts import PROBABILITY
@@ -23,6 +23,7 @@ WAITING: Final = 5
 
 #: status, kind, born, touched, issued_ts, resolved_ts, y, raw, p, draw, version, as_of, number, window: see `Entry`.
 HEAD: Final = Struct("<BBQQqqddddQqII")
+_ISSUED_TS: Final = Struct("<q")
 _NAMES: Final = Struct("<4sBB")
 _LENGTHS: Final = Struct("<3H")
 #: Set in the kind of a row that ends with an outcome which was parked for the event and is not one it can have.
@@ -410,15 +411,21 @@ def with_key(issued: bytes, key: bytes | None) -> bytes:
     return issued[:1] + bytes((issued[1] | KEYED,)) + issued[2:] + _keyed(key)
 
 
-def labelled(
-    payload: bytes, status: int, applied: int, ts: int, y: float, as_of: int, number: int, window: int = 0
-) -> bytes:
+def issued_ts(payload: bytes) -> int:
+    """Return the event time of a payload's forecast, ms."""
+    return int(_ISSUED_TS.unpack_from(payload, 18)[0])
+
+
+def labelled(payload: bytes, status: int, applied: int, y: float, ts: int, as_of: int, number: int) -> bytes:
     """Return a payload with another status and label; ``ts`` is the label's time. See `Entry` for the others."""
-    _, kind, born, _, issued_ts, _, _, raw, p, draw, version, _, _, _ = HEAD.unpack_from(payload)
-    if as_of == UNSAID:
-        kind |= IMPLIED
-    head = HEAD.pack(status, kind, born, applied, issued_ts, ts, y, raw, p, draw, version, as_of, number, window)
-    return head + payload[HEAD.size :]
+    head = HEAD.unpack_from(payload)
+    made = HEAD.pack(status, *head[1:3], applied, head[4], ts, y, *head[7:11], as_of, number, 0)
+    return made + payload[HEAD.size :]
+
+
+def resolved(payload: bytes, kind: int, rest: tuple[Any, ...], window: int) -> bytes:
+    """Return the payload of an event that has been learnt; ``rest`` is `HEAD` from ``born`` to ``number``."""
+    return HEAD.pack(RESOLVED, kind, *rest, window) + payload[HEAD.size :]
 
 
 def ripe(payload: bytes, applied: int) -> bytes:
