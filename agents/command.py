@@ -61,6 +61,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.print_help()
         return 0
     logs.configure(os.environ.get("TRUEUP_LOG_LEVEL", "INFO").upper())
+    if options.command in _PRIVATE:
+        os.umask(0o077)
     try:
         return int(_COMMANDS[options.command](options))
     except (SettingsError, topics.TopicsError) as exc:
@@ -316,6 +318,9 @@ _COMMANDS = {
     "replay": replay.run,
     "promote": _promote,
 }
+
+#: What these write is data: state, records, reports of them. It is for whoever runs them.
+_PRIVATE = ("worker", "replay", "audit", "inspect")
 
 if __name__ == "__main__":
     sys.exit(main())

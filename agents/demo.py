@@ -28,8 +28,8 @@ from agents.broker import Broker, BrokerError
 from agents.flights import Flights
 from agents.launch import Worker, WorkerError
 from agents.player import Played, play
-from agents.replay.whole import written
 from agents.report import Run
+from agents.whole import written
 from streams import topics
 from streams.settings import Settings
 
@@ -72,7 +72,8 @@ def run(rows: int | None, json_output: bool, brokers: str | None, out: Path, par
                 account = {"problems": [str(exc) or repr(exc)]}
             if account["problems"] and log.exists():
                 kept.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy(log, kept)
+                with log.open("rb") as printed, written(kept) as copy:
+                    shutil.copyfileobj(printed, copy)
                 account["worker_log"] = str(kept)
     finally:
         signal.signal(signal.SIGTERM, before)

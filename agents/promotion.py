@@ -11,7 +11,6 @@ import os
 import pwd
 import stat
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping, MutableMapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -28,7 +27,7 @@ from rich.console import Console
 from tomlkit.exceptions import TOMLKitError
 from tomlkit.items import InlineTable
 
-from agents import inspection, shadows
+from agents import inspection, shadows, whole
 from state.comparison import Comparison
 from state.frames import CorruptFrame
 from state.policy import Challenger, Policies, Policy
@@ -98,8 +97,8 @@ def run(
         raise SettingsError("promote needs the streams file: --streams FILE, or TRUEUP_STREAMS")
     path = Path(named).resolve()  # of a link the target is replaced, not the link
     try:
-        with _locked(path.parent) as directory:
-            return _promote(environment, path, directory, stream, calibrator, reason, dry_run=dry_run)
+        with _locked(path.parent):
+            return _promote(environment, path, stream, calibrator, reason, dry_run=dry_run)
     except OSError as exc:
         raise SettingsError(f"cannot rewrite {path}: {exc.strerror or exc}") from exc
 
@@ -107,7 +106,6 @@ def run(
 def _promote(
     environment: Mapping[str, str],
     path: Path,
-    directory: int,
     stream: str,
     calibrator: str,
     reason: str | None,
@@ -129,9 +127,8 @@ def _promote(
         line |= {"figures": figures} if missing is None else {"figures": None, "figures_missing": missing}
         audit = path.with_name(path.name + ".audit.jsonl")
         # The line first: a change that nobody wrote down is worse than a line whose hash says that it did not happen.
-        _append(audit, orjson.dumps(line) + b"\n")
-        new.replace(path)
-        os.fsync(directory)
+        whole.append(audit, orjson.dumps(line) + b"\n")
+        whole.replace(new, path)
     _tell(promotion, figures, missing, audit)
     return 0
 
@@ -225,12 +222,12 @@ def _require_only(promotion: Promotion, before: Policies, after: Settings) -> No
 
 
 @contextmanager
-def _locked(directory: Path) -> Iterator[int]:
+def _locked(directory: Path) -> Iterator[None]:
     """Hold the directory of the file, so that two promotions follow each other."""
     opened = os.open(directory, os.O_RDONLY)
     try:
         fcntl.flock(opened, fcntl.LOCK_EX)
-        yield opened
+        yield
     finally:
         os.close(opened)
 
@@ -238,27 +235,15 @@ def _locked(directory: Path) -> Iterator[int]:
 @contextmanager
 def _beside(path: Path, content: bytes) -> Iterator[Path]:
     """Write a file beside another, with its mode and owner, that is gone afterwards unless it has replaced it."""
-    opened, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    new = Path(name)
-    try:
-        with os.fdopen(opened, "wb") as file:
-            file.write(content)
-            file.flush()
-            known = path.stat()
-            os.fchmod(file.fileno(), stat.S_IMODE(known.st_mode))
-            with suppress(PermissionError):  # only root may give a file away
-                os.fchown(file.fileno(), known.st_uid, known.st_gid)
-            os.fsync(file.fileno())
-        yield new
-    finally:
-        new.unlink(missing_ok=True)
-
-
-def _append(path: Path, line: bytes) -> None:
-    with path.open("ab") as file:
-        file.write(line)
+    with whole.beside(path) as (new, file):
+        file.write(content)
         file.flush()
+        known = path.stat()
+        os.fchmod(file.fileno(), stat.S_IMODE(known.st_mode))
+        with suppress(PermissionError):  # only root may give a file away
+            os.fchown(file.fileno(), known.st_uid, known.st_gid)
         os.fsync(file.fileno())
+        yield new
 
 
 # -- what is said of it ----------------------------------------------------------------------------------------------

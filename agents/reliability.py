@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, PercentFormatter
 
+from agents.whole import written
 from agents.wilson import wilson
 from state.scores import BINS, LOG_CLIP
 
@@ -138,7 +139,8 @@ def draw(raw: Floats, calibrated: Floats, y: Floats, path: Path, *, title: str, 
             axes.spines[["top", "right"]].set_visible(False)
             axes.tick_params(length=0, pad=7)
         path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path)
+        with written(path) as file:
+            figure.savefig(file, format=path.suffix[1:] or "png")
 
 
 def _band(axes: Axes, bins: Curve, colour: str, label: str) -> None:

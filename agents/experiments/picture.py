@@ -9,6 +9,8 @@ from cycler import cycler
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from agents.whole import written
+
 INK, GREY, FAINT = "#26323a", "#5b6870", "#dfe4e7"
 #: Told apart by people who do not see red and green alike (Okabe & Ito, darkened to be read on white).
 COLOURS: Final = ("#1f6f8b", "#c2571a", "#5a8f29", "#8a4f9e", "#b8860b", "#3b4cc0", "#5b6870")
@@ -51,7 +53,8 @@ def draw(
         figure.suptitle(title, x=0.01, ha="left", fontsize=13, fontweight="bold")
         paint(figure.subplots(rows, columns, squeeze=False, **options))
         path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, metadata={"Software": None})  # no version in the file: equal numbers, equal bytes
+        with written(path) as file:  # no version in the file: equal numbers, equal bytes
+            figure.savefig(file, format=path.suffix[1:] or "png", metadata={"Software": None})
     return path.name
 
 

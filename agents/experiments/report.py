@@ -6,6 +6,7 @@ from pathlib import Path
 from agents import __version__
 from agents.experiments.base import Section, Table
 from agents.experiments.registry import REGISTRY
+from agents.whole import written
 
 
 def write(sections: Mapping[str, Section], out: Path) -> Path:
@@ -35,7 +36,8 @@ def write(sections: Mapping[str, Section], out: Path) -> Path:
         if section.skipped:
             lines += ["Skipped:", "", *(f"- {note}" for note in section.skipped), ""]
     path = out / "report.md"
-    path.write_text("\n".join(lines).rstrip() + "\n", encoding="utf-8")
+    with written(path) as file:
+        file.write(("\n".join(lines).rstrip() + "\n").encode())
     return path
 
 

@@ -280,6 +280,23 @@ def test_topics_check_remarks_on_what_may_surprise_and_ends_with_0(
     assert capsys.readouterr().out == "all topics are as they must be\nnote: one is odd\n"
 
 
+@pytest.mark.parametrize("name", ["worker", "replay", "audit", "inspect"])
+def test_what_is_written_of_data_is_for_its_owner_only(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str
+) -> None:
+    def write(_: object) -> int:
+        (tmp_path / "state").write_text("data")
+        return 0
+
+    monkeypatch.setitem(command._COMMANDS, name, write)
+    before = os.umask(0o022)
+    try:
+        assert command.main([name]) == 0
+    finally:
+        os.umask(before)
+    assert (tmp_path / "state").stat().st_mode & 0o777 == 0o600
+
+
 def test_a_retention_that_is_no_duration_is_one_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
