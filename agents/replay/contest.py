@@ -6,44 +6,59 @@ calibrator serves, is the engine's to the bit; a test holds both equal over hist
 """
 
 import json
-from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from math import inf
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from agents.replay.configuration import Configuration
+from agents.replay.queues import Queue, Queues
 from agents.replay.tape import Tape
 from state import rows
 from state.bias import Bias
-from state.engine import HELD, SWEEP
+from state.engine import HELD, RIPE, SWEEP
 from state.events import Event, Forecast, Outcome, Rejected
 from state.fence import (
-    EARLY,
+    EARLY as OUTCOME_EARLY,
+)
+from state.fence import (
     EARLY_JOINED,
     EARLY_UNUSABLE,
+    EARLY_WAITING,
     EXPIRED_FORECAST,
     EXPIRED_OUTCOME,
+    EXPIRY,
     FATES,
     FORECAST_DEAD,
     FORECAST_DUPLICATE,
     FORECASTS,
-    ISSUED,
+    IMPLIED,
+    MATURED,
+    MATURED_EXPIRY,
+    MATURITY,
     OUTCOME_DEAD,
     OUTCOME_DUPLICATE,
     OUTCOME_REVISED,
+    OUTCOME_STALE,
     OUTCOMES,
-    RESOLVED,
+    REVISION,
+)
+from state.fence import (
+    ISSUED as FORECAST_ISSUED,
+)
+from state.fence import (
+    RESOLVED as OUTCOME_RESOLVED,
+)
+from state.fence import (
+    WAITING as OUTCOME_WAITING,
 )
 from state.forecasts import PROBABILITY, admits
+from state.ledger import EARLY, IMMATURE, ISSUED, MOST_REVISIONS, RESOLVED, UNSAID, WAITING
 from state.policy import Policy
 from state.rows import Served, VectorScores
 
 #: Outcomes learnt between two looks at a calibrator's error and bound: these many, and a fiftieth of all before.
 LOOK = 100
-
-_EARLY, _ISSUED, _RESOLVED = 1, 2, 3
 
 
 class Look(NamedTuple):
@@ -77,7 +92,9 @@ class Played:
     ``version`` (q), how many outcomes were learnt before, ``raw`` (d), and ``p0``, ``p1`` and so on (d), what each
     contender served, and ``draw0`` and so on (d), what it drew. Columns of those resolved, in the order
     in which they were: ``index`` (q) of the forecast, ``y`` (b), ``delay_ms`` (q), and ``time`` (q), the largest event
-    time of any resolved event up to then, ms: it never falls, so that partitions can be merged by it.
+    time of any resolved event up to then, ms: it never falls, so that partitions can be merged by it; and ``implied``
+    (b), whether silence gave the label. Columns of revisions, in their order: ``revised`` (q), the place of the event
+    among those resolved, ``revised_y`` (b) and ``revised_ms`` (q), the label it has since and its time.
 
     Attributes
     ----------
@@ -115,11 +132,12 @@ class _Entrants:
 
     number: int
     kind: int
-    ttl_ms: int
+    policy: Policy
     served: list[Served]
     #: What predicts, and where the served probability and the draw are written down.
     predicts: list[tuple[Callable[..., Any], Callable[[float], None], Callable[[float], None]]]
     updates: list[Callable[[bytes, float], None]]
+    revises: list[Callable[[bytes, float, float], None]]
     biases: list[Bias]
     #: Outcomes learnt, and the sum over them of how many were learnt between forecast and outcome.
     learnt: int = 0
@@ -127,16 +145,57 @@ class _Entrants:
     look_at: int = LOOK
 
 
-#: A row begins with its status, and the applied counts at its birth and its last change. Then, by status:
-#: early: None, the outcome, its time;
-#: issued: entrants, None, number of the forecast on the tape, outcomes learnt when it was answered, tickets, time, the
-#: raw forecast, what was served and the features, the last three None where nothing will ask for them;
-#: resolved: entrants, the outcome, the raw forecast where it is not a probability.
-_Row = tuple[Any, ...]
+@dataclass(slots=True, eq=False)
+class _Row:
+    """An event, as `state.ledger.Entry` has it.
+
+    Attributes
+    ----------
+    index, place
+        Numbers of the forecast, and of the resolved event, on the tape.
+    version
+        Outcomes learnt when it was answered.
+    kept
+        The raw forecast, what was served and the features; None where nothing will ask for them.
+    """
+
+    status: int
+    born: int
+    touched: int
+    entrants: _Entrants | None = None
+    y: float = 0.0
+    ts: int = 0
+    as_of: int = 0
+    number: int = 0
+    index: int = -1
+    version: int = 0
+    tickets: Sequence[bytes] = ()
+    issued_ms: int = 0
+    kept: tuple[Any, list[Any], Any] | None = None
+    place: int = -1
+    revisions: int = 0
+
+    def newer(self, ts: int, number: int) -> bool:
+        """Whether an outcome counts more than the one the label is from, as `state.ledger.newer` has it."""
+        return number > self.number or (number == self.number == 0 and ts >= self.as_of)
+
+    def label(self, status: int, applied: int, ts: int, y: float, as_of: int, number: int) -> None:
+        """Give it a label and another status."""
+        self.status, self.touched, self.ts, self.y, self.as_of, self.number = status, applied, ts, y, as_of, number
+
+    def admits(self, y: float) -> bool:
+        """Whether its forecast can have this outcome."""
+        if self.entrants is None:
+            return True
+        if self.entrants.kind == PROBABILITY:
+            return y in (0.0, 1.0)
+        return self.kept is not None and admits(self.kept[0], y)
 
 
 class Contest:
     """Plays events of one partition to several configurations that agree in `Configuration.reading`.
+
+    They agree in when labels are learnt, too, so an event has one label at a time for all.
 
     Parameters
     ----------
@@ -165,10 +224,8 @@ class Contest:
         self._now: dict[str, _Entrants] = {}
         self._stream_time = 0
         self._resolved_time = 0
-        self._queues: dict[int, deque[tuple[int, int, str]]] = {}
-        #: No entry is due before this stream time, ms.
-        self._soonest = inf
-        self._issued = 0
+        self._queues = Queues()
+        self._issued = self._resolved = 0
         tape = self._tape = Tape(directory)
         self._note_issued_ms = tape.column("issued_ms", "q")
         self._note_stream = tape.column("stream", "i")
@@ -179,6 +236,8 @@ class Contest:
         self._note_y = tape.column("y", "b")
         self._note_delay_ms = tape.column("delay_ms", "q")
         self._note_time = tape.column("time", "q")
+        self._note_implied = tape.column("implied", "b")
+        self._note_revised = tape.column("revised", "q"), tape.column("revised_y", "b"), tape.column("revised_ms", "q")
         self._applied = 0
         self.played = Played(directory)
         self._fates = self.played.fates
@@ -205,13 +264,13 @@ class Contest:
         return self.played
 
     def _forecast(self, forecast: Forecast) -> None:
-        _, key, event_id, stream, raw, x, ts = forecast
+        _, _, event_id, stream, raw, x, ts = forecast
         if ts > self._stream_time:  # noqa: PLR1730 - max() costs three times as much, on every event
             self._stream_time = ts
-        if self._stream_time >= self._soonest:
+        if self._stream_time >= self._queues.soonest:
             self._sweep()
         found = self._rows.get(event_id)
-        if found is not None and found[0] != _EARLY:
+        if found is not None and found.status != EARLY:
             self._fates[FORECAST_DUPLICATE] += 1
             return
         entrants = self._now.get(stream) or self._open(stream)
@@ -237,117 +296,204 @@ class Contest:
         else:
             made = [predict(raw, x, name) for predict, _, _ in entrants.predicts]
             tickets, answers, index = [each.ticket for each in made], [each.p for each in made], -1
-        applied = self._applied
+        applied, policy = self._applied, entrants.policy
         kept = None if answers is None else (raw, answers, x)
-        row = (_ISSUED, applied, applied, entrants, None, index, entrants.learnt, tickets, ts, kept)
-        self._push(entrants.ttl_ms, applied, event_id)
-        fates = self._fates
-        fates[ISSUED] += 1
+        row = _Row(
+            IMMATURE if policy.waits else ISSUED,
+            applied,
+            applied,
+            entrants,
+            index=index,
+            version=entrants.learnt,
+            tickets=tickets,
+            issued_ms=ts,
+            kept=kept,
+        )
         self._rows[event_id] = row
-        if found is None:
-            return
-        y = found[4]
-        if admits(raw, y):
-            fates[EARLY_JOINED] += 1
-            self._resolve(event_id, row, y, found[5])
+        if policy.matures_ms:
+            self._queues.push(MATURITY, policy.matures_ms, self._stream_time, applied, event_id)
         else:
+            self._queues.push(EXPIRY, policy.ttl_ms, self._stream_time, applied, event_id)
+        self._fates[FORECAST_ISSUED] += 1
+        if found is not None:
+            self._join(forecast, row, found)
+
+    def _join(self, forecast: Forecast, row: _Row, parked: _Row) -> None:
+        """Give a forecast the outcome that was parked for it, if that is one it can have."""
+        fates, y = self._fates, parked.y
+        if not admits(forecast.raw, y):
             fates[EARLY_UNUSABLE] += 1
-            value = json.dumps({"event_id": event_id, "y": y}).encode()
-            self._reject(Rejected(forecast.offset, key, value, FORECASTS, "parked_label"), None)
+            value = json.dumps({"event_id": forecast.event_id, "y": y}).encode()
+            self._reject(Rejected(forecast.offset, forecast.key, value, FORECASTS, "parked_label"), None)
+            return
+        waits = row.status == IMMATURE
+        row.label(WAITING if waits else row.status, self._applied, parked.ts, y, parked.as_of, parked.number)
+        fates[EARLY_WAITING if waits else EARLY_JOINED] += 1
+        if not waits:
+            self._resolve(forecast.event_id, row)
 
     def _outcome(self, outcome: Outcome) -> None:
-        offset, key, event_id, y, ts, value, _ = outcome
+        _, _, event_id, y, ts, _, number = outcome
         if ts > self._stream_time:  # noqa: PLR1730 - max() costs three times as much, on every event
             self._stream_time = ts
-        if self._stream_time >= self._soonest:
+        if self._stream_time >= self._queues.soonest:
             self._sweep()
-        found = self._rows.get(event_id)
-        fates = self._fates
-        if found is None:
-            fates[EARLY] += 1
-            applied = self._applied
-            self._push(self._early_ttl_ms, applied, event_id)
-            self._rows[event_id] = (_EARLY, applied, applied, None, y, ts)
-        elif found[0] != _EARLY and not (
-            (y == 1.0 or y == 0.0) if found[3].kind == PROBABILITY else admits(_raw(found), y)  # noqa: PLR1714 - every outcome
-        ):
-            self._reject(Rejected(offset, key, value, OUTCOMES, "label"), OUTCOME_DEAD)
-        elif found[0] == _ISSUED:
-            fates[RESOLVED] += 1
-            self._resolve(event_id, found, y, ts)
-        elif found[4] == y:
+        row = self._rows.get(event_id)
+        fates, applied = self._fates, self._applied
+        if row is None:
+            fates[OUTCOME_EARLY] += 1
+            self._queues.push(EXPIRY, self._early_ttl_ms, self._stream_time, applied, event_id)
+            self._rows[event_id] = _Row(EARLY, applied, applied, y=y, ts=ts, as_of=ts, number=number)
+        elif not row.admits(y):
+            self._refuse(outcome, "label")
+        elif row.status == ISSUED:
+            fates[OUTCOME_RESOLVED] += 1
+            row.label(ISSUED, applied, ts, y, ts, number)
+            self._resolve(event_id, row)
+        elif row.status == IMMATURE:
+            fates[OUTCOME_WAITING] += 1
+            row.label(WAITING, applied, ts, y, ts, number)
+        else:
+            self._said_again(outcome, row)
+
+    def _said_again(self, outcome: Outcome, row: _Row) -> None:
+        """Take a further outcome of an event that has a label: it confirms the label, replaces it, or is too old."""
+        _, _, event_id, y, ts, _, number = outcome
+        fates, newer = self._fates, row.newer(ts, number)
+        if y == row.y:
             fates[OUTCOME_DUPLICATE] += 1
+            if newer:
+                row.as_of, row.number = ts, number
+        elif not newer:
+            fates[OUTCOME_STALE] += 1
+        elif row.status == EARLY:
+            fates[OUTCOME_REVISED] += 1
+            row.label(EARLY, row.born, ts, y, ts, number)
+        elif row.status == WAITING:
+            fates[OUTCOME_REVISED] += 1
+            row.label(WAITING, self._applied, ts, y, ts, number)
+        elif row.revisions >= MOST_REVISIONS:
+            self._refuse(outcome, "revisions")
         else:
             fates[OUTCOME_REVISED] += 1
+            was = row.y
+            row.label(RESOLVED, self._applied, ts, y, ts, number)
+            row.revisions += 1
+            self._revise(event_id, row, was)
 
-    def _resolve(self, event_id: str, row: _Row, y: float, ts: int) -> None:
-        """Redeem the tickets once."""
-        _, born, _, entrants, _, index, version, tickets, issued_ms, kept = row
-        for update, ticket in zip(entrants.updates, tickets):  # noqa: B905 - a fifth of a microsecond, and they are made together
+    def _resolve(self, event_id: str, row: _Row) -> None:
+        """Redeem the tickets once, by the row's label."""
+        entrants, y, ts, issued_ms = row.entrants, row.y, row.ts, row.issued_ms
+        if entrants is None:
+            raise LookupError(f"event {event_id!r} has no forecast to resolve")
+        for update, ticket in zip(entrants.updates, row.tickets):  # noqa: B905 - a fifth of a microsecond, and they are made together
             update(ticket, y)
-        entrants.late += entrants.learnt - version
+        entrants.late += entrants.learnt - row.version
         entrants.learnt += 1
         if ts > self._resolved_time or issued_ms > self._resolved_time:
             self._resolved_time = max(ts, issued_ms)
-        raw = None
         if entrants.kind == PROBABILITY:
-            self._note_index(index)
+            self._note_index(row.index)
             self._note_y(int(y))
             self._note_delay_ms(ts - issued_ms)
             self._note_time(self._resolved_time)
-            if kept is not None:
-                was, answers, x = kept
+            self._note_implied(row.as_of == UNSAID)
+            row.place = self._resolved
+            self._resolved += 1
+            if row.kept is not None:
+                was, answers, x = row.kept
                 for bias, p in zip(entrants.biases, answers, strict=True):
                     bias.observe(x, was, p, y)
         else:
-            raw, answers, _ = kept
-            self._score(entrants, raw, answers, y, event_id)
+            self._score(entrants, row, y, event_id)
         if entrants.learnt >= entrants.look_at:
             self._look(entrants)
-        self._rows[event_id] = (_RESOLVED, born, self._applied, entrants, y, raw)
+        row.status, row.touched = RESOLVED, self._applied
 
-    def _score(self, entrants: _Entrants, raw: Any, answers: list[Any], y: float, event_id: str) -> None:  # noqa: ANN401 - of the entrants' kind
+    def _revise(self, event_id: str, row: _Row, was: float) -> None:
+        """Replace a label that was learnt, wherever it counts."""
+        entrants, y = row.entrants, row.y
+        if entrants is None:
+            raise LookupError(f"event {event_id!r} has no forecast to revise")
+        for revise, ticket in zip(entrants.revises, row.tickets, strict=True):
+            revise(ticket, was, y)
+        if entrants.kind == PROBABILITY:
+            for note, value in zip(self._note_revised, (row.place, int(y), row.ts), strict=True):
+                note(value)
+            if row.kept is not None:
+                raw, answers, x = row.kept
+                for bias, p in zip(entrants.biases, answers, strict=True):
+                    bias.observe(x, raw, p, was, -1)
+                    bias.observe(x, raw, p, y)
+        else:
+            self._score(entrants, row, was, event_id, -1)
+            self._score(entrants, row, y, event_id)
+
+    def _score(self, entrants: _Entrants, row: _Row, y: float, event_id: str, sign: int = 1) -> None:
+        if row.kept is None:
+            raise LookupError(f"event {event_id!r} has no forecast to score")
+        raw, answers, _ = row.kept
         for n, p in enumerate(answers):
             scores = self.played.vectors.get((entrants.number, n))
             if scores is None:
                 scores = self.played.vectors[entrants.number, n] = rows.vector_scores(p)
-            rows.observe(scores, raw, p, y, event_id.encode())
+            rows.observe(scores, raw, p, y, event_id.encode(), sign)
 
     def _sweep(self) -> None:
-        """Let go of rows that fell due, as `state.engine.Partition` does."""
-        now, applied, fates = self._stream_time, self._applied, self._fates
-        swept = 0
-        for ttl_ms, queue in self._queues.items():
-            while queue and queue[0][0] + ttl_ms <= now:
-                _, born, event_id = queue[0]
-                row = self._rows.get(event_id)
-                if row is not None and row[1] == born:
-                    if applied - row[2] <= self._held:
-                        break  # the rows behind it wait with it, those of other queues must not
-                    if row[0] == _ISSUED:
-                        fates[EXPIRED_FORECAST] += 1
-                    elif row[0] == _EARLY:
-                        fates[EXPIRED_OUTCOME] += 1
-                    del self._rows[event_id]
-                queue.popleft()
+        """Let forecasts mature and let go of rows that fell due, as `state.engine.Partition` does."""
+        swept = ripe = 0
+        for queue in self._queues.due(self._stream_time):
+            if queue.role == MATURITY:
+                self._mature(queue)
+                ripe += 1
+                if ripe == RIPE:
+                    return
+            elif self._leaves(queue):
                 swept += 1
                 if swept == SWEEP:
-                    break
-            if swept == SWEEP:
-                break
-        soonest = inf
-        for ttl_ms, queue in self._queues.items():
-            if queue and queue[0][0] + ttl_ms < soonest:
-                soonest = queue[0][0] + ttl_ms
-        self._soonest = soonest
+                    return
 
-    def _push(self, ttl_ms: int, born: int, event_id: str) -> None:
-        queue = self._queues.get(ttl_ms)
-        if queue is None:
-            queue = self._queues[ttl_ms] = deque()
-        if not queue:
-            self._soonest = min(self._soonest, self._stream_time + ttl_ms)
-        queue.append((self._stream_time, born, event_id))
+    def _mature(self, queue: Queue) -> None:
+        since, born, event_id = self._queues.pop(queue)
+        row = self._rows.get(event_id)
+        if row is None or row.born != born or row.entrants is None:
+            return
+        fates, applied, policy = self._fates, self._applied, row.entrants.policy
+        self._queues.push(MATURED_EXPIRY, max(1, policy.ttl_ms - queue.ttl_ms), self._stream_time, applied, event_id)
+        if row.status == WAITING:
+            fates[MATURED] += 1
+            self._resolve(event_id, row)
+        elif row.status != RESOLVED and policy.silence is not None and row.admits(policy.silence):
+            fates[IMPLIED] += 1
+            row.label(WAITING, applied, since + queue.ttl_ms, policy.silence, UNSAID, 0)
+            self._resolve(event_id, row)
+        elif row.status == IMMATURE:
+            row.status, row.touched = ISSUED, applied
+
+    def _leaves(self, queue: Queue) -> bool:
+        """Remove the row of a queue's first entry, which is due; False if it has to stay for now."""
+        _, named, event_id = queue.entries[0]
+        row = self._rows.get(event_id)
+        if row is not None and (queue.role == MATURED_EXPIRY or row.born == named):
+            if self._applied - row.touched <= self._held:
+                return False  # the rows behind it wait with it, those of other queues must not
+            longer = 0
+            if row.status == RESOLVED and queue.role != REVISION and row.entrants is not None:
+                longer = row.entrants.policy.kept_ms - row.entrants.policy.ttl_ms
+            if longer:
+                self._queues.pop(queue)
+                self._queues.push(REVISION, longer, self._stream_time, row.born, event_id)
+                return True
+            if row.status in (ISSUED, IMMATURE):
+                self._fates[EXPIRED_FORECAST] += 1
+            elif row.status == EARLY:
+                self._fates[EXPIRED_OUTCOME] += 1
+            del self._rows[event_id]
+        self._queues.pop(queue)
+        return True
+
+    def _refuse(self, outcome: Outcome, reason: str) -> None:
+        self._reject(Rejected(outcome.offset, outcome.key, outcome.value, OUTCOMES, reason), OUTCOME_DEAD)
 
     def _reject(self, letter: Rejected, fate: int | None) -> None:
         if fate is not None:
@@ -364,10 +510,11 @@ class Contest:
         entrants = _Entrants(
             len(self.played.streams),
             found[0].kind,
-            found[0].ttl_ms,
+            found[0],
             served,
             [(each.calibrator.predict, *notes) for each, notes in zip(served, self._answers, strict=True)],
             [each.calibrator.update for each in served],
+            [each.calibrator.revise for each in served],
             [],
         )
         if found[0].features and found[0].kind == PROBABILITY:
@@ -384,8 +531,3 @@ class Contest:
             calibrator = served.calibrator
             error, bound = calibrator.error(), calibrator.bound(outstanding)
             self.played.looks.append(Look(self._resolved_time, entrants.number, n, entrants.learnt, error, bound))
-
-
-def _raw(row: _Row) -> Any:  # noqa: ANN401 - a forecast of any kind but one probability
-    """Return the raw forecast of an issued or a resolved row."""
-    return row[5] if row[0] == _RESOLVED else row[9][0]

@@ -353,6 +353,8 @@ class Scored:
         By kind; None before the first complete window.
     ages
         Of the labels that were seen.
+    implied, reversed
+        Labels that silence gave, and those of them that an outcome has replaced since.
     ttl_ms, matures_ms
         Of its configuration; the shortest ttl and the longest maturity of all streams together.
     delays, coverage, features, alerts
@@ -375,6 +377,8 @@ class Scored:
     worst: Mapping[Kind, WorstWindow | None]
     delays: Delays
     ages: Sequence[Ages]
+    implied: int
+    reversed: int
     ttl_ms: int
     matures_ms: int
     coverage: Sequence[Coverage]

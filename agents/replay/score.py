@@ -58,8 +58,9 @@ class Columns:
     issued_stream, issued_ms, issued_raw, issued_p, issued_warm
         Of all forecasts, by partition: the stream's number in ``streams``, time, raw, what each contender served, and
         whether it was in its warm-up (`agents.replay.result.Phase`).
-    stream, raw, p, draw, warm, y, delay_ms, time, partition
-        Of those resolved; a ``draw`` is None where nothing was drawn.
+    stream, raw, p, draw, warm, y, implied, delay_ms, time, partition
+        Of those resolved; a ``draw`` is None where nothing was drawn, and ``y`` is the last label, whatever it was
+        before. ``implied``: silence gave the first one.
     """
 
     streams: list[str]
@@ -74,6 +75,7 @@ class Columns:
     draw: list[Floats | None]
     warm: list[Flags]
     y: Floats
+    implied: Flags
     delay_ms: NDArray[np.int64]
     time: NDArray[np.int64]
     partition: NDArray[Any]
@@ -84,7 +86,7 @@ class Columns:
         streams = sorted({name for part in parts for name in part.streams})
         number = {name: i for i, name in enumerate(streams)}
         issued_stream, issued_ms, issued_raw, index = [], [], [], []
-        stream, y, delay, time, partition = [], [], [], [], []
+        stream, y, implied, delay, time, partition = [], [], [], [], [], []
         served: list[list[Floats]] = [[] for _ in range(contenders)]
         tossed: list[list[Floats]] = [[] for _ in range(contenders)]
         known, of_part, first = [], [], 0
@@ -103,7 +105,11 @@ class Columns:
             for i in range(contenders):
                 served[i].append(played(part.directory, f"p{i}", "d"))
                 tossed[i].append(played(part.directory, f"draw{i}", "d"))
-            y.append(played(part.directory, "y", "b").astype(np.float64))
+            labels = played(part.directory, "y", "b").astype(np.float64)
+            # Of several revisions of one event the last one stays.
+            labels[played(part.directory, "revised", "q")] = played(part.directory, "revised_y", "b")
+            y.append(labels)
+            implied.append(played(part.directory, "implied", "b") > 0)
             delay.append(played(part.directory, "delay_ms", "q"))
             time.append(played(part.directory, "time", "q"))
             partition.append(np.full(len(mine), n, dtype=np.int32))
@@ -128,6 +134,7 @@ class Columns:
             [None if np.array_equal(draw, each) else draw[at] for draw, each in zip(draws, p, strict=True)],
             [each[at] for each in warm],
             np.concatenate(y)[order],
+            np.concatenate(implied)[order],
             np.concatenate(delay)[order],
             times[order],
             np.concatenate(partition)[order],
@@ -338,6 +345,8 @@ def _scored(
         return Phase(len(at), int(mine.sum()), *bounds, *each)
 
     last = _at(looks, None)
+    said = ~columns.implied[chosen]
+    silence = next((each.silence for each in policies if each.silence is not None), 0.0)
     return Scored(
         stream=stream or ALL,
         issued=len(issued_raw),
@@ -353,10 +362,12 @@ def _scored(
         reliability={"raw": reliability(raw, y), "calibrated": reliability(p, y)},
         windows=_windows(raw, p, y, time, looks),
         worst=dict(zip(KINDS, worst, strict=True)),
-        delays=delays(columns.delay_ms[chosen]),
-        ages=ages(columns.delay_ms[chosen], y),
+        delays=delays(columns.delay_ms[chosen][said]),
+        ages=ages(columns.delay_ms[chosen][said], y[said]),
+        implied=int(columns.implied[chosen].sum()),
+        reversed=int((columns.implied[chosen] & (y != silence)).sum()),
         ttl_ms=min(each.ttl_ms for each in policies),
-        matures_ms=max(getattr(each, "matures_ms", 0) for each in policies),
+        matures_ms=max(each.matures_ms for each in policies),
         coverage=coverage(issued_raw, raw),
         features=_features(parts, i, stream, policies[0]) if stream else (),
         alerts=None if threshold is None else alerts(threshold, (issued_raw, issued_p), (raw, p), y),

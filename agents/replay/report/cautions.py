@@ -16,6 +16,8 @@ FEW = 100
 ENOUGH = 20
 #: Medians of two labels that differ by this share of the longer one; ages this near to the ttl are cut by it.
 APART, NEAR = 0.25, 0.8
+#: Labels of silence that were replaced, as a share of the ones, that are too many.
+REVERSED = 0.02
 #: Outcomes that met no forecast, as a share of those that did, that are too many for chance.
 LOST = 0.001
 #: Labels that come so much more often for some scores than for others are selected by the score.
@@ -83,6 +85,14 @@ def lateness(overall: Scored, fates: Mapping[str, int]) -> Iterator[Caution]:
             f"{count(expired)} expired without one, and {count(fates['expired_outcomes'])} outcomes never met a "
             f"forecast; of those that came, one in a hundred took longer than {duration(late)}. What comes late is not "
             "learnt: give the stream a longer `ttl`; `trueup config suggest` says how long.",
+        )
+    ones = overall.raw.base_rate * overall.raw.n
+    if overall.reversed >= max(ENOUGH, REVERSED * ones):
+        yield Caution(
+            f"Forecasts mature after {duration(overall.matures_ms)}, before all of their outcomes have come.",
+            f"{count(overall.reversed)} labels that silence gave were replaced by an outcome later. Until then "
+            "each was learnt as what it is not: give the stream a longer `matures`; `trueup config suggest` says how "
+            "long.",
         )
     if overall.matures_ms or len(seen) < 2:
         return

@@ -47,17 +47,23 @@ def test_contest_serves_and_joins_what_the_engine_does_bit_for_bit(history: Hist
             if isinstance(output, Calibrated) and effects.fates[FATES.index("forecasts_issued")]
         ]
         assert [(made.streams[number], *both) for number, *both in zip(numbers, raw, p, strict=True)] == answers
-        joined = [output for output in history.outputs if isinstance(output, Resolved)]
+        draw = played(made.directory, "draw0", "d").tolist()
+        said = [output for output in history.outputs if isinstance(output, Resolved)]
+        columns = (("index", "q"), ("y", "b"), ("delay_ms", "q"), ("implied", "b"))
         resolved = [
-            (raw[i], p[i], float(y), delay)
-            for i, y, delay in zip(
-                played(made.directory, "index", "q").tolist(),
-                played(made.directory, "y", "b").tolist(),
-                played(made.directory, "delay_ms", "q").tolist(),
-                strict=True,
-            )
+            (raw[i], p[i], draw[i], float(y), delay, bool(implied))
+            for i, y, delay, implied in zip(*(played(made.directory, *each).tolist() for each in columns), strict=True)
         ]
-        assert resolved == [(each.raw, each.p, each.y, each.resolved_ts - each.issued_ts) for each in joined]
+        joined = [each for each in said if not each.revision]
+        assert resolved == [
+            (each.raw, each.p, each.draw, each.y, each.resolved_ts - each.issued_ts, each.implied) for each in joined
+        ]
+        places = {(each.event_id, each.issued_ts): place for place, each in enumerate(joined)}
+        changes = (("revised", "q"), ("revised_y", "b"), ("revised_ms", "q"))
+        revised = list(zip(*(played(made.directory, *each).tolist() for each in changes), strict=True))
+        assert revised == [
+            (places[each.event_id, each.issued_ts], each.y, each.resolved_ts) for each in said if each.revision
+        ]
 
 
 def test_last_look_is_at_what_the_engine_has_learnt(tmp_path: Path) -> None:

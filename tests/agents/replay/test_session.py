@@ -19,7 +19,7 @@ from agents.replay.sources.files import FileSource
 from agents.replay.table import warnings
 from state import keys, rows
 from state.events import Forecast, Outcome
-from state.fence import FATES
+from state.fence import FATES, INPUT_FATES
 from state.history import overall as overall_scores
 from streams.limits import Limits
 from streams.records import Decoder
@@ -65,10 +65,10 @@ def test_scores_are_those_a_worker_keeps_of_the_same_records(tmp_path: Path) -> 
         for key, row in worker.table.of(keys.SCORES).items()
     )
     assert overall.raw.n == total.n > 1000
-    assert overall.calibrated.ece == pytest.approx(total.ece("calibrated"), abs=1e-12)
-    assert overall.raw.ece_smooth == pytest.approx(total.smooth_ece("raw"), abs=1e-12)
-    assert overall.regret_brier == pytest.approx(total.regret("brier"), abs=1e-9)
-    assert overall.regret_log == pytest.approx(total.regret("log"), abs=1e-9)
+    assert overall.calibrated.ece == pytest.approx(total.ece("calibrated"), abs=1e-9)
+    assert overall.raw.ece_smooth == pytest.approx(total.smooth_ece("raw"), abs=1e-5)
+    assert overall.regret_brier == pytest.approx(total.regret("brier"), abs=1e-5)
+    assert overall.regret_log == pytest.approx(total.regret("log"), abs=1e-5)
 
 
 def test_result_and_files_are_the_same_with_one_process_or_three(tmp_path: Path) -> None:
@@ -106,7 +106,7 @@ def test_fates_add_up_and_windows_count_every_resolved_forecast_once(tmp_path: P
     contender = result.contender("regret_matching")
     fates = contender.fates
     assert set(fates) == set(FATES)
-    assert sum(list(fates.values())[:8]) == result.records
+    assert sum(list(fates.values())[:INPUT_FATES]) == result.records
     assert contender.pending == fates["forecasts_issued"] - fates["outcomes_resolved"] - fates["early_joined"]
     overall = contender.overall
     assert overall is not None
@@ -152,9 +152,9 @@ def test_no_delay_moves_every_outcome_behind_its_forecast(tmp_path: Path) -> Non
     result = found(asked(tmp_path, "platt", delays=delays, processes=2))
     as_is, none, later = result.contenders
     assert [each.name for each in result.contenders] == ["platt delay as-is", "platt delay none", "platt delay +1h"]
-    assert [each.records for each in (result,)] == [sum(list(as_is.fates.values())[:8])]
+    assert [each.records for each in (result,)] == [sum(list(as_is.fates.values())[:INPUT_FATES])]
     for each in (none, later):
-        assert sum(list(each.fates.values())[:8]) == result.records
+        assert sum(list(each.fates.values())[:INPUT_FATES]) == result.records
         assert each.overall is not None
     assert none.overall is not None
     assert later.overall is not None
