@@ -101,7 +101,8 @@ class Join:
             scores, vectors = self._scores(partition), self._vectors(partition)
             served = self._calibrators(partition, [*scores, *vectors])
             comparisons = self._comparisons(partition, scores)
-            self._gauges.assigned(partition, Held(opened.fence, scores, vectors, served, comparisons))
+            ages = self._ages(partition)
+            self._gauges.assigned(partition, Held(opened.fence, scores, vectors, served, comparisons, ages))
             forecasts, outcomes = opened.fence.next
             return forecasts, outcomes
 
@@ -147,6 +148,11 @@ class Join:
                 if row:
                     found[stream, each.calibrator, each.config] = row
         return found
+
+    def _ages(self, partition: int) -> dict[str, bytes]:
+        """Return the ages of the outcomes of each stream that is shown."""
+        found = {stream: self._table.read(partition, keys.ages(stream)) for stream in self._gauges.shown()}
+        return {stream: row for stream, row in found.items() if row is not None}
 
     def _calibrators(self, partition: int, streams: Iterable[str]) -> dict[str, bytes]:
         """Return the row of the calibrator that serves each scored stream now."""

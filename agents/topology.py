@@ -193,7 +193,7 @@ def build(
         block_cache_size=settings.block_cache_bytes,
     )
     app.tables.add(table)
-    gauges = Gauges(settings.metrics_streams, __version__, lambda: _now(topology))
+    gauges = Gauges(settings.metrics_streams, __version__, lambda: _now(topology), settings.policies)
     outputs = Outputs(settings, lambda: cast("BatchProducer", app.producer), gauges.produced)
     topology = Topology(
         settings,

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from state.history import WINDOW
+from state.history import RECENT, WINDOW
 
 #: Buckets of the label delay: a minute to two months, s.
 DELAYS: Final = (60, 600, 3600, 6 * 3600, 86_400, 3 * 86_400, 7 * 86_400, 14 * 86_400, 30 * 86_400, 60 * 86_400)
@@ -166,18 +166,38 @@ CATALOGUE: Final = {
             "judge deterministic calibrators by it: their ece depends on where the edges of bins lie",
         ),
         Metric(
-            "low_relative_error",
+            "relative_error",
             "gauge",
             ("stream", "kind"),
-            "Events made up or missed per event that happened, among forecasts below .1, in ten bands of log-odds",
-            "if calibrated stays near 1 while raw is lower, the grid is too coarse near 0 for this stream",
+            "Events made up or missed per event that happened, in 19 cells of the forecast, over the life of the state",
+            "beside every ece: of rare events an ece of .002 may be all there is",
         ),
         Metric(
-            "window_ece",
+            "relative_error_noise",
             "gauge",
             ("stream", "kind"),
-            f"ECE of the last complete window of {WINDOW:,} resolved events of each partition",
-            "if calibrated stays high, the calibrator does not follow this stream: compare others by replay",
+            "The relative_error that forecasts which are the chances of their outcomes would show",
+        ),
+        Metric(
+            "auc",
+            "gauge",
+            ("stream", "kind"),
+            "Chance that an event that happened was ranked above one that did not, over the life of the state",
+            "calibrated far below raw: what is served loses the model's order; Gini is 2 auc - 1",
+        ),
+        Metric("auc_error", "gauge", ("stream", "kind"), "Standard error of auc, as if events were independent"),
+        Metric(
+            "ks",
+            "gauge",
+            ("stream", "kind"),
+            "Largest difference of the forecasts' distributions under the two outcomes",
+        ),
+        Metric(
+            "recall",
+            "gauge",
+            ("stream", "kind", "volume"),
+            "Share of the events that happened among the highest forecasts, when this share of all is looked at",
+            "precision is recall * base rate / volume",
         ),
         Metric(
             "worst_window_ece",
@@ -192,7 +212,14 @@ CATALOGUE: Final = {
             ("stream", "kind"),
             "Evidence that forecasts are not calibrated: log10 of an e-value, valid however often it is read",
             "3 or more says broken, in error for one stream in a thousand; raw: the model is off, which calibration "
-            "mends; calibrated: see window_ece, and whether ones are reported before zeros",
+            "mends; calibrated: see worst_window_ece, and whether ones are reported before zeros",
+        ),
+        Metric(
+            "alarm_recent_log10",
+            "gauge",
+            ("stream", "kind"),
+            f"The same of the last {RECENT} windows of {WINDOW:,} resolved events of a partition and the present one",
+            "3 or more says broken now, in error once in a thousand windows; it falls when the trouble ends",
         ),
         Metric(
             "feature_bias",
@@ -202,13 +229,6 @@ CATALOGUE: Final = {
             "if calibrated is not far below raw, no calibrator of this stream uses that feature",
         ),
         Metric("brier", "gauge", ("stream", "kind"), "Mean squared error, over the life of the state"),
-        Metric(
-            "brier_part",
-            "gauge",
-            ("stream", "kind", "part"),
-            "Parts of brier: reliability - resolution + uncertainty + variance - 2 covariance (both within bins)",
-            "reliability is what calibration can mend; if resolution is near 0, the model tells nothing apart",
-        ),
         Metric("log_loss", "gauge", ("stream", "kind"), "Mean log loss, nats, over the life of the state"),
         Metric(
             "misclassification",
@@ -278,6 +298,7 @@ CATALOGUE: Final = {
             ("stream", "calibrator", "config", "side"),
             "Mean Brier score of both; weighed by shadow_events, the means of workers add up",
         ),
+        Metric("shadow_auc", "gauge", ("stream", "calibrator", "config", "side"), "AUC of both"),
         Metric("shadow_log_loss", "gauge", ("stream", "calibrator", "config", "side"), "Mean log loss of both, nats"),
         Metric(
             "shadow_difference",
@@ -292,7 +313,42 @@ CATALOGUE: Final = {
             ("stream", "calibrator", "config", "loss"),
             "Standard error of shadow_difference, as if events were independent",
         ),
+        Metric(
+            "outcome_age_seconds",
+            "gauge",
+            ("stream", "label", "quantile"),
+            "How old forecasts are when the first outcome of label 0 or 1 comes, of event time",
+            "matures belongs above the .99 of both labels, ttl well above it",
+        ),
+        Metric(
+            "late_outcomes_ratio",
+            "gauge",
+            ("stream",),
+            "Share of the outcomes that came in the last tenth of ttl",
+            "above .01 others came after it and were lost: raise ttl",
+        ),
+        Metric(
+            "label_age_difference",
+            "gauge",
+            ("stream",),
+            "Largest difference of the age distributions of two labels, 0 where chance may make it",
+            "near 1 the calibrator learns one label first: set matures",
+        ),
+        Metric(
+            "label_finding",
+            "gauge",
+            ("stream", "finding"),
+            "1 where the ages of outcomes do not fit the configuration: ttl, silence, classes or matures",
+            "trueup inspect STREAM says in words what was seen and what to set",
+        ),
+        Metric(
+            "matured_events",
+            "counter",
+            ("label",),
+            "Events learnt at maturity: with the outcome that was reported, or with the label that silence implies",
+        ),
         Metric("pending_events", "gauge", (), "Issued forecasts that wait for their outcome"),
+        Metric("waiting_outcomes", "gauge", (), "Outcomes that wait until their forecast matures"),
         Metric("early_outcomes", "gauge", (), "Outcomes that wait for their forecast"),
         Metric("held_partitions", "gauge", (), "Partitions this worker holds"),
         Metric(

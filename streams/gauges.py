@@ -1,27 +1,23 @@
 """What a worker tells Prometheus. Counters count once, after the commit point; gauges are views of stored sums."""
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from statistics import fmean
 from time import time
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from state import history, rows
-from state.calibrators import played
-from state.calibrators.points import noise
-from state.class_scores import ClassScores
+from state import rows
+from state.ages import Ages
 from state.engine import Effects
 from state.fence import FATES, Fence
-from state.history import KINDS, History
-from state.losses import NAMES
+from state.history import History
+from state.policy import Policies
 from state.rows import Served, VectorScores
-from state.scores import Scores, total
-from streams import shadows, sums
+from state.scores import total
+from streams import shadows, sums, views
 from streams.catalogue import CATALOGUE, DELAYS, LATENCIES, RECORD_FATES, SIZES, STAGES, WAITS
 from streams.latency import Latencies
 from streams.records import REASONS
@@ -32,6 +28,9 @@ PREFIX = "trueup_"
 OTHER = "other"
 #: The input topics as labels name them, whatever they are called in Kafka.
 INPUTS = ("forecasts", "outcomes")
+#: Where the label of an event that was learnt at maturity came from, with the fates that count it.
+MATURED = {"reported": "matured", "implied": "implied"}
+NO_POLICIES: Final = Policies()
 
 
 #: A stream's scores and its closed windows, None before the first. One value, because the server's thread reads it
@@ -48,6 +47,7 @@ class Held:
     vectors: dict[str, bytes] = field(default_factory=dict)
     calibrators: dict[str, bytes] = field(default_factory=dict)
     comparisons: dict[shadows.Place, bytes] = field(default_factory=dict)
+    ages: dict[str, bytes] = field(default_factory=dict)
 
 
 T = TypeVar("T")
@@ -66,14 +66,17 @@ class Gauges(Collector):
         Version of the program.
     sampler
         Reads what is not in the state: lag, buffers, store sizes, readiness.
+    policies
+        What streams are configured to do: the ages of their outcomes are held against it.
     """
 
-    def __init__(self, most_streams: int, version: str, sampler: Sampler) -> None:
+    def __init__(self, most_streams: int, version: str, sampler: Sampler, policies: Policies = NO_POLICIES) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]  # a series beside every counter that says only when
         self.registry = CollectorRegistry()
         self._most_streams = most_streams
         self._version = version
         self._sampler = sampler
+        self._policies = policies
         self._held: dict[int, Held] = {}
         #: Forecasts answered and events resolved here, by label of their stream.
         self._answered: dict[str, int] = {}
@@ -88,7 +91,8 @@ class Gauges(Collector):
             "batch_records": SIZES,
             "stage_seconds": LATENCIES,
         }
-        for name in ("records", "redelivered_records", "dead_letters", "expired", "outputs", "opened_partitions"):
+        counters = ("records", "redelivered_records", "dead_letters", "expired", "matured_events", "outputs")
+        for name in (*counters, "opened_partitions"):
             self._counters[name] = Counter(
                 PREFIX + name, CATALOGUE[name].help, CATALOGUE[name].labels, registry=self.registry
             )
@@ -110,6 +114,8 @@ class Gauges(Collector):
             self._counters["redelivered_records"].labels(topic)
         for kind in ("forecast", "outcome"):
             self._counters["expired"].labels(kind)
+        for label in MATURED:
+            self._counters["matured_events"].labels(label)
         for topic in ("calibrated", "resolved", "dead-letters"):
             self._counters["outputs"].labels(topic)
 
@@ -123,6 +129,7 @@ class Gauges(Collector):
             self._kept(held.vectors),
             self._kept(held.calibrators),
             self._compared(held.comparisons),
+            self._kept(held.ages),
         )
         self._counters["opened_partitions"].inc()
         # From zero, so that increase() sees the first events; a stream that is new starts with its first batch.
@@ -172,15 +179,7 @@ class Gauges(Collector):
     def applied(self, partition: int, effects: Effects, fence: Fence) -> None:
         """Count a batch whose rows were acknowledged; redelivered events count only as such."""
         self._updated = time()
-        fates = dict(zip(FATES, effects.fates, strict=True))
-        for topic, names in RECORD_FATES.items():
-            for fate, counted in names.items():
-                n = sum(fates[name] for name in counted)
-                if n:
-                    self._counters["records"].labels(topic, fate).inc(n)
-        for kind in ("forecast", "outcome"):
-            if fates[f"expired_{kind}s"]:
-                self._counters["expired"].labels(kind).inc(fates[f"expired_{kind}s"])
+        self._fared(dict(zip(FATES, effects.fates, strict=True)))
         for source, reason in effects.rejected:
             self._counters["dead_letters"].labels(INPUTS[source], reason).inc()
         for topic, n in zip(INPUTS, effects.again, strict=True):
@@ -196,9 +195,27 @@ class Gauges(Collector):
         held.calibrators.update(self._kept(effects.calibrators))
         held.vectors.update(self._kept({stream: row for (stream, _), row in effects.vectors.items()}))
         held.comparisons.update(self._compared(effects.comparisons))
-        for stream, row in self._kept(effects.scores).items():
-            old = held.scores.get(stream)
-            held.scores[stream] = row, effects.windows.get(stream) or (old and old[1])
+        held.ages.update(self._kept(effects.ages))
+        # A revision may change a closed window and leave the present one.
+        for stream in self._kept({**effects.scores, **effects.windows}):
+            row, closed = held.scores.get(stream, (None, None))
+            row = effects.scores.get(stream, row)
+            if row is not None:
+                held.scores[stream] = row, effects.windows.get(stream, closed)
+
+    def _fared(self, fates: Mapping[str, int]) -> None:
+        """Count what became of records and rows."""
+        for topic, names in RECORD_FATES.items():
+            for fate, counted in names.items():
+                n = sum(fates[name] for name in counted)
+                if n:
+                    self._counters["records"].labels(topic, fate).inc(n)
+        for kind in ("forecast", "outcome"):
+            if fates[f"expired_{kind}s"]:
+                self._counters["expired"].labels(kind).inc(fates[f"expired_{kind}s"])
+        for label, fate in MATURED.items():
+            if fates[fate]:
+                self._counters["matured_events"].labels(label).inc(fates[fate])
 
     def _count(self, found: Mapping[str, int], counted: dict[str, int]) -> None:
         """Add up what was counted by stream."""
@@ -250,6 +267,7 @@ class Gauges(Collector):
         held = list(self._held.values())
         yield "build_info", (self._version,), 1.0
         yield "pending_events", (), sum(partition.fence.pending for partition in held)
+        yield "waiting_outcomes", (), sum(partition.fence.waiting for partition in held)
         yield "early_outcomes", (), sum(partition.fence.early for partition in held)
         yield "held_partitions", (), len(held)
         yield "oldest_row_seconds", (), max((_oldest(partition.fence) for partition in held), default=0.0)
@@ -260,10 +278,16 @@ class Gauges(Collector):
             yield "answered_forecasts", (label,), n
         for label, n in list(self._scored.items()):
             yield "scored_events", (label,), n
+        yield from self._of_streams(held)
+
+    def _of_streams(self, held: list[Held]) -> Iterator[Sample]:
         histories: dict[str, list[History]] = {}
         vectors: dict[str, list[VectorScores]] = {}
         served: dict[str, list[Served]] = {}
+        aged: dict[str, Ages] = {}
         for partition in held:
+            for stream, row in list(partition.ages.items()):
+                aged[stream] = aged.get(stream, Ages()) + rows.decode_ages(row)
             for stream, pair in list(partition.scores.items()):
                 histories.setdefault(stream, []).append(rows.decode_history(*pair))
             for stream, row in list(partition.vectors.items()):
@@ -272,14 +296,16 @@ class Gauges(Collector):
                 served.setdefault(stream, []).append(rows.decode_calibrator(row, stream))
         for stream, found in histories.items():
             scores = total(each.total for each in found)
-            yield from _scored(stream, scores)
+            yield from views.scored(stream, scores)
             yield from sums.binned(stream, scores, len(found))
-            yield from _watched(stream, found)
+            yield from views.watched(stream, found)
         for stream, several in vectors.items():
-            yield from _vectors(stream, several)
+            yield from views.vectors(stream, several)
+        for stream, ages in aged.items():
+            yield from views.aged(stream, ages, self._policies.of(stream))
         yield from shadows.series(item for partition in held for item in list(partition.comparisons.items()))
         for stream, made in served.items():
-            yield from _guaranteed(stream, made)
+            yield from views.guaranteed(stream, made)
             yield from sums.learnt(stream, made)
 
 
@@ -287,75 +313,3 @@ def _oldest(fence: Fence) -> float:
     """Return the age of the row that stands first in any expiry queue, s of event time."""
     waiting = [queue for queue in list(fence.queues.values()) if queue.head < queue.tail]
     return max((fence.stream_time - (queue.due - queue.ttl_ms) for queue in waiting), default=0) / 1000
-
-
-def _scored(label: str, scores: Scores) -> Iterator[Sample]:
-    """Yield the scores of all events."""
-    yield "resolved", (label,), scores.n
-    if not scores.n:
-        return
-    for kind in KINDS:
-        yield "ece", (label, kind), scores.ece(kind)
-        yield "ece_noise", (label, kind), scores.noise(kind)
-        yield "smooth_ece", (label, kind), scores.smooth_ece(kind)
-        relative = scores.relative_error(kind)
-        if not math.isnan(relative):
-            yield "low_relative_error", (label, kind), relative
-        for part, value in scores.murphy(kind)._asdict().items():
-            yield "brier_part", (label, kind, part), value
-        yield "brier", (label, kind), scores.loss("brier", kind)
-        yield "log_loss", (label, kind), scores.loss("log", kind)
-        yield "misclassification", (label, kind), scores.loss("misclassification", kind)
-    for loss in NAMES:
-        yield "regret", (label, loss), scores.regret(loss)
-
-
-def _watched(label: str, found: list[History]) -> Iterator[Sample]:
-    """Yield what windows and alarms say, of the partitions of a stream or of several streams."""
-    last = total(window.scores for each in found if (window := each.last))
-    for kind in KINDS:
-        yield "alarm_log10", (label, kind), history.log_alarm(found, kind) / math.log(10.0)
-        worst = history.worst(found, kind)
-        if worst is not None:
-            yield "window_ece", (label, kind), last.ece(kind)
-            yield "worst_window_ece", (label, kind), worst.scores.ece(kind)
-        biased = [abs(along) for each in found for along in each.bias.along(kind)]
-        if biased:
-            yield "feature_bias", (label, kind), max(biased)
-
-
-def _vectors(label: str, found: list[VectorScores]) -> Iterator[Sample]:
-    """Yield the scores of forecasts of classes and of numbers."""
-    scores = rows.total_vectors(found)
-    yield "resolved_vectors", (label,), scores.n
-    for kind in KINDS:
-        if isinstance(scores, ClassScores):
-            yield "classwise_ece", (label, kind), scores.classwise_ece(kind)
-            yield "top_label_ece", (label, kind), scores.top_label_ece(kind)
-            yield "accuracy", (label, kind), scores.accuracy(kind)
-        else:
-            yield "coverage_error", (label, kind), scores.error(kind)
-            yield "pinball_loss", (label, kind), fmean(scores.pinball(kind))
-            yield "interval_width", (label, kind), scores.widths(kind)[0]
-
-
-def _guaranteed(label: str, made: list[Served]) -> Iterator[Sample]:
-    """Weigh the calibrators of several partitions by what each has learnt: errors are means over events."""
-    learning = [served for served in made if served.calibrator.learnt]
-    learnt = sum(served.calibrator.learnt for served in learning)
-    errors = [served.calibrator.error() for served in learning]
-    bounds = [served.calibrator.bound(served.outstanding) for served in learning]
-    counted = [played(served.calibrator) for served in learning]
-    noises = [None if points is None else noise(points) for points in counted]
-    for name, values in (
-        ("calibration_error", errors),
-        ("calibration_bound", bounds),
-        ("calibration_noise", noises),
-    ):
-        known = [
-            value * served.calibrator.learnt
-            for value, served in zip(values, learning, strict=True)
-            if value is not None
-        ]
-        if known and len(known) == len(learning):
-            yield name, (label,), sum(known) / learnt

@@ -31,6 +31,9 @@ def _samples(place: Place, comparison: Comparison) -> Iterator[Sample]:
         yield "shadow_ece", (*place, side), scores.ece(kind)
         yield "shadow_brier", (*place, side), scores.brier(kind)
         yield "shadow_log_loss", (*place, side), scores.log_loss(kind)
+        area = scores.ranking(kind).auc().value
+        if not math.isnan(area):
+            yield "shadow_auc", (*place, side), area
     for loss in LOSSES:
         mean, error = comparison.difference(loss)
         yield "shadow_difference", (*place, loss), mean

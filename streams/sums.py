@@ -6,7 +6,6 @@ error is smaller than either's. The recording rules in ``deploy/prometheus`` add
 
 from collections.abc import Iterator, Sequence
 
-from state.history import KINDS
 from state.rows import Served
 from state.scores import Scores
 
@@ -17,7 +16,7 @@ Sample = tuple[str, tuple[str, ...], float]
 def binned(label: str, scores: Scores, partitions: int) -> Iterator[Sample]:
     """Yield the sums of a stream's bins, those that are not empty, and over how many partitions they are."""
     yield "scored_partitions", (label,), partitions
-    for kind in KINDS:
+    for kind in scores.kinds:
         for i, each in enumerate(scores.bins(kind)):
             if each.n:
                 labels = label, kind, str(i)

@@ -10,12 +10,13 @@ from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from state import history, keys
+from state.ages import DAY_MS, Ages
 from state.engine import HELD, Effects, Partition
 from state.events import Event, Forecast, Outcome, Rejected
 from state.fence import FORECASTS, OUTCOMES, Fence, Queue
 from state.forecasts import Normal, Probs
 from state.policy import Challenger, Policies, Policy
-from state.rows import decode_history
+from state.rows import decode_history, encode_ages
 from state.scores import Scores
 from streams.catalogue import CATALOGUE, RECORD_FATES
 from streams.gauges import OTHER, PREFIX, Gauges, Held, Sampler
@@ -91,7 +92,7 @@ def vectors(n: int) -> list[Event]:
 
 
 def made(most_streams: int = 200, sampler: Sampler = lambda: SAMPLES) -> Gauges:
-    return Gauges(most_streams, "9.9", sampler)
+    return Gauges(most_streams, "9.9", sampler, Policies(default=Policy()))
 
 
 def value(gauges: Gauges, name: str, **labels: str) -> float | None:
@@ -120,6 +121,10 @@ def test_everything_exported_is_in_the_catalogue_and_everything_in_it_is_exporte
     live = Live(gauges, "calibrated_regression+minimax", features=1)
     live.fold(0, pairs(30, x=(0.5,)))
     live.fold(0, vectors(30))
+    ages = Ages()
+    for t in range(200):
+        ages.observe(t * DAY_MS, t // 100)
+    gauges.applied(0, Effects(ages={"s": encode_ages(ages)}), Fence())
     exported = {}
     for family in text_string_to_metric_families(generate_latest(gauges.registry).decode()):
         assert family.samples, f"{family.name} is exported without samples"

@@ -44,6 +44,8 @@ def shows(read: Reading, whole: Comparison, labels: dict[str, str]) -> None:
         assert read.value("shadow_ece", labels | {"side": side}) == pytest.approx(whole.scores.ece(kind))
         assert read.value("shadow_brier", labels | {"side": side}) == pytest.approx(whole.scores.brier(kind))
         assert read.value("shadow_log_loss", labels | {"side": side}) == pytest.approx(whole.scores.log_loss(kind))
+        area = whole.scores.ranking(kind).auc().value
+        assert read.value("shadow_auc", labels | {"side": side}) == pytest.approx(area)
     for loss in LOSSES:
         mean, error = whole.difference(loss)
         assert read.value("shadow_difference", labels | {"loss": loss}) == pytest.approx(mean)
@@ -89,6 +91,7 @@ def test_catalogue_has_every_gauge_of_challengers() -> None:
         "shadow_ece",
         "shadow_brier",
         "shadow_log_loss",
+        "shadow_auc",
         "shadow_difference",
         "shadow_difference_error",
     }
