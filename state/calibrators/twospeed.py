@@ -25,8 +25,9 @@ PRIOR: Final = (1.0, 0.05, 200.0, 50.0)
 #: Zeros that have to be seen before anything is learnt, and ones that raw forecasts must have expected where none came.
 ZEROS: Final = 20
 EXPECTED: Final = 8.0
-#: Information of the slow map from which what it answers is evidence about the blend.
-SETTLED: Final = 20.0
+#: Information of the slow map from which what it answers is evidence about the blend. With 20, payments of .4 % fraud,
+#: learnt after 45 days, were served 1.3 % less on average (six seeds): that is debt.
+SETTLED: Final = 60.0
 #: Weight of raw forecasts at first, standard errors by which it changes e-fold, and the end of its log-odds.
 WEIGHT: Final = 0.9
 WILL: Final = 2.0
@@ -36,13 +37,13 @@ FLAT, STEEP, FAR = 0.05, 5.0, 20.0
 
 _RAW: Final = Struct("<d")
 _ISSUED: Final = Struct("<dff")
-_STATE: Final = Struct("<QQQ18d")
+_STATE: Final = Struct("<QQQQ18d")
 _LN2: Final = math.log(2.0)
 _ODDS: Final = math.log(WEIGHT) - math.log1p(-WEIGHT)
 
 
 class TwoSpeed:
-    """Serve a strictly increasing map of the raw forecast, which moves away from it as far as the outcomes carry it.
+    """Serve a strictly increasing map of the raw forecast, which leaves it as far as the outcomes carry it.
 
     Parameters
     ----------
@@ -71,7 +72,7 @@ class TwoSpeed:
     *The blend* (c, e) takes the same step on what both maps had answered **when the forecast was issued**: where
     outcomes come late the fast map was stale, and e falls to 0; where late outcomes are of another kind than early
     ones, c corrects it. Only tickets issued when the slow map had `SETTLED` are counted, so that nothing that was
-    served before, while little was known, is paid back.
+    served before, while little was known, is paid back, and only after `ZEROS` of them have come to a zero.
 
     *Raw.* Its weight w = s(ln 9 - η L), L = Σ δ the log loss of raw forecasts less that of the map so far,
     η = min(1, `WILL` / sqrt(V)), V = Σ δ², is the second-order mixture of the two. If outcomes are prompt, then on any
@@ -86,14 +87,15 @@ class TwoSpeed:
 
     *Evidence.* p is the raw forecast, and nothing is learnt, until `ZEROS` zeros have been seen: where frauds are
     reported first and zeros on day 45, the first outcomes are all ones. Then p is raw until also a one was seen, or
-    `EXPECTED` ones had been expected by raw forecasts. From then on, with no ones, the offset moves no further
-    than about Σ p <= |b| PRIOR: no rate below about one in the outcomes seen is served.
+    `EXPECTED` ones had been expected by raw forecasts. Zeros alone then move it no further than to a few ones, up to
+    ten, in the outcomes seen. Ones alone never move it: a stream of nothing but ones is served raw.
 
     *Revisions.* Both counts are exact; slow map and blend take the step by which the gradients differ, at today's
     curvature; the fast map has forgotten. An outcome that was not learnt is not told from one that was.
 
-    Ticket: z (f64); once the slow map is settled also u, f (f32 each). Bytes: outcomes, zeros, ones (u64), raw
-    ones expected, a, b, A_zz, A_z1, A_11, the same of the fast map, c, e, H_cc, H_ce, H_ee, L, V (f64). Little-endian.
+    Ticket: z (f64); once the slow map is settled also u, f (f32 each). Bytes: outcomes, zeros, ones, zeros of settled
+    tickets up to `ZEROS` (u64), raw ones expected, a, b, A_zz, A_z1, A_11, the same of the fast map, c, e, H_cc, H_ce,
+    H_ee, L, V (f64). Little-endian.
 
     References
     ----------
@@ -134,7 +136,7 @@ class TwoSpeed:
         if prior_rate > 0.0:
             self._offset += math.log(prior_rate / (1.0 - prior_rate)) - math.log(model_rate / (1.0 - model_rate))
         self._plain = self._slope == 1.0 and self._offset == 0.0
-        self.learnt, self._zeros, self._ones = 0, 0, 0
+        self.learnt, self._zeros, self._ones, self._settled = 0, 0, 0, 0
         self._expected = 0.0
         self._a, self._b, self._zz, self._z1, self._11 = 1.0, 0.0, PRIOR[0], 0.0, PRIOR[1]
         self._fa, self._fb, self._fzz, self._fz1, self._f11 = 1.0, 0.0, PRIOR[0], 0.0, PRIOR[1]
@@ -177,7 +179,14 @@ class TwoSpeed:
         if self._zeros < ZEROS:
             return
         settled = len(ticket) > 8
-        z, u, f = _ISSUED.unpack(ticket) if settled else (*_RAW.unpack(ticket), 0.0, 0.0)
+        if settled:
+            z, u, f = _ISSUED.unpack(ticket)
+            if self._settled < ZEROS:
+                self._settled += 1 - int(y)
+                settled = False
+        else:
+            (z,) = _RAW.unpack(ticket)
+            u = f = 0.0
         raw = 1.0 / (1.0 + math.exp(-z))
         self._expected += raw
         slow = self._a * z + self._b
@@ -284,13 +293,13 @@ class TwoSpeed:
         slow = (self._a, self._b, self._zz, self._z1, self._11)
         fast = (self._fa, self._fb, self._fzz, self._fz1, self._f11)
         blend = (self._c, self._e, self._cc, self._ce, self._ee)
-        counts = (self.learnt, self._zeros, self._ones, self._expected)
+        counts = (self.learnt, self._zeros, self._ones, self._settled, self._expected)
         return _STATE.pack(*counts, *slow, *fast, *blend, self._gain, self._square)
 
     def decode(self, payload: bytes) -> None:
         """Take over a state written by `encode`."""
         require_length(payload, _STATE.size)
-        self.learnt, self._zeros, self._ones, self._expected, *maps = _STATE.unpack(payload)
+        self.learnt, self._zeros, self._ones, self._settled, self._expected, *maps = _STATE.unpack(payload)
         self._a, self._b, self._zz, self._z1, self._11 = maps[:5]
         self._fa, self._fb, self._fzz, self._fz1, self._f11 = maps[5:10]
         self._c, self._e, self._cc, self._ce, self._ee = maps[10:15]

@@ -1,0 +1,219 @@
+"""What the default promises beyond the laws: order, raw until there is evidence, no debt, never much worse than raw."""
+
+import math
+import random
+from collections.abc import Sequence
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from state.calibrators import Calibrator, make
+from state.calibrators.twospeed import WEIGHT, TwoSpeed
+
+INSIDE = st.floats(1e-6, 1 - 1e-6)
+STREAMS = st.lists(st.tuples(INSIDE, st.sampled_from([0.0, 1.0])), min_size=1, max_size=200)
+SPECS = ("twospeed", "prudent")
+
+
+def logistic(z: float) -> float:
+    return 1.0 / (1.0 + math.exp(-z))
+
+
+def log_loss(p: float, y: float) -> float:
+    return -math.log(p if y > 0.5 else 1.0 - p)
+
+
+def play(calibrator: Calibrator, raw: Sequence[float], y: Sequence[float], due: Sequence[int]) -> list[float]:
+    """Return what is served, where outcome t is learnt before forecast ``due[t]``; of a tie, the earlier first."""
+    order = sorted(range(len(raw)), key=lambda t: (due[t], t))
+    served, tickets, k = [], [], 0
+    for t, p in enumerate(raw):
+        while k < len(order) and due[order[k]] <= t:
+            calibrator.update(tickets[order[k]], y[order[k]])
+            k += 1
+        answer = calibrator.predict(p, (), b"%d" % t)
+        served.append(answer.p)
+        tickets.append(answer.ticket)
+    return served
+
+
+def taught(spec: str, stream: Sequence[tuple[float, float]], seed: int = 7) -> Calibrator:
+    """Return a calibrator that has learnt 60 calibrated outcomes, so that it serves its map, and then a stream."""
+    calibrator = make(spec, name="stream")
+    rng = random.Random(seed)
+    for t in range(60):
+        p = rng.random()
+        calibrator.update(calibrator.predict(p, (), b"%d" % t).ticket, float(rng.random() < p))
+    for t, (p, y) in enumerate(stream):
+        calibrator.update(calibrator.predict(p, (), b"%d" % t).ticket, y)
+    return calibrator
+
+
+@pytest.mark.parametrize("spec", SPECS)
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(stream=STREAMS, forecasts=st.lists(st.integers(1, 99_999), min_size=2, max_size=50, unique=True))
+def test_order_of_raw_forecasts_is_kept_without_ties(
+    spec: str, stream: list[tuple[float, float]], forecasts: list[int]
+) -> None:
+    calibrator = taught(spec, stream)
+    served = [calibrator.predict(k / 100_000).p for k in sorted(forecasts)]
+    assert all(left < right for left, right in pairwise(served))
+    assert all(0.0 < p < 1.0 for p in served)
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_raw_is_served_until_both_classes_were_seen(spec: str) -> None:
+    calibrator = make(spec, name="stream")
+    for t in range(19):
+        for y in (0.0, 1.0, 1.0):
+            ticket = calibrator.predict(0.3, (), b"%d" % t).ticket
+            calibrator.update(ticket, y)
+            assert [calibrator.predict(p).p for p in (0.001, 0.3, 0.999)] == [0.001, 0.3, 0.999]
+    calibrator.update(ticket, 0.0)
+    calibrator.update(ticket, 0.0)
+    assert calibrator.predict(0.3).p != 0.3
+
+
+def test_ones_alone_never_move_the_answer() -> None:
+    calibrator = make("prudent", name="stream")
+    for t in range(5000):
+        calibrator.update(calibrator.predict(0.2, (), b"%d" % t).ticket, 1.0)
+    assert calibrator.predict(0.2).p == 0.2
+
+
+def test_zeros_alone_move_it_no_further_than_a_few_in_the_outcomes_seen() -> None:
+    calibrator = make("twospeed")
+    for t in range(1, 10_001):
+        calibrator.update(calibrator.predict(0.2).ticket, 0.0)
+        if t == 39:
+            assert calibrator.predict(0.2).p == 0.2
+        if t in {100, 1000, 10_000}:
+            assert 0.5 / t < calibrator.predict(0.2).p < 15.0 / t
+
+
+@settings(max_examples=80, deadline=None, derandomize=True)
+@given(STREAMS)
+def test_log_loss_exceeds_raws_by_no_more_than_the_bound(stream: list[tuple[float, float]]) -> None:
+    calibrator = TwoSpeed()
+    excess = 0.0
+    for p, y in [(0.1, 0.0)] * 20 + [(0.1, 1.0)] + stream:
+        answer = calibrator.predict(p)
+        if calibrator.evident():
+            excess += log_loss(answer.p, y) - log_loss(p, y)
+        calibrator.update(answer.ticket, y)
+    assert excess <= -math.log(WEIGHT) * max(1.0, math.sqrt(_floats(calibrator)[-1]) / 2.0) + 1e-4
+
+
+def _floats(calibrator: TwoSpeed) -> tuple[float, ...]:
+    return tuple(memoryview(calibrator.encode()[24:]).cast("d"))
+
+
+def test_log_loss_bound_holds_against_whoever_hates_the_map() -> None:
+    calibrator = TwoSpeed()
+    rng = random.Random(5)
+    excess = 0.0
+    for t in range(8000):
+        p = 0.05 + 0.9 * rng.random()
+        answer = calibrator.predict(p)
+        y = float(answer.p <= p) if t > 60 else float(t % 2)  # the other side of where the map has moved
+        if calibrator.evident():
+            excess += log_loss(answer.p, y) - log_loss(p, y)
+        calibrator.update(answer.ticket, y)
+    assert excess <= -math.log(WEIGHT) * max(1.0, math.sqrt(_floats(calibrator)[-1]) / 2.0) + 1e-4
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_decoded_after_thousands_of_outcomes_goes_on_identically(spec: str) -> None:
+    rng = random.Random(2)
+    calibrator, again = taught(spec, [(rng.random(), float(rng.random() < 0.1)) for _ in range(3000)]), make(spec)
+    again.decode(calibrator.encode())
+    late = calibrator.predict(0.4, (), b"late").ticket
+    for one in (calibrator, again):
+        one.update(late, 1.0)
+        one.revise(late, 1.0, 0.0)
+    assert again.encode() == calibrator.encode()
+    assert again.predict(0.3).p == calibrator.predict(0.3).p
+    assert len(calibrator.encode()) < 24_000
+
+
+def rare(n: int, seed: int, rate: float = 0.02) -> tuple[list[float], list[float], list[float]]:
+    """Return raw forecasts ten to twenty times too high, true chances and outcomes."""
+    rng = random.Random(seed)
+    z = [rng.gauss(0.0, 1.0) + math.log(rate / (1 - rate)) for _ in range(n)]
+    truth = [logistic(each) for each in z]
+    return [logistic(each + 3.0) for each in z], truth, [float(rng.random() < each) for each in truth]
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("spec", SPECS)
+def test_what_was_served_before_anything_was_known_is_not_paid_back(spec: str, seed: int) -> None:
+    raw, truth, y = rare(30_000, seed)
+    served = play(make(spec, name="stream"), raw, y, [t + 8000 for t in range(30_000)])
+    assert served[:8000] == raw[:8000]
+    late = slice(16_000, 30_000)
+    assert sum(served[late]) == pytest.approx(sum(truth[late]), rel=0.15)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_frauds_that_are_reported_first_are_no_evidence(seed: int) -> None:
+    raw, truth, y = rare(30_000, seed, rate=0.05)
+    rng = random.Random(seed)
+    due = [t + (rng.randrange(8000) if one else 8000) for t, one in enumerate(y)]
+    served = play(make("prudent", name="stream"), raw, y, [max(each, t + 1) for t, each in enumerate(due)])
+    assert served[:8000] == raw[:8000]
+    late = slice(16_000, 30_000)
+    assert sum(served[late]) == pytest.approx(sum(truth[late]), rel=0.2)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_after_a_broken_model_raw_forecasts_are_served_again(seed: int) -> None:
+    rng = random.Random(seed)
+    n = 40_000
+    truth = [logistic(rng.gauss(0.0, 1.2) - 2.5) for _ in range(n)]
+    y = [float(rng.random() < each) for each in truth]
+    raw = [min(3 * each + 0.3, 0.99) if 16_000 <= t < 18_000 else each for t, each in enumerate(truth)]
+    served = play(make("prudent", name="stream"), raw, y, [t + 2001 for t in range(n)])
+    last = slice(30_000, n)
+    assert sum(served[last]) == pytest.approx(sum(truth[last]), rel=0.03)
+
+
+def test_revised_labels_end_near_those_learnt_at_once() -> None:
+    raw, _, y = rare(20_000, 4, rate=0.1)
+    rng = random.Random(4)
+    wrong = [1.0 - each if rng.random() < 0.01 else each for each in y]
+    right, revised = make("prudent", name="stream"), make("prudent", name="stream")
+    kept = []
+    for t, p in enumerate(raw):
+        right.update(right.predict(p, (), b"%d" % t).ticket, y[t])
+        kept.append(revised.predict(p, (), b"%d" % t).ticket)
+        revised.update(kept[t], wrong[t])
+        if t >= 1000 and wrong[t - 1000] != y[t - 1000]:
+            revised.revise(kept[t - 1000], wrong[t - 1000], y[t - 1000])
+    for p in (0.2, 0.5, 0.9):
+        assert revised.predict(p).p == pytest.approx(right.predict(p).p, rel=0.08)
+
+
+def test_declared_prior_is_served_and_believed_at_first() -> None:
+    by_rates = make("prudent", name="stream", prior_rate=0.004, model_rate=0.5)
+    assert by_rates.predict(0.5).p == pytest.approx(0.004)
+    by_map = make("twospeed", slope=0.5, offset=-1.0)
+    assert by_map.predict(0.5).p == pytest.approx(logistic(-1.0))
+    assert by_map.predict(logistic(2.0)).p == pytest.approx(0.5)
+    with pytest.raises(ValueError, match="must be given together"):
+        make("prudent", prior_rate=0.01)
+
+
+@pytest.mark.parametrize("forecasts", ["half", "any", "rare"])
+def test_opponent_who_sees_p_does_not_fool_the_draw(forecasts: str) -> None:
+    rng = random.Random(3)
+    calibrator = make("prudent", name="opponent", seed=5)
+    off: dict[float, float] = {}
+    for t in range(20_000):
+        raw = {"half": 0.5, "any": rng.random(), "rare": rng.random() / 10}[forecasts]
+        p, draw, ticket = calibrator.predict(raw, (), b"%d" % t)
+        y = float(p <= 0.5)
+        calibrator.update(ticket, y)
+        off[draw] = off.get(draw, 0.0) + y - draw
+    assert sum(map(abs, off.values())) / 20_000 <= 0.05
