@@ -28,7 +28,9 @@ def log_loss(p: float, y: float) -> float:
 def play(calibrator: Calibrator, raw: Sequence[float], y: Sequence[float], due: Sequence[int]) -> list[float]:
     """Return what is served, where outcome t is learnt before forecast ``due[t]``; of a tie, the earlier first."""
     order = sorted(range(len(raw)), key=lambda t: (due[t], t))
-    served, tickets, k = [], [], 0
+    served: list[float] = []
+    tickets: list[bytes] = []
+    k = 0
     for t, p in enumerate(raw):
         while k < len(order) and due[order[k]] <= t:
             calibrator.update(tickets[order[k]], y[order[k]])
