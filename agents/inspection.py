@@ -4,18 +4,16 @@ import asyncio
 import math
 import sys
 from collections import defaultdict
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError
-from rich.console import Console
-from rich.table import Table
 
-from agents import shadows
+from agents import inspected, shadows
 from state import history, keys, rows
+from state.ages import Ages, findings, late
 from state.alarm import ALPHA
 from state.calibrators import internal_regret, played
 from state.calibrators.points import debiased_l2, noise
@@ -24,13 +22,15 @@ from state.comparison import Comparison
 from state.fence import FATES, Fence
 from state.history import KINDS, Alarmed, History
 from state.losses import NAMES
+from state.policy import Policy
+from state.ranking import VOLUMES, Ranking
 from state.rows import Served, VectorScores
-from state.scores import Bin, Kind, Murphy, Scores, total
+from state.scores import Bin, Kind, Scores, total
 from streams.settings import Settings
 from streams.topics import TopicsError, partitions
 
 #: Rows that say something of streams.
-KEPT = (keys.FENCE, keys.SCORES, keys.WINDOWS, keys.VECTORS, keys.CALIBRATOR, keys.COMPARISON)
+KEPT = (keys.FENCE, keys.SCORES, keys.WINDOWS, keys.VECTORS, keys.CALIBRATOR, keys.COMPARISON, keys.AGES)
 
 
 @dataclass
@@ -42,6 +42,7 @@ class Found:
     vectors: dict[str, dict[tuple[int, str], VectorScores]] = field(default_factory=lambda: defaultdict(dict))
     served: dict[str, dict[tuple[int, str], Served]] = field(default_factory=lambda: defaultdict(dict))
     comparisons: dict[str, dict[tuple[int, str, str], Comparison]] = field(default_factory=lambda: defaultdict(dict))
+    ages: dict[str, dict[int, Ages]] = field(default_factory=lambda: defaultdict(dict))
 
 
 def run(settings: Settings, stream: str | None, *, json_output: bool) -> int:
@@ -58,14 +59,19 @@ def run(settings: Settings, stream: str | None, *, json_output: bool) -> int:
         raise TopicsError(f"cannot read {settings.changelog} from {', '.join(settings.brokers)}: {exc}") from exc
     names = sorted(found.histories.keys() | found.vectors.keys() | found.served.keys())
     if stream is not None and stream not in names:
-        _console(stderr=True).print(f"no state of stream {stream!r}; there are: {', '.join(names[:20]) or 'none'}")
+        inspected.console(stderr=True).print(
+            f"no state of stream {stream!r}; there are: {', '.join(names[:20]) or 'none'}"
+        )
         return 1
-    report = {name: describe(found, name) for name in (names if stream is None else [stream])}
-    fates = {fate: sum(fence.fates[i] for fence in found.fences.values()) for i, fate in enumerate(FATES)}
+    of = settings.policies.of
+    report = {name: describe(found, name, of(name)) for name in (names if stream is None else [stream])}
+    fences = found.fences.values()
+    fates = {fate: sum(fence.fates[i] for fence in fences) for i, fate in enumerate(FATES)}
+    waits = {name: sum(getattr(fence, name) for fence in fences) for name in ("pending", "waiting", "early")}
     if json_output:
-        sys.stdout.write(orjson.dumps({"streams": report, "fates": fates}).decode() + "\n")
+        sys.stdout.write(orjson.dumps({"streams": report, "fates": fates, "waits": waits}).decode() + "\n")
     else:
-        _print(report, fates, whole=stream is not None)
+        inspected.show(report, fates | waits, whole=stream is not None)
     return 0
 
 
@@ -92,6 +98,11 @@ async def read(settings: Settings) -> Found:
                         newest[tp.partition, record.key] = record.value
     finally:
         await consumer.stop()
+    return _found(newest)
+
+
+def _found(newest: dict[tuple[int, bytes], bytes]) -> Found:
+    """Return what rows say, by partition and key."""
     found = Found()
     for (partition, key), value in newest.items():
         kind = key[:1]
@@ -103,6 +114,8 @@ async def read(settings: Settings) -> Found:
         elif kind == keys.VECTORS:
             config, stream = keys.of_vectors(key)
             found.vectors[stream][partition, config] = rows.decode_vector_scores(value)
+        elif kind == keys.AGES:
+            found.ages[key[1:].decode()][partition] = rows.decode_ages(value)
         elif kind == keys.COMPARISON:
             stream, champion, challenger = keys.of_comparison(key)
             found.comparisons[stream][partition, champion, challenger] = rows.decode_comparison(value)
@@ -112,15 +125,20 @@ async def read(settings: Settings) -> Found:
     return found
 
 
-def describe(found: Found, stream: str) -> dict[str, Any]:
-    """Return what the state says of a stream, as JSON would have it."""
+def describe(found: Found, stream: str, policy: Policy | None = None) -> dict[str, Any]:
+    """Return what the state says of a stream, as JSON would have it; ``policy`` is how it is configured now."""
     histories = found.histories.get(stream, {})
     scores = total(each.total for each in histories.values())
     described: dict[str, Any] = {"resolved": scores.n}
     if scores.n:
-        for kind in KINDS:
-            described[kind] = _scored(scores, kind) | _watched(histories, kind)
+        last = total(window.scores for each in histories.values() if (window := each.last))
+        for kind in scores.kinds:
+            described[kind] = _scored(scores, kind) | _window(histories, last, kind)
+        for alarmed in KINDS:
+            described[alarmed] |= _watched(histories, alarmed)
         described["regret"] = {loss: scores.regret(loss) for loss in NAMES}
+    if stream in found.ages:
+        described["ages"] = _aged(sum(found.ages[stream].values(), Ages()), policy)
     vectors = found.vectors.get(stream, {})
     if vectors:
         configs = sorted({config for _, config in vectors})
@@ -146,11 +164,6 @@ def describe(found: Found, stream: str) -> dict[str, Any]:
         for (partition, config), served in sorted(found.served.get(stream, {}).items())
     ]
     return described
-
-
-def _console(*, stderr: bool = False) -> Console:
-    """Return a console that shows the names of streams as they are: they come from records."""
-    return Console(stderr=stderr, markup=False, emoji=False)
 
 
 def _vectors(found: list[VectorScores]) -> dict[str, Any]:
@@ -186,7 +199,11 @@ def _scored(scores: Scores, kind: Kind) -> dict[str, Any]:
         "ece": scores.ece(kind),
         "ece_noise": scores.noise(kind),
         "smooth_ece": scores.smooth_ece(kind),
-        "low_relative_error": _or_none(scores.relative_error(kind)),
+        "relative_error": _or_none(scores.relative_error(kind)),
+        "relative_error_noise": _or_none(scores.relative_noise(kind)),
+        "relative_bias": _or_none(scores.relative_bias(kind)),
+        "relative_bias_noise": _or_none(scores.relative_bias_noise(kind)),
+        **_ranked(scores.ranking(kind)),
         **{loss if loss != "log" else "log_loss": scores.loss(loss, kind) for loss in NAMES},
         "brier_parts": scores.murphy(kind)._asdict(),
         "reliability": _curve(scores.bins(kind)),
@@ -194,12 +211,63 @@ def _scored(scores: Scores, kind: Kind) -> dict[str, Any]:
     }
 
 
-def _watched(histories: dict[int, History], kind: Alarmed) -> dict[str, Any]:
-    """Return what windows and alarms say; ``partition`` and ``window`` find the worst one again."""
-    found = list(histories.values())
-    log10 = history.log_alarm(found, kind) / math.log(10.0)
-    described: dict[str, Any] = {"alarm": {"log10": log10, "sounds": log10 >= -math.log10(ALPHA)}}
-    worst = history.worst(found, kind)
+def _ranked(ranking: Ranking) -> dict[str, Any]:
+    """Return how forecasts tell events apart."""
+    area = ranking.auc()
+    top = []
+    for volume in VOLUMES:
+        recall, precision = ranking.at(volume)
+        top.append(
+            {
+                "volume": volume,
+                "recall": _or_none(recall.value),
+                "recall_error": _or_none(recall.error),
+                "precision": _or_none(precision.value),
+                "precision_error": _or_none(precision.error),
+            }
+        )
+    return {
+        "auc": _or_none(area.value),
+        "auc_error": _or_none(area.error),
+        "gini": _or_none(ranking.gini().value),
+        "ks": _or_none(ranking.ks()),
+        "top": top,
+    }
+
+
+def _aged(ages: Ages, policy: Policy | None) -> dict[str, Any]:
+    """Return how old outcomes are when they come, and in words what to set where that does not fit."""
+    silence = policy is not None and policy.silence is not None
+    told = [] if policy is None else findings(ages, policy.ttl_ms, policy.matures_ms, silence=silence)
+    return {
+        "outcomes": {
+            str(label): {
+                "n": ages.n(label),
+                "median_s": ages.quantile(label, 0.5) / 1000,
+                "most_s": ages.quantile(label, 0.99) / 1000,
+            }
+            for label in ages.labels
+        },
+        "expired": ages.expired,
+        "late": None if policy is None else _or_none(late(ages, policy.ttl_ms)),
+        "apart": _or_none(ages.apart()),
+        "findings": [finding._asdict() for finding in told],
+    }
+
+
+def _window(histories: dict[int, History], last: Scores, kind: Kind) -> dict[str, Any]:
+    """Return the last window of all partitions and the worst of any; ``partition`` and ``window`` find it again."""
+    described: dict[str, Any] = {}
+    if last.n:
+        described["last_window"] = {
+            "n": last.n,
+            "ece": last.ece(kind),
+            "ece_noise": last.noise(kind),
+            "relative_bias": _or_none(last.relative_bias(kind)),
+            "relative_bias_noise": _or_none(last.relative_bias_noise(kind)),
+            **_ranked(last.ranking(kind)),
+        }
+    worst = history.worst(histories.values(), kind)
     if worst is not None:
         described["worst_window"] = {
             "partition": next(n for n, each in histories.items() if each.worst(kind) is worst),
@@ -208,6 +276,22 @@ def _watched(histories: dict[int, History], kind: Alarmed) -> dict[str, Any]:
             "ece_noise": worst.scores.noise(kind),
             "reliability": _curve(worst.scores.bins(kind)),
         }
+    return described
+
+
+def _watched(histories: dict[int, History], kind: Alarmed) -> dict[str, Any]:
+    """Return what alarms and features say."""
+    found, level = list(histories.values()), -math.log10(ALPHA)
+    log10 = history.log_alarm(found, kind) / math.log(10.0)
+    recent = history.log_recent(found, kind) / math.log(10.0)
+    described: dict[str, Any] = {
+        "alarm": {
+            "log10": log10,
+            "sounds": log10 >= level,
+            "recent_log10": recent,
+            "recent_sounds": recent >= level,
+        }
+    }
     biases = {str(n): each.bias.along(kind) for n, each in histories.items()}
     if any(biases.values()):
         described["feature_bias"] = biases
@@ -230,92 +314,3 @@ def _curve(bins: list[Bin]) -> list[dict[str, float]]:
 
 def _or_none(value: float) -> float | None:
     return None if math.isnan(value) else value
-
-
-def _print(report: dict[str, dict[str, Any]], fates: dict[str, int], *, whole: bool) -> None:
-    console = _console()
-    table = Table("stream", "resolved", "ECE raw", "ECE", "Brier raw", "Brier", "regret", "calibrator")
-    for name, each in report.items():
-        scores = [f"{each[kind][score]:.4f}" if kind in each else "–" for score in ("ece", "brier") for kind in KINDS]
-        regret = f"{each['regret']['brier']:+.1f}" if "regret" in each else "–"
-        made = ", ".join(sorted({one["calibrator"] for one in each["calibrators"] if one["config"] in _served(each)}))
-        resolved = each["resolved"] + sum(scored["resolved"] for scored in each.get("vectors", {}).values())
-        table.add_row(name, f"{resolved:,}", *scores, regret, made)
-    console.print(table)
-    if not whole:
-        console.print("  ".join(f"{fate} {n:,}" for fate, n in fates.items() if n))
-        return
-    for each in report.values():
-        for config, scored in each.get("vectors", {}).items():
-            console.print(_vector_table(config, scored))
-        curve = Table("kind", "events", "mean forecast", "share of events", title="reliability")
-        low = Table("kind", "events", "mean forecast", "share of events", title="reliability below .1")
-        for kind in KINDS:
-            for one in each.get(kind, {}).get("reliability", ()):
-                curve.add_row(kind, f"{one['n']:,}", f"{one['forecast']:.4f}", f"{one['outcome']:.4f}")
-            for one in each.get(kind, {}).get("low_reliability", ()):
-                low.add_row(kind, f"{one['n']:,}", f"{one['forecast']:.5f}", f"{one['outcome']:.5f}")
-        if each["resolved"] or "vectors" not in each:
-            console.print(curve, low, _health(each))
-        if "shadows" in each:
-            console.print(shadows.table(each["shadows"]))
-        measures = ("error", "bound", "noise", "internal_regret")
-        held = Table("partition", "calibrator", "config", "version", "outstanding", *measures)
-        for one in each["calibrators"]:
-            figures = ("–" if one[name] is None else f"{one[name]:.4f}" for name in measures)
-            held.add_row(
-                str(one["partition"]),
-                one["calibrator"],
-                one["config"],
-                f"{one['version']:,}",
-                str(one["outstanding"]),
-                *figures,
-            )
-        console.print(held)
-
-
-def _served(each: dict[str, Any]) -> set[str]:
-    """Return the configurations that have served, as far as the rows say: not those that only challenged."""
-    challengers, champions = (
-        {one[side]["config"] for one in each.get("shadows", ())} for side in ("challenger", "champion")
-    )
-    return {one["config"] for one in each["calibrators"]} - (challengers - champions)
-
-
-def _vector_table(config: str, scored: dict[str, Any]) -> Table:
-    table = Table("", *KINDS, title=f"{scored['resolved']:,} events under {config}")
-    for name, value in scored[KINDS[0]].items():
-        if isinstance(value, float):
-            table.add_row(name.replace("_", " "), *(f"{scored[kind][name]:.4f}" for kind in KINDS))
-    for i, one in enumerate(scored[KINDS[0]].get("coverage", ())):
-        shares = (scored[kind]["coverage"][i]["upto"] for kind in KINDS)
-        table.add_row(f"at or below the quantile of {one['level']:g}", *(f"{share:.4f}" for share in shares))
-    return table
-
-
-def _health(each: dict[str, Any]) -> Table:
-    """Return a table of the figures an alarm is followed by, raw beside calibrated."""
-    table = Table("", *KINDS, title="scores")
-
-    def row(name: str, figure: Callable[[dict[str, Any]], str]) -> None:
-        table.add_row(name, *(figure(each[kind]) if kind in each else "–" for kind in KINDS))
-
-    row("ECE", lambda of: f"{of['ece']:.4f}")
-    row("  by chance alone", lambda of: f"{of['ece_noise']:.4f}")
-    row("smooth ECE", lambda of: f"{of['smooth_ece']:.4f}")
-    row("worst window's ECE", lambda of: _worst(of.get("worst_window")))
-    row("relative error below .1", lambda of: _figure(of["low_relative_error"]))
-    row("log loss", lambda of: f"{of['log_loss']:.4f}")
-    row("wrong labels", lambda of: f"{of['misclassification']:.4f}")
-    for part in Murphy._fields:
-        row(f"Brier score: {part}", lambda of, part=part: f"{of['brier_parts'][part]:.4f}")  # type: ignore[misc]  # bound now
-    row("alarm, log10", lambda of: f"{of['alarm']['log10']:.1f}{' sounds' if of['alarm']['sounds'] else ''}")
-    return table
-
-
-def _worst(window: dict[str, Any] | None) -> str:
-    return f"{window['ece']:.4f} (partition {window['partition']}, window {window['window']})" if window else "–"
-
-
-def _figure(value: float | None) -> str:
-    return "–" if value is None else f"{value:.4f}"

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from agents.wilson import wilson
 from state.history import KINDS
+from state.scores import SCORED
 
 #: Bins with a smaller share of the events are drawn hollow and off the line: few events, little weight.
 SPARSE: Final = 0.001
@@ -19,9 +20,9 @@ _SIDE = 100.0
 
 
 def reliability(described: dict[str, Any], label: str) -> str:
-    """Draw what was forecast against what happened: raw and calibrated, with 95 % intervals of Wilson."""
+    """Draw what was forecast against what happened: raw, served and drawn, with 95 % intervals of Wilson."""
     parts = [_frame("forecast", "happened"), _diagonal()]
-    for kind in KINDS:
+    for kind in SCORED:
         curve = described.get(kind, {}).get("reliability", ())
         parts.append(_curve(curve, kind))
     return _picture(parts, label)

@@ -7,7 +7,7 @@ browser run and load nothing else.
 import base64
 import hashlib
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any, Final
@@ -15,7 +15,9 @@ from urllib.parse import urlencode
 
 from agents.status import diagram
 from agents.status.readings import ORDERS, guarantee
+from state.ages import words as age
 from state.history import KINDS
+from state.scores import SCORED
 
 _HERE: Final = Path(__file__).parent
 _STYLE: Final = _HERE.joinpath("page.css").read_text()
@@ -81,6 +83,8 @@ def detail(worker: Mapping[str, Any], described: Mapping[str, Any], maps: Sequen
     if picture := _diagram(described):
         parts.append(f'<section><h2>Reliability</h2>{picture}<p class="note">{_legend(described)}</p></section>')
     parts.append(f"<section><h2>Scores</h2>{_scores(described)}</section>")
+    if "ages" in described:
+        parts.append(f"<section><h2>Age of forecasts when outcomes come</h2>{_ages(described['ages'])}</section>")
     if maps:
         more = f" The first {diagram.LINES} of {len(maps)} partitions." if len(maps) > diagram.LINES else ""
         label = f"calibrated against raw forecasts of {described['stream']}"
@@ -135,6 +139,7 @@ def _head(worker: Mapping[str, Any]) -> str:
     facts = (
         ("partitions", listed or "none"),
         ("wait for their outcome", f"{worker['pending']:,}"),
+        ("wait until their forecast matures", f"{worker['waiting']:,}"),
         ("outcomes that came early", f"{worker['early']:,}"),
         ("last batch", "none yet" if ago is None else f"{_duration(ago)} ago"),
         ("version", worker["version"]),
@@ -175,12 +180,12 @@ def _card(described: Mapping[str, Any]) -> str:
     there = urlencode({"stream": described["stream"]})
     badge = ""
     for kind, word in (("calibrated", "bad"), ("raw", "wait")):
-        if described.get(kind, {}).get("alarm", {}).get("sounds"):
+        if described.get(kind, {}).get("alarm", {}).get("recent_sounds"):
             badge = f' <span class="badge {word}">alarm: {kind}</span>'
             break
     return (
         f'<h2><a href="/?{escape(there)}">{escape(described["stream"])}</a>{badge}</h2>'
-        f"{_diagram(described)}{_scores(described, short=True)}"
+        f"{_findings(described.get('ages', {}))}{_diagram(described)}{_scores(described, short=True)}"
     )
 
 
@@ -212,6 +217,14 @@ _SCORED: Final = (
     ("calibration error (ECE)", "ece", True),
     ("by chance alone", "ece_noise", False),
     ("smooth ECE", "smooth_ece", False),
+    ("relative error", "relative_error", False),
+    ("by chance alone", "relative_error_noise", False),
+    ("mean off by", "relative_bias", True),
+    ("by chance alone, ±", "relative_bias_noise", False),
+    ("AUC", "auc", True),
+    ("± its standard error", "auc_error", False),
+    ("Gini", "gini", False),
+    ("KS", "ks", False),
     ("Brier score", "brier", True),
     ("log loss", "log_loss", True),
     ("wrong labels", "misclassification", False),
@@ -233,20 +246,60 @@ def _scores(described: Mapping[str, Any], *, short: bool = False) -> str:
     for scored in [described, *vectors]:
         if not all(kind in scored for kind in KINDS):
             continue
-        lines = "".join(
-            f"<tr><th>{words}</th>{''.join(f'<td>{_number(scored[kind][key])}</td>' for kind in KINDS)}</tr>"
+        kinds = [kind for kind in SCORED if kind in scored]
+        rows = [
+            (words, [_number(scored[kind][key], share="relative_bias" in key) for kind in kinds])
             for words, key, always in _SCORED
             if key in scored["raw"] and (always or not short)
-        )
+        ]
+        if not short:
+            rows += _top(scored, kinds)
+        lines = "".join(_row(words, (f"<td>{figure}</td>" for figure in figures)) for words, figures in rows)
         if not short and "alarm" in scored["raw"]:
-            lines += f"<tr><th>alarm, log10</th>{''.join(_alarm(scored[kind]['alarm']) for kind in KINDS)}</tr>"
-            lines += f"<tr><th>worst window</th>{''.join(_worst(scored[kind]) for kind in KINDS)}</tr>"
+            for words, which in (("alarm, log10", ""), ("recent alarm, log10", "recent_")):
+                lines += _row(words, (_alarm(scored[kind].get("alarm"), which) for kind in kinds))
+            lines += _row("worst window", (_worst(scored[kind]) for kind in kinds))
+        heads = "".join(f'<th class="{kind}">{kind}</th>' for kind in kinds)
         parts.append(
             f'<p class="note">{scored["resolved"]:,} outcomes</p><div class="scroll"><table><thead><tr><th></th>'
-            f'<th class="raw">raw</th><th class="calibrated">calibrated</th></tr></thead><tbody>{lines}</tbody>'
-            "</table></div>"
+            f"{heads}</tr></thead><tbody>{lines}</tbody></table></div>"
         )
     return "".join(parts) + _promise(described, short=short)
+
+
+def _row(words: str, cells: Iterable[str]) -> str:
+    return f"<tr><th>{words}</th>{''.join(cells)}</tr>"
+
+
+def _top(scored: Mapping[str, Any], kinds: Sequence[str]) -> list[tuple[str, list[str]]]:
+    """Return rows of recall and precision among the highest forecasts; none of classes and numbers."""
+    return [
+        (f"{name}, top {100 * each['volume']:g} %", [_number(scored[kind]["top"][i][name]) for kind in kinds])
+        for i, each in enumerate(scored["raw"].get("top", ()))
+        for name in ("recall", "precision")
+    ]
+
+
+def _findings(ages: Mapping[str, Any]) -> str:
+    """Return what to set where outcomes do not come as the stream is configured, in words."""
+    return "".join(
+        f'<p class="note"><span class="bad">Labels:</span> {escape(each["words"])}.</p>'
+        for each in ages.get("findings", ())
+    )
+
+
+def _ages(ages: Mapping[str, Any]) -> str:
+    lines = "".join(
+        f"<tr><th>outcome {escape(label)}</th><td>{one['n']:,}</td><td>{age(1000 * one['median_s'])}</td>"
+        f"<td>{age(1000 * one['most_s'])}</td></tr>"
+        for label, one in ages["outcomes"].items()
+    )
+    if ages["expired"]:
+        lines += f"<tr><th>none before ttl</th><td>{ages['expired']:,}</td><td></td><td></td></tr>"
+    return (
+        f'{_findings(ages)}<div class="scroll"><table><thead><tr><th></th><th>events</th><th>half within</th>'
+        f"<th>99 % within</th></tr></thead><tbody>{lines}</tbody></table></div>"
+    )
 
 
 def _promise(described: Mapping[str, Any], *, short: bool) -> str:
@@ -289,10 +342,12 @@ def _calibrators(found: Sequence[Mapping[str, Any]]) -> str:
     )
 
 
-def _alarm(alarm: Mapping[str, Any]) -> str:
-    return (
-        f"<td{' class=bad' if alarm['sounds'] else ''}>{alarm['log10']:.1f}{' sounds' if alarm['sounds'] else ''}</td>"
-    )
+def _alarm(alarm: Mapping[str, Any] | None, which: str) -> str:
+    if alarm is None:
+        return "<td>–</td>"
+    sounds = alarm[f"{which}sounds"]
+    said = f"{alarm[f'{which}log10']:.1f}{' sounds' if sounds else ''}"
+    return f"<td{' class=bad' if sounds else ''}>{said}</td>"
 
 
 def _worst(scored: Mapping[str, Any]) -> str:
@@ -300,8 +355,10 @@ def _worst(scored: Mapping[str, Any]) -> str:
     return f"<td>{_number(window['ece']) if window else '–'}</td>"
 
 
-def _number(value: float | None) -> str:
-    return "–" if value is None or math.isnan(value) else f"{value:.4f}"
+def _number(value: float | None, *, share: bool = False) -> str:
+    if value is None or math.isnan(value):
+        return "–"
+    return f"{value:+.1%}".replace("-", "−") if share else f"{value:.4f}"
 
 
 def _duration(seconds: float) -> str:

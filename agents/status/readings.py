@@ -16,9 +16,8 @@ from agents import inspection
 from agents.inspection import Found
 from state import history, rows
 from state.forecasts import PROBABILITY
-from state.history import KINDS
 from state.losses import NAMES
-from state.scores import total
+from state.scores import SCORED, total
 from streams import effective
 from streams.gauges import Gauges
 from streams.settings import Settings
@@ -73,12 +72,14 @@ class Readings:
                 {
                     "partition": n,
                     "pending": each.fence.pending,
+                    "waiting": each.fence.waiting,
                     "early": each.fence.early,
                     "next_offsets": dict(zip(("forecasts", "outcomes"), each.fence.next, strict=True)),
                 }
                 for n, each in sorted(held.items())
             ],
             "pending": sum(each.fence.pending for each in held.values()),
+            "waiting": sum(each.fence.waiting for each in held.values()),
             "early": sum(each.fence.early for each in held.values()),
             "seconds_since_update": max(time() - updated, 0.0) if updated else None,
         }
@@ -116,7 +117,7 @@ class Readings:
         found = self._found(name)
         if not (found.histories or found.vectors or found.served):
             return None
-        return {"stream": name, **inspection.describe(found, name)}
+        return {"stream": name, **inspection.describe(found, name, self.settings.policies.of(name))}
 
     def maps(self, name: str) -> list[dict[str, Any]]:
         """Return the map from raw to calibrated of each partition's calibrator, without features; of the mean answer.
@@ -148,6 +149,8 @@ class Readings:
                 found.histories[name][n] = rows.decode_history(*pair)
             if (row := each.vectors.get(name)) is not None:
                 found.vectors[name][n, config] = rows.decode_vector_scores(row)
+            if (row := each.ages.get(name)) is not None:
+                found.ages[name][n] = rows.decode_ages(row)
             if (row := each.calibrators.get(name)) is not None:
                 found.served[name][n, config] = rows.decode_calibrator(row, name)
         return found
@@ -161,13 +164,15 @@ def events(described: dict[str, Any]) -> int:
 def summary(described: dict[str, Any]) -> dict[str, Any]:
     """Return the few figures of a stream that a list shows."""
     short: dict[str, Any] = {"stream": described["stream"], "resolved": events(described)}
-    for kind in KINDS:
+    for kind in SCORED:
         if kind in described:
-            short[kind] = {name: described[kind][name] for name in ("ece", "brier", "log_loss")}
-            short[kind]["alarm"] = described[kind]["alarm"]
+            short[kind] = {name: described[kind][name] for name in ("ece", "relative_bias", "brier", "log_loss", "auc")}
+            if "alarm" in described[kind]:
+                short[kind]["alarm"] = described[kind]["alarm"]
     if "regret" in described:
         short["regret"] = {name: described["regret"][name] for name in NAMES}
     short |= guarantee(described["calibrators"])
+    short["findings"] = [each["name"] for each in described.get("ages", {}).get("findings", ())]
     short["calibrators"] = sorted({each["calibrator"] for each in described["calibrators"]})
     return short
 

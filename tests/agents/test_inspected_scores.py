@@ -5,12 +5,14 @@ import random
 import orjson
 import pytest
 
-from agents import inspection
+from agents import inspected, inspection
 from state import history
+from state.ages import DAY_MS, Ages
 from state.calibrators import Calibrator
 from state.history import KINDS, History
 from state.policy import Policy
 from state.rows import Served
+from state.scores import SCORED
 
 
 def learnt(n: int, policy: Policy, seed: int = 1) -> tuple[History, Served]:
@@ -68,12 +70,74 @@ def test_bias_along_features_is_described_where_there_are_any() -> None:
 def test_streams_with_few_events_can_be_shown(n: int, capsys: pytest.CaptureFixture[str]) -> None:
     described = inspection.describe(found(n, Policy()), "s")
     orjson.dumps(described)
-    inspection._print({"s": described}, {}, whole=True)
+    inspected.show({"s": described}, {}, whole=True)
     assert "reliability" in capsys.readouterr().out
 
 
 def test_the_report_names_the_worst_window(capsys: pytest.CaptureFixture[str]) -> None:
-    inspection._print({"s": inspection.describe(found(700, Policy()), "s")}, {}, whole=True)
+    inspected.show({"s": inspection.describe(found(700, Policy()), "s")}, {}, whole=True)
     shown = capsys.readouterr().out
     assert "worst window" in shown
     assert "sounds" in shown
+
+
+def rare(n: int, *, drawn: bool) -> inspection.Found:
+    """Return a stream of 2 % of which half is served."""
+    rng, rows, known = random.Random(8), inspection.Found(), History()
+    for _ in range(n):
+        chance = 0.04 * rng.random()
+        known.observe(10 * chance, chance / 2, float(rng.random() < chance), rng.choice([0.0, 0.02]) if drawn else None)
+    rows.histories["s"][0] = known
+    for t in range(300):
+        rows.ages["s"].setdefault(0, Ages()).observe(t * DAY_MS // 7, 1)
+    rows.ages["s"][1] = Ages()
+    for _ in range(2000):
+        rows.ages["s"][1].observe(45 * DAY_MS, 0)
+    return rows
+
+
+@pytest.mark.parametrize("drawn", [False, True])
+def test_what_is_served_and_drawn_is_described_by_the_same_figures(drawn: bool) -> None:  # noqa: FBT001 - a parameter of tests
+    rows = rare(4000, drawn=drawn)
+    described = inspection.describe(rows, "s")
+    kinds = [kind for kind in SCORED if kind in described]
+    assert kinds == list(SCORED if drawn else KINDS)
+    scores = rows.histories["s"][0].total
+    for kind in kinds:
+        one = described[kind]
+        assert one["relative_bias"] == scores.relative_bias(kind)
+        assert one["auc"] == scores.ranking(kind).auc().value
+        assert one["gini"] == pytest.approx(2 * one["auc"] - 1)
+        recall, precision = scores.ranking(kind).at(0.02)
+        (top,) = [each for each in one["top"] if each["volume"] == 0.02]
+        assert (top["recall"], top["precision"]) == (recall.value, precision.value)
+        assert one["last_window"]["n"] == 200
+        assert ("alarm" in one) == (kind != "draw")
+    assert described["calibrated"]["relative_bias"] == pytest.approx(-0.5, abs=0.15)
+    assert described["calibrated"]["alarm"]["sounds"]
+
+
+def test_ages_are_told_with_what_to_set() -> None:
+    rows = rare(100, drawn=False)
+    described = inspection.describe(rows, "s", Policy(ttl_ms=90 * DAY_MS))
+    assert described["ages"]["outcomes"]["1"]["n"] == 300
+    assert [finding["name"] for finding in described["ages"]["findings"]] == ["classes"]
+    orjson.dumps(described)
+    told = inspection.describe(rows, "s", Policy(ttl_ms=90 * DAY_MS, matures_ms=60 * DAY_MS, learn="maturity"))
+    assert told["ages"]["findings"] == []
+    assert inspection.describe(rows, "s")["ages"]["late"] is None
+
+
+def test_the_report_shows_draws_rankings_and_what_to_set(capsys: pytest.CaptureFixture[str]) -> None:
+    described = inspection.describe(rare(4000, drawn=True), "s", Policy(ttl_ms=90 * DAY_MS))
+    inspected.show({"s": described}, {}, whole=True)
+    shown = capsys.readouterr().out
+    for words in (
+        "draw",
+        "AUC",
+        "recall, top 0.5 %",
+        "precision, top 5 %",
+        "mean off by",
+        "Set matures",
+    ):
+        assert words in shown

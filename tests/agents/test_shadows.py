@@ -8,7 +8,7 @@ import orjson
 import pytest
 from prometheus_client import generate_latest
 
-from agents import inspection, shadows
+from agents import inspected, inspection, shadows
 from agents.join import Join
 from agents.scrape import Reading
 from agents.topology import Topology
@@ -120,14 +120,14 @@ def test_inspect_shows_both_sides_and_their_difference(capsys: pytest.CaptureFix
     assert identity["challenger"]["ece_noise"] == pytest.approx(both.scores.noise("calibrated"))
     assert identity["difference"]["brier"] == pytest.approx(both.difference("brier")._asdict())
     assert identity["difference"]["brier"]["mean"] < 0
-    inspection._print({"s": described}, {}, whole=True)
+    inspected.show({"s": described}, {}, whole=True)
     shown = capsys.readouterr().out
     assert "challengers" in shown
     assert shown.count("minimax") >= 2
 
 
 def test_listed_streams_name_what_serves_and_not_who_challenges(capsys: pytest.CaptureFixture[str]) -> None:
-    inspection._print({"s": inspection.describe(found(), "s")}, {}, whole=False)
+    inspected.show({"s": inspection.describe(found(), "s")}, {}, whole=False)
     shown = capsys.readouterr().out
     assert "minimax" in shown
     assert "identity" not in shown

@@ -12,10 +12,12 @@ import pytest
 from agents.status.pages import CARDS, MOST, QUERY, Pages
 from agents.status.readings import POINTS, Recovery, guarantee
 from state import keys, rows
+from state.ages import DAY_MS, Ages
 from state.engine import Partition
 from state.events import Forecast, Outcome
 from state.fence import Fence
 from state.forecasts import Normal, Probs
+from state.history import History
 from state.policy import Policies, Policy
 from streams.gauges import Held
 from streams.settings import Settings
@@ -98,8 +100,38 @@ def test_a_stream_tells_the_map_that_each_partitions_calibrator_serves() -> None
     for each, held in zip(answer["maps"], (ONE, TWO), strict=True):
         served = rows.decode_calibrator(held.calibrators["churn"], "churn").calibrator
         assert each["raw"] == list(POINTS)
-        assert each["calibrated"] == [served.predict(p, (), b"any").expected for p in POINTS]
+        assert each["calibrated"] == [served.predict(p, (), b"any").p for p in POINTS]
     assert [each["version"] for each in answer["calibrators"]] == [400, 100]
+
+
+def test_a_page_shows_what_was_drawn_how_it_ranks_and_what_labels_ask_for() -> None:
+    known, ages = History(), Ages()
+    for t in range(500):
+        known.observe(t / 500, t / 1000, float(t % 5 == 0), (t * 7 % 500) / 1000)
+    for t in range(400):
+        ages.observe(t * DAY_MS // 30, 1)
+        ages.expire()
+    held = Held(Fence(), {"fraud": (rows.encode_scores(known), None)}, ages={"fraud": rows.encode_ages(ages)})
+    application = Pages(readings(held, settings=Settings(policies=DEFAULT)))
+    answer = get(application, "/api/streams/fraud").json
+    assert answer["draw"]["auc"] == known.total.ranking("draw").auc().value
+    assert answer["ages"]["outcomes"]["1"]["n"] == 400
+    page = Tags(get(application, "/", urlencode({"stream": "fraud"})).text).text
+    for words in ("draw", "AUC", "Gini", "recall, top 2 %", "precision, top 0.5 %", "mean off by", "recent alarm"):
+        assert words in page
+    assert "50% of the forecasts expire" in page
+    assert 'matures = "' in page
+    listed = Tags(get(application, "/").text).text
+    assert "Labels:" in listed
+    assert get(application, "/api/streams").json["streams"][0]["findings"] == ["silence"]
+
+
+def test_a_page_of_a_stream_that_draws_nothing_has_no_column_of_draws() -> None:
+    known = History()
+    for t in range(100):
+        known.observe(t / 100, t / 200, float(t % 5 == 0))
+    held = Held(Fence(), {"s": (rows.encode_scores(known), None)})
+    assert not [each for each in tags(get(pages(held), "/", "stream=s").text, "th") if each.get("class") == "draw"]
 
 
 def test_asking_changes_no_row() -> None:
