@@ -11,6 +11,7 @@ from pathlib import Path
 from agents import __version__, logs
 from agents.replay import options as replay
 from streams import effective, permissions, plan, topics
+from streams.records import Decoder
 from streams.settings import Settings, SettingsError
 
 #: Exit status of a command that was asked for something impossible, as sysexits.h has it.
@@ -145,13 +146,23 @@ def _parser() -> argparse.ArgumentParser:
     )
 
     config = commands.add_parser("config", help="show the settings in effect, or what is wrong with them")
-    checks = config.add_subparsers(dest="action", required=True, metavar="check")
+    checks = config.add_subparsers(dest="action", required=True, metavar="check|suggest")
     check = checks.add_parser(
         "check",
         help="print every setting, secrets hidden; status 78 if one is wrong",
         description="Reads what a worker would read, certificates and the streams file too. Asks no broker.",
     )
     check.add_argument("--json", action="store_true", help="print one JSON object")
+    suggest = checks.add_parser(
+        "suggest",
+        help="propose matures, silence and ttl of a stream, from its history",
+        description="Reads a stream's forecasts and outcomes, changes nothing, and says which `matures`, `silence`, "
+        "`ttl` and `revisable` fit them and why: in words, and as lines for the streams file.",
+        epilog="exit status: 0 with a proposal, 1 where the history is too small for one, 2 without such a stream",
+    )
+    suggest.add_argument("stream", help="name of the stream")
+    replay.add_source(suggest)
+    suggest.add_argument("--json", action="store_true", help="print one JSON object")
 
     promote = commands.add_parser(
         "promote",
@@ -261,8 +272,25 @@ def _topics(options: argparse.Namespace) -> int:
     return 1 if problems else 0
 
 
+def _suggest(options: argparse.Namespace, settings: Settings) -> int:
+    from agents import suggestion  # noqa: PLC0415 - numpy takes a while to import
+
+    policy = settings.policies.of(options.stream)
+    decoder = Decoder(settings.policies, settings.limits)
+    try:
+        seen = suggestion.read(replay.source(options, settings), decoder, options.stream)
+    except LookupError as exc:
+        print(exc.args[0], file=sys.stderr)
+        return 2
+    proposal = suggestion.propose(seen, numbers=policy is not None and suggestion.is_numbers(policy.kind))
+    print(json.dumps(suggestion.plain(seen, proposal)) if options.json else suggestion.told(seen, proposal))
+    return 0 if proposal.ttl_ms is not None else 1
+
+
 def _config(options: argparse.Namespace) -> int:
     settings = Settings.from_env(os.environ)
+    if options.action == "suggest":
+        return _suggest(options, settings)
     try:
         _ = settings.security.context, settings.access.context
     except ValueError as exc:

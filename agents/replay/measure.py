@@ -11,6 +11,7 @@ from agents.replay.ranking import ranks
 from agents.replay.result import Ages, Alerts, Bin, Caught, Coverage, Delays, Scorecard
 from agents.wilson import wilson
 from state.losses import LOG_CLIP
+from state.ranking import VOLUMES
 from state.scores import BINS
 
 Floats = NDArray[np.float64]
@@ -19,8 +20,7 @@ Times = NDArray[np.int64]
 #: A band of which at least so many forecasts were issued, and less than this share has outcomes, cannot be judged.
 FEWEST, SHARE = 50, 0.5
 
-#: Volumes of `Scorecard.caught`, and the one of `Scorecard.recall` unless another is asked for.
-VOLUMES = (0.005, 0.01, 0.02, 0.05)
+#: The volume of `Scorecard.recall` unless another is asked for.
 VOLUME = 0.02
 #: Parts of the history in which forecasts are ranked.
 PARTS = 10

@@ -41,15 +41,8 @@ def add(commands: Any) -> None:  # noqa: ANN401 - argparse has no public name fo
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    what = replay.add_argument_group("records of the topics, all that are kept unless said otherwise")
-    what.add_argument("--from", dest="start", metavar="TIME", help="from this time on, such as 2026-11-01T00:00Z")
-    what.add_argument("--to", dest="end", metavar="TIME", help="up to, not including, this time")
-    what.add_argument("--last", metavar="7d", help="from so long ago on")
-    what.add_argument("--offsets", type=Path, metavar="FILE", help="what this manifest says")
+    what, files = add_source(replay)
     what.add_argument("--manifest", type=Path, metavar="FILE", help="write down what is read, for --offsets")
-    files = replay.add_argument_group("records of files instead: JSON lines, .gz too, or Parquet")
-    files.add_argument("--forecasts", type=Path, metavar="FILE")
-    files.add_argument("--outcomes", type=Path, metavar="FILE")
     files.add_argument(
         "--partitions", type=_positive, metavar="N", help="share keys out as N partitions of Kafka would (default: 1)"
     )
@@ -91,6 +84,19 @@ def add(commands: Any) -> None:  # noqa: ANN401 - argparse has no public name fo
     gives.add_argument("--json", action="store_true", help="print one JSON object last, and no table")
 
 
+def add_source(parser: argparse.ArgumentParser) -> tuple[Any, Any]:
+    """Add the options that say what is read, and return their groups: of topics, and of files."""
+    what = parser.add_argument_group("records of the topics, all that are kept unless said otherwise")
+    what.add_argument("--from", dest="start", metavar="TIME", help="from this time on, such as 2026-11-01T00:00Z")
+    what.add_argument("--to", dest="end", metavar="TIME", help="up to, not including, this time")
+    what.add_argument("--last", metavar="7d", help="from so long ago on")
+    what.add_argument("--offsets", type=Path, metavar="FILE", help="what this manifest says")
+    files = parser.add_argument_group("records of files instead: JSON lines, .gz too, or Parquet")
+    files.add_argument("--forecasts", type=Path, metavar="FILE")
+    files.add_argument("--outcomes", type=Path, metavar="FILE")
+    return what, files
+
+
 def _positive(value: str) -> int:
     number = int(value)
     if number < 1:
@@ -118,7 +124,7 @@ def request(options: argparse.Namespace, settings: Settings) -> "Request":
     if len({each.name for each in delays}) < len(delays):
         raise SettingsError("--delay: the same one twice")
     return Request(
-        source=_source(options, settings),
+        source=source(options, settings),
         configurations=configurations(settings, options.calibrator, options.streams, challengers=options.challengers),
         delays=delays,
         processes=options.processes or cores(),
@@ -134,7 +140,8 @@ def request(options: argparse.Namespace, settings: Settings) -> "Request":
     )
 
 
-def _source(options: argparse.Namespace, settings: Settings) -> Any:  # noqa: ANN401 - a Source
+def source(options: argparse.Namespace, settings: Settings) -> Any:  # noqa: ANN401 - a Source
+    """Return what `add_source`'s options ask for; raises as `request`."""
     from agents.replay.sources.files import FileSource  # noqa: PLC0415
     from agents.replay.sources.topics import Range, moment, reread, resolved  # noqa: PLC0415
 
@@ -144,8 +151,8 @@ def _source(options: argparse.Namespace, settings: Settings) -> Any:  # noqa: AN
             raise SettingsError("--forecasts and --outcomes belong together")
         if given:
             raise SettingsError("--from, --to, --last and --offsets are of topics, not of files")
-        return FileSource(options.forecasts, options.outcomes, options.partitions or 1)
-    if options.partitions:
+        return FileSource(options.forecasts, options.outcomes, getattr(options, "partitions", None) or 1)
+    if getattr(options, "partitions", None):
         raise SettingsError("--partitions is of files; topics have theirs")
     if options.offsets:
         if len(given) > 1:

@@ -37,7 +37,7 @@ def test_scorecard_is_that_of_the_live_scores(events: list[tuple[float, float, f
         for i, each in bins.items():
             whole = scores.bins(kind)[i]
             assert (each.n, each.forecast, each.observed) == pytest.approx(
-                (whole.n, whole.p / whole.n, whole.y / whole.n)
+                (whole.n, whole.p / whole.n, whole.y / whole.n), abs=1e-7
             )
             assert 0 <= each.observed_low <= each.observed <= each.observed_high <= 1
 
