@@ -265,8 +265,8 @@ def _silence(seen: Seen, reasons: list[str]) -> int | None:
     # Never the other way round: where most outcomes are 0 because ones are rare, those that are missing may be either.
     if share < RARELY and zeros <= SLIP * ones:
         reasons.append(
-            f"Nearly all outcomes are 1, {ones:,} of {seen.known:,}, and most forecasts have none: silence means 0. Set "
-            "it only if whoever reports would have reported every 1."
+            f"Nearly all outcomes are 1, {ones:,} of {seen.known:,}, and most forecasts have none: silence means 0. "
+            "Set it only if whoever reports would have reported every 1."
         )
         return 0
     if share < NEARLY:
