@@ -433,15 +433,10 @@ class Rederivation:
 
     def _again(self, event_id: str) -> Calibrated | None:
         """Return the ledger's answer to an event."""
-        return next((output for output in self._said(event_id) if isinstance(output, Calibrated)), None)
-
-    def _said(self, event_id: str) -> list[Output]:
-        """Return everything that the ledger says of an event."""
-        asked = Forecast(-1, None, event_id, "", 0.0, (), 0)
-        return self._ledger.fold([asked]).outputs
+        return next((output for output in self._ledger.told(event_id) if isinstance(output, Calibrated)), None)
 
     def _resolved_again(self, joined: _Joined) -> bytes | None:
-        for output in self._said(joined.event_id):
+        for output in self._ledger.told(joined.event_id):
             if isinstance(output, Resolved) and output.revision == joined.revision:
                 return self._encoded(output)
         return None

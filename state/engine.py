@@ -273,13 +273,17 @@ class Partition:
         return effects
 
     def _forecast(self, forecast: Forecast) -> None:
-        _, record_key, event_id, stream, raw, x, ts = forecast
+        _, record_key, event_id, stream, raw, x, ts, _ = forecast
         fence = self.fence
         self._advance(ts)
         name = event_id.encode()
         key = keys.LEDGER + name
         found = self._payload(key)
         if found is not None and found[0] != ledger.EARLY:
+            if not ledger.repeats(found, stream, raw):
+                fence.fates[FORECAST_DEAD] += 1
+                self._reject(_conflicting(forecast))
+                return
             fence.fates[FORECAST_DUPLICATE] += 1
             answer = _calibrated(record_key, event_id, found)
             self._outputs.append(answer)
@@ -326,15 +330,16 @@ class Partition:
         """Give a forecast the outcome that was parked for it, if that is one it can have."""
         y, ts = parked.y, parked.resolved_ts
         if admits(forecast.raw, y):
-            self._age(service, forecast.ts, ts, y)
             if service.status == ledger.IMMATURE:
                 self.fence.fates[EARLY_WAITING] += 1
+                self._age(service, forecast.ts, ts, y)
                 label = y, ts, parked.as_of, parked.number
                 self._changed[key] = ledger.labelled(issued, ledger.WAITING, self.fence.applied, *label)
                 self._learnt[service.key] = service.learner
             else:
                 self.fence.fates[EARLY_JOINED] += 1
-                self._resolve(key, forecast.key, forecast.event_id, issued, y, ts, parked.as_of, parked.number)
+                label = y, ts, parked.as_of, parked.number
+                self._resolve(key, forecast.key, forecast.event_id, issued, *label, new_outcome=True)
             return
         self.fence.fates[EARLY_UNUSABLE] += 1
         self._changed[key] = ledger.with_unfit(issued, y, parked.version)
@@ -362,8 +367,7 @@ class Partition:
             self._reject(_unusable(outcome))
         elif status == ledger.ISSUED:
             fence.fates[RESOLVED] += 1
-            self._age(self._served(found), ledger.issued_ts(found), ts, y)
-            self._resolve(key, record_key, event_id, found, y, ts, ts, number)
+            self._resolve(key, record_key, event_id, found, y, ts, ts, number, new_outcome=True)
         elif status == ledger.IMMATURE:
             fence.fates[WAITING] += 1
             self._age(self._served(found), ledger.issued_ts(found), ts, y)
@@ -425,10 +429,13 @@ class Partition:
         ts: int,
         as_of: int,
         number: int,
+        *,
+        new_outcome: bool = False,
     ) -> None:
         """Redeem a ticket once: the calibrator learns, the scores count, the row remembers.
 
-        ``as_of`` and ``number`` say how the label compares with a later outcome, see `state.ledger.Entry`.
+        ``as_of`` and ``number`` say how the label compares with a later outcome, see `state.ledger.Entry`. The age of a
+        new outcome counts; that of one which waited has counted already.
         """
         effects = self._effects
         _, kind, born, _, issued_ts, _, _, raw, p, draw, version, _, _, _ = ledger.HEAD.unpack_from(issued)
@@ -436,6 +443,8 @@ class Partition:
         names = issued[ledger.HEAD.size : end]
         service = self._then.get(names) or self._reopen(issued, names)
         served, history = service.served, service.history
+        if new_outcome:
+            self._age(service, issued_ts, ts, y)
         implied = as_of == ledger.UNSAID
         self._changed[key] = ledger.resolved(
             issued,
@@ -530,6 +539,9 @@ class Partition:
         if found is None or found[0] == ledger.EARLY:
             return
         if isinstance(event, Forecast):
+            if not ledger.repeats(found, event.stream, event.raw):
+                outputs.append(_conflicting(event))
+                return
             outputs.append(_calibrated(event.key, event.event_id, found))
             unfit = ledger.parse(found).unfit
             if unfit is not None:
@@ -541,6 +553,15 @@ class Partition:
             return
         if found[0] == ledger.RESOLVED:
             outputs.extend(_resolved(event.key, event.event_id, found))
+
+    def told(self, event_id: str) -> list[Output]:
+        """Return everything that was said of an event, by its stored row and without a key; nothing if it has none."""
+        row = self._get(keys.ledger(event_id))
+        found = None if row is None else ledger.unsealed(row)
+        if found is None or found[0] == ledger.EARLY:
+            return []
+        resolved = _resolved(None, event_id, found) if found[0] == ledger.RESOLVED else []
+        return [_calibrated(None, event_id, found), *resolved]
 
     def _retell(self) -> None:
         """Tell again of what matured lately: no record brought it about, so none that is redelivered asks for it."""
@@ -757,6 +778,11 @@ def _admits(payload: bytes, y: float) -> bool:
 
 def _unusable(outcome: Outcome, reason: str = "label") -> Rejected:
     return Rejected(outcome.offset, outcome.key, outcome.value, OUTCOMES, reason)
+
+
+def _conflicting(forecast: Forecast) -> Rejected:
+    """Return the dead letter of a forecast whose event was answered for another stream or another forecast."""
+    return Rejected(forecast.offset, forecast.key, forecast.value, FORECASTS, "conflict")
 
 
 def _parked(forecast: Forecast, y: float) -> Rejected:

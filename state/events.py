@@ -6,7 +6,10 @@ from state import forecasts
 
 
 class Forecast(NamedTuple):
-    """A model's forecast, of the kind its stream takes. ``x`` in [-1, 1] each, ``ts`` in ms since the epoch."""
+    """A model's forecast, of the kind its stream takes. ``x`` in [-1, 1] each, ``ts`` in ms since the epoch.
+
+    ``value`` is the record as it came, for the dead letter.
+    """
 
     offset: int
     key: bytes | None
@@ -15,6 +18,7 @@ class Forecast(NamedTuple):
     raw: forecasts.Forecast
     x: tuple[float, ...]
     ts: int
+    value: bytes | None = None
 
 
 class Outcome(NamedTuple):

@@ -411,6 +411,16 @@ def with_key(issued: bytes, key: bytes | None) -> bytes:
     return issued[:1] + bytes((issued[1] | KEYED,)) + issued[2:] + _keyed(key)
 
 
+def repeats(payload: bytes, stream: str, raw: forecasts.Forecast) -> bool:
+    """Whether a forecast says again what a payload was answered for: the same stream and the same raw forecast."""
+    end = names_end(payload)
+    if payload[end - payload[HEAD.size + _NAMES.size - 1] : end] != stream.encode():
+        return False
+    if payload[1] & ~FLAGS == PROBABILITY:
+        return bool(HEAD.unpack_from(payload)[7] == raw)
+    return answer(payload, end)[0] == raw
+
+
 def issued_ts(payload: bytes) -> int:
     """Return the event time of a payload's forecast, ms."""
     return int(_ISSUED_TS.unpack_from(payload, 18)[0])

@@ -35,6 +35,7 @@ REASONS: Final = {
     "quantiles": "quantiles has no increasing levels in (0, 1) with as many values that do not fall",
     "normal": "normal has no finite mean, or no positive std",
     "label": "y is not a number, or not one the event's forecast can have: 0 or 1, or the number of a class",
+    "conflict": "an earlier forecast of this event_id has another stream or another forecast, and was answered",
     "revision": "revision is not a whole number from 1 to 4294967295",
     "revisions": "the label of this event was changed 100 times before",
     "parked_label": "the outcome that was parked for this forecast, here the value, is not one it can have",
@@ -123,7 +124,7 @@ class Decoder:
                 raw = _distribution(record, policy)
             x = _features(record.get("x"), policy) if policy.features else ()
             ts = self._time(record, timestamp)
-            return new(Forecast, (offset, key, event_id, stream, raw, x, ts))
+            return new(Forecast, (offset, key, event_id, stream, raw, x, ts, value))
         except _Unusable as unusable:
             return Rejected(offset, key, value, FORECASTS, unusable.args[0])
 

@@ -36,9 +36,9 @@ class Made(NamedTuple):
 def mixed(n: int, seed: int = 1, streams: int = 3, start: int = 1_000_000, step: int = 100) -> Made:
     """Make ``n`` events with everything that happens to events, in time order.
 
-    Of 100 events, about 80 resolve after a random delay, 5 before their forecast, and 15 never; some records come
-    twice, some outcomes contradict an earlier one, and some records cannot be read. Ids start with the seed, so
-    that two streams may follow each other.
+    Of 100 events, about 80 resolve after a random delay, 5 before their forecast, and 15 never. Some records come twice,
+    some forecasts reuse an id, some outcomes contradict an earlier one, and some records cannot be read. Ids start with
+    the seed, so that two streams may follow each other.
     """
     rng = random.Random(seed)
     timed: list[tuple[int, int, Sent]] = []
@@ -68,7 +68,9 @@ def mixed(n: int, seed: int = 1, streams: int = 3, start: int = 1_000_000, step:
         y = int(rng.random() < p**2)
         at(ts, forecast(event_id, p, ts, f"stream-{i % streams}"), "forecasts_issued")
         if rng.random() < 0.05:
-            at(ts + step * 3, forecast(event_id, rng.random(), ts), "forecasts_duplicate")
+            at(ts + step * 3, forecast(event_id, p, ts, f"stream-{i % streams}"), "forecasts_duplicate")
+        if rng.random() < 0.02:
+            at(ts + step * 4, forecast(event_id, rng.random(), ts, "another"), "forecasts_dead")
         if rng.random() < 0.02:
             junk = rng.choice([b"not json", b"[]", b'{"event_id": 1}', b'{"event_id":"a","stream":"s","p":1.5}', b""])
             at(ts + 1, Sent("forecasts", event_id.encode(), junk, ts), "forecasts_dead")

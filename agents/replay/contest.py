@@ -151,6 +151,8 @@ class _Row:
 
     Attributes
     ----------
+    entrants, raw
+        Of the stream, None while early; and the raw forecast.
     index, place
         Numbers of the forecast, and of the resolved event, on the tape.
     version
@@ -163,6 +165,7 @@ class _Row:
     born: int
     touched: int
     entrants: _Entrants | None = None
+    raw: Any = None
     y: float = 0.0
     ts: int = 0
     as_of: int = 0
@@ -264,14 +267,17 @@ class Contest:
         return self.played
 
     def _forecast(self, forecast: Forecast) -> None:
-        _, _, event_id, stream, raw, x, ts = forecast
+        offset, key, event_id, stream, raw, x, ts, value = forecast
         if ts > self._stream_time:  # noqa: PLR1730 - max() costs three times as much, on every event
             self._stream_time = ts
         if self._stream_time >= self._queues.soonest:
             self._sweep()
         found = self._rows.get(event_id)
-        if found is not None and found.status != EARLY:
-            self._fates[FORECAST_DUPLICATE] += 1
+        if found is not None and found.entrants is not None:
+            if found.raw == raw and self.played.streams[found.entrants.number] == stream:
+                self._fates[FORECAST_DUPLICATE] += 1
+            else:
+                self._reject(Rejected(offset, key, value, FORECASTS, "conflict"), FORECAST_DEAD)
             return
         entrants = self._now.get(stream) or self._open(stream)
         name = event_id.encode()
@@ -303,6 +309,7 @@ class Contest:
             applied,
             applied,
             entrants,
+            raw,
             index=index,
             version=entrants.learnt,
             tickets=tickets,

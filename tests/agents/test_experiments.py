@@ -57,7 +57,7 @@ def test_outcomes_are_learnt_when_they_come_and_in_the_order_of_their_coming() -
             alone.update(tickets[t - 11], y[t - 11])
         answer = alone.predict(0.5, (), b"%d" % t)
         tickets.append(answer.ticket)
-        assert answers[t] == answer.p
+        assert answers[t] == answer.draw
 
 
 def test_opponent_answers_the_expected_forecast() -> None:

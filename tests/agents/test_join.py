@@ -495,7 +495,7 @@ def test_batches_are_whole_again_when_their_rows_are_as_small_as_before(scene: S
 
 def test_batches_after_one_that_was_too_large_are_cut_before_they_are_folded(scene: Scene) -> None:
     made = batch(mixed(400).sent)
-    scene.producer.size = 20_000
+    scene.producer.size = 15_000
     scene.fold(made[:200])
     folds, commits = scene.steps.count(2), scene.steps.count(4)
     assert folds > commits, "what was too large was folded for nothing"

@@ -52,9 +52,11 @@ def calls_an_event(calibrator: str) -> float:
     return calls / len(records)
 
 
-#: What it was when it was last looked at, rounded up. More is a regression, or a price to be stated here.
+#: What it was when it was last looked at, rounded up. More is a regression, or a price to be stated here. Of these, four
+#: are what scores of draws, ranks and the ages of outcomes cost.
 @pytest.mark.parametrize(
-    ("calibrator", "most"), [("histogram", 55), ("platt+regret_matching", 74), ("auto+regret_matching", 109)]
+    ("calibrator", "most"),
+    [("histogram", 60), ("platt+regret_matching", 79), ("auto+regret_matching", 113), ("prudent", 81)],
 )
 def test_an_event_costs_no_more_calls_than_it_did(calibrator: str, most: float) -> None:
     assert calls_an_event(calibrator) <= most

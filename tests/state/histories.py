@@ -196,7 +196,7 @@ def play(steps: Iterable[Step], held: int = SMALL_BATCH, policies: Policies = PO
         event: Event
         if step.kind == "forecast":
             x = (0.5,) if step.stream == "ridge" else ()
-            event = Forecast(*place, event_id, step.stream, step.p, x, now - step.behind)
+            event = Forecast(*place, event_id, step.stream, step.p, x, now - step.behind, b"value")
         elif step.kind == "outcome":
             y = _outcome(step.answer, worker.table.entry(event_id), n)
             event = Outcome(*place, event_id, y, now - step.behind, None, (0, 0, 0, 0, 1, 2)[n % 6])

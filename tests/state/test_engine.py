@@ -1,5 +1,7 @@
 """The engine: every case of the ledger, one at a time."""
 
+from typing import Any
+
 import pytest
 
 from state import engine, keys, ledger, rows
@@ -138,11 +140,25 @@ def test_both_orders_leave_the_same_calibrator_and_scores() -> None:
     assert first.table.of(keys.SCORES) == last.table.of(keys.SCORES)
 
 
-def test_duplicate_forecast_gets_the_served_answer_whatever_it_says() -> None:
+@pytest.mark.parametrize("other", [{"p": 0.2}, {"stream": "other"}])
+def test_forecast_that_repeats_an_id_with_anything_else_is_a_dead_letter_and_is_not_answered(
+    other: dict[str, Any],
+) -> None:
+    one = worker()
+    one.fold(forecast(0))
+    record = forecast(1, **other)._replace(value=b"record")
+    effects = one.fold(record)
+    assert effects.outputs == [Rejected(1, b"e", b"record", FORECASTS, "conflict")]
+    assert effects.rejected == [(FORECASTS, "conflict")]
+    assert fates(effects) == {"forecasts_dead": 1}
+    assert one.fold(record).outputs == effects.outputs, "redelivered"
+
+
+def test_duplicate_forecast_gets_the_served_answer() -> None:
     one = worker()
     one.fold(forecast(0), outcome(0))
     before = dict(one.table)
-    effects = one.fold(forecast(1, p=0.2, ts=1020, stream="other"))
+    effects = one.fold(forecast(1, ts=1020))
     assert effects.outputs == [answer()]
     assert fates(effects) == {"forecasts_duplicate": 1}
     assert effects.rows.keys() == {keys.FENCE}
@@ -150,7 +166,7 @@ def test_duplicate_forecast_gets_the_served_answer_whatever_it_says() -> None:
 
 
 def test_duplicate_forecast_within_a_batch_gets_the_served_answer() -> None:
-    assert worker().fold(forecast(0), forecast(1, p=0.2)).outputs == [answer(), answer()]
+    assert worker().fold(forecast(0), forecast(1)).outputs == [answer(), answer()]
 
 
 def test_answers_and_resolved_events_are_counted_by_stream_when_they_are_new() -> None:

@@ -135,7 +135,7 @@ def answered_and_identical(history: History) -> None:
     lives: dict[str, Calibrated] = {}  # an event that expired and came again has a new life
     for event, effects in zip(history.events, history.effects, strict=True):
         answers = [output for output in effects.outputs if isinstance(output, Calibrated)]
-        assert len(answers) == isinstance(event, Forecast)
+        assert len(answers) == (isinstance(event, Forecast) and not effects.rejected)
         for answer in answers:
             assert answer.event_id == event.event_id  # type: ignore[union-attr]  # it is a Forecast
             if effects.fates[ISSUED]:
@@ -358,8 +358,10 @@ def adds_up(events: Sequence[Event], fence: Fence, table: Table) -> None:
     forecasts = sum(isinstance(event, Forecast) for event in events)
     outcomes = sum(isinstance(event, Outcome) for event in events)
     letters = Counter(event.topic for event in events if isinstance(event, Rejected))
-    assert (n[FORECAST_DEAD], n[OUTCOME_DEAD]) == (letters[FORECASTS], letters[OUTCOMES])
-    assert n[ISSUED] + n[FORECAST_DUPLICATE] == forecasts
+    assert n[OUTCOME_DEAD] == letters[OUTCOMES]
+    conflicts = n[FORECAST_DEAD] - letters[FORECASTS]
+    assert conflicts >= 0
+    assert n[ISSUED] + n[FORECAST_DUPLICATE] + conflicts == forecasts
     labels = n[OUTCOME_DUPLICATE] + n[OUTCOME_REVISED] + n[OUTCOME_STALE]
     assert n[RESOLVED] + n[WAITING] + n[EARLY] + labels == outcomes
     assert fence.applied == len(events)
@@ -394,7 +396,7 @@ def test_counts_of_a_long_history_add_up() -> None:
 @STEADY
 @given(HISTORIES)
 def test_every_record_has_one_fate_and_the_outputs_it_calls_for(history: History) -> None:
-    forecasts = {ISSUED, FORECAST_DUPLICATE}
+    forecasts = {ISSUED, FORECAST_DUPLICATE, FORECAST_DEAD}
     outcomes = {RESOLVED, WAITING, EARLY, OUTCOME_DUPLICATE, OUTCOME_REVISED, OUTCOME_STALE}
     for event, effects in zip(history.events, history.effects, strict=True):
         fates = effects.fates
@@ -406,7 +408,8 @@ def test_every_record_has_one_fate_and_the_outputs_it_calls_for(history: History
             assert met <= {FORECAST_DEAD, OUTCOME_DEAD}
         elif isinstance(event, Forecast):
             assert met <= forecasts
-            assert kinds == [Resolved] * ripe + [Calibrated] + [Resolved] * fates[EARLY_JOINED]
+            answer = Rejected if fates[FORECAST_DEAD] else Calibrated
+            assert kinds == [Resolved] * ripe + [answer] + [Resolved] * fates[EARLY_JOINED]
         else:
             assert met <= outcomes
             revised = [each for each in effects.outputs if isinstance(each, Resolved) and each.revision]

@@ -180,7 +180,7 @@ def test_each_fate_is_counted_once() -> None:
         0,
         [
             Forecast(0, None, "a", "s", 0.5, (), 1000),
-            Forecast(1, None, "a", "s", 0.6, (), 1000),
+            Forecast(1, None, "a", "s", 0.5, (), 1000),
             Rejected(2, None, b"", FORECASTS, "empty"),
             Outcome(0, None, "a", 1.0, 4000),
             Outcome(1, None, "a", 1.0, 4000),
