@@ -3,71 +3,218 @@
 Threads, so that a worker whose event loop hangs can still say so: ``/healthz`` fails when the loop has not ticked
 for a while. It does not fail while state is restored; ``/readyz`` does. Both are open to whoever can connect, as
 orchestrators ask without a password; everything else asks for one where one is set.
+
+A connection is one request. Until its head has come it waits, for `HEAD_SECONDS` in all, and where too many wait the
+oldest of whoever has most is closed: who asks at once is always heard. Probes are then answered; for everything else
+there are `CONNECTIONS` places, of which a client has `CLIENT`.
 """
 
+import io
+import logging
 import socket
 import ssl
 import threading
-from collections.abc import Callable, Iterable
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any
-from wsgiref.simple_server import WSGIRequestHandler, make_server
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import contextmanager, suppress
+from http import HTTPStatus
+from http.client import HTTPException
+from socketserver import TCPServer, ThreadingMixIn
+from time import monotonic, sleep
+from typing import TYPE_CHECKING, Any, Final
+from wsgiref.simple_server import WSGIRequestHandler
 
 from prometheus_client import CollectorRegistry
-from prometheus_client.exposition import ThreadingWSGIServer, make_wsgi_app
+from prometheus_client.exposition import make_wsgi_app
 
 from streams.security import Access
 
 if TYPE_CHECKING:
-    from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
+    from collections.abc import Iterator
+    from wsgiref.types import WSGIApplication, WSGIEnvironment
 
-#: Connections served at one time; one more is closed. Readers are a few scrapers and people.
-CONNECTIONS = 32
-#: How long a connection may be silent, s; whoever sends a header a minute does not hold a thread.
-SILENCE = 15.0
+log = logging.getLogger("trueup")
+
+#: Requests served at one time, beside probes, and of one address; one more is told to come again.
+CONNECTIONS, CLIENT = 32, 8
+#: Connections whose head has not come yet.
+WAITING = 64
+#: How long a head may take in all, and how long it may be; a TLS handshake is part of it. s, bytes.
+HEAD_SECONDS, HEAD_BYTES = 5.0, 65_536
+#: How long an answer may take to be read, s.
+ANSWER_SECONDS = 30.0
+#: What a wrong password costs, s, and how often the log has a line of them, s.
+WRONG_SECONDS, TELL_SECONDS = 1.0, 60.0
+
+Headers = list[tuple[str, str]]
 
 
-class _Silent(WSGIRequestHandler):
-    timeout = SILENCE
+class _Late(Exception):  # noqa: N818 - ends a connection, and is nobody's error
+    """The head was not there in time, or is too long."""
+
+
+class _Head(io.RawIOBase):
+    """Reads a request's head by one deadline, however it drips."""
+
+    def __init__(self, connection: socket.socket, deadline: float) -> None:
+        self._connection = connection
+        self._deadline = deadline
+        self._left = HEAD_BYTES
+
+    def readable(self) -> bool:
+        """Whether it can be read."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:  # noqa: ANN401 - whatever the reader above has
+        """Read what is there, waiting no longer than the deadline."""
+        left = self._deadline - monotonic()
+        if left <= 0 or not self._left:
+            raise _Late
+        self._connection.settimeout(left)
+        read = self._connection.recv_into(buffer[: self._left])
+        self._left -= read
+        return read
+
+
+class _Request(WSGIRequestHandler):
+    """One connection."""
+
+    server: "_Listener"
+
+    def setup(self) -> None:
+        """Take the connection."""
+        self.connection = self.request
+        self.wfile = io.BytesIO()
+
+    def finish(self) -> None:
+        """Leave closing to the server."""
 
     def log_message(self, *_: object) -> None:
         """Log no scrapes."""
 
     def handle(self) -> None:
-        """Serve one connection; one that breaks off or does not speak TLS is the reader's affair."""
-        with suppress(OSError):
-            super().handle()
+        """Serve it; one that breaks off or does not speak TLS is the reader's affair."""
+        try:
+            whole = self._read()
+        except (OSError, _Late, HTTPException, ValueError):  # ValueError: closed while TLS was in it
+            return
+        finally:
+            self.server.heard(self.connection)
+        if whole:
+            with suppress(OSError):
+                self.server.serve(self)
+
+    def _read(self) -> bool:
+        """Read the head, and whether it is one."""
+        deadline = monotonic() + HEAD_SECONDS
+        if isinstance(self.connection, ssl.SSLSocket):
+            self.connection.settimeout(HEAD_SECONDS)
+            self.connection.do_handshake()
+        self.rfile = io.BufferedReader(_Head(self.connection, deadline))
+        self.raw_requestline = self.rfile.readline(HEAD_BYTES)
+        return bool(self.raw_requestline) and self.parse_request()
+
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:  # noqa: ARG002 - the base class's
+        """Say what is wrong with a head."""
+        self.answer(HTTPStatus(code), [("Content-Type", "text/plain")], b"this is not a request that can be answered\n")
+
+    def answer(self, status: HTTPStatus | str, headers: Headers, body: bytes) -> None:
+        """Send an answer, without its body to whoever asked for its head, and without a word of what serves it."""
+        said = status if isinstance(status, str) else f"{status.value} {status.phrase}"
+        known = {name.lower() for name, _ in headers}
+        length = [] if "content-length" in known else [("Content-Length", str(len(body)))]
+        lines = [f"HTTP/1.1 {said}", *(f"{n}: {v}" for n, v in [*headers, *length, ("Connection", "close")]), "", ""]
+        self.connection.settimeout(ANSWER_SECONDS)
+        bare = getattr(self, "command", None) == "HEAD"
+        self.connection.sendall("\r\n".join(lines).encode("latin-1") + (b"" if bare else body))
+
+    def ask(self, application: "WSGIApplication") -> None:
+        """Answer what an application answers."""
+        environment = self.environment()
+        begun: list[tuple[str, Headers]] = []
+
+        def start(status: str, headers: Headers, *_: object) -> Callable[[bytes], object]:
+            begun.append((status, headers))
+            return lambda _: None
+
+        body = b"".join(application(environment, start))
+        self.answer(*begun[-1], body)
+
+    def environment(self) -> "WSGIEnvironment":
+        """Return what an application is told of the request."""
+        # A head is that of what would be answered: see `answer`.
+        given = {"REQUEST_METHOD": "GET", "wsgi.input": io.BytesIO(), "wsgi.errors": io.StringIO()}
+        return self.get_environ() | given
 
 
-class _Listener(ThreadingWSGIServer):
-    """Serves up to `CONNECTIONS` at one time, by TLS if there is a context."""
+class _Listener(ThreadingMixIn, TCPServer):
+    """Accepts connections, and says which of them may go on."""
 
-    context: ssl.SSLContext | None = None
+    allow_reuse_address = True
+    daemon_threads = True
+    block_on_close = False
+    request_queue_size = 128
+    base_environ: Final[dict[str, str]] = {}
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - as the base class takes them
-        self._free = threading.BoundedSemaphore(CONNECTIONS)
-        super().__init__(*args, **kwargs)
+    def __init__(self, address: tuple[str, int], serve: Callable[[_Request], None]) -> None:
+        self.context: ssl.SSLContext | None = None
+        self.serve = serve
+        self._lock = threading.Lock()
+        #: Connections whose head has not come, and whose they are; the oldest first.
+        self._waiting: dict[socket.socket, str] = {}
+        self._served: Counter[str] = Counter()
+        if ":" in address[0]:
+            self.address_family = socket.AF_INET6
+        super().__init__(address, _Request)
 
     def get_request(self) -> tuple[socket.socket, Any]:
         """Accept a connection; its handshake is done by the thread that serves it, which may wait for it."""
         connection, address = super().get_request()
         if self.context is not None:
             connection = self.context.wrap_socket(connection, server_side=True, do_handshake_on_connect=False)
+        self._expect(connection, address[0])
         return connection, address
 
-    def process_request(self, request: Any, client_address: Any) -> None:  # noqa: ANN401 - as the base class has it
-        """Serve on a thread, or close what is too many."""
-        if self._free.acquire(blocking=False):
-            super().process_request(request, client_address)
-        else:
-            self.shutdown_request(request)
+    def _expect(self, connection: socket.socket, client: str) -> None:
+        """Note a new connection; where too many wait, close the oldest of whoever has most."""
+        with self._lock:
+            self._waiting[connection] = client
+            if len(self._waiting) <= WAITING:
+                return
+            ((most, _),) = Counter(self._waiting.values()).most_common(1)
+            oldest = next(each for each, whose in self._waiting.items() if whose == most)
+            del self._waiting[oldest]
+        with suppress(OSError):
+            socket.socket.shutdown(oldest, socket.SHUT_RDWR)  # past TLS, which its own thread is in
 
-    def process_request_thread(self, request: Any, client_address: Any) -> None:  # noqa: ANN401 - as the base class has it
-        """Serve, and make room for the next."""
+    def heard(self, connection: socket.socket) -> None:
+        """Note that a connection waits no longer."""
+        with self._lock:
+            self._waiting.pop(connection, None)
+
+    @contextmanager
+    def place(self, client: str) -> "Iterator[bool]":
+        """Take a place for a request that is no probe, if there is one."""
+        with self._lock:
+            free = self._served.total() < CONNECTIONS and self._served[client] < CLIENT
+            if free:
+                self._served[client] += 1
         try:
-            super().process_request_thread(request, client_address)
+            yield free
         finally:
-            self._free.release()
+            with self._lock:
+                if free:
+                    self._served[client] -= 1
+                self._served += Counter()  # forget who has left
+
+    def shutdown_request(self, request: Any) -> None:  # noqa: ANN401 - the base class's
+        """Close a connection, wherever it ended."""
+        self.heard(request)
+        super().shutdown_request(request)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ANN401, ARG002 - the base class's
+        """Log a defect of ours; what readers do wrong does not come here."""
+        log.exception("cannot answer a request")  # noqa: LOG004 - called where it was caught
 
 
 class Server:
@@ -84,7 +231,12 @@ class Server:
     pages
         Answers every other path; None: there is none.
     access
-        Who may read, and by which certificate.
+        Who may read, by which certificate, and by which names.
+
+    Attributes
+    ----------
+    failed_logins
+        Requests with a wrong name or password.
 
     Raises
     ------
@@ -104,36 +256,63 @@ class Server:
         pages: "WSGIApplication | None" = None,
         access: Access | None = None,
     ) -> None:
-        access = access or Access()
-        metrics = make_wsgi_app(registry)
-        probes = {"/healthz": healthy, "/readyz": ready}
-
-        def application(environment: "WSGIEnvironment", start: "StartResponse") -> Iterable[bytes]:
-            path = environment["PATH_INFO"]
-            if path in probes:
-                good = probes[path]()
-                start("200 OK" if good else "503 Service Unavailable", [("Content-Type", "text/plain")])
-                return [b"yes\n" if good else b"no\n"]
-            if not access.admits(environment.get("HTTP_AUTHORIZATION", "")):
-                asks = ("WWW-Authenticate", 'Basic realm="trueup", charset="UTF-8"')
-                start("401 Unauthorized", [("Content-Type", "text/plain"), asks])
-                return [b"a user name and a password are needed\n"]
-            if path == "/metrics":
-                return metrics(environment, start)  # type: ignore[no-any-return]
-            if pages is not None:
-                return pages(environment, start)
-            start("404 Not Found", [("Content-Type", "text/plain")])
-            return [b"there are /metrics, /healthz and /readyz\n"]
-
-        context = access.context
-        self._server = make_server(host, port, application, server_class=_Listener, handler_class=_Silent)
+        self._access = access or Access()
+        self._hosts = {host.lower(), socket.gethostname().lower(), *self._access.names}
+        self._metrics = make_wsgi_app(registry)
+        self._probes: Mapping[str, Callable[[], bool]] = {"/healthz": healthy, "/readyz": ready}
+        self._pages = pages
+        self.failed_logins = 0
+        self._told = -TELL_SECONDS
+        context = self._access.context
+        self._server = _Listener((host, port), self._serve)
         self._server.context = context
         self._thread = threading.Thread(target=self._server.serve_forever, name="metrics", daemon=True)
+
+    def _serve(self, request: _Request) -> None:
+        path = request.path.partition("?")[0]
+        if request.command not in ("GET", "HEAD"):
+            request.answer(HTTPStatus.METHOD_NOT_ALLOWED, [("Allow", "GET, HEAD"), *_TEXT], b"this can only be read\n")
+        elif path in self._probes:
+            good = self._probes[path]()
+            status = HTTPStatus.OK if good else HTTPStatus.SERVICE_UNAVAILABLE
+            request.answer(status, [*_TEXT], b"yes\n" if good else b"no\n")
+        elif not named(request.headers.get("Host", ""), self._hosts):
+            said = b"it is not known by this name: add it to TRUEUP_METRICS_NAMES\n"
+            request.answer(HTTPStatus.MISDIRECTED_REQUEST, [*_TEXT], said)
+        else:
+            with self._server.place(request.client_address[0]) as free:
+                if free:
+                    self._admit(request, path)
+                else:
+                    wait = ("Retry-After", "1")
+                    request.answer(HTTPStatus.SERVICE_UNAVAILABLE, [wait, *_TEXT], b"too many readers\n")
+
+    def _admit(self, request: _Request, path: str) -> None:
+        given = request.headers.get("Authorization", "")
+        if not self._access.admits(given):
+            if given:
+                self._failed(request.client_address[0])
+            asks = ("WWW-Authenticate", 'Basic realm="trueup", charset="UTF-8"')
+            request.answer(HTTPStatus.UNAUTHORIZED, [asks, *_TEXT], b"a user name and a password are needed\n")
+        elif path == "/metrics":
+            request.ask(self._metrics)
+        elif self._pages is not None:
+            request.ask(self._pages)
+        else:
+            request.answer(HTTPStatus.NOT_FOUND, [*_TEXT], b"there are /metrics, /healthz and /readyz\n")
+
+    def _failed(self, client: str) -> None:
+        """Count a wrong password, say so now and then, and let it take its time: its place is not free meanwhile."""
+        self.failed_logins += 1
+        if monotonic() - self._told >= TELL_SECONDS:
+            self._told = monotonic()
+            log.warning("a wrong name or password for the metrics from %s; %d in all", client, self.failed_logins)
+        sleep(WRONG_SECONDS)
 
     @property
     def port(self) -> int:
         """The port it listens on."""
-        return self._server.server_port
+        return int(self._server.server_address[1])
 
     def start(self) -> None:
         """Serve until `stop`."""
@@ -143,3 +322,26 @@ class Server:
         """Stop serving and free the port."""
         self._server.shutdown()
         self._server.server_close()
+
+
+_TEXT: Final = (("Content-Type", "text/plain"),)
+
+
+def named(host: str, known: Iterable[str]) -> bool:
+    """Whether a ``Host`` is one by which this may be read.
+
+    Another's page can point its own name here and read what is answered, through the browser of somebody who may. It
+    cannot do so by an address, nor by a name without a dot, which no registry gives out.
+    """
+    name = host.strip().lower()
+    if name.startswith("["):
+        name = name[1:].partition("]")[0]
+    elif name.count(":") == 1:
+        name = name.partition(":")[0]
+    name = name.removesuffix(".")
+    if "." not in name or name in known:
+        return True
+    with suppress(OSError):
+        socket.inet_pton(socket.AF_INET6 if ":" in name else socket.AF_INET, name)
+        return True
+    return False

@@ -57,6 +57,8 @@ class Topology:
         What ended the process, if something did.
     progress
         How far restoring the state is.
+    failed_logins
+        Returns how many readers showed a wrong password.
     """
 
     settings: Settings
@@ -67,6 +69,7 @@ class Topology:
     abort: Callable[[], None]
     failure: BaseException | None = None
     progress: Progress = field(default_factory=Progress)
+    failed_logins: Callable[[], int] = lambda: 0
 
     @property
     def sources(self) -> tuple[str, str]:
@@ -238,6 +241,7 @@ def _now(topology: Topology) -> Iterator[tuple[str, tuple[str, ...], float]]:
     that would be bound to the wrong event loop.
     """
     yield "ready", (), float(topology.ready)
+    yield "failed_logins", (), topology.failed_logins()
     progress = topology.progress
     yield "recovery_remaining_records", (), float(topology.unrestored() or 0)
     yield "recovery_restored_rows", (), float(progress.rows)

@@ -93,6 +93,7 @@ async def _serve(settings: Settings, probe: Probe) -> int:
     except OSError as exc:
         log.error("cannot listen on %s:%d: %s", settings.metrics_host, settings.metrics_port, exc.strerror)  # noqa: TRY400 - a message, not a fault
         return MISCONFIGURED
+    topology.failed_logins = lambda: server.failed_logins
     server.start()
     tell(settings, server.port)
     stop = asyncio.Event()

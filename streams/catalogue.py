@@ -71,6 +71,13 @@ CATALOGUE: Final = {
             "Records that came again after a restart and were answered from the ledger",
         ),
         Metric(
+            "failed_logins",
+            "counter",
+            (),
+            "Requests for metrics or pages with a wrong name or password",
+            "The log names an address now and then; a scraper whose password was changed, or somebody who guesses",
+        ),
+        Metric(
             "dead_letters",
             "counter",
             ("topic", "reason"),

@@ -119,12 +119,16 @@ class Access:
         The worker's certificate, for HTTPS.
     username, password
         What readers must know (HTTP basic authentication); the probes are open to all.
+    hosts
+        Names by which metrics and pages are asked for, separated by commas, beside the worker's own, addresses, and
+        names without a dot.
     """
 
     certfile: str | None = None
     keyfile: str | None = None
     username: str | None = None
     password: str | None = field(default=None, repr=False)
+    hosts: str | None = None
 
     def __post_init__(self) -> None:
         if bool(self.username) != bool(self.password):
@@ -153,13 +157,20 @@ class Access:
             raise ValueError(f"cannot load TRUEUP_METRICS_CERTFILE={self.certfile}: {_said(exc)}") from exc
         return context
 
+    @property
+    def names(self) -> frozenset[str]:
+        """The names of ``hosts``."""
+        return frozenset(name.strip().lower() for name in (self.hosts or "").split(",") if name.strip())
+
     def admits(self, authorization: str) -> bool:
         """Whether the value of an ``Authorization`` header is the right one; as fast for wrong ones, however wrong."""
         if self.username is None:
             return True
         given = base64.b64encode(f"{self.username}:{self.password}".encode()).decode()
         # Digests are compared, so that not even the password's length shows in the time.
-        return hmac.compare_digest(_digest(f"Basic {given}"), _digest(authorization))
+        scheme, _, shown = authorization.strip().partition(" ")  # the scheme's name is of any case (RFC 9110)
+        said = f"{'Basic' if scheme.lower() == 'basic' else scheme} {shown.strip()}"
+        return hmac.compare_digest(_digest(f"Basic {given}"), _digest(said))
 
 
 def _digest(text: str) -> bytes:

@@ -250,6 +250,7 @@ SECURITY = {
 ACCESS = {
     "TRUEUP_METRICS_CERTFILE": ("certfile", "The worker's certificate, PEM: metrics and pages by HTTPS"),
     "TRUEUP_METRICS_KEYFILE": ("keyfile", "Its key, PEM, if not in the same file"),
+    "TRUEUP_METRICS_NAMES": ("hosts", "Names with a dot by which metrics and pages are asked for; others are refused"),
     "TRUEUP_METRICS_USERNAME": ("username", "Who may read metrics and pages; the probes are open"),
     "TRUEUP_METRICS_PASSWORD": ("password", "The reader's password"),
     "TRUEUP_METRICS_PASSWORD_FILE": ("password", "File that holds the reader's password"),

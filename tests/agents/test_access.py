@@ -4,7 +4,7 @@ import base64
 import socket
 import ssl
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from http.client import HTTPConnection, HTTPSConnection
 from pathlib import Path
 
@@ -20,6 +20,12 @@ from streams.settings import Settings, SettingsError
 HOST = "127.0.0.1"
 PASSWORD = "rd-9Vb4secret:with:colons"  # noqa: S105 - of a server that lives as long as a test
 KNOWN = Access(username="prometheus", password=PASSWORD)
+
+
+@pytest.fixture(autouse=True)
+def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a wrong password cost nothing."""
+    monkeypatch.setattr(servers, "sleep", lambda _: None)
 
 
 @contextmanager
@@ -129,21 +135,23 @@ def test_a_reader_that_says_nothing_holds_up_nobody(
     assert capfd.readouterr().err == ""
 
 
-def test_too_many_readers_are_closed_and_the_next_is_served_when_one_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(servers, "CONNECTIONS", 2)
-    with serving(Access()) as server, ExitStack() as held:
-        first = [held.enter_context(socket.create_connection((HOST, server.port), timeout=10)) for _ in range(2)]
-        with socket.create_connection((HOST, server.port), timeout=10) as third:
-            assert third.recv(1) == b""
-        first[0].close()
-        answered = 0
-        for _ in range(200):  # until the thread has noticed
-            try:
-                answered = status(HTTPConnection(HOST, server.port, timeout=10), "/healthz")
-                break
-            except OSError:
-                continue
-        assert answered == 200
+def test_the_scheme_may_be_written_in_any_case() -> None:
+    for scheme in ("Basic", "basic", "BASIC"):
+        assert KNOWN.admits(f"{scheme} {RIGHT.split()[1]}")
+
+
+def test_wrong_passwords_are_counted_slowed_and_logged_now_and_then(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    slept: list[float] = []
+    monkeypatch.setattr(servers, "sleep", slept.append)
+    with serving(KNOWN) as server:
+        for given in (None, basic("prometheus", "wrong"), "Bearer x", RIGHT, basic("other", "wrong")):
+            status(HTTPConnection(HOST, server.port, timeout=10), "/metrics", given)
+        assert server.failed_logins == 3
+    assert slept == [servers.WRONG_SECONDS] * 3
+    (line,) = [record.getMessage() for record in caplog.records if "wrong name or password" in record.getMessage()]
+    assert line == f"a wrong name or password for the metrics from {HOST}; 1 in all"
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import socket
 import threading
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from http.client import HTTPConnection, HTTPResponse
 from typing import NamedTuple
 
@@ -13,7 +13,9 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
-from agents.server import Server
+from agents import server as servers
+from agents.server import Server, named
+from streams.security import Access
 from streams.settings import Settings
 
 HOST = "127.0.0.1"
@@ -50,8 +52,9 @@ def server() -> Iterator[Server]:
 
 
 @contextmanager
-def serving(registry: CollectorRegistry | None = None) -> Iterator[Server]:
-    server = Server(HOST, 0, registry or CollectorRegistry(), lambda: State.healthy, lambda: State.ready)
+def serving(registry: CollectorRegistry | None = None, access: Access | None = None) -> Iterator[Server]:
+    known = registry or CollectorRegistry()
+    server = Server(HOST, 0, known, lambda: State.healthy, lambda: State.ready, access=access)
     server.start()
     try:
         yield server
@@ -156,3 +159,139 @@ def test_a_slow_scrape_does_not_hold_up_the_probes() -> None:
             slow.free.set()
             scrape.join(10)
     assert scraped[0].status == 200
+
+
+def connected(server: Server) -> socket.socket:
+    return socket.create_connection((HOST, server.port), timeout=10)
+
+
+def said(server: Server, request: bytes) -> bytes:
+    """Return everything that is answered to a request."""
+    with connected(server) as connection:
+        connection.sendall(request)
+        answered = b""
+        while piece := connection.recv(65_536):
+            answered += piece
+        return answered
+
+
+def test_a_head_has_one_deadline_however_it_drips(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(servers, "HEAD_SECONDS", 0.3)
+    with serving() as server, connected(server) as dripping:
+        dripping.settimeout(0.05)
+        for byte in b"GET /healthz HTTP/1.1\r\n" + b"X-Slow: y\r\n" * 1000:
+            with suppress(BrokenPipeError, ConnectionResetError):
+                dripping.sendall(bytes([byte]))
+                with suppress(TimeoutError):
+                    if dripping.recv(1) == b"":
+                        return
+                continue
+            return
+        raise AssertionError("it was never closed")
+
+
+def test_probes_and_metrics_answer_beside_connections_that_drip(server: Server) -> None:
+    with ExitStack() as held:
+        drippers = [held.enter_context(connected(server)) for _ in range(3 * servers.WAITING)]
+        for each in drippers:
+            with suppress(OSError):  # it was closed for a newer one
+                each.sendall(b"GET /metrics HTT")
+        for path in ("/healthz", "/readyz", "/metrics") * 6:
+            assert get(server, path).status == 200
+
+
+def test_where_too_many_wait_the_oldest_of_whoever_has_most_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(servers, "WAITING", 2)
+    with serving() as server, ExitStack() as held:
+        oldest, *others = (held.enter_context(connected(server)) for _ in range(3))
+        assert oldest.recv(1) == b""
+        for each in others:
+            each.sendall(b"GET /healthz HTTP/1.0\r\n\r\n")
+            assert each.recv(100).startswith(b"HTTP/1.1 200")
+
+
+def test_a_client_has_so_many_places_and_probes_need_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(servers, "CLIENT", 1)
+    registry = CollectorRegistry()
+    registry.register(slow := Slow())
+    scraped: list[Answer] = []
+    with serving(registry) as server:
+        scrape = threading.Thread(target=lambda: scraped.append(get(server, "/metrics")))
+        scrape.start()
+        try:
+            assert slow.asked.wait(10)
+            refused = said(server, b"GET /metrics HTTP/1.0\r\n\r\n")
+            assert refused.startswith(b"HTTP/1.1 503")
+            assert b"\r\nRetry-After: 1\r\n" in refused
+            assert get(server, "/healthz").status == 200
+        finally:
+            slow.free.set()
+            scrape.join(10)
+        assert scraped[0].status == 200
+        assert get(server, "/metrics").status == 200
+
+
+@pytest.mark.parametrize(
+    ("host", "known"),
+    [
+        ("", True),
+        ("127.0.0.1", True),
+        ("10.0.0.7:9464", True),
+        ("[::1]:9464", True),
+        ("localhost:9464", True),
+        ("worker:9464", True),
+        ("Metrics.Example.com:443", True),
+        ("metrics.example.com.", True),
+        ("rebound.example.net", False),
+        ("127.0.0.1.example.net:9464", False),
+        ("127.0.0.1.", True),
+        ("1.2.3", False),
+    ],
+)
+def test_only_by_addresses_plain_names_and_those_that_are_set_it_is_read(host: str, *, known: bool) -> None:
+    assert named(host, {"metrics.example.com"}) == known
+
+
+def test_another_pages_name_reads_nothing_and_probes_have_any() -> None:
+    with serving(access=Access(hosts="metrics.example.com, other.example.com")) as server:
+        for host, path, status in (
+            ("rebound.example.net", "/api/streams", 421),
+            ("rebound.example.net", "/metrics", 421),
+            ("rebound.example.net", "/healthz", 200),
+            ("OTHER.example.com:9464", "/metrics", 200),
+        ):
+            answered = said(server, f"GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
+            assert answered.startswith(f"HTTP/1.1 {status} ".encode())
+
+
+@pytest.mark.parametrize("path", ["/metrics", "/healthz", "/nowhere"])
+def test_head_is_get_without_the_body(server: Server, path: str) -> None:
+    whole = said(server, f"GET {path} HTTP/1.0\r\n\r\n".encode())
+    head = said(server, f"HEAD {path} HTTP/1.0\r\n\r\n".encode())
+    assert whole.partition(b"\r\n\r\n")[0] + b"\r\n\r\n" == head
+    assert f"Content-Length: {len(whole) - len(head)}".encode() in head
+
+
+@pytest.mark.parametrize(
+    "request_", [b"GET /metrics HTTP/1.1\r\n\r\n", b"nonsense\r\n\r\n", b"POST / HTTP/1.1\r\n\r\n"]
+)
+def test_nothing_is_said_of_what_serves(server: Server, request_: bytes) -> None:
+    answered = said(server, request_).lower()
+    assert answered.startswith(b"http/1.1 ")
+    assert b"server:" not in answered.partition(b"\r\n\r\n")[0]
+    assert b"python" not in answered
+
+
+def test_it_can_only_be_read(server: Server) -> None:
+    answered = said(server, b"DELETE /metrics HTTP/1.1\r\n\r\n")
+    assert answered.startswith(b"HTTP/1.1 405 ")
+    assert b"\r\nAllow: GET, HEAD\r\n" in answered
+
+
+@pytest.mark.parametrize("head", [b"GET " + b"x" * 70_000, b"GET / HTTP/1.1\r\n" + b"X: y\r\n" * 20_000])
+def test_a_head_without_end_is_no_request(server: Server, head: bytes) -> None:
+    with connected(server) as connection, suppress(ConnectionResetError, BrokenPipeError):
+        connection.sendall(head)
+        answered = connection.recv(100)
+        assert answered == b"" or answered.startswith(b"HTTP/1.1 4")
+    assert get(server, "/healthz").status == 200

@@ -25,6 +25,7 @@ from streams.records import REASONS
 #: What a ready topology samples, one value for each metric that is not in the state.
 SAMPLES = [
     ("ready", (), 1.0),
+    ("failed_logins", (), 0.0),
     ("recovery_remaining_records", (), 5.0),
     ("recovery_restored_rows", (), 0.0),
     ("recovery_seconds", (), 2.5),

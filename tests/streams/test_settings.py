@@ -70,6 +70,7 @@ ACCESS = {
     "TRUEUP_METRICS_KEYFILE": "server-key.pem",
     "TRUEUP_METRICS_USERNAME": "prometheus",
     "TRUEUP_METRICS_PASSWORD": "hunter4",
+    "TRUEUP_METRICS_NAMES": "metrics.example.com",
 }
 
 
@@ -103,7 +104,13 @@ def test_every_variable_is_read(variable: str) -> None:
 
 def test_who_may_read_metrics_is_read() -> None:
     access = Settings.from_env(ACCESS).access
-    assert list(ACCESS.values()) == [access.certfile, access.keyfile, access.username, access.password]
+    assert list(ACCESS.values()) == [
+        access.certfile,
+        access.keyfile,
+        access.username,
+        access.password,
+        access.hosts,
+    ]
 
 
 def test_the_streams_file_is_read(tmp_path: Path) -> None:
