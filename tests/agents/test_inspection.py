@@ -164,8 +164,8 @@ def test_the_scores_of_a_stream_are_those_of_all_its_partitions() -> None:
 
 
 def test_every_calibrator_is_described_by_its_own_row() -> None:
-    described = inspection.describe(found(s=[learnt("s", 30), learnt("s", 20)]), "s")["calibrators"]
-    assert [(each["partition"], each["version"]) for each in described] == [(0, 30), (1, 20)]
+    described = inspection.describe(found(s=[learnt("s", 300), learnt("s", 200)]), "s")["calibrators"]
+    assert [(each["partition"], each["version"]) for each in described] == [(0, 300), (1, 200)]
     for each in described:
         assert (each["calibrator"], each["config"], each["seed"]) == (DEFAULT_CALIBRATOR, Policy().config, 0)
         assert 0 <= each["error"] <= 1
