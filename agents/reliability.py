@@ -85,6 +85,25 @@ def loss(p: Floats, y: Floats) -> Loss:
     )
 
 
+def auc(p: Floats, y: Floats) -> float:
+    """Return the chance that a forecast of an outcome 1 is above one of an outcome 0, ties half; NaN without both.
+
+    Over the events themselves, where `state.ranking` counts them by cell.
+    """
+    ones = float(y.sum())
+    zeros = len(y) - ones
+    if not ones or not zeros:
+        return float("nan")
+    _, place, counts = np.unique(p, return_inverse=True, return_counts=True)
+    rank = (np.cumsum(counts) - (counts - 1) / 2)[place]
+    return float((rank[y == 1.0].sum() - ones * (ones + 1) / 2) / (ones * zeros))
+
+
+def mean_off(p: Floats, y: Floats) -> float:
+    """Return (Σp - Σy) / Σy; NaN before an outcome above 0."""
+    return float((p.sum() - y.sum()) / y.sum()) if y.sum() else float("nan")
+
+
 def curve(p: Floats, y: Floats) -> Curve:
     """Return the reliability curve of forecasts ``p`` in [0, 1] against outcomes ``y`` in {0, 1}, [n] each."""
     index = bin_of(p)

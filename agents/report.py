@@ -1,5 +1,6 @@
 """What a run of the demo comes to: figures, a picture, and where to look next."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,6 +65,8 @@ def account(settings: Settings, played: Flights, done: Run) -> dict[str, Any]:
         "answered_once": len(done.held.answers) - len(done.held.disagreeing),
         "raw": reliability.loss(raw, y)._asdict(),
         "calibrated": reliability.loss(p, y)._asdict(),
+        "auc": {"raw": _or_none(reliability.auc(raw, y)), "calibrated": _or_none(reliability.auc(p, y))},
+        "mean_off": {"raw": _or_none(reliability.mean_off(raw, y)), "calibrated": _or_none(reliability.mean_off(p, y))},
         "regret": {loss: done.reading.value("regret", {**stream, "loss": loss}) for loss in ("brier", "log")},
         "calibration_error": done.reading.value("calibration_error", stream),
         "calibration_bound": done.reading.value("calibration_bound", stream),
@@ -79,6 +82,10 @@ def account(settings: Settings, played: Flights, done: Run) -> dict[str, Any]:
         },
         "problems": problems,
     }
+
+
+def _or_none(value: float) -> float | None:
+    return None if math.isnan(value) else value
 
 
 def draw(done: Run, out: Path) -> None:
@@ -103,6 +110,9 @@ def summary(console: Console, account: Mapping[str, Any]) -> None:
         ("ECE", "Brier score", "log loss"), account["raw"].values(), account["calibrated"].values(), strict=True
     ):
         table.add_row(label, f"{before:.4f}", f"{after:.4f}", f"{(after - before) / before:+.1%}" if before else "-")
+    for label, figures, form in (("mean off by", account["mean_off"], "+.1%"), ("AUC", account["auc"], ".4f")):
+        shown = ("-" if value is None else format(value, form) for value in figures.values())
+        table.add_row(label, *shown, "")
     forecasts, outcomes, expired = account["forecasts"], account["outcomes"], account["expired"]
     console.print()
     console.print(table)

@@ -39,6 +39,7 @@ def describe(pair: Pair, comparison: Comparison, named: Mapping[str, str]) -> di
             "ece_noise": _or_none(scores.noise(kind)),
             "brier": _or_none(scores.brier(kind)),
             "log_loss": _or_none(scores.log_loss(kind)),
+            "auc": _or_none(scores.ranking(kind).auc().value),
         }
     described["difference"] = {
         loss: {name: _or_none(value) for name, value in comparison.difference(loss)._asdict().items()}
@@ -49,7 +50,7 @@ def describe(pair: Pair, comparison: Comparison, named: Mapping[str, str]) -> di
 
 def table(described: Iterable[Mapping[str, Any]]) -> Table:
     """Return what `describe` made of several pairs as a table: champion, challenger and difference of each."""
-    columns = ("", Column("calibrator", overflow="fold"), "events", "ECE", "by chance", "Brier", "log loss")
+    columns = ("", Column("calibrator", overflow="fold"), "events", "ECE", "by chance", "AUC", "Brier", "log loss")
     made = Table(
         *columns,
         title="challengers: what was served, and what they made of the same events",
@@ -59,10 +60,10 @@ def table(described: Iterable[Mapping[str, Any]]) -> Table:
     for each in described:
         for side, _ in SIDES:
             one = each[side]
-            figures = (_figure(one[name]) for name in ("ece", "ece_noise", "brier", "log_loss"))
+            figures = (_figure(one[name]) for name in ("ece", "ece_noise", "auc", "brier", "log_loss"))
             made.add_row(side, f"{one['calibrator'] or '–'} {one['config']}", f"{each['events']:,}", *figures)
         differences = (_difference(each["difference"][loss]) for loss in LOSSES)
-        made.add_row("difference", "", "", "", "", *differences, end_section=True)
+        made.add_row("difference", "", "", "", "", "", *differences, end_section=True)
     return made
 
 

@@ -10,7 +10,7 @@ import orjson
 from aiokafka import AIOKafkaConsumer
 from aiokafka.structs import ConsumerRecord
 
-from agents.reliability import loss
+from agents.reliability import auc, loss
 from agents.scrape import Fates, Reading
 from streams.settings import Settings
 
@@ -18,6 +18,8 @@ from streams.settings import Settings
 FETCH_BYTES: Final = 4 << 20
 #: The worker adds up its scores in another order: they may differ in the last digits of a float.
 ROUNDING: Final = 1e-6
+#: The worker ranks events by cells, within which it takes them for tied.
+RANKED: Final = 0.005
 
 Floats = npt.NDArray[np.float64]
 
@@ -35,7 +37,7 @@ class Held:
     disagreeing
         Events with records that are not the same.
     resolved
-        Of each event, raw and served forecast and outcome, from its first ``resolved`` record.
+        Of each event, raw and served forecast and outcome, from the ``resolved`` record of its newest label.
     dead
         Dead letters, counted once for each place in the inputs.
     """
@@ -45,6 +47,7 @@ class Held:
     disagreeing: set[str] = field(default_factory=set)
     resolved: dict[str, tuple[float, float, float]] = field(default_factory=dict)
     dead: set[tuple[str, int, int]] = field(default_factory=set)
+    _revisions: dict[str, int] = field(default_factory=dict)
 
     def calibrated_record(self, value: bytes) -> None:
         """Take note of a record of ``calibrated``."""
@@ -59,7 +62,10 @@ class Held:
     def resolved_record(self, value: bytes) -> None:
         """Take note of a record of ``resolved``."""
         record = orjson.loads(value)
-        self.resolved.setdefault(record["event_id"], (record["raw"], record["p"], float(record["y"])))
+        event_id, revision = record["event_id"], record["revision"]
+        if revision >= self._revisions.get(event_id, 0):
+            self._revisions[event_id] = revision
+            self.resolved[event_id] = record["raw"], record["p"], float(record["y"])
 
     def dead_letter(self, value: bytes) -> None:
         """Take note of a record of ``dead-letters``."""
@@ -162,4 +168,8 @@ def disagreements(reading: Reading, held: Held, stream: str) -> list[str]:
             told = reading.value(name, {"stream": stream, "kind": kind})
             if len(y) and not abs(told - value) <= ROUNDING:
                 found.append(f"{name} of {kind} forecasts: {told:.6f} by /metrics, {value:.6f} by the records")
+    for kind, forecasts in (("raw", raw), ("calibrated", p)):
+        told, value = reading.value("auc", {"stream": stream, "kind": kind}), auc(forecasts, y)
+        if abs(told - value) > RANKED:
+            found.append(f"auc of {kind} forecasts: {told:.4f} by /metrics, {value:.4f} by the records")
     return found

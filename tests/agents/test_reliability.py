@@ -23,13 +23,29 @@ def test_loss_agrees_with_the_sums_of_the_state() -> None:
     for each in zip(raw.tolist(), p.tolist(), y.tolist(), strict=True):
         scores.observe(*each)
     expected = (scores.ece("raw"), scores.brier("raw"), scores.log_loss("raw"))
-    assert reliability.loss(raw, y) == pytest.approx(expected, abs=1e-9)
+    assert reliability.loss(raw, y) == pytest.approx(expected, abs=4e-9)
     expected = (scores.ece("calibrated"), scores.brier("calibrated"), scores.log_loss("calibrated"))
-    assert reliability.loss(p, y) == pytest.approx(expected, abs=1e-9)
+    assert reliability.loss(p, y) == pytest.approx(expected, abs=4e-9)
 
 
 def test_loss_of_no_events_is_not_a_number() -> None:
     assert np.isnan(reliability.loss(np.array([]), np.array([]))).all()
+
+
+def test_auc_and_mean_agree_with_the_counts_of_the_state() -> None:
+    raw, p, y = events()
+    scores = Scores()
+    for each in zip(raw.tolist(), p.tolist(), y.tolist(), strict=True):
+        scores.observe(*each)
+    for kind, forecasts in (("raw", raw), ("calibrated", p)):
+        told = scores.ranking("raw" if kind == "raw" else "calibrated").auc().value
+        assert reliability.auc(forecasts, y) == pytest.approx(told, abs=1e-3)
+    assert reliability.mean_off(raw, y) == pytest.approx(scores.relative_bias("raw"), abs=1e-8)
+    pairs = [(a > b) + (a == b) / 2 for a in raw[y == 1][:50] for b in raw[y == 0][:50]]
+    few = np.concatenate([raw[y == 1][:50], raw[y == 0][:50]])
+    assert reliability.auc(few, np.repeat([1.0, 0.0], 50)) == pytest.approx(np.mean(pairs))
+    assert np.isnan(reliability.auc(raw, np.zeros_like(y)))
+    assert np.isnan(reliability.mean_off(raw, np.zeros_like(y)))
 
 
 def test_a_certain_forecast_belongs_to_the_last_bin() -> None:

@@ -142,6 +142,7 @@ def test_pair_without_events_or_rows_is_shown_without_figures() -> None:
         "ece_noise": None,
         "brier": None,
         "log_loss": None,
+        "auc": None,
     }
     assert described["difference"]["log"] == {"mean": None, "error": None}
     assert shadows.table([described]).row_count == 3

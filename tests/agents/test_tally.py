@@ -34,7 +34,8 @@ def held() -> Held:
     for event_id, (raw, y) in FLIGHTS.items():
         topics.calibrated_record(orjson.dumps({"event_id": event_id, "p": 0.5}))
         if y in {0, 1}:
-            topics.resolved_record(orjson.dumps({"event_id": event_id, "raw": raw, "p": 0.5, "y": y}))
+            record = {"event_id": event_id, "raw": raw, "p": 0.5, "y": y, "revision": 0}
+            topics.resolved_record(orjson.dumps(record))
     return topics
 
 
@@ -89,6 +90,28 @@ def test_what_the_topics_lack_is_named(harm: Callable[[Held], None], complaint: 
 def test_a_fate_counted_once_too_often_is_noticed(fate: str) -> None:
     fates = FATES._replace(**{fate: getattr(FATES, fate) + 1})
     assert problems(fates, SENT, held(), FLIGHTS)
+
+
+def test_the_newest_label_of_an_event_counts_in_whatever_order_its_records_come() -> None:
+    records = [{"event_id": "a", "raw": 0.2, "p": 0.5, "y": y, "revision": n} for n, y in enumerate((0, 1, 0))]
+    for order in ([0, 1, 2], [2, 0, 1], [0, 1, 2, 1, 2]):
+        topics = Held()
+        for n in order:
+            topics.resolved_record(orjson.dumps(records[n]))
+        assert topics.resolved == {"a": (0.2, 0.5, 0.0)}
+
+
+def test_a_ranking_that_differs_from_the_records_is_named() -> None:
+    topics = held()
+    topics.resolved = {str(i): (i / 100, (i + 30) / 200, float(i > 50)) for i in range(100)}
+    raw, p, y = topics.scored()
+    lines = [
+        f'trueup_{name}{{stream="flights",kind="{kind}"}} {value}'
+        for kind, scores in (("raw", loss(raw, y)), ("calibrated", loss(p, y)))
+        for name, value in {**scores._asdict(), "auc": 1.0 if kind == "raw" else 0.99}.items()
+    ]
+    (said,) = disagreements(Reading("\n".join(lines) + "\n"), topics, "flights")
+    assert said == "auc of calibrated forecasts: 0.9900 by /metrics, 1.0000 by the records"
 
 
 def test_scores_that_differ_from_the_records_are_named() -> None:
