@@ -323,9 +323,9 @@ CATALOGUE: Final = {
         Metric(
             "outcome_age_seconds",
             "gauge",
-            ("stream", "label", "quantile"),
-            "How old forecasts are when the first outcome of label 0 or 1 comes, of event time",
-            "matures belongs above the .99 of both labels, ttl well above it",
+            ("stream", "label", "share"),
+            "Event time within which this share of the outcomes of label 0 or 1 comes after the forecast",
+            "matures belongs above the age of .99 of both labels, ttl well above it",
         ),
         Metric(
             "late_outcomes_ratio",

@@ -18,8 +18,8 @@ from state.rows import Served, VectorScores
 from state.scores import Kind, Scores, total
 from streams.sums import Sample
 
-#: Quantiles of the ages of outcomes, and the labels whose ages are told.
-QUANTILES: Final = (0.5, 0.99)
+#: Shares of the outcomes whose ages are told, and the labels whose ages are told.
+SHARES: Final = (0.5, 0.99)
 LABELS: Final = (0, 1)
 
 
@@ -61,8 +61,8 @@ def aged(label: str, ages: Ages, policy: Policy | None) -> Iterator[Sample]:
     """Yield how old outcomes are when they come, and whether that fits what the stream is configured to do."""
     for each in LABELS:
         if ages.n(each):
-            for quantile in QUANTILES:
-                yield "outcome_age_seconds", (label, str(each), f"{quantile:g}"), ages.quantile(each, quantile) / 1000
+            for share in SHARES:
+                yield "outcome_age_seconds", (label, str(each), f"{share:g}"), ages.quantile(each, share) / 1000
     apart = ages.apart()
     if not math.isnan(apart):
         yield "label_age_difference", (label,), apart

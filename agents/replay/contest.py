@@ -267,17 +267,14 @@ class Contest:
         return self.played
 
     def _forecast(self, forecast: Forecast) -> None:
-        offset, key, event_id, stream, raw, x, ts, value = forecast
+        _, _, event_id, stream, raw, x, ts, _ = forecast
         if ts > self._stream_time:  # noqa: PLR1730 - max() costs three times as much, on every event
             self._stream_time = ts
         if self._stream_time >= self._queues.soonest:
             self._sweep()
         found = self._rows.get(event_id)
         if found is not None and found.entrants is not None:
-            if found.raw == raw and self.played.streams[found.entrants.number] == stream:
-                self._fates[FORECAST_DUPLICATE] += 1
-            else:
-                self._reject(Rejected(offset, key, value, FORECASTS, "conflict"), FORECAST_DEAD)
+            self._again(forecast, found.raw, self.played.streams[found.entrants.number])
             return
         entrants = self._now.get(stream) or self._open(stream)
         name = event_id.encode()
@@ -324,6 +321,14 @@ class Contest:
         self._fates[FORECAST_ISSUED] += 1
         if found is not None:
             self._join(forecast, row, found)
+
+    def _again(self, forecast: Forecast, raw: Any, stream: str) -> None:  # noqa: ANN401 - of the stream's kind
+        """Count a forecast of an event that was answered: a duplicate, or a dead letter if it says something else."""
+        offset, key, value = forecast.offset, forecast.key, forecast.value
+        if forecast.raw == raw and forecast.stream == stream:
+            self._fates[FORECAST_DUPLICATE] += 1
+        else:
+            self._reject(Rejected(offset, key, value, FORECASTS, "conflict"), FORECAST_DEAD)
 
     def _join(self, forecast: Forecast, row: _Row, parked: _Row) -> None:
         """Give a forecast the outcome that was parked for it, if that is one it can have."""

@@ -288,6 +288,47 @@ STREAM: Final = Dashboard(
             (
                 Panel(
                     "timeseries",
+<<<<<<< HEAD
+=======
+                    "Age of outcomes",
+                    "How old forecasts are when their first outcome comes, by label: half, and 99 of 100, come within. "
+                    "Far apart, the calibrator learns one label first: set matures.",
+                    [
+                        Query(
+                            f'max by (label, share) (trueup_outcome_age_seconds{{{WORKER}, stream="$stream"}})',
+                            "{{label}}, {{share}}",
+                        )
+                    ],
+                    "s",
+                    low=0,
+                    alert="TrueupLabelsMisread",
+                ),
+                Panel(
+                    "timeseries",
+                    "Labels misread",
+                    "Share of the outcomes that come in the last tenth of ttl, difference of the two labels' ages, "
+                    "and 1 for each finding: `trueup inspect` says what to set.",
+                    [
+                        Query(f'max(trueup_late_outcomes_ratio{{{WORKER}, stream="$stream"}})', "near ttl", MUTED),
+                        Query(
+                            f'max(trueup_label_age_difference{{{WORKER}, stream="$stream"}})',
+                            "ages differ",
+                            RAW,
+                            quiet=True,
+                        ),
+                        Query(
+                            over("max", _here("stream_finding:trueup_label_finding:max"), "finding"),
+                            "{{finding}}",
+                            quiet=True,
+                        ),
+                    ],
+                    "percentunit",
+                    low=0,
+                    alert="TrueupLabelsMisread",
+                ),
+                Panel(
+                    "timeseries",
+>>>>>>> c9474ed (gauges: the age of outcomes is told by share, as promtool reserves the label quantile)
                     "Base rate, and what was said",
                     "How often it happened, and the mean of the forecasts. Apart from each other: all bins are off "
                     "to one side.",

@@ -52,8 +52,8 @@ def calls_an_event(calibrator: str) -> float:
     return calls / len(records)
 
 
-#: What it was when it was last looked at, rounded up. More is a regression, or a price to be stated here. Of these, four
-#: are what scores of draws, ranks and the ages of outcomes cost.
+#: What it was when it was last looked at, rounded up. More is a regression, or a price to be stated here. Four of
+#: these are what scores of draws, ranks and the ages of outcomes cost.
 @pytest.mark.parametrize(
     ("calibrator", "most"),
     [("histogram", 60), ("platt+regret_matching", 79), ("auto+regret_matching", 113), ("prudent", 81)],

@@ -146,7 +146,7 @@ def test_ages_are_held_against_the_configuration() -> None:
     assert math.isnan(read.value("label_finding", {"stream": "s0", "finding": "ttl"}))
     assert read.value("label_age_difference", {"stream": "s0"}) == pytest.approx(both.apart())
     assert read.value("late_outcomes_ratio", {"stream": "s0"}) == 0.0
-    labels = {"stream": "s0", "label": "1", "quantile": "0.99"}
+    labels = {"stream": "s0", "label": "1", "share": "0.99"}
     assert read.value("outcome_age_seconds", labels) == pytest.approx(both.quantile(1, 0.99) / 1000)
     assert math.isnan(read.value("outcome_age_seconds", labels | {"label": "2"}))
 
