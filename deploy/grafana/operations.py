@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-from deploy.grafana.panels import BAD, CALIBRATED, MUTED, WORKER, Dashboard, Level, Panel, Query, Row, of, over
+from deploy.grafana.panels import BAD, CALIBRATED, MUTED, RAW, WORKER, Dashboard, Level, Panel, Query, Row, of, over
 
 _ONE: Final[tuple[Level, ...]] = ((None, "green"),)
 
@@ -216,13 +216,21 @@ OPERATIONS: Final = Dashboard(
                 ),
                 _lines(
                     "Waiting in the ledger",
-                    "Forecasts without an outcome, outcomes without a forecast.",
+                    "Forecasts without an outcome, outcomes until their forecast matures, outcomes without a forecast.",
                     [
                         Query(over("sum", _now("trueup_pending_events")), "pending", CALIBRATED),
+                        Query(over("sum", _now("trueup_waiting_outcomes")), "until maturity", RAW),
                         Query(over("sum", _now("trueup_early_outcomes")), "early", MUTED),
                     ],
                     "short",
                     alert="TrueupPendingGrowing",
+                ),
+                _lines(
+                    "Matured",
+                    "Events learnt at maturity, a second: with a reported outcome, or with the label of silence.",
+                    [Query(over("sum", _rate("trueup_matured_events_total"), "label"), "{{label}}")],
+                    "reqps",
+                    alert="TrueupLabelsMisread",
                 ),
                 _lines(
                     "Expired",

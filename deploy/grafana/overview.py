@@ -128,6 +128,7 @@ OVERVIEW: Final = Dashboard(
                         Query(over("sum", of("job_topic:trueup_lag_records:sum")), "lag", BAD),
                         Query(over("sum", of("job:trueup_pending_events:sum")), "pending", CALIBRATED),
                         Query(over("sum", of("job:trueup_early_outcomes:sum")), "early", MUTED),
+                        Query(over("sum", of("job:trueup_waiting_outcomes:sum")), "until maturity", RAW),
                     ],
                     "short",
                     height=7,
@@ -142,9 +143,8 @@ OVERVIEW: Final = Dashboard(
                 Panel(
                     "table",
                     "Streams",
-                    "One line a stream, of the window above; alarms are of its life. Calibrated should lie below raw "
-                    "and near "
-                    "the noise, regret below zero. Follow a stream's name to see it closely.",
+                    "One line a stream, of the window above; alarm raw and AUC are of its life. Calibrated should lie "
+                    "below raw and near the noise, regret below zero. Follow a stream's name to see it closely.",
                     [
                         Query(_by_stream("stream_kind:trueup_events:sum", kind="raw", window="$window"), "events"),
                         Query(_by_stream("stream_kind:trueup_ece:ratio", kind="raw", window="$window"), "error raw"),
@@ -161,7 +161,16 @@ OVERVIEW: Final = Dashboard(
                             "regret / event",
                         ),
                         Query(_by_stream("stream_kind:trueup_alarm_log10:max", kind="raw"), "alarm raw"),
-                        Query(_by_stream("stream_kind:trueup_alarm_log10:max", kind="calibrated"), "alarm calibrated"),
+                        Query(
+                            _by_stream("stream_kind:trueup_alarm_recent_log10:max", kind="calibrated"),
+                            "alarm calibrated",
+                        ),
+                        Query(
+                            _by_stream("stream_kind:trueup_relative_bias:ratio", kind="calibrated", window="$window"),
+                            "mean off by",
+                        ),
+                        Query(_by_stream("stream_kind:trueup_auc:ratio", kind="raw"), "AUC raw"),
+                        Query(_by_stream("stream_kind:trueup_auc:ratio", kind="calibrated"), "AUC calibrated"),
                         Query(_by_stream("stream:trueup_base_rate:ratio", window="$window"), "base rate"),
                         Query(_by_stream("stream:trueup_label_coverage:ratio6h"), "coverage"),
                     ],
@@ -172,7 +181,12 @@ OVERVIEW: Final = Dashboard(
                     by="stream",
                     alert="TrueupCalibrationErrorHigh",
                     links={"stream": "/d/trueup-stream?var-stream=${__value.text}&${datasource:queryparam}"},
-                    units={"events": "locale", "coverage": "percentunit", "base rate": "percentunit"},
+                    units={
+                        "events": "locale",
+                        "coverage": "percentunit",
+                        "base rate": "percentunit",
+                        "mean off by": "percentunit",
+                    },
                     limits={
                         "error calibrated": (_GREEN, (0.03, "orange"), (0.05, "red")),
                         "regret / event": (_GREEN, (0.0005, "orange"), (0.002, "red")),

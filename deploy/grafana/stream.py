@@ -1,10 +1,25 @@
 """*Stream*: what one stream's forecasts are worth, raw against calibrated."""
 
-from typing import Final
+from typing import Final, Literal
 
-from deploy.grafana.panels import BAD, CALIBRATED, MUTED, RAW, WORKER, Dashboard, Level, Panel, Query, Row, of, over
+from deploy.grafana.panels import (
+    BAD,
+    CALIBRATED,
+    DRAW,
+    MUTED,
+    RAW,
+    WORKER,
+    Dashboard,
+    Level,
+    Panel,
+    Query,
+    Row,
+    of,
+    over,
+)
 
 _COLORS: Final = {"raw": RAW, "calibrated": CALIBRATED}
+_ALL: Final = _COLORS | {"draw": DRAW}
 _PLAIN: Final[tuple[Level, ...]] = ((None, "text"),)
 
 
@@ -74,6 +89,24 @@ def _both(name: str, **labels: str) -> list[Query]:
     ]
 
 
+def _all(name: str, **labels: str) -> list[Query]:
+    """Return raw, what was served, and what was drawn where something was."""
+    return [
+        Query(over("max", of(name, stream="$stream", kind=kind, **labels)), kind, color, quiet=kind == "draw")
+        for kind, color in _ALL.items()
+    ]
+
+
+def _precision(kind: str, volume: str) -> str:
+    recall = over("max", _here("stream_kind_volume:trueup_recall:ratio", kind=kind, volume=volume))
+    return f"{recall} * {over('max', _here('stream:trueup_base_rate:ratio', window='life'))} / {volume}"
+
+
+_ALARMS: Final[tuple[tuple[str, str, Literal["line", "dashed"]], ...]] = (
+    ("stream_kind:trueup_alarm_recent_log10:max", "", "line"),
+    ("stream_kind:trueup_alarm_log10:max", ", life", "dashed"),
+)
+
 STREAM: Final = Dashboard(
     uid="trueup-stream",
     title="trueup / Stream",
@@ -119,9 +152,8 @@ STREAM: Final = Dashboard(
                 ),
                 _number(
                     "Alarm calibrated",
-                    "Evidence that what is served is not calibrated, log10 over the life of the stream; 3 is beyond "
-                    "doubt.",
-                    over("max", _here("stream_kind:trueup_alarm_log10:max", kind="calibrated")),
+                    "Evidence that what is served is not calibrated, log10, of the last eight windows; 3: no doubt.",
+                    over("max", _here("stream_kind:trueup_alarm_recent_log10:max", kind="calibrated")),
                     (None, "green"),
                     (2, "orange"),
                     (3, "red"),
@@ -130,7 +162,8 @@ STREAM: Final = Dashboard(
                 ),
                 _number(
                     "Alarm raw",
-                    "The same of the model's own forecasts. From 3 on, those who own the model want to know.",
+                    "The same of the model's own forecasts, over the life of the stream. From 3 on, those who own the "
+                    "model want to know.",
                     over("max", _here("stream_kind:trueup_alarm_log10:max", kind="raw")),
                     (None, "green"),
                     (3, "blue"),
@@ -205,7 +238,7 @@ STREAM: Final = Dashboard(
                     "Expected calibration error in the window, and the noise below which it cannot be told from "
                     "chance.",
                     [
-                        *_both("stream_kind:trueup_ece:ratio", window="$window"),
+                        *_all("stream_kind:trueup_ece:ratio", window="$window"),
                         Query(
                             over("max", _window("stream_kind:trueup_ece_noise:ratio", kind="calibrated")),
                             "noise",
@@ -238,11 +271,12 @@ STREAM: Final = Dashboard(
                 Panel(
                     "timeseries",
                     "Alarm",
-                    "Evidence against calibration, log10, valid however often it is read; drawn up to 10. It stays "
-                    "once found.",
+                    "Evidence against calibration, log10, drawn up to 10: of the last eight windows of 5,000 outcomes, "
+                    "which falls when the trouble ends, and dashed of the whole life, which stays once found.",
                     [
-                        Query(f"clamp_max({query.expr}, 10)", query.legend, query.color)
-                        for query in _both("stream_kind:trueup_alarm_log10:max")
+                        Query(f"clamp_max({query.expr}, 10)", query.legend + said, query.color, style)
+                        for name, said, style in _ALARMS
+                        for query in _both(name)
                     ],
                     "none",
                     decimals=1,
@@ -277,9 +311,79 @@ STREAM: Final = Dashboard(
                     "timeseries",
                     "Brier score",
                     "Mean squared error in the window; lower is better.",
-                    _both("stream_kind_loss:trueup_loss:ratio", window="$window", loss="brier"),
+                    _all("stream_kind_loss:trueup_loss:ratio", window="$window", loss="brier"),
                     "none",
                     decimals=4,
+                ),
+            ),
+        ),
+        Row(
+            "Rare events and order",
+            (
+                Panel(
+                    "timeseries",
+                    "Mean off by",
+                    "How far the mean forecast is above what happened in the window, as a share of it: 100 % is twice "
+                    "too much, -100 % is nothing served. Dashed, what chance does.",
+                    [
+                        *_all("stream_kind:trueup_relative_bias:ratio", window="$window"),
+                        Query(
+                            over("max", _window("stream_kind:trueup_relative_bias_noise:ratio", kind="calibrated")),
+                            "noise",
+                            MUTED,
+                            "dashed",
+                        ),
+                    ],
+                    "percentunit",
+                    alert="TrueupMeanOff",
+                ),
+                Panel(
+                    "timeseries",
+                    "AUC",
+                    "Chance that an event that happened was ranked above one that did not, over the life of the "
+                    "stream; Gini is twice that less 1. What is served should keep the model's order.",
+                    _all("stream_kind:trueup_auc:ratio"),
+                    "none",
+                    decimals=3,
+                    high=1,
+                    alert="TrueupOrderLost",
+                ),
+                Panel(
+                    "timeseries",
+                    "KS",
+                    "Largest difference of the forecasts' distributions under the two outcomes, of any worker.",
+                    [
+                        Query(
+                            f'max(trueup_ks{{{WORKER}, stream="$stream", kind="{kind}"}})',
+                            kind,
+                            color,
+                            quiet=kind == "draw",
+                        )
+                        for kind, color in _ALL.items()
+                    ],
+                    "none",
+                    decimals=3,
+                    low=0,
+                    alert="TrueupOrderLost",
+                ),
+                *(
+                    Panel(
+                        "timeseries",
+                        f"Recall and precision in the top {share}",
+                        "Of the events that happened, the share that is found when so many of the highest forecasts "
+                        "are looked at; dashed, the share of those looked at that happened. Over the stream's life.",
+                        [
+                            *_all("stream_kind_volume:trueup_recall:ratio", volume=volume),
+                            *(
+                                Query(_precision(kind, volume), f"{kind}, precision", color, "dashed")
+                                for kind, color in _COLORS.items()
+                            ),
+                        ],
+                        "percentunit",
+                        low=0,
+                        alert="TrueupOrderLost",
+                    )
+                    for volume, share in (("0.005", "half percent"), ("0.01", "1 %"), ("0.02", "2 %"), ("0.05", "5 %"))
                 ),
             ),
         ),
@@ -288,8 +392,6 @@ STREAM: Final = Dashboard(
             (
                 Panel(
                     "timeseries",
-<<<<<<< HEAD
-=======
                     "Age of outcomes",
                     "How old forecasts are when their first outcome comes, by label: half, and 99 of 100, come within. "
                     "Far apart, the calibrator learns one label first: set matures.",
@@ -328,7 +430,6 @@ STREAM: Final = Dashboard(
                 ),
                 Panel(
                     "timeseries",
->>>>>>> c9474ed (gauges: the age of outcomes is told by share, as promtool reserves the label quantile)
                     "Base rate, and what was said",
                     "How often it happened, and the mean of the forecasts. Apart from each other: all bins are off "
                     "to one side.",
