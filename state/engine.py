@@ -668,6 +668,8 @@ class Partition:
         service.status = ledger.IMMATURE if policy.waits else ledger.ISSUED
         service.shadows = tuple([self._challenger(service, each.config, each) for each in policy.challengers])
         self._now[stream] = service
+        if service.history is not None and service.history.restart(policy.alarm_since_ms):
+            self._scored[stream] = self._closed[stream] = service.history
         return service
 
     def _reopen(self, payload: bytes, names: bytes) -> _Service:

@@ -65,6 +65,8 @@ class Policy:
     shadow
         Calibrators that are scored on the same events and never served. They are not part of the recipe: adding one
         leaves what serves as it is.
+    alarm_since_ms
+        When the alarms were last asked to begin anew, ms since the epoch; 0: never. No part of the recipe.
     """
 
     calibrator: str = DEFAULT_CALIBRATOR
@@ -77,10 +79,13 @@ class Policy:
     silence: float | None = None
     learn: str = ""
     revisable_ms: int = 0
+    alarm_since_ms: int = 0
 
     def __post_init__(self) -> None:
         if self.ttl_ms <= 0:
             raise ValueError(f"ttl must be positive, got {self.ttl_ms} ms")
+        if not 0 <= self.alarm_since_ms < 2**63:
+            raise ValueError(f"alarm_since must lie after 1970, got {self.alarm_since_ms} ms")
         self._check_labels()
         if not 0 <= self.seed < 2**64:
             raise ValueError(f"seed must be between 0 and 2**64 - 1, got {self.seed}")

@@ -40,6 +40,7 @@ def policies(settings: Settings) -> dict[str, dict[str, Any]]:
             "silence": policy.silence,
             "learn": MATURITY if policy.waits else ARRIVAL,
             "revisable_ms": policy.kept_ms,
+            "alarm_since_ms": policy.alarm_since_ms,
             **json.loads(policy.recipe),
         }
         for pattern, policy in found

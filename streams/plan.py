@@ -14,6 +14,7 @@
     revisable = "120d"            # how long a later outcome may replace the label; ttl if not set
     features = ["amount", "age"]  # or a count; the names of x
     seed = 0
+    alarm_since = 2026-11-22      # a later date, or time with an offset, than before begins the alarms anew
     options = { grid = 50 }       # of the calibrator
     shadow = [                    # challengers: scored on the same events, never served
         "platt+minimax",
@@ -24,6 +25,7 @@
 import re
 import tomllib
 from collections.abc import Mapping
+from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
 
 from state.policy import DEFAULT_TTL_MS, Challenger, Policies, Policy
@@ -39,6 +41,7 @@ _STREAM = (
     "revisable",
     "features",
     "seed",
+    "alarm_since",
     "options",
     "shadow",
 )
@@ -88,6 +91,17 @@ def duration(value: object) -> int:
     return int(match[1]) * _UNITS[match[2]]
 
 
+def _moment(value: object) -> int:
+    """Return a date, at midnight in UTC, or a time with an offset, in ms since the epoch."""
+    if isinstance(value, date) and not isinstance(value, datetime):
+        value = datetime.combine(value, time(), UTC)
+    if not isinstance(value, datetime) or value.tzinfo is None:
+        raise ValueError(
+            f"alarm_since must be a date such as 2026-11-22, or a time such as 2026-11-22T08:00:00Z, got {value!r}"
+        )
+    return (value - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
+
+
 def _policy(stream: Mapping[str, Any], default_calibrator: str) -> Policy:
     _known("a stream", stream, _STREAM)
     features = stream.get("features", 0)
@@ -111,6 +125,7 @@ def _policy(stream: Mapping[str, Any], default_calibrator: str) -> Policy:
         learn=_typed(stream, "learn", str, default=""),
         revisable_ms=duration(stream["revisable"]) if "revisable" in stream else 0,
         seed=_typed(stream, "seed", int, default=0),
+        alarm_since_ms=_moment(stream["alarm_since"]) if "alarm_since" in stream else 0,
         shadow=tuple(_challenger(each) for each in _typed(stream, "shadow", list, default=[])),
     )
 

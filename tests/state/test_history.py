@@ -1,6 +1,7 @@
 """A stream's history: windows, their worst, and bytes that no cut of batches changes."""
 
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -214,6 +215,24 @@ def test_no_cut_of_batches_and_no_restart_shows_in_the_rows() -> None:
     for size, restart in ((1, False), (7, True), (64, True)):
         cut = folded(events, size, restart=restart)
         assert {key: cut[key] for key in scores} == scores
+
+
+def test_a_later_alarm_since_begins_the_alarms_anew_once_whoever_reads_the_rows() -> None:
+    table, whole = dict[bytes, bytes](), folded(joined(230), 1000, restart=False)
+    events = joined(230)
+    made = Policy("calibrated_regression+minimax", features=2)
+    for since, part in ((0, events[:300]), (5, events[300:310]), (5, events[310:])):
+        partition = Partition(Policies(default=replace(made, alarm_since_ms=since)), table.get)
+        effects = partition.fold(part)
+        table.update({key: row for key, row in effects.rows.items() if row is not None})
+        if part == events[300:310]:
+            told = rows.decode_history(effects.scores["s0"], effects.windows["s0"])
+            assert (told.log_alarm("raw"), told.log_recent("raw")) == (0.0, 0.0)
+            assert not told.restart(5)
+    known, other = (rows.decode_history(each[keys.scores("s0")], each[keys.windows("s0")]) for each in (table, whole))
+    assert (known.total, known.windows) == (other.total, other.windows)
+    assert known.encode_closed() != other.encode_closed()
+    assert not known.restart(5)
 
 
 def test_the_engine_scores_features_and_windows() -> None:
