@@ -69,6 +69,32 @@ def alarm(kind: str, level: float, worker: str = W) -> dict[str, str]:
     }
 
 
+def recent(kind: str, level: float, worker: str = W) -> dict[str, str]:
+    return {
+        f'trueup_alarm_recent_log10{{{worker},{S},kind="{kind}"}}': f"{level}x{LONG}",
+        f"trueup_scored_partitions{{{worker},{S}}}": f"1x{LONG}",
+    }
+
+
+def ranked(raw: float, served: float, error: float, worker: str = W) -> dict[str, str]:
+    """Return a stream whose AUCs are these, over outcomes that keep coming."""
+    return {
+        f'trueup_auc{{{worker},{S},kind="raw"}}': f"{raw}x{LONG}",
+        f'trueup_auc{{{worker},{S},kind="calibrated"}}': f"{served}x{LONG}",
+        f'trueup_auc_error{{{worker},{S},kind="raw"}}': f"{error}x{LONG}",
+        **bins(10, 0.5, 0.5, kind="raw", worker=worker),
+    }
+
+
+def rare(n: float, served: float, rate: float) -> dict[str, str]:
+    """Return a stream that gains ``n`` events a step of a rare kind, for which one chance is served."""
+    return bins(n, served, rate, which=0)
+
+
+def finding(name: str) -> dict[str, str]:
+    return {f'trueup_label_finding{{{W},{S},finding="{name}"}}': f"1x{LONG}"}
+
+
 def labels(answered: float, scored: str) -> dict[str, str]:
     return {
         f"trueup_answered_forecasts_total{{{W},{S}}}": f"0+{answered}x{LONG}",
@@ -146,13 +172,38 @@ SCENARIOS: Final[dict[str, dict[str, list[Scenario]]]] = {
             scene(bins(20, 0.5, 0.44), bins(20, 0.5, 0.56, worker=V), healthy(V), at=70),
         ],
     },
+    "TrueupMeanOff": {
+        "fires": [
+            # .4 % happens: 0 is served for ever, at 100 events a minute, or a half, or half as much again.
+            scene(rare(100, 0.0, 0.004), at=75, fires="TrueupMeanOff"),
+            scene(rare(500, 0.002, 0.004), at=75, fires="TrueupMeanOff"),
+            scene(rare(1000, 0.006, 0.004), at=75, fires="TrueupMeanOff"),
+            # A slow stream, a dozen outcomes in half a day.
+            scene(rare(10, 0.0, 0.004), at=13 * 60, step=2, fires="TrueupMeanOff"),
+            # Nothing has happened, and 60 were to be expected.
+            scene(rare(20, 0.05, 0.0), at=75, fires="TrueupMeanOff"),
+        ],
+        "quiet": [
+            scene(rare(500, 0.003, 0.004), at=75),
+            scene(rare(500, 0.005, 0.004), at=75),
+            # Six outcomes are no evidence, and neither is the hour of a slow stream.
+            scene(rare(20, 0.0, 0.004), at=75),
+            scene(rare(500, 0.002, 0.004), at=8),
+            # The model may be off: that is what recalibration is for.
+            scene(bins(500, 0.1, 0.004, kind="raw", which=1), at=75),
+        ],
+    },
     "TrueupServedNotCalibrated": {
         "fires": [
+            # What is going on now is told for as long as it goes on.
+            scene(recent("calibrated", 3.1), at=7 * DAY + 60, step=30, fires="TrueupServedNotCalibrated"),
             scene(alarm("calibrated", 3.1), at=5, fires="TrueupServedNotCalibrated"),
             scene(alarm("calibrated", 3.1), at=7 * DAY - 30, step=30, fires="TrueupServedNotCalibrated"),
         ],
         "quiet": [
-            scene(alarm("calibrated", 2.9), at=5),
+            scene(alarm("calibrated", 2.9), recent("calibrated", 2.9), at=5),
+            scene(recent("raw", 9.0), at=5),
+            scene(recent("calibrated", 3.1), recent("calibrated", 0.0, V), healthy(V), at=5),
             # Looked for in two places, it takes twice the evidence.
             scene(alarm("calibrated", 3.1), alarm("calibrated", 0.0, V), healthy(V), at=5),
             # Evidence stays; after a week it is no news.
@@ -162,6 +213,17 @@ SCENARIOS: Final[dict[str, dict[str, list[Scenario]]]] = {
     "TrueupModelNotCalibrated": {
         "fires": [scene(alarm("raw", 3.1), at=5, fires="TrueupModelNotCalibrated")],
         "quiet": [scene(alarm("raw", 2.9), at=5)],
+    },
+    "TrueupOrderLost": {
+        "fires": [scene(ranked(0.83, 0.80, 0.01), at=40, fires="TrueupOrderLost")],
+        "quiet": [
+            scene(ranked(0.83, 0.815, 0.001), at=40),
+            scene(ranked(0.83, 0.80, 0.02), at=40),
+            scene(ranked(0.83, 0.80, 0.01), at=25),
+            scene(ranked(0.80, 0.83, 0.01), at=40),
+            # A worker that ranks worse and one that ranks better: each has a say by its outcomes.
+            scene(ranked(0.83, 0.80, 0.01), ranked(0.80, 0.83, 0.01, V), healthy(V), at=40),
+        ],
     },
     "TrueupRegretGrowing": {
         "fires": [
@@ -174,6 +236,10 @@ SCENARIOS: Final[dict[str, dict[str, list[Scenario]]]] = {
             scene(losses(50, 0.203, 0.2), at=140),
             scene(losses(50, 0.5, 0.505, "log_loss"), at=140),
         ],
+    },
+    "TrueupLabelsMisread": {
+        "fires": [scene(finding("classes"), at=65, fires="TrueupLabelsMisread")],
+        "quiet": [scene(finding("ttl"), at=55)],
     },
     "TrueupLabelCoverageFallen": {
         # Of 120 forecasts in half an hour 96 had outcomes, for a day; then 48.

@@ -29,7 +29,17 @@ def test_a_rule_asks_only_for_what_is_exported_or_recorded(rule: dict[str, str])
 def test_a_recorded_name_says_its_labels_its_metric_and_what_was_done() -> None:
     for name in recorded():
         labels, metric, _ = name.split(":")
-        assert set(labels.split("_")) <= {"job", "stream", "kind", "bin", "loss", "topic", "stage"}, name
+        assert set(labels.split("_")) <= {
+            "job",
+            "stream",
+            "kind",
+            "bin",
+            "loss",
+            "topic",
+            "stage",
+            "volume",
+            "finding",
+        }, name
         assert metric.startswith("trueup_"), name
 
 
