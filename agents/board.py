@@ -1,7 +1,7 @@
 """The demo's live display: a progress bar and a table at a terminal, plain lines elsewhere."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from time import monotonic
 from typing import Final, Self
 
@@ -18,6 +18,11 @@ PAUSE: Final = 5.0
 WINDOW: Final = 0.5
 
 
+#: Rows of a table: what they are called, the metric, and its labels beside stream and kind.
+Figures = Sequence[tuple[str, str, Mapping[str, str]]]
+FIGURES: Final[Figures] = (("ECE", "ece", {}), ("Brier score", "brier", {}), ("log loss", "log_loss", {}))
+
+
 class Board:
     """Shows how a run goes on. A context: the live display ends with it and leaves its last state.
 
@@ -29,14 +34,24 @@ class Board:
         The stream shown.
     total
         Events that will be played.
+    figures
+        Rows of the table: what they are called, the metric, and its labels beside stream and kind.
     clock
         Seconds; the run's speed is measured by it.
     """
 
-    def __init__(self, console: Console, stream: str, total: int, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(
+        self,
+        console: Console,
+        stream: str,
+        total: int,
+        figures: Figures = FIGURES,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
         self._console = console
         self._stream = stream
         self._total = total
+        self._figures = figures
         self._clock = clock
         self._said = self._before = clock()
         self._counted = 0
@@ -81,21 +96,23 @@ class Board:
         table = Table(box=None, padding=(0, 3, 0, 0), header_style="dim")
         for column in ("", "raw", "calibrated"):
             table.add_column(column, justify="left" if not column else "right")
-        for label, name in (("ECE", "ece"), ("Brier score", "brier"), ("log loss", "log_loss")):
-            pair = (self._of(reading, name, kind=kind) for kind in ("raw", "calibrated"))
+        for label, name, more in self._figures:
+            pair = (self._of(reading, name, kind=kind, **more) for kind in ("raw", "calibrated"))
             table.add_row(label, *map(_number, pair))
         table.add_row("regret, summed Brier score", "", _number(self._of(reading, "regret", loss="brier"), 1))
         table.add_row("calibration error of what was played", "", _number(self._of(reading, "calibration_error")))
         table.add_row("  the theorem's bound on it", "", _number(self._of(reading, "calibration_bound")))
         table.add_row("events per second", "", f"{self._speed:,.0f}")
         table.add_row("forecasts that wait for their outcome", "", f"{reading.value('pending_events'):,.0f}")
+        if waiting := reading.value("waiting_outcomes"):
+            table.add_row("outcomes that wait for maturity", "", f"{waiting:,.0f}")
         return table
 
     def _line(self, processed: int, reading: Reading) -> str:
         scores = ", ".join(
-            f"{label} {_number(self._of(reading, name, kind='raw'))} -> "
-            f"{_number(self._of(reading, name, kind='calibrated'))}"
-            for label, name in (("ECE", "ece"), ("Brier", "brier"))
+            f"{label} {_number(self._of(reading, name, kind='raw', **more))} -> "
+            f"{_number(self._of(reading, name, kind='calibrated', **more))}"
+            for label, name, more in self._figures
         )
         return (
             f"{processed:>9,} of {self._total:,} events, {self._speed:,.0f}/s, "

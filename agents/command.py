@@ -92,11 +92,18 @@ def _parser() -> argparse.ArgumentParser:
     )
 
     demo = commands.add_parser("demo", help="real flights through a real broker, with a live table and a report")
-    demo.add_argument("--rows", type=_positive, help="play only the first N flights (default: all 309,772)")
+    demo.add_argument(
+        "--scenario",
+        choices=("flights", "fraud"),
+        default="flights",
+        help="flights: 309,772 real ones, outcomes within hours (default); fraud: 120,000 made payments, .4 %% of them "
+        "frauds, reported within 45 days, and nothing of the rest",
+    )
+    demo.add_argument("--rows", type=_positive, help="play only so many flights or payments (default: all)")
     demo.add_argument("--json", action="store_true", help="print one JSON object last, and no table")
-    demo.add_argument("--partitions", type=_positive, default=2, help="partitions of every topic (default: 2)")
-    demo.add_argument("--out", type=Path, default=Path("trueup-demo.png"), help="where the reliability diagram goes")
-    demo.add_argument("--export", type=Path, metavar="DIR", help="only write the flights there, for 'trueup replay'")
+    demo.add_argument("--partitions", type=_positive, help="partitions of every topic (default: 2, of fraud 1)")
+    demo.add_argument("--out", type=Path, default=Path("trueup-demo.png"), help="where the picture goes")
+    demo.add_argument("--export", type=Path, metavar="DIR", help="only write the stream there, for 'trueup replay'")
 
     experiments = commands.add_parser(
         "experiments",
@@ -218,13 +225,14 @@ def _demo(options: argparse.Namespace) -> int:
         raise SettingsError(f"the demo needs {exc.name}: 'make setup', or pip install '.[demo]'") from exc
 
     if options.export is not None:
-        return demo.export(options.rows, options.export)
+        return demo.export(options.rows, options.export, options.scenario)
     return demo.run(
         rows=options.rows,
         json_output=options.json,
         brokers=os.environ.get("TRUEUP_BROKERS"),
         out=options.out,
         partitions=options.partitions,
+        scenario=options.scenario,
     )
 
 

@@ -1,4 +1,4 @@
-"""The demo: a broker, a worker, eleven months of real flights, and an account of every record.
+"""The demo: a broker, a worker, a stream such as eleven months of real flights, and an account of every record.
 
 What the report says is counted twice: by the worker's own metrics, and from the records in the output topics. The demo
 fails if the two differ or anything is missing.
@@ -22,13 +22,13 @@ from aiokafka.errors import KafkaError
 from rich.console import Console
 from rich.markup import escape
 
-from agents import flights, report, tally
-from agents.board import Board
+from agents import flights, payments, report, tally
+from agents.board import FIGURES, Board
 from agents.broker import Broker, BrokerError
-from agents.flights import Flights
 from agents.launch import Worker, WorkerError
 from agents.player import Played, play
 from agents.report import Run
+from agents.scenario import Scenario, Stream
 from agents.whole import written
 from streams import topics
 from streams.settings import Settings
@@ -39,25 +39,51 @@ STALL_SECONDS: Final = 60.0
 SCRAPE_SECONDS, LAST_SECONDS = 1.0, 0.1
 
 
+#: Demos by name.
+SCENARIOS: Final = {
+    "flights": Scenario(
+        stream=flights.STREAM,
+        doing="training on January",
+        plan="",
+        partitions=2,
+        load=flights.load,
+        figures=FIGURES,
+        account=report.account,
+        draw=report.draw,
+        summary=report.summary,
+    ),
+    "fraud": payments.SCENARIO,
+}
+
+
 class StallError(RuntimeError):
     """The worker runs and applies nothing."""
 
 
-def run(rows: int | None, json_output: bool, brokers: str | None, out: Path, partitions: int) -> int:  # noqa: FBT001 - the command line's options
+def run(
+    rows: int | None,
+    json_output: bool,  # noqa: FBT001 - the command line's options
+    brokers: str | None,
+    out: Path,
+    partitions: int | None = None,
+    scenario: str = "flights",
+) -> int:
     """Run the demo and return its exit status: 0 when every record is accounted for.
 
     Parameters
     ----------
     rows
-        Flights to play; None plays all.
+        Forecasts to play; None plays all.
     json_output
         Print one JSON object as the last line of the output, and progress to standard error.
     brokers
         Brokers to use; None starts one. On brokers that are given, the demo makes topics of its own and leaves them.
     out
-        Where the reliability diagram goes.
+        Where the picture goes.
     partitions
-        Of every topic. Each has calibrators of its own.
+        Of every topic; None takes the scenario's. Each has calibrators of its own.
+    scenario
+        One of `SCENARIOS`.
     """
     console = Console(stderr=True, force_terminal=False) if json_output else Console()
     kept = out.with_name(f"{out.stem}-worker.log")
@@ -67,7 +93,7 @@ def run(rows: int | None, json_output: bool, brokers: str | None, out: Path, par
         with TemporaryDirectory(prefix="trueup-demo-") as directory:
             log = Path(directory) / "worker.log"
             try:
-                account = _run(console, rows, brokers, out, partitions, log)
+                account = _run(console, SCENARIOS[scenario], rows, brokers, out, partitions, log)
             except (BrokerError, WorkerError, StallError, KafkaError, FileNotFoundError) as exc:
                 account = {"problems": [str(exc) or repr(exc)]}
             if account["problems"] and log.exists():
@@ -86,49 +112,67 @@ def run(rows: int | None, json_output: bool, brokers: str | None, out: Path, par
     return 1 if account["problems"] else 0
 
 
-def export(rows: int | None, directory: Path) -> int:
-    """Write the flights as JSON lines, say how to replay them, and return 0.
+def export(rows: int | None, directory: Path, scenario: str = "flights") -> int:
+    """Write a scenario's stream as JSON lines, say how to replay them, and return 0.
 
     Parameters
     ----------
     rows
-        Flights to write; None writes all.
+        Forecasts to write; None writes all.
     directory
-        Made if it does not exist; gets ``forecasts.jsonl`` and ``outcomes.jsonl``.
+        Made if it does not exist; gets ``forecasts.jsonl`` and ``outcomes.jsonl``, and ``streams.toml`` if the worker
+        has a plan.
+    scenario
+        One of `SCENARIOS`.
     """
+    chosen = SCENARIOS[scenario]
     directory.mkdir(parents=True, exist_ok=True)
     paths = {topic: directory / f"{topic}.jsonl" for topic in ("forecasts", "outcomes")}
     with written(paths["forecasts"]) as forecasts, written(paths["outcomes"]) as outcomes:
         files = {"forecasts": forecasts, "outcomes": outcomes}
-        for message in flights.load(rows).messages():
+        for message in chosen.load(rows).messages(forecasts="forecasts", outcomes="outcomes"):
             files[message.topic].write(orjson.dumps({**orjson.loads(message.value), "ts": message.time_ms}) + b"\n")
     given = " ".join(f"--{topic} {path}" for topic, path in paths.items())
-    print(f"trueup replay {given} --calibrator platt --calibrator auto+regret_matching")
+    planned = ""
+    if chosen.plan:
+        (directory / "streams.toml").write_text(chosen.plan)
+        planned = f"TRUEUP_STREAMS={directory / 'streams.toml'} "
+    print(f"{planned}trueup replay {given} --calibrator platt --calibrator auto+regret_matching")
     return 0
 
 
 def _run(
-    console: Console, rows: int | None, brokers: str | None, out: Path, partitions: int, log: Path
+    console: Console,
+    scenario: Scenario,
+    rows: int | None,
+    brokers: str | None,
+    out: Path,
+    partitions: int | None,
+    log: Path,
 ) -> dict[str, Any]:
     with ExitStack() as stack:
-        loading = stack.enter_context(ThreadPoolExecutor(1)).submit(flights.load, rows)
+        loading = stack.enter_context(ThreadPoolExecutor(1)).submit(scenario.load, rows)
         starting = ", starting Apache Kafka" if brokers is None else ""
-        console.print(f"training on January{starting}", style="dim")
+        console.print(f"{scenario.doing}{starting}", style="dim")
         environment = {"TRUEUP_DATA_DIR": str(log.parent / "state")}
+        if scenario.plan:
+            streams = log.with_name("streams.toml")
+            streams.write_text(scenario.plan)
+            environment["TRUEUP_STREAMS"] = str(streams)
         if brokers is None:
             environment["TRUEUP_BROKERS"] = stack.enter_context(Broker()).bootstrap
         else:
             environment |= {"TRUEUP_BROKERS": brokers, **_names(secrets.token_hex(3))}
         settings = Settings.from_env({**os.environ, **environment})
-        asyncio.run(topics.create(settings, partitions=partitions, retention_ms=-1))
+        asyncio.run(topics.create(settings, partitions=partitions or scenario.partitions, retention_ms=-1))
         with Worker(environment, log) as worker:
             played = loading.result()
-            done = asyncio.run(_perform(console, settings, worker, played))
-    account = report.account(settings, played, done)
-    report.draw(done, out)
+            done = asyncio.run(_perform(console, settings, worker, scenario, played))
+    account = scenario.account(settings, played, done)
+    scenario.draw(played, done, out)
     account["diagram"] = str(out)
-    report.summary(console, account)
-    report.next_steps(console, settings, out, left=brokers is not None)
+    scenario.summary(console, account)
+    report.next_steps(console, settings, out, scenario.stream, left=brokers is not None)
     return account
 
 
@@ -142,10 +186,10 @@ def _names(run_id: str) -> dict[str, str]:
     }
 
 
-async def _perform(console: Console, settings: Settings, worker: Worker, played: Flights) -> Run:
-    """Play the flights, wait until all are processed, stop the worker and read what it wrote."""
+async def _perform(console: Console, settings: Settings, worker: Worker, scenario: Scenario, played: Stream) -> Run:
+    """Play the stream, wait until all are processed, stop the worker and read what it wrote."""
     await worker.ready()
-    total = len(played) + int(played.known.sum())
+    total = played.records
     client = {"bootstrap_servers": ",".join(settings.brokers), **settings.security.client_options()}
     progress = Played(0, 0)
 
@@ -158,7 +202,7 @@ async def _perform(console: Console, settings: Settings, worker: Worker, played:
     player = asyncio.create_task(play(messages, client, progress=note))
     applied = 0
     try:
-        with Board(console, flights.STREAM, total) as board:
+        with Board(console, scenario.stream, total, scenario.figures) as board:
             while True:
                 await asyncio.wait({player}, timeout=SCRAPE_SECONDS)
                 if player.done():

@@ -69,6 +69,11 @@ class Flights:
         """Which flights have an outcome, [n]."""
         return ~np.isnan(self.y)
 
+    @property
+    def records(self) -> int:
+        """Forecasts and outcomes together."""
+        return len(self) + int(self.known.sum())
+
     def messages(
         self, *, forecasts: str = "forecasts", outcomes: str = "outcomes", key_by_stream: bool = False
     ) -> Iterator[Message]:

@@ -175,6 +175,11 @@ class Fraud:
         return len(self.event_id)
 
     @property
+    def records(self) -> int:
+        """Forecasts and outcomes together."""
+        return len(self) + len(self.reports.row)
+
+    @property
     def days(self) -> Floats:
         """Days from `START_MS` to each payment, [n]."""
         return (self.forecast_ms - START_MS) / DAY_MS

@@ -22,15 +22,17 @@ SPARSE: Final = 0.001
 #: Bins with fewer events than this are not drawn: their intervals span most of the axis.
 FEWEST: Final = 10
 
-_RAW, _CALIBRATED, _INK, _GREY, _FAINT = "#c2571a", "#1f6f8b", "#26323a", "#5b6870", "#dfe4e7"
+#: Colours of pictures: of the model, of what is served, of words and lines.
+RAW, CALIBRATED, INK, GREY, FAINT = "#c2571a", "#1f6f8b", "#26323a", "#5b6870", "#dfe4e7"
 
-_STYLE: Final[Any] = {
+#: How pictures look.
+STYLE: Final[Any] = {
     "font.family": "DejaVu Sans",
     "font.size": 11,
-    "text.color": _INK,
-    "axes.labelcolor": _INK,
-    "xtick.color": _INK,
-    "ytick.color": _INK,
+    "text.color": INK,
+    "axes.labelcolor": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
 }
 
 
@@ -127,7 +129,7 @@ def draw(raw: Floats, calibrated: Floats, y: Floats, path: Path, *, title: str, 
     path
         Where to write; its directory is made.
     """
-    with mpl.rc_context(_STYLE):
+    with mpl.rc_context(STYLE):
         # A Figure of its own, without pyplot: no global state, and always the Agg canvas.
         figure = Figure(figsize=(8, 6.4), dpi=150, facecolor="white")
         top, bottom = figure.subplots(
@@ -135,10 +137,10 @@ def draw(raw: Floats, calibrated: Floats, y: Floats, path: Path, *, title: str, 
         )  # fmt: skip
         figure.subplots_adjust(left=0.1, right=0.965, bottom=0.09, top=0.87)
         figure.text(0.1, 0.945, title, fontsize=15, fontweight="bold", va="center")
-        figure.text(0.1, 0.9, subtitle, fontsize=10.5, color=_GREY, va="center")
+        figure.text(0.1, 0.9, subtitle, fontsize=10.5, color=GREY, va="center")
 
-        top.plot([0, 1], [0, 1], color=_GREY, linewidth=1, dashes=(4, 3), label="perfect")
-        for name, p, colour in (("raw", raw, _RAW), ("calibrated", calibrated, _CALIBRATED)):
+        top.plot([0, 1], [0, 1], color=GREY, linewidth=1, dashes=(4, 3), label="perfect")
+        for name, p, colour in (("raw", raw, RAW), ("calibrated", calibrated, CALIBRATED)):
             _band(top, curve(p, y), colour, f"{name:<12}{_caption(loss(p, y))}")
             edges = np.linspace(0, 1, 51)
             bottom.hist(p, edges, color=colour, alpha=0.25, histtype="stepfilled")
@@ -146,14 +148,14 @@ def draw(raw: Floats, calibrated: Floats, y: Floats, path: Path, *, title: str, 
         top.set(xlim=(0, 1), ylim=(0, 1), ylabel="observed frequency")
         top.legend(loc="upper left", frameon=False, prop={"family": "DejaVu Sans Mono", "size": 10.5})
         key = f"shades and whiskers: 95 % intervals\nhollow: bins with less than {SPARSE:.1%} of the events"
-        top.text(0.985, 0.03, key, ha="right", linespacing=1.4, fontsize=9.5, color=_GREY)
+        top.text(0.985, 0.03, key, ha="right", linespacing=1.4, fontsize=9.5, color=GREY)
         top.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
         bottom.set(xlabel="forecast probability", ylabel="events")
         bottom.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
         bottom.yaxis.set_major_formatter(FuncFormatter(lambda n, _: f"{n / 1000:g}k" if n >= 1000 else f"{n:g}"))
         for axes in (top, bottom):
             axes.set_xticks(np.linspace(0, 1, BINS + 1))
-            axes.grid(color=_FAINT, linewidth=0.7)
+            axes.grid(color=FAINT, linewidth=0.7)
             axes.set_axisbelow(True)
             axes.spines[["top", "right"]].set_visible(False)
             axes.tick_params(length=0, pad=7)

@@ -42,7 +42,6 @@ def account(settings: Settings, played: Flights, done: Run) -> dict[str, Any]:
     if done.worker_exit:
         problems.append(f"the worker ended with status {done.worker_exit} after SIGTERM")
     stream = {"stream": flights.STREAM}
-    answer = orjson.loads(next(iter(done.held.answers.values()), b"{}"))
     return {
         "rows": len(played),
         "forecasts": {
@@ -70,7 +69,15 @@ def account(settings: Settings, played: Flights, done: Run) -> dict[str, Any]:
         "regret": {loss: done.reading.value("regret", {**stream, "loss": loss}) for loss in ("brier", "log")},
         "calibration_error": done.reading.value("calibration_error", stream),
         "calibration_bound": done.reading.value("calibration_bound", stream),
-        "calibrator": answer.get("calibrator"),
+        **identity(settings, done),
+        "problems": problems,
+    }
+
+
+def identity(settings: Settings, done: Run) -> dict[str, Any]:
+    """Return what a run was: its calibrator, its speed, where its topics are."""
+    return {
+        "calibrator": orjson.loads(next(iter(done.held.answers.values()), b"{}")).get("calibrator"),
         "seconds": round(done.seconds, 3),
         "events_per_s": round(done.events_per_s, 1),
         "worker_exit": done.worker_exit,
@@ -80,7 +87,6 @@ def account(settings: Settings, played: Flights, done: Run) -> dict[str, Any]:
             name: getattr(settings, name.replace("-", "_"))
             for name in ("forecasts", "outcomes", "calibrated", "resolved", "dead-letters")
         },
-        "problems": problems,
     }
 
 
@@ -88,7 +94,7 @@ def _or_none(value: float) -> float | None:
     return None if math.isnan(value) else value
 
 
-def draw(done: Run, out: Path) -> None:
+def draw(_: Flights, done: Run, out: Path) -> None:
     """Draw the reliability diagram."""
     raw, p, y = done.held.scored()
     reliability.draw(
@@ -131,12 +137,12 @@ def summary(console: Console, account: Mapping[str, Any]) -> None:
     )
 
 
-def next_steps(console: Console, settings: Settings, out: Path, *, left: bool) -> None:
+def next_steps(console: Console, settings: Settings, out: Path, stream: str, *, left: bool) -> None:
     """Print where to look next; ``left`` says that the topics are still there."""
     brokers = ",".join(settings.brokers)
-    console.print(f"\n[bold]{out}[/]  the reliability diagram", highlight=False)
+    console.print(f"\n[bold]{out}[/]  the picture", highlight=False)
     if left:
-        look = f"TRUEUP_BROKERS={brokers} TRUEUP_APP_ID={settings.app_id} trueup inspect {flights.STREAM}"
+        look = f"TRUEUP_BROKERS={brokers} TRUEUP_APP_ID={settings.app_id} trueup inspect {stream}"
         console.print(f"[bold]{look}[/]  the state it learnt; its topics were left", highlight=False, soft_wrap=True)
     else:
         console.print(

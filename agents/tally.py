@@ -37,7 +37,9 @@ class Held:
     disagreeing
         Events with records that are not the same.
     resolved
-        Of each event, raw and served forecast and outcome, from the ``resolved`` record of its newest label.
+        Of each event, raw and served forecast and the last label, from the ``resolved`` record of its last revision.
+    revisions
+        Of events whose label has changed, how often.
     dead
         Dead letters, counted once for each place in the inputs.
     """
@@ -46,8 +48,8 @@ class Held:
     repeated: int = 0
     disagreeing: set[str] = field(default_factory=set)
     resolved: dict[str, tuple[float, float, float]] = field(default_factory=dict)
+    revisions: dict[str, int] = field(default_factory=dict)
     dead: set[tuple[str, int, int]] = field(default_factory=set)
-    _revisions: dict[str, int] = field(default_factory=dict)
 
     def calibrated_record(self, value: bytes) -> None:
         """Take note of a record of ``calibrated``."""
@@ -63,9 +65,11 @@ class Held:
         """Take note of a record of ``resolved``."""
         record = orjson.loads(value)
         event_id, revision = record["event_id"], record["revision"]
-        if revision >= self._revisions.get(event_id, 0):
-            self._revisions[event_id] = revision
-            self.resolved[event_id] = record["raw"], record["p"], float(record["y"])
+        if event_id in self.resolved and revision <= self.revisions.get(event_id, 0):
+            return
+        self.resolved[event_id] = record["raw"], record["p"], float(record["y"])
+        if revision:
+            self.revisions[event_id] = revision
 
     def dead_letter(self, value: bytes) -> None:
         """Take note of a record of ``dead-letters``."""

@@ -36,7 +36,7 @@ class Made(NamedTuple):
 def mixed(n: int, seed: int = 1, streams: int = 3, start: int = 1_000_000, step: int = 100) -> Made:
     """Make ``n`` events with everything that happens to events, in time order.
 
-    Of 100 events, about 80 resolve after a random delay, 5 before their forecast, and 15 never. Some records come twice,
+    Of 100 events, about 80 resolve after a random delay, 5 before their forecast, 15 never. Some records come twice,
     some forecasts reuse an id, some outcomes contradict an earlier one, and some records cannot be read. Ids start with
     the seed, so that two streams may follow each other.
     """

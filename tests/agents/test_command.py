@@ -358,6 +358,7 @@ def test_demo_passes_on_what_it_was_asked(monkeypatch: pytest.MonkeyPatch, tmp_p
         "brokers": "kafka:9092",
         "out": tmp_path / "x.png",
         "partitions": 3,
+        "scenario": "flights",
     }
 
 

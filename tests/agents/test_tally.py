@@ -34,8 +34,7 @@ def held() -> Held:
     for event_id, (raw, y) in FLIGHTS.items():
         topics.calibrated_record(orjson.dumps({"event_id": event_id, "p": 0.5}))
         if y in {0, 1}:
-            record = {"event_id": event_id, "raw": raw, "p": 0.5, "y": y, "revision": 0}
-            topics.resolved_record(orjson.dumps(record))
+            topics.resolved_record(orjson.dumps({"event_id": event_id, "raw": raw, "p": 0.5, "y": y, "revision": 0}))
     return topics
 
 
