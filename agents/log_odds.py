@@ -101,9 +101,8 @@ def _course(axes: Axes, days: Floats, scores: Mapping[str, Floats], truth: Float
     axes.set(xlabel="day", ylabel="mean, on the scale of log-odds", xlim=(0, float(days.max(initial=1.0))))
     _percent(axes, "y", np.concatenate([line.get_ydata() for line in axes.get_lines()[1:]]))
     low, high = axes.get_ylim()
-    axes.text(
-        known_day + 2, low + 0.05 * (high - low), "the first label\nis known", color=GREY, fontsize=9.5, va="bottom"
-    )
+    middle_of = low + 0.5 * (high - low)
+    axes.text(known_day - 2, middle_of, "the first label\nis known", color=GREY, fontsize=9.5, ha="right", va="center")
     axes.legend(loc="center right", bbox_to_anchor=(1.0, 0.62), frameon=False)
 
 

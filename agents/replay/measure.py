@@ -110,7 +110,7 @@ def scorecard(p: Floats, y: Floats, worst: float | None, volume: float = VOLUME)
     n = len(p)
     sums = Sums.of(p, y)
     mean, rate = _mean(float(p.sum()), n), _mean(float(y.sum()), n)
-    auc, ks, recall, precision = _ranked(p, y, (*VOLUMES, volume))
+    auc, ks, recall, precision = _ranked(p, y, tuple({*VOLUMES, volume}))
     return Scorecard(
         n=n,
         ece=sums.ece,

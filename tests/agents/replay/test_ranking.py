@@ -6,6 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
 
+from agents.replay import bootstrap
+from agents.replay.measure import scorecard
 from agents.replay.ranking import Buckets, ranks
 
 FORECASTS = st.lists(
@@ -70,3 +72,36 @@ def test_a_resample_is_measured_as_if_its_cells_were_repeated() -> None:
     exact = ranks(p[again], y[again], (0.05,))
     assert auc[0] == pytest.approx(exact.auc, abs=2e-3)
     assert recall[0] == pytest.approx(exact.recall[0.05], abs=2e-2)
+
+
+@pytest.mark.parametrize("volume", [0.02, 0.03])
+def test_scorecard_ranks_within_tenths_whatever_the_volume(volume: float) -> None:
+    p, y, _ = made(30_000, 4)
+    card = scorecard(p, y, None, volume)
+    tenths = [slice(at, at + 3000) for at in range(0, 30_000, 3000)]
+    found = [(y[at].sum(), ranks(p[at], y[at], (volume,))) for at in tenths]
+    ones = sum(n for n, _ in found)
+    assert card.auc == pytest.approx(sum(n * each.auc for n, each in found) / ones)
+    assert card.recall == pytest.approx(sum(n * each.recall[volume] for n, each in found) / ones)
+    assert card.precision == pytest.approx(np.mean([each.precision[volume] for _, each in found]))
+    assert [each.volume for each in card.caught] == [0.005, 0.01, 0.02, 0.05]
+    assert volume != 0.02 or card.caught[2].recall == card.recall
+    # A season that moves every forecast of a tenth together changes no rank within it.
+    season = np.repeat(np.linspace(0.1, 1, 10), 3000)
+    moved = scorecard(season * p, y, None, volume)
+    assert (moved.auc, moved.recall) == pytest.approx((card.auc, card.recall))
+
+
+def test_resamples_lie_around_the_scorecard() -> None:
+    p, y, _ = made(30_000, 5)
+    how = bootstrap.plan(len(y), 0)
+    assert how is not None
+    found = {
+        name: (value, low, high) for name, value, low, high in bootstrap.Resampled(how, y, {"p": p}).intervals("p")
+    }
+    card = scorecard(p, y, None)
+    for name, width in (("auc", 0.06), ("recall", 0.12)):
+        value, low, high = found[name]
+        assert value == getattr(card, name)
+        assert low < value < high
+        assert high - low < width
