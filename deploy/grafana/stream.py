@@ -397,8 +397,8 @@ STREAM: Final = Dashboard(
                     "Far apart, the calibrator learns one label first: set matures.",
                     [
                         Query(
-                            f'max by (label, quantile) (trueup_outcome_age_seconds{{{WORKER}, stream="$stream"}})',
-                            "{{label}}, {{quantile}}",
+                            f'max by (label, share) (trueup_outcome_age_seconds{{{WORKER}, stream="$stream"}})',
+                            "{{label}}, {{share}}",
                         )
                     ],
                     "s",
