@@ -5,6 +5,7 @@ from array import array
 from collections.abc import Sequence
 from itertools import accumulate
 from operator import add, sub
+from struct import Struct
 from typing import Final, NamedTuple, Self, TypeAlias
 
 from state.cells import FINE
@@ -20,6 +21,9 @@ _BYTES: Final = 4  # a count
 _HALF: Final = FINE * _BYTES  # the counts of an outcome
 _HEAD: Final = 2  # bytes before a plane
 _ZEROS: Final = bytes(FINE)
+_NONE: Final = bytes(_HEAD)  # a plane of zeros
+_COUNT: Final = Struct("<B")
+_PLANE: Final = Struct("<BB")
 
 
 class Estimate(NamedTuple):
@@ -170,25 +174,36 @@ def without(a: Maybe, b: Maybe) -> Maybe:
     return array(_TYPE, map(sub, a, b))
 
 
-def encode(counts: Counts) -> bytes:
+def encode(counts: Counts, most: int) -> bytes:
     """Return counts as bytes, few where cells or counts are few.
 
     For the outcomes 0, then 1: how many of the four bytes of the counts follow (u8), and of each, from the lowest: the
     first cell where it is not 0 (u8), how many cells follow from there to the last one (u8), and the byte of each. So
     a count below 256 is one byte.
+
+    Parameters
+    ----------
+    counts
+        At most 2**32 - 1 each.
+    most
+        No count is larger, such as the number of events: bytes above it are not looked at.
     """
     flat = counts.tobytes()
-    parts = []
-    for half in (flat[:_HALF], flat[_HALF:]):
-        n = _BYTES
-        while n and half[n - 1 :: _BYTES] == _ZEROS:
-            n -= 1
-        parts.append(bytes((n,)))
-        for k in range(n):
-            plane = half[k::_BYTES].rstrip(b"\0")
-            kept = plane.lstrip(b"\0")
-            parts.append(bytes((len(plane) - len(kept), len(kept))) + kept)
-    return b"".join(parts)
+    bound = (most.bit_length() + 7) // 8
+    encoded = b""
+    for start, end in ((0, _HALF), (_HALF, 2 * _HALF)):
+        n, planes = 0, b""
+        for k in range(bound):
+            plane = flat[start + k : end : _BYTES]
+            if plane == _ZEROS:
+                planes += _NONE
+            else:
+                plane = plane.rstrip(b"\0")
+                kept = plane.lstrip(b"\0")
+                planes += _PLANE.pack(len(plane) - len(kept), len(kept)) + kept
+                n = k + 1
+        encoded += _COUNT.pack(n) + (planes if n == bound else planes[: len(planes) - len(_NONE) * (bound - n)])
+    return encoded
 
 
 def decode(payload: bytes, at: int) -> tuple[Counts, int]:

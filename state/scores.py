@@ -226,17 +226,31 @@ class Scores:
 
     def encode(self) -> bytes:
         """Return the sums; layout in the class's notes."""
-        sums, mask = self._sums, 0
+        sums, mask, n = self._sums, 0, self.n
         values: list[float] = []
-        for cell in range(_BOOKS * _CELLS):
-            i = cell * _SUMS
-            if sums[i]:
-                mask |= 1 << cell
-                values += sums[i : i + _SUMS]
+        logs: list[float] = []
+        counts: list[bytes] = []
+        for book in range(_BOOKS):
+            ranks = self._ranks[book]
+            if ranks is None:
+                continue
+            bits, start, run = 0, book * _BOOK, -1
+            for cell in range(_CELLS):
+                if sums[start + cell * _SUMS]:
+                    bits |= 1 << cell
+                    if run < 0:
+                        run = cell
+                elif run >= 0:
+                    values += sums[start + run * _SUMS : start + cell * _SUMS]
+                    run = -1
+            if run >= 0:
+                values += sums[start + run * _SUMS : start + _BOOK]
+            mask |= bits << book * _CELLS
+            logs.append(self._logs[book])
+            counts.append(ranking.encode(ranks, n))
         values.append(self._y2)
-        values += [self._logs[book] for book in _kept(mask)]
-        head = mask.to_bytes(_MASK, "little") + _layout(len(values)).pack(*values)
-        return head + b"".join([ranking.encode(ranks) for ranks in self._ranks if ranks is not None])
+        values += logs
+        return mask.to_bytes(_MASK, "little") + _layout(len(values)).pack(*values) + b"".join(counts)
 
     @classmethod
     def decode(cls, payload: bytes) -> Self:

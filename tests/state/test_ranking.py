@@ -140,7 +140,7 @@ def test_counts_are_read_as_they_were_written(values: list[int]) -> None:
     counts = ranking.nothing()
     for i, value in enumerate(values):
         counts[i] = value
-    payload = ranking.encode(counts)
+    payload = ranking.encode(counts, max(values))
     assert ranking.decode(b"ab" + payload, 2) == (counts, 2 + len(payload))
 
 
@@ -152,11 +152,11 @@ def test_damaged_counts_are_refused(payload: bytes) -> None:
 
 def test_counts_of_few_events_are_few_bytes() -> None:
     counts = ranking.nothing()
-    assert len(ranking.encode(counts)) == 2
+    assert len(ranking.encode(counts, 4000)) == 2
     counts[100] = 255
-    assert len(ranking.encode(counts)) == 5
+    assert len(ranking.encode(counts, 4000)) == 5
     counts[100] = 256
-    assert ranking.encode(counts) == bytes((2, 0, 0, 100, 1, 1, 0))
+    assert ranking.encode(counts, 4000) == bytes((2, 0, 0, 100, 1, 1, 0))
 
 
 def test_an_outcome_between_counts_as_the_nearer_one() -> None:
