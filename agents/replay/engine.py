@@ -11,7 +11,7 @@ import rocksdict
 
 from agents.replay.sources.record import Record
 from state.engine import BATCH_LIMIT, Partition
-from state.events import Calibrated, Event, Forecast
+from state.events import Calibrated, Event, Forecast, Rejected
 from state.fence import Fence
 from state.policy import Policies
 from streams.records import encode_calibrated
@@ -97,11 +97,14 @@ class Engine:
             else:
                 batch.put(name, row)
         self._rows.write(batch)
-        # Every forecast that is not dead is answered once, in order.
+        # Every forecast that is not dead is answered once, in order; one that contradicts its event's first is dead.
         made = (output for output in effects.outputs if isinstance(output, Calibrated))
+        conflicts = {
+            output.offset for output in effects.outputs if isinstance(output, Rejected) and output.reason == "conflict"
+        }
         write = self._answers.write
         for record, event in zip(records, events, strict=True):
-            if not isinstance(event, Forecast):
+            if not isinstance(event, Forecast) or event.offset in conflicts:
                 continue
             output = next(made)
             key, value, keyed = output.key or b"", encode_calibrated(output), output.key is not None
