@@ -26,7 +26,7 @@ from agents import flights, payments, report, tally
 from agents.board import FIGURES, Board
 from agents.broker import Broker, BrokerError
 from agents.launch import Worker, WorkerError
-from agents.player import Played, play
+from agents.player import SLICE, Played, play
 from agents.report import Run
 from agents.scenario import Scenario, Stream
 from agents.whole import written
@@ -46,6 +46,7 @@ SCENARIOS: Final = {
         doing="training on January",
         plan="",
         partitions=2,
+        slice_messages=SLICE,
         load=flights.load,
         figures=FIGURES,
         account=report.account,
@@ -199,7 +200,7 @@ async def _perform(console: Console, settings: Settings, worker: Worker, scenari
 
     began = moved = monotonic()
     messages = played.messages(forecasts=settings.forecasts, outcomes=settings.outcomes)
-    player = asyncio.create_task(play(messages, client, progress=note))
+    player = asyncio.create_task(play(messages, client, slice_messages=scenario.slice_messages, progress=note))
     applied = 0
     try:
         with Board(console, scenario.stream, total, scenario.figures) as board:

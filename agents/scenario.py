@@ -40,6 +40,8 @@ class Scenario:
         The streams file of the worker; empty: none.
     partitions
         Of every topic, unless said otherwise.
+    slice_messages
+        Messages played at a time (`agents.player.play`): one topic runs ahead of the other by as many at most.
     load
         Makes what is played; its argument is how many forecasts, None for all.
     figures
@@ -53,6 +55,7 @@ class Scenario:
     doing: str
     plan: str
     partitions: int
+    slice_messages: int
     load: Callable[[int | None], Stream]
     figures: Sequence[tuple[str, str, Mapping[str, str]]]
     account: Callable[[Settings, Any, Run], dict[str, Any]]
