@@ -22,6 +22,7 @@ from state.comparison import Comparison
 from state.fence import FATES, Fence
 from state.history import KINDS, Alarmed, History
 from state.losses import NAMES
+from state.order import Within
 from state.policy import Policy
 from state.ranking import VOLUMES, Ranking
 from state.rows import Served, VectorScores
@@ -132,8 +133,10 @@ def describe(found: Found, stream: str, policy: Policy | None = None) -> dict[st
     described: dict[str, Any] = {"resolved": scores.n}
     if scores.n:
         last = total(window.scores for each in histories.values() if (window := each.last))
+        order = history.ranked(histories.values())
         for kind in scores.kinds:
-            described[kind] = _scored(scores, kind) | _window(histories, last, kind)
+            ranks = order.ranking(kind)
+            described[kind] = _scored(scores, kind) | _ranked(ranks) | _window(histories, last, kind)
         for alarmed in KINDS:
             described[alarmed] |= _watched(histories, alarmed)
         described["regret"] = {loss: scores.regret(loss) for loss in NAMES}
@@ -203,7 +206,6 @@ def _scored(scores: Scores, kind: Kind) -> dict[str, Any]:
         "relative_error_noise": _or_none(scores.relative_noise(kind)),
         "relative_bias": _or_none(scores.relative_bias(kind)),
         "relative_bias_noise": _or_none(scores.relative_bias_noise(kind)),
-        **_ranked(scores.ranking(kind)),
         **{loss if loss != "log" else "log_loss": scores.loss(loss, kind) for loss in NAMES},
         "brier_parts": scores.murphy(kind)._asdict(),
         "reliability": _curve(scores.bins(kind)),
@@ -211,7 +213,7 @@ def _scored(scores: Scores, kind: Kind) -> dict[str, Any]:
     }
 
 
-def _ranked(ranking: Ranking) -> dict[str, Any]:
+def _ranked(ranking: Ranking | Within) -> dict[str, Any]:
     """Return how forecasts tell events apart."""
     area = ranking.auc()
     top = []

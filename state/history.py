@@ -2,11 +2,14 @@
 
 import math
 from collections.abc import Iterable, Sequence
+from functools import reduce
 from struct import Struct
 from typing import Final, Literal, NamedTuple, Self
 
+from state import order
 from state.alarm import distance, log_mean_bet, log_sum, log_wealth
 from state.bias import Bias
+from state.order import Order
 from state.scores import SCORED, Kind, Scores, grain, total
 
 #: Resolved events of a window. Of 5,000 calibrated forecasts the ECE is below .018 on average (`Scores.noise` at its
@@ -76,7 +79,8 @@ class History:
     Bytes, little-endian, in two rows, because the second changes only when a window closes. `encode`: windows closed,
     events in the present one (u32 each), length (u16) and scores of the present window, the features' `Bias`.
     `encode_closed`: windows closed, the window that the alarms count from (u32 each), the time given to `restart`
-    (u64), log Σ of what closed windows won and the most wealth seen when one closed (f64, raw and calibrated each); of
+    (u64), log Σ of what closed windows won and the most wealth seen when one closed (f64, raw and calibrated each);
+    `state.order.Order` of the closed windows; of
     each of the last `RECENT` windows, the oldest first, S and V of raw, S and V of calibrated (f64, see `state.alarm`);
     length (u16) and scores of all closed windows, of the last one, and of those before the alarms began anew, 0 if
     there are none; then for each kind the number of the worst window (u32) with length (u16) and scores; the length is
@@ -90,6 +94,7 @@ class History:
         "_last",
         "_left",
         "_most",
+        "_order",
         "_past",
         "_since",
         "_start",
@@ -107,6 +112,7 @@ class History:
         self._windows = 0
         self._closed = Scores()
         self._last = Scores()
+        self._order = Order()
         self._worst = dict.fromkeys(SCORED, Window(0, self._last))
         self._won: dict[Alarmed, float] = dict.fromkeys(KINDS, -math.inf)
         self._most: dict[Alarmed, float] = dict.fromkeys(KINDS, 0.0)
@@ -179,6 +185,7 @@ class History:
                 self._won[alarmed] = log_sum((self._won[alarmed], here))
         self._past = [*self._past, [each for kind in KINDS for each in distance(window.scores.cells(kind))]][-RECENT:]
         self._closed += window.scores
+        self._order += Order.of(window.scores)
         self._last = window.scores
         self._windows += 1
         if 0 < self._start == self._windows:
@@ -197,6 +204,11 @@ class History:
     def total(self) -> Scores:
         """Scores of all events."""
         return self._closed + self.present
+
+    @property
+    def order(self) -> Order:
+        """How events are ranked within windows, the present one included."""
+        return self._order + Order.of(self.present)
 
     @property
     def last(self) -> Window | None:
@@ -276,6 +288,7 @@ class History:
                 self._since,
                 *(book[kind] for kind in KINDS for book in (self._won, self._most)),
             ),
+            self._order.encode(),
             *(_PAST.pack(*past) for past in self._past),
             _sized(self._closed),
             _sized(self._last),
@@ -316,8 +329,10 @@ class History:
         _, self._start, self._since, *books = _CLOSED.unpack_from(closed)
         self._won = dict(zip(KINDS, books[::2], strict=True))
         self._most = dict(zip(KINDS, books[1::2], strict=True))
-        at = _CLOSED.size + _PAST.size * min(self._windows, RECENT)
-        self._past = [list(past) for past in _PAST.iter_unpack(closed[_CLOSED.size : at])]
+        start = _CLOSED.size + order.SIZE
+        self._order = Order.decode(closed[_CLOSED.size : start])
+        at = start + _PAST.size * min(self._windows, RECENT)
+        self._past = [list(past) for past in _PAST.iter_unpack(closed[start:at])]
         self._closed, at = _taken(closed, at)
         self._last, at = _taken(closed, at)
         if closed[at : at + _LENGTH.size] == _SAME:
@@ -341,6 +356,11 @@ class History:
 def overall(histories: Iterable[History]) -> Scores:
     """Return the scores of all events of all partitions."""
     return total(history.total for history in histories)
+
+
+def ranked(histories: Iterable[History]) -> Order:
+    """Return how events are ranked within the windows of all partitions."""
+    return reduce(Order.__add__, [history.order for history in histories], Order())
 
 
 def worst(histories: Iterable[History], kind: Kind) -> Window | None:

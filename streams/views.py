@@ -12,8 +12,9 @@ from state.calibrators.points import noise
 from state.class_scores import ClassScores
 from state.history import KINDS, History
 from state.losses import NAMES
+from state.order import Within
 from state.policy import Policy
-from state.ranking import VOLUMES, Ranking
+from state.ranking import VOLUMES
 from state.rows import Served, VectorScores
 from state.scores import Kind, Scores, total
 from streams.sums import Sample
@@ -36,7 +37,6 @@ def scored(label: str, scores: Scores) -> Iterator[Sample]:
         if not math.isnan(relative):
             yield "relative_error", (label, kind), relative
             yield "relative_error_noise", (label, kind), scores.relative_noise(kind)
-        yield from _ranked(label, kind, scores.ranking(kind))
         yield "brier", (label, kind), scores.loss("brier", kind)
         yield "log_loss", (label, kind), scores.loss("log", kind)
         yield "misclassification", (label, kind), scores.loss("misclassification", kind)
@@ -44,7 +44,7 @@ def scored(label: str, scores: Scores) -> Iterator[Sample]:
         yield "regret", (label, loss), scores.regret(loss)
 
 
-def _ranked(label: str, kind: Kind, ranking: Ranking) -> Iterator[Sample]:
+def _ranked(label: str, kind: Kind, ranking: Within) -> Iterator[Sample]:
     """Yield how forecasts tell events apart; nothing before both outcomes have come."""
     area = ranking.auc()
     if math.isnan(area.value):
@@ -77,7 +77,9 @@ def aged(label: str, ages: Ages, policy: Policy | None) -> Iterator[Sample]:
 
 def watched(label: str, found: list[History]) -> Iterator[Sample]:
     """Yield what windows and alarms say, of the partitions of a stream or of several streams."""
+    order = history.ranked(found)
     for kind in total(each.total for each in found).kinds:
+        yield from _ranked(label, kind, order.ranking(kind))
         worst = history.worst(found, kind)
         if worst is not None:
             yield "worst_window_ece", (label, kind), worst.scores.ece(kind)

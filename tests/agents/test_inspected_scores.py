@@ -102,13 +102,13 @@ def test_what_is_served_and_drawn_is_described_by_the_same_figures(drawn: bool) 
     described = inspection.describe(rows, "s")
     kinds = [kind for kind in SCORED if kind in described]
     assert kinds == list(SCORED if drawn else KINDS)
-    scores = rows.histories["s"][0].total
+    scores, order = rows.histories["s"][0].total, history.ranked(rows.histories["s"].values())
     for kind in kinds:
         one = described[kind]
         assert one["relative_bias"] == scores.relative_bias(kind)
-        assert one["auc"] == scores.ranking(kind).auc().value
+        assert one["auc"] == order.ranking(kind).auc().value
         assert one["gini"] == pytest.approx(2 * one["auc"] - 1)
-        recall, precision = scores.ranking(kind).at(0.02)
+        recall, precision = order.ranking(kind).at(0.02)
         (top,) = [each for each in one["top"] if each["volume"] == 0.02]
         assert (top["recall"], top["precision"]) == (recall.value, precision.value)
         assert one["last_window"]["n"] == 200

@@ -66,15 +66,15 @@ def test_gauges_are_the_views_of_the_rows() -> None:
             "smooth_ece": scores.smooth_ece(kind),
             "relative_error": scores.relative_error(kind),
             "relative_error_noise": scores.relative_noise(kind),
-            "auc": scores.ranking(kind).auc().value,
-            "auc_error": scores.ranking(kind).auc().error,
-            "ks": scores.ranking(kind).ks(),
+            "auc": each.order.ranking(kind).auc().value,
+            "auc_error": each.order.ranking(kind).auc().error,
+            "ks": each.order.ranking(kind).ks(),
             "misclassification": scores.loss("misclassification", kind),
             "worst_window_ece": worst.scores.ece(kind),
         }
         assert {name: read.value(name, labels) for name in expected} == pytest.approx(expected)
         for volume in VOLUMES:
-            recall = scores.ranking(kind).at(volume)[0].value
+            recall = each.order.ranking(kind).at(volume)[0].value
             assert read.value("recall", {**labels, "volume": f"{volume:g}"}) == pytest.approx(recall)
         filled = {str(i): each.n for i, each in enumerate(scores.bins(kind)) if each.n}
         assert {i: read.value("resolved_bin_events", {**labels, "bin": i}) for i in filled} == filled

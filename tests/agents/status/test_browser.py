@@ -79,7 +79,7 @@ def test_every_diagram_has_its_lines_inside_its_frame(browser: Browser, address:
     browser.open(address + "/?stream=churn")
     assert browser.evaluate("document.querySelectorAll('svg.diagram').length") == 2
     assert browser.evaluate(OUTSIDE) == 0
-    assert browser.evaluate("document.querySelectorAll('polyline.line').length") == 3
+    assert browser.evaluate("document.querySelectorAll('polyline.line').length") == 4
 
 
 def test_it_reads_itself_again_while_nobody_types(browser: Browser, address: str) -> None:
