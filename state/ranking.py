@@ -3,10 +3,12 @@
 import math
 from array import array
 from collections.abc import Sequence
-from itertools import accumulate
+from functools import reduce
 from operator import add, sub
 from struct import Struct
 from typing import Final, NamedTuple, Self, TypeAlias
+
+import numpy as np
 
 from state.cells import FINE
 
@@ -44,6 +46,11 @@ class Ranking:
     zeros, ones
         Events of outcome 0 and 1 in each cell. An outcome between counts as the nearer one, 1/2 as 1.
 
+    Attributes
+    ----------
+    n, m
+        Events of outcome 0, and of outcome 1.
+
     Notes
     -----
     Events of one cell are tied: each pair of them counts one half, and where a volume ends within a cell its outcomes
@@ -60,11 +67,12 @@ class Ranking:
     (Estimate(value=0.5, error=0.25), Estimate(value=1.0, error=0.0))
     """
 
-    __slots__ = ("ones", "zeros")
+    __slots__ = ("m", "n", "ones", "zeros")
 
     def __init__(self, zeros: Sequence[int], ones: Sequence[int]) -> None:
         self.zeros = list(zeros)
         self.ones = list(ones)
+        self.n, self.m = sum(self.zeros), sum(self.ones)
 
     def __add__(self, other: Self) -> Self:
         """Return the ranking of both sets of events."""
@@ -80,16 +88,17 @@ class Ranking:
         DeLong, DeLong & Clarke-Pearson 1988, *Comparing the Areas under Two or More Correlated Receiver Operating
         Characteristic Curves*, section 2.
         """
-        n, m = sum(self.zeros), sum(self.ones)
+        n, m = self.n, self.m
         if not n or not m:
             return NONE
+        zeros, ones = np.array(self.zeros, dtype=np.float64), np.array(self.ones, dtype=np.float64)
         # Of an event in a cell: the share of the other outcome that is below it, for ones, or above it, for zeros.
-        below = [(before - each / 2) / n for before, each in zip(accumulate(self.zeros), self.zeros, strict=True)]
-        above = [1.0 - (before - each / 2) / m for before, each in zip(accumulate(self.ones), self.ones, strict=True)]
-        area = sum(map(_times, self.ones, below)) / m
+        below = (np.cumsum(zeros) - zeros / 2.0) / n
+        above = 1.0 - (np.cumsum(ones) - ones / 2.0) / m
+        area = float(ones @ below) / m
         if n == 1 or m == 1:
             return Estimate(area, math.nan)
-        spread = _spread(self.ones, below, area) / ((m - 1) * m) + _spread(self.zeros, above, area) / ((n - 1) * n)
+        spread = float(ones @ (below - area) ** 2) / ((m - 1) * m) + float(zeros @ (above - area) ** 2) / ((n - 1) * n)
         return Estimate(area, math.sqrt(spread))
 
     def gini(self) -> Estimate:
@@ -99,10 +108,10 @@ class Ranking:
 
     def ks(self) -> float:
         """Return the largest difference of the two outcomes' distributions, in [0, 1], taken between cells."""
-        n, m = sum(self.zeros), sum(self.ones)
+        n, m = self.n, self.m
         if not n or not m:
             return math.nan
-        return max(abs(a / n - b / m) for a, b in zip(accumulate(self.zeros), accumulate(self.ones), strict=True))
+        return float(np.max(np.abs(np.cumsum(self.zeros) / n - np.cumsum(self.ones) / m)))
 
     def at(self, volume: float) -> tuple[Estimate, Estimate]:
         """Return recall and precision when the highest forecasts are looked at, this share of all events.
@@ -115,7 +124,7 @@ class Ranking:
         volume
             In (0, 1].
         """
-        n, m = sum(self.zeros) + sum(self.ones), sum(self.ones)
+        n, m = self.n + self.m, self.m
         if not n:
             return NONE, NONE
         left = wanted = volume * n
@@ -128,14 +137,6 @@ class Ranking:
             hits += ones
             left -= here
         return _binomial(hits, m), _binomial(hits, wanted)
-
-
-def _times(count: int, value: float) -> float:
-    return count * value
-
-
-def _spread(counts: Sequence[int], values: Sequence[float], mean: float) -> float:
-    return sum(count * (value - mean) ** 2 for count, value in zip(counts, values, strict=True) if count)
 
 
 def _binomial(hits: float, n: float) -> Estimate:
@@ -152,11 +153,8 @@ def nothing() -> Counts:
 
 def ranking(counts: Sequence[Maybe]) -> Ranking:
     """Return the ranking of several sets of events."""
-    total = Ranking([0] * FINE, [0] * FINE)
-    for each in counts:
-        if each is not None:
-            total += Ranking(each[:FINE], each[FINE:])
-    return total
+    found = [Ranking(each[:FINE], each[FINE:]) for each in counts if each is not None]
+    return reduce(Ranking.__add__, found) if found else Ranking([0] * FINE, [0] * FINE)
 
 
 def together(a: Maybe, b: Maybe) -> Maybe:

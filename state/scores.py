@@ -301,8 +301,9 @@ class Scores:
 
     def cells(self, kind: Kind) -> list[Bin]:
         """Return all 19 cells: the ten low bands, then the bins from [.1, .2) to [.9, 1]."""
-        first, *rest = [self._sums[book * _BOOK : (book + 1) * _BOOK] for book in _OF[kind]]
-        sums = [sum(each) for each in zip(first, *rest, strict=True)]
+        used = [book for book in _OF[kind] if self._ranks[book] is not None] or [_RAW]
+        books = [self._sums[book * _BOOK : (book + 1) * _BOOK] for book in used]
+        sums = books[0] if len(books) == 1 else list(map(add, *books))
         return [Bin(*sums[i : i + _SUMS]) for i in range(0, _BOOK, _SUMS)]
 
     def ranking(self, kind: Kind) -> Ranking:
