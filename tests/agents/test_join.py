@@ -353,9 +353,11 @@ def test_reopening_shows_the_scores_of_the_table_without_counting_them_again(sce
     scene.fold(batch(PAIR))
     scene.join.close(0)
     assert scene.counted("resolved", stream="s") == 0
+    assert scene.counted("outcome_age_seconds", stream="s", label="1", share="0.5") == 0
     scene.reopen()
     assert scene.counted("resolved", stream="s") == 1
     assert scene.counted("scored_events_total", stream="s") == 1
+    assert scene.counted("outcome_age_seconds", stream="s", label="1", share="0.5") > 0
 
 
 def test_partitions_share_nothing(scene: Scene) -> None:
