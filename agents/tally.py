@@ -10,7 +10,7 @@ import orjson
 from aiokafka import AIOKafkaConsumer
 from aiokafka.structs import ConsumerRecord
 
-from agents.reliability import auc, loss
+from agents.reliability import loss
 from agents.scrape import Fates, Reading
 from streams.settings import Settings
 
@@ -18,8 +18,6 @@ from streams.settings import Settings
 FETCH_BYTES: Final = 4 << 20
 #: The worker adds up its scores in another order: they may differ in the last digits of a float.
 ROUNDING: Final = 1e-6
-#: The worker ranks events by cells, within which it takes them for tied.
-RANKED: Final = 0.005
 
 Floats = npt.NDArray[np.float64]
 
@@ -172,8 +170,4 @@ def disagreements(reading: Reading, held: Held, stream: str) -> list[str]:
             told = reading.value(name, {"stream": stream, "kind": kind})
             if len(y) and not abs(told - value) <= ROUNDING:
                 found.append(f"{name} of {kind} forecasts: {told:.6f} by /metrics, {value:.6f} by the records")
-    for kind, forecasts in (("raw", raw), ("calibrated", p)):
-        told, value = reading.value("auc", {"stream": stream, "kind": kind}), auc(forecasts, y)
-        if abs(told - value) > RANKED:
-            found.append(f"auc of {kind} forecasts: {told:.4f} by /metrics, {value:.4f} by the records")
     return found

@@ -100,19 +100,6 @@ def test_the_newest_label_of_an_event_counts_in_whatever_order_its_records_come(
         assert topics.resolved == {"a": (0.2, 0.5, 0.0)}
 
 
-def test_a_ranking_that_differs_from_the_records_is_named() -> None:
-    topics = held()
-    topics.resolved = {str(i): (i / 100, (i + 30) / 200, float(i > 50)) for i in range(100)}
-    raw, p, y = topics.scored()
-    lines = [
-        f'trueup_{name}{{stream="flights",kind="{kind}"}} {value}'
-        for kind, scores in (("raw", loss(raw, y)), ("calibrated", loss(p, y)))
-        for name, value in {**scores._asdict(), "auc": 1.0 if kind == "raw" else 0.99}.items()
-    ]
-    (said,) = disagreements(Reading("\n".join(lines) + "\n"), topics, "flights")
-    assert said == "auc of calibrated forecasts: 0.9900 by /metrics, 1.0000 by the records"
-
-
 def test_scores_that_differ_from_the_records_are_named() -> None:
     topics = held()
     raw, p, y = topics.scored()
