@@ -114,6 +114,6 @@ class Prudent:
 
 
 def _parts(ticket: bytes) -> tuple[bytes, bytes]:
-    """Return the map's ticket, 8 or 16 bytes, and the draw's, which has 4 or none."""
+    """Return the map's ticket, 16 or 24 bytes, and the draw's, which has 4 or none."""
     end = len(ticket) & ~7
     return ticket[:end], ticket[end:]

@@ -89,7 +89,7 @@ def test_zeros_alone_move_it_no_further_than_a_few_in_the_outcomes_seen() -> Non
     calibrator = make("twospeed")
     for t in range(1, 10_001):
         calibrator.update(calibrator.predict(0.2).ticket, 0.0)
-        if t == 39:
+        if t <= 19:
             assert calibrator.predict(0.2).p == 0.2
         if t in {100, 1000, 10_000}:
             assert 0.5 / t < calibrator.predict(0.2).p < 15.0 / t
