@@ -217,7 +217,7 @@ class Finding(NamedTuple):
     Attributes
     ----------
     name
-        ``ttl``: outcomes come, or would come, after the row is gone. ``silence``: what does not happen is not reported.
+        ``ttl``: outcomes come, or would come, after the row is gone. ``silence``: outcomes 1 alone are reported.
         ``classes``: labels come at different ages, and the calibrator learns them as they come. ``matures``: too many
         outcomes come after their forecast matured.
     words
@@ -267,13 +267,11 @@ def findings(ages: Ages, ttl_ms: int, matures_ms: int = 0, *, silence: bool = Fa
         )
         found.append(Finding("ttl", text))
     lost = expired(ages)
-    if lost >= EXPIRED and not silence and len(ages.labels) == 1 and not cut:
-        (label,) = ages.labels
-        matures = words(suggested(ages))
+    # Numbers have the label 0: that they are reported, and some are not, says nothing of silence.
+    if lost >= EXPIRED and not silence and ages.labels == [1] and not cut:
         text = (
-            f"only outcomes {label} are reported, and {lost:.0%} of the forecasts expire without one: what is served "
-            f'rises to {label}. If no report means {1 - min(label, 1)}, set matures = "{matures}" and silence = '
-            f"{1 - min(label, 1)}"
+            f"only outcomes 1 are reported, and {lost:.0%} of the forecasts expire without one: what is served rises "
+            f'to 1. If no report means 0, set matures = "{words(suggested(ages))}" and silence = 0'
         )
         found.append(Finding("silence", text))
     apart = ages.apart()

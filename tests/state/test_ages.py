@@ -159,6 +159,10 @@ def test_frauds_alone_ask_for_silence() -> None:
     assert names(known, 90 * DAY_MS, 50 * DAY_MS, silence=True) == []
 
 
+def test_numbers_that_are_not_all_reported_say_nothing_of_silence() -> None:
+    assert names(told(uniform(10, 400, 0) + [None] * 2000), 90 * DAY_MS) == []
+
+
 def test_labels_after_maturity_are_noticed() -> None:
     known = told(uniform(45, 400, 1))
     assert names(known, 90 * DAY_MS, 30 * DAY_MS, silence=True) == ["matures"]
