@@ -59,11 +59,11 @@ class History:
 
     from 1, and P(it ever reaches 1/α) <= α. What a closed window won is kept: an alarm it gave stays, until `restart`.
 
-    **Recent alarm.** What went wrong a year ago and was mended is no news. Another gambler begins with every window and
-    forgets after `RECENT` of them: his wealth is the mean, over the starts s of the last windows and of the present
-    one, of E(s up to now), where E bets on the cells of the last two stretches and before that on the whole alone. A
-    start reaches 1/α in error with a chance of at most α, so a calibrated stream gives a false alarm once in 1/α
-    windows at most.
+    **Recent alarm.** What went wrong a year ago and was mended is no news. Two more gamblers begin with every window: one
+    bets on cells too and stops after two windows, the other on the whole alone and stops after `RECENT`. The alarm is
+    half the mean of what those have who began with the present window, with the last one (the first kind), and with
+    those before (the second kind). It reaches 1/α only if one of them has 2/α, and each does so in error with a chance
+    of at most α/2: a calibrated stream gives at most one false alarm in 1/α windows.
 
     **Begin anew.** `restart` takes both alarms back to 1; they count from the next window on.
 
@@ -270,7 +270,7 @@ class History:
                 off, variance = off + past[first], variance + past[first + 1]
                 if n:
                     wealths.append(log_mean_bet(off, variance))
-        return log_sum(wealths) - math.log(len(wealths))
+        return log_sum(wealths) - math.log(2 * len(wealths))
 
     def _log_present(self, kind: Alarmed) -> float:
         return log_wealth(self.present.cells(kind))
