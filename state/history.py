@@ -59,7 +59,7 @@ class History:
 
     from 1, and P(it ever reaches 1/α) <= α. What a closed window won is kept: an alarm it gave stays, until `restart`.
 
-    **Recent alarm.** What went wrong a year ago and was mended is no news. Two more gamblers begin with every window: one
+    **Recent alarm.** What went wrong a year ago and was mended is no news. Two gamblers begin with every window: one
     bets on cells too and stops after two windows, the other on the whole alone and stops after `RECENT`. The alarm is
     half the mean of what those have who began with the present window, with the last one (the first kind), and with
     those before (the second kind). It reaches 1/α only if one of them has 2/α, and each does so in error with a chance
