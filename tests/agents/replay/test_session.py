@@ -96,9 +96,12 @@ def test_output_is_in_the_order_of_time_across_partitions(tmp_path: Path) -> Non
     places = []
     for number, line in enumerate(map(orjson.loads, forecasts.read_bytes().splitlines())):
         if 0 <= line.get("p", -1) <= 1:
-            places.append((line["timestamp"], partition(line["key"].encode(), 3), number, line["event_id"]))
+            place = line["timestamp"], partition(line["key"].encode(), 3), number
+            places.append((*place, line["event_id"], (line["stream"], line["p"])))
     answered = [orjson.loads(line)["event_id"] for line in (tmp_path / "out").read_bytes().splitlines()]
-    assert answered == [event_id for *_, event_id in sorted(places)]
+    first: dict[str, tuple[str, float]] = {}
+    # One that says something else of an event than its first forecast did is dead.
+    assert answered == [event_id for *_, event_id, said in sorted(places) if first.setdefault(event_id, said) == said]
 
 
 def test_fates_add_up_and_windows_count_every_resolved_forecast_once(tmp_path: Path) -> None:
