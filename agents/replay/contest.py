@@ -139,13 +139,16 @@ class _Entrants:
     updates: list[Callable[[bytes, float], None]]
     revises: list[Callable[[bytes, float, float], None]]
     biases: list[Bias]
+    #: Status of the row of an answered forecast, and role and duration of its queue.
+    status: int
+    role: int
+    due_ms: int
     #: Outcomes learnt, and the sum over them of how many were learnt between forecast and outcome.
     learnt: int = 0
     late: int = 0
     look_at: int = LOOK
 
 
-@dataclass(slots=True, eq=False)
 class _Row:
     """An event, as `state.ledger.Entry` has it.
 
@@ -159,24 +162,38 @@ class _Row:
         Outcomes learnt when it was answered.
     kept
         The raw forecast, what was served and the features; None where nothing will ask for them.
+    y, ts, as_of, number
+        Of the label; not set before there is one, because a row is made for every forecast and each costs.
     """
 
-    status: int
-    born: int
-    touched: int
-    entrants: _Entrants | None = None
-    raw: Any = None
-    y: float = 0.0
-    ts: int = 0
-    as_of: int = 0
-    number: int = 0
-    index: int = -1
-    version: int = 0
-    tickets: Sequence[bytes] = ()
-    issued_ms: int = 0
-    kept: tuple[Any, list[Any], Any] | None = None
-    place: int = -1
-    revisions: int = 0
+    __slots__ = (
+        "as_of", "born", "entrants", "index", "issued_ms", "kept", "number", "place", "raw", "revisions", "status",
+        "tickets", "touched", "ts", "version", "y",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        status: int,
+        born: int,
+        entrants: _Entrants | None = None,
+        raw: Any = None,  # noqa: ANN401 - of the stream's kind
+        index: int = -1,
+        version: int = 0,
+        tickets: Sequence[bytes] = (),
+        issued_ms: int = 0,
+        kept: tuple[Any, list[Any], Any] | None = None,
+    ) -> None:
+        self.status = status
+        self.born = self.touched = born
+        self.entrants = entrants
+        self.raw = raw
+        self.index = index
+        self.version = version
+        self.tickets = tickets
+        self.issued_ms = issued_ms
+        self.kept = kept
+        self.place = -1
+        self.revisions = 0
 
     def newer(self, ts: int, number: int) -> bool:
         """Whether an outcome counts more than the one the label is from, as `state.ledger.newer` has it."""
@@ -184,7 +201,12 @@ class _Row:
 
     def label(self, status: int, applied: int, ts: int, y: float, as_of: int, number: int) -> None:
         """Give it a label and another status."""
-        self.status, self.touched, self.ts, self.y, self.as_of, self.number = status, applied, ts, y, as_of, number
+        self.status = status
+        self.touched = applied
+        self.ts = ts
+        self.y = y
+        self.as_of = as_of
+        self.number = number
 
     def admits(self, y: float) -> bool:
         """Whether its forecast can have this outcome."""
@@ -299,25 +321,12 @@ class Contest:
         else:
             made = [predict(raw, x, name) for predict, _, _ in entrants.predicts]
             tickets, answers, index = [each.ticket for each in made], [each.p for each in made], -1
-        applied, policy = self._applied, entrants.policy
+        applied = self._applied
         kept = None if answers is None else (raw, answers, x)
-        row = _Row(
-            IMMATURE if policy.waits else ISSUED,
-            applied,
-            applied,
-            entrants,
-            raw,
-            index=index,
-            version=entrants.learnt,
-            tickets=tickets,
-            issued_ms=ts,
-            kept=kept,
+        self._rows[event_id] = row = _Row(
+            entrants.status, applied, entrants, raw, index, entrants.learnt, tickets, ts, kept
         )
-        self._rows[event_id] = row
-        if policy.matures_ms:
-            self._queues.push(MATURITY, policy.matures_ms, self._stream_time, applied, event_id)
-        else:
-            self._queues.push(EXPIRY, policy.ttl_ms, self._stream_time, applied, event_id)
+        self._queues.push(entrants.role, entrants.due_ms, self._stream_time, applied, event_id)
         self._fates[FORECAST_ISSUED] += 1
         if found is not None:
             self._join(forecast, row, found)
@@ -355,7 +364,8 @@ class Contest:
         if row is None:
             fates[OUTCOME_EARLY] += 1
             self._queues.push(EXPIRY, self._early_ttl_ms, self._stream_time, applied, event_id)
-            self._rows[event_id] = _Row(EARLY, applied, applied, y=y, ts=ts, as_of=ts, number=number)
+            self._rows[event_id] = row = _Row(EARLY, applied)
+            row.label(EARLY, applied, ts, y, ts, number)
         elif not row.admits(y):
             self._refuse(outcome, "label")
         elif row.status == ISSUED:
@@ -459,11 +469,12 @@ class Contest:
                 self._mature(queue)
                 ripe += 1
                 if ripe == RIPE:
-                    return
+                    break
             elif self._leaves(queue):
                 swept += 1
                 if swept == SWEEP:
-                    return
+                    break
+        self._queues.settle()
 
     def _mature(self, queue: Queue) -> None:
         since, born, event_id = self._queues.pop(queue)
@@ -518,7 +529,7 @@ class Contest:
         found: list[Policy] = [policy for policies in self._policies if (policy := policies.of(stream))]
         if not found:
             raise LookupError(f"stream {stream!r} has no policy; decoding rejects such records")
-        served = [Served.fresh(policy.recipe, stream) for policy in found]
+        served, policy = [Served.fresh(each.recipe, stream) for each in found], found[0]
         entrants = _Entrants(
             len(self.played.streams),
             found[0].kind,
@@ -528,6 +539,9 @@ class Contest:
             [each.calibrator.update for each in served],
             [each.calibrator.revise for each in served],
             [],
+            IMMATURE if policy.waits else ISSUED,
+            MATURITY if policy.matures_ms else EXPIRY,
+            policy.matures_ms or policy.ttl_ms,
         )
         if found[0].features and found[0].kind == PROBABILITY:
             entrants.biases = [Bias() for _ in found]

@@ -34,6 +34,8 @@ class Queues:
 
     def __init__(self) -> None:
         self._queues: dict[tuple[int, int], Queue] = {}
+        #: What matures first; replaced, not changed, when a queue opens.
+        self._order: list[Queue] = []
         self.soonest = inf
 
     def push(self, role: int, ttl_ms: int, now: int, named: int, event_id: str) -> None:
@@ -41,24 +43,26 @@ class Queues:
         queue = self._queues.get((role, ttl_ms))
         if queue is None:
             queue = self._queues[role, ttl_ms] = Queue(role, ttl_ms)
+            self._order = sorted(self._queues.values(), key=lambda each: each.role != MATURITY)
         if not queue.entries:
             self.soonest = min(self.soonest, now + ttl_ms)
         queue.entries.append((now, named, event_id))
 
     def pop(self, queue: Queue) -> tuple[int, int, str]:
-        """Remove the first entry of a queue, and return it."""
-        entry = queue.entries.popleft()
+        """Remove the first entry of a queue, and return it; `settle` says when the next one is due."""
         queue.popped += 1
-        self.soonest = min((each.due for each in self._queues.values()), default=inf)
-        return entry
+        return queue.entries.popleft()
+
+    def settle(self) -> None:
+        """Look up when the next entry is due, after some were removed."""
+        self.soonest = min([each.due for each in self._order], default=inf)
 
     def due(self, now: int) -> Iterator[Queue]:
         """Yield each queue for as long as its first entry is due and was popped, as `state.expiry.Expiry.due` does.
 
         Rows that mature go first.
         """
-        queues = list(self._queues.values())
-        for queue in sorted(queues, key=lambda each: each.role != MATURITY):
+        for queue in self._order:
             seen = -1
             while seen < queue.popped and queue.due <= now:
                 seen = queue.popped
