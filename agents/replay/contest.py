@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from agents.replay.configuration import Configuration
+from agents.replay.entry import LOOK, Entrants, Row
 from agents.replay.queues import Queue, Queues
 from agents.replay.tape import Tape
 from state import rows
@@ -56,9 +57,6 @@ from state.forecasts import PROBABILITY, admits
 from state.ledger import EARLY, IMMATURE, ISSUED, MOST_REVISIONS, RESOLVED, UNSAID, WAITING
 from state.policy import Policy
 from state.rows import Served, VectorScores
-
-#: Outcomes learnt between two looks at a calibrator's error and bound: these many, and a fiftieth of all before.
-LOOK = 100
 
 
 class Look(NamedTuple):
@@ -126,97 +124,6 @@ class Played:
     vectors: dict[tuple[int, int], VectorScores] = field(default_factory=dict)
 
 
-@dataclass(slots=True, eq=False)
-class _Entrants:
-    """The calibrators of one stream, one a contender, with everything the hot path asks of them."""
-
-    number: int
-    kind: int
-    policy: Policy
-    served: list[Served]
-    #: What predicts, and where the served probability and the draw are written down.
-    predicts: list[tuple[Callable[..., Any], Callable[[float], None], Callable[[float], None]]]
-    updates: list[Callable[[bytes, float], None]]
-    revises: list[Callable[[bytes, float, float], None]]
-    biases: list[Bias]
-    #: Status of the row of an answered forecast, and role and duration of its queue.
-    status: int
-    role: int
-    due_ms: int
-    #: Outcomes learnt, and the sum over them of how many were learnt between forecast and outcome.
-    learnt: int = 0
-    late: int = 0
-    look_at: int = LOOK
-
-
-class _Row:
-    """An event, as `state.ledger.Entry` has it.
-
-    Attributes
-    ----------
-    entrants, raw
-        Of the stream, None while early; and the raw forecast.
-    index, place
-        Numbers of the forecast, and of the resolved event, on the tape.
-    version
-        Outcomes learnt when it was answered.
-    kept
-        The raw forecast, what was served and the features; None where nothing will ask for them.
-    y, ts, as_of, number
-        Of the label; not set before there is one, because a row is made for every forecast and each costs.
-    """
-
-    __slots__ = (
-        "as_of", "born", "entrants", "index", "issued_ms", "kept", "number", "place", "raw", "revisions", "status",
-        "tickets", "touched", "ts", "version", "y",
-    )  # fmt: skip
-
-    def __init__(
-        self,
-        status: int,
-        born: int,
-        entrants: _Entrants | None = None,
-        raw: Any = None,  # noqa: ANN401 - of the stream's kind
-        index: int = -1,
-        version: int = 0,
-        tickets: Sequence[bytes] = (),
-        issued_ms: int = 0,
-        kept: tuple[Any, list[Any], Any] | None = None,
-    ) -> None:
-        self.status = status
-        self.born = self.touched = born
-        self.entrants = entrants
-        self.raw = raw
-        self.index = index
-        self.version = version
-        self.tickets = tickets
-        self.issued_ms = issued_ms
-        self.kept = kept
-        self.place = -1
-        self.revisions = 0
-
-    def newer(self, ts: int, number: int) -> bool:
-        """Whether an outcome counts more than the one the label is from, as `state.ledger.newer` has it."""
-        return number > self.number or (number == self.number == 0 and ts >= self.as_of)
-
-    def label(self, status: int, applied: int, ts: int, y: float, as_of: int, number: int) -> None:
-        """Give it a label and another status."""
-        self.status = status
-        self.touched = applied
-        self.ts = ts
-        self.y = y
-        self.as_of = as_of
-        self.number = number
-
-    def admits(self, y: float) -> bool:
-        """Whether its forecast can have this outcome."""
-        if self.entrants is None:
-            return True
-        if self.entrants.kind == PROBABILITY:
-            return y in (0.0, 1.0)
-        return self.kept is not None and admits(self.kept[0], y)
-
-
 class Contest:
     """Plays events of one partition to several configurations that agree in `Configuration.reading`.
 
@@ -245,8 +152,8 @@ class Contest:
         self._rejected = rejected
         self._held = held
         self._early_ttl_ms = self._policies[0].early_ttl_ms
-        self._rows: dict[str, _Row] = {}
-        self._now: dict[str, _Entrants] = {}
+        self._rows: dict[str, Row] = {}
+        self._now: dict[str, Entrants] = {}
         self._stream_time = 0
         self._resolved_time = 0
         self._queues = Queues()
@@ -323,7 +230,7 @@ class Contest:
             tickets, answers, index = [each.ticket for each in made], [each.p for each in made], -1
         applied = self._applied
         kept = None if answers is None else (raw, answers, x)
-        self._rows[event_id] = row = _Row(
+        self._rows[event_id] = row = Row(
             entrants.status, applied, entrants, raw, index, entrants.learnt, tickets, ts, kept
         )
         self._queues.push(entrants.role, entrants.due_ms, self._stream_time, applied, event_id)
@@ -339,7 +246,7 @@ class Contest:
         else:
             self._reject(Rejected(offset, key, value, FORECASTS, "conflict"), FORECAST_DEAD)
 
-    def _join(self, forecast: Forecast, row: _Row, parked: _Row) -> None:
+    def _join(self, forecast: Forecast, row: Row, parked: Row) -> None:
         """Give a forecast the outcome that was parked for it, if that is one it can have."""
         fates, y = self._fates, parked.y
         if not admits(forecast.raw, y):
@@ -364,7 +271,7 @@ class Contest:
         if row is None:
             fates[OUTCOME_EARLY] += 1
             self._queues.push(EXPIRY, self._early_ttl_ms, self._stream_time, applied, event_id)
-            self._rows[event_id] = row = _Row(EARLY, applied)
+            self._rows[event_id] = row = Row(EARLY, applied)
             row.label(EARLY, applied, ts, y, ts, number)
         elif not row.admits(y):
             self._refuse(outcome, "label")
@@ -378,7 +285,7 @@ class Contest:
         else:
             self._said_again(outcome, row)
 
-    def _said_again(self, outcome: Outcome, row: _Row) -> None:
+    def _said_again(self, outcome: Outcome, row: Row) -> None:
         """Take a further outcome of an event that has a label: it confirms the label, replaces it, or is too old."""
         _, _, event_id, y, ts, _, number = outcome
         fates, newer = self._fates, row.newer(ts, number)
@@ -403,7 +310,7 @@ class Contest:
             row.revisions += 1
             self._revise(event_id, row, was)
 
-    def _resolve(self, event_id: str, row: _Row) -> None:
+    def _resolve(self, event_id: str, row: Row) -> None:
         """Redeem the tickets once, by the row's label."""
         entrants, y, ts, issued_ms = row.entrants, row.y, row.ts, row.issued_ms
         if entrants is None:
@@ -432,7 +339,7 @@ class Contest:
             self._look(entrants)
         row.status, row.touched = RESOLVED, self._applied
 
-    def _revise(self, event_id: str, row: _Row, was: float) -> None:
+    def _revise(self, event_id: str, row: Row, was: float) -> None:
         """Replace a label that was learnt, wherever it counts."""
         entrants, y = row.entrants, row.y
         if entrants is None:
@@ -451,7 +358,7 @@ class Contest:
             self._score(entrants, row, was, event_id, -1)
             self._score(entrants, row, y, event_id)
 
-    def _score(self, entrants: _Entrants, row: _Row, y: float, event_id: str, sign: int = 1) -> None:
+    def _score(self, entrants: Entrants, row: Row, y: float, event_id: str, sign: int = 1) -> None:
         if row.kept is None:
             raise LookupError(f"event {event_id!r} has no forecast to score")
         raw, answers, _ = row.kept
@@ -525,12 +432,12 @@ class Contest:
         dead[letter.topic, letter.reason] = dead.get((letter.topic, letter.reason), 0) + 1
         self._rejected(letter)
 
-    def _open(self, stream: str) -> _Entrants:
+    def _open(self, stream: str) -> Entrants:
         found: list[Policy] = [policy for policies in self._policies if (policy := policies.of(stream))]
         if not found:
             raise LookupError(f"stream {stream!r} has no policy; decoding rejects such records")
         served, policy = [Served.fresh(each.recipe, stream) for each in found], found[0]
-        entrants = _Entrants(
+        entrants = Entrants(
             len(self.played.streams),
             found[0].kind,
             found[0],
@@ -550,7 +457,7 @@ class Contest:
         self._now[stream] = entrants
         return entrants
 
-    def _look(self, entrants: _Entrants) -> None:
+    def _look(self, entrants: Entrants) -> None:
         entrants.look_at = entrants.learnt + max(LOOK, entrants.learnt // 50)
         outstanding = -(-entrants.late // entrants.learnt) if entrants.learnt else 0
         for n, served in enumerate(entrants.served):
