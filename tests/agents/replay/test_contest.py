@@ -10,8 +10,9 @@ from agents.replay.configuration import Configuration, with_calibrator
 from agents.replay.contest import Contest, Played
 from agents.replay.tape import played
 from state import keys, rows
-from state.events import Calibrated, Rejected, Resolved
+from state.events import Calibrated, Event, Forecast, Outcome, Rejected, Resolved
 from state.fence import FATES
+from state.forecasts import Probs
 from state.policy import Policies, Policy
 from tests.state.histories import HISTORIES, POLICIES, SMALL_BATCH, STEADY, History, Worker, play, seeded
 
@@ -104,3 +105,27 @@ def test_biases_are_those_of_the_engine(tmp_path: Path) -> None:
     history_row = worker.table[keys.scores("ridge")]
     assert bias == rows.decode_history(history_row, None).bias
     assert np.isfinite(bias.along("calibrated")).all()
+
+
+def test_scores_of_classes_follow_labels_that_mature_are_implied_and_revised(tmp_path: Path) -> None:
+    policy = Policy("multiclass", {"classes": 3, "each": "histogram"}, ttl_ms=400, matures_ms=100, silence=2.0)
+    policies = Policies([("intent", policy)], early_ttl_ms=50)
+    worker = Worker(policies)
+    run = Contest([Configuration("present", policies)], tmp_path)
+    rng = np.random.default_rng(6)
+    events: list[Event] = []
+    for i in range(300):
+        a, b = rng.dirichlet((1, 1, 1))[:2].tolist()
+        events.append(Forecast(i, b"k", f"e{i}", "intent", Probs((a, b, 1 - a - b)), (), 10 * i))
+        if i >= 30 and i % 3:
+            # Within the time to maturity, or beyond it: then silence has spoken.
+            events.append(Outcome(i, b"k", f"e{i - (5 if i % 2 else 25)}", float(i % 3), 10 * i + 1))
+    for event in events:
+        worker.fold(event)
+    run.play(events)
+    made = run.end()
+    assert made.fates == worker.table.fence.fates
+    fates = dict(zip(FATES, made.fates, strict=True))
+    assert min(fates[each] for each in ("matured", "implied", "outcomes_revised")) > 20
+    row = worker.table[keys.vectors("intent", policy.config)]
+    assert rows.encode_vector_scores(made.vectors[0, 0]) == row
