@@ -1,13 +1,14 @@
 """``trueup audit``: every served prediction derived again from the topics, and compared bit for bit."""
 
 import asyncio
+import base64
 import os
 import sys
 from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from multiprocessing import get_context
 from multiprocessing.queues import SimpleQueue
 from pathlib import Path
@@ -26,8 +27,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from agents import compiled
 from agents.evidence import Difference, Differs, Unauditable
 from agents.rederivation import LABELS, Checked, Memory, Rederivation, Rows
-from streams import unpacking
+from streams import skips, unpacking
 from streams.merge import Record
+from streams.refused import SKIPPED
 from streams.settings import Settings
 from streams.topics import TopicsError, partitions
 
@@ -87,12 +89,13 @@ class Span:
 
 @dataclass
 class Verdict:
-    """What an audit found of one partition: `difference` or ``unable`` where it ended early."""
+    """What an audit found of one partition: `difference` or ``unable`` where it ended early, and what was left out."""
 
     partition: int
     checked: Checked
     difference: Difference | None = None
     unable: str | None = None
+    skipped: list[str] = field(default_factory=list)
 
 
 class Source:
@@ -110,6 +113,8 @@ class Source:
         self._settings = settings
         self._runner = runner
         self._consumer: Any = None
+        #: What workers left out, and why, by topic and partition, then offset; known once a partition is open.
+        self.skipped: dict[tuple[str, int], dict[int, str]] = {}
 
     async def start(self) -> None:
         """Connect."""
@@ -120,7 +125,9 @@ class Source:
             **self._settings.security.client_options(),
         )
         await self._consumer.start()
-        unpacking.bound(self._consumer, self._settings.unpacks)
+        unpacking.bound(
+            self._consumer, self._settings.unpacks, lambda place: self.skipped.get((place.topic, place.partition), {})
+        )
 
     async def stop(self) -> None:
         """Disconnect."""
@@ -169,12 +176,29 @@ class Source:
         """Return the records of each of `LABELS`."""
         places = [self.place(label, partition) for label in LABELS]
 
-        async def begin() -> None:
+        async def begin(*places: TopicPartition) -> None:
             self._consumer.assign(places)
             await self._consumer.seek_to_beginning(*places)
 
-        self._run(begin())
+        # What was left out has to be known before the inputs are read: its dead letters say so.
+        letters = self.place("dead-letters", partition)
+        self._run(begin(letters))
+        for record in self._records(letters, span.end["dead-letters"]):
+            self._skip(record.value or b"")
+        self._run(begin(*places))
         return [self._records(place, span.end[label]) for label, place in zip(LABELS, places, strict=True)]
+
+    def _skip(self, value: bytes) -> None:
+        """Note what a dead letter says was left out."""
+        if b'"reason":"skipped"' not in value:
+            return
+        try:
+            letter = orjson.loads(value)
+            found = skips.of_letter(orjson.loads(base64.b64decode(letter["value"])))
+            if letter["reason"] == SKIPPED and found is not None:
+                self.skipped.setdefault((letter["topic"], letter["partition"]), {})[found[0]] = found[1]
+        except (ValueError, KeyError, TypeError, AttributeError):
+            return  # it is none of ours, which the comparison will say
 
     def _records(self, place: TopicPartition, end: int) -> Iterator[Record]:
         position, since = 0, monotonic()
@@ -268,7 +292,13 @@ def _partition(settings: Settings, partition: int, span: Span, disk: bool) -> Ve
         verdict = Verdict(partition, Checked())
         try:
             runner.run(source.start())
-            audited = Rederivation(partition, settings, source.open(partition, span), span.committed, rows)
+            topics = source.open(partition, span)
+            verdict.skipped = [
+                f"{topic}/{number}@{why.removeprefix('skipped at ')}"
+                for (topic, number), found in sorted(source.skipped.items())
+                for _, why in sorted(found.items())
+            ]
+            audited = Rederivation(partition, settings, topics, span.committed, rows)
             verdict.checked = audited.checked
             for folded in audited.run():
                 for queue in _folded:
@@ -336,6 +366,7 @@ def _account(verdicts: Sequence[Verdict], unable: str | None, seconds: float) ->
         "partitions": {str(verdict.partition): asdict(verdict.checked) for verdict in verdicts},
         "differences": differences,
         "unable": reasons,
+        "skipped": [place for verdict in verdicts for place in verdict.skipped],
         "seconds": round(seconds, 3),
         "events_per_second": round(events / seconds) if seconds else 0,
     }
@@ -352,6 +383,8 @@ def _print(console: Console, account: Mapping[str, Any]) -> None:
         line(f"[red]differs[/]  {found['topic']}/{found['partition']}{at}{escape(event)}: {escape(found['what'])}")
         for name, (served, derived) in found["fields"].items():
             line(f"  {escape(name)}: served {escape(str(served))}, derived {escape(str(derived))}")
+    for place in account["skipped"]:
+        line(f"[yellow]left out[/]  {escape(place)}")
     for reason in account["unable"]:
         line(f"[yellow]not checked[/]  {escape(reason)}")
     line(

@@ -152,6 +152,15 @@ def _parser() -> argparse.ArgumentParser:
         "--disk", action="store_true", help="keep the derived state in a temporary RocksDB, not in memory"
     )
 
+    skip = commands.add_parser(
+        "skip",
+        help="go on without a record that ends every worker which reads it",
+        description="Writes into the state that a record of an input is left out; it becomes a dead letter, 'skipped'. "
+        "A worker that dies of the same record again and again prints the command.",
+    )
+    skip.add_argument("place", metavar="TOPIC/PARTITION@OFFSET", help="the record")
+    skip.add_argument("--reason", required=True, help="why; kept in the state and in the dead letter")
+
     config = commands.add_parser("config", help="show the settings in effect, or what is wrong with them")
     checks = config.add_subparsers(dest="action", required=True, metavar="check|suggest")
     check = checks.add_parser(
@@ -336,6 +345,13 @@ def _promote(options: argparse.Namespace) -> int:
     )
 
 
+def _skip(options: argparse.Namespace) -> int:
+    from agents import skip  # noqa: PLC0415 - not part of a worker
+
+    print(skip.run(Settings.from_env(os.environ), options.place, options.reason))
+    return 0
+
+
 def _audit(options: argparse.Namespace) -> int:
     from agents import audit  # noqa: PLC0415 - not part of a worker
 
@@ -353,6 +369,7 @@ _COMMANDS = {
     "inspect": _inspect,
     "replay": replay.run,
     "promote": _promote,
+    "skip": _skip,
 }
 
 #: What these write is data: state, records, reports of them. It is for whoever runs them.

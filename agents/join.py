@@ -13,6 +13,7 @@ from time import perf_counter
 from state import keys
 from state.engine import BATCH_LIMIT, Effects, Partition
 from state.fence import FORECASTS
+from state.frames import CorruptFrame
 from streams.changelog import MovedError, TooLargeError
 from streams.gauges import Gauges, Held, Rows
 from streams.merge import Batch, Merged
@@ -21,6 +22,7 @@ from streams.records import Decoder
 from streams.refused import named
 from streams.settings import Settings
 from streams.shadows import Place
+from streams.skips import PoisonError
 from streams.table import StateTable
 
 #: Records decoded, applied and encoded at a time. With 500 they stay in a processor's own cache: 4.9 us an event with a
@@ -79,6 +81,7 @@ class Join:
         current: Callable[[Batch], bool] = lambda _: True,
     ) -> None:
         self._policies = settings.policies
+        self._topics = settings.forecasts, settings.outcomes
         self._decoder = Decoder(settings.policies, settings.limits)
         self._table = table
         self._outputs = outputs
@@ -255,11 +258,16 @@ class Join:
             if at:
                 await asyncio.sleep(0)
             began = perf_counter()
-            events = named(self._decoder.events(records[at : at + PART]))  # step 1
-            decoded = perf_counter()
-            if not at:
-                self._probe(1)
-            parcel.add(partition.apply(events))  # step 2
+            try:
+                events = named(self._decoder.events(records[at : at + PART]))  # step 1
+                decoded = perf_counter()
+                if not at:
+                    self._probe(1)
+                parcel.add(partition.apply(events))  # step 2
+            except CorruptFrame:
+                raise  # the state is damaged, not a record
+            except Exception as exc:
+                raise (self._poison(partition, parcel.partition, records) or exc) from exc
             decoding += decoded - began
             folding += perf_counter() - decoded
         began = perf_counter()
@@ -267,6 +275,19 @@ class Join:
         self._gauges.stage(1, decoding)
         self._done(2, folding + perf_counter() - began)
         return effects
+
+    def _poison(self, partition: Partition, number: int, records: Sequence[Merged]) -> PoisonError | None:
+        """Find the record that a batch fails of, by taking them one by one; nothing of it is kept."""
+        partition.reset()
+        partition.begin()
+        parcel = self._outputs.parcel(number)
+        for each in records:
+            topic, record = each
+            try:
+                parcel.add(partition.apply(named(self._decoder.events([each]))))
+            except Exception:  # noqa: BLE001 - whatever it is, it ended the batch
+                return PoisonError(self._topics[topic], number, record.offset)
+        return None
 
     def _done(self, step: int, seconds: float) -> None:
         self._gauges.stage(step, seconds)

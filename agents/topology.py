@@ -4,24 +4,27 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
 import faust
+from aiokafka import TopicPartition
 from faust.tables.manager import TableManager
 from faust.types import TP
 from yarl import URL
 
-from agents import __version__
+from agents import __version__, deaths
 from agents.join import Join, Probe
 from agents.status.readings import Recovery
+from streams import skips
 from streams.changelog import MovedError
 from streams.gauges import Gauges
 from streams.merge import Record
 from streams.outputs import Outputs
 from streams.progress import Progress
 from streams.settings import Settings
+from streams.skips import PoisonError
 from streams.table import StateTable
 from streams.transport import BatchConsumer, BatchProducer, BatchTransport
 
@@ -70,6 +73,7 @@ class Topology:
     failure: BaseException | None = None
     progress: Progress = field(default_factory=Progress)
     failed_logins: Callable[[], int] = lambda: 0
+    _skips: dict[tuple[str, int], dict[int, str]] = field(default_factory=dict)
 
     @property
     def sources(self) -> tuple[str, str]:
@@ -86,7 +90,18 @@ class Topology:
 
     async def applied(self, partition: int) -> tuple[int, int]:
         """Take up a partition and return its fence."""
-        return await self.join.reopen(partition)
+        fence = await self.join.reopen(partition)
+        for topic in self.sources:
+            self._skips.pop((topic, partition), None)
+        for skip in skips.read(self.table.range(partition, skips.LETTER)):
+            log.warning("leaving out %s/%d@%d: %s", self.sources[skip.topic], partition, skip.offset, skip.reason)
+            left_out = self._skips.setdefault((self.sources[skip.topic], partition), {})
+            left_out[skip.offset] = skips.why(skip.offset, skip.reason)
+        return fence
+
+    def skipped(self, tp: TopicPartition) -> Mapping[int, str]:
+        """Return what is left out of a partition of a topic, by its offset, and why."""
+        return self._skips.get((tp.topic, tp.partition), {})
 
     def revoked(self, partition: int) -> None:
         """Let go of a partition."""
@@ -107,6 +122,8 @@ class Topology:
         if self.failure is None:
             self.failure = exc
             log.critical("cannot go on: %s: %s", type(exc).__name__, exc, exc_info=exc)
+            if isinstance(exc, PoisonError):
+                log.critical("%s", deaths.told(self.settings.data_dir, exc.place))
             self.abort()
 
     def unrestored(self) -> int | None:

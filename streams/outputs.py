@@ -50,7 +50,7 @@ class Parcel:
 
     def __init__(self, outputs: Outputs, partition: int) -> None:
         self._outputs = outputs
-        self._partition = partition
+        self.partition = partition
         self._packed: dict[str, list[RecordBatch]] = {label: [] for label in outputs.topics}
 
     def add(self, outputs: Iterable[Output]) -> None:
@@ -61,7 +61,7 @@ class Parcel:
         ValueError
             If one is larger than a record batch may be.
         """
-        for label, records in encoded(outputs, self._outputs.settings, self._partition).items():
+        for label, records in encoded(outputs, self._outputs.settings, self.partition).items():
             if records:
                 self._pack(label, records)
 
@@ -91,6 +91,6 @@ class Parcel:
         rounds = zip_longest(*[[(batch, label) for batch in packed] for label, packed in self._packed.items()])
         for together in rounds:  # one batch of a topic after another
             sent = [each for each in together if each is not None]
-            await outputs.producer().append([(batch, outputs.topics[label], self._partition) for batch, label in sent])
+            await outputs.producer().append([(batch, outputs.topics[label], self.partition) for batch, label in sent])
             for batch, label in sent:
                 outputs.produced(label, batch.record_count())

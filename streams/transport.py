@@ -66,6 +66,9 @@ class Inputs(Protocol):
     async def applied(self, partition: int) -> tuple[int, int]:
         """Take up a partition and return its fence: the next offset to apply of each source."""
 
+    def skipped(self, tp: TopicPartition) -> Mapping[int, str]:
+        """Return what is left out of a partition of a topic, by its offset, and why."""
+
     def revoked(self, partition: int) -> None:
         """Let go of a partition."""
 
@@ -98,8 +101,9 @@ class Thread(driver.AIOKafkaConsumerThread):
     async def on_start(self) -> None:
         """Start the consumer."""
         await super().on_start()
-        limit = cast("BatchConsumer", self.consumer).inputs.settings.unpacks
-        self._ensure_consumer()._fetcher._records = Prefetched(limit)  # noqa: SLF001 - nothing is subscribed yet
+        inputs = cast("BatchConsumer", self.consumer).inputs
+        prefetched = Prefetched(inputs.settings.unpacks, inputs.skipped)
+        self._ensure_consumer()._fetcher._records = prefetched  # noqa: SLF001 - nothing is subscribed yet
 
     def _create_worker_consumer(self, transport: driver.Transport) -> aiokafka.AIOKafkaConsumer:
         consumer = super()._create_worker_consumer(transport)

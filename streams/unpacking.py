@@ -13,7 +13,7 @@ import io
 import struct
 import zlib
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 import cramjam
@@ -28,7 +28,8 @@ from aiokafka.record.util import calc_crc32c
 from aiokafka.structs import TopicPartition
 
 from streams.codecs import NUMBERS
-from streams.refused import Refused
+from streams.refused import Refused, Skipped
+from streams.skips import PoisonError
 
 #: Most bytes a batch may unpack to, where nothing else is said.
 LIMIT: Final = 32 << 20
@@ -42,6 +43,8 @@ _SHORTEST: Final = 26
 _CODEC, _LOG_TIME = 0x07, 0x08
 _NAMES: Final = {number: name for name, number in NUMBERS.items()}
 Packed = bytes | memoryview
+Limits = Callable[[str], int | None]
+Skips = Callable[[TopicPartition], Mapping[int, str]]
 #: First bytes of snappy as Java writes it: blocks, each behind its length.
 _XERIAL: Final = b"\x82SNAPPY\x00"
 
@@ -62,10 +65,13 @@ class RecordSet:
     ----------
     limit
         Most bytes a batch may unpack to; None leaves unpacking to aiokafka.
+    skips
+        What is left out by its offset, and why (`streams.skips.why`).
     """
 
     def __init__(self, data: bytes) -> None:
         self.limit: int | None = LIMIT
+        self.skips: Mapping[int, str] = {}
         self._data = data
         self._at = 0
         self._end = self._whole()
@@ -104,6 +110,12 @@ class RecordSet:
         if data[_MAGIC] < 2:
             return LegacyRecordBatch(data, data[_MAGIC])
         batch = DefaultRecordBatch(data)
+        skipped = {offset: why for offset, why in self.skips.items() if batch.base_offset <= offset < batch.next_offset}
+        opened = self._opened(batch, data)
+        return SkippingBatch(batch, opened, len(data), skipped) if skipped else opened
+
+    def _opened(self, batch: DefaultRecordBatch, data: memoryview) -> "DefaultRecordBatch | RefusedBatch":
+        """Unpack a batch."""
         # What the network or a disk damaged is not for a dead letter: aiokafka checks again, and ends the worker.
         if self.limit is None or batch.compression_type == 0 or not batch.validate_crc():
             return batch
@@ -118,12 +130,12 @@ class RefusedBatch:
 
     is_control_batch = False
 
-    def __init__(self, batch: DefaultRecordBatch, size: int, why: str) -> None:
+    def __init__(self, batch: DefaultRecordBatch, size: int, why: str, kind: type[Refused] = Refused) -> None:
         self.base_offset, self.next_offset = batch.base_offset, batch.next_offset
         self.producer_id, self.is_transactional = batch.producer_id, batch.is_transactional
         in_log_time = bool(batch.attributes & _LOG_TIME)
         timestamp = batch.max_timestamp if in_log_time else batch.first_timestamp
-        value = Refused.of(self.base_offset, self.next_offset - 1, size, why)
+        value = kind.of(self.base_offset, self.next_offset - 1, size, why)
         self._record = DefaultRecord(self.next_offset - 1, timestamp, int(in_log_time), None, value, [])
 
     def validate_crc(self) -> bool:
@@ -133,6 +145,35 @@ class RefusedBatch:
     def __iter__(self) -> Iterator[DefaultRecord]:
         """Yield the record."""
         yield self._record
+
+
+class SkippingBatch(RefusedBatch):
+    """A batch some of whose records are left out, or all of it where it cannot be read."""
+
+    def __init__(
+        self,
+        batch: DefaultRecordBatch,
+        opened: DefaultRecordBatch | RefusedBatch,
+        size: int,
+        skipped: Mapping[int, str],
+    ) -> None:
+        super().__init__(batch, size, next(iter(skipped.values())), Skipped)
+        self._opened = opened
+        self._skipped = skipped
+
+    def __iter__(self) -> Iterator[DefaultRecord]:
+        """Yield the records, and what stands for those that are left out."""
+        try:
+            records = list(self._opened) if self._opened.validate_crc() else [self._record]
+        except Exception:  # noqa: BLE001 - whatever it is, it would end the worker
+            records = [self._record]
+        for record in records:
+            why = self._skipped.get(record.offset)
+            if why is None or isinstance(record.value, Refused):
+                yield record
+                continue
+            stands = Skipped.of(record.offset, record.offset, len(record.value or b""), why)
+            yield DefaultRecord(record.offset, record.timestamp, record.timestamp_type, None, stands, [])
 
 
 def _rebuilt(data: memoryview, records: Packed) -> bytearray:
@@ -227,11 +268,14 @@ class Prefetched(OrderedDict[TopicPartition, Any]):
     ----------
     limit
         Returns the most bytes a batch of a topic may unpack to, None for no bound.
+    skips
+        Returns what is left out of a partition of a topic, by its offset.
     """
 
-    def __init__(self, limit: Callable[[str], int | None]) -> None:
+    def __init__(self, limit: Limits, skips: Skips = lambda _: {}) -> None:
         super().__init__()
         self._limit = limit
+        self._skips = skips
 
     def __setitem__(self, tp: TopicPartition, fetched: object) -> None:
         """Keep what was fetched of a partition."""
@@ -241,7 +285,8 @@ class Prefetched(OrderedDict[TopicPartition, Any]):
 
     def prepare(self, tp: TopicPartition, fetched: FetchResult) -> None:
         """Bound what was fetched, before any of it is unpacked."""
-        fetched._partition_records._records.limit = self._limit(tp.topic)  # noqa: SLF001 - aiokafka has no bound
+        records = fetched._partition_records._records  # noqa: SLF001 - aiokafka has no bound
+        records.limit, records.skips = self._limit(tp.topic), self._skips(tp)
 
     def __delitem__(self, tp: TopicPartition) -> None:
         """Let go of what was fetched of a partition."""
@@ -271,21 +316,28 @@ def _portion(fetched: FetchResult, max_records: int | None = None) -> list[Any]:
         return []
     records: list[Any] = []
     size = 0
-    for record in reading:
-        records.append(record)
-        size += len(record.value or b"") + len(record.key or b"")
-        if size >= PORTION or len(records) == max_records:
+    try:
+        for record in reading:
+            records.append(record)
+            size += len(record.value or b"") + len(record.key or b"")
+            if size >= PORTION or len(records) == max_records:
+                fetched._update_position()  # noqa: SLF001
+                break
+        else:
             fetched._update_position()  # noqa: SLF001
-            break
-    else:
-        fetched._update_position()  # noqa: SLF001
+            fetched._partition_records = None  # noqa: SLF001
+    except Exception as exc:
+        tp = fetched._topic_partition  # noqa: SLF001
+        if not records:
+            raise PoisonError(tp.topic, tp.partition, reading.next_fetch_offset) from exc
+        fetched._update_position()  # noqa: SLF001 - those before it are handed over; it is fetched again
         fetched._partition_records = None  # noqa: SLF001
     return records
 
 
-def bound(consumer: AIOKafkaConsumer, limit: Callable[[str], int | None]) -> None:
-    """Bound what a consumer unpacks, by topic; call it when it has started and nothing is assigned to it."""
-    consumer._fetcher._records = Prefetched(limit)  # noqa: SLF001 - aiokafka has no setting for it
+def bound(consumer: AIOKafkaConsumer, limit: Limits, skips: Skips = lambda _: {}) -> None:
+    """Bound what a consumer unpacks; call it when it has started and nothing is assigned to it. See `Prefetched`."""
+    consumer._fetcher._records = Prefetched(limit, skips)  # noqa: SLF001 - aiokafka has no setting for it
 
 
 # Every consumer of this process reads by them.

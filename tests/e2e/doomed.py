@@ -3,7 +3,8 @@
 ``--kill STEP BATCHES`` kills it when so many batches have passed the step of the order of effects, ``--freeze STEP
 BATCHES`` stops it there until SIGCONT; ``--slow-seeks S`` delays the return of every seek, so that fetches already
 under way come back after it; ``--slow-batches S`` delays every batch; ``--kill-restoring ROWS`` kills it when so many
-rows have been restored; ``--unfenced`` appends to the changelog as a producer that no claim has named.
+rows have been restored; ``--poison KEY`` fails at every record of this key; ``--unfenced`` appends to the changelog as
+a producer that no claim has named.
 """
 
 import argparse
@@ -12,12 +13,16 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from faust.types import TP
 
 from agents import logs, worker
+from state.events import Event
 from streams.progress import Progress
+from streams.records import Decoder
+from streams.refused import Refused
 from streams.settings import Settings
 from streams.transport import RecordBatch, Thread
 
@@ -31,6 +36,7 @@ def main() -> int:
     parser.add_argument("--slow-seeks", type=float, default=0.0)
     parser.add_argument("--slow-batches", type=float, default=0.0)
     parser.add_argument("--kill-restoring", type=int, default=0)
+    parser.add_argument("--poison", type=str.encode)
     options = parser.parse_args()
     logs.configure()
     accidents = {signal.SIGKILL: list(options.kill), signal.SIGSTOP: list(options.freeze)}
@@ -48,6 +54,8 @@ def main() -> int:
         RecordBatch.stamp = property(lambda _: None, lambda _, __: None)  # type: ignore[assignment]
     if options.slow_seeks:
         slow_down(options.slow_seeks)
+    if options.poison:
+        poison(options.poison)
     if options.kill_restoring:
         kill_restoring(options.kill_restoring)
     return worker.run(Settings.from_env(os.environ), probe=probe)
@@ -62,6 +70,19 @@ def slow_down(seconds: float) -> None:
         await asyncio.sleep(seconds)
 
     Thread.seek_wait = late  # type: ignore[method-assign,assignment]
+
+
+def poison(key: bytes) -> None:
+    """Let decoding fail at every record of a key, unless it was left out."""
+    events = Decoder.events
+
+    def failing(self: Decoder, records: Iterable[tuple[int, Any]]) -> list[Event]:
+        taken = list(records)
+        if any(record.key == key and not isinstance(record.value, Refused) for _, record in taken):
+            raise TypeError("a defect that this record shows")
+        return events(self, taken)
+
+    Decoder.events = failing  # type: ignore[method-assign]
 
 
 def kill_restoring(rows: int) -> None:

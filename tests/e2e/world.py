@@ -23,7 +23,7 @@ from state import keys
 from state.engine import Partition
 from state.events import Event
 from state.fence import FATES, Fence
-from streams import topics, unpacking
+from streams import skips, topics, unpacking
 from streams.encoding import encode
 from streams.records import Decoder
 from streams.refused import named
@@ -161,6 +161,8 @@ class World:
         self._past: list[tuple[dict[int, int], Settings]] = []
         asyncio.run(topics.create(self.settings, partitions=partitions))
         self._workers: list[Worker] = []
+        #: What an operator left out, by topic and offset.
+        self.skips: dict[str, dict[int, str]] = {}
 
     def topic(self, label: str) -> str:
         """Return a topic's name by its label."""
@@ -207,7 +209,7 @@ class World:
         async def run() -> None:
             consumer = AIOKafkaConsumer(bootstrap_servers=self.settings.brokers[0], auto_offset_reset="earliest")
             async with consumer:
-                unpacking.bound(consumer, self.settings.unpacks)
+                unpacking.bound(consumer, self.settings.unpacks, lambda tp: self.skips.get(tp.topic, {}))
                 numbers = range(self.partitions) if partition is None else [partition]
                 tps = [TopicPartition(self.topic(label), n) for n in numbers]
                 consumer.assign(tps)
@@ -243,11 +245,11 @@ class World:
         return asyncio.run(run())
 
     def state(self) -> State:
-        """Return the state as the changelog holds it, without the claims: they say who wrote it."""
+        """Return the state as the changelog holds it, without claims and skips, which people and workers write."""
         state: State = defaultdict(dict)
         for record in self.read("changelog"):
             assert record.key is not None
-            if record.key == keys.CLAIM:
+            if record.key == keys.CLAIM or record.key.startswith(skips.LETTER):
                 continue
             if record.value is None:
                 state[record.partition].pop(record.key, None)

@@ -20,7 +20,8 @@ from state.events import Event, Rejected
 from state.fence import FORECASTS
 from streams import refused, unpacking
 from streams.codecs import NUMBERS
-from streams.refused import Refused
+from streams.refused import Refused, Skipped
+from streams.skips import PoisonError
 from streams.transport import RecordBatch
 from streams.unpacking import ExpandsError, RecordSet, unpacked
 
@@ -174,3 +175,50 @@ def test_only_what_stands_for_a_batch_is_given_that_reason() -> None:
     other = Rejected(10, None, b"{}", FORECASTS, "event_id")
     events: list[Event] = [stands, other]
     assert refused.named(events) == [stands._replace(reason="batch"), other]
+
+
+def skipping(data: bytes, skips: dict[int, str]) -> list[tuple[int, type, bytes | None]]:
+    """Return offset, type and value of the records of a fetch of which some are left out."""
+    made = fetched(data)
+    made._records.skips = skips
+    return [(each.offset, type(each.value), each.value) for each in made]
+
+
+@pytest.mark.parametrize("codec", NUMBERS.values(), ids=NUMBERS)
+def test_a_record_that_is_left_out_leaves_its_neighbours(codec: int) -> None:
+    data = batch(codec, b"a" * 99, b"b" * 99, b"c" * 99, base=5) + batch(codec, b"d" * 99, base=8)
+    before, stands, *after = skipping(data, {6: "skipped at 6: why", 99: "other"})
+    assert (before, after) == ((5, bytes, b"a" * 99), [(7, bytes, b"c" * 99), (8, bytes, b"d" * 99)])
+    assert stands[:2] == (6, Skipped)
+    said = orjson.loads(bytes(stands[2] or b""))
+    assert said == {"offsets": [6, 6], "packed_bytes": 99, "refused": "skipped at 6: why"}
+
+
+def test_a_batch_that_cannot_be_read_is_left_out_whole() -> None:
+    spoilt = bytearray(batch(0, b"a" * 99, b"b" * 99, base=5))
+    spoilt[61] = 0x7E  # the first record's length
+    spoilt[17:21] = struct.pack(">I", calc_crc32c(bytes(spoilt[21:])))
+    flipped = bytearray(batch(4, b"a" * 99, b"b" * 99, base=5))
+    flipped[-1] ^= 1
+    for data in (bytes(spoilt), bytes(flipped)):
+        with pytest.raises(CorruptRecordException):
+            read(data)
+        (stands, after) = skipping(data + batch(0, b"c", base=7), {5: "skipped at 5: why"})
+        assert stands[:2] == (6, Skipped)
+        assert orjson.loads(bytes(stands[2] or b""))["offsets"] == [5, 6]
+        assert after == (7, bytes, b"c")
+
+
+def test_where_a_fetch_cannot_be_read_is_named_after_what_comes_before_it() -> None:
+    spoilt = bytearray(batch(0, b"a", base=1))
+    spoilt[-1] ^= 1
+    state = SimpleNamespace(paused=False, position=0)
+    state.consumed_to = lambda position: setattr(state, "position", position)
+    assignment: Any = SimpleNamespace(active=True, state_value=lambda _: state)
+    data = batch(0, b"good") + bytes(spoilt)
+    result = FetchResult(TP, assignment=assignment, partition_records=fetched(data), backoff=0)
+    assert [record.offset for record in result.getall()] == [0]
+    assert state.position == 1
+    again = FetchResult(TP, assignment=assignment, partition_records=fetched(bytes(spoilt), offset=1), backoff=0)
+    with pytest.raises(PoisonError, match=r"forecasts/0@1 cannot be read"):
+        again.getall()

@@ -1,0 +1,80 @@
+"""A record that ends every worker which reads it: it is named, and an operator can go on without it."""
+
+import base64
+import json
+import shutil
+from collections.abc import Callable
+
+import orjson
+import pytest
+
+from agents import audit, command, skip
+from agents.worker import FAILED, MISCONFIGURED
+from streams import skips
+from streams.settings import SettingsError
+from tests.e2e.world import World, wait_for
+from tests.events import Sent, forecast, outcome
+
+MakeWorld = Callable[..., World]
+POISON = "--poison", "bad"
+
+
+@pytest.mark.parametrize("label", ["forecasts", "outcomes"])
+def test_a_worker_that_dies_of_a_record_names_it_and_goes_on_without_it(
+    world: MakeWorld, label: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    w = world(partitions=1)
+    bad = Sent(label, b"bad", b"{}", 1002)
+    w.send([forecast("a", 0.3, 1000), outcome("a", 1, 1001), bad, forecast("b", 0.4, 1003), outcome("b", 0, 1004)])
+    place = f"{w.topic(label)}/0@1"
+    for times in (1, 2, 3):
+        with w.worker(*POISON) as worker:
+            assert worker.process.wait(60) == FAILED
+            assert f"{place} cannot be read or folded" in worker.printed
+            assert (f"trueup skip {place} --reason" in worker.printed) == (times == 3)
+    for name, value in w.environment.items():
+        monkeypatch.setenv(name, value)
+    assert command.main(["skip", place, "--reason", "a defect, ticket 7"]) == 0
+    assert f"{place} is left out from now on: a defect, ticket 7" in capsys.readouterr().out
+    for _ in range(2):  # as well from an empty disk
+        with w.worker(*POISON) as worker:
+            wait_for("the worker", worker.ready)
+            w.wait_until_applied(5)
+            assert f"leaving out {place}: a defect, ticket 7" in worker.printed
+            assert worker.stop() == 0
+        shutil.rmtree(w.directory / "data")
+    letters = [json.loads(record.value or b"") for record in w.read("dead-letters")]
+    assert {(letter["topic"], letter["offset"], letter["reason"]) for letter in letters} == {
+        (w.topic(label), 1, "skipped")
+    }
+    said = json.loads(base64.b64decode(letters[0]["value"]))
+    assert (said["offsets"], said["refused"]) == ([1, 1], "skipped at 1: a defect, ticket 7")
+    assert len(w.read("calibrated")) == 2
+    w.skips = {w.topic(label): {1: skips.why(1, "a defect, ticket 7")}}
+    w.judge()
+    capsys.readouterr()
+    assert audit.run(w.settings, json_output=True) == audit.AGREE
+    assert orjson.loads(capsys.readouterr().out.splitlines()[-1])["skipped"] == [
+        f"{place}: a defect, ticket 7".replace("@1:", "@1:")
+    ]
+
+
+def test_only_records_that_are_still_to_be_applied_can_be_left_out(
+    world: MakeWorld, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    w = world(partitions=1)
+    w.send([forecast("a", 0.3, 1000), forecast("b", 0.3, 1001)])
+    with w.worker() as worker:
+        w.wait_until_applied(2)
+        assert worker.stop() == 0
+    for offset in (0, 1, 2, 10**9):
+        with pytest.raises(SettingsError, match=f"offset {offset} is not to be applied: the next of .*/0 is 2, and"):
+            skip.run(w.settings, f"{w.topic('forecasts')}/0@{offset}", "no reason")
+    for name, value in w.environment.items():
+        monkeypatch.setenv(name, value)
+    for place in ("nonsense", f"{w.topic('calibrated')}/0@1", f"{w.topic('forecasts')}/7@1", "a/b@c"):
+        assert command.main(["skip", place, "--reason", "why"]) == MISCONFIGURED
+    assert command.main(["skip", f"{w.topic('forecasts')}/0@2", "--reason", " "]) == MISCONFIGURED
+    assert sum(line.startswith("trueup: ") for line in capsys.readouterr().err.splitlines()) == 5
+    assert not [record for record in w.read("changelog") if (record.key or b"").startswith(skips.LETTER)]
+    w.judge()
