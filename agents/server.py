@@ -9,6 +9,7 @@ oldest of whoever has most is closed: who asks at once is always heard. Probes a
 there are `CONNECTIONS` places, of which a client has `CLIENT`.
 """
 
+import gzip
 import io
 import logging
 import socket
@@ -21,11 +22,11 @@ from http import HTTPStatus
 from http.client import HTTPException
 from socketserver import TCPServer, ThreadingMixIn
 from time import monotonic, sleep
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 from wsgiref.simple_server import WSGIRequestHandler
 
 from prometheus_client import CollectorRegistry
-from prometheus_client.exposition import make_wsgi_app
+from prometheus_client.exposition import choose_encoder, make_wsgi_app
 
 from streams.security import Access
 
@@ -36,7 +37,9 @@ if TYPE_CHECKING:
 log = logging.getLogger("trueup")
 
 #: Requests served at one time, beside probes, and of one address; one more is told to come again.
-CONNECTIONS, CLIENT = 32, 8
+CONNECTIONS, CLIENT = 32, 16
+#: Pages, and metrics by name, made at one time; and how long metrics are kept, in times what it took to make them.
+COSTLY, KEPT = 2, 4.0
 #: Connections whose head has not come yet.
 WAITING = 64
 #: How long a head may take in all, and how long it may be; a TLS handshake is part of it. s, bytes.
@@ -128,8 +131,8 @@ class _Request(WSGIRequestHandler):
         bare = getattr(self, "command", None) == "HEAD"
         self.connection.sendall("\r\n".join(lines).encode("latin-1") + (b"" if bare else body))
 
-    def ask(self, application: "WSGIApplication") -> None:
-        """Answer what an application answers."""
+    def asked(self, application: "WSGIApplication") -> tuple[str, Headers, bytes]:
+        """Return what an application answers."""
         environment = self.environment()
         begun: list[tuple[str, Headers]] = []
 
@@ -138,7 +141,7 @@ class _Request(WSGIRequestHandler):
             return lambda _: None
 
         body = b"".join(application(environment, start))
-        self.answer(*begun[-1], body)
+        return *begun[-1], body
 
     def environment(self) -> "WSGIEnvironment":
         """Return what an application is told of the request."""
@@ -217,6 +220,34 @@ class _Listener(ThreadingMixIn, TCPServer):
         log.exception("cannot answer a request")  # noqa: LOG004 - called where it was caught
 
 
+class _Exposition:
+    """The metrics as text, made anew when the last has become old: readers that come together share one.
+
+    How old it may become follows what it costs: four times as long as it took to make, so that however many read, and
+    however much there is, a fifth of a processor makes it. A small worker's is milliseconds old, at most.
+    """
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._registry = registry
+        self._lock = threading.Lock()
+        #: By kind and whether it is packed: until when it serves, and what it is.
+        self._made: dict[tuple[str, bool], tuple[float, bytes]] = {}
+
+    def __call__(self, accept: str, encoding: str) -> tuple[Headers, bytes]:
+        """Return headers and body for what a reader accepts."""
+        encoder, kind = choose_encoder(accept)
+        packed = "gzip" in encoding
+        with self._lock:
+            until, body = self._made.get((kind, packed), (0.0, b""))
+            if monotonic() >= until:
+                began = monotonic()
+                body = encoder(self._registry)
+                body = gzip.compress(body, 1) if packed else body
+                ended = monotonic()
+                self._made[kind, packed] = ended + KEPT * (ended - began), body
+        return [("Content-Type", kind), *([("Content-Encoding", "gzip")] if packed else [])], body
+
+
 class Server:
     """Serves one worker's metrics, probes and pages.
 
@@ -259,6 +290,8 @@ class Server:
         self._access = access or Access()
         self._hosts = {host.lower(), socket.gethostname().lower(), *self._access.names}
         self._metrics = make_wsgi_app(registry)
+        self._exposition = _Exposition(registry)
+        self._costly = threading.BoundedSemaphore(COSTLY)
         self._probes: Mapping[str, Callable[[], bool]] = {"/healthz": healthy, "/readyz": ready}
         self._pages = pages
         self.failed_logins = 0
@@ -294,10 +327,13 @@ class Server:
                 self._failed(request.client_address[0])
             asks = ("WWW-Authenticate", 'Basic realm="trueup", charset="UTF-8"')
             request.answer(HTTPStatus.UNAUTHORIZED, [asks, *_TEXT], b"a user name and a password are needed\n")
-        elif path == "/metrics":
-            request.ask(self._metrics)
-        elif self._pages is not None:
-            request.ask(self._pages)
+        elif path == "/metrics" and "?" not in request.path:
+            asked = request.headers.get("Accept", ""), request.headers.get("Accept-Encoding", "")
+            request.answer(HTTPStatus.OK, *self._exposition(*asked))
+        elif path == "/metrics" or self._pages is not None:
+            with self._costly:  # those that wait keep their places, which are few
+                made = request.asked(self._metrics if path == "/metrics" else cast("WSGIApplication", self._pages))
+            request.answer(*made)
         else:
             request.answer(HTTPStatus.NOT_FOUND, [*_TEXT], b"there are /metrics, /healthz and /readyz\n")
 

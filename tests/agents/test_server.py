@@ -1,5 +1,6 @@
 """What a worker serves: metrics, probes, and nothing else, on the address it was given."""
 
+import gzip
 import socket
 import threading
 from collections.abc import Iterable, Iterator
@@ -295,3 +296,47 @@ def test_a_head_without_end_is_no_request(server: Server, head: bytes) -> None:
         answered = connection.recv(100)
         assert answered == b"" or answered.startswith(b"HTTP/1.1 4")
     assert get(server, "/healthz").status == 200
+
+
+class Counted(Collector):
+    """Counts how often it is collected, and takes as long as its clock says."""
+
+    def __init__(self) -> None:
+        self.now, self.takes, self.times = 1000.0, 0.0, 0
+
+    def collect(self) -> Iterable[GaugeMetricFamily]:
+        self.times += 1
+        self.now += self.takes
+        yield GaugeMetricFamily("trueup_ready", "Ready", value=self.times)
+
+    def describe(self) -> Iterable[GaugeMetricFamily]:
+        return ()
+
+
+def test_metrics_are_made_anew_when_they_are_four_times_as_old_as_making_them_took(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    registry = CollectorRegistry()
+    registry.register(counted := Counted())
+    monkeypatch.setattr(servers, "monotonic", lambda: counted.now)
+    exposition = servers._Exposition(registry)
+    counted.takes = 2.0
+    for after, times in ((0, 1), (7.9, 1), (0.2, 2), (7.9, 2), (100, 3)):
+        counted.now += after
+        headers, body = exposition("", "")
+        assert counted.times == times
+        assert f"trueup_ready {times}.0".encode() in body
+        assert headers[0][1].startswith("text/plain; version=")
+    headers, body = exposition("application/openmetrics-text; version=1.0.0", "gzip, deflate")
+    assert ("Content-Encoding", "gzip") in headers
+    assert gzip.decompress(body).endswith(b"# EOF\n")
+
+
+def test_metrics_by_name_are_those_of_the_moment() -> None:
+    registry = CollectorRegistry()
+    Counter("trueup_records", "Records", registry=registry)
+    Counter("trueup_others", "Others", registry=registry)
+    with serving(registry) as server:
+        answer = get(server, "/metrics?name[]=trueup_records_total")
+    assert "trueup_records_total 0.0" in answer.body
+    assert "trueup_others" not in answer.body
