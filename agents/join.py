@@ -5,6 +5,7 @@ after it the state is complete and the inputs that come again are answered from 
 """
 
 import asyncio
+import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from state.fence import FORECASTS
 from state.frames import CorruptFrame
 from streams.changelog import MovedError, TooLargeError
 from streams.gauges import Gauges, Held, Rows
+from streams.lookalikes import Lookalikes
 from streams.merge import Batch, Merged
 from streams.outputs import Outputs, Parcel
 from streams.records import Decoder
@@ -24,6 +26,8 @@ from streams.settings import Settings
 from streams.shadows import Place
 from streams.skips import PoisonError
 from streams.table import StateTable
+
+log = logging.getLogger("trueup")
 
 #: Records decoded, applied and encoded at a time. With 500 they stay in a processor's own cache: 4.9 us an event with a
 #: histogram, 5.4 with 1,000, 6.8 with 2,000 (python -m tests.bench.parts).
@@ -88,6 +92,7 @@ class Join:
         self._gauges = gauges
         self._probe = probe
         self._current = current
+        self._lookalikes = Lookalikes()
         self._partitions: dict[int, Partition] = {}
         #: How many records had rows that fit one batch of the changelog, of partitions where not all did.
         self._fitting: dict[int, int] = {}
@@ -247,6 +252,8 @@ class Join:
 
             # Step 3, and 4: changelog acknowledged, then rows and offset on disk.
             await self._table.commit(number, effects.rows, done)
+        for said in self._lookalikes.among(effects.rows):
+            log.warning("%s", said)
         self._gauges.applied(number, effects, partition.fence)
         return parcel
 
