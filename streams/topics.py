@@ -16,6 +16,8 @@ from streams.settings import Settings
 BATCH_OVERHEAD = 4096
 #: Longest wait for the leaders of new topics, s.
 LEADER_SECONDS = 30.0
+#: How long the changelog keeps deletions, ms: a disk that was away for half of it can still be brought up to date.
+DELETE_RETENTION_MS = 7 * 86_400_000
 
 
 class TopicsError(RuntimeError):
@@ -81,6 +83,8 @@ async def create(
                 configs["max.message.bytes"] = str(max(topic.batch_bytes, 1_048_588))
             if replication >= 3:
                 configs["min.insync.replicas"] = "2"
+            if topic.compacted:
+                configs["delete.retention.ms"] = str(DELETE_RETENTION_MS)
             if retention_ms is not None and not topic.compacted:
                 configs["retention.ms"] = str(retention_ms)
             requests.append(NewTopic(topic.name, partitions, replication, topic_configs=configs))
@@ -150,20 +154,54 @@ async def check(settings: Settings, *, as_worker: bool = True) -> list[str]:
 async def remarks(settings: Settings) -> list[str]:
     """Return what is not wrong with the topics and may surprise, one sentence each.
 
-    That is a ``compression.type`` by which the brokers pack anew what a worker has packed already.
+    That is a ``compression.type`` by which the brokers pack anew what a worker has packed already, deletions that the
+    changelog does not keep for long, and records that may be lost although they were acknowledged.
     """
     async with _admin(settings) as admin:
-        written = [topic for topic in wanted(settings) if topic.batch_bytes]
-        allowed = await permissions.of_topics(admin, [topic.name for topic in written])
-        found = []
-        for topic in written:
+        topics = wanted(settings)
+        allowed = await permissions.of_topics(admin, [topic.name for topic in topics])
+        found: list[str] = []
+        configs: dict[str, dict[str, str]] = {}
+        for topic in topics:
             granted = allowed.get(topic.name, frozenset())
             if granted is None or "DescribeConfigs" in granted:
-                found += _remarks(topic, settings.compression, await _configs(admin, topic.name))
-        return found
+                configs[topic.name] = await _configs(admin, topic.name)
+                found += _remarks(topic, settings.compression, configs[topic.name])
+        return found + _losable(configs)
+
+
+def _losable(configs: Mapping[str, Mapping[str, str]]) -> list[str]:
+    """Return how acknowledged records may be lost, with the topics concerned."""
+    alone = [name for name, each in configs.items() if int(each.get("min.insync.replicas", "1")) < 2]
+    unclean = [name for name, each in configs.items() if each.get("unclean.leader.election.enable") == "true"]
+    found = []
+    if alone:
+        found.append(
+            f"min.insync.replicas is below 2 for {', '.join(alone)}: what was acknowledged is lost with one broker's "
+            "disk; set it to 2, with three replicas"
+        )
+    if unclean:
+        found.append(
+            f"unclean.leader.election.enable=true for {', '.join(unclean)}: a replica that lags may lead, and what it "
+            "lacks is lost although it was acknowledged; set it to false"
+        )
+    return found
 
 
 def _remarks(topic: Topic, ours: str, configs: Mapping[str, str]) -> list[str]:
+    kept = int(configs.get("delete.retention.ms", "86400000"))
+    found = _packed(topic, ours, configs)
+    if topic.compacted and kept < DELETE_RETENTION_MS:
+        found.append(
+            f"topic {topic.name} has delete.retention.ms={kept}: a disk that was away for half of that is restored "
+            f"from the first record; set {DELETE_RETENTION_MS}"
+        )
+    return found
+
+
+def _packed(topic: Topic, ours: str, configs: Mapping[str, str]) -> list[str]:
+    if not topic.batch_bytes:  # others write it
+        return []
     theirs = configs.get("compression.type", "producer")
     if theirs in ("producer", "uncompressed" if ours == "none" else ours):
         return []
