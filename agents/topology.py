@@ -82,7 +82,11 @@ class Topology:
 
     async def claim(self, partition: int) -> None:
         """Shut all others out of a partition's changelog."""
-        await self.table.changelog.claim(partition)
+        await self.table.claim(partition)
+
+    async def vet(self, partitions: Sequence[int]) -> Sequence[int]:
+        """Set aside what this disk holds of claimed partitions and the changelog cannot bring up to date."""
+        return await self.table.vet(partitions)
 
     async def keep(self) -> None:
         """Confirm the claims that have not been for long."""

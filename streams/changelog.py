@@ -97,8 +97,13 @@ class Changelog:
         self._claimed: dict[int, Writer] = {}
         self._writers: dict[int, Writer] = {}
 
-    async def claim(self, partition: int) -> None:
+    async def claim(self, partition: int) -> int:
         """Shut all others out of a partition; what it holds from now on is final until `adopt`.
+
+        Returns
+        -------
+        int
+            Offset of the claim: where the partition ended.
 
         Raises
         ------
@@ -108,9 +113,10 @@ class Changelog:
             If the brokers do not give the claim.
         """
         writer = await self._take(partition, NOBODY)
-        await self._send(partition, writer, self._row(writer))
+        offset = await self._send(partition, writer, self._row(writer))
         self._claimed[partition] = writer
         log.info("claimed partition %d as producer %d, epoch %d", partition, *writer.identity)
+        return offset
 
     def adopt(self, partition: int) -> None:
         """Write under the newest claim from now on: the state that was recovered after it has been taken up.

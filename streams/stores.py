@@ -16,6 +16,8 @@ Rows = Iterable[tuple[bytes, bytes | None]]
 #: Key of how many writes a database has had (u64), and slots that remember the last of them. RocksDB's log holds at
 #: most three write buffers, 48 MB by default: more writes than slots only if they were smaller than a fence.
 WRITES, RING = b"__trueup\0writes__", 1 << 16
+#: Keys of what a database's rows are of (`streams.origin.Origin`), and of the time they are as of (i64, ms since 1970).
+ORIGIN, AS_OF = b"__trueup\0origin__", b"__trueup\0as-of__"
 
 
 class DamagedStoreError(RuntimeError):
@@ -46,7 +48,7 @@ class RocksStore(rocksdb.Store):
 
     A damaged database is never read on. Found when it is opened, it is set aside, beside itself under the name
     ``….damaged``, and an empty one takes its place, which recovery fills from the changelog. Found later, it is set
-    aside too, and the process must end.
+    aside too, and the process must end. A database that the changelog cannot bring up to date is set aside by `vet`.
 
     Notes
     -----
@@ -86,8 +88,74 @@ class RocksStore(rocksdb.Store):
 
         return read
 
-    def write(self, partition: int, rows: Rows, offset: int) -> None:
-        """Write rows and the changelog offset they reach to, all or none.
+    def vet(self, partition: int, origin: bytes, end: int, oldest: int) -> bool:
+        """Set a database aside that its changelog cannot bring up to date, and return whether it was.
+
+        Parameters
+        ----------
+        partition
+            Number of the partition.
+        origin
+            What its rows must be of; an empty database is marked with it.
+        end
+            Offset at which the changelog ended.
+        oldest
+            The time its rows must be as of at least, ms since 1970: a tombstone from before may be gone.
+        """
+        found = self._unfit(partition, origin, end, oldest)
+        if found is not None:
+            what, reason = found
+            self._dbs.pop(partition).close()
+            aside = self._set_aside(partition, what)
+            self.log.error(
+                "the rows of partition %d on this disk are not used: %s; they come from the changelog now, the old "
+                "files are in %s",
+                partition,
+                reason,
+                aside,
+            )
+        if self.read(partition, ORIGIN) != origin:
+            self._db_for_partition(partition).put(ORIGIN, origin)
+        return found is not None
+
+    def _unfit(self, partition: int, origin: bytes, end: int, oldest: int) -> tuple[str, str] | None:
+        offset = self.offset(partition)
+        if offset is None:
+            return None  # there are no rows
+        found, as_of = self.read(partition, ORIGIN), self.as_of(partition)
+        if found != origin:
+            shown = "unknown" if found is None else found.decode(errors="replace")
+            return "foreign", f"they are of {shown}, and the changelog is {origin.decode()}"
+        if offset >= end:
+            return "ahead", (
+                f"they reach to offset {offset}, but the changelog ended at {end}: the brokers have lost acknowledged "
+                "records, or its topic was emptied"
+            )
+        if as_of is None or as_of < oldest:
+            return "old", (
+                "they are older than half of the changelog's delete.retention.ms, so deletions they do not know of may "
+                "be gone from it"
+            )
+        return None
+
+    def as_of(self, partition: int) -> int | None:
+        """Return the time the rows are as of, ms since 1970: later deletions are still in the changelog."""
+        stored = self.read(partition, AS_OF)
+        return None if stored is None else int.from_bytes(stored, "little", signed=True)
+
+    def write(self, partition: int, rows: Rows, offset: int, as_of: int | None = None) -> None:
+        """Write rows, the changelog offset they reach to and the time they are as of, all or none.
+
+        Parameters
+        ----------
+        partition
+            Number of the partition.
+        rows
+            Keys and values; None deletes.
+        offset
+            Of the last record of the changelog that is in the rows.
+        as_of
+            All deletions that the rows do not have are younger, ms since 1970; None leaves the time as it was.
 
         Raises
         ------
@@ -104,6 +172,8 @@ class RocksStore(rocksdb.Store):
         batch.put(self.offset_key, str(offset).encode())
         batch.put(WRITES, number.to_bytes(8, "little"))
         batch.put(_slot(number), number.to_bytes(8, "little"))
+        if as_of is not None:
+            batch.put(AS_OF, as_of.to_bytes(8, "little", signed=True))
         try:
             self._db_for_partition(partition).write(batch)
         except Exception as exc:
@@ -155,10 +225,10 @@ class RocksStore(rocksdb.Store):
                 f"changelog, the damaged files are in {aside}: {exc}"
             ) from exc
 
-    def _set_aside(self, partition: int) -> Path:
-        """Move a partition's directory away, in the place of what was set aside before."""
+    def _set_aside(self, partition: int, what: str = "damaged") -> Path:
+        """Move a partition's directory away, in the place of what was set aside before for the same reason."""
         path = Path(self.partition_path(partition))
-        aside = path.with_name(f"{path.name}.damaged")
+        aside = path.with_name(f"{path.name}.{what}")
         if path.exists():  # else another read found the damage first
             shutil.rmtree(aside, ignore_errors=True)
             path.rename(aside)
@@ -175,7 +245,9 @@ class RocksStore(rocksdb.Store):
         """Return RocksDB's estimates of the number of rows and of the bytes they take."""
         db = self._db_for_partition(partition)
         rows = db.property_int_value("rocksdb.estimate-num-keys") or 0
-        rows = max(rows - min(self._writes(partition), RING) - 2, 0)  # the slots, and two keys of the store's own
+        own = (self.offset_key, WRITES, ORIGIN, AS_OF)
+        own_rows = min(self._writes(partition), RING) + sum(db.get(key) is not None for key in own)
+        rows = max(rows - own_rows, 0)
         held = ("rocksdb.total-sst-files-size", "rocksdb.cur-size-all-mem-tables")
         return rows, sum(db.property_int_value(name) or 0 for name in held)
 
@@ -196,7 +268,15 @@ class MemoryStore(memory.Store[bytes, bytes]):
         """Return `read` of one partition."""
         return partial(self.read, partition)
 
-    def write(self, partition: int, rows: Rows, offset: int) -> None:
+    def vet(self, partition: int, origin: bytes, end: int, oldest: int) -> bool:  # noqa: ARG002 - as `RocksStore.vet`
+        """Return False: memory holds nothing of another process."""
+        return False
+
+    def as_of(self, partition: int) -> int | None:  # noqa: ARG002 - as `RocksStore.as_of`
+        """Return None: it is not kept."""
+        return None
+
+    def write(self, partition: int, rows: Rows, offset: int, as_of: int | None = None) -> None:  # noqa: ARG002 - as `RocksStore.write`
         """Write rows and the changelog offset they reach to."""
         stored = self._partitions.setdefault(partition, {})
         for key, value in rows:

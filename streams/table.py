@@ -7,6 +7,7 @@ nothing has happened, after it everything has, on this disk or rebuilt on anothe
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from time import time
 from typing import Any, cast
 
 import faust
@@ -43,6 +44,8 @@ class StateTable(faust.Table):  # type: ignore[type-arg]
         self._locks: dict[int, asyncio.Lock] = {}
         #: Changelog offset the next batch of each partition must be appended at.
         self._next: dict[int, int] = {}
+        #: When each partition was claimed last, ms since 1970, and where its changelog ended then.
+        self._claimed: dict[int, tuple[int, int]] = {}
         super().__init__(
             app,
             name=NAME,
@@ -74,6 +77,34 @@ class StateTable(faust.Table):  # type: ignore[type-arg]
     def range(self, partition: int, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
         """Iterate over rows by key prefix. For views, never for what must be right."""
         return self.store.range(partition, prefix)
+
+    async def claim(self, partition: int) -> None:
+        """Shut all others out of a partition's changelog; raises as `Changelog.claim`."""
+        began = _now()
+        self._claimed[partition] = began, await self.changelog.claim(partition)
+
+    async def vet(self, partitions: Iterable[int]) -> list[int]:
+        """Set aside what this disk holds of claimed partitions and the changelog cannot bring up to date.
+
+        That is rows of another changelog, rows the changelog does not have, and rows so old that deletions they do not
+        know of may be gone from it.
+
+        Returns
+        -------
+        list of int
+            The partitions that were set aside: all of their changelog is to be restored.
+
+        Raises
+        ------
+        KafkaError, TimeoutError
+            If the brokers do not say what the changelog is.
+        """
+        if self._memory:
+            return []
+        producer = cast("BatchProducer", self.app.producer)
+        described = await producer.describe(self.app.conf.id, str(self.changelog_topic_name))
+        origin, oldest = described.origin.encode(), _now() - described.retention_ms // 2
+        return [each for each in partitions if self.store.vet(each, origin, self._claimed[each][1], oldest)]
 
     async def commit(
         self, partition: int, rows: Mapping[bytes, bytes | None], probe: Callable[[int], None] = lambda _: None
@@ -138,7 +169,7 @@ class StateTable(faust.Table):  # type: ignore[type-arg]
     def _write(self, partition: int, rows: Mapping[bytes, bytes | None], offset: int) -> None:
         last = offset + len(rows) - 1
         self._next[partition] = last + 1
-        self.store.write(partition, rows.items(), last)
+        self.store.write(partition, rows.items(), last, _now())
 
     def _lock(self, partition: int) -> asyncio.Lock:
         return self._locks.setdefault(partition, asyncio.Lock())
@@ -150,9 +181,13 @@ class StateTable(faust.Table):  # type: ignore[type-arg]
         return None if stored is None else stored + 1
 
     def restore(self, tp: TP, records: Sequence[Record]) -> None:
-        """Write recovered changelog records, in order, with the offset of the last."""
+        """Write recovered changelog records, in order, with the offset of the last.
+
+        The rows are as of the beginning of the recovery, and if that began on rows that were there, as these.
+        """
         rows = ((record.key, record.value) for record in records if record.key is not None)
-        self.store.write(tp.partition, rows, records[-1].offset)
+        as_of = _now() if self.store.offset(tp.partition) is None else None
+        self.store.write(tp.partition, rows, records[-1].offset, as_of)
 
     def apply_changelog_batch(self, batch: Iterable[EventT[Any]]) -> None:
         """Do nothing: Faust hands over what it was shown of the recovery some time after `restore` wrote it.
@@ -165,10 +200,14 @@ class StateTable(faust.Table):  # type: ignore[type-arg]
         """Note that a partition was recovered anew: others may have written it before it was claimed."""
         self._next.pop(partition, None)
         self.changelog.adopt(partition)
+        offset, claimed = self.store.offset(partition), self._claimed.get(partition)
+        if offset is not None and claimed is not None:  # all that was appended before the claim is in the rows
+            self.store.write(partition, (), offset, claimed[0])
 
     def closed(self, partition: int) -> None:
         """Note that a partition has moved."""
         self._next.pop(partition, None)
+        self._claimed.pop(partition, None)
         self.changelog.release(partition)
 
     def offset(self, partition: int) -> int | None:
@@ -178,3 +217,8 @@ class StateTable(faust.Table):  # type: ignore[type-arg]
     def size(self, partition: int) -> tuple[int, int]:
         """Return the number of rows and of bytes of a partition, as the store estimates them."""
         return self.store.size(partition)
+
+
+def _now() -> int:
+    """Return ms since 1970, as record times are."""
+    return int(time() * 1000)

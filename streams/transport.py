@@ -26,8 +26,9 @@ from faust.types.tuples import ConsumerMessage
 from mode import Service, ServiceT
 
 from state.engine import HELD
-from streams import appends, codecs, producer_ids, unpacking
+from streams import appends, codecs, origin, producer_ids, unpacking
 from streams.merge import Batch, Lane, Record
+from streams.origin import Described
 from streams.producer_ids import Identity
 from streams.settings import Settings
 
@@ -59,6 +60,9 @@ class Inputs(Protocol):
 
     async def claim(self, partition: int) -> None:
         """Shut all others out of a partition's changelog."""
+
+    async def vet(self, partitions: Sequence[int]) -> Sequence[int]:
+        """Set aside what this disk holds of claimed partitions and is unfit, and return these partitions."""
 
     async def keep(self) -> None:
         """Confirm the claims that have not been for long."""
@@ -403,7 +407,8 @@ class BatchConsumer(driver.Consumer):
     async def highwaters(self, *partitions: TP) -> Mapping[TP, int]:
         """Return the ends of partitions. Those of the changelog are claimed first: then the end is where others end.
 
-        Faust asks for them when it begins to recover what was assigned.
+        Faust asks for them when it begins to recover what was assigned, and when it has asked the disk how far its rows
+        reach. So it is told here where they are not used.
         """
         changelogs = sorted(tp.partition for tp in partitions if self._is_changelog_tp(tp))
         if changelogs:
@@ -412,6 +417,9 @@ class BatchConsumer(driver.Consumer):
 
     async def _claim(self, partitions: list[int]) -> None:
         await asyncio.gather(*map(self.inputs.claim, partitions))
+        offsets = self.app.tables.recovery.active_offsets  # type: ignore[attr-defined]
+        for partition in await self.inputs.vet(partitions):
+            offsets[TP(self.inputs.settings.changelog, partition)] = None
 
     @Service.task
     async def _keep(self) -> None:
@@ -594,6 +602,22 @@ class BatchProducer(driver.Producer):
                 return await producer_ids.take(self._ensure_producer().client, transactional_id, held)
         except TimeoutError:
             raise TimeoutError(f"no coordinator of {transactional_id} in {self.request_timeout:g} s") from None
+
+    async def describe(self, app: str, changelog: str) -> Described:
+        """Return what the brokers say of a changelog; see `streams.origin.describe`.
+
+        Raises
+        ------
+        KafkaError
+            If the brokers refuse.
+        TimeoutError
+            If none has answered within ``request_seconds``.
+        """
+        try:
+            async with asyncio.timeout(self.request_timeout):
+                return await origin.describe(self._ensure_producer().client, app, changelog)
+        except TimeoutError:
+            raise TimeoutError(f"nobody said in {self.request_timeout:g} s what {changelog} is") from None
 
     async def append(self, batches: Sequence[tuple[RecordBatch, str, int]]) -> list[int]:
         """Append record batches, each to another topic and partition; return the offsets of their first records.

@@ -163,6 +163,8 @@ class World:
         self._workers: list[Worker] = []
         #: What an operator left out, by topic and offset.
         self.skips: dict[str, dict[int, str]] = {}
+        #: Records that tests have counted as sent.
+        self.sent = 0
 
     def topic(self, label: str) -> str:
         """Return a topic's name by its label."""

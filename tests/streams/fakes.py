@@ -12,6 +12,7 @@ from aiokafka.structs import ConsumerRecord
 from agents.join import Probe
 from agents.topology import Topology, build
 from streams.changelog import Writer
+from streams.origin import Described, Origin
 from streams.producer_ids import NOBODY, Identity
 from streams.settings import Settings
 from streams.transport import RecordBatch
@@ -80,6 +81,7 @@ class Producer:
         self.failure: Exception | None = None
         self.given: dict[str, Identity] = {}
         self.newest: dict[tuple[int, int], tuple[int, int]] = {}
+        self.described = Described(Origin("trueup", "cluster", "topic", PARTITIONS), 86_400_000)
 
     async def identify(self, transactional_id: str, held: Identity) -> Identity:
         await asyncio.sleep(0)
@@ -92,6 +94,13 @@ class Producer:
             raise ProducerFenced
         given = self.given[transactional_id] = Identity(given.producer_id, given.epoch + 1)
         return given
+
+    async def describe(self, app: str, changelog: str) -> Described:
+        assert changelog == f"{app}-state-changelog"
+        await asyncio.sleep(0)
+        if self.failure is not None:
+            raise self.failure
+        return self.described
 
     def batch(self) -> Batch:
         return Batch(self.size)

@@ -1,0 +1,139 @@
+"""Disks that were kept for too long, belong to something else or know more than the changelog: on a real broker."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
+
+from state import keys
+from state.fence import Fence
+from streams import topics
+from streams.settings import Settings
+from tests.e2e.world import World, wait_for
+from tests.events import mixed
+from tests.streams.fakes import wire
+
+MakeWorld = Callable[..., World]
+
+
+async def changed(bootstrap: str, topic: str, **configs: str) -> None:
+    """Change a topic's configuration."""
+    admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
+    await admin.start()
+    try:
+        named = {name.replace("_", "."): value for name, value in configs.items()}
+        await admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, configs=named)])
+    finally:
+        await admin.close()
+
+
+async def remade(settings: Settings, topic: str) -> None:
+    """Delete a topic, and make it anew."""
+    admin = AIOKafkaAdminClient(bootstrap_servers=settings.brokers[0])
+    await admin.start()
+    try:
+        await admin.delete_topics([topic])
+        while topic in await admin.list_topics():  # noqa: ASYNC110 - the brokers tell nobody
+            await asyncio.sleep(0.05)
+    finally:
+        await admin.close()
+    await topics.create(settings, partitions=1)
+
+
+def worked(w: World, seed: int) -> int:
+    """Let a worker apply some records and stop; return how many."""
+    made = mixed(300, seed=seed, start=1_000_000 * seed)
+    w.send(made.sent)
+    with w.worker() as worker:
+        w.wait_until_applied(w.sent + len(made.sent))
+        assert worker.stop() == 0
+    w.sent += len(made.sent)
+    return len(made.sent)
+
+
+def aside(w: World, what: str) -> list[Path]:
+    return list(w.directory.rglob(f"*.{what}"))
+
+
+@pytest.fixture
+def w(world: MakeWorld) -> World:
+    made = world(partitions=1)
+    worked(made, 1)
+    return made
+
+
+def test_a_disk_is_kept_from_start_to_start(w: World) -> None:
+    worked(w, 2)
+    assert not [each for what in ("foreign", "ahead", "old", "damaged") for each in aside(w, what)]
+    w.judge()
+
+
+def test_a_changelog_made_anew_is_not_served_from_the_old_ones_rows(w: World) -> None:
+    """Without a look at the topic's id every record below the old fence would be taken for a duplicate."""
+    asyncio.run(remade(w.settings, w.settings.changelog))
+    with w.worker() as worker:
+        wait_for("the worker", worker.ready)
+        # The group's offsets are behind all records; the state is empty, so all are applied again.
+        wait_for("the records again", lambda: sum(w.applied().values()) > 0 and fence(w).applied == w.sent)
+        assert worker.stop() == 0
+    assert aside(w, "foreign")
+    w.judge()
+
+
+def fence(w: World) -> Fence:
+    rows = w.state().get(0, {})
+    return Fence.decode(rows[keys.FENCE]) if keys.FENCE in rows else Fence()
+
+
+def test_another_applications_disk_is_not_served(w: World, world: MakeWorld) -> None:
+    other = world(partitions=1)
+    assert other.settings.data_dir == w.settings.data_dir
+    worked(other, 2)
+    assert aside(other, "foreign")
+    other.judge()
+
+
+def test_a_disk_older_than_the_tombstones_it_may_lack_is_restored(w: World) -> None:
+    asyncio.run(changed(w.settings.brokers[0], w.settings.changelog, cleanup_policy="compact", delete_retention_ms="1"))
+    worked(w, 2)
+    assert aside(w, "old")
+    w.judge()
+
+
+def test_a_disk_ahead_of_its_changelog_is_set_aside_by_the_first_start(w: World) -> None:
+    """As after all replicas have lost the last batch: the disk has rows the changelog never will."""
+    table = wire(w.directory, settings=w.settings).table
+    offset = table.offset(0)
+    assert offset is not None
+    table.store.write(0, [(b"Lnever", b"a row that was lost")], offset + 1)
+    table.store._dbs.pop(0).close()
+    worked(w, 2)
+    assert aside(w, "ahead")
+    assert b"Lnever" not in w.state()[0]
+    w.judge()
+
+
+def test_check_notes_how_state_may_be_lost_and_topics_are_made_to_keep_deletions(world: MakeWorld) -> None:
+    w = world(partitions=1)
+    broker, changelog = w.settings.brokers[0], w.settings.changelog
+    labels = ("forecasts", "outcomes", "calibrated", "resolved", "dead-letters", "changelog")
+
+    def noted() -> list[str]:
+        return [each.split(" for ")[0].split(":")[0] for each in asyncio.run(topics.remarks(w.settings))]
+
+    assert noted() == ["min.insync.replicas is below 2"], "of one replica; deletions are kept for seven days"
+    for label in labels:
+        policy = "compact" if label == "changelog" else "delete"
+        asyncio.run(changed(broker, w.topic(label), cleanup_policy=policy, min_insync_replicas="2"))
+    short = f"topic {changelog} has delete.retention.ms=86400000"
+    wait_for("the brokers to know of the change", lambda: noted() == [short], 20)
+    kept = str(topics.DELETE_RETENTION_MS)
+    configs = {"cleanup_policy": "compact", "delete_retention_ms": kept, "min_insync_replicas": "2"}
+    asyncio.run(changed(broker, changelog, **configs))
+    wait_for("the brokers to know of the change", lambda: noted() == [], 20)
+    asyncio.run(changed(broker, changelog, **configs, unclean_leader_election_enable="true"))
+    wait_for("the brokers to know of the change", lambda: noted() == ["unclean.leader.election.enable=true"], 20)
+    assert asyncio.run(topics.check(w.settings)) == []
