@@ -183,7 +183,7 @@ def build(
         broker=[URL(f"kafka://{broker}") for broker in settings.brokers],
         broker_credentials=settings.security.credentials(),
         store="memory://" if memory else "rocksdb://",
-        datadir=str(settings.data_dir),
+        datadir=str(settings.state_dir),
         processing_guarantee="at_least_once",
         stream_wait_empty=True,
         stream_buffer_maxsize=1024,

@@ -13,6 +13,7 @@ from typing import NoReturn
 from prometheus_client import ProcessCollector
 
 from agents import __version__, compiled
+from agents.hold import HeldError, held
 from agents.join import Probe
 from agents.server import Server
 from agents.status.pages import Pages
@@ -55,11 +56,11 @@ def run(settings: Settings, *, probe: Probe = lambda _: None) -> int:
             log.error(problem)
         return MISCONFIGURED
     try:
-        settings.data_dir.mkdir(parents=True, exist_ok=True)
-    except OSError as exc:
-        log.error("cannot make the data directory %s: %s", settings.data_dir, exc.strerror)  # noqa: TRY400 - a message, not a fault
+        with held(settings.state_dir):
+            return asyncio.run(_serve(settings, probe))
+    except HeldError as exc:
+        log.error("%s", exc)  # noqa: TRY400 - a message, not a fault
         return MISCONFIGURED
-    return asyncio.run(_serve(settings, probe))
 
 
 def collect_rarely() -> None:

@@ -86,7 +86,11 @@ class Settings:
     instance_id: str | None = _setting(
         "Name of this worker in its group: restarted under it within the session, it keeps its partitions", _text, None
     )
-    data_dir: Path = _setting("Where the state is kept; one directory a worker", Path, Path("trueup-data"))
+    data_dir: Path = _setting(
+        "Where the state is kept, below a directory of the name of TRUEUP_APP_ID; one a worker",
+        Path,
+        Path("trueup-data"),
+    )
     streams: Path | None = _setting("TOML file that configures streams", Path, None)
     default_calibrator: str = _setting(
         "Calibrator of streams the TOML file does not name", _calibrator, DEFAULT_CALIBRATOR
@@ -176,6 +180,11 @@ class Settings:
             return ip_address(self.metrics_host).is_loopback
         except ValueError:
             return self.metrics_host == "localhost"
+
+    @property
+    def state_dir(self) -> Path:
+        """Where the state of this application is kept."""
+        return self.data_dir / self.app_id
 
     @property
     def changelog(self) -> str:

@@ -67,7 +67,7 @@ def test_the_application_is_told_the_settings(tmp_path: Path) -> None:
     conf = build(settings, abort=lambda: None).app.conf
     assert conf.id == "mine"
     assert [str(url) for url in conf.broker] == ["kafka://a:1", "kafka://b:2"]
-    assert Path(conf.datadir) == tmp_path
+    assert Path(conf.datadir) == tmp_path / "mine"
     assert conf.consumer_group_instance_id == "w1"
     assert (conf.broker_commit_interval, conf.broker_session_timeout, conf.broker_heartbeat_interval) == (0.5, 20, 2)
     assert (conf.producer_request_timeout, conf.producer_max_batch_size) == (7, 500_000)

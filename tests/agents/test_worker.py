@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from agents import compiled, worker
+from agents.hold import held
 from agents.worker import FAILED, MISCONFIGURED
 from streams import topics
 from streams.security import Access
@@ -66,7 +67,34 @@ def test_a_data_directory_that_cannot_be_made_is_a_message(
     says(monkeypatch)
     (tmp_path / "file").write_text("")
     assert worker.run(Settings(data_dir=tmp_path / "file" / "data")) == MISCONFIGURED
-    assert messages(caplog) == [f"cannot make the data directory {tmp_path}/file/data: Not a directory"]
+    assert messages(caplog) == [f"cannot make the data directory {tmp_path}/file/data/trueup: Not a directory"]
+
+
+def test_a_directory_that_another_worker_uses_is_a_message(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    says(monkeypatch)
+    holds = "import sys; from pathlib import Path; from agents.hold import held\n"
+    holds += "with held(Path(sys.argv[1])): print(flush=True); sys.stdin.read()"
+    with subprocess.Popen(
+        [sys.executable, "-c", holds, str(tmp_path / "trueup")],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as other:
+        assert other.stdout is not None
+        other.stdout.readline()
+        assert worker.run(Settings(data_dir=tmp_path)) == MISCONFIGURED
+        other.kill()
+    (said,) = messages(caplog)
+    assert said.startswith(f"another worker uses the data directory {tmp_path}/trueup: ")
+    with held(tmp_path / "trueup"):  # whoever is killed lets go
+        pass
+
+
+def test_applications_in_one_directory_are_apart(tmp_path: Path) -> None:
+    with held(Settings(data_dir=tmp_path, app_id="a").state_dir), held(Settings(data_dir=tmp_path).state_dir):
+        pass
 
 
 @pytest.fixture

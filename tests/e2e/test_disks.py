@@ -1,6 +1,7 @@
 """Disks that were kept for too long, belong to something else or know more than the changelog: on a real broker."""
 
 import asyncio
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -90,7 +91,7 @@ def fence(w: World) -> Fence:
 
 def test_another_applications_disk_is_not_served(w: World, world: MakeWorld) -> None:
     other = world(partitions=1)
-    assert other.settings.data_dir == w.settings.data_dir
+    shutil.copytree(w.settings.state_dir, other.settings.state_dir)
     worked(other, 2)
     assert aside(other, "foreign")
     other.judge()
