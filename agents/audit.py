@@ -122,6 +122,7 @@ class Source:
             bootstrap_servers=",".join(self._settings.brokers),
             enable_auto_commit=False,
             max_partition_fetch_bytes=FETCH_BYTES,
+            isolation_level="read_committed",  # as a worker reads its inputs
             **self._settings.security.client_options(),
         )
         await self._consumer.start()

@@ -112,6 +112,8 @@ class Thread(driver.AIOKafkaConsumerThread):
     def _create_worker_consumer(self, transport: driver.Transport) -> aiokafka.AIOKafkaConsumer:
         consumer = super()._create_worker_consumer(transport)
         consumer._fetch_max_wait_ms = FETCH_WAIT_MS  # noqa: SLF001 - Faust has no setting for it
+        # Faust has one only together with transactions of its own. What a producer took back is not answered.
+        consumer._isolation_level = "read_committed"  # noqa: SLF001 - as above
         return consumer
 
     async def getmany(
@@ -145,13 +147,17 @@ class Thread(driver.AIOKafkaConsumerThread):
         await self.call_thread(apply)
 
     def reach(self, tp: TP) -> tuple[int | None, int | None]:
-        """Return the next offset to hand over and the end of the partition at the last fetch, where known."""
+        """Return the next offset to hand over and the end of the partition at the last fetch, where known.
+
+        It ends where a transaction is open: what follows cannot be had yet, and nobody waits for it.
+        """
         subscription = self._ensure_consumer()._subscription.subscription  # noqa: SLF001 - no public way to ask
         assignment = subscription and subscription.assignment
         if assignment is None or tp not in assignment.tps:
             return None, None
         state = assignment.state_value(tp)
-        return (state.position if state.has_valid_position else None), state.highwater
+        end = state.highwater if state.lso is None or state.lso < 0 else state.lso
+        return (state.position if state.has_valid_position else None), end
 
 
 class BatchConsumer(driver.Consumer):

@@ -14,7 +14,7 @@ from aiokafka import AIOKafkaProducer
 
 from agents import audit
 from streams.refused import REASON
-from tests.e2e.world import World
+from tests.e2e.world import World, wait_for
 from tests.events import Sent, forecast, outcome
 
 MakeWorld = Callable[..., World]
@@ -118,3 +118,38 @@ def send_at_once(w: World, label: str, codec: str, values: list[bytes]) -> None:
             await (await producer.send_batch(batch, w.topic(label), partition=0))
 
     asyncio.run(run())
+
+
+def test_what_a_producer_took_back_is_not_answered_and_what_it_has_not_confirmed_is_not_waited_for(
+    world: MakeWorld,
+) -> None:
+    w = world(partitions=1, TRUEUP_PATIENCE_SECONDS="3600")
+
+    async def send() -> None:
+        taken_back = AIOKafkaProducer(bootstrap_servers=w.settings.brokers[0], transactional_id=f"{w.name}-a")
+        unconfirmed = AIOKafkaProducer(bootstrap_servers=w.settings.brokers[0], transactional_id=f"{w.name}-b")
+        async with taken_back, unconfirmed:
+            await taken_back.begin_transaction()
+            for record in (forecast("back", 0.3, 2000), outcome("kept", 0, 2001)):
+                await taken_back.send_and_wait(w.topic(record.topic), record.value, key=record.key)
+            await taken_back.abort_transaction()
+            async with taken_back.transaction():
+                record = forecast("confirmed", 0.3, 3000)
+                await taken_back.send_and_wait(w.topic(record.topic), record.value, key=record.key)
+            await unconfirmed.begin_transaction()
+            record = outcome("confirmed", 1, 4000)
+            await unconfirmed.send_and_wait(w.topic(record.topic), record.value, key=record.key)
+            with w.worker() as worker:
+                await asyncio.to_thread(wait_for, "both answers", lambda: len(w.read("calibrated")) == 2)
+                assert await asyncio.to_thread(w.read, "resolved") == []
+                assert worker.metric("lag_records") == 0
+                await unconfirmed.commit_transaction()
+                await asyncio.to_thread(wait_for, "the outcome", lambda: len(w.read("resolved")) == 1)
+                assert worker.stop() == 0
+
+    w.send([forecast("kept", 0.3, 1000)])
+    asyncio.run(send())
+    assert [json.loads(record.value or b"")["event_id"] for record in w.read("calibrated")] == ["kept", "confirmed"]
+    applied = w.applied()
+    assert (applied["forecasts_issued"], applied["outcomes_resolved"], applied["outcomes_early"]) == (2, 1, 0)
+    assert audit.run(w.settings, json_output=False) == audit.AGREE
