@@ -15,6 +15,7 @@ from state import keys
 from state.engine import BATCH_LIMIT, Effects, Partition
 from state.fence import FORECASTS
 from state.frames import CorruptFrame
+from state.fence import FORECASTS, Fence
 from streams.changelog import MovedError, TooLargeError
 from streams.gauges import Gauges, Held, Rows
 from streams.lookalikes import Lookalikes
@@ -110,7 +111,7 @@ class Join:
             served = self._calibrators(partition, [*scores, *vectors])
             comparisons = self._comparisons(partition, scores)
             ages = self._ages(partition)
-            self._gauges.assigned(partition, Held(opened.fence, scores, vectors, served, comparisons, ages))
+            self._gauges.assigned(partition, Held(_committed(opened.fence), scores, vectors, served, comparisons, ages))
             forecasts, outcomes = opened.fence.next
             return forecasts, outcomes
 
@@ -255,6 +256,7 @@ class Join:
         for said in self._lookalikes.among(effects.rows):
             log.warning("%s", said)
         self._gauges.applied(number, effects, partition.fence)
+        self._gauges.applied(number, effects, _committed(partition.fence))
         return parcel
 
     async def _applied(self, partition: Partition, records: Sequence[Merged], parcel: Parcel) -> Effects:
@@ -299,3 +301,8 @@ class Join:
     def _done(self, step: int, seconds: float) -> None:
         self._gauges.stage(step, seconds)
         self._probe(step)
+
+
+def _committed(fence: Fence) -> Fence:
+    """Return a fence as it is in the state now: the engine moves its own while it folds what may never be committed."""
+    return Fence.decode(fence.encode())

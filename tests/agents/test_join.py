@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 import pytest
+from aiokafka.errors import KafkaError
 from faust.types import TP
 
 from agents import join
@@ -165,6 +166,46 @@ def test_outputs_go_out_after_the_commit_and_to_the_partition_of_their_inputs(sc
     assert partition == 5
     assert [type(output) for output in outputs] == [Calibrated, Resolved]
     assert [sent.partition for sent in scene.producer.sent] == [5]
+
+
+def test_gauges_show_what_is_committed_and_nothing_that_was_only_folded(tmp_path: Path) -> None:
+    shown: list[tuple[int, float]] = []
+
+    def pending() -> float:
+        return topology.gauges.registry.get_sample_value("trueup_pending_events") or 0.0
+
+    producer = Producer()
+    topology = wire(tmp_path, producer=producer)
+    join = Join(
+        topology.settings,
+        topology.table,
+        cast("Outputs", Told()),
+        topology.gauges,
+        lambda step: shown.append((step, pending())),
+    )
+    made = batch([forecast(f"e{i}", 0.5, 1000 + i) for i in range(1500)])
+
+    async def run() -> None:
+        await join.reopen(0)
+        await through(join, Batch(0, made[:400], {}, 0))
+        await through(join, Batch(0, made[400:800], {}, 0))
+        producer.failure = KafkaError("refused")
+        with pytest.raises(KafkaError):
+            await through(join, Batch(0, made[800:], {}, 0))
+
+    asyncio.run(run())
+    before = {1: [0, 400, 800], 2: [0, 400, 800], 3: [0, 400], 4: [0, 400], 5: [400, 800]}
+    assert {step: [n for at, n in shown if at == step] for step in before} == before
+    assert pending() == 800
+
+
+def test_gauges_do_not_show_a_batch_that_was_folded_in_vain(scene: Scene) -> None:
+    made = batch([forecast(f"e{i}", 0.5, 1000 + i) for i in range(200)])
+    scene.fold(made[:10])
+    scene.producer.size = 100
+    with pytest.raises(TooLargeError):
+        scene.fold(made[10:])
+    assert scene.counted("pending_events") == 10
 
 
 def test_a_bad_record_becomes_a_letter_and_moves_the_fence(scene: Scene) -> None:
