@@ -13,9 +13,8 @@ from time import perf_counter
 
 from state import keys
 from state.engine import BATCH_LIMIT, Effects, Partition
-from state.fence import FORECASTS
-from state.frames import CorruptFrame
 from state.fence import FORECASTS, Fence
+from state.frames import CorruptFrame
 from streams.changelog import MovedError, TooLargeError
 from streams.gauges import Gauges, Held, Rows
 from streams.lookalikes import Lookalikes
@@ -255,7 +254,6 @@ class Join:
             await self._table.commit(number, effects.rows, done)
         for said in self._lookalikes.among(effects.rows):
             log.warning("%s", said)
-        self._gauges.applied(number, effects, partition.fence)
         self._gauges.applied(number, effects, _committed(partition.fence))
         return parcel
 
