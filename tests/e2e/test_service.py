@@ -49,7 +49,7 @@ def test_a_duplicate_forecast_gets_the_served_answer_again(world: MakeWorld) -> 
     with w.worker():
         w.send([forecast("a", 0.3, 1000), forecast("b", 0.9, 1001), outcome("b", 0, 1002)])
         w.wait_until_applied(3)
-        w.send([forecast("a", 0.8, 2000), outcome("b", 0, 2002)])
+        w.send([forecast("a", 0.3, 2000), outcome("b", 0, 2002)])
         w.wait_until_applied(5)
     first, _, again = (record.value for record in w.read("calibrated"))
     assert first == again

