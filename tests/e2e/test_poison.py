@@ -8,7 +8,7 @@ from collections.abc import Callable
 import orjson
 import pytest
 
-from agents import audit, command, skip
+from agents import audit, command, logs, skip
 from agents.worker import FAILED, MISCONFIGURED
 from streams import skips
 from streams.settings import SettingsError
@@ -32,6 +32,7 @@ def test_a_worker_that_dies_of_a_record_names_it_and_goes_on_without_it(
             assert worker.process.wait(60) == FAILED
             assert f"{place} cannot be read or folded" in worker.printed
             assert (f"trueup skip {place} --reason" in worker.printed) == (times == 3)
+    monkeypatch.setattr(logs, "configure", lambda *_: None)  # it would stay for the tests that follow
     for name, value in w.environment.items():
         monkeypatch.setenv(name, value)
     assert command.main(["skip", place, "--reason", "a defect, ticket 7"]) == 0
@@ -70,6 +71,7 @@ def test_only_records_that_are_still_to_be_applied_can_be_left_out(
     for offset in (0, 1, 2, 10**9):
         with pytest.raises(SettingsError, match=f"offset {offset} is not to be applied: the next of .*/0 is 2, and"):
             skip.run(w.settings, f"{w.topic('forecasts')}/0@{offset}", "no reason")
+    monkeypatch.setattr(logs, "configure", lambda *_: None)  # it would stay for the tests that follow
     for name, value in w.environment.items():
         monkeypatch.setenv(name, value)
     for place in ("nonsense", f"{w.topic('calibrated')}/0@1", f"{w.topic('forecasts')}/7@1", "a/b@c"):
