@@ -121,6 +121,8 @@ def _differences(result: Result, shown: Mapping[str, str]) -> Table:
 
 
 def _interval(each: Difference) -> str:
+    if math.isnan(each.low):
+        return "–"
     mark = (" ✓", "", " ✗")[each.sign + 1]
     return f"{each.value:+.4f} [{each.low:+.4f}, {each.high:+.4f}]{mark}"
 

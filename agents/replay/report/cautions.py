@@ -18,6 +18,8 @@ ENOUGH = 20
 APART, NEAR = 0.25, 0.8
 #: Labels of silence that were replaced, as a share of the ones, that are too many.
 REVERSED = 0.02
+#: Where a smaller share has an outcome, the label that is never reported is what silence means.
+SILENT = 0.5
 #: Outcomes that met no forecast, as a share of those that did, that are too many for chance.
 LOST = 0.001
 #: Labels that come so much more often for some scores than for others are selected by the score.
@@ -87,6 +89,13 @@ def lateness(overall: Scored, fates: Mapping[str, int]) -> Iterator[Caution]:
             "learnt: give the stream a longer `ttl`; `trueup config suggest` says how long.",
         )
     ones = overall.raw.base_rate * overall.raw.n
+    if len(seen) == 1 and seen[0].n == overall.raw.n < SILENT * overall.issued:
+        label, other = (("yes", 0), ("no", 1))[seen[0].label == 0]
+        yield Caution(
+            f"Only outcomes of {label} are reported, of {share(overall.raw.n / overall.issued)} of the forecasts.",
+            f"Every calibrator learns that {label} always happens. If silence means the other, set `silence = {other}` "
+            "and `matures`; `trueup config suggest` says at which age.",
+        )
     if overall.reversed >= max(ENOUGH, REVERSED * ones):
         yield Caution(
             f"Forecasts mature after {duration(overall.matures_ms)}, before all of their outcomes have come.",

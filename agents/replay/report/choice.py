@@ -129,6 +129,14 @@ def _chosen(
         n = max(each.overall.settled.resolved for each in contenders if each.overall)
         few = f"After the warm-up {count(n)} do. Intervals need 200, and a choice without them would rest on chance."
         return Choice(None, "No choice can be made from this replay: too few forecasts have an outcome.", (few,))
+    rates = {each.overall.settled.raw.base_rate for each in contenders if each.overall}
+    if rates <= {0.0, 1.0}:
+        only = "yes" if rates == {1.0} else "no"
+        return Choice(
+            None,
+            f"No choice can be made from this replay: every outcome that is known is {only}.",
+            ("What a forecaster makes of the other answer is not seen. Where nobody reports it, set `silence`.",),
+        )
     refused = refusals(contenders, verdicts, Verdicts(warming))
     names = [each for each in every if each not in refused]
     best = [each for each in names if not any(verdicts.preferred(other, each) for other in names)]
@@ -146,12 +154,8 @@ def _chosen(
     seen = overall.raw.n / overall.issued if overall and overall.issued else 0.0
     if seen >= SEEN:
         return made
-    return Choice(
-        None,
-        f"No choice can be made for all forecasts: {share(seen)} of them have an outcome. Among those: "
-        f"{made.headline[0].lower()}{made.headline[1:]}",
-        made.reasons,
-    )
+    few = f"No choice can be made for all forecasts: {share(seen)} of them have an outcome."
+    return Choice(None, few, tuple(f"Among those: {each}" for each in made.reasons))
 
 
 def refusals(contenders: Sequence[Contender], verdicts: Verdicts, warming: Verdicts) -> dict[str, str]:

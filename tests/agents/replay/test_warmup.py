@@ -21,14 +21,14 @@ START = 1_700_000_000_000
 
 
 def history(directory: Path, labels: Any, calibrators: tuple[str, ...] = ("platt",)) -> Result:
-    """Replay 6,000 forecasts, a hundred a day, three times too high; ``labels`` gives the days each outcome takes."""
+    """Replay 6,000 forecasts, a hundred a day, three times too high; ``labels`` gives the days outcomes take."""
     rng, n = np.random.default_rng(11), 6000
     chance = rng.uniform(0.02, 0.3, n)
     y = (rng.random(n) < chance).astype(int)
     days = labels(rng, y)
     at = START + (np.arange(n) * DAY // 100)
     forecasts = [{"event_id": str(i), "stream": "s", "p": 3 * float(chance[i]), "ts": int(at[i])} for i in range(n)]
-    outcomes = sorted((int(at[i] + days[i] * DAY), i) for i in range(n))
+    outcomes = sorted((int(at[i] + days[i] * DAY), i) for i in range(n) if not np.isnan(days[i]))
     told = [{"event_id": str(i), "y": int(y[i]), "ts": ms} for ms, i in outcomes]
     paths = directory / "forecasts.jsonl", directory / "outcomes.jsonl"
     for path, records in zip(paths, (forecasts, told), strict=True):
@@ -104,3 +104,13 @@ def test_a_ttl_that_is_shorter_than_the_delays_is_noticed(tmp_path: Path) -> Non
     assert list(lateness(short, {"expired_forecasts": 0, "expired_outcomes": 0})) == []
     assert list(lateness(overall, {"expired_forecasts": 9, "expired_outcomes": 5})) == []
     assert len(list(lateness(overall, {"expired_forecasts": 9, "expired_outcomes": 6}))) == 1
+
+
+def test_where_only_ones_are_reported_nothing_is_chosen_and_silence_is_named(tmp_path: Path) -> None:
+    result = history(tmp_path, lambda _, y: np.where(y == 1, 5.0, np.nan))
+    assert scored(result, "platt").raw.base_rate == 1.0
+    assert titles(result)[-1].startswith("Only outcomes of yes are reported, of 1")
+    chosen = choose(result)
+    assert chosen.name is None
+    assert chosen.headline == "No choice can be made from this replay: every outcome that is known is yes."
+    assert not any("Use " in each for each in (chosen.headline, *chosen.reasons))

@@ -87,7 +87,9 @@ def test_few_labels_give_a_choice_among_the_labelled_only(result: Result) -> Non
     ]
     chosen = choose(replace(result, contenders=contenders))
     assert chosen.name is None
-    assert chosen.headline.startswith("No choice can be made for all forecasts: 33.3% of them have an outcome.")
+    assert chosen.headline == "No choice can be made for all forecasts: 33.3% of them have an outcome."
+    assert chosen.reasons
+    assert all(each.startswith("Among those: ") for each in chosen.reasons)
 
 
 def test_real_differences_choose_a_calibrator_over_forecasts_twice_too_high(result: Result) -> None:
