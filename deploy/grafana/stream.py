@@ -340,8 +340,8 @@ STREAM: Final = Dashboard(
                 Panel(
                     "timeseries",
                     "AUC",
-                    "Chance that an event that happened was ranked above one that did not, over the life of the "
-                    "stream; Gini is twice that less 1. What is served should keep the model's order.",
+                    "Chance that an event that happened was ranked above one that did not, within windows of 5,000 "
+                    "events; Gini is twice that less 1. What is served should keep the model's order.",
                     _all("stream_kind:trueup_auc:ratio"),
                     "none",
                     decimals=3,
@@ -351,7 +351,7 @@ STREAM: Final = Dashboard(
                 Panel(
                     "timeseries",
                     "KS",
-                    "Largest difference of the forecasts' distributions under the two outcomes, of any worker.",
+                    "Largest difference of the forecasts' distributions under the two outcomes, within windows.",
                     [
                         Query(
                             f'max(trueup_ks{{{WORKER}, stream="$stream", kind="{kind}"}})',
@@ -371,7 +371,7 @@ STREAM: Final = Dashboard(
                         "timeseries",
                         f"Recall and precision in the top {share}",
                         "Of the events that happened, the share that is found when so many of the highest forecasts "
-                        "are looked at; dashed, the share of those looked at that happened. Over the stream's life.",
+                        "are looked at; dashed, the share of those looked at that happened. Within windows.",
                         [
                             *_all("stream_kind_volume:trueup_recall:ratio", volume=volume),
                             *(
