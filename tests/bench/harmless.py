@@ -12,8 +12,8 @@ are, and with ones dropped at random until .2, .5, 1 and 5 % are left; each with
 by one partition, and prompt and late ones also by eight, which learn apart. Then the opponent, who answers the other
 side of ``p``, for 20,000 rounds, and what an event costs. A bar is that p is not worse than raw forecasts beyond two
 standard errors of the paired difference (Brier score, log loss, AUC), and that its Brier score is within .002 of the
-best front's. AUC is taken within tenths of a partition, because no order is promised between forecasts of different
-moments; recall is too.
+best front's. AUC and recall leave out the first tenth of a partition, in which the answers pass from raw to calibrated
+ones: no order is promised between forecasts of different moments. What following a drift costs shows within tenths.
 
 ``--quick`` plays prompt and late outcomes only, of the first 12,000 forecasts; ``--rows`` prints every row, not only a
 summary of each stream. The exit status is 1 if a bar fails.
@@ -178,42 +178,50 @@ def serve(spec: str, case: Case) -> Floats:
 
 
 class Ranked(NamedTuple):
-    """Ranks within cells: AUC of both, their difference with its standard error, recall of both at each volume."""
+    """Ranks after the first tenth: AUC of both, their difference with its error, that within tenths, recall of both."""
 
     raw: float
     served: float
     gain: float
     error: float
+    within: float
     recall: list[tuple[float, float]]
 
 
 def ranked(case: Case, p: Floats) -> Ranked:
-    """Rank within tenths of each partition; the difference's error is DeLong's."""
-    total = raw_auc = served_auc = variance = 0.0
+    """Rank within each partition; the difference's error is DeLong's."""
+    later = [rows[len(rows) // 10 :] for rows in case.partitions]
+    raw, served, gain, error = _auc(case, p, later)
+    _, _, within, _ = _auc(case, p, [cell for rows in case.partitions for cell in np.array_split(rows, 10)[1:]])
     caught = np.zeros((len(VOLUMES), 2))
-    for rows in case.partitions:
-        for cell in np.array_split(rows, 10):
-            one = case.y[cell] == 1
-            ones = int(one.sum())
-            if ones == 0:
-                continue
-            for i, volume in enumerate(VOLUMES):
-                most = max(round(volume * len(cell)), 1)
-                for j, score in enumerate((case.raw[cell], p[cell])):
-                    caught[i, j] += one[np.argsort(-score, kind="stable")[:most]].sum()
-            if ones == len(cell):
-                continue
-            places = [_places(score[cell], one) for score in (case.raw, p)]
-            total += ones
-            raw_auc += ones * float(places[0][0].mean())
-            served_auc += ones * float(places[1][0].mean())
-            moved = [after - before for before, after in zip(*places, strict=True)]
-            variance += ones**2 * sum(float(each.var()) / len(each) for each in moved)
-    recall = [(float(a), float(b)) for a, b in caught / max(case.y.sum(), 1)]
+    for rows in later:
+        one = case.y[rows] == 1
+        for i, volume in enumerate(VOLUMES):
+            most = max(round(volume * len(rows)), 1)
+            for j, score in enumerate((case.raw[rows], p[rows])):
+                caught[i, j] += one[np.argsort(-score, kind="stable")[:most]].sum()
+    ones = max(sum(float(case.y[rows].sum()) for rows in later), 1.0)
+    return Ranked(raw, served, gain, error, within, [(float(a), float(b)) for a, b in caught / ones])
+
+
+def _auc(case: Case, p: Floats, cells: Sequence[Rows]) -> tuple[float, float, float, float]:
+    """Return AUC within cells of raw and of what was served, the gain, and its standard error."""
+    total = raw_auc = served_auc = variance = 0.0
+    for cell in cells:
+        one = case.y[cell] == 1
+        ones = int(one.sum())
+        if ones in {0, len(cell)}:
+            continue
+        places = [_places(score[cell], one) for score in (case.raw, p)]
+        total += ones
+        raw_auc += ones * float(places[0][0].mean())
+        served_auc += ones * float(places[1][0].mean())
+        moved = [after - before for before, after in zip(*places, strict=True)]
+        variance += ones**2 * sum(float(each.var()) / len(each) for each in moved)
     if not total:
-        return Ranked(np.nan, np.nan, 0.0, np.inf, recall)
-    gain = (served_auc - raw_auc) / total
-    return Ranked(raw_auc / total, served_auc / total, gain, float(np.sqrt(variance)) / total, recall)
+        return np.nan, np.nan, 0.0, np.inf
+    error = max(float(np.sqrt(variance)) / total, 1e-9)
+    return raw_auc / total, served_auc / total, (served_auc - raw_auc) / total, error
 
 
 def _places(score: Floats, one: Rows) -> tuple[Floats, Floats]:
@@ -298,6 +306,7 @@ class Row(NamedTuple):
             f"{self.log_loss.raw:.4f}→{self.log_loss.served:.4f} ({self.log_loss.errors:+.0f})",
             f"{self.off[0]:+.0%}→{self.off[1]:+.0%}",
             f"{self.ranked.raw:.3f}→{self.ranked.served:.3f} ({self.ranked.gain / self.ranked.error:+.1f})",
+            f"{self.ranked.within:+.4f}",
             volumes,
             f"{self.band[0]:+.3f}→{self.band[1]:+.3f}",
             "; ".join(self.failed) or "held",
@@ -306,7 +315,7 @@ class Row(NamedTuple):
 
 HEAD: Final = (
     "stream, outcomes, partitions", "raw", "p (errors)", "best front", BEFORE, "log loss", "mean off", "AUC",
-    "recall " + ", ".join(f"{each:.1%}" for each in VOLUMES), "worst band", "bars",
+    "in tenths", "recall " + ", ".join(f"{each:.1%}" for each in VOLUMES), "worst band", "bars",
 )  # fmt: skip
 
 
@@ -375,6 +384,7 @@ def summary(rows: Sequence[Row]) -> Iterator[Sequence[str]]:
             f"{max(row.brier.errors for row in mine):+.1f}",
             f"{max(row.log_loss.errors for row in mine):+.1f}",
             f"{min(row.ranked.gain / row.ranked.error for row in mine):+.1f}",
+            f"{min(row.ranked.within for row in mine):+.4f}",
             f"{max(row.brier.served - row.best[0] for row in mine):+.4f}",
             f"{max(row.before - row.best[0] for row in mine):+.4f}",
             f"{sum(not row.failed for row in mine)} of {len(mine)}",
@@ -382,7 +392,8 @@ def summary(rows: Sequence[Row]) -> Iterator[Sequence[str]]:
 
 
 SUMMARY: Final = (
-    "stream", "Brier less raw's, errors", "log loss, errors", "AUC, errors", "less best front's", f"{BEFORE}'s", "held",
+    "stream", "Brier less raw's, errors", "log loss, errors", "AUC, errors", "in tenths", "less best front's",
+    f"{BEFORE}'s", "held",
 )  # fmt: skip
 
 
