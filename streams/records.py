@@ -21,6 +21,8 @@ from streams.limits import Limits
 #: Why a record is a dead letter, and what it means.
 REASONS: Final = {
     "empty": "the record has no value",
+    "batch": "the compressed batch it came in expands beyond TRUEUP_UNPACKED_BYTES, or cannot be unpacked",
+    "skipped": "an operator left the record out with trueup skip",
     "oversized": "the value is longer than the limit, or the key than eight ids",
     "not_json": "the value is not JSON (NaN and Infinity are not JSON)",
     "not_object": "the value is JSON, but not an object",

@@ -25,7 +25,7 @@ from agents.replay.result import Pace, Result
 from agents.replay.sources.files import FileSource
 from agents.replay.sources.record import Source
 from agents.replay.sources.topics import TopicSource
-from agents.replay.whole import written
+from agents.whole import written
 from streams.settings import Settings, SettingsError
 
 #: Called with what is being done, how much of it is done and how much there is.

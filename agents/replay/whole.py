@@ -1,5 +1,0 @@
-"""Files that are there whole, or not at all: see `agents.whole`."""
-
-from agents.whole import written
-
-__all__ = ["written"]
