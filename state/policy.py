@@ -12,10 +12,10 @@ from state import calibrators
 from state.forecasts import KINDS, LARGEST, PROBABILITY, PROBS
 
 #: Keeps the order of the raw forecasts and serves them until the outcomes support something else. On bank-full, Elec2
-#: and flights, as they are and thinned to .2 % of ones, outcomes prompt, late, late by class or revised: Brier nowhere
-#: worse than raw, and within .002 of the best front; its draw's ℓ1 at most .031 on adversaries of 20,000. The default
-#: before it, `auto+regret_matching`, ties 73,543 scores of rare frauds into 27, and serves them .0110 where .0041 is
-#: true. docs/calibrators.md compares the others.
+#: and flights, as they are and thinned to .2 % of ones, outcomes prompt, late, late by class or revised, one partition
+#: or eight: in 104 of 105 cases Brier not worse than raw's, in 99 within .002 of the best front's; its draw's ℓ1
+#: at most .031 on adversaries of 20,000. The default before it, `auto+regret_matching`, ties 73,543 scores of rare
+#: frauds into 27, and serves them .0110 where .0041 is true. docs/calibrators.md has the cases, and those that fail.
 DEFAULT_CALIBRATOR = "prudent"
 #: Thirty days: longer than chargebacks and delinquencies usually take to be reported is a choice of the operator.
 DEFAULT_TTL_MS = 30 * 24 * 3600 * 1000

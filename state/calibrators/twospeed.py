@@ -9,11 +9,11 @@ from state.calibrators.base import Prediction, new, require_length, require_prob
 from state.calibrators.logistic import P_CLIP, Z_CLIP, sigmoid
 from state.calibrators.options import Number, Option
 
-#: Information, Σ q(1 - q), after which an outcome counts half: in the slow map, the fast map, and the blend. With
-#: `PRIOR` chosen on bank-full, Elec2 and flights, outcomes 0 to 5,000 forecasts late: of 162 settings the one that is
-#: nowhere worse than the best front by more than .002 Brier, and not worse than raw. With 3 instead of 6 Elec2 gains
-#: .011 Brier and loses .0005 where outcomes are 500 late; with 500 or 2,000 instead of 1,000 flights 2,000 late, or
-#: bank 2,000 late, are .0005 worse.
+#: Information, Σ q(1 - q), after which an outcome counts half: in the slow map, the fast map, and the blend.
+#: Chosen with what the identity counts for, on bank-full, Elec2 and flights with outcomes 0 to 5,000 forecasts late: of
+#: 162 settings the one that is nowhere worse than the best front by more than .002 Brier. With 3 instead of 6 Elec2
+#: gains .011 Brier and loses .0005 where outcomes are 500 late; with 500 or 2,000 instead of 1,000 flights 2,000
+#: late, or bank 2,000 late, are .0005 worse.
 SLOW: Final = 1000.0
 FAST: Final = 6.0
 BLEND: Final = 2000.0
@@ -26,7 +26,10 @@ REACH: Final = 2.0
 #: .1031, .1032, .1035.
 LAGS: Final = 7.0
 #: Information that the identity counts for: in slope and offset of both maps, in offset and share of the blend.
-PRIOR: Final = (1.0, 0.05, 200.0, 50.0)
+IN_SLOPE: Final = 1.0
+IN_OFFSET: Final = 0.05
+IN_BLEND: Final = 200.0
+IN_SHARE: Final = 50.0
 #: Zeros that have to be seen before anything is learnt, and ones that raw forecasts must have expected where none came.
 ZEROS: Final = 20
 EXPECTED: Final = 4.0
@@ -38,7 +41,9 @@ WEIGHT: Final = 0.9
 WILL: Final = 2.0
 SURE: Final = 12.0
 #: Slopes stay here, offsets within `FAR`.
-FLAT, STEEP, FAR = 0.05, 5.0, 20.0
+FLAT: Final = 0.05
+STEEP: Final = 5.0
+FAR: Final = 20.0
 
 _RAW: Final = Struct("<dd")
 _ISSUED: Final = Struct("<ddff")
@@ -143,9 +148,9 @@ class TwoSpeed:
         self._plain = self._slope == 1.0 and self._offset == 0.0
         self.learnt, self._zeros, self._ones, self._settled = 0, 0, 0, 0
         self._expected, self._information = 0.0, 0.0
-        self._a, self._b, self._zz, self._z1, self._11 = 1.0, 0.0, PRIOR[0], 0.0, PRIOR[1]
-        self._fa, self._fb, self._fzz, self._fz1, self._f11 = 1.0, 0.0, PRIOR[0], 0.0, PRIOR[1]
-        self._c, self._e, self._cc, self._ce, self._ee = 0.0, 0.0, PRIOR[2], 0.0, PRIOR[3]
+        self._a, self._b, self._zz, self._z1, self._11 = 1.0, 0.0, IN_SLOPE, 0.0, IN_OFFSET
+        self._fa, self._fb, self._fzz, self._fz1, self._f11 = 1.0, 0.0, IN_SLOPE, 0.0, IN_OFFSET
+        self._c, self._e, self._cc, self._ce, self._ee = 0.0, 0.0, IN_BLEND, 0.0, IN_SHARE
         self._gain, self._square = 0.0, 0.0
         self._weight = WEIGHT
 
@@ -168,7 +173,7 @@ class TwoSpeed:
         v = u + self._c + self._e * min(max(f - u, -REACH), REACH)
         w = self._weight
         p = w * p + (1.0 - w) / (1.0 + math.exp(-min(max(v, Z_CLIP), -Z_CLIP)))
-        if self._11 - PRIOR[1] < SETTLED:
+        if self._11 - IN_OFFSET < SETTLED:
             return new(Prediction, (p, p, _RAW.pack(z, self._information)))
         return new(Prediction, (p, p, _ISSUED.pack(z, self._information, u, f)))
 
@@ -220,11 +225,11 @@ class TwoSpeed:
         """Take a step of offset and share of the blend, of which the share stays in [0, 1]."""
         fade = information * _LN2 / halflife
         keep = 1.0 - fade
-        cc = self._cc = keep * self._cc + fade * PRIOR[2] + information
+        cc = self._cc = keep * self._cc + fade * IN_BLEND + information
         ce = self._ce = keep * self._ce + information * d
-        ee = self._ee = keep * self._ee + fade * PRIOR[3] + information * d * d
-        gc = g + fade * PRIOR[2] * self._c
-        ge = g * d + fade * PRIOR[3] * self._e
+        ee = self._ee = keep * self._ee + fade * IN_SHARE + information * d * d
+        gc = g + fade * IN_BLEND * self._c
+        ge = g * d + fade * IN_SHARE * self._e
         scale = 1.0 / (cc * ee - ce * ce)
         c = self._c - (ee * gc - ce * ge) * scale
         e = self._e - (cc * ge - ce * gc) * scale
@@ -237,12 +242,12 @@ class TwoSpeed:
         self._information += information
         fade = information * _LN2 / halflife
         keep = 1.0 - fade
-        zz = self._zz = keep * self._zz + fade * PRIOR[0] + information * z * z
+        zz = self._zz = keep * self._zz + fade * IN_SLOPE + information * z * z
         z1 = self._z1 = keep * self._z1 + information * z
-        oo = self._11 = keep * self._11 + fade * PRIOR[1] + information
+        oo = self._11 = keep * self._11 + fade * IN_OFFSET + information
         g = q - y
-        ga = g * z + fade * PRIOR[0] * (self._a - 1.0)
-        gb = g + fade * PRIOR[1] * self._b
+        ga = g * z + fade * IN_SLOPE * (self._a - 1.0)
+        gb = g + fade * IN_OFFSET * self._b
         scale = 1.0 / (zz * oo - z1 * z1)
         a = self._a - (oo * ga - z1 * gb) * scale
         b = self._b - (zz * gb - z1 * ga) * scale
@@ -253,12 +258,12 @@ class TwoSpeed:
         information = q * (1.0 - q)
         fade = information * (_LN2 / FAST)
         keep = 1.0 - fade
-        zz = self._fzz = keep * self._fzz + fade * PRIOR[0] + information * z * z
+        zz = self._fzz = keep * self._fzz + fade * IN_SLOPE + information * z * z
         z1 = self._fz1 = keep * self._fz1 + information * z
-        oo = self._f11 = keep * self._f11 + fade * PRIOR[1] + information
+        oo = self._f11 = keep * self._f11 + fade * IN_OFFSET + information
         g = q - y
-        ga = g * z + fade * PRIOR[0] * (self._fa - 1.0)
-        gb = g + fade * PRIOR[1] * self._fb
+        ga = g * z + fade * IN_SLOPE * (self._fa - 1.0)
+        gb = g + fade * IN_OFFSET * self._fb
         scale = 1.0 / (zz * oo - z1 * z1)
         a = self._fa - (oo * ga - z1 * gb) * scale
         b = self._fb - (zz * gb - z1 * ga) * scale
