@@ -768,7 +768,7 @@ class Partition:
         for stream, ages in self._aged.items():
             effects.ages[stream] = changes[keys.ages(stream)] = rows.encode_ages(ages)
         changes[keys.FENCE] = self.fence.encode()
-        if len(self._learners) > CACHED:
+        if max(len(self._learners), len(self._ages)) > CACHED:
             self._forget()
 
 
