@@ -18,7 +18,7 @@ import orjson
 
 from agents.evidence import Derived, Difference, Differs, Matcher, Unauditable, compared
 from state import keys, ledger
-from state.engine import BATCH_LIMIT, HELD, Partition
+from state.engine import BATCH_LIMIT, HELD, Effects, Partition
 from state.events import Calibrated, Event, Forecast, Outcome, Output, Resolved
 from state.fence import FORECAST_FATES, FORECASTS, INPUT_FATES, OUTCOMES
 from streams.encoding import encode, key_of
@@ -344,7 +344,7 @@ class Rederivation:
     # -- the fold ----------------------------------------------------------------------------------------------------
 
     def _fold(self, events: Sequence[Event]) -> None:
-        effects = self._engine.fold(events)
+        outputs, effects = self._applied(events)
         self._gone = {
             key: row
             for key, value in effects.rows.items()
@@ -352,17 +352,12 @@ class Rederivation:
         }
         self._rows.write(effects.rows)
         self._batch.clear()
-        causes: dict[str, tuple[int, int]] | None = None
-        for output in effects.outputs:
+        for cause, output in outputs:
             if isinstance(output, Calibrated):
                 if output.applied > self._issued:  # else it is a forecast's that came again
                     self._issued = output.applied
                     self._compare(output)
             elif isinstance(output, Resolved):
-                if causes is None:
-                    causes = _causes(events)
-                # What matures belongs to no record of its own: the last of the batch stands for whichever it was.
-                cause = causes.get(output.event_id, (_topic(events[-1]), events[-1].offset))
                 identity = _Joined(output.event_id, output.revision)
                 self._joined.derive(identity, Derived(output.key, self._encoded(output), cause))
             else:
@@ -376,6 +371,12 @@ class Rederivation:
         self._letters.read()
         self.checked.forecasts += sum(effects.fates[:FORECAST_FATES])
         self.checked.outcomes += sum(effects.fates[FORECAST_FATES:INPUT_FATES])
+
+    def _applied(self, events: Sequence[Event]) -> tuple[list[tuple[tuple[int, int], Output]], Effects]:
+        """Fold events, and return each output with the record that led to it: what matures belongs to no other."""
+        self._engine.begin()
+        made = [((_topic(event), event.offset), output) for event in events for output in self._engine.apply([event])]
+        return made, self._engine.end()
 
     def _compare(self, output: Calibrated) -> None:
         if not self._served or self._served[0].applied > output.applied:
@@ -445,15 +446,6 @@ class Rederivation:
         self, record: Record, event_id: str | None, what: str, fields: dict[str, tuple[Any, Any]] | None = None
     ) -> Difference:
         return Difference(self._number, "calibrated", record.offset, event_id, what, fields or {})
-
-
-def _causes(events: Sequence[Event]) -> dict[str, tuple[int, int]]:
-    """Return the first input of each event that may resolve it: its outcome, or the forecast an outcome waited for."""
-    causes = {event.event_id: (FORECASTS, event.offset) for event in events if isinstance(event, Forecast)}
-    causes.update(
-        {event.event_id: (OUTCOMES, event.offset) for event in reversed(events) if isinstance(event, Outcome)}
-    )
-    return causes
 
 
 def _topic(event: Event) -> int:

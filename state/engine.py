@@ -380,11 +380,13 @@ class Partition:
         _, record_key, event_id, y, ts, _, number = outcome
         fates, status, label = self.fence.fates, found[0], ledger.HEAD.unpack_from(found)[6]
         newer = ledger.newer(found, ts, number)
+        if status == ledger.RESOLVED and ledger.unsaid(found):  # the first outcome of an event that silence labelled
+            self._age(self._served(found), ledger.issued_ts(found), ts, y)
         if y == label:
             fates[OUTCOME_DUPLICATE] += 1
             if newer:
                 self._changed[key] = ledger.confirmed(found, ts, number)
-        elif not newer:
+        elif not newer or len(ledger.labels(found)) >= ledger.MOST_REVISIONS:
             fates[OUTCOME_STALE] += 1
         elif status == ledger.EARLY:
             fates[OUTCOME_REVISED] += 1
@@ -393,9 +395,6 @@ class Partition:
         elif status == ledger.WAITING:
             fates[OUTCOME_REVISED] += 1
             self._changed[key] = ledger.labelled(found, status, self.fence.applied, y, ts, ts, number)
-        elif len(ledger.labels(found)) >= ledger.MOST_REVISIONS:
-            fates[OUTCOME_DEAD] += 1
-            self._reject(_unusable(outcome, "revisions"))
         else:
             fates[OUTCOME_REVISED] += 1
             self._revise(key, record_key, event_id, found, ledger.revised(found, self.fence.applied, ts, y, number))
@@ -570,7 +569,8 @@ class Partition:
             name = event_id.encode()
             found = self._payload(keys.LEDGER + name)
             if found is not None and found[0] == ledger.RESOLVED:
-                self._outputs.extend(_resolved(ledger.key_of(found, name), event_id, found))
+                # Outcomes that revised the label since are redelivered themselves.
+                self._outputs.append(_resolved(ledger.key_of(found, name), event_id, found)[0])
 
     def _advance(self, ts: int) -> None:
         """Move stream time forward, let forecasts mature, and let go of rows that fell due."""
@@ -778,8 +778,8 @@ def _admits(payload: bytes, y: float) -> bool:
     return y in (0.0, 1.0) if kind == PROBABILITY else admits(ledger.parse(payload).raw, y)
 
 
-def _unusable(outcome: Outcome, reason: str = "label") -> Rejected:
-    return Rejected(outcome.offset, outcome.key, outcome.value, OUTCOMES, reason)
+def _unusable(outcome: Outcome) -> Rejected:
+    return Rejected(outcome.offset, outcome.key, outcome.value, OUTCOMES, "label")
 
 
 def _conflicting(forecast: Forecast) -> Rejected:

@@ -426,6 +426,11 @@ def issued_ts(payload: bytes) -> int:
     return int(_ISSUED_TS.unpack_from(payload, 18)[0])
 
 
+def unsaid(payload: bytes) -> bool:
+    """Whether silence implied the label of a payload, and no outcome has come since."""
+    return bool(HEAD.unpack_from(payload)[11] == UNSAID)
+
+
 def labelled(payload: bytes, status: int, applied: int, y: float, ts: int, as_of: int, number: int) -> bytes:
     """Return a payload with another status and label; ``ts`` is the label's time. See `Entry` for the others."""
     head = HEAD.unpack_from(payload)

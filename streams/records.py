@@ -39,7 +39,6 @@ REASONS: Final = {
     "label": "y is not a number, or not one the event's forecast can have: 0 or 1, or the number of a class",
     "conflict": "an earlier forecast of this event_id has another stream or another forecast, and was answered",
     "revision": "revision is not a whole number from 1 to 4294967295",
-    "revisions": "the label of this event was changed 100 times before",
     "parked_label": "the outcome that was parked for this forecast, here the value, is not one it can have",
     "timestamp": "ts is not a whole number of ms, before 1970, after 9999, or too far ahead of the record's own time",
 }

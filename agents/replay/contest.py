@@ -274,7 +274,7 @@ class Contest:
             self._rows[event_id] = row = Row(EARLY, applied)
             row.label(EARLY, applied, ts, y, ts, number)
         elif not row.admits(y):
-            self._refuse(outcome, "label")
+            self._refuse(outcome)
         elif row.status == ISSUED:
             fates[OUTCOME_RESOLVED] += 1
             row.label(ISSUED, applied, ts, y, ts, number)
@@ -293,7 +293,7 @@ class Contest:
             fates[OUTCOME_DUPLICATE] += 1
             if newer:
                 row.as_of, row.number = ts, number
-        elif not newer:
+        elif not newer or row.revisions >= MOST_REVISIONS:
             fates[OUTCOME_STALE] += 1
         elif row.status == EARLY:
             fates[OUTCOME_REVISED] += 1
@@ -301,8 +301,6 @@ class Contest:
         elif row.status == WAITING:
             fates[OUTCOME_REVISED] += 1
             row.label(WAITING, self._applied, ts, y, ts, number)
-        elif row.revisions >= MOST_REVISIONS:
-            self._refuse(outcome, "revisions")
         else:
             fates[OUTCOME_REVISED] += 1
             was = row.y
@@ -422,8 +420,8 @@ class Contest:
         self._queues.pop(queue)
         return True
 
-    def _refuse(self, outcome: Outcome, reason: str) -> None:
-        self._reject(Rejected(outcome.offset, outcome.key, outcome.value, OUTCOMES, reason), OUTCOME_DEAD)
+    def _refuse(self, outcome: Outcome) -> None:
+        self._reject(Rejected(outcome.offset, outcome.key, outcome.value, OUTCOMES, "label"), OUTCOME_DEAD)
 
     def _reject(self, letter: Rejected, fate: int | None) -> None:
         if fate is not None:

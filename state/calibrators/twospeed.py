@@ -152,7 +152,7 @@ class TwoSpeed:
         self._fa, self._fb, self._fzz, self._fz1, self._f11 = 1.0, 0.0, IN_SLOPE, 0.0, IN_OFFSET
         self._c, self._e, self._cc, self._ce, self._ee = 0.0, 0.0, IN_BLEND, 0.0, IN_SHARE
         self._gain, self._square = 0.0, 0.0
-        self._weight = WEIGHT
+        self._weight = 1.0 / (1.0 + math.exp(-_ODDS))  # as `decode` has it, to the last bit
 
     def evident(self) -> bool:
         """Return whether the outcomes so far allow to serve anything but the raw forecast."""

@@ -143,6 +143,14 @@ def test_silence_and_explicit_zeros_end_in_the_same_calibrator_and_the_same_answ
     assert silent.table.of(keys.SCORES) == explicit.table.of(keys.SCORES)
 
 
+def test_age_of_the_first_outcome_counts_also_where_silence_had_spoken() -> None:
+    one = worker()
+    one.fold(forecast(0, "a", 1000), forecast(1, "b", 1000), forecast(2, "c", 1045))
+    one.fold(outcome(0, "a", 1050), outcome(1, "b", 1060, y=0.0), outcome(2, "a", 1055, y=0.0))
+    ages = rows.decode_ages(one.table[keys.ages("s")])
+    assert (ages.n(1), ages.n(0)) == (1, 1)
+
+
 def test_outcome_of_the_implied_value_confirms_it_without_a_word() -> None:
     one = worker()
     one.fold(forecast(0, "a", 1000), forecast(1, "b", 1045))
@@ -224,8 +232,7 @@ def test_a_label_may_change_only_so_often() -> None:
     for n in range(ledger.MOST_REVISIONS + 1):
         one.fold(outcome(n, "a", 1001, y=float(n % 2)))
     effects = one.fold(outcome(200, "a", 1002, y=1.0))
-    assert fates(effects) == {"outcomes_dead": 1}
-    assert effects.rejected == [(1, "revisions")]
+    assert fates(effects) == {"outcomes_stale": 1}
     entry = one.table.entry("a")
     assert entry is not None
     assert len(entry.labels) == ledger.MOST_REVISIONS
@@ -271,6 +278,17 @@ def test_every_revision_is_told_again_in_order() -> None:
     assert resolved(first) == [("a", 0.0, 0, True), ("a", 1.0, 1, False), ("a", 0.0, 2, False)]
     second = worker(held=100, table=one.table).fold(*events).outputs
     assert {repr(each) for each in second} == {repr(each) for each in first}
+
+
+def test_what_matured_is_told_again_under_its_own_key_and_a_revision_under_its_outcomes() -> None:
+    one = worker(held=100)
+    events: list[Event] = [forecast(0, "a", 1000, key=b"card"), forecast(1, "b", 1050)]
+    events.append(outcome(0, "a", 1060)._replace(key=None))
+    first = [output for event in events for output in one.fold(event).outputs]
+    second = worker(held=100, table=one.table).fold(events[2]).outputs
+    told = [(each.key, each.revision) for each in second if isinstance(each, Resolved)]
+    assert {(each.key, each.revision) for each in first if isinstance(each, Resolved)} <= set(told)
+    assert (b"card", 1) not in told
 
 
 def test_nothing_is_told_again_where_nothing_is_redelivered() -> None:

@@ -138,9 +138,10 @@ def revised_and_revised_back_serves_probabilities(make_one: Callable[[], Calibra
             before, after = (y, 1.0 - y) if was else (1.0 - y, y)
             calibrator.revise(answer.ticket, before, after)
             assert 0.0 <= calibrator.predict(0.3).p <= 1.0
+            again = make_one()
+            again.decode(calibrator.encode())
+            assert again.predict(0.3) == calibrator.predict(0.3), "a restart changes no answer"
     assert calibrator.learnt == len(stream)
-    again = make_one()
-    again.decode(calibrator.encode())
     assert again.encode() == calibrator.encode()
 
 

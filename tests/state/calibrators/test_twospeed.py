@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from state.calibrators import Calibrator, make
-from state.calibrators.twospeed import WEIGHT, TwoSpeed
+from state.calibrators.twospeed import WEIGHT, ZEROS, TwoSpeed
 
 INSIDE = st.floats(1e-6, 1 - 1e-6)
 STREAMS = st.lists(st.tuples(INSIDE, st.sampled_from([0.0, 1.0])), min_size=1, max_size=200)
@@ -219,3 +219,14 @@ def test_opponent_who_sees_p_does_not_fool_the_draw(forecasts: str) -> None:
         calibrator.update(ticket, y)
         off[draw] = off.get(draw, 0.0) + y - draw
     assert sum(map(abs, off.values())) / 20_000 <= 0.05
+
+
+def test_a_revision_that_is_the_first_evidence_leaves_the_answers_of_a_restart() -> None:
+    calibrator, again = TwoSpeed(), TwoSpeed()
+    tickets = [calibrator.predict(0.01).ticket for _ in range(ZEROS + 1)]
+    for ticket in tickets:
+        calibrator.update(ticket, 0.0)
+    calibrator.revise(tickets[0], 0.0, 1.0)
+    assert calibrator.evident()
+    again.decode(calibrator.encode())
+    assert again.predict(0.02) == calibrator.predict(0.02)
