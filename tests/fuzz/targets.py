@@ -145,7 +145,7 @@ def arguments(data: bytes) -> None:
             status = exc.code  # type: ignore[assignment]  # what is no number is not among the statuses
     assert status in STATUSES, (given, status)
     assert status == 0 or err.getvalue(), given
-    assert "Traceback" not in err.getvalue()
+    assert "Traceback" not in err.getvalue(), err.getvalue()
 
 
 # -- stored rows -----------------------------------------------------------------------------------------------------
