@@ -75,7 +75,7 @@ def test_records_larger_than_a_fetch_become_letters_and_hold_nobody_up(world: Ma
 
 
 def test_a_worker_killed_while_it_restores_goes_on_where_it_was_and_loses_no_row(world: MakeWorld) -> None:
-    # An instance id, so that nobody waits for a session to end; no compression, so that one fetch does not bring it all.
+    # With an instance id nobody waits for a session to end; without compression one fetch does not bring it all.
     w = world(partitions=1, TRUEUP_INSTANCE_ID="one", TRUEUP_COMPRESSION="none")
     n = 8000
     w.send(forecast(f"e{i}", 0.5, 1000 + i) for i in range(n))
