@@ -143,8 +143,10 @@ class Broker:
             self._jvm.wait()
 
     def pause(self) -> None:
-        """Freeze the JVM: connections stay open and nothing answers."""
-        self._running().send_signal(signal.SIGSTOP)
+        """Freeze the JVM: connections stay open and nothing answers. Returns when every thread has stopped."""
+        jvm = self._running()
+        jvm.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, jvm.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def resume(self) -> None:
         """Let a paused JVM go on."""

@@ -134,6 +134,7 @@ def arguments(data: bytes) -> None:
             (inspection, "run", _zero),
             (topics, "create", _nothing),
             (topics, "check", _nothing),
+            (topics, "remarks", _nothing),
             (logs, "configure", _zero),
         ):
             stack.enter_context(patch.object(place, name, stub))
