@@ -330,15 +330,14 @@ class Partition:
         """Give a forecast the outcome that was parked for it, if that is one it can have."""
         y, ts = parked.y, parked.resolved_ts
         if admits(forecast.raw, y):
+            label = y, ts, parked.as_of, parked.number
             if service.status == ledger.IMMATURE:
                 self.fence.fates[EARLY_WAITING] += 1
                 self._age(service, forecast.ts, ts, y)
-                label = y, ts, parked.as_of, parked.number
                 self._changed[key] = ledger.labelled(issued, ledger.WAITING, self.fence.applied, *label)
                 self._learnt[service.key] = service.learner
             else:
                 self.fence.fates[EARLY_JOINED] += 1
-                label = y, ts, parked.as_of, parked.number
                 self._resolve(key, forecast.key, forecast.event_id, issued, *label, new_outcome=True)
             return
         self.fence.fates[EARLY_UNUSABLE] += 1
