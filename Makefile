@@ -62,7 +62,7 @@ lint: setup ## check style and format
 types: setup ## check types, tests included
 	$(BIN)/mypy
 
-contracts: setup ## check that imports run agents -> streams -> state
+contracts: setup ## check that imports run cli -> lab -> replay -> agents -> streams -> state
 	$(BIN)/lint-imports
 
 leaks: setup ## check that nothing that looks like a secret has come in (python -m tests.ci.leaks --accept: it is none)
@@ -76,7 +76,7 @@ format: setup ## rewrite the code in the format that lint checks
 	$(BIN)/ruff format .
 
 docs: setup ## write docs/reference.md from the program
-	TRUEUP_COMPILED=no $(BIN)/python -m agents.reference > docs/reference.md
+	TRUEUP_COMPILED=no $(BIN)/python -m cli.reference > docs/reference.md
 
 manifests: setup ## write the Kubernetes manifests that are made from deploy/prometheus
 	$(BIN)/python -m deploy.kubernetes.rules
@@ -94,7 +94,7 @@ lock: setup ## resolve the dependencies anew and write their hashes (UPGRADE=--u
 clean: ## remove everything that make made
 	rm -rf .venv .rivals .compiled .images $(STREAMS)/target trueup-bench trueup-fuzz deploy/kafka/lib deploy/kafka/target *.egg-info
 	rm -rf .import_linter_cache .mypy_cache .pytest_cache .ruff_cache .hypothesis
-	find agents deploy state streams tests -name __pycache__ -prune -exec rm -rf {} +
+	find agents cli deploy lab replay state streams tests -name __pycache__ -prune -exec rm -rf {} +
 
 .venv/.stamp: requirements/dev.txt requirements/data.txt pyproject.toml
 	$(PYTHON) -m venv .venv

@@ -1,4 +1,4 @@
-"""What runs: the agents, replay, the wiring and the command line."""
+"""What a worker runs: the batch processor, the wiring, health, the status page."""
 
 import os
 

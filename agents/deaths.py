@@ -6,8 +6,8 @@ from typing import Final
 
 import orjson
 
-from agents.whole import written
-from streams.settings import SettingsError
+from streams.atomic_file import written
+from streams.config.settings import SettingsError
 
 log = logging.getLogger("trueup")
 

@@ -1,6 +1,7 @@
 """``python -m agents.health``: whether the worker of this container is alive, for the image's health check.
 
-It reads the few settings it needs itself: `streams.settings` imports Faust, a second of processor time at every check.
+It reads the few settings it needs itself: `streams.config.settings` imports Faust, which takes a second of processor
+time at every check.
 """
 
 import os

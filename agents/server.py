@@ -28,7 +28,7 @@ from wsgiref.simple_server import WSGIRequestHandler
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder, make_wsgi_app
 
-from streams.security import Access
+from streams.kafka.security import Access
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

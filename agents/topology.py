@@ -15,18 +15,18 @@ from faust.types import TP
 from yarl import URL
 
 from agents import __version__, deaths
-from agents.join import Join, Probe
+from agents.processor import BatchProcessor, Probe
 from agents.status.readings import Recovery
-from streams import skips
-from streams.changelog import MovedError
-from streams.gauges import Gauges
-from streams.merge import Record
-from streams.outputs import Outputs
-from streams.progress import Progress
-from streams.settings import Settings
-from streams.skips import PoisonError
-from streams.table import StateTable
-from streams.transport import BatchConsumer, BatchProducer, BatchTransport
+from streams.config.settings import Settings
+from streams.faust.changelog import MovedError
+from streams.faust.outputs import Outputs
+from streams.faust.transport import BatchConsumer, BatchProducer, BatchTransport
+from streams.metrics.gauges import Gauges
+from streams.records import skips
+from streams.records.merge import Record
+from streams.records.skips import PoisonError
+from streams.table.progress import Progress
+from streams.table.state_table import StateTable
 
 log = logging.getLogger("trueup")
 
@@ -68,7 +68,7 @@ class Topology:
     app: faust.App
     table: StateTable
     gauges: Gauges
-    join: Join
+    processor: BatchProcessor
     abort: Callable[[], None]
     failure: BaseException | None = None
     progress: Progress = field(default_factory=Progress)
@@ -94,7 +94,7 @@ class Topology:
 
     async def applied(self, partition: int) -> tuple[int, int]:
         """Take up a partition and return its fence."""
-        fence = await self.join.reopen(partition)
+        fence = await self.processor.reopen(partition)
         for topic in self.sources:
             self._skips.pop((topic, partition), None)
         for skip in skips.read(self.table.range(partition, skips.LETTER)):
@@ -109,7 +109,7 @@ class Topology:
 
     def revoked(self, partition: int) -> None:
         """Let go of a partition."""
-        self.join.close(partition)
+        self.processor.close(partition)
 
     def restore(self, tp: TP, records: Sequence[Record]) -> None:
         """Write recovered changelog records."""
@@ -224,19 +224,19 @@ def build(
         app,
         table,
         gauges,
-        Join(settings, table, outputs, gauges, probe, lambda batch: consumer_of(app).holds(batch)),
+        BatchProcessor(settings, table, outputs, gauges, probe, lambda batch: consumer_of(app).holds(batch)),
         abort,
     )
     transport.inputs = topology
     sources = app.topic(*topology.sources, schema=RecordsAsTheyAre(key_type=bytes, value_type=bytes), internal=False)
 
-    @app.agent(sources, name="join", concurrency=CONCURRENCY)
-    async def join(batches: faust.StreamT[Any]) -> None:
+    @app.agent(sources, name="process", concurrency=CONCURRENCY)
+    async def process(batches: faust.StreamT[Any]) -> None:
         async for event in cast("faust.Stream[Any]", batches).noack().events():
             try:
-                folded = await topology.join.fold(event.value)
+                folded = await topology.processor.fold(event.value)
                 consumer_of(app).folded(event.value)
-                await topology.join.answer(folded)
+                await topology.processor.answer(folded)
             except asyncio.CancelledError:
                 raise
             except MovedError as exc:

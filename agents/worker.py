@@ -13,14 +13,14 @@ from typing import NoReturn
 from prometheus_client import ProcessCollector
 
 from agents import __version__, compiled
-from agents.hold import HeldError, held
-from agents.join import Probe
+from agents.directory_lock import HeldError, held
+from agents.processor import Probe
 from agents.server import Server
 from agents.status.pages import Pages
 from agents.status.readings import Readings
 from agents.topology import Topology, build, consumer_of
-from streams import topics
-from streams.settings import Settings
+from streams.config.settings import Settings
+from streams.kafka import topics
 
 log = logging.getLogger("trueup")
 

@@ -14,9 +14,9 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from agents import flights
-from agents.player import Message, Played, play
-from streams.settings import Settings, SettingsError
+from lab import flights
+from lab.player import Message, Played, play
+from streams.config.settings import Settings, SettingsError
 
 #: How many times as fast as in 2013: a month in six minutes.
 SPEED: Final = 7200.0

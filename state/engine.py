@@ -12,10 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
 from state import calibrators, keys, ledger, rows
-from state.ages import Ages
 from state.calibrators import Features, features_of
 from state.calibrators.base import new
-from state.comparison import Comparison
 from state.events import Calibrated, Event, Forecast, Outcome, Output, Rejected, Resolved
 from state.expiry import Expiry
 from state.fence import (
@@ -47,9 +45,11 @@ from state.fence import (
     Queue,
 )
 from state.forecasts import KINDS, PROBABILITY, QUANTILES, admits
-from state.history import History
 from state.policy import DEFAULT_TTL_MS, Policies, Policy
 from state.rows import Served, VectorScores
+from state.scoring.ages import Ages
+from state.scoring.comparison import Comparison
+from state.scoring.history import History
 
 #: Most events a batch may hold, and batches of a partition that may be on their way at a time: the outputs of one
 #: are acknowledged while the next is folded.

@@ -6,15 +6,15 @@ from struct import Struct
 from typing import Any, Final, cast
 
 from state import keys
-from state.ages import Ages
 from state.calibrators import Recalibrator
-from state.class_scores import ClassScores
-from state.comparison import Comparison
 from state.forecasts import PROBS, QUANTILES, Classwise, Law, Quantiles
 from state.frames import DAMAGE, damaged, seal, unseal
-from state.history import History
 from state.policy import build
-from state.quantile_scores import QuantileScores
+from state.scoring.ages import Ages
+from state.scoring.class_scores import ClassScores
+from state.scoring.comparison import Comparison
+from state.scoring.history import History
+from state.scoring.quantile_scores import QuantileScores
 
 CALIBRATOR_VERSION: Final = 1
 SCORES_VERSION: Final = 3

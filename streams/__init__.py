@@ -1,1 +1,1 @@
-"""What crosses Kafka: settings, records, topics, the table, the transport, the gauges."""
+"""What crosses Kafka: records, topics, the table, the transport, settings and metrics."""

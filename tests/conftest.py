@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
-from agents.broker import Broker
+from lab.broker import Broker
 
 # The same examples in every run, and no time limit: a test fails by what the code does, never by luck.
 settings.register_profile("steady", derandomize=True, deadline=None)

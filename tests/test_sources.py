@@ -10,16 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from agents import datasets
+from lab import datasets
 
 ROOT = Path(__file__).resolve().parents[1]
+PACKAGES = ("agents", "cli", "lab", "replay", "state", "streams")
 #: Reads one public table, pinned by hash, for the experiments: it unpickles arrays and calls nothing else. And replay's
 #: files: what does not fit in memory is marshalled into a temporary file, and read back by the same run. No
 #: worker loads either.
-APART = {ROOT / "agents" / "datasets.py", ROOT / "agents" / "replay" / "sources" / "files.py"}
-SOURCES = sorted(
-    path for package in ("agents", "state", "streams") for path in (ROOT / package).rglob("*.py") if path not in APART
-)
+APART = {ROOT / "lab" / "datasets.py", ROOT / "replay" / "sources" / "files.py"}
+SOURCES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py") if path not in APART)
 #: Modules that make objects of any kind out of bytes, or run what they are given.
 MODULES = {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "marshal", "shelve", "code", "codeop", "yaml", "runpy"}
 CALLS = {"eval", "exec", "compile", "__import__", "execfile"}
@@ -72,7 +71,7 @@ def test_what_is_forbidden_is_found(text: str) -> None:
 
 
 def test_what_a_worker_loads_unpickles_nothing_of_ours() -> None:
-    program = "import agents.command, agents.worker, sys; sys.exit('agents.datasets' in sys.modules)"
+    program = "import cli.main, agents.worker, sys; sys.exit('lab.datasets' in sys.modules)"
     subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True, timeout=60)
 
 

@@ -4,9 +4,9 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Any, Final
 
-from agents.wilson import wilson
-from state.history import KINDS
-from state.scores import SCORED
+from state.scoring.history import KINDS
+from state.scoring.scores import SCORED
+from state.scoring.wilson import wilson
 
 #: Bins with a smaller share of the events are drawn hollow and off the line: few events, little weight.
 SPARSE: Final = 0.001

@@ -15,9 +15,9 @@ from urllib.parse import urlencode
 
 from agents.status import diagram
 from agents.status.readings import ORDERS, guarantee
-from state.ages import words as age
-from state.history import KINDS
-from state.scores import SCORED
+from state.scoring.ages import words as age
+from state.scoring.history import KINDS
+from state.scoring.scores import SCORED
 
 _HERE: Final = Path(__file__).parent
 _STYLE: Final = _HERE.joinpath("page.css").read_text()

@@ -12,15 +12,15 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
-from agents import inspection
-from agents.inspection import Found
-from state import history, rows
+from state import rows
 from state.forecasts import PROBABILITY
-from state.losses import NAMES
-from state.scores import SCORED, total
-from streams import effective
-from streams.gauges import Gauges
-from streams.settings import Settings
+from state.scoring import history
+from state.scoring.losses import NAMES
+from state.scoring.scores import SCORED, total
+from streams.config import effective_config
+from streams.config.settings import Settings
+from streams.metrics.description import Found, describe
+from streams.metrics.gauges import Gauges
 
 #: Points of a calibration map: every hundredth from 0 to 1.
 POINTS: Final = tuple(i / 100 for i in range(101))
@@ -65,7 +65,7 @@ class Readings:
             "app_id": self.settings.app_id,
             "instance_id": self.settings.instance_id,
             "version": self.version,
-            "config": effective.fingerprint(self.settings),
+            "config": effective_config.fingerprint(self.settings),
             "ready": self.ready(),
             "recovery": {"left": recovery.left, "whole": recovery.whole},
             "partitions": [
@@ -117,7 +117,7 @@ class Readings:
         found = self._found(name)
         if not (found.histories or found.vectors or found.served):
             return None
-        return {"stream": name, **inspection.describe(found, name, self.settings.policies.of(name))}
+        return {"stream": name, **describe(found, name, self.settings.policies.of(name))}
 
     def maps(self, name: str) -> list[dict[str, Any]]:
         """Return the map from raw to calibrated of each partition's calibrator, without features; of the mean answer.

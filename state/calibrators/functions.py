@@ -10,7 +10,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from state.smooth import smooth_error
+from state.scoring.smooth import smooth_error
 
 Floats = NDArray[np.float64]
 

@@ -14,8 +14,8 @@ from prometheus_client import CollectorRegistry
 
 from agents import server as servers
 from agents.server import Server
-from streams.security import Access
-from streams.settings import Settings, SettingsError
+from streams.config.settings import Settings, SettingsError
+from streams.kafka.security import Access
 
 HOST = "127.0.0.1"
 PASSWORD = "rd-9Vb4secret:with:colons"  # noqa: S105 - of a server that lives as long as a test

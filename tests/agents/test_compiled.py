@@ -18,11 +18,11 @@ SAME_BYTES = (
     "tests/state/test_invariants.py",
     "tests/state/test_vectors.py",
     "tests/state/test_shadows.py",
-    "tests/state/test_comparison.py",
-    "tests/state/test_scores.py",
-    "tests/state/test_history.py",
+    "tests/state/scoring/test_comparison.py",
+    "tests/state/scoring/test_scores.py",
+    "tests/state/scoring/test_history.py",
     "tests/state/calibrators/test_laws.py",
-    "tests/streams/test_records.py",
+    "tests/streams/records/test_decoding.py",
 )
 
 

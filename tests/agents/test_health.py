@@ -12,8 +12,8 @@ from prometheus_client import CollectorRegistry
 
 from agents import health
 from agents.server import Server
-from streams.security import Access
-from streams.settings import Settings
+from streams.config.settings import Settings
+from streams.kafka.security import Access
 
 
 @contextmanager

@@ -16,8 +16,8 @@ from prometheus_client.registry import Collector
 
 from agents import server as servers
 from agents.server import Server, named
-from streams.security import Access
-from streams.settings import Settings
+from streams.config.settings import Settings
+from streams.kafka.security import Access
 
 HOST = "127.0.0.1"
 

@@ -11,11 +11,11 @@ import pytest
 from faust.types import TP
 
 from agents.topology import Topology, build, consumer_of
-from streams.security import Security
-from streams.settings import Settings
-from streams.stores import MemoryStore, RocksStore
-from streams.table import StateTable
-from streams.transport import BatchConsumer, BatchTransport
+from streams.config.settings import Settings
+from streams.faust.transport import BatchConsumer, BatchTransport
+from streams.kafka.security import Security
+from streams.table.state_table import StateTable
+from streams.table.stores import MemoryStore, RocksStore
 from tests.events import forecast, outcome
 from tests.streams.brokers import F0, O0, Brokers, Run
 from tests.streams.fakes import Producer, record, wire
@@ -116,8 +116,8 @@ def test_the_table_takes_the_sizes_of_the_settings(tmp_path: Path) -> None:
 
 def test_there_is_one_agent_and_it_reads_both_inputs(tmp_path: Path) -> None:
     made = build(Settings(data_dir=tmp_path, forecasts="f", outcomes="o"), abort=lambda: None)
-    assert list(made.app.agents) == ["join"]
-    assert made.app.agents["join"].get_topic_names() == ("f", "o")
+    assert list(made.app.agents) == ["process"]
+    assert made.app.agents["process"].get_topic_names() == ("f", "o")
     assert made.sources == ("f", "o")
 
 
@@ -134,7 +134,7 @@ def test_two_applications_share_nothing(tmp_path: Path) -> None:
     one.table.store.write(0, [(b"k", b"v")], 0)
     assert other.table.read(0, b"k") is None
     assert one.gauges.registry is not other.gauges.registry
-    assert one.app.agents["join"] is not other.app.agents["join"]
+    assert one.app.agents["process"] is not other.app.agents["process"]
 
 
 @pytest.mark.parametrize("security", [Security(), Security(protocol="SSL")], ids=["plain text", "TLS"])
@@ -145,7 +145,7 @@ def test_brokers_are_met_with_the_security_of_the_settings(tmp_path: Path, secur
 
 
 def test_batches_reach_the_agent_as_they_are(topology: Topology) -> None:
-    schema = cast("Any", topology.app.agents["join"]).channel.schema
+    schema = cast("Any", topology.app.agents["process"]).channel.schema
     message = SimpleNamespace(key=b"\xff", value=(value := object()))
     assert schema.loads_key(topology.app, message, loads=None) == b"\xff"
     assert schema.loads_value(topology.app, message, loads=None) is value
@@ -193,7 +193,7 @@ def messages(run: Run, topology: Topology) -> list[Any]:
 
 def serve(run: Run, topology: Topology, *messages: Any) -> Handed:
     handed = Handed(*messages)
-    run(cast("Any", topology.app.agents["join"]).fun(handed))
+    run(cast("Any", topology.app.agents["process"]).fun(handed))
     return handed
 
 
@@ -223,7 +223,7 @@ def test_the_next_batch_may_be_folded_while_one_is_answered_and_is_acknowledged_
     run: Run, topology: Topology, messages: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     consumer, producer = consumer_of(topology.app), cast("Producer", topology.app.producer)
-    agent = cast("Any", topology.app.agents["join"]).fun
+    agent = cast("Any", topology.app.agents["process"]).fun
     folded, answers = asyncio.Event(), asyncio.Event()
     append = producer.append
 
@@ -311,7 +311,7 @@ def test_a_batch_whose_partition_moved_is_left_to_its_new_owner(
     consumer = consumer_of(topology.app)
     if moved:
         consumer.lanes.pop(0)
-    topology.join.close(0)
+    topology.processor.close(0)
     serve(run, topology, messages[0])
     assert cast("Producer", topology.app.producer).sent == []
     assert consumer._committable == {}
@@ -329,7 +329,7 @@ def test_an_agent_that_is_stopped_ends_nothing(
     async def fold(_: object) -> None:
         raise asyncio.CancelledError
 
-    monkeypatch.setattr(topology.join, "fold", fold)
+    monkeypatch.setattr(topology.processor, "fold", fold)
     with pytest.raises(asyncio.CancelledError):
         serve(run, topology, *messages)
     assert ended.times == 0

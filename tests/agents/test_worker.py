@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from agents import compiled, worker
-from agents.hold import held
+from agents.directory_lock import held
 from agents.worker import FAILED, MISCONFIGURED
-from streams import topics
-from streams.security import Access
-from streams.settings import Settings
+from streams.config.settings import Settings
+from streams.kafka import topics
+from streams.kafka.security import Access
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -74,7 +74,7 @@ def test_a_directory_that_another_worker_uses_is_a_message(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
     says(monkeypatch)
-    holds = "import sys; from pathlib import Path; from agents.hold import held\n"
+    holds = "import sys; from pathlib import Path; from agents.directory_lock import held\n"
     holds += "with held(Path(sys.argv[1])): print(flush=True); sys.stdin.read()"
     with subprocess.Popen(
         [sys.executable, "-c", holds, str(tmp_path / "trueup")],

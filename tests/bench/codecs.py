@@ -19,12 +19,12 @@ from aiokafka.record.default_records import DefaultRecordBatch
 from agents.worker import collect_rarely
 from state.engine import Partition
 from state.policy import DEFAULT_CALIBRATOR, Policies, Policy
-from streams.encoding import encoded
-from streams.limits import Limits
-from streams.merge import Merged
-from streams.records import Decoder
-from streams.settings import Settings
-from streams.transport import RecordBatch
+from streams.config.settings import Settings
+from streams.faust.transport import RecordBatch
+from streams.records.decoding import Decoder
+from streams.records.encoding import encoded
+from streams.records.limits import Limits
+from streams.records.merge import Merged
 from tests.bench.figures import table
 from tests.bench.parts import records
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import orjson
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
-from agents.broker import Broker
+from lab.broker import Broker
 from tests.bench import backlog
 from tests.bench.backlog import Job, Record
 from tests.bench.contenders import LABELS, ROOT, Contender

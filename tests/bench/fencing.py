@@ -19,11 +19,11 @@ import orjson
 from aiokafka import AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
-from agents.broker import Broker
 from agents.topology import build
-from streams.changelog import Changelog
-from streams.settings import Settings
-from streams.transport import BatchProducer
+from lab.broker import Broker
+from streams.config.settings import Settings
+from streams.faust.changelog import Changelog
+from streams.faust.transport import BatchProducer
 
 PARTITIONS = 4
 #: Of a batch of a thousand events, which change about as many ledger rows and little else.

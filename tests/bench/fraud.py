@@ -1,8 +1,8 @@
 """Calibrators on rare frauds, by the labels that risk teams have: what they serve against the truth, and each bar.
 
 ``python -m tests.bench.fraud [--quick] [--stream NAME]... [CALIBRATOR[:OPTION=VALUE,...]]...``: plays the calibrators
-by themselves, without topics or rows, over made payments (`agents.fraud`), with zeros said on day 45, and with silence
-and corrections, and over real scores thinned to the same rate (`agents.fraud_bank`, after ``make data``). A payment is
+by themselves, without topics or rows, over made payments (`lab.fraud`), with zeros said on day 45, and with silence
+and corrections, and over real scores thinned to the same rate (`lab.fraud_bank`, after ``make data``). A payment is
 learnt when it matures, after 45 days. Beside them stand the raw scores and a Platt map fitted every midnight to all
 that had matured.
 
@@ -21,12 +21,12 @@ from typing import Any, Final
 import numpy as np
 import orjson
 
-from agents import fraud, fraud_bank
-from agents.fraud import Floats, Fraud, Shape
-from agents.replay.measure import log_losses
-from agents.replay.ranking import Buckets, ranks
+from lab import fraud, fraud_bank
+from lab.fraud import Floats, Fraud, Shape
+from replay.measure import log_losses
+from replay.ranking import Buckets, ranks
 from state import calibrators
-from streams.settings import Settings
+from streams.config.settings import Settings
 from tests.bench.figures import table
 from tests.bench.matured import nightly, play, schedule
 

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import orjson
 
-from agents.broker import Broker
+from lab.broker import Broker
 from tests.bench import backlog, contenders
 from tests.bench.backlog import Job, Record
 from tests.bench.figures import medians, table

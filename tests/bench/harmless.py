@@ -28,9 +28,9 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from agents.experiments.measure import l1
-from agents.experiments.play import Floats, Rows
-from agents.experiments.streams import stream
+from lab.experiments.measure import l1
+from lab.experiments.play import Floats, Rows
+from lab.experiments.streams import stream
 from state.calibrators import Calibrator, make
 from state.policy import DEFAULT_CALIBRATOR
 from tests.bench.figures import table

@@ -20,7 +20,7 @@ from pathlib import Path
 import orjson
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
-from agents.broker import Broker
+from lab.broker import Broker
 from tests.bench import backlog
 from tests.bench.backlog import Job
 from tests.bench.contenders import CONTENDERS, LABELS, ROOT, Contender

@@ -14,7 +14,7 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import GroupCoordinatorNotAvailableError, NotCoordinatorForGroupError
 
-from agents.broker import Broker
+from lab.broker import Broker
 from tests.bench import backlog
 from tests.bench.backlog import Job, Record
 from tests.bench.contenders import LABELS, Contender

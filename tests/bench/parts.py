@@ -4,7 +4,7 @@
 
 The records of a backlog, their outcomes 5,000 records later, are taken through the engine in parts of each size, over a
 dictionary instead of RocksDB. Each figure is the least of five runs, in us an event. A part whose objects fit the
-processor's own cache costs least: `agents.join.PART`. The last line is one JSON object.
+processor's own cache costs least: `agents.processor.PART`. The last line is one JSON object.
 """
 
 import argparse
@@ -14,16 +14,16 @@ from time import perf_counter
 import orjson
 
 from agents import compiled
-from agents.join import PART
+from agents.processor import PART
 from agents.worker import collect_rarely
 from state.engine import Partition
 from state.fence import FORECASTS, OUTCOMES
 from state.policy import DEFAULT_CALIBRATOR, Policies, Policy
-from streams.encoding import encoded
-from streams.limits import Limits
-from streams.merge import Merged
-from streams.records import Decoder
-from streams.settings import Settings
+from streams.config.settings import Settings
+from streams.records.decoding import Decoder
+from streams.records.encoding import encoded
+from streams.records.limits import Limits
+from streams.records.merge import Merged
 from tests.bench.backlog import Job, backlog
 from tests.bench.figures import table
 from tests.streams.fakes import record

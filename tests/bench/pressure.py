@@ -24,9 +24,9 @@ from typing import Final, NamedTuple
 import orjson
 from aiokafka import AIOKafkaProducer
 
-from agents.broker import Broker
-from agents.player import Message, play
-from agents.scrape import Reading
+from lab.broker import Broker
+from lab.player import Message, play
+from lab.scrape import Reading
 from state.engine import BATCH_LIMIT, HELD
 from tests.bench import usage
 from tests.bench.recovery import PARTITIONS, Worker, world

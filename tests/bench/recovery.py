@@ -22,10 +22,10 @@ from typing import Final, NamedTuple
 
 import orjson
 
-from agents.broker import Broker
-from agents.scrape import Reading, get
-from streams import topics
-from streams.settings import Settings
+from lab.broker import Broker
+from lab.scrape import Reading, get
+from streams.config.settings import Settings
+from streams.kafka import topics
 from tests.bench import rows, usage
 
 PARTITIONS: Final = 4
@@ -52,7 +52,7 @@ class Worker:
         self._started = time.perf_counter()
         with log.open("ab") as output:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "agents.command", "worker"],
+                [sys.executable, "-m", "cli.main", "worker"],
                 env={**os.environ, **environment, "PYTHONPATH": str(ROOT)},
                 cwd=ROOT,
                 stdout=output,

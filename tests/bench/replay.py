@@ -13,15 +13,15 @@ from pathlib import Path
 
 import orjson
 
-from agents import demo
-from agents.replay.configuration import Configuration, configurations
-from agents.replay.delay import Delay
-from agents.replay.part import Part, _Reader, run
-from agents.replay.sources.files import FileSource
-from agents.replay.sources.merge import merged
+from lab import demo
+from replay.configuration import Configuration, configurations
+from replay.delay import Delay
+from replay.partition_task import Part, _Reader, run
+from replay.sources.files import FileSource
+from replay.sources.merge import merged
 from state.fence import FORECASTS, OUTCOMES
-from streams.limits import Limits
-from streams.settings import Settings
+from streams.config.settings import Settings
+from streams.records.limits import Limits
 
 ALONE = (
     "identity",

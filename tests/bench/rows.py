@@ -17,7 +17,7 @@ from state import keys, ledger
 from state.engine import Partition
 from state.events import Forecast
 from state.fence import EXPIRY, ISSUED
-from streams.settings import Settings
+from streams.config.settings import Settings
 
 #: Forecasts of each partition that the engine answers, and that stand in the input topic.
 REAL = 100

@@ -21,7 +21,7 @@ import orjson
 
 from agents.topology import build
 from agents.worker import abort
-from streams.settings import Settings
+from streams.config.settings import Settings
 from tests.bench import rows, usage
 
 WRITE_BUFFERS: Final = (4, 16, 64)

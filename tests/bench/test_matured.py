@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from agents import fraud
-from agents.fraud import DAY_MS, START_MS, Fraud, Reports, Shape
+from lab import fraud
+from lab.fraud import DAY_MS, START_MS, Fraud, Reports, Shape
 from state import calibrators
 from tests.bench.fraud import corrected
 from tests.bench.matured import nightly, play, schedule

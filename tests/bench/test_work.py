@@ -10,10 +10,10 @@ import pytest
 from state.engine import Partition
 from state.fence import FORECASTS, OUTCOMES
 from state.policy import Policies, Policy
-from streams.encoding import encoded
-from streams.limits import Limits
-from streams.records import Decoder
-from streams.settings import Settings
+from streams.config.settings import Settings
+from streams.records.decoding import Decoder
+from streams.records.encoding import encoded
+from streams.records.limits import Limits
 from tests.streams.fakes import record
 
 EVENTS = 4_000

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import orjson
 
-from agents.broker import Broker
+from lab.broker import Broker
 from tests.bench.backlog import Job, backlog
 from tests.bench.contenders import CONTENDERS
 from tests.bench.drain import WrongError, run

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError
 
-from agents.broker import HOST, Broker
+from lab.broker import HOST, Broker
 from tests.chaos.faults import Fault
 from tests.chaos.feed import Feed
 from tests.chaos.fleet import Exit, Fleet

@@ -13,8 +13,8 @@ from state import keys, rows
 from state.engine import BATCH_LIMIT
 from state.events import Forecast
 from state.fence import EARLY_JOINED, FORECAST_FATES, IMPLIED, INPUT_FATES, ISSUED, MATURED, RESOLVED, Fence
-from streams.records import Decoder
-from streams.settings import Settings
+from streams.config.settings import Settings
+from streams.records.decoding import Decoder
 from tests.e2e.world import Read, World, folded, identity
 
 OUTPUTS = ("calibrated", "resolved", "dead-letters")

@@ -11,7 +11,7 @@ from pathlib import Path
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
-from agents.broker import Broker
+from lab.broker import Broker
 from tests.chaos import faults
 from tests.chaos.faults import Fault
 from tests.chaos.feed import Feed

@@ -7,7 +7,7 @@ import pytest
 
 from state import keys, rows
 from state.fence import RESOLVED, Fence
-from streams.settings import Settings
+from streams.config.settings import Settings
 from tests.chaos.judge import Recorded, Verdict, judge
 from tests.e2e.world import World
 from tests.events import mixed

@@ -12,7 +12,7 @@ import pytest
 from aiokafka import AIOKafkaClient
 from aiokafka.errors import KafkaConnectionError
 
-from agents.broker import Broker
+from lab.broker import Broker
 from tests.chaos.proxy import HOST, Proxy
 
 

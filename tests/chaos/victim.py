@@ -17,7 +17,7 @@ from typing import Any
 
 from agents import logs, worker
 from agents.topology import Topology
-from streams.settings import Settings
+from streams.config.settings import Settings
 
 
 def main() -> int:

@@ -7,8 +7,8 @@ from typing import Any, Final
 import promql_parser
 import yaml
 
-from streams.catalogue import CATALOGUE, PROCESS
-from streams.gauges import PREFIX
+from streams.metrics.catalogue import CATALOGUE, PROCESS
+from streams.metrics.gauges import PREFIX
 from tests.deploy.promtool import RULES
 
 _SUFFIXES: Final = {"counter": ("_total",), "gauge": ("",), "histogram": ("_bucket", "_sum", "_count")}

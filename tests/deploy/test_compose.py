@@ -15,8 +15,8 @@ import pytest
 import yaml
 from compose_spec import PyCompose
 
-from agents.command import _parser
-from streams.settings import Settings
+from cli.main import _parser
+from streams.config.settings import Settings
 from tests.deploy.dockerfile import ROOT, stages
 
 FILE = ROOT / "docker-compose.yml"

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from agents import health
-from agents.command import _parser
-from streams.settings import Settings
+from cli.main import _parser
+from streams.config.settings import Settings
 from tests.deploy.dockerfile import DOCKERFILE, ROOT, chain, stages
 
 HADOLINT = Path(sys.executable).parent / "hadolint"
@@ -99,7 +99,7 @@ def test_its_settings_are_settings_and_its_state_is_on_the_volume() -> None:
 
 def test_it_runs_a_command_that_there_is() -> None:
     worker = stages()["worker"]
-    assert worker.words("ENTRYPOINT") == ["python", "-m", "agents.command"]
+    assert worker.words("ENTRYPOINT") == ["python", "-m", "cli.main"]
     assert _parser().parse_args(worker.words("CMD")).command == "worker"
 
 

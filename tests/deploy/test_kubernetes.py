@@ -12,11 +12,11 @@ import pytest
 import yaml
 
 from agents import __version__
-from agents.command import _parser
 from agents.worker import ALIVE_SECONDS
+from cli.main import _parser
 from deploy.kubernetes import rules
-from streams import plan
-from streams.settings import Settings
+from streams.config import stream_config
+from streams.config.settings import Settings
 from tests.deploy.dockerfile import ROOT, stages
 from tests.deploy.manifests import KUBERNETES, KUSTOMIZED, Manifest, kustomization, needs_kubectl, of, rendered, written
 
@@ -177,7 +177,7 @@ def test_the_streams_file_is_where_workers_look_and_is_one() -> None:
     (place,) = (variable["value"] for variable in container["env"] if variable["name"] == "TRUEUP_STREAMS")
     (mount,) = (each["mountPath"] for each in container["volumeMounts"] if each["name"] == "streams")
     assert place == f"{mount}/streams.toml"
-    plan.parse((KUBERNETES / "base/streams.toml").read_text(), Settings().default_calibrator)
+    stream_config.parse((KUBERNETES / "base/streams.toml").read_text(), Settings().default_calibrator)
 
 
 def test_state_is_on_the_claim_of_the_pod() -> None:

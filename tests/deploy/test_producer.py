@@ -1,7 +1,7 @@
 """The demo's producer: the flights' own order and gaps, shortened, from now on."""
 
-from agents.player import Message
 from deploy.producer import SPEED, moved
+from lab.player import Message
 
 
 def test_the_first_is_due_at_once_and_gaps_are_shortened() -> None:

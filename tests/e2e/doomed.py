@@ -20,11 +20,11 @@ from faust.types import TP
 
 from agents import logs, worker
 from state.events import Event
-from streams.progress import Progress
-from streams.records import Decoder
-from streams.refused import Refused
-from streams.settings import Settings
-from streams.transport import RecordBatch, Thread
+from streams.config.settings import Settings
+from streams.faust.transport import RecordBatch, Thread
+from streams.records.decoding import Decoder
+from streams.records.refused import Refused
+from streams.table.progress import Progress
 
 
 def main() -> int:

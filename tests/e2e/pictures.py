@@ -16,9 +16,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from agents.broker import Broker
 from deploy.grafana.panels import COLUMNS, DECIMALS, Dashboard, Panel
 from deploy.grafana.write import DASHBOARDS
+from lab.broker import Broker
 from tests.e2e.prometheus import Series, Server, watched
 from tests.e2e.world import World
 

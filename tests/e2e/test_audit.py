@@ -8,8 +8,8 @@ from typing import Any
 import orjson
 import pytest
 
-from agents import audit
-from streams.settings import Settings
+from replay.audit import auditor
+from streams.config.settings import Settings
 from tests.e2e.test_crashes import KILLED
 from tests.e2e.world import World, wait_for
 from tests.events import Sent, forecast, mixed
@@ -24,7 +24,7 @@ def audited(capsys: pytest.CaptureFixture[str]) -> Audited:
 
     def run(world: World, **options: bool) -> tuple[int, dict[str, Any]]:
         capsys.readouterr()
-        status = audit.run(world.settings, json_output=True, **options)
+        status = auditor.run(world.settings, json_output=True, **options)
         return status, orjson.loads(capsys.readouterr().out.splitlines()[-1])
 
     return run
@@ -59,7 +59,7 @@ def test_all_agree_after_kills_and_rebalances_and_an_altered_record_is_named(
         w.wait_until_applied(sent)
         assert two.stop() == 0
     status, account = audited(w)
-    assert (status, account["differences"], account["unable"]) == (audit.AGREE, [], [])
+    assert (status, account["differences"], account["unable"]) == (auditor.AGREE, [], [])
     checked, applied = account["checked"], w.applied()
     assert checked["forecasts"] + checked["outcomes"] == sent
     assert checked["calibrated"] == applied["forecasts_issued"]
@@ -77,7 +77,7 @@ def test_all_agree_after_kills_and_rebalances_and_an_altered_record_is_named(
     w.send([Sent("calibrated", record.key, orjson.dumps(served | {"p": 0.123456}), record.ts)])
     status, account = audited(w)
     (difference,) = account["differences"]
-    assert status == audit.DIFFER
+    assert status == auditor.DIFFER
     assert (difference["partition"], difference["event_id"]) == (record.partition, served["event_id"])
     assert difference["fields"] == {"p": [0.123456, served["p"]]}
     assert difference["offset"] == max(r.offset for r in w.read("calibrated") if r.partition == record.partition)
@@ -92,11 +92,11 @@ def test_topics_that_cannot_be_audited_say_why(world: MakeWorld, audited: Audite
     other = tmp_path / "streams.toml"
     other.write_text('[streams."*"]\ncalibrator = "identity"\n')
     changed = Settings.from_env(w.environment | {"TRUEUP_STREAMS": str(other)})
-    assert audit.run(changed, json_output=False) == audit.UNCHECKED
-    assert audit.run(Settings.from_env(w.environment | {"TRUEUP_RESOLVED": "nowhere"}), json_output=False) == 2
+    assert auditor.run(changed, json_output=False) == auditor.UNCHECKED
+    assert auditor.run(Settings.from_env(w.environment | {"TRUEUP_RESOLVED": "nowhere"}), json_output=False) == 2
     _delete_before(w, "forecasts", 4)
     status, account = audited(w)
-    assert status == audit.UNCHECKED
+    assert status == auditor.UNCHECKED
     assert "forecasts/0 begins at offset 4" in account["unable"][0]
 
 

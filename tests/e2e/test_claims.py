@@ -9,13 +9,13 @@ from typing import cast
 
 import pytest
 
-from agents import broker as brokers
-from agents.broker import Broker
 from agents.topology import build
-from streams import topics
-from streams.changelog import Changelog, FencedError
-from streams.settings import Settings
-from streams.transport import BatchProducer
+from lab import broker as brokers
+from lab.broker import Broker
+from streams.config.settings import Settings
+from streams.faust.changelog import Changelog, FencedError
+from streams.faust.transport import BatchProducer
+from streams.kafka import topics
 
 FORGET_MS = 3000
 FORGETFUL = f"""

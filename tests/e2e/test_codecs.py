@@ -11,9 +11,9 @@ import pytest
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
-from agents.broker import KAFKA
-from streams import topics
-from streams.settings import Settings
+from lab.broker import KAFKA
+from streams.config.settings import Settings
+from streams.kafka import topics
 from tests.e2e.world import World, wait_for
 from tests.events import Sent, forecast, mixed, outcome
 

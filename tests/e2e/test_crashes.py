@@ -6,8 +6,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from agents.broker import Broker
 from agents.worker import FAILED, MISCONFIGURED
+from lab.broker import Broker
 from tests.e2e.world import Worker, World, wait_for
 from tests.events import forecast, mixed
 

@@ -11,8 +11,8 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
 from state import keys
 from state.fence import Fence
-from streams import topics
-from streams.settings import Settings
+from streams.config.settings import Settings
+from streams.kafka import topics
 from tests.e2e.world import World, wait_for
 from tests.events import mixed
 from tests.streams.fakes import wire

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from aiokafka import AIOKafkaProducer
 
-from agents import audit
-from streams.refused import REASON
+from replay.audit import auditor
+from streams.records.refused import REASON
 from tests.e2e.world import World, wait_for
 from tests.events import Sent, forecast, outcome
 
@@ -82,7 +82,7 @@ def test_a_batch_that_expands_beyond_the_bound_is_one_dead_letter_and_the_fence_
     assert len(w.read("calibrated")) == 2
     assert len(w.read("resolved")) == 1
     w.judge()
-    assert audit.run(w.settings, json_output=False) == audit.AGREE
+    assert auditor.run(w.settings, json_output=False) == auditor.AGREE
 
 
 @pytest.mark.slow
@@ -152,4 +152,4 @@ def test_what_a_producer_took_back_is_not_answered_and_what_it_has_not_confirmed
     assert [json.loads(record.value or b"")["event_id"] for record in w.read("calibrated")] == ["kept", "confirmed"]
     applied = w.applied()
     assert (applied["forecasts_issued"], applied["outcomes_resolved"], applied["outcomes_early"]) == (2, 1, 0)
-    assert audit.run(w.settings, json_output=False) == audit.AGREE
+    assert auditor.run(w.settings, json_output=False) == auditor.AGREE

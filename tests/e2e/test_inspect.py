@@ -18,7 +18,7 @@ MakeWorld = Callable[..., World]
 def inspect(w: World, *arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
     """Run the command as a user does."""
     return subprocess.run(
-        [sys.executable, "-m", "agents.command", "inspect", *arguments],
+        [sys.executable, "-m", "cli.main", "inspect", *arguments],
         env={**os.environ, "COLUMNS": "160", **w.environment, **settings},
         cwd=ROOT,
         capture_output=True,

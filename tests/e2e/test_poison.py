@@ -8,10 +8,12 @@ from collections.abc import Callable
 import orjson
 import pytest
 
-from agents import audit, command, logs, skip
+from agents import logs
 from agents.worker import FAILED, MISCONFIGURED
-from streams import skips
-from streams.settings import SettingsError
+from cli import main, skip
+from replay.audit import auditor
+from streams.config.settings import SettingsError
+from streams.records import skips
 from tests.e2e.world import World, wait_for
 from tests.events import Sent, forecast, outcome
 
@@ -35,7 +37,7 @@ def test_a_worker_that_dies_of_a_record_names_it_and_goes_on_without_it(
     monkeypatch.setattr(logs, "configure", lambda *_: None)  # it would stay for the tests that follow
     for name, value in w.environment.items():
         monkeypatch.setenv(name, value)
-    assert command.main(["skip", place, "--reason", "a defect, ticket 7"]) == 0
+    assert main.main(["skip", place, "--reason", "a defect, ticket 7"]) == 0
     assert f"{place} is left out from now on: a defect, ticket 7" in capsys.readouterr().out
     for _ in range(2):  # as well from an empty disk
         with w.worker(*POISON) as worker:
@@ -54,7 +56,7 @@ def test_a_worker_that_dies_of_a_record_names_it_and_goes_on_without_it(
     w.skips = {w.topic(label): {1: skips.why(1, "a defect, ticket 7")}}
     w.judge()
     capsys.readouterr()
-    assert audit.run(w.settings, json_output=True) == audit.AGREE
+    assert auditor.run(w.settings, json_output=True) == auditor.AGREE
     assert orjson.loads(capsys.readouterr().out.splitlines()[-1])["skipped"] == [
         f"{place}: a defect, ticket 7".replace("@1:", "@1:")
     ]
@@ -75,8 +77,8 @@ def test_only_records_that_are_still_to_be_applied_can_be_left_out(
     for name, value in w.environment.items():
         monkeypatch.setenv(name, value)
     for place in ("nonsense", f"{w.topic('calibrated')}/0@1", f"{w.topic('forecasts')}/7@1", "a/b@c"):
-        assert command.main(["skip", place, "--reason", "why"]) == MISCONFIGURED
-    assert command.main(["skip", f"{w.topic('forecasts')}/0@2", "--reason", " "]) == MISCONFIGURED
+        assert main.main(["skip", place, "--reason", "why"]) == MISCONFIGURED
+    assert main.main(["skip", f"{w.topic('forecasts')}/0@2", "--reason", " "]) == MISCONFIGURED
     assert sum(line.startswith("trueup: ") for line in capsys.readouterr().err.splitlines()) == 5
     assert not [record for record in w.read("changelog") if (record.key or b"").startswith(skips.LETTER)]
     w.judge()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import orjson
 
-from agents import audit
+from replay.audit import auditor
 from state import keys, rows
 from tests.e2e.test_inspect import inspect
 from tests.e2e.world import ROOT, World, wait_for
@@ -28,7 +28,7 @@ OLD = 40
 def promote(w: World, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run the command as an operator does."""
     return subprocess.run(
-        [sys.executable, "-m", "agents.command", "promote", *arguments],
+        [sys.executable, "-m", "cli.main", "promote", *arguments],
         env={**os.environ, **w.environment, "USER": "grace"},
         cwd=ROOT,
         capture_output=True,
@@ -54,7 +54,7 @@ def test_promoted_challenger_serves_warm_and_nothing_is_lost(world: MakeWorld, t
             assert worker.metric("shadow_events", calibrator=each.calibrator, config=each.config) == resolved
         assert worker.stop() == 0
     w.judge()
-    assert audit.run(w.settings, json_output=True) == audit.AGREE
+    assert auditor.run(w.settings, json_output=True) == auditor.AGREE
     shown = orjson.loads(inspect(w, "stream-1", "--json").stdout)["streams"]["stream-1"]["shadows"]
     assert {each["challenger"]["calibrator"] for each in shown} == {"histogram", "platt+minimax"}
     assert all(each["champion"]["config"] == before.config for each in shown)

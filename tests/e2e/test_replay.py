@@ -10,14 +10,14 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
-from agents.replay import seed
-from agents.replay.configuration import configurations
-from agents.replay.session import Request, replay
-from agents.replay.side import HEADER
-from agents.replay.sources.topics import Range, TopicSource, reread, resolved
+from replay import export_state
+from replay.configuration import configurations
+from replay.output_topic import HEADER
+from replay.run import Request, replay
+from replay.sources.topics import Range, TopicSource, reread, resolved
 from state import keys
-from streams.settings import SettingsError
-from streams.topics import TopicsError
+from streams.config.settings import SettingsError
+from streams.kafka.topics import TopicsError
 from tests.e2e.world import Read, World
 from tests.events import mixed
 
@@ -111,7 +111,7 @@ def test_worker_refuses_a_state_that_replay_did_not_finish(
 ) -> None:
     live = world()
     live.send(MADE.sent)
-    real = seed._append
+    real = export_state._append
 
     async def dying(producer: object, settings: object, partition: int, rows: Iterable[tuple[bytes, bytes]]) -> int:
         kept = list(rows)
@@ -119,7 +119,7 @@ def test_worker_refuses_a_state_that_replay_did_not_finish(
             raise KeyboardInterrupt
         return await real(producer, settings, partition, kept)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(seed, "_append", dying)
+    monkeypatch.setattr(export_state, "_append", dying)
     with pytest.raises(KeyboardInterrupt):
         replay(replace(asked(live), write_state=live.name), live.environment)
     assert not live.read("calibrated")

@@ -8,7 +8,7 @@ from aiokafka import TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
 
 from agents.worker import FAILED
-from streams import topics
+from streams.kafka import topics
 from tests.e2e.world import World, wait_for
 from tests.events import forecast, mixed
 

@@ -23,11 +23,13 @@ from state import keys
 from state.engine import Partition
 from state.events import Event
 from state.fence import FATES, Fence
-from streams import skips, topics, unpacking
-from streams.encoding import encode
-from streams.records import Decoder
-from streams.refused import named
-from streams.settings import Settings
+from streams.config.settings import Settings
+from streams.faust import unpacking
+from streams.kafka import topics
+from streams.records import skips
+from streams.records.decoding import Decoder
+from streams.records.encoding import encode
+from streams.records.refused import named
 from tests.events import Sent
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -77,7 +77,7 @@ def _fuzz(name: str, seconds: int, corpus: str, out: Path) -> None:
     """Fuzz one target in this process; does not return."""
     import atheris  # noqa: PLC0415 - only here: the targets run without it
 
-    with atheris.instrument_imports(include=["agents", "state", "streams"]):
+    with atheris.instrument_imports(include=["agents", "cli", "replay", "state", "streams"]):
         from tests.fuzz.targets import TARGETS  # noqa: PLC0415 - see above
     limits = [f"-max_total_time={seconds}", f"-timeout={SLOWEST}", f"-rss_limit_mb={LARGEST}", "-max_len=4096"]
     atheris.Setup(

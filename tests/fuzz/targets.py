@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 from unittest.mock import patch
 
-from agents import audit, command, inspection, logs, worker
+from agents import logs, worker
+from cli import inspect, main
+from replay.audit import auditor
 from state import calibrators, expiry, forecasts, ledger, rows
 from state import keys as letters
 from state.engine import Partition
@@ -20,11 +22,12 @@ from state.fence import VERSION, Fence
 from state.forecasts import Normal, Probs
 from state.frames import CorruptFrame, seal
 from state.policy import Policy
-from streams import plan, topics
-from streams.encoding import encode
-from streams.limits import Limits
-from streams.records import LATEST, REASONS, Decoder
-from streams.settings import Settings, SettingsError
+from streams.config import stream_config
+from streams.config.settings import Settings, SettingsError
+from streams.kafka import topics
+from streams.records.decoding import LATEST, REASONS, Decoder
+from streams.records.encoding import encode
+from streams.records.limits import Limits
 
 CORPUS: Final = Path(__file__).with_name("corpus")
 GOLDEN: Final = Path(__file__).parents[1] / "state" / "golden"
@@ -59,7 +62,7 @@ class Target(NamedTuple):
 
 
 def _decoder() -> tuple[Decoder, Settings]:
-    policies = plan.parse(PLAN.decode(), "platt+regret_matching")
+    policies = stream_config.parse(PLAN.decode(), "platt+regret_matching")
     return Decoder(policies, Limits()), Settings(policies=policies)
 
 
@@ -92,7 +95,7 @@ def record(data: bytes) -> None:
 def streams_file(data: bytes) -> None:
     """Any text is a plan whose calibrators can be built, or a ValueError that says what is wrong."""
     try:
-        policies = plan.parse(data.decode(errors="replace"), "identity")
+        policies = stream_config.parse(data.decode(errors="replace"), "identity")
     except ValueError:
         return
     for pattern, policy in policies.patterns:
@@ -127,11 +130,11 @@ def arguments(data: bytes) -> None:
     out, err = io.StringIO(), io.StringIO()
     stubs: dict[str, Callable[..., int]] = dict.fromkeys(("demo", "experiments", "broker"), _zero)
     with ExitStack() as stack:
-        stack.enter_context(patch.dict(command._COMMANDS, stubs))
+        stack.enter_context(patch.dict(main._COMMANDS, stubs))
         for place, name, stub in (
             (worker, "run", _zero),
-            (audit, "run", _zero),
-            (inspection, "run", _zero),
+            (auditor, "run", _zero),
+            (inspect, "run", _zero),
             (topics, "create", _nothing),
             (topics, "check", _nothing),
             (topics, "remarks", _nothing),
@@ -141,7 +144,7 @@ def arguments(data: bytes) -> None:
         stack.enter_context(redirect_stdout(out))
         stack.enter_context(redirect_stderr(err))
         try:
-            status = command.main(given)
+            status = main.main(given)
         except SystemExit as exc:
             status = exc.code  # type: ignore[assignment]  # what is no number is not among the statuses
     assert status in STATUSES, (given, status)

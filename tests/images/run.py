@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from typing import Any, Final, Self
 
 from agents import __version__
-from agents.broker import Broker, BrokerError, free_port
-from agents.scrape import Reading, get
+from lab.broker import Broker, BrokerError, free_port
+from lab.scrape import Reading, get
 from tests.images import pod, podman
 from tests.images.podman import CONFINED, ROOT, Podman, PodmanError
 

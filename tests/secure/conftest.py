@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from streams.permissions import Grant, needed
-from streams.settings import Settings
+from streams.config.settings import Settings
+from streams.kafka.permissions import Grant, needed
 from tests.e2e.world import World
 from tests.secure import certificates, fortress
 from tests.secure.fortress import Fortress

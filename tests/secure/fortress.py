@@ -9,8 +9,8 @@ from typing import Any, Final
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.protocol.admin import CreateAclsRequest, DeleteAclsRequest
 
-from agents.broker import HOST, Broker, free_port
-from streams.permissions import OPERATIONS
+from lab.broker import HOST, Broker, free_port
+from streams.kafka.permissions import OPERATIONS
 from tests.secure.certificates import Certificates
 
 #: The first may do everything; the others what they are granted.

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from agents.worker import MISCONFIGURED
-from streams import topics
-from streams.settings import Settings, SettingsError
-from streams.topics import TopicsError
+from streams.config.settings import Settings, SettingsError
+from streams.kafka import topics
+from streams.kafka.topics import TopicsError
 from tests.e2e.world import ROOT, World
 from tests.events import mixed
 from tests.secure.certificates import KEY_PASSWORD
@@ -194,7 +194,7 @@ def test_a_repr_of_the_settings_holds_no_secret(stronghold: Fortress) -> None:
 
 def run(*arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "agents.command", *arguments],
+        [sys.executable, "-m", "cli.main", *arguments],
         env={**os.environ, **settings},
         cwd=ROOT,
         stdin=subprocess.DEVNULL,

@@ -6,12 +6,13 @@ from functools import partial
 
 import pytest
 
-from agents import inspection
 from agents.worker import MISCONFIGURED
-from streams import topics
-from streams.permissions import commands
-from streams.settings import Settings
-from streams.topics import TopicsError
+from cli import inspect
+from streams.config.settings import Settings
+from streams.kafka import topics
+from streams.kafka.permissions import commands
+from streams.kafka.topics import TopicsError
+from streams.metrics.description import Found
 from tests.e2e.world import World, wait_for
 from tests.events import mixed
 from tests.secure.conftest import single
@@ -94,7 +95,7 @@ def test_inspecting_needs_to_read_the_changelog_alone(world: MakeWorld, strongho
 
     def read() -> bool:
         try:
-            return asyncio.run(inspection.read(settings)) == inspection.Found()
+            return asyncio.run(inspect.read(settings)) == Found()
         except TopicsError:
             return False
 

@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from state import claim, expiry, fence, ledger, rows
-from state.ages import DAY_MS, Ages
 from state.calibrators import REGISTRY
 from state.claim import Claim
-from state.comparison import Comparison
 from state.fence import EXPIRY, MATURITY, Fence, Queue
 from state.forecasts import PROBS, QUANTILES, Classwise, Normal, Probs, Quantiles
-from state.history import WINDOW, History
 from state.ledger import EARLY, ISSUED, NAN, NO_CONFIG, RESOLVED, WAITING, Entry, Shadow
 from state.policy import Policy
 from state.rows import Served
+from state.scoring.ages import DAY_MS, Ages
+from state.scoring.comparison import Comparison
+from state.scoring.history import WINDOW, History
 
 FOLDER: Final = Path(__file__).parent / "golden"
 #: Calibrators whose rows are kept, and options that make them small.

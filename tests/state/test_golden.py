@@ -8,7 +8,7 @@ import pytest
 from state import claim, expiry, fence, ledger, rows
 from state.fence import FATES
 from state.frames import CorruptFrame
-from state.history import WINDOW
+from state.scoring.history import WINDOW
 from tests.state import golden
 from tests.state.golden import FOLDER, Row
 from tests.state.histories import ROOT

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from state import keys, rows
 from state.calibrators import REGISTRY
 from state.frames import CorruptFrame, seal, unseal
-from state.history import WINDOW, History
 from state.policy import Policy
 from state.rows import Served
+from state.scoring.history import WINDOW, History
 from tests.state.histories import STEADY
 
 SPECS = [*REGISTRY, "platt+minimax", "minimax+regret_matching"]

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from state import keys, ledger, rows
-from state.comparison import Comparison
 from state.engine import Effects
 from state.events import Calibrated, Event, Forecast, Outcome, Resolved
 from state.forecasts import Probs
 from state.policy import Challenger, Policies, Policy
+from state.scoring.comparison import Comparison
 from tests.state.histories import (
     CUTS,
     POLICIES,

@@ -5,12 +5,12 @@ import random
 import pytest
 
 from state import calibrators, forecasts, keys, rows
-from state.class_scores import ClassScores
 from state.events import Calibrated, Event, Forecast, Outcome, Rejected, Resolved
 from state.fence import FATES, FORECASTS, OUTCOMES
 from state.forecasts import Classwise, Normal, Probs, Quantiles
 from state.policy import Policies, Policy
-from state.quantile_scores import QuantileScores
+from state.scoring.class_scores import ClassScores
+from state.scoring.quantile_scores import QuantileScores
 from tests.state.histories import Table, Worker
 
 LEVELS = (0.1, 0.5, 0.9)

@@ -8,7 +8,7 @@ from typing import Any
 from aiokafka.structs import ConsumerRecord
 from faust.types import TP
 
-from streams.transport import BatchConsumer, Thread
+from streams.faust.transport import BatchConsumer, Thread
 from tests.streams.fakes import record
 
 F, O, C = "forecasts", "outcomes", "trueup-state-changelog"  # noqa: E741 - the topics by their first letters

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from agents.topology import Topology, consumer_of
-from streams.settings import Settings
-from streams.transport import BatchConsumer
+from streams.config.settings import Settings
+from streams.faust.transport import BatchConsumer
 from tests.streams.brokers import Brokers, Run
 from tests.streams.fakes import wire
 

@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 from aiokafka.errors import OutOfOrderSequenceNumber, ProducerFenced
 from aiokafka.structs import ConsumerRecord
 
-from agents.join import Probe
+from agents.processor import Probe
 from agents.topology import Topology, build
-from streams.changelog import Writer
-from streams.origin import Described, Origin
-from streams.producer_ids import NOBODY, Identity
-from streams.settings import Settings
-from streams.transport import RecordBatch
+from streams.config.settings import Settings
+from streams.faust.changelog import Writer
+from streams.faust.transport import RecordBatch
+from streams.kafka.producer_ids import NOBODY, Identity
+from streams.kafka.provenance import Described, Origin
 
 #: Partitions that a wired application has claimed.
 PARTITIONS = 16

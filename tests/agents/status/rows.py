@@ -10,8 +10,8 @@ from state.engine import Partition
 from state.events import Event, Forecast, Outcome
 from state.fence import Fence
 from state.policy import Policies, Policy
-from streams.gauges import Gauges, Held
-from streams.settings import Settings
+from streams.config.settings import Settings
+from streams.metrics.gauges import Gauges, Held
 
 
 def learnt(policies: Policies, streams: Iterable[str], n: int, seed: int = 0) -> Held:

@@ -12,15 +12,15 @@ import pytest
 from agents.status.pages import CARDS, MOST, QUERY, Pages
 from agents.status.readings import POINTS, Recovery, guarantee
 from state import keys, rows
-from state.ages import DAY_MS, Ages
 from state.engine import Partition
 from state.events import Forecast, Outcome
 from state.fence import Fence
 from state.forecasts import Normal, Probs
-from state.history import History
 from state.policy import Policies, Policy
-from streams.gauges import Held
-from streams.settings import Settings
+from state.scoring.ages import DAY_MS, Ages
+from state.scoring.history import History
+from streams.config.settings import Settings
+from streams.metrics.gauges import Held
 from tests.agents.status.rows import DEFAULT, learnt, pages, readings, renamed
 
 #: As records may name a stream: everything that means something to HTML, URLs, SVG or scripts.

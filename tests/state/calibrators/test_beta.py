@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from state.calibrators import Calibrator, make
 from state.calibrators.beta import Beta
 from state.calibrators.logistic import P_CLIP, RADIUS
-from state.scores import Scores
+from state.scoring.scores import Scores
 
 #: Outcomes of a forecast p come with log-odds A ln p - B ln(1 - p) + C.
 A, B, C = 0.5, 1.5, -0.4

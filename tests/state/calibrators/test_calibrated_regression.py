@@ -9,7 +9,7 @@ import pytest
 
 from state.calibrators.calibrated_regression import FUNCTIONS, CalibratedRegression
 from state.calibrators.least_squares import Floats
-from state.smooth import smooth_error
+from state.scoring.smooth import smooth_error
 
 Outcome = Callable[[int, float, float, tuple[float, ...], random.Random], float]  # t, raw, answer, x
 

@@ -8,8 +8,8 @@ import pytest
 
 from state.calibrators import check, kind, make
 from state.calibrators.multiclass import Multiclass
-from state.class_scores import ClassScores
 from state.forecasts import Classwise, Probs
+from state.scoring.class_scores import ClassScores
 
 T = 6000
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from state.calibrators import Calibrator, make
 from state.calibrators.logistic import CURVATURE, P_CLIP, RADIUS
 from state.calibrators.platt import Platt
-from state.scores import Scores
+from state.scoring.scores import Scores
 
 
 def overconfident(n: int) -> Iterator[tuple[float, float]]:

@@ -1,1 +1,0 @@
-"""Replay of history: the engine over topics or files, several configurations beside one another."""

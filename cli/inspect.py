@@ -1,0 +1,98 @@
+"""``trueup inspect``: what the state says of a stream, read from the changelog."""
+
+import asyncio
+import sys
+
+import orjson
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.errors import KafkaError
+
+from cli import inspect_tables
+from state import keys, rows
+from state.fence import FATES, Fence
+from streams.config.settings import Settings
+from streams.kafka.topics import TopicsError, partitions
+from streams.metrics.description import Found, describe
+
+#: Rows that say something of streams.
+KEPT = (keys.FENCE, keys.SCORES, keys.WINDOWS, keys.VECTORS, keys.CALIBRATOR, keys.COMPARISON, keys.AGES)
+
+
+def run(settings: Settings, stream: str | None, *, json_output: bool) -> int:
+    """Show one stream, or all; return 0, or 1 when the stream has no state.
+
+    Raises
+    ------
+    TopicsError
+        If the changelog cannot be read.
+    """
+    try:
+        found = asyncio.run(read(settings))
+    except KafkaError as exc:
+        raise TopicsError(f"cannot read {settings.changelog} from {', '.join(settings.brokers)}: {exc}") from exc
+    names = sorted(found.histories.keys() | found.vectors.keys() | found.served.keys())
+    if stream is not None and stream not in names:
+        inspect_tables.console(stderr=True).print(
+            f"no state of stream {stream!r}; there are: {', '.join(names[:20]) or 'none'}"
+        )
+        return 1
+    of = settings.policies.of
+    report = {name: describe(found, name, of(name)) for name in (names if stream is None else [stream])}
+    fences = found.fences.values()
+    fates = {fate: sum(fence.fates[i] for fence in fences) for i, fate in enumerate(FATES)}
+    waits = {name: sum(getattr(fence, name) for fence in fences) for name in ("pending", "waiting", "early")}
+    if json_output:
+        sys.stdout.write(orjson.dumps({"streams": report, "fates": fates, "waits": waits}).decode() + "\n")
+    else:
+        inspect_tables.show(report, fates | waits, whole=stream is not None)
+    return 0
+
+
+async def read(settings: Settings) -> Found:
+    """Read the changelog to its present end."""
+    count = await partitions(settings, settings.changelog)
+    if count is None:
+        raise TopicsError(f"there is no topic {settings.changelog}: is TRUEUP_APP_ID that of the workers?")
+    consumer = AIOKafkaConsumer(
+        bootstrap_servers=",".join(settings.brokers),
+        auto_offset_reset="earliest",
+        **settings.security.client_options(),
+    )
+    newest: dict[tuple[int, bytes], bytes] = {}
+    try:
+        await consumer.start()
+        tps = [TopicPartition(settings.changelog, n) for n in range(count)]
+        consumer.assign(tps)
+        ends = await consumer.end_offsets(tps)
+        while any([await consumer.position(tp) < ends[tp] for tp in tps]):
+            for tp, records in (await consumer.getmany(timeout_ms=500)).items():
+                for record in records:
+                    if record.key[:1] in KEPT and record.value is not None:
+                        newest[tp.partition, record.key] = record.value
+    finally:
+        await consumer.stop()
+    return _found(newest)
+
+
+def _found(newest: dict[tuple[int, bytes], bytes]) -> Found:
+    """Return what rows say, by partition and key."""
+    found = Found()
+    for (partition, key), value in newest.items():
+        kind = key[:1]
+        if kind == keys.FENCE:
+            found.fences[partition] = Fence.decode(value)
+        elif kind == keys.SCORES:
+            windows = newest.get((partition, keys.WINDOWS + key[1:]))
+            found.histories[key[1:].decode()][partition] = rows.decode_history(value, windows)
+        elif kind == keys.VECTORS:
+            config, stream = keys.of_vectors(key)
+            found.vectors[stream][partition, config] = rows.decode_vector_scores(value)
+        elif kind == keys.AGES:
+            found.ages[key[1:].decode()][partition] = rows.decode_ages(value)
+        elif kind == keys.COMPARISON:
+            stream, champion, challenger = keys.of_comparison(key)
+            found.comparisons[stream][partition, champion, challenger] = rows.decode_comparison(value)
+        elif kind == keys.CALIBRATOR:
+            config, stream = keys.of_vectors(key)
+            found.served[stream][partition, config] = rows.decode_calibrator(value, stream)
+    return found

@@ -1,0 +1,156 @@
+"""What ``trueup inspect`` prints of streams: tables for people, of what `streams.metrics.description` says in JSON."""
+
+from collections.abc import Callable
+from typing import Any
+
+from rich.console import Console
+from rich.table import Column, Table
+
+from state.scoring.ages import words
+from state.scoring.history import KINDS
+from state.scoring.ranking import VOLUMES
+from state.scoring.scores import SCORED, Murphy
+from streams.metrics import challenger_description
+
+
+def console(*, stderr: bool = False) -> Console:
+    """Return a console that shows the names of streams as they are: they come from records."""
+    return Console(stderr=stderr, markup=False, emoji=False)
+
+
+def show(report: dict[str, dict[str, Any]], counts: dict[str, int], *, whole: bool) -> None:
+    """Print what `describe` says of each stream, ``whole`` or a line each, and counts of all."""
+    shown_on = console()
+    table = Table("stream", "resolved", "ECE raw", "ECE", "AUC raw", "AUC", "regret", "calibrator")
+    for name, each in report.items():
+        shown = ("ece", "auc")
+        scores = [_figure(each[kind][score]) if kind in each else "–" for score in shown for kind in KINDS]
+        regret = f"{each['regret']['brier']:+.1f}" if "regret" in each else "–"
+        made = ", ".join(sorted({one["calibrator"] for one in each["calibrators"] if one["config"] in _served(each)}))
+        resolved = each["resolved"] + sum(scored["resolved"] for scored in each.get("vectors", {}).values())
+        table.add_row(name, f"{resolved:,}", *scores, regret, made)
+    shown_on.print(table)
+    if not whole:
+        shown_on.print("  ".join(f"{fate} {n:,}" for fate, n in counts.items() if n))
+        return
+    for each in report.values():
+        _whole(shown_on, each)
+
+
+def _whole(shown_on: Console, each: dict[str, Any]) -> None:
+    for config, scored in each.get("vectors", {}).items():
+        shown_on.print(_vector_table(config, scored))
+    curve = Table("kind", "events", "mean forecast", "share of events", title="reliability")
+    low = Table("kind", "events", "mean forecast", "share of events", title="reliability below .1")
+    for kind in SCORED:
+        for one in each.get(kind, {}).get("reliability", ()):
+            curve.add_row(kind, f"{one['n']:,}", f"{one['forecast']:.4f}", f"{one['outcome']:.4f}")
+        for one in each.get(kind, {}).get("low_reliability", ()):
+            low.add_row(kind, f"{one['n']:,}", f"{one['forecast']:.5f}", f"{one['outcome']:.5f}")
+    if each["resolved"] or "vectors" not in each:
+        shown_on.print(curve, low, _health(each))
+    if "ages" in each:
+        shown_on.print(_ages_table(each["ages"]))
+        for finding in each["ages"]["findings"]:
+            shown_on.print(f"labels: {finding['words']}.")
+    if "shadows" in each:
+        shown_on.print(challenger_description.table(each["shadows"]))
+    measures = ("error", "bound", "noise", "internal_regret")
+    held = Table("partition", "calibrator", "config", "version", "outstanding", *measures)
+    for one in each["calibrators"]:
+        figures = ("–" if one[name] is None else f"{one[name]:.4f}" for name in measures)
+        held.add_row(
+            str(one["partition"]),
+            one["calibrator"],
+            one["config"],
+            f"{one['version']:,}",
+            str(one["outstanding"]),
+            *figures,
+        )
+    shown_on.print(held)
+
+
+def _served(each: dict[str, Any]) -> set[str]:
+    """Return the configurations that have served, as far as the rows say: not those that only challenged."""
+    challengers, champions = (
+        {one[side]["config"] for one in each.get("shadows", ())} for side in ("challenger", "champion")
+    )
+    return {one["config"] for one in each["calibrators"]} - (challengers - champions)
+
+
+def _vector_table(config: str, scored: dict[str, Any]) -> Table:
+    table = Table("", *KINDS, title=f"{scored['resolved']:,} events under {config}")
+    for name, value in scored[KINDS[0]].items():
+        if isinstance(value, float):
+            table.add_row(name.replace("_", " "), *(f"{scored[kind][name]:.4f}" for kind in KINDS))
+    for i, one in enumerate(scored[KINDS[0]].get("coverage", ())):
+        shares = (scored[kind]["coverage"][i]["upto"] for kind in KINDS)
+        table.add_row(f"at or below the quantile of {one['level']:g}", *(f"{share:.4f}" for share in shares))
+    return table
+
+
+def _ages_table(ages: dict[str, Any]) -> Table:
+    table = Table("outcome", "events", "half come within", "99 % within", title="age of forecasts when outcomes come")
+    for label, one in ages["outcomes"].items():
+        table.add_row(label, f"{one['n']:,}", words(1000 * one["median_s"]), words(1000 * one["most_s"]))
+    if ages["expired"]:
+        table.add_row("none before ttl", f"{ages['expired']:,}", "", "")
+    return table
+
+
+def _health(each: dict[str, Any]) -> Table:
+    """Return a table of the figures an alarm is followed by, raw beside what was served."""
+    kinds = [kind for kind in SCORED if kind in each]
+    table = Table(Column("", no_wrap=True), *kinds, title="scores")
+
+    def row(name: str, figure: Callable[[dict[str, Any]], str]) -> None:
+        table.add_row(name, *(figure(each[kind]) for kind in kinds))
+
+    row("ECE", lambda of: f"{of['ece']:.4f}")
+    row("  by chance alone", lambda of: f"{of['ece_noise']:.4f}")
+    row("smooth ECE", lambda of: f"{of['smooth_ece']:.4f}")
+    row("worst window's ECE", lambda of: _worst(of.get("worst_window")))
+    row("relative error", lambda of: _figure(of["relative_error"]))
+    row("  by chance alone", lambda of: _figure(of["relative_error_noise"]))
+    row("mean off by", lambda of: _share(of["relative_bias"]))
+    row("  by chance alone", lambda of: _share(of["relative_bias_noise"]).replace("+", "±"))
+    row("AUC", lambda of: _with_error(of["auc"], of["auc_error"]))
+    row("Gini", lambda of: _figure(of["gini"]))
+    row("KS", lambda of: _figure(of["ks"]))
+    for i, volume in enumerate(VOLUMES):
+        for name in ("recall", "precision"):
+            row(
+                f"{name}, top {100 * volume:g} %",
+                lambda of, i=i, name=name: _with_error(of["top"][i][name], of["top"][i][f"{name}_error"]),  # type: ignore[misc]  # bound now
+            )
+    row("last window: ECE", lambda of: _figure(of.get("last_window", {}).get("ece")))
+    row("last window: AUC", lambda of: _figure(of.get("last_window", {}).get("auc")))
+    row("last window: mean off by", lambda of: _share(of.get("last_window", {}).get("relative_bias")))
+    row("log loss", lambda of: f"{of['log_loss']:.4f}")
+    row("wrong labels", lambda of: f"{of['misclassification']:.4f}")
+    for part in Murphy._fields:
+        row(f"Brier score: {part}", lambda of, part=part: f"{of['brier_parts'][part]:.4f}")  # type: ignore[misc]  # bound now
+    row("alarm, log10", lambda of: _alarm(of, ""))
+    row("recent alarm, log10", lambda of: _alarm(of, "recent_"))
+    return table
+
+
+def _alarm(of: dict[str, Any], which: str) -> str:
+    alarm = of.get("alarm")
+    return f"{alarm[f'{which}log10']:.1f}{' sounds' if alarm[f'{which}sounds'] else ''}" if alarm else "–"
+
+
+def _with_error(value: float | None, error: float | None) -> str:
+    return _figure(value) if value is None or error is None else f"{value:.3f} ± {error:.3f}"
+
+
+def _share(value: float | None) -> str:
+    return "–" if value is None else f"{value:+.1%}"
+
+
+def _worst(window: dict[str, Any] | None) -> str:
+    return f"{window['ece']:.4f} (partition {window['partition']}, window {window['window']})" if window else "–"
+
+
+def _figure(value: float | None) -> str:
+    return "–" if value is None else f"{value:.4f}"

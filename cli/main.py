@@ -1,0 +1,380 @@
+"""The command line."""
+
+import argparse
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from agents import __version__, logs
+from cli import replay
+from streams.config import effective_config, stream_config
+from streams.config.settings import Settings, SettingsError
+from streams.kafka import permissions, topics
+from streams.records.decoding import Decoder
+
+#: Exit status of a command that was asked for something impossible, as sysexits.h has it.
+MISCONFIGURED = 78
+
+EPILOG = """\
+A first look, on this machine alone:
+  trueup demo                     real flights through a real broker, with a report
+
+A cluster of your own:
+  export TRUEUP_BROKERS=kafka-1:9092,kafka-2:9092
+  trueup topics create --partitions 8 --replication 3
+  trueup worker
+
+Every setting is an environment variable; 'trueup worker --help' lists them.
+"""
+
+#: Names of the experiments and what each shows; a test compares them with the registry, which is slow to import.
+_EXPERIMENTS = {
+    "roth": "the minimax forecaster stays under its bound (Lecture 20)",
+    "kuleshov-ermon": "recalibration by buckets: Figure 2 a to d, rates of Table 1",
+    "okoroafor": "calibration traded for regret, exponents fitted",
+    "foster-kakade": "calibrated regression: footnote 1, bias and regret under their bounds",
+    "quantiles": "coverage under its bound; how often levels cross with and without the chain",
+    "optimisation": "calibrated Bayesian optimisation on ten functions: wins, area, calibration score",
+    "streams": "bank, Elec2, flights: every calibrator against baselines, with delay and intervals",
+    "real-quantiles": "rain and electricity demand: coverage of recalibrated quantiles",
+}
+EXPERIMENTS = (
+    "experiments:\n"
+    + "\n".join(f"  {name:<15} {about}" for name, about in _EXPERIMENTS.items())
+    + """
+
+The last two read real data that 'make data' fetches; what is not there is skipped and named.
+  trueup experiments --only roth --out /tmp/roth      one, in ten seconds
+  make experiments                                    all, with the data
+
+The exit status is 1 if a theorem's bound did not hold.
+"""
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return the exit status."""
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    if options.command is None:
+        parser.print_help()
+        return 0
+    logs.configure(os.environ.get("TRUEUP_LOG_LEVEL", "INFO").upper())
+    if options.command in _PRIVATE:
+        os.umask(0o077)
+    try:
+        return int(_COMMANDS[options.command](options))
+    except (SettingsError, topics.TopicsError) as exc:
+        print(f"trueup: {exc}", file=sys.stderr)
+    except KeyboardInterrupt:
+        return 130
+    return MISCONFIGURED
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="trueup",
+        description="Joins risk forecasts with what happened, on Kafka, and keeps the scores honest.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"trueup {__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
+
+    commands.add_parser(
+        "worker",
+        help="serve: read forecasts and outcomes, write calibrated predictions",
+        description="Serve until SIGTERM. Run several: partitions are shared out among them.",
+        epilog=_settings_help(),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+
+    demo = commands.add_parser("demo", help="real flights through a real broker, with a live table and a report")
+    demo.add_argument(
+        "--scenario",
+        choices=("flights", "fraud"),
+        default="flights",
+        help="flights: 309,772 real ones, outcomes within hours (default); fraud: 120,000 made payments, .4 %% of them "
+        "frauds, reported within 45 days, and nothing of the rest",
+    )
+    demo.add_argument("--rows", type=_positive, help="play only so many flights or payments (default: all)")
+    demo.add_argument("--json", action="store_true", help="print one JSON object last, and no table")
+    demo.add_argument("--partitions", type=_positive, help="partitions of every topic (default: 2, of fraud 1)")
+    demo.add_argument("--out", type=Path, default=Path("trueup-demo.png"), help="where the picture goes")
+    demo.add_argument("--export", type=Path, metavar="DIR", help="only write the stream there, for 'trueup replay'")
+
+    experiments = commands.add_parser(
+        "experiments",
+        help="the papers' results and five real streams, run again into one report",
+        description="Runs in two processes, about two minutes for all; prints what was found and writes report.md.",
+        epilog=EXPERIMENTS,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    experiments.add_argument(
+        "--only",
+        action="append",
+        default=[],
+        choices=_EXPERIMENTS,
+        metavar="NAME",
+        help="run this one; may be repeated",
+    )
+    experiments.add_argument(
+        "--out", type=Path, default=Path("trueup-experiments"), help="directory of the report (default: %(default)s)"
+    )
+
+    broker = commands.add_parser(
+        "broker", help="run a local Apache Kafka for development, without Docker", description="Runs until Ctrl-C."
+    )
+    broker.add_argument("--port", type=_positive, help="port to listen on (default: a free one)")
+    broker.add_argument("--data-dir", type=Path, help="keep the data here (default: a temporary directory)")
+
+    topic = commands.add_parser("topics", help="make or check the topics")
+    actions = topic.add_subparsers(dest="action", required=True, metavar="create|check|acls")
+    create = actions.add_parser("create", help="make the topics that do not exist")
+    create.add_argument("--partitions", type=_positive, default=4, help="of every topic (default: 4)")
+    create.add_argument("--replication", type=_positive, default=1, help="copies of each (production: 3)")
+    create.add_argument("--retention", help="how long inputs and outputs are kept, such as 30d (default: the brokers')")
+    actions.add_parser("check", help="say what is wrong with the topics; status 1 if anything is")
+    acls = actions.add_parser("acls", help="print the commands that grant a worker's user what it needs, and no more")
+    acls.add_argument("principal", nargs="?", default="User:trueup", help="the user (default: %(default)s)")
+
+    audit = commands.add_parser(
+        "audit",
+        help="derive every served prediction again from the topics, and compare bit for bit",
+        description="Reads forecasts, outcomes and what was made of them, from their first records; changes nothing. "
+        "Give it the settings of the workers, TRUEUP_STREAMS included.",
+        epilog="exit status: 0 all agree, 1 something differs, 2 it could not be checked",
+    )
+    audit.add_argument("--json", action="store_true", help="print one JSON object as the last line")
+    audit.add_argument(
+        "--disk", action="store_true", help="keep the derived state in a temporary RocksDB, not in memory"
+    )
+
+    skip = commands.add_parser(
+        "skip",
+        help="go on without a record that ends every worker which reads it",
+        description="Writes into the state that a record of an input is left out; it becomes a dead letter, 'skipped'. "
+        "A worker that dies of the same record again and again prints the command.",
+    )
+    skip.add_argument("place", metavar="TOPIC/PARTITION@OFFSET", help="the record")
+    skip.add_argument("--reason", required=True, help="why; kept in the state and in the dead letter")
+
+    config = commands.add_parser("config", help="show the settings in effect, or what is wrong with them")
+    checks = config.add_subparsers(dest="action", required=True, metavar="check|suggest")
+    check = checks.add_parser(
+        "check",
+        help="print every setting, secrets hidden; status 78 if one is wrong",
+        description="Reads what a worker would read, certificates and the streams file too. Asks no broker.",
+    )
+    check.add_argument("--json", action="store_true", help="print one JSON object")
+    suggest = checks.add_parser(
+        "suggest",
+        help="propose matures, silence and ttl of a stream, from its history",
+        description="Reads a stream's forecasts and outcomes, changes nothing, and says which `matures`, `silence`, "
+        "`ttl` and `revisable` fit them and why: in words, and as lines for the streams file.",
+        epilog="exit status: 0 with a proposal, 1 where the history is too small for one, 2 without such a stream",
+    )
+    suggest.add_argument("stream", help="name of the stream")
+    replay.add_source(suggest)
+    suggest.add_argument("--json", action="store_true", help="print one JSON object")
+
+    promote = commands.add_parser(
+        "promote",
+        help="let a challenger serve: champion and challenger change places in the streams file",
+        description="Rewrites the file, comments and all, after checking it as a worker would; prints what changed and "
+        "appends a line to FILE.audit.jsonl. Workers read the file when they start: restart them.",
+    )
+    promote.add_argument("stream", help="name of a stream; its pattern's streams change together")
+    promote.add_argument("calibrator", help="the challenger's name, or its configuration where names are not enough")
+    promote.add_argument("--streams", type=Path, metavar="FILE", help="the streams file (default: TRUEUP_STREAMS)")
+    promote.add_argument("--reason", help="why, for the audit line")
+    promote.add_argument("--dry-run", action="store_true", help="show what would change, and change nothing")
+
+    inspect = commands.add_parser(
+        "inspect",
+        help="show the state of a stream, from the changelog",
+        description="Reads the changelog, so it works from anywhere and while workers run.",
+    )
+    inspect.add_argument("stream", nargs="?", help="name of the stream (default: list the streams)")
+    inspect.add_argument("--json", action="store_true", help="print one JSON object")
+    replay.add(commands)
+    return parser
+
+
+def _positive(value: str) -> int:
+    number = int(value)
+    if number < 1:
+        raise argparse.ArgumentTypeError("must be at least 1")
+    return number
+
+
+def _settings_help() -> str:
+    import textwrap  # noqa: PLC0415 - only for --help
+
+    lines = ["settings (environment variables):"]
+    for name, text, default in Settings.described():
+        lines += textwrap.wrap(
+            f"{name}  {text} (default: {default})", 100, initial_indent="  ", subsequent_indent=" " * 6
+        )
+    return "\n".join(lines)
+
+
+def _worker(_: argparse.Namespace) -> int:
+    from agents import worker  # noqa: PLC0415 - Faust takes a second to import; --help should not wait for it
+
+    return worker.run(Settings.from_env(os.environ))
+
+
+def _demo(options: argparse.Namespace) -> int:
+    try:
+        from lab import demo  # noqa: PLC0415 - needs the demo's packages
+    except ModuleNotFoundError as exc:
+        raise SettingsError(f"the demo needs {exc.name}: 'make setup', or pip install '.[demo]'") from exc
+
+    if options.export is not None:
+        return demo.export(options.rows, options.export, options.scenario)
+    return demo.run(
+        rows=options.rows,
+        json_output=options.json,
+        brokers=os.environ.get("TRUEUP_BROKERS"),
+        out=options.out,
+        partitions=options.partitions,
+        scenario=options.scenario,
+    )
+
+
+def _experiments(options: argparse.Namespace) -> int:
+    try:
+        from lab.experiments.run import run  # noqa: PLC0415 - needs the demo's packages
+    except ModuleNotFoundError as exc:
+        raise SettingsError(f"the experiments need {exc.name}: 'make setup', or pip install '.[demo]'") from exc
+
+    return run(options.only, options.out)
+
+
+def _broker(options: argparse.Namespace) -> int:
+    from lab import broker  # noqa: PLC0415 - not part of a worker
+
+    return broker.serve(options.port, options.data_dir)
+
+
+def _topics(options: argparse.Namespace) -> int:
+    settings = Settings.from_env(os.environ)
+    if options.action == "acls":
+        print("\n".join(permissions.commands(settings, options.principal)))
+        return 0
+    if options.action == "create":
+        try:
+            retention = None if options.retention is None else stream_config.duration(options.retention)
+        except ValueError as exc:
+            raise SettingsError(str(exc)) from exc
+        made = asyncio.run(
+            topics.create(
+                settings,
+                partitions=options.partitions,
+                replication=options.replication,
+                retention_ms=retention,
+            )
+        )
+        print("made: " + ", ".join(made) if made else "all topics exist")
+    problems = asyncio.run(topics.check(settings, as_worker=options.action == "check"))
+    for problem in problems:
+        print(problem, file=sys.stderr)
+    if not problems:
+        print("all topics are as they must be")
+        for remark in asyncio.run(topics.remarks(settings)):
+            print(f"note: {remark}")
+    return 1 if problems else 0
+
+
+def _suggest(options: argparse.Namespace, settings: Settings) -> int:
+    from cli import suggest  # noqa: PLC0415 - numpy takes a while to import
+
+    policy = settings.policies.of(options.stream)
+    decoder = Decoder(settings.policies, settings.limits)
+    try:
+        seen = suggest.read(replay.source(options, settings), decoder, options.stream)
+    except LookupError as exc:
+        print(exc.args[0], file=sys.stderr)
+        return 2
+    proposal = suggest.propose(seen, numbers=policy is not None and suggest.is_numbers(policy.kind))
+    print(json.dumps(suggest.plain(seen, proposal)) if options.json else suggest.told(seen, proposal))
+    return 0 if proposal.ttl_ms is not None else 1
+
+
+def _config(options: argparse.Namespace) -> int:
+    settings = Settings.from_env(os.environ)
+    if options.action == "suggest":
+        return _suggest(options, settings)
+    try:
+        _ = settings.security.context, settings.access.context
+    except ValueError as exc:
+        raise SettingsError(str(exc)) from exc
+    found, streams = effective_config.shown(settings), effective_config.policies(settings)
+    hash_ = effective_config.fingerprint(settings)
+    if options.json:
+        print(json.dumps({"settings": found, "streams": streams, "configuration": hash_}))
+        return 0
+    for name, value in found.items():
+        print(f"{name}={value}")
+    for pattern, policy in streams.items():
+        kept = f"kept {policy['ttl_ms'] / 86_400_000:g} days"
+        print(f"# streams {pattern!r}: {policy['calibrator']}, configuration {policy['config']}, {kept}")
+    print(f"# configuration {hash_}")
+    return 0
+
+
+def _inspect(options: argparse.Namespace) -> int:
+    from cli import inspect  # noqa: PLC0415 - not part of a worker
+
+    return inspect.run(Settings.from_env(os.environ), options.stream, json_output=options.json)
+
+
+def _promote(options: argparse.Namespace) -> int:
+    from cli import promote  # noqa: PLC0415 - not part of a worker
+
+    return promote.run(
+        os.environ,
+        options.stream,
+        options.calibrator,
+        streams=options.streams,
+        reason=options.reason,
+        dry_run=options.dry_run,
+    )
+
+
+def _skip(options: argparse.Namespace) -> int:
+    from cli import skip  # noqa: PLC0415 - not part of a worker
+
+    print(skip.run(Settings.from_env(os.environ), options.place, options.reason))
+    return 0
+
+
+def _audit(options: argparse.Namespace) -> int:
+    from replay.audit import auditor  # noqa: PLC0415 - not part of a worker
+
+    return auditor.run(Settings.from_env(os.environ), json_output=options.json, disk=options.disk)
+
+
+_COMMANDS = {
+    "audit": _audit,
+    "worker": _worker,
+    "demo": _demo,
+    "experiments": _experiments,
+    "broker": _broker,
+    "topics": _topics,
+    "config": _config,
+    "inspect": _inspect,
+    "replay": replay.run,
+    "promote": _promote,
+    "skip": _skip,
+}
+
+#: What these write is data: state, records, reports of them. It is for whoever runs them.
+_PRIVATE = ("worker", "replay", "audit", "inspect")
+
+if __name__ == "__main__":
+    sys.exit(main())

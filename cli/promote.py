@@ -1,0 +1,317 @@
+"""``trueup promote``: champion and challenger change places in the streams file, with an audit line beside it.
+
+Nothing is sent to the workers: they read the file when they start. A challenger's row is the one it would have as the
+champion, so a worker that starts under the new file serves it warm, and the champion of before challenges.
+"""
+
+import asyncio
+import difflib
+import fcntl
+import os
+import pwd
+import stat
+import sys
+from collections.abc import Iterator, Mapping, MutableMapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import partial
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import orjson
+import tomlkit
+from aiokafka.errors import KafkaError
+from rich.console import Console
+from tomlkit.exceptions import TOMLKitError
+from tomlkit.items import InlineTable
+
+from cli import inspect
+from state.frames import CorruptFrame
+from state.policy import Challenger, Policies, Policy
+from state.scoring.comparison import Comparison
+from streams import atomic_file
+from streams.config.settings import Settings, SettingsError
+from streams.kafka.topics import TopicsError
+from streams.metrics import challenger_description
+
+#: How long the changelog is read for the figures of the audit line, s; without them the promotion goes on.
+PATIENCE = 60.0
+
+
+@dataclass(frozen=True)
+class Promotion:
+    """What changes places.
+
+    Attributes
+    ----------
+    pattern
+        Of the streams file.
+    champion, challenger
+        As they are configured before.
+    place
+        Of the challenger in ``shadow``.
+    """
+
+    pattern: str
+    champion: Policy
+    challenger: Policy
+    place: int
+
+    @property
+    def promoted(self) -> Policy:
+        """What the pattern's policy is afterwards."""
+        beside = list(self.champion.shadow)
+        beside[self.place] = Challenger(self.champion.calibrator, self.champion.options)
+        return replace(self.challenger, shadow=tuple(beside))
+
+
+def run(
+    environment: Mapping[str, str],
+    stream: str,
+    calibrator: str,
+    *,
+    streams: Path | None = None,
+    reason: str | None = None,
+    dry_run: bool = False,
+) -> int:
+    """Promote a challenger and return 0.
+
+    Parameters
+    ----------
+    environment
+        That of the workers; its TRUEUP_STREAMS is the file unless ``streams`` is.
+    stream, calibrator
+        Whose challenger, by name of the calibrator or by configuration.
+    reason
+        For the audit line.
+    dry_run
+        Show the change and make none.
+
+    Raises
+    ------
+    SettingsError
+        If there is no such challenger, or the file cannot be read, rewritten or replaced; it is then as it was.
+    """
+    named = streams or environment.get("TRUEUP_STREAMS")
+    if not named:
+        raise SettingsError("promote needs the streams file: --streams FILE, or TRUEUP_STREAMS")
+    path = Path(named).resolve()  # of a link the target is replaced, not the link
+    try:
+        with _locked(path.parent):
+            return _promote(environment, path, stream, calibrator, reason, dry_run=dry_run)
+    except OSError as exc:
+        raise SettingsError(f"cannot rewrite {path}: {exc.strerror or exc}") from exc
+
+
+def _promote(
+    environment: Mapping[str, str],
+    path: Path,
+    stream: str,
+    calibrator: str,
+    reason: str | None,
+    *,
+    dry_run: bool,
+) -> int:
+    settings = Settings.from_env({**environment, "TRUEUP_STREAMS": str(path)})
+    promotion = find(settings.policies, stream, calibrator)
+    before = path.read_bytes()
+    after = rewritten(before.decode(), promotion).encode()
+    with _beside(path, after) as new:
+        _require_only(promotion, settings.policies, Settings.from_env({**environment, "TRUEUP_STREAMS": str(new)}))
+        sys.stdout.write(_diff(path, before.decode(), after.decode()))
+        if dry_run:
+            return 0
+        figures, missing = _figures(settings, promotion)
+        line = _audit_line(path, promotion, stream, reason)
+        line |= {"before": sha256(before).hexdigest(), "after": sha256(after).hexdigest()}
+        line |= {"figures": figures} if missing is None else {"figures": None, "figures_missing": missing}
+        audit = path.with_name(path.name + ".audit.jsonl")
+        # The line first: a change that nobody wrote down is worse than a line whose hash says that it did not happen.
+        atomic_file.append(audit, orjson.dumps(line) + b"\n")
+        atomic_file.replace(new, path)
+    _tell(promotion, figures, missing, audit)
+    return 0
+
+
+def find(policies: Policies, stream: str, calibrator: str) -> Promotion:
+    """Return the challenger of a stream that a name or a configuration means.
+
+    Raises
+    ------
+    SettingsError
+        If no pattern matches the stream, or not exactly one challenger is meant.
+    """
+    matched = policies.matched(stream)
+    if matched is None:
+        raise SettingsError(f"no pattern of the streams file matches {stream!r}: there is nothing to promote")
+    pattern, champion = matched
+    meant = [i for i, each in enumerate(champion.challengers) if calibrator in {each.calibrator, each.config}]
+    if len(meant) == 1:
+        return Promotion(pattern, champion, champion.challengers[meant[0]], meant[0])
+    there = ", ".join(f"{each.calibrator} ({each.config})" for each in champion.challengers) or "none"
+    if meant:
+        raise SettingsError(
+            f'streams."{pattern}" has several challengers called {calibrator}: name the configuration of one; '
+            f"there are: {there}"
+        )
+    raise SettingsError(f'{calibrator!r} is not a challenger of streams."{pattern}"; there are: {there}')
+
+
+# -- the file --------------------------------------------------------------------------------------------------------
+
+
+def rewritten(text: str, promotion: Promotion) -> str:
+    """Return the text of the streams file with champion and challenger in each other's place, and all else as it was.
+
+    Raises
+    ------
+    SettingsError
+        If the text is written in a way this cannot change.
+    """
+    champion, challenger = promotion.champion, promotion.challenger
+    try:
+        document: Any = tomlkit.parse(text)
+        table = document["streams"][promotion.pattern]
+        entry = table["shadow"][promotion.place]
+        _set(table, challenger)
+        if isinstance(entry, MutableMapping):
+            _set(entry, champion)
+        elif champion.options:
+            table["shadow"][promotion.place] = _inline({"calibrator": champion.calibrator, "options": champion.options})
+        else:
+            table["shadow"][promotion.place] = champion.calibrator
+        return tomlkit.dumps(document)
+    except (TOMLKitError, LookupError, TypeError, ValueError) as exc:
+        raise SettingsError(f"the streams file cannot be rewritten, change it by hand: {exc}") from exc
+
+
+def _set(table: MutableMapping[str, Any], policy: Policy) -> None:
+    """Write a calibrator and its options into a table, in the form in which they stand there."""
+    table["calibrator"] = policy.calibrator
+    options = table.get("options")
+    if not policy.options:
+        table.pop("options", None)
+    elif options is None or isinstance(options, InlineTable):
+        table["options"] = _inline(policy.options)
+    else:
+        for name in [name for name in options if name not in policy.options]:
+            del options[name]
+        for name, value in policy.options.items():
+            options[name] = _value(value)
+
+
+def _inline(values: Mapping[str, Any]) -> Any:  # noqa: ANN401 - tomlkit's own
+    table = tomlkit.inline_table()
+    for name, value in values.items():
+        table[name] = _inline(value) if isinstance(value, Mapping) else _value(value)
+    return tomlkit.value(f"{{ {table.as_string()[1:-1]} }}")  # spaced as people write it
+
+
+def _value(value: object) -> object:
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _require_only(promotion: Promotion, before: Policies, after: Settings) -> None:
+    """Raise unless the new file means what the old one did, but for the two that changed places."""
+    expected = [
+        (pattern, promotion.promoted if pattern == promotion.pattern else policy) for pattern, policy in before.patterns
+    ]
+    now = after.policies
+    if (list(now.patterns), now.default, now.early_ttl_ms) != (expected, before.default, before.early_ttl_ms):
+        raise SettingsError("the streams file cannot be rewritten so that nothing else changes: change it by hand")
+
+
+@contextmanager
+def _locked(directory: Path) -> Iterator[None]:
+    """Hold the directory of the file, so that two promotions follow each other."""
+    opened = os.open(directory, os.O_RDONLY)
+    try:
+        fcntl.flock(opened, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(opened)
+
+
+@contextmanager
+def _beside(path: Path, content: bytes) -> Iterator[Path]:
+    """Write a file beside another, with its mode and owner, that is gone afterwards unless it has replaced it."""
+    with atomic_file.beside(path) as (new, file):
+        file.write(content)
+        file.flush()
+        known = path.stat()
+        os.fchmod(file.fileno(), stat.S_IMODE(known.st_mode))
+        with suppress(PermissionError):  # only root may give a file away
+            os.fchown(file.fileno(), known.st_uid, known.st_gid)
+        os.fsync(file.fileno())
+        yield new
+
+
+# -- what is said of it ----------------------------------------------------------------------------------------------
+
+
+def _audit_line(path: Path, promotion: Promotion, stream: str, reason: str | None) -> dict[str, Any]:
+    return {
+        "at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "who": os.environ.get("USER") or pwd.getpwuid(os.getuid()).pw_name,
+        "reason": reason,
+        "file": path.name,
+        "pattern": promotion.pattern,
+        "stream": stream,
+        "from": _named(promotion.champion),
+        "to": _named(promotion.challenger),
+    }
+
+
+def _named(policy: Policy) -> dict[str, Any]:
+    return {"calibrator": policy.calibrator, "options": dict(policy.options), "config": policy.config}
+
+
+def _figures(settings: Settings, promotion: Promotion) -> tuple[dict[str, Any], str | None]:
+    """Return what the state says of both over all streams of the pattern, or why it cannot be read."""
+    try:
+        found = asyncio.run(asyncio.wait_for(inspect.read(settings), PATIENCE))
+    except TimeoutError:
+        return {}, f"the changelog was not read within {PATIENCE:g} s"
+    except (KafkaError, TopicsError, CorruptFrame, OSError) as exc:
+        return {}, str(exc) or type(exc).__name__
+    names = promotion.champion.calibrator, promotion.challenger.calibrator
+    pair = promotion.champion.config, promotion.challenger.config
+    total, matching = Comparison(), set[str]()
+    for stream, comparisons in found.comparisons.items():
+        matched = settings.policies.matched(stream)
+        if matched is None or matched[0] != promotion.pattern:
+            continue
+        for (_, *configs), comparison in comparisons.items():
+            if tuple(configs) == pair:
+                total += comparison
+                matching.add(stream)
+    return {
+        "streams": len(matching),
+        **challenger_description.describe(pair, total, dict(zip(pair, names, strict=True))),
+    }, None
+
+
+def _diff(path: Path, before: str, after: str) -> str:
+    lines = difflib.unified_diff(
+        before.splitlines(keepends=True), after.splitlines(keepends=True), path.name, f"{path.name}, promoted"
+    )
+    return "".join(line if line.endswith("\n") else line + "\n" for line in lines)
+
+
+def _tell(promotion: Promotion, figures: Mapping[str, Any], missing: str | None, audit: Path) -> None:
+    console = Console(markup=False, emoji=False)
+    say = partial(console.print, soft_wrap=True)
+    if missing is not None:
+        say(f"the state could not be read, the audit line has no figures: {missing}")
+    elif figures["events"]:
+        console.print(challenger_description.table([figures]))
+    else:
+        say("nothing has resolved under both yet: what serves after the restart has learnt nothing")
+    say(f"written down in {audit}")
+    say(
+        f"restart the workers: until then they serve {promotion.champion.calibrator} ({promotion.champion.config}); "
+        f'then streams of "{promotion.pattern}" are served by {promotion.challenger.calibrator} '
+        f"({promotion.challenger.config})"
+    )

@@ -1,0 +1,66 @@
+"""``python -m cli.reference``: the reference page, written from the settings and catalogues themselves."""
+
+import sys
+from collections.abc import Sequence
+
+from state.calibrators import REGISTRY, VECTORS, kind
+from state.fence import FATES
+from streams.config.settings import Settings
+from streams.metrics.catalogue import CATALOGUE, PROCESS
+from streams.records.decoding import REASONS
+
+INTRODUCTION = """\
+# Reference
+
+Made by `make docs` from the program itself; a test fails when it is out of date.
+"""
+
+CHAINS = """
+`front+back` feeds the answers of the first to the second, for example `platt+minimax`; up to four parts form a chain,
+`platt+calibeating+minimax`. An option goes to every part that has it.
+"""
+
+
+def page() -> str:
+    """Return the page as Markdown."""
+    parts = [INTRODUCTION, "## Settings\n\nEnvironment variables; an unknown one stops the command with this list.\n"]
+    parts += _table(
+        ("variable", "meaning", "default"), [(f"`{n}`", text, f"`{d}`") for n, text, d in Settings.described()]
+    )
+    parts += ["\n## Calibrators\n"]
+    rows = [
+        (
+            f"`{name}`",
+            f"`{kind(name)}`",
+            (each.__doc__ or "").split("\n")[0],
+            "; ".join(
+                f"`{option}`: {o.meaning}; {o.allowed}, default {'none' if o.default == () else o.default}"
+                for option, o in each.options.items()
+            )
+            or "none",
+        )
+        for name, each in sorted((REGISTRY | VECTORS).items())
+    ]
+    parts += _table(("name", "forecast", "what it is", "options"), rows)
+    parts += [CHAINS]
+    parts += ["\n## Metrics\n\nEach with the prefix `trueup_`; counters end in `_total`.\n"]
+    parts += _table(
+        ("name", "kind", "labels", "meaning", "what to do"),
+        [(f"`{m.name}`", m.kind, ", ".join(m.labels) or "–", m.help, m.remedy or "–") for m in CATALOGUE.values()],
+    )
+    parts += ["\nBeside them, of the process: " + ", ".join(f"`{name}`" for name in PROCESS) + "."]
+    parts += ["\n## Reasons of dead letters\n"]
+    parts += _table(("reason", "meaning"), [(f"`{reason}`", text) for reason, text in REASONS.items()])
+    parts += [
+        "\n## Fates\n\nCounted in the fence of each partition, exactly once: " + ", ".join(f"`{f}`" for f in FATES)
+    ]
+    return "\n".join(parts) + ".\n"
+
+
+def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:
+    lines = [head, tuple("---" for _ in head), *rows]
+    return ["| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines]
+
+
+if __name__ == "__main__":
+    sys.stdout.write(page())

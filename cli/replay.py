@@ -1,0 +1,193 @@
+"""``trueup replay`` on the command line."""
+
+import argparse
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from streams.config import stream_config
+from streams.config.settings import Settings, SettingsError
+
+if TYPE_CHECKING:
+    from replay.run import Request
+
+DESCRIPTION = """\
+Runs the engine over history: topics of the cluster (TRUEUP_BROKERS, TRUEUP_FORECASTS, TRUEUP_OUTCOMES), or files. It
+joins no group, commits nothing, and writes to no topic that a worker uses.
+"""
+
+EPILOG = """\
+examples:
+  trueup demo --export flights && \\
+  trueup replay --forecasts flights/forecasts.jsonl --outcomes flights/outcomes.jsonl \\
+      --calibrator platt --calibrator platt+regret_matching       which is better, on real flights, without a broker
+  trueup replay --last 7d --threshold 0.8                         would it have helped last week?
+  trueup replay --last 90d --report review.html                   a page to put before a review
+  trueup replay --delay as-is --delay none --delay +2d            what late labels cost
+  trueup replay --from 2026-11-01T00:00Z --manifest run.json      the same again: trueup replay --offsets run.json
+  trueup replay --write-state trueup-2                            a worker with TRUEUP_APP_ID=trueup-2 goes on from here
+"""
+
+
+def add(commands: Any) -> None:  # noqa: ANN401 - argparse has no public name for it
+    """Add the command to the program's."""
+    replay = commands.add_parser(
+        "replay",
+        help="run history again: compare calibrators, rebuild state",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    what, files = add_source(replay)
+    what.add_argument("--manifest", type=Path, metavar="FILE", help="write down what is read, for --offsets")
+    files.add_argument(
+        "--partitions", type=_positive, metavar="N", help="share keys out as N partitions of Kafka would (default: 1)"
+    )
+    runs = replay.add_argument_group("what runs, side by side; the present plan (TRUEUP_STREAMS) unless said otherwise")
+    runs.add_argument(
+        "--calibrator",
+        action="append",
+        default=[],
+        metavar="NAME[:OPTION=VALUE,...]",
+        help="the present plan with this calibrator; may be repeated",
+    )
+    runs.add_argument(
+        "--challengers",
+        action="store_true",
+        help="the present plan, and each challenger in its champion's place",
+    )
+    runs.add_argument(
+        "--streams", action="append", default=[], type=Path, metavar="FILE", help="this TOML file; may be repeated"
+    )
+    runs.add_argument(
+        "--delay", action="append", default=[], metavar="as-is|none|+2d", help="when outcomes come; may be repeated"
+    )
+    runs.add_argument("--processes", type=_positive, metavar="N", help="at most so many (default: one a core)")
+    gives = replay.add_argument_group("what it gives")
+    gives.add_argument("--threshold", type=float, metavar="P", help="count the alerts, forecasts of at least P")
+    gives.add_argument(
+        "--volume",
+        type=float,
+        default=0.02,
+        metavar="SHARE",
+        help="recall among this share, the highest (default: .02)",
+    )
+    gives.add_argument("--block", type=_positive, metavar="N", help="length of the bootstrap's blocks, forecasts")
+    gives.add_argument("--report", type=Path, metavar="FILE", help="write a page of HTML: figures, and which to choose")
+    gives.add_argument("--output", type=Path, metavar="FILE", help="write calibrated records as JSON lines")
+    gives.add_argument("--to-topic", metavar="TOPIC", help="write calibrated records to a topic of their own")
+    gives.add_argument("--dead-letters", type=Path, metavar="FILE", help="write dead letters as JSON lines")
+    gives.add_argument("--write-state", metavar="APP_ID", help="write the state for a worker with this TRUEUP_APP_ID")
+    gives.add_argument("--json", action="store_true", help="print one JSON object last, and no table")
+
+
+def add_source(parser: argparse.ArgumentParser) -> tuple[Any, Any]:
+    """Add the options that say what is read, and return their groups: of topics, and of files."""
+    what = parser.add_argument_group("records of the topics, all that are kept unless said otherwise")
+    what.add_argument("--from", dest="start", metavar="TIME", help="from this time on, such as 2026-11-01T00:00Z")
+    what.add_argument("--to", dest="end", metavar="TIME", help="up to, not including, this time")
+    what.add_argument("--last", metavar="7d", help="from so long ago on")
+    what.add_argument("--offsets", type=Path, metavar="FILE", help="what this manifest says")
+    files = parser.add_argument_group("records of files instead: JSON lines, .gz too, or Parquet")
+    files.add_argument("--forecasts", type=Path, metavar="FILE")
+    files.add_argument("--outcomes", type=Path, metavar="FILE")
+    return what, files
+
+
+def _positive(value: str) -> int:
+    number = int(value)
+    if number < 1:
+        raise argparse.ArgumentTypeError("must be at least 1")
+    return number
+
+
+def request(options: argparse.Namespace, settings: Settings) -> "Request":
+    """Return what is asked for.
+
+    Raises
+    ------
+    SettingsError, TopicsError
+        If it is not possible.
+    """
+    from replay.configuration import configurations  # noqa: PLC0415 - numpy takes a while to import
+    from replay.delay import Delay  # noqa: PLC0415
+    from replay.run import Request, cores  # noqa: PLC0415
+
+    if options.threshold is not None and not 0 <= options.threshold <= 1:
+        raise SettingsError(f"--threshold {options.threshold}: must be between 0 and 1")
+    if not 0 < options.volume <= 1:
+        raise SettingsError(f"--volume {options.volume}: must be above 0 and at most 1")
+    delays = tuple(Delay.parse(text) for text in options.delay) or (Delay(),)
+    if len({each.name for each in delays}) < len(delays):
+        raise SettingsError("--delay: the same one twice")
+    return Request(
+        source=source(options, settings),
+        configurations=configurations(settings, options.calibrator, options.streams, challengers=options.challengers),
+        delays=delays,
+        processes=options.processes or cores(),
+        threshold=options.threshold,
+        volume=options.volume,
+        block=options.block,
+        manifest=options.manifest,
+        report=options.report,
+        output=options.output,
+        letters=options.dead_letters,
+        to_topic=options.to_topic,
+        write_state=options.write_state,
+    )
+
+
+def source(options: argparse.Namespace, settings: Settings) -> Any:  # noqa: ANN401 - a Source
+    """Return what `add_source`'s options ask for; raises as `request`."""
+    from replay.sources.files import FileSource  # noqa: PLC0415
+    from replay.sources.topics import Range, moment, reread, resolved  # noqa: PLC0415
+
+    given = [name for name in ("start", "end", "last", "offsets") if getattr(options, name) is not None]
+    if options.forecasts or options.outcomes:
+        if not (options.forecasts and options.outcomes):
+            raise SettingsError("--forecasts and --outcomes belong together")
+        if given:
+            raise SettingsError("--from, --to, --last and --offsets are of topics, not of files")
+        return FileSource(options.forecasts, options.outcomes, getattr(options, "partitions", None) or 1)
+    if getattr(options, "partitions", None):
+        raise SettingsError("--partitions is of files; topics have theirs")
+    if options.offsets:
+        if len(given) > 1:
+            raise SettingsError("--offsets says all; it does not go with --from, --to or --last")
+        return reread(options.offsets, os.environ)
+    if options.last and options.start:
+        raise SettingsError("--last and --from: give one of them")
+    start = moment(options.start) if options.start else None
+    if options.last:
+        try:
+            start = int(time.time() * 1000) - stream_config.duration(options.last)
+        except ValueError as exc:
+            raise SettingsError(f"--last: {exc}") from exc
+    end = moment(options.end) if options.end else None
+    return resolved(settings, os.environ, Range(start, end))
+
+
+def run(options: argparse.Namespace) -> int:
+    """Replay, show what was found, and return the exit status."""
+    from rich.console import Console  # noqa: PLC0415 - not for --help
+
+    from cli.replay_table import show  # noqa: PLC0415
+    from replay.progress import Bar  # noqa: PLC0415
+    from replay.run import replay  # noqa: PLC0415
+
+    settings = Settings.from_env(os.environ)
+    wanted = request(options, settings)
+    # Told to end, a replay cleans up, as on Ctrl-C.
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        with Bar(Console(stderr=True)) as bar:
+            result, pace = replay(wanted, os.environ, bar.show)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    show(Console(stderr=options.json, markup=False, emoji=False), result, pace)
+    if options.json:
+        sys.stdout.write(result.encode().decode() + "\n")
+    return 0

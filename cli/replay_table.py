@@ -1,0 +1,161 @@
+"""The result of a replay at a terminal."""
+
+import math
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Column, Table
+
+from replay.measure import UNSORTED
+from replay.report import recommendation
+from replay.report.warnings import lateness
+from replay.result import LARGER, RAW, Contender, Difference, Pace, Result, Scorecard, drawn
+
+#: Metrics of the tables of differences, and what they are called; JSON has all.
+_SHOWN = ({"ece": "ECE", "brier": "Brier"}, {"auc": "AUC", "recall": "recall"})
+
+
+def show(console: Console, result: Result, pace: Pace) -> None:
+    """Print what was found: what was read, scores, differences, warnings."""
+    span = ""
+    if result.start_ms is not None and result.end_ms is not None:
+        span = f" from {_day(result.start_ms)} to {_day(result.end_ms)}"
+    runs, processes = len(result.contenders), pace.processes
+    console.print(f"replay {result.run}: {result.records:,} records{span}", highlight=False)
+    console.print(
+        f"{pace.records_per_s:,.0f} records/s, {runs} configuration{'s' * (runs > 1)} side by side, "
+        f"{processes} process{'es' * (processes > 1)}",
+        highlight=False,
+    )
+    scored = [each for each in result.contenders if each.overall]
+    if scored:
+        console.print(_scores(scored))
+        console.print(_ranks(scored, result))
+    if result.differences:
+        for shown in _SHOWN:
+            console.print(_differences(result, shown))
+    for contender in result.contenders:
+        for each in contender.vectors.values():
+            table = Table("", RAW, contender.name, title=f"{each.stream}: {each.resolved:,} resolved")
+            for name, value in each.figures["calibrated"].items():
+                table.add_row(name.replace("_", " "), f"{each.figures['raw'][name]:.4f}", f"{value:.4f}")
+            console.print(table)
+    for line in warnings(result):
+        console.print(line, soft_wrap=True, highlight=False)
+    if scored:
+        made = recommendation.choose(result)
+        for line in (made.headline, *made.reasons):
+            console.print(line, soft_wrap=True, highlight=False)
+
+
+def _scores(contenders: list[Contender]) -> Table:
+    """Return a row a contender; raw forecasts once for each delay, because what was resolved depends on it."""
+    table = _table("ECE", "chance", "worst", "Brier", "log", "regret", "ℓ1", "bound")
+    delays: set[str] = set()
+    for contender in contenders:
+        overall = contender.overall
+        if overall is None:
+            continue
+        if contender.delay not in delays:
+            delays.add(contender.delay)
+            table.add_row(RAW, *_card(overall.raw))
+        table.add_row(
+            contender.name,
+            *_card(overall.calibrated),
+            f"{overall.regret_brier:+,.0f}",
+            _figure(overall.l1),
+            _figure(overall.bound),
+        )
+    return table
+
+
+def _ranks(contenders: list[Contender], result: Result) -> Table:
+    """Return a row a contender, its draw and raw: order and level after the warm-up."""
+    table = _table("warm-up", "mean", "off", "AUC", f"recall {100 * result.volume:g}%", "different")
+    table.title = "after the warm-up"
+    delays: set[str] = set()
+    for contender in contenders:
+        if contender.overall is None:
+            continue
+        phase, warm = contender.overall.settled, contender.overall.warmup
+        if contender.delay not in delays:
+            delays.add(contender.delay)
+            table.add_row(RAW, "", *_order(phase.raw))
+        spent = f"{warm.issued / contender.overall.issued:.1%}" if contender.overall.issued else ""
+        table.add_row(contender.name, spent, *_order(phase.calibrated))
+        if phase.draw:
+            table.add_row(drawn(contender.name), "", *_order(phase.draw))
+    return table
+
+
+def _order(card: Scorecard) -> Iterator[str]:
+    off = "–" if math.isnan(card.relative_error) else f"{card.relative_error:+.1%}"
+    yield from (_figure(card.mean_forecast), off, _figure(card.auc), _figure(card.recall), f"{card.distinct:,}")
+
+
+def _table(*figures: str) -> Table:
+    """Return a table whose first column gives way: at 80 columns no figure may be cut."""
+    table = Table(Column("", overflow="fold"), box=SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
+    for name in figures:
+        table.add_column(name, justify="right", no_wrap=True)
+    return table
+
+
+def _card(card: Scorecard) -> Iterator[str]:
+    return map(_figure, (card.ece, card.ece_noise, card.worst_window_ece, card.brier, card.log_loss))
+
+
+def _differences(result: Result, shown: Mapping[str, str]) -> Table:
+    how = result.bootstrap
+    made = "" if how is None else f": 95 % by {how.resamples:,} resamples, blocks of {how.block:,}"
+    table = _table(*shown.values())
+    table.title = f"{'above' if LARGER & shown.keys() else 'below'} 0 is better{made}"
+    rows: dict[tuple[str, str], dict[str, Difference]] = {}
+    for each in result.differences:
+        rows.setdefault((each.name, each.against), {})[each.metric] = each
+    for (name, against), found in rows.items():
+        table.add_row(f"{name} − {against}", *(_interval(found[metric]) for metric in shown))
+    return table
+
+
+def _interval(each: Difference) -> str:
+    if math.isnan(each.low):
+        return "–"
+    mark = (" ✓", "", " ✗")[each.sign + 1]
+    return f"{each.value:+.4f} [{each.low:+.4f}, {each.high:+.4f}]{mark}"
+
+
+def warnings(result: Result) -> list[str]:
+    """Return what must be said beside the figures, one sentence each."""
+    found = []
+    for topic, reasons in result.dead.items():
+        if reasons:
+            listed = ", ".join(f"{reason} {n:,}" for reason, n in reasons.items())
+            found.append(f"dead letters of {topic}: {sum(reasons.values()):,} ({listed})")
+    for topic, n in result.out_of_order.items():
+        if n > UNSORTED * result.records:
+            found.append(f"{n:,} {topic} stand behind later ones: was the file sorted by time?")
+    for contender in result.contenders[:1]:
+        expired = contender.fates["expired_forecasts"]
+        if contender.pending + expired:
+            found.append(
+                f"{contender.pending + expired:,} forecasts have no outcome ({expired:,} of them expired); "
+                "scores are of the others"
+            )
+        bands = [each for each in contender.overall.coverage if not each.identifiable] if contender.overall else []
+        if contender.overall:
+            found += [f"{each.title} {each.sentence}" for each in lateness(contender.overall, contender.fates)]
+        if bands:
+            listed = ", ".join(f"{each.low:.1f}-{each.high:.1f} ({each.share:.0%})" for each in bands)
+            found.append(f"few forecasts of these scores have outcomes, nothing can be said of them: {listed}")
+    return found
+
+
+def _figure(value: float | None) -> str:
+    return "–" if value is None or math.isnan(value) else f"{value:.4f}"
+
+
+def _day(ms: int) -> str:
+    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M")

@@ -1,0 +1,148 @@
+"""``trueup skip TOPIC/PARTITION@OFFSET``: go on without a record that ends every worker which reads it.
+
+It claims the record's partition as a worker does, so whoever serves it now is shut out and starts again. Then nobody
+can move the fence, and the row is appended only if the record is still to be applied.
+"""
+
+import asyncio
+import os
+import pwd
+import re
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from datetime import UTC, datetime
+from typing import Final, cast
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.errors import KafkaError
+
+from state import keys
+from state.fence import Fence
+from streams.config.settings import Settings, SettingsError
+from streams.faust import appends
+from streams.faust.changelog import Changelog, FencedError
+from streams.faust.transport import BatchProducer, RecordBatch
+from streams.kafka import codecs, producer_ids
+from streams.kafka.producer_ids import ForbiddenError, Identity
+from streams.kafka.topics import TopicsError, partitions
+from streams.records import skips
+
+#: Longest reason, characters.
+REASON: Final = 500
+#: Records at the end of a changelog among which the newest fence is looked for first; each batch has one.
+TAIL: Final = 10_000
+
+
+class _Producer:
+    """What the changelog needs of a producer, over a client of its own."""
+
+    def __init__(self, settings: Settings, producer: AIOKafkaProducer) -> None:
+        self._settings = settings
+        self._client = producer.client
+
+    async def identify(self, transactional_id: str, held: Identity) -> Identity:
+        """Return the producer id of a transactional id with a new epoch."""
+        async with asyncio.timeout(self._settings.request_seconds):
+            return await producer_ids.take(self._client, transactional_id, held)
+
+    def batch(self) -> RecordBatch:
+        """Return an empty record batch."""
+        return RecordBatch(self._settings.batch_bytes, codecs.NUMBERS[self._settings.compression])
+
+    async def append(self, batches: Sequence[tuple[RecordBatch, str, int]]) -> list[int]:
+        """Append record batches; return the offsets of their first records."""
+        sealed = {TopicPartition(topic, partition): batch.sealed(-1, -1, -1) for batch, topic, partition in batches}
+        async with asyncio.timeout(self._settings.request_seconds):
+            offsets = await appends.append(self._client, sealed, int(self._settings.request_seconds * 1000))
+        return [offsets[place] for place in sealed]
+
+
+def run(settings: Settings, place: str, reason: str) -> str:
+    """Skip a record, and return what is to be said of it.
+
+    Raises
+    ------
+    SettingsError
+        If the place is none of an input, or was applied already, or the reason is too long.
+    TopicsError
+        If the brokers cannot be asked, or somebody took the partition up meanwhile.
+    """
+    topic, partition, offset = parsed(settings, place)
+    if not reason.strip() or len(reason) > REASON:
+        raise SettingsError(f"--reason must say why, in at most {REASON} characters")
+    by = os.environ.get("USER") or pwd.getpwuid(os.getuid()).pw_name
+    at = datetime.now(UTC).isoformat(timespec="seconds")
+    try:
+        asyncio.run(_append(settings, partition, skips.Skip(topic, offset, reason.strip(), by, at)))
+    except FencedError:
+        raise TopicsError(f"a worker took up partition {partition} meanwhile; try again", lasting=False) from None
+    except (KafkaError, ForbiddenError, TimeoutError) as exc:
+        raise TopicsError(f"cannot write the changelog: {exc or type(exc).__name__}") from exc
+    return (
+        f"{place} is left out from now on: {reason.strip()}. Workers of {settings.app_id} that served partition "
+        f"{partition} start again; the record becomes a dead letter with the reason 'skipped'."
+    )
+
+
+def parsed(settings: Settings, place: str) -> tuple[int, int, int]:
+    """Return topic (`state.fence.FORECASTS` or `OUTCOMES`), partition and offset of ``TOPIC/PARTITION@OFFSET``.
+
+    Raises
+    ------
+    SettingsError
+        If it is none, or of another topic.
+    """
+    found = re.fullmatch(r"([a-zA-Z0-9._-]+)/([0-9]{1,9})@([0-9]{1,18})", place)
+    inputs = settings.forecasts, settings.outcomes
+    if found is None or found[1] not in inputs:
+        raise SettingsError(f"{place!r} is not TOPIC/PARTITION@OFFSET of {inputs[0]} or {inputs[1]}")
+    return inputs.index(found[1]), int(found[2]), int(found[3])
+
+
+async def _append(settings: Settings, partition: int, skip: skips.Skip) -> None:
+    topic = (settings.forecasts, settings.outcomes)[skip.topic]
+    for name in (topic, settings.changelog):
+        count = await partitions(settings, name)
+        if count is None or partition >= count:
+            raise TopicsError(f"there is no partition {partition} of topic {name}")
+    options = {"bootstrap_servers": ",".join(settings.brokers), **settings.security.client_options()}
+    async with AsyncExitStack() as stack:
+        consumer = await stack.enter_async_context(AIOKafkaConsumer(enable_auto_commit=False, **options))
+        client = _Producer(settings, await stack.enter_async_context(AIOKafkaProducer(**options)))
+        changelog = Changelog(lambda: settings.changelog, lambda: cast("BatchProducer", client), "trueup skip")
+        await _require(settings, consumer, partition, skip)  # before anybody is shut out
+        await changelog.claim(partition)
+        changelog.adopt(partition)
+        await _require(settings, consumer, partition, skip)
+        await changelog.append(partition, dict([skips.row(skip)]))
+
+
+async def _require(settings: Settings, consumer: AIOKafkaConsumer, partition: int, skip: skips.Skip) -> None:
+    """See that a record is there and still to be applied."""
+    fence = await _fence(consumer, TopicPartition(settings.changelog, partition))
+    source = TopicPartition((settings.forecasts, settings.outcomes)[skip.topic], partition)
+    end = (await consumer.end_offsets([source]))[source]
+    if not fence.next[skip.topic] <= skip.offset < end:
+        raise SettingsError(
+            f"offset {skip.offset} is not to be applied: the next of {source.topic}/{partition} is "
+            f"{fence.next[skip.topic]}, and the topic ends at {end}"
+        )
+
+
+async def _fence(consumer: AIOKafkaConsumer, place: TopicPartition) -> Fence:
+    """Return the newest fence of a changelog's partition."""
+    first = (await consumer.beginning_offsets([place]))[place]
+    end = (await consumer.end_offsets([place]))[place]
+    consumer.assign([place])
+    tail = TAIL
+    while True:
+        start = max(first, end - tail)
+        consumer.seek(place, start)
+        newest = None
+        while await consumer.position(place) < end:
+            for record in (await consumer.getmany(place, timeout_ms=500)).get(place, ()):
+                if record.key == keys.FENCE and record.value:
+                    newest = record.value
+        if newest is not None or start == first:
+            return Fence.decode(newest) if newest is not None else Fence()
+        tail *= 10

@@ -1,0 +1,328 @@
+"""What a stream's history says of its labels: when they come, and which ``matures``, ``silence`` and ``ttl`` fit."""
+
+import json
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from replay.sources.record import Source
+from state.events import Forecast, Outcome
+from state.fence import FORECASTS, OUTCOMES
+from state.forecasts import QUANTILES
+from state.scoring.ages import words
+from streams.config import stream_config
+from streams.records.decoding import Decoder
+
+Times = npt.NDArray[np.float64]
+
+DAY_MS: Final = 86_400_000
+#: Fewest forecasts that had time for their outcome, and outcomes of a label, that a proposal rests on.
+FEWEST, FEWEST_EACH = 200, 20
+#: Everything is reported where this share has an outcome; silence means something where less than `RARELY` has.
+NEARLY, RARELY = 0.95, 0.5
+#: Outcomes of 0 that are so few beside those of 1 are not what is reported, but a slip.
+SLIP: Final = 0.05
+#: Medians of two labels that differ by this share of the longer one: which comes first matters.
+APART: Final = 0.25
+#: What is learnt at maturity is what is known by then: of outcomes of every label this share, at least.
+KNOWN: Final = 0.99
+#: A row is kept for longer than the latest outcome took, because a later one may come.
+SPARE: Final = 1.1
+
+
+@dataclass(frozen=True)
+class Label:
+    """First outcomes of one label: how many, and their ages in ms."""
+
+    label: float
+    n: int
+    median_ms: float
+    p99_ms: float
+    largest_ms: float
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What was seen of a stream.
+
+    Attributes
+    ----------
+    stream
+        Its name.
+    span_ms
+        From the first forecast to the last record.
+    forecasts
+        Forecasts.
+    old, known
+        Those of the first half of the span, which had at least the other half for their outcome, and those of them that
+        have one. All below is of these.
+    labels
+        First outcomes by label, the smallest first.
+    revised, last_revised_ms
+        Events whose label changed, and the age at the latest change; NaN without one.
+    orphans
+        Outcomes of the whole history that belong to no forecast of it, of any stream.
+    """
+
+    stream: str
+    span_ms: float
+    forecasts: int
+    old: int
+    known: int
+    labels: Sequence[Label]
+    revised: int
+    last_revised_ms: float
+    orphans: int
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """What to set, ms and a label; None where the setting is not to be made. And why, in sentences."""
+
+    matures_ms: float | None = None
+    silence: int | None = None
+    ttl_ms: float | None = None
+    revisable_ms: float | None = None
+    reasons: Sequence[str] = ()
+
+    def toml(self, stream: str) -> str:
+        """Return the lines of the streams file."""
+        lines = [f"[streams.{_quoted(stream)}]"]
+        if self.matures_ms is not None:
+            lines.append(f'matures = "{words(self.matures_ms)}"')
+        if self.silence is not None:
+            lines.append(f"silence = {self.silence}")
+        if self.ttl_ms is not None:
+            lines.append(f'ttl = "{words(self.ttl_ms)}"')
+        if self.revisable_ms is not None:
+            lines.append(f'revisable = "{words(self.revisable_ms)}"')
+        return "\n".join(lines)
+
+
+@dataclass
+class _History:
+    """Forecasts of the stream by event id, and every outcome, in the order of the topics."""
+
+    issued: dict[str, int] = field(default_factory=dict)
+    others: set[str] = field(default_factory=set)
+    told: dict[str, list[tuple[int, int, float]]] = field(default_factory=dict)
+    end: int = 0
+    plain: bool = True
+
+
+def read(source: Source, decoder: Decoder, stream: str) -> Seen:
+    """Read a history, all partitions of it, and say what is in it of one stream.
+
+    Parameters
+    ----------
+    source
+        Where the records are.
+    decoder
+        Of the present plan; what it rejects is passed over.
+    stream
+        The stream's name.
+
+    Raises
+    ------
+    LookupError
+        If it has no forecast there; the message names the streams that have most.
+    """
+    history, seen = _History(), Counter[str]()
+    for partition in range(source.partitions):
+        for chunk in source.read(FORECASTS, partition):
+            for record in chunk.records:
+                history.end = max(history.end, record.timestamp)
+                event = decoder.forecast(record.offset, record.key, record.value, max(record.timestamp, 0))
+                if record.reason or not isinstance(event, Forecast):
+                    continue
+                seen[event.stream] += 1
+                if event.stream != stream:
+                    history.others.add(event.event_id)
+                else:
+                    history.issued.setdefault(event.event_id, event.ts)
+        for chunk in source.read(OUTCOMES, partition):
+            for record in chunk.records:
+                history.end = max(history.end, record.timestamp)
+                outcome = decoder.outcome(record.offset, record.key, record.value, max(record.timestamp, 0))
+                if not record.reason and isinstance(outcome, Outcome):
+                    said = outcome.revision, outcome.ts, outcome.y
+                    history.told.setdefault(outcome.event_id, []).append(said)
+    if not history.issued:
+        listed = ", ".join(f"{name} ({n:,})" for name, n in seen.most_common(5)) or "none"
+        raise LookupError(f"no forecast of stream {stream!r} in this history; streams there: {listed}")
+    return _seen(history, stream)
+
+
+def _seen(history: _History, stream: str) -> Seen:
+    start = min(history.issued.values())
+    span = history.end - start
+    old = {event_id: ts for event_id, ts in history.issued.items() if ts <= start + span / 2}
+    ages: dict[float, list[float]] = {}
+    changed: list[float] = []
+    for event_id, ts in old.items():
+        told = history.told.get(event_id)
+        if told is None:
+            continue
+        # As the engine takes them: by revision number, then by time.
+        label, *later = sorted(told, key=lambda each: each[:2])
+        ages.setdefault(label[2], []).append(max(0, label[1] - ts))
+        now = label[2]
+        for _, at, y in later:
+            if y != now:
+                now = y
+                changed.append(max(0, at - ts))
+    return Seen(
+        stream=stream,
+        span_ms=span,
+        forecasts=len(history.issued),
+        old=len(old),
+        known=sum(map(len, ages.values())),
+        labels=[_label(label, np.array(found)) for label, found in sorted(ages.items())][:_LABELS],
+        revised=len(changed),
+        last_revised_ms=max(changed, default=math.nan),
+        orphans=sum(event_id not in history.issued and event_id not in history.others for event_id in history.told),
+    )
+
+
+#: More different labels than classes have are numbers.
+_LABELS: Final = 64
+
+
+def _label(label: float, ages: Times) -> Label:
+    median, p99, largest = (float(q) for q in np.quantile(ages, (0.5, KNOWN, 1.0)))
+    return Label(label, len(ages), median, p99, largest)
+
+
+def propose(seen: Seen, *, numbers: bool = False) -> Proposal:
+    """Propose settings from what was seen.
+
+    Parameters
+    ----------
+    seen
+        The history.
+    numbers
+        Whether outcomes are numbers, which silence cannot stand for and whose ages are not told apart.
+    """
+    half = words(seen.span_ms / 2)
+    if seen.old < FEWEST or not seen.labels:
+        few = f"{seen.old:,} forecasts had {half} for their outcome, and {seen.known:,} have one: too few to propose."
+        return Proposal(reasons=(few,))
+    enough = [each for each in seen.labels if each.n >= FEWEST_EACH] or list(seen.labels)
+    known = max(each.p99_ms for each in enough)
+    latest = max(each.largest_ms for each in enough)
+    reasons = [
+        f"{seen.known / seen.old:.1%} of {seen.old:,} forecasts that had at least {half} for it have an outcome."
+    ]
+    silence = None if numbers else _silence(seen, reasons)
+    # Nearly all ages at once are one age with a few that lie far out.
+    matures = latest if latest <= SPARE * known else known
+    apart = not numbers and _apart(enough, reasons)
+    kept: float | None = None
+    if silence is None and not apart:
+        reasons.append("Labels come at one age, so they are learnt when they come: no matures.")
+    else:
+        kept = matures
+        reasons.append(
+            f"99 in 100 outcomes of every label have come after {words(known)}, the last after {words(latest)}: a "
+            f'forecast matures after "{words(matures)}".'
+        )
+    # In the units of the file, so that the one stays above the other when both are rounded.
+    ttl = float(
+        stream_config.duration(words(round(SPARE * max(latest, stream_config.duration(words(kept)) if kept else 0.0))))
+    )
+    reasons.append(f'No first outcome took longer than {words(latest)}: with a tenth to spare, ttl is "{words(ttl)}".')
+    revisable = None
+    if seen.revised:
+        said = f"{seen.revised:,} labels changed, the last {words(seen.last_revised_ms)} after its forecast"
+        if seen.last_revised_ms > ttl:
+            revisable = SPARE * seen.last_revised_ms
+            reasons.append(f'{said}: labels may be revised for "{words(revisable)}".')
+        else:
+            reasons.append(f"{said}, which ttl allows for.")
+    if latest > 0.9 * seen.span_ms / 2:
+        reasons.append(
+            f"Outcomes come until the end of what this history can show ({half}): they may come later still. Give it a "
+            "longer history before you rely on this."
+        )
+    if seen.orphans:
+        reasons.append(f"{seen.orphans:,} outcomes belong to no forecast of this history.")
+    rows = seen.forecasts / max(seen.span_ms / DAY_MS, 1e-9) * (revisable or ttl) / DAY_MS
+    reasons.append(f"About {rows:,.0f} rows will be kept at a time.")
+    return Proposal(kept, silence, ttl, revisable, tuple(reasons))
+
+
+def _silence(seen: Seen, reasons: list[str]) -> int | None:
+    """Return the label that no outcome stands for; None if silence does not tell."""
+    share = seen.known / seen.old
+    zeros, ones = (sum(each.n for each in seen.labels if each.label == label) for label in (0.0, 1.0))
+    if zeros + ones < seen.known:
+        if share < NEARLY:
+            reasons.append("Which class silence stands for cannot be told from history: no silence.")
+        return None
+    # Never the other way round: where most outcomes are 0 because ones are rare, those that are missing may be either.
+    if share < RARELY and zeros <= SLIP * ones:
+        reasons.append(
+            f"Nearly all outcomes are 1, {ones:,} of {seen.known:,}, and most forecasts have none: silence means 0. "
+            "Set it only if whoever reports would have reported every 1."
+        )
+        return 0
+    if share < NEARLY:
+        reasons.append(
+            f"Outcomes of 0 and of 1 are reported ({zeros:,} and {ones:,}), and {seen.old - seen.known:,} forecasts "
+            "have none: silence stands for neither. Find out why those are missing."
+        )
+    return None
+
+
+def _apart(labels: Sequence[Label], reasons: list[str]) -> bool:
+    """Say whether outcomes of one label come sooner than those of another."""
+    if len(labels) < 2:
+        return False
+    by_age = sorted(labels, key=lambda each: each.median_ms)
+    first, last = by_age[0], by_age[-1]
+    if last.median_ms - first.median_ms <= APART * last.median_ms:
+        return False
+    reasons.append(
+        f"Half of the outcomes of {first.label:g} come within {words(first.median_ms)}, of {last.label:g} within "
+        f"{words(last.median_ms)}: learnt as they come, the sooner ones would count for more than they are."
+    )
+    return True
+
+
+def is_numbers(kind: int) -> bool:
+    """Whether the outcomes of a kind of forecast are numbers."""
+    return kind == QUANTILES
+
+
+def told(seen: Seen, proposal: Proposal) -> str:
+    """Return figures, reasons and TOML as they are printed."""
+    rows = [("label", "outcomes", "median", "99 in 100", "last")]
+    rows += [
+        (f"{each.label:g}", f"{each.n:,}", words(each.median_ms), words(each.p99_ms), words(each.largest_ms))
+        for each in seen.labels
+    ]
+    table = "\n".join("".join(cell.rjust(11) for cell in row) for row in rows)
+    what = f"{seen.stream}: {seen.forecasts:,} forecasts in {words(seen.span_ms)}"
+    lines = [what, "", table, "", *proposal.reasons]
+    if proposal.ttl_ms is not None:
+        lines += ["", proposal.toml(seen.stream)]
+    return "\n".join(lines)
+
+
+def plain(seen: Seen, proposal: Proposal) -> Mapping[str, Any]:
+    """Return the same as values for JSON; what there is not is null."""
+    figures = asdict(seen)
+    if math.isnan(seen.last_revised_ms):
+        figures["last_revised_ms"] = None
+    lines = None if proposal.ttl_ms is None else proposal.toml(seen.stream)
+    return {"seen": figures, "proposal": asdict(proposal), "toml": lines}
+
+
+def _quoted(name: str) -> str:
+    """Return a name as a basic string of TOML, which escapes as JSON does."""
+    return json.dumps(name, ensure_ascii=False)

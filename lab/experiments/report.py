@@ -1,0 +1,53 @@
+"""The report: one Markdown file, its pictures beside it."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from agents import __version__
+from lab.experiments.base import Section, Table
+from lab.experiments.registry import REGISTRY
+from streams.atomic_file import written
+
+
+def write(sections: Mapping[str, Section], out: Path) -> Path:
+    """Write ``report.md`` into a directory that exists and return its path; equal sections give equal bytes."""
+    lines = [
+        "# Experiments",
+        "",
+        (
+            f"Made by `trueup experiments`, trueup {__version__}. Every seed stands where it is used; nothing "
+            f"depends on the "
+            "clock or on the number of processes, so another run on the same versions gives the same file."
+        ),
+        "",
+    ]
+    for name, section in sections.items():
+        lines += [f"- [{REGISTRY[name].title}](#{name})", *(f"  - {finding}" for finding in section.findings)]
+    for name, section in sections.items():
+        lines += ["", f'<a id="{name}"></a>', f"## {REGISTRY[name].title}", ""]
+        lines += [f"Again: `trueup experiments --only {name}`", ""]
+        for paragraph in section.text:
+            lines += [paragraph, ""]
+        lines += [*(f"- {finding}" for finding in section.findings), ""]
+        for picture, shows in section.pictures:
+            lines += [f"![{shows}]({picture})", ""]
+        for table in section.tables:
+            lines += [*markdown(table), ""]
+        if section.skipped:
+            lines += ["Skipped:", "", *(f"- {note}" for note in section.skipped), ""]
+    path = out / "report.md"
+    with written(path) as file:
+        file.write(("\n".join(lines).rstrip() + "\n").encode())
+    return path
+
+
+def markdown(table: Table) -> list[str]:
+    """Return the lines of a table, its title before it and its note after."""
+    rows = [table.head, tuple("---" for _ in table.head), *table.rows]
+    note = ["", table.note] if table.note else []
+    return [
+        f"**{table.title}**",
+        "",
+        *("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows),
+        *note,
+    ]

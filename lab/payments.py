@@ -1,0 +1,183 @@
+"""The demo of rare frauds: what the run comes to, checked against the truth of every payment, and its picture."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import orjson
+from rich.console import Console
+from rich.table import Table
+
+from lab import fraud, log_odds, topic_counts
+from lab.demo_report import Run, identity
+from lab.fraud import Fraud, Shape
+from lab.reliability import Floats, loss
+from lab.scenario import Scenario
+from replay.ranking import ranks
+from streams.config.settings import Settings
+
+#: What a risk team sets for such a stream; `trueup config suggest cards` says the same of its history.
+PLAN: Final = f"""\
+[streams.{fraud.STREAM}]
+matures = "45d"     # what is fraud was reported by then
+silence = 0         # of all the rest nobody says anything
+ttl = "60d"
+revisable = "120d"  # some first labels are wrong
+"""
+MATURES_DAYS: Final = 45
+#: From which day on what is served is judged: a month of labels is known then.
+SETTLED_DAY: Final = 75
+VOLUME: Final = 0.02
+#: Half a day of payments is played at a time. A report that comes much later than its time finds a payment that was
+#: learnt by silence, and corrects it: right, but not what this shows.
+SLICE: Final = 350
+
+
+def load(rows: int | None) -> Fraud:
+    """Make the payments; None makes 120,000."""
+    return fraud.make(Shape() if rows is None else Shape(rows=rows))
+
+
+def served(played: Fraud, done: Run) -> Floats:
+    """Return what was served for each payment, [n]; NaN where there is no answer."""
+    answers = done.held.answers
+    found = [orjson.loads(answers[event])["p"] if event in answers else np.nan for event in played.event_id]
+    return np.array(found, dtype=np.float64)
+
+
+def account(settings: Settings, played: Fraud, done: Run) -> dict[str, Any]:
+    """Return all that is known of a run, as it goes into JSON; ``problems`` is empty when all adds up."""
+    fates, held, p = done.reading.fates(), done.held, served(played, done)
+    matured = {label: int(done.reading.value("matured_events_total", {"label": label})) for label in _LABELS}
+    problems = _problems(played, done, matured) + topic_counts.disagreements(done.reading, held, fraud.STREAM)
+    if done.worker_exit:
+        problems.append(f"the worker ended with status {done.worker_exit} after SIGTERM")
+    late, early = played.days >= SETTLED_DAY, played.days < MATURES_DAYS
+    return {
+        "rows": len(played),
+        "frauds": int(played.y.sum()),
+        "forecasts": {"sent": done.sent["forecasts"], "issued": fates.issued},
+        "outcomes": {"sent": done.sent["outcomes"], "revised": fates.outcome_revised},
+        "learnt": {"reported": matured["reported"], "implied": matured["implied"]},
+        "pending": fates.pending,
+        "before": {"raw": _judged(played, played.raw, early), "calibrated": _judged(played, p, early)},
+        "after": {"raw": _judged(played, played.raw, late), "calibrated": _judged(played, p, late)},
+        "problems": problems,
+        **identity(settings, done),
+    }
+
+
+_LABELS: Final = ("reported", "implied")
+
+
+def _judged(played: Fraud, p: Floats, chosen: npt.NDArray[np.bool_]) -> dict[str, float]:
+    """Judge what was served to some payments by the truth and by what happened; NaN where there are none."""
+    chosen = chosen & ~np.isnan(p)
+    mine, y, truth = p[chosen], played.y[chosen], played.truth[chosen]
+    if not len(mine):
+        return dict.fromkeys(("mean", "truth", "brier", "log_loss", "auc", "recall", "distinct"), float("nan"))
+    scores, order = loss(mine, y), ranks(mine, y, (VOLUME,))
+    return {
+        "mean": float(mine.mean()),
+        "truth": float(truth.mean()),
+        "brier": scores.brier,
+        "log_loss": scores.log_loss,
+        "auc": order.auc,
+        "recall": order.recall[VOLUME],
+        "distinct": order.distinct,
+    }
+
+
+def _problems(played: Fraud, done: Run, matured: Mapping[str, int]) -> list[str]:
+    """Return what does not add up, one sentence each."""
+    fates, held, sent = done.reading.fates(), done.held, done.sent
+    last = dict(zip(played.event_id, played.y.tolist(), strict=True))
+    learnt = int(done.reading.value("records_total", {"topic": "outcomes", "fate": "resolved"})) + sum(matured.values())
+    wrong = sum(last.get(event) != y for event, (_, _, y) in held.resolved.items())
+    equal = [
+        ("forecasts sent", sent["forecasts"], "issued", fates.issued),
+        ("issued", fates.issued, "events in the topic of answers", len(held.answers)),
+        ("outcomes sent", sent["outcomes"], "known by what became of them", fates.outcomes),
+        ("learnt", learnt, "events in the topic of resolved events", len(held.resolved)),
+        ("events whose last label is not the one reported last", wrong, "expected", 0),
+        ("events with answers that disagree", len(held.disagreeing), "expected", 0),
+        ("dead letters", len(held.dead), "expected", 0),
+    ]
+    return [f"{what}: {n:,}, but {other}: {m:,}" for what, n, other, m in equal if n != m]
+
+
+def draw(played: Fraud, done: Run, out: Path) -> None:
+    """Draw raw and served scores against the truth, in log-odds."""
+    p = served(played, done)
+    rate = played.truth.mean()
+    log_odds.draw(
+        played.days,
+        {"raw": played.raw, "served": np.where(np.isnan(p), played.raw, p)},
+        played.truth,
+        out,
+        title=f"{int(played.y.sum()):,} frauds among {len(played):,} payments",
+        subtitle=f"the model's scores are {played.raw.mean() / rate:.0f} times too high; a payment's label is known "
+        f"after {MATURES_DAYS} days, by a report or by silence",
+        known_day=MATURES_DAYS,
+        settled_day=SETTLED_DAY,
+    )
+
+
+def summary(console: Console, account: Mapping[str, Any]) -> None:
+    """Print what an account says, in a table and a few lines."""
+    table = Table(box=None, padding=(0, 3, 0, 0), header_style="dim")
+    for column in ("", "raw", "served", "raw", "served"):
+        table.add_column(column, justify="right" if column else "left")
+    table.add_row("[dim]payments of[/]", f"[dim]days 0-{MATURES_DAYS}[/]", "", f"[dim]days {SETTLED_DAY}-[/]", "")
+    for label, name, digits in _ROWS:
+        cells = [
+            f"{account[when][kind][name]:,.{digits}f}" for when in ("before", "after") for kind in ("raw", "calibrated")
+        ]
+        table.add_row(label, *cells)
+    console.print()
+    console.print(table)
+    forecasts, outcomes, learnt = account["forecasts"], account["outcomes"], account["learnt"]
+    console.print(
+        f"\n{forecasts['sent']:,} forecasts, {account['frauds']:,} of them frauds; {outcomes['sent']:,} outcomes, "
+        f"{outcomes['revised']:,} of which corrected a label\n"
+        f"learnt at maturity: {learnt['reported']:,} that were reported, {learnt['implied']:,} by silence; "
+        f"{account['pending']:,} have not matured\n"
+        f"{account['events_per_s']:,.0f} events a second by {account['calibrator']}; every record is accounted for"
+        if not account["problems"]
+        else f"\n{len(account['problems'])} things do not add up",
+        highlight=False,
+        soft_wrap=True,
+    )
+
+
+#: Rows of the summary: what they are called, the figure, decimals.
+_ROWS: Final = (
+    ("mean score", "mean", 5),
+    ("  mean true risk", "truth", 5),
+    ("Brier score", "brier", 5),
+    ("log loss", "log_loss", 5),
+    ("AUC", "auc", 4),
+    ("recall in the highest 2 %", "recall", 3),
+    ("different scores", "distinct", 0),
+)
+
+SCENARIO: Final = Scenario(
+    stream=fraud.STREAM,
+    doing="making payments",
+    plan=PLAN,
+    partitions=1,
+    slice_messages=SLICE,
+    load=load,
+    figures=(
+        ("Brier score", "brier", {}),
+        ("log loss", "log_loss", {}),
+        ("relative error", "relative_error", {}),
+        ("AUC", "auc", {}),
+        ("recall in the highest 2 %", "recall", {"volume": "0.02"}),
+    ),
+    account=account,
+    draw=draw,
+    summary=summary,
+)

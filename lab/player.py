@@ -1,0 +1,120 @@
+"""Plays a recorded stream into Kafka, in time order and as fast as it goes.
+
+Messages are sent in slices: both topics of a slice are acknowledged before the next slice begins. So neither topic
+runs ahead of the other by more than a slice, and a worker that merges the two by time waits for neither.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from itertools import islice
+from typing import Any, Final, NamedTuple
+
+from aiokafka import AIOKafkaProducer
+from aiokafka.producer.message_accumulator import BatchBuilder
+
+from streams.kafka.partitioner import partition
+
+#: Messages a slice: one or two record batches a topic-partition, one round trip for all of them, 50 ms between gates.
+SLICE: Final = 8000
+#: Longest record batch, bytes; below the 1 MiB that brokers take by default.
+BATCH_BYTES: Final = 900_000
+
+
+class Message(NamedTuple):
+    """One record to send; ``time_ms``, since the epoch, becomes its Kafka timestamp."""
+
+    time_ms: int
+    topic: str
+    key: bytes
+    value: bytes
+
+
+class Played(NamedTuple):
+    """How far the player is: messages acknowledged so far, and the time of the last one, ms."""
+
+    messages: int
+    time_ms: int
+
+
+class CopartitionError(ValueError):
+    """The topics played do not have equally many partitions: equal keys would not meet."""
+
+
+async def play(
+    messages: Iterable[Message],
+    client: Mapping[str, Any],
+    *,
+    slice_messages: int = SLICE,
+    progress: Callable[[Played], None] | None = None,
+    gate: Callable[[], Awaitable[None]] | None = None,
+) -> Counter[str]:
+    """Send messages in their order, each to the partition its key hashes to.
+
+    Parameters
+    ----------
+    messages
+        Ordered by time.
+    client
+        Options of an aiokafka client: ``bootstrap_servers``, and what the broker's security asks for.
+    slice_messages
+        Messages in flight at most, at least 1.
+    progress
+        Called after each acknowledged slice.
+    gate
+        Awaited before each slice after the first; while it waits, nothing is sent.
+
+    Returns
+    -------
+    Counter
+        Messages acknowledged, by topic.
+
+    Raises
+    ------
+    CopartitionError
+        If the topics have different numbers of partitions.
+    aiokafka.errors.KafkaError
+        If any message was not acknowledged by all in-sync replicas.
+    """
+    if slice_messages < 1:
+        raise ValueError(f"a slice holds at least one message, got {slice_messages}")
+    producer = AIOKafkaProducer(acks="all", enable_idempotence=True, max_batch_size=BATCH_BYTES, linger_ms=0, **client)
+    try:
+        await producer.start()
+        sent: Counter[str] = Counter()
+        counts: dict[str, int] = {}
+        stream = iter(messages)
+        while piece := list(islice(stream, slice_messages)):
+            if sent and gate is not None:
+                await gate()
+            for topic in {message.topic for message in piece} - counts.keys():
+                counts[topic] = len(await producer.partitions_for(topic))
+            if len(set(counts.values())) > 1:
+                raise CopartitionError(f"topics must have equally many partitions, they have: {counts}")
+            await _send(producer, piece, counts[piece[0].topic])
+            sent.update(message.topic for message in piece)
+            if progress is not None:
+                progress(Played(sent.total(), piece[-1].time_ms))
+        return sent
+    finally:
+        await producer.stop()
+
+
+async def _send(producer: AIOKafkaProducer, piece: Sequence[Message], partitions: int) -> None:
+    """Send one slice and wait until all of it is acknowledged."""
+    batches: dict[tuple[str, int], list[BatchBuilder]] = {}
+    for time_ms, topic, key, value in piece:
+        place = (topic, partition(key, partitions))
+        queue = batches.get(place)
+        if queue is None:
+            queue = batches[place] = [producer.create_batch()]
+        if queue[-1].append(timestamp=time_ms, key=key, value=value) is None:
+            queue.append(producer.create_batch())
+            # The first record of a batch is always taken, however large; the broker judges its size.
+            queue[-1].append(timestamp=time_ms, key=key, value=value)
+    await asyncio.gather(*(_in_order(producer, *place, queue) for place, queue in batches.items()))
+
+
+async def _in_order(producer: AIOKafkaProducer, topic: str, index: int, queue: Sequence[BatchBuilder]) -> None:
+    acknowledgements = [await producer.send_batch(batch, topic, partition=index) for batch in queue]
+    await asyncio.gather(*acknowledgements)

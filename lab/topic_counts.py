@@ -1,0 +1,173 @@
+"""What the output topics hold, read to their ends and counted apart from the worker that wrote them."""
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import orjson
+from aiokafka import AIOKafkaConsumer
+from aiokafka.structs import ConsumerRecord
+
+from lab.reliability import loss
+from lab.scrape import Fates, Reading
+from streams.config.settings import Settings
+
+#: Most bytes a partition may give at once; whole record batches keep the reader at 6 us a record.
+FETCH_BYTES: Final = 4 << 20
+#: The worker adds up its scores in another order: they may differ in the last digits of a float.
+ROUNDING: Final = 1e-6
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass
+class Held:
+    """What the output topics hold.
+
+    Attributes
+    ----------
+    answers
+        Of each event, its first ``calibrated`` record.
+    repeated
+        Further records of events that had one, the same byte for byte.
+    disagreeing
+        Events with records that are not the same.
+    resolved
+        Of each event, raw and served forecast and the last label, from the ``resolved`` record of its last revision.
+    revisions
+        Of events whose label has changed, how often.
+    dead
+        Dead letters, counted once for each place in the inputs.
+    """
+
+    answers: dict[str, bytes] = field(default_factory=dict)
+    repeated: int = 0
+    disagreeing: set[str] = field(default_factory=set)
+    resolved: dict[str, tuple[float, float, float]] = field(default_factory=dict)
+    revisions: dict[str, int] = field(default_factory=dict)
+    dead: set[tuple[str, int, int]] = field(default_factory=set)
+
+    def calibrated_record(self, value: bytes) -> None:
+        """Take note of a record of ``calibrated``."""
+        event_id = orjson.loads(value)["event_id"]
+        first = self.answers.setdefault(event_id, value)
+        if first is not value:
+            if first == value:
+                self.repeated += 1
+            else:
+                self.disagreeing.add(event_id)
+
+    def resolved_record(self, value: bytes) -> None:
+        """Take note of a record of ``resolved``."""
+        record = orjson.loads(value)
+        event_id, revision = record["event_id"], record["revision"]
+        if event_id in self.resolved and revision <= self.revisions.get(event_id, 0):
+            return
+        self.resolved[event_id] = record["raw"], record["p"], float(record["y"])
+        if revision:
+            self.revisions[event_id] = revision
+
+    def dead_letter(self, value: bytes) -> None:
+        """Take note of a record of ``dead-letters``."""
+        record = orjson.loads(value)
+        self.dead.add((record["topic"], record["partition"], record["offset"]))
+
+    def scored(self) -> tuple[Floats, Floats, Floats]:
+        """Return raw forecasts, served forecasts and outcomes of the resolved events, [n] each."""
+        raw, p, y = np.array(list(self.resolved.values()), dtype=np.float64).reshape(-1, 3).T
+        return raw, p, y
+
+
+async def read(settings: Settings) -> Held:
+    """Read the three output topics from their first record to their last.
+
+    Raises
+    ------
+    RuntimeError
+        If records were deleted before they could be counted.
+    """
+    held = Held()
+    noted = {
+        settings.calibrated: held.calibrated_record,
+        settings.resolved: held.resolved_record,
+        settings.dead_letters: held.dead_letter,
+    }
+    async for topic, records in _batches(settings, list(noted)):
+        note = noted[topic]
+        for record in records:
+            note(record.value)
+    return held
+
+
+async def _batches(
+    settings: Settings, topics: list[str]
+) -> AsyncIterator[tuple[str, list[ConsumerRecord[bytes, bytes]]]]:
+    # Without a group, subscribing assigns all partitions of the topics.
+    consumer = AIOKafkaConsumer(
+        *topics,
+        bootstrap_servers=",".join(settings.brokers),
+        enable_auto_commit=False,
+        auto_offset_reset="earliest",
+        max_partition_fetch_bytes=FETCH_BYTES,
+        **settings.security.client_options(),
+    )
+    try:
+        await consumer.start()
+        places = consumer.assignment()
+        first, end = await consumer.beginning_offsets(places), await consumer.end_offsets(places)
+        if any(first.values()):
+            raise RuntimeError("records of the output topics were deleted by retention before they were counted")
+        left = {place for place in places if end[place]}
+        while left:
+            for place, records in (await consumer.getmany(*left, timeout_ms=1000)).items():
+                yield place.topic, records
+                if records[-1].offset + 1 >= end[place]:
+                    left.discard(place)
+    finally:
+        await consumer.stop()
+
+
+def problems(
+    fates: Fates, sent: Mapping[str, int], held: Held, flights: Mapping[str, tuple[float, float]]
+) -> list[str]:
+    """Return what does not add up, one sentence each; nothing when all does.
+
+    Parameters
+    ----------
+    fates
+        By the worker's metrics.
+    sent
+        Acknowledged to the player, of ``forecasts`` and ``outcomes``.
+    held
+        What the output topics hold.
+    flights
+        Of each event played, the forecast and the outcome, NaN for none.
+    """
+    strange = sum(event not in flights or flights[event] != (raw, y) for event, (raw, _, y) in held.resolved.items())
+    left = fates.resolved + fates.pending + fates.expired_forecast
+    equal: list[tuple[str, int, str, int]] = [
+        ("forecasts sent", sent["forecasts"], "issued, duplicate or dead", fates.forecasts),
+        ("outcomes sent", sent["outcomes"], "known by what became of them", fates.outcomes),
+        ("issued", fates.issued, "resolved, pending or expired", left),
+        ("issued", fates.issued, "events in the topic of answers", len(held.answers)),
+        ("resolved", fates.resolved, "events in the topic of resolved events", len(held.resolved)),
+        ("dead", fates.forecast_dead + fates.outcome_dead, "dead letters", len(held.dead)),
+        ("events with answers that disagree", len(held.disagreeing), "expected", 0),
+        ("events played and not answered", len(flights.keys() - held.answers.keys()), "expected", 0),
+        ("events joined with another's outcome", strange, "expected", 0),
+    ]  # fmt: skip
+    return [f"{what}: {n:,}, but {other}: {m:,}" for what, n, other, m in equal if n != m]
+
+
+def disagreements(reading: Reading, held: Held, stream: str) -> list[str]:
+    """Return where the scores of ``/metrics`` differ from those of the records, one sentence each."""
+    raw, p, y = held.scored()
+    found = []
+    for kind, scores in (("raw", loss(raw, y)), ("calibrated", loss(p, y))):
+        for name, value in scores._asdict().items():
+            told = reading.value(name, {"stream": stream, "kind": kind})
+            if len(y) and not abs(told - value) <= ROUNDING:
+                found.append(f"{name} of {kind} forecasts: {told:.6f} by /metrics, {value:.6f} by the records")
+    return found

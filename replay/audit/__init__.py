@@ -1,0 +1,1 @@
+"""``trueup audit``: every answer of a worker derived again from the topics."""

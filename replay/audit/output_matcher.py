@@ -1,0 +1,214 @@
+"""Outputs as evidence: records read from a topic against records derived from the inputs.
+
+A partition's outputs stand in the order of its fold, except for what a crash repeats: a redelivered batch is answered
+from the ledger, so its copies come in another order, and may come before the record of a neighbour. So records are
+matched by what they speak of, within a window that no redelivery exceeds, and memory stays bounded.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+import orjson
+
+from state.engine import HELD
+from streams.records.merge import Record
+
+#: Records of one topic that may stand before one that was derived earlier. A redelivery repeats what was on its way, so
+#: twice as many are never exceeded; the rest is room for what several crashes in a row repeat.
+WINDOW: Final = 8 * HELD
+
+
+class Unauditable(Exception):  # noqa: N818 - names what it found
+    """The topics do not hold what an audit needs; the message says what is missing."""
+
+
+class Difference(NamedTuple):
+    """The first record of a partition that is not what the engine derives.
+
+    Attributes
+    ----------
+    partition, topic, offset
+        Where it stands, ``topic`` by its label; the offset is None where a record is missing.
+    event_id
+        The event it speaks of; None where that is unknown.
+    what
+        What is wrong, in words.
+    fields
+        Of each field that differs, what was served and what was derived; None for a field that is not there.
+    """
+
+    partition: int
+    topic: str
+    offset: int | None
+    event_id: str | None
+    what: str
+    fields: dict[str, tuple[Any, Any]] = {}  # noqa: RUF012 - a NamedTuple's default is never written to
+
+
+class Differs(Exception):  # noqa: N818 - names what it found
+    """Served and derived differ; the argument is the `Difference`."""
+
+
+class Derived(NamedTuple):
+    """An output the engine derived: key and value, and the input (topic, offset) it comes from."""
+
+    key: bytes | None
+    value: bytes
+    cause: tuple[int, int]
+
+
+def compared(served: bytes | None, derived: bytes) -> dict[str, tuple[Any, Any]]:
+    """Return the fields in which two values differ; a value that is not a JSON object counts as one field."""
+    try:
+        one, other = orjson.loads(served or b""), orjson.loads(derived)
+        names = [*other, *(name for name in one if name not in other)]
+        differing = {name: (one.get(name), other.get(name)) for name in names if one.get(name) != other.get(name)}
+    except (orjson.JSONDecodeError, TypeError, AttributeError):
+        return {"value": (repr(served), derived.decode())}
+    return differing or {"bytes": (repr(served), repr(derived))}
+
+
+@dataclass
+class Matcher:
+    """Matches the records of one output topic with what was derived, each once; copies must be the same.
+
+    Parameters
+    ----------
+    partition, label
+        Of the topic.
+    records
+        Its records, in order.
+    identity
+        Returns what a value speaks of; raises ValueError, KeyError or TypeError if it is none of the topic's.
+    kept
+        Returns the value that the ledger would say again for an identity, or None.
+    """
+
+    partition: int
+    label: str
+    records: Iterator[Record]
+    identity: Callable[[bytes], Any]
+    kept: Callable[[Any], bytes | None] = lambda _: None
+    matched: int = 0
+    copies: int = 0
+    #: Derived, and not read yet; read, and not derived yet; matched lately.
+    pending: dict[Any, Derived] = field(default_factory=dict)
+    ahead: dict[Any, list[Record]] = field(default_factory=dict)
+    recent: OrderedDict[Any, bytes] = field(default_factory=OrderedDict)
+    #: Whether the topic has been read to its end.
+    ended: bool = False
+    _ahead: int = 0
+
+    def derive(self, identity: object, derived: Derived) -> None:
+        """Take note of an output the engine derived; raises `Differs` if its record is another."""
+        waiting = self.ahead.pop(identity, None)
+        if waiting is None:
+            if identity in self.pending:
+                self._missing(identity)
+            self.pending[identity] = derived
+            return
+        self._ahead -= len(waiting)
+        self._match(identity, derived, waiting[0])
+        for record in waiting[1:]:
+            if record.value != derived.value:
+                self._differs(record, derived.value, "a copy that is not the same")
+            self.copies += 1
+
+    def read(self) -> None:
+        """Read on until every derived output has been found; raises `Differs` if one is another or cannot be."""
+        pending, identity = self.pending, self.identity
+        while pending:
+            if self._ahead > WINDOW:
+                self._missing(next(iter(pending)))
+            record = next(self.records, None)
+            if record is None:
+                self.ended = True
+                return
+            try:
+                named = identity(record.value or b"")
+            except (ValueError, KeyError, TypeError):
+                raise Differs(
+                    Difference(self.partition, self.label, record.offset, None, "a record no worker writes")
+                ) from None
+            derived = pending.pop(named, None)
+            if derived is not None:
+                self._match(named, derived, record)
+            elif self._known(named, record):
+                self.copies += 1
+            else:
+                self.ahead.setdefault(named, []).append(record)
+                self._ahead += 1
+
+    def rest(self) -> Iterator[Record]:
+        """Read what is left and yield every record that is no copy and was never derived."""
+        for waiting in list(self.ahead.values()):
+            yield from waiting
+        for record in self.records:
+            try:
+                known = self._known(self.identity(record.value or b""), record)
+            except (ValueError, KeyError, TypeError):
+                known = False
+            if known:
+                self.copies += 1
+            else:
+                yield record
+
+    def undone(self, record: Record) -> Difference:
+        """Return the difference that a record is which was never derived."""
+        try:
+            identity = self.identity(record.value or b"")
+        except (ValueError, KeyError, TypeError):
+            return Difference(self.partition, self.label, record.offset, None, "a record no worker writes")
+        said = self.recent.get(identity) or self.kept(identity)
+        if said is None:
+            return Difference(
+                self.partition, self.label, record.offset, str(identity), "nothing in the inputs leads to this record"
+            )
+        return Difference(
+            self.partition,
+            self.label,
+            record.offset,
+            str(identity),
+            "a copy that is not the same",
+            compared(record.value, said),
+        )
+
+    def _known(self, identity: object, record: Record) -> bool:
+        value = record.value
+        return value is not None and (value == self.recent.get(identity) or value == self.kept(identity))
+
+    def _match(self, identity: object, derived: Derived, record: Record) -> None:
+        if record.value != derived.value:
+            self._differs(record, derived.value, "served and derived differ")
+        if record.key != derived.key:
+            raise Differs(
+                Difference(
+                    self.partition,
+                    self.label,
+                    record.offset,
+                    str(identity),
+                    "served under another key",
+                    {"key": (repr(record.key), repr(derived.key))},
+                )
+            )
+        self.matched += 1
+        self.recent[identity] = derived.value
+        if len(self.recent) > WINDOW:
+            self.recent.popitem(last=False)
+
+    def _differs(self, record: Record, derived: bytes, what: str) -> None:
+        identity = str(self.identity(derived))
+        raise Differs(
+            Difference(self.partition, self.label, record.offset, identity, what, compared(record.value, derived))
+        )
+
+    def _missing(self, identity: object) -> None:
+        raise Differs(self.missing(identity))
+
+    def missing(self, identity: object) -> Difference:
+        """Return the difference that a derived output is which has no record."""
+        topic, offset = self.pending[identity].cause
+        cause = f"the record that offset {offset} of {('forecasts', 'outcomes')[topic]} leads to is missing"
+        return Difference(self.partition, self.label, None, str(identity), cause)

@@ -1,0 +1,467 @@
+"""Every answer of one partition, derived again from its inputs by the pure engine.
+
+The engine's answers depend on the order in which records of two topics were folded. Each topic's own order is that of
+its offsets; what is missing is how the two interleave, and every answer says it: ``applied`` is how many records of
+both topics had been applied at the answer, so the outcomes before it are ``applied`` less the forecasts up to it.
+Between two answers that follow each other stand outcomes in their own order, and forecasts that were answered before or
+could not be read. How those lie among the outcomes is not told and is taken by record time, as a worker does: they
+teach nothing and are answered from the ledger, so it matters to no answer, unless a row falls due at that very record.
+"""
+
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain, islice
+from typing import Any, Final, NamedTuple, Protocol, TypeGuard
+
+import orjson
+
+from replay.audit.output_matcher import Derived, Difference, Differs, Matcher, Unauditable, compared
+from state import keys, ledger
+from state.engine import BATCH_LIMIT, HELD, Effects, Partition
+from state.events import Calibrated, Event, Forecast, Outcome, Output, Resolved
+from state.fence import FORECAST_FATES, FORECASTS, INPUT_FATES, OUTCOMES
+from streams.config.settings import Settings
+from streams.records.decoding import Decoder
+from streams.records.encoding import encode, key_of
+from streams.records.merge import Record
+from streams.records.refused import named
+
+#: Unanswered forecasts that may stand before an answered one; they are held in memory while it is looked for.
+LOOKAHEAD: Final = 200_000
+#: Outputs that may not be written yet while a worker runs.
+UNSETTLED: Final = HELD
+LABELS: Final = ("forecasts", "outcomes", "calibrated", "resolved", "dead-letters")
+
+
+class Rows(Protocol):
+    """Where the derived state is kept."""
+
+    def get(self, key: bytes, /) -> bytes | None:
+        """Return a row."""
+
+    def write(self, rows: Mapping[bytes, bytes | None]) -> None:
+        """Write rows; None deletes."""
+
+
+class Memory(dict[bytes, bytes]):
+    """Rows in a dictionary."""
+
+    def write(self, rows: Mapping[bytes, bytes | None]) -> None:
+        """Write rows; None deletes."""
+        for key, value in rows.items():
+            if value is None:
+                self.pop(key, None)
+            else:
+                self[key] = value
+
+
+@dataclass
+class Checked:
+    """What an audit has compared.
+
+    Attributes
+    ----------
+    forecasts, outcomes
+        Input records folded.
+    calibrated, resolved, dead_letters
+        Output records that are what was derived.
+    copies
+        Further output records, the same byte for byte.
+    by_time
+        Input records whose place among those of the other topic no answer tells, so that record time had to.
+    waiting
+        Forecasts at the end that have no answer yet and need none: their offsets are not committed.
+    unsettled
+        Outputs at the end that were derived or read, and whose counterpart is not there yet, for the same reason.
+    """
+
+    forecasts: int = 0
+    outcomes: int = 0
+    calibrated: int = 0
+    resolved: int = 0
+    dead_letters: int = 0
+    copies: int = 0
+    by_time: int = 0
+    waiting: int = 0
+    unsettled: int = 0
+
+
+class _Joined(NamedTuple):
+    """What a ``resolved`` record speaks of: an event, and how often its label had changed."""
+
+    event_id: str
+    revision: int
+
+    def __str__(self) -> str:
+        return f"{self.event_id} (revision {self.revision})" if self.revision else self.event_id
+
+
+class _Answer(NamedTuple):
+    """An answer as it was served."""
+
+    record: Record
+    event_id: str
+    applied: int
+    stream: object
+    config: object
+
+
+class Rederivation:
+    """Derives a partition's answers again and compares them with those in the topics.
+
+    Parameters
+    ----------
+    partition
+        Its number.
+    settings
+        Of the workers that served.
+    topics
+        The records of the topics of `LABELS`, each from its very first.
+    committed
+        Next offsets of forecasts and of outcomes the workers have committed: what lies before was acknowledged, so
+        its outputs must be there.
+    rows
+        Where the derived state is kept; empty.
+    """
+
+    def __init__(
+        self,
+        partition: int,
+        settings: Settings,
+        topics: Sequence[Iterator[Record]],
+        committed: tuple[int, int] = (0, 0),
+        rows: Rows | None = None,
+    ) -> None:
+        self.checked = Checked()
+        self._number = partition
+        self._settings = settings
+        self._policies = settings.policies
+        self._decoder = Decoder(settings.policies, settings.limits)
+        self._forecasts, self._outcomes, self._calibrated, resolved, letters = topics
+        self._committed = committed
+        self._rows = Memory() if rows is None else rows
+        self._engine = Partition(settings.policies, self._rows.get)
+        self._gone: dict[bytes, bytes] = {}
+        #: Answers from the ledger, as a worker does after a crash; rows that left lately may have been read there.
+        self._ledger = Partition(settings.policies, self._kept)
+        self._unanswered: deque[tuple[int, Event]] = deque()
+        self._served: deque[_Answer] = deque()
+        self._batch: dict[int, bytes] = {}
+        self._issued = 0
+        self._stopped: Exception | None = None
+        self._joined = Matcher(partition, "resolved", resolved, _joined, self._resolved_again)
+        self._letters = Matcher(partition, "dead-letters", letters, _place)
+
+    def run(self) -> Iterator[int]:
+        """Fold and compare to the end; yields how many input records each step folded.
+
+        Raises
+        ------
+        Differs
+            With the first difference.
+        Unauditable
+            If the topics do not hold what is needed.
+        """
+        order = self._order()
+        while events := list(islice(order, BATCH_LIMIT)):
+            self._fold(events)
+            yield len(events)
+        if self._stopped is not None:
+            raise self._stopped
+        for step in self._tail():
+            self._fold(step)
+            yield len(step)
+        self._settle()
+
+    # -- the order ---------------------------------------------------------------------------------------------------
+
+    def _order(self) -> Iterator[Event]:
+        """Yield the events up to the last answered forecast, in the order in which they were folded."""
+        place = 0
+        try:
+            while (answer := self._next_answer(place)) is not None:
+                room = answer.applied - 1 - place
+                between = self._before(answer, room)
+                if between:
+                    yield from self._merged(between, room - len(between))
+                else:
+                    for _ in range(room):
+                        yield self._outcome(answer)
+                self._served.append(answer)
+                self._batch[answer.applied] = answer.record.value or b""
+                yield self._unanswered.popleft()[1]
+                place = answer.applied
+        except (Differs, Unauditable) as exc:
+            self._stopped = exc  # what was ordered before it is compared first
+
+    def _next_answer(self, place: int) -> _Answer | None:
+        """Return the next answer that is the first of its forecast; those before it must be copies."""
+        for record in self._calibrated:
+            answer = self._parsed(record)
+            if answer.applied > place:
+                self._require_configuration(answer)
+                return answer
+            self._check_copy(answer)
+        return None
+
+    def _parsed(self, record: Record) -> _Answer:
+        try:
+            value = orjson.loads(record.value or b"")
+            event_id, stream, config = value["event_id"], value["stream"], value["config"]
+        except (ValueError, KeyError, TypeError):
+            raise Differs(self._difference(record, None, "a record no worker writes")) from None
+        applied = value.get("applied")
+        if applied is None:
+            raise Unauditable(
+                f"calibrated/{self._number} offset {record.offset} has no field 'applied': an earlier version wrote "
+                "it, and the order in which it was made is not known"
+            )
+        if type(applied) is not int or not isinstance(event_id, str):
+            raise Differs(self._difference(record, None, "a record no worker writes"))
+        return _Answer(record, event_id, applied, stream, config)
+
+    def _require_configuration(self, answer: _Answer) -> None:
+        stream, config = answer.stream, answer.config
+        policy = self._policies.of(stream) if isinstance(stream, str) else None
+        if policy is None or policy.config != config:
+            given = "no configuration" if policy is None else f"configuration {policy.config}"
+            raise Unauditable(
+                f"calibrated/{self._number} offset {answer.record.offset} (event {answer.event_id!r}) was answered "
+                f"under configuration {config} of stream {stream!r}, TRUEUP_STREAMS gives it {given}: audit with the "
+                "file that was in force; if it never changed, the record was altered"
+            )
+
+    def _check_copy(self, answer: _Answer) -> None:
+        """Compare an answer that came again with the first, or with what the ledger says; rows of no fold are read."""
+        value = self._batch.get(answer.applied)
+        if value is None:
+            again = self._again(answer.event_id)
+            if again is None:
+                what = "an answer to an event that is not in the ledger"
+                raise Differs(self._difference(answer.record, answer.event_id, what))
+            value = self._encoded(again)
+        if answer.record.value != value:
+            fields = compared(answer.record.value, value)
+            raise Differs(
+                self._difference(answer.record, answer.event_id, "a copy that differs from the answer", fields)
+            )
+        self.checked.copies += 1
+
+    def _before(self, answer: _Answer, room: int) -> list[tuple[int, Event]]:
+        """Return the forecasts that stand before an answered one, which is then the first that waits."""
+        waiting, found = self._unanswered, 0
+        while True:
+            while len(waiting) <= found:
+                record = next(self._forecasts, None)
+                if record is None or found > room:
+                    what = f"no forecast of this event stands where 'applied' says, after {found} others at most {room}"
+                    raise Differs(self._difference(answer.record, answer.event_id, what))
+                if found >= LOOKAHEAD:
+                    raise Unauditable(
+                        f"forecasts/{self._number} has more than {LOOKAHEAD:,} unanswered records before offset "
+                        f"{record.offset}"
+                    )
+                waiting.append((record.timestamp, self._decoded(record, FORECASTS)))
+            event = waiting[found][1]
+            if isinstance(event, Forecast) and event.event_id == answer.event_id:
+                break
+            found += 1
+        if found > room:
+            what = f"'applied' leaves room for {room} records since the answer before, {found} forecasts stand there"
+            raise Differs(self._difference(answer.record, answer.event_id, what))
+        return [waiting.popleft() for _ in range(found)]
+
+    def _merged(self, forecasts: Sequence[tuple[int, Event]], outcomes: int) -> Iterator[Event]:
+        """Yield forecasts and the next outcomes by record time, a forecast first."""
+        at = 0
+        if forecasts and outcomes > 0:
+            self.checked.by_time += len(forecasts) + outcomes
+        for _ in range(outcomes):
+            record = next(self._outcomes, None)
+            if record is None:
+                break  # the answer that follows is at another place than it says
+            while at < len(forecasts) and forecasts[at][0] <= record.timestamp:
+                yield forecasts[at][1]
+                at += 1
+            yield self._decoded(record, OUTCOMES)
+        for _, event in forecasts[at:]:
+            yield event
+
+    def _outcome(self, answer: _Answer) -> Event:
+        record = next(self._outcomes, None)
+        if record is None:
+            raise Differs(
+                self._difference(answer.record, answer.event_id, "'applied' counts more outcomes than there are")
+            )
+        return self._decoded(record, OUTCOMES)
+
+    def _tail(self) -> Iterator[list[Event]]:
+        """Yield what follows the last answer, by record time: all but forecasts that wait for their answer."""
+        forecasts, outcomes = self._open_forecasts(), self._outcomes
+        forecast, outcome = next(forecasts, None), next(outcomes, None)
+        events: list[Event] = []
+        while forecast is not None or outcome is not None:
+            if outcome is None or (forecast is not None and forecast[0] <= outcome.timestamp):
+                assert forecast is not None  # noqa: S101 - for the type checker
+                events.append(forecast[1])
+                forecast = next(forecasts, None)
+            elif self._beyond(outcome):
+                break
+            else:
+                events.append(self._decoded(outcome, OUTCOMES))
+                outcome = next(outcomes, None)
+            if len(events) == BATCH_LIMIT:
+                yield events
+                events = []
+        if events:
+            yield events
+
+    def _open_forecasts(self) -> Iterator[tuple[int, Event]]:
+        """Yield what follows the last answered forecast, up to the first that waits for its answer."""
+        unanswered = list(self._unanswered)
+        self._unanswered.clear()
+        later = ((record.timestamp, self._decoded(record, FORECASTS)) for record in self._forecasts)
+        for timestamp, event in chain(unanswered, later):
+            if self._needs_answer(event):
+                if event.offset < self._committed[FORECASTS]:
+                    what = f"offset {event.offset} of forecasts was acknowledged and has no answer"
+                    raise Differs(Difference(self._number, "calibrated", None, event.event_id, what))
+                self.checked.waiting += 1
+            elif not self.checked.waiting:
+                yield timestamp, event
+
+    def _beyond(self, outcome: Record) -> bool:
+        """Whether the workers are not known to have come as far as this outcome."""
+        return bool(self.checked.waiting and self._joined.ended and outcome.offset >= self._committed[OUTCOMES])
+
+    def _needs_answer(self, event: Event) -> TypeGuard[Forecast]:
+        if not isinstance(event, Forecast):
+            return False
+        row = self._rows.get(keys.ledger(event.event_id))
+        return row is None or ledger.decode(row).status == ledger.EARLY
+
+    # -- the fold ----------------------------------------------------------------------------------------------------
+
+    def _fold(self, events: Sequence[Event]) -> None:
+        outputs, effects = self._applied(events)
+        self._gone = {
+            key: row
+            for key, value in effects.rows.items()
+            if value is None and key[:1] == keys.LEDGER and (row := self._rows.get(key)) is not None
+        }
+        self._rows.write(effects.rows)
+        self._batch.clear()
+        for cause, output in outputs:
+            if isinstance(output, Calibrated):
+                if output.applied > self._issued:  # else it is a forecast's that came again
+                    self._issued = output.applied
+                    self._compare(output)
+            elif isinstance(output, Resolved):
+                identity = _Joined(output.event_id, output.revision)
+                self._joined.derive(identity, Derived(output.key, self._encoded(output), cause))
+            else:
+                value, key = self._encoded(output), key_of(output, self._settings)
+                self._letters.derive(_place(value), Derived(key, value, (output.topic, output.offset)))
+        if self._served:
+            answer = self._served[0]
+            again = self._again(answer.event_id)
+            raise Differs(self._answered_otherwise(answer, again))
+        self._joined.read()
+        self._letters.read()
+        self.checked.forecasts += sum(effects.fates[:FORECAST_FATES])
+        self.checked.outcomes += sum(effects.fates[FORECAST_FATES:INPUT_FATES])
+
+    def _applied(self, events: Sequence[Event]) -> tuple[list[tuple[tuple[int, int], Output]], Effects]:
+        """Fold events, and return each output with the record that led to it: what matures belongs to no other."""
+        self._engine.begin()
+        made = [((_topic(event), event.offset), output) for event in events for output in self._engine.apply([event])]
+        return made, self._engine.end()
+
+    def _compare(self, output: Calibrated) -> None:
+        if not self._served or self._served[0].applied > output.applied:
+            what = "the engine answers this forecast, and there is no answer"
+            raise Differs(Difference(self._number, "calibrated", None, output.event_id, what))
+        answer = self._served.popleft()
+        derived = self._encoded(output)
+        if answer.record.value != derived:
+            if answer.applied != output.applied:
+                raise Differs(self._answered_otherwise(answer, output))
+            fields = compared(answer.record.value, derived)
+            raise Differs(self._difference(answer.record, answer.event_id, "served and derived differ", fields))
+        if answer.record.key != output.key:
+            fields = {"key": (repr(answer.record.key), repr(output.key))}
+            raise Differs(self._difference(answer.record, answer.event_id, "served under another key", fields))
+        self.checked.calibrated += 1
+
+    def _answered_otherwise(self, answer: _Answer, derived: Output | None) -> Difference:
+        fields = {} if derived is None else compared(answer.record.value, self._encoded(derived))
+        what = "the engine makes no such answer at this place"
+        return self._difference(answer.record, answer.event_id, what, fields)
+
+    # -- the end -----------------------------------------------------------------------------------------------------
+
+    def _settle(self) -> None:
+        """Judge what has no counterpart: while workers run, what is on its way may not be written yet."""
+        checked = self.checked
+        for matcher in (self._joined, self._letters):
+            for identity, derived in matcher.pending.items():
+                topic, offset = derived.cause
+                if offset < self._committed[topic]:
+                    raise Differs(matcher.missing(identity))
+                checked.unsettled += 1
+            for record in matcher.rest():
+                difference = matcher.undone(record)
+                if difference.fields or not checked.waiting or checked.unsettled >= UNSETTLED:
+                    raise Differs(difference)
+                checked.unsettled += 1
+            checked.copies += matcher.copies
+        checked.resolved, checked.dead_letters = self._joined.matched, self._letters.matched
+
+    # -- records -----------------------------------------------------------------------------------------------------
+
+    def _decoded(self, record: Record, topic: int) -> Event:
+        decode = self._decoder.outcome if topic else self._decoder.forecast
+        (event,) = named([decode(record.offset, record.key, record.value, max(record.timestamp, 0))])
+        return event
+
+    def _encoded(self, output: Output) -> bytes:
+        return encode(output, self._settings, self._number)[2]
+
+    def _kept(self, key: bytes) -> bytes | None:
+        row = self._rows.get(key)
+        return self._gone.get(key) if row is None else row
+
+    def _again(self, event_id: str) -> Calibrated | None:
+        """Return the ledger's answer to an event."""
+        return next((output for output in self._ledger.told(event_id) if isinstance(output, Calibrated)), None)
+
+    def _resolved_again(self, joined: _Joined) -> bytes | None:
+        for output in self._ledger.told(joined.event_id):
+            if isinstance(output, Resolved) and output.revision == joined.revision:
+                return self._encoded(output)
+        return None
+
+    def _difference(
+        self, record: Record, event_id: str | None, what: str, fields: dict[str, tuple[Any, Any]] | None = None
+    ) -> Difference:
+        return Difference(self._number, "calibrated", record.offset, event_id, what, fields or {})
+
+
+def _topic(event: Event) -> int:
+    if isinstance(event, Forecast):
+        return FORECASTS
+    return OUTCOMES if isinstance(event, Outcome) else event.topic
+
+
+def _joined(value: bytes) -> _Joined:
+    record = orjson.loads(value)
+    event_id, revision = record["event_id"], record["revision"]
+    if not isinstance(event_id, str) or type(revision) is not int:
+        raise TypeError("a resolved record has an event_id and a revision")
+    return _Joined(event_id, revision)
+
+
+def _place(value: bytes) -> tuple[str, int, int]:
+    letter = orjson.loads(value)
+    return letter["topic"], letter["partition"], letter["offset"]

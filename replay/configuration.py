@@ -1,0 +1,145 @@
+"""Configurations to replay: the present plan with another calibrator, or plans of their own."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from state.calibrators import Value
+from state.forecasts import PROBABILITY, PROBS
+from state.policy import Policies, Policy
+from streams.config import stream_config
+from streams.config.settings import Settings, SettingsError
+
+#: Name of the plan that the environment gives, where nothing else is asked for.
+PRESENT = "present"
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """A plan to replay: what it is called and what it says of each stream."""
+
+    name: str
+    policies: Policies
+
+    @property
+    def reading(self) -> tuple[object, ...]:
+        """What of the plan decides how records are read and how long rows live.
+
+        Configurations that agree in it share one decoding and one ledger.
+        """
+        read = [(pattern, *_read(policy)) for pattern, policy in self.policies.patterns]
+        default = self.policies.default
+        return (*read, default and _read(default), self.policies.early_ttl_ms)
+
+
+def _read(policy: Policy) -> tuple[object, ...]:
+    classes = policy.classes if policy.kind == PROBS else 0
+    return policy.kind, classes, policy.features, policy.labels
+
+
+def configurations(
+    settings: Settings, calibrators: Sequence[str], files: Sequence[Path], *, challengers: bool = False
+) -> list[Configuration]:
+    """Return what to replay, in the order given; the present plan if nothing is.
+
+    Parameters
+    ----------
+    settings
+        Give the present plan, and the default calibrator of plans that name none.
+    calibrators
+        ``NAME`` or ``NAME:option=value,...``: the present plan with this calibrator wherever a stream forecasts one
+        probability.
+    files
+        TOML files of streams.
+    challengers
+        Before all others, the present plan, and each of its challengers in the place of its champion.
+
+    Raises
+    ------
+    SettingsError
+        If one is not allowed, or two have one name.
+    """
+    found = promotions(settings.policies) if challengers else []
+    found += [with_calibrator(settings.policies, spec) for spec in calibrators]
+    for path in files:
+        try:
+            policies = stream_config.parse(path.read_text(), settings.default_calibrator)
+        except OSError as exc:
+            raise SettingsError(f"cannot read {path}: {exc.strerror}") from exc
+        except ValueError as exc:
+            raise SettingsError(f"{path}: {exc}") from exc
+        found.append(Configuration(path.stem, policies))
+    found = found or [Configuration(PRESENT, settings.policies)]
+    names = [each.name for each in found]
+    for name in names:
+        if names.count(name) > 1 or name == "raw":
+            raise SettingsError(f"two configurations are called {name!r}" if name != "raw" else "'raw' is taken")
+    return found
+
+
+def promotions(policies: Policies) -> list[Configuration]:
+    """Return a plan as it is, and as it would be if a challenger were promoted wherever it is one.
+
+    Raises
+    ------
+    SettingsError
+        If there is no challenger.
+    """
+    specs = dict.fromkeys(_spec(each) for policy in _all(policies) for each in policy.challengers)
+    if not specs:
+        raise SettingsError("--challengers: no stream of the present plan has any; `shadow` names them")
+    return [Configuration(PRESENT, policies), *(_promoted(policies, spec) for spec in specs)]
+
+
+def _promoted(policies: Policies, spec: str) -> Configuration:
+    def promoted(policy: Policy) -> Policy:
+        return next((each for each in policy.challengers if _spec(each) == spec), policy)
+
+    patterns = [(pattern, promoted(policy)) for pattern, policy in policies.patterns]
+    default = policies.default and promoted(policies.default)
+    return Configuration(spec, Policies(patterns, default, policies.early_ttl_ms))
+
+
+def _all(policies: Policies) -> list[Policy]:
+    return [policy for policy in (policies.default, *(policy for _, policy in policies.patterns)) if policy]
+
+
+def _spec(policy: Policy) -> str:
+    """Return a calibrator with its options as `with_calibrator` reads them."""
+    options = ",".join(f"{name}={value}" for name, value in sorted(policy.options.items()))
+    return f"{policy.calibrator}:{options}" if options else policy.calibrator
+
+
+def with_calibrator(policies: Policies, spec: str) -> Configuration:
+    """Return a plan with another calibrator; see `configurations`."""
+    name, _, given = spec.partition(":")
+    options: dict[str, Value] = {}
+    for pair in filter(None, given.split(",")):
+        option, equals, value = pair.partition("=")
+        if not equals:
+            raise SettingsError(f"--calibrator {spec}: {pair!r} is not option=value")
+        options[option.strip()] = _value(value.strip())
+    try:
+        patterns = [(pattern, _changed(policy, name, options)) for pattern, policy in policies.patterns]
+        default = _changed(policies.default, name, options) if policies.default else None
+        if default is None and not patterns:
+            Policy(name, options)
+        return Configuration(spec, Policies(patterns, default, policies.early_ttl_ms))
+    except ValueError as exc:
+        raise SettingsError(f"--calibrator {spec}: {exc}") from exc
+
+
+def _changed(policy: Policy, calibrator: str, options: Mapping[str, Value]) -> Policy:
+    if policy.kind != PROBABILITY:
+        return policy
+    return replace(policy, calibrator=calibrator, options=options, shadow=())
+
+
+def _value(text: str) -> Value:
+    """Return a number where the text is one; lists need a TOML file."""
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text

@@ -1,0 +1,161 @@
+"""The state of a replay as the beginning of a worker: rows and fence in the changelog, offsets in the group.
+
+A worker with this ``TRUEUP_APP_ID`` restores the rows and goes on where the replay ended. The changelog must be empty
+and the group unused, so nothing that lives is touched. Until all rows are acknowledged the fence is one that no worker
+accepts (it stops with `CorruptFrame`): a replay that dies on the way leaves nothing that could be taken for a state.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.errors import KafkaError
+
+from replay.row_engine import Folded
+from replay.sources.topics import TopicSource
+from state import keys
+from state.fence import Fence
+from streams.config.settings import Settings
+from streams.kafka import topics
+from streams.kafka.topics import TopicsError
+
+#: The fence while rows are being written.
+UNFINISHED = b"trueup replay has not finished writing this state"
+
+
+def target(environment: Mapping[str, str], app_id: str) -> Settings:
+    """Return the settings of the worker that will go on."""
+    return Settings.from_env({**environment, "TRUEUP_APP_ID": app_id})
+
+
+def check(settings: Settings, partitions: int) -> None:
+    """Refuse an application that has a state, before anything is read.
+
+    Raises
+    ------
+    TopicsError
+        If its changelog is missing, not empty, or has another number of partitions, or its group has offsets.
+    """
+    try:
+        asyncio.run(_check(settings, partitions))
+    except KafkaError as exc:
+        raise TopicsError(f"cannot look at {settings.changelog}: {exc!r}") from exc
+
+
+async def _check(settings: Settings, partitions: int) -> None:
+    count = await topics.partitions(settings, settings.changelog)
+    if count is None:
+        raise TopicsError(
+            f"there is no topic {settings.changelog}: make it with "
+            f"TRUEUP_APP_ID={settings.app_id} trueup topics create --partitions {partitions}"
+        )
+    if count != partitions:
+        raise TopicsError(f"topic {settings.changelog} has {count} partitions, the replay {partitions}")
+    async with _group(settings) as consumer:
+        places = [TopicPartition(settings.changelog, n) for n in range(count)]
+        first, end = await consumer.beginning_offsets(places), await consumer.end_offsets(places)
+        if first != end:
+            raise TopicsError(
+                f"topic {settings.changelog} is not empty: state is written only where there is none. Take another "
+                "application id, or delete the topic and make it anew"
+            )
+        inputs = [TopicPartition(name, n) for name in (settings.forecasts, settings.outcomes) for n in range(count)]
+        if any([await consumer.committed(place) is not None for place in inputs]):
+            raise TopicsError(
+                f"group {settings.app_id} has committed offsets: a worker has run with this application id"
+            )
+
+
+def write(settings: Settings, source: TopicSource, folded: Sequence[Folded]) -> int:
+    """Write the state and return the number of rows, once all is acknowledged and committed.
+
+    Raises
+    ------
+    TopicsError
+        If the brokers refuse. Then the changelog holds no state; delete it, or take another application id.
+    """
+    try:
+        return asyncio.run(_write(settings, source, folded))
+    except (KafkaError, OSError) as exc:
+        raise TopicsError(
+            f"cannot write {settings.changelog}: {exc!r}; it holds no state that a worker would accept: delete it"
+        ) from exc
+
+
+async def _write(settings: Settings, source: TopicSource, folded: Sequence[Folded]) -> int:
+    written = 0
+    producer = AIOKafkaProducer(
+        bootstrap_servers=",".join(settings.brokers),
+        acks="all",
+        enable_idempotence=True,
+        max_batch_size=settings.batch_bytes,
+        max_request_size=settings.batch_bytes + 100_000,
+        **settings.security.client_options(),
+    )
+    try:
+        await producer.start()
+        for n in range(len(folded)):
+            await _append(producer, settings, n, [(keys.FENCE, UNFINISHED)])
+        for n, each in enumerate(folded):
+            rows = ((key, row) for key, row in each.rows() if key != keys.FENCE)
+            written += await _append(producer, settings, n, rows)
+        for n, each in enumerate(folded):
+            await _append(producer, settings, n, [(keys.FENCE, _fence(source, n, each).encode())])
+            written += 1
+    finally:
+        await producer.stop()
+    async with _group(settings) as consumer:
+        offsets = {
+            TopicPartition(name, n): span[1]
+            for name, spans in zip(source.names, source.spans, strict=True)
+            for n, span in enumerate(spans)
+        }
+        consumer.assign(list(offsets))
+        await consumer.commit(offsets)
+    return written
+
+
+def _fence(source: TopicSource, partition: int, folded: Folded) -> Fence:
+    """Return the fence; a topic of which nothing was applied is fenced off where its range ended."""
+    fence = folded.fence
+    for topic, spans in enumerate(source.spans):
+        start, end = spans[partition]
+        if not fence.next[topic] and start:
+            fence.next[topic] = end
+    return fence
+
+
+async def _append(
+    producer: AIOKafkaProducer, settings: Settings, partition: int, rows: Iterable[tuple[bytes, bytes]]
+) -> int:
+    """Append rows in as few batches as they fit, each acknowledged before the next; return how many."""
+    count = 0
+    batch = producer.create_batch()
+    for key, row in rows:
+        if batch.append(timestamp=None, key=key, value=row) is None:
+            await (await producer.send_batch(batch, settings.changelog, partition=partition))
+            batch = producer.create_batch()
+            if batch.append(timestamp=None, key=key, value=row) is None:
+                raise TopicsError(f"a row of {len(row)} bytes does not fit TRUEUP_BATCH_BYTES")
+        count += 1
+    if batch.record_count():
+        await (await producer.send_batch(batch, settings.changelog, partition=partition))
+    return count
+
+
+@asynccontextmanager
+async def _group(settings: Settings) -> AsyncIterator[Any]:
+    """Open a consumer that may read and commit the group's offsets and does not join it."""
+    consumer = AIOKafkaConsumer(
+        bootstrap_servers=",".join(settings.brokers),
+        group_id=settings.app_id,
+        enable_auto_commit=False,
+        **settings.security.client_options(),
+    )
+    try:
+        await consumer.start()
+        yield consumer
+    finally:
+        await consumer.stop()

@@ -1,0 +1,456 @@
+"""Several configurations on the events of one partition, side by side: what is served, learnt and scored, and no rows.
+
+The engine writes a row for every step of every event, because a worker must survive its death. A comparison need not:
+it keeps the tickets in a dictionary, and runs two to three times as fast. What becomes of each record, and what every
+calibrator serves, is the engine's to the bit; a test holds both equal over histories with everything in them.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from replay.column_file import Tape
+from replay.configuration import Configuration
+from replay.in_memory_ledger import LOOK, Entrants, Row
+from replay.in_memory_queues import Queue, Queues
+from state import rows
+from state.engine import HELD, RIPE, SWEEP
+from state.events import Event, Forecast, Outcome, Rejected
+from state.fence import EARLY as OUTCOME_EARLY
+from state.fence import (
+    EARLY_JOINED,
+    EARLY_UNUSABLE,
+    EARLY_WAITING,
+    EXPIRED_FORECAST,
+    EXPIRED_OUTCOME,
+    EXPIRY,
+    FATES,
+    FORECAST_DEAD,
+    FORECAST_DUPLICATE,
+    FORECASTS,
+    IMPLIED,
+    MATURED,
+    MATURED_EXPIRY,
+    MATURITY,
+    OUTCOME_DEAD,
+    OUTCOME_DUPLICATE,
+    OUTCOME_REVISED,
+    OUTCOME_STALE,
+    OUTCOMES,
+    REVISION,
+)
+from state.fence import ISSUED as FORECAST_ISSUED
+from state.fence import RESOLVED as OUTCOME_RESOLVED
+from state.fence import WAITING as OUTCOME_WAITING
+from state.forecasts import PROBABILITY, admits
+from state.ledger import EARLY, IMMATURE, ISSUED, MOST_REVISIONS, RESOLVED, UNSAID, WAITING
+from state.policy import Policy
+from state.rows import Served, VectorScores
+from state.scoring.bias import Bias
+
+
+class Look(NamedTuple):
+    """A calibrator's error and bound at one moment.
+
+    Attributes
+    ----------
+    time
+        When the outcome before it was resolved, ms; see `Played`.
+    stream, contender
+        Their numbers.
+    learnt
+        Outcomes learnt.
+    error, bound
+        As `state.calibrators.base.Recalibrator` gives them.
+    """
+
+    time: int
+    stream: int
+    contender: int
+    learnt: int
+    error: float | None
+    bound: float | None
+
+
+@dataclass
+class Played:
+    """What a contest on one partition gave; everything that grows with the records is on the tape.
+
+    Columns of all probability forecasts, in the order in which they were answered: ``issued_ms`` (q), ``stream`` (i),
+    ``version`` (q), how many outcomes were learnt before, ``raw`` (d), and ``p0``, ``p1`` and so on (d), what each
+    contender served, and ``draw0`` and so on (d), what it drew. Columns of those resolved, in the order
+    in which they were: ``index`` (q) of the forecast, ``y`` (b), ``delay_ms`` (q), and ``time`` (q), the largest event
+    time of any resolved event up to then, ms: it never falls, so that partitions can be merged by it; and ``implied``
+    (b), whether silence gave the label. Columns of revisions, in their order: ``revised`` (q), the place of the event
+    among those resolved, ``revised_y`` (b) and ``revised_ms`` (q), the label it has since and its time.
+
+    Attributes
+    ----------
+    directory
+        Of the columns.
+    streams
+        Names, by number.
+    fates
+        By `state.fence.FATES`.
+    records
+        Applied.
+    dead
+        Dead letters, by topic and reason.
+    looks
+        In time order, a last one of each calibrator at the end.
+    biases
+        By stream and contender; of streams with features.
+    vectors
+        Scores of streams of classes and numbers, by stream and contender.
+    """
+
+    directory: Path
+    streams: list[str] = field(default_factory=list)
+    fates: list[int] = field(default_factory=lambda: [0] * len(FATES))
+    records: int = 0
+    dead: dict[tuple[int, str], int] = field(default_factory=dict)
+    looks: list[Look] = field(default_factory=list)
+    biases: dict[tuple[int, int], Bias] = field(default_factory=dict)
+    vectors: dict[tuple[int, int], VectorScores] = field(default_factory=dict)
+
+
+class Contest:
+    """Plays events of one partition to several configurations that agree in `Configuration.reading`.
+
+    They agree in when labels are learnt, too, so an event has one label at a time for all.
+
+    Parameters
+    ----------
+    configurations
+        At least one.
+    directory
+        Where the tape is kept.
+    rejected
+        Called with each dead letter.
+    held
+        See `state.engine.Partition`; only tests make it small.
+    """
+
+    def __init__(
+        self,
+        configurations: Sequence[Configuration],
+        directory: Path,
+        rejected: Callable[[Rejected], None] = lambda _: None,
+        held: int = HELD,
+    ) -> None:
+        self._policies = [each.policies for each in configurations]
+        self._rejected = rejected
+        self._held = held
+        self._early_ttl_ms = self._policies[0].early_ttl_ms
+        self._rows: dict[str, Row] = {}
+        self._now: dict[str, Entrants] = {}
+        self._stream_time = 0
+        self._resolved_time = 0
+        self._queues = Queues()
+        self._issued = self._resolved = 0
+        tape = self._tape = Tape(directory)
+        self._note_issued_ms = tape.column("issued_ms", "q")
+        self._note_stream = tape.column("stream", "i")
+        self._note_raw: Callable[[Any], None] = tape.column("raw", "d")
+        self._note_version = tape.column("version", "q")
+        self._answers = [(tape.column(f"p{n}", "d"), tape.column(f"draw{n}", "d")) for n in range(len(configurations))]
+        self._note_index = tape.column("index", "q")
+        self._note_y = tape.column("y", "b")
+        self._note_delay_ms = tape.column("delay_ms", "q")
+        self._note_time = tape.column("time", "q")
+        self._note_implied = tape.column("implied", "b")
+        self._note_revised = tape.column("revised", "q"), tape.column("revised_y", "b"), tape.column("revised_ms", "q")
+        self._applied = 0
+        self.played = Played(directory)
+        self._fates = self.played.fates
+
+    def play(self, events: Iterable[Event]) -> None:
+        """Apply events in order, each topic's in the order of its offsets and none twice."""
+        forecast, outcome = self._forecast, self._outcome
+        for event in events:
+            self._applied += 1
+            if isinstance(event, Forecast):
+                forecast(event)
+            elif isinstance(event, Outcome):
+                outcome(event)
+            else:
+                self._reject(event, FORECAST_DEAD if event.topic == FORECASTS else OUTCOME_DEAD)
+        self.played.records = self._applied
+        self._tape.spill()
+
+    def end(self) -> Played:
+        """Look at every calibrator a last time, write the tape, and return what was played."""
+        for entrants in self._now.values():
+            self._look(entrants)
+        self._tape.close()
+        return self.played
+
+    def _forecast(self, forecast: Forecast) -> None:
+        _, _, event_id, stream, raw, x, ts, _ = forecast
+        if ts > self._stream_time:  # noqa: PLR1730 - max() costs three times as much, on every event
+            self._stream_time = ts
+        if self._stream_time >= self._queues.soonest:
+            self._sweep()
+        found = self._rows.get(event_id)
+        if found is not None and found.entrants is not None:
+            self._again(forecast, found.raw, self.played.streams[found.entrants.number])
+            return
+        entrants = self._now.get(stream) or self._open(stream)
+        name = event_id.encode()
+        answers: list[Any] | None = None
+        if entrants.kind == PROBABILITY:
+            tickets = []
+            if entrants.biases:
+                answers = []
+            for predict, note, note_draw in entrants.predicts:
+                p, draw, ticket = predict(raw, x, name)
+                note(p)
+                note_draw(draw)
+                tickets.append(ticket)
+                if answers is not None:
+                    answers.append(p)
+            self._note_issued_ms(ts)
+            self._note_stream(entrants.number)
+            self._note_version(entrants.learnt)
+            self._note_raw(raw)
+            index = self._issued
+            self._issued = index + 1
+        else:
+            made = [predict(raw, x, name) for predict, _, _ in entrants.predicts]
+            tickets, answers, index = [each.ticket for each in made], [each.p for each in made], -1
+        applied = self._applied
+        kept = None if answers is None else (raw, answers, x)
+        self._rows[event_id] = row = Row(
+            entrants.status, applied, entrants, raw, index, entrants.learnt, tickets, ts, kept
+        )
+        self._queues.push(entrants.role, entrants.due_ms, self._stream_time, applied, event_id)
+        self._fates[FORECAST_ISSUED] += 1
+        if found is not None:
+            self._join(forecast, row, found)
+
+    def _again(self, forecast: Forecast, raw: Any, stream: str) -> None:  # noqa: ANN401 - of the stream's kind
+        """Count a forecast of an event that was answered: a duplicate, or a dead letter if it says something else."""
+        offset, key, value = forecast.offset, forecast.key, forecast.value
+        if forecast.raw == raw and forecast.stream == stream:
+            self._fates[FORECAST_DUPLICATE] += 1
+        else:
+            self._reject(Rejected(offset, key, value, FORECASTS, "conflict"), FORECAST_DEAD)
+
+    def _join(self, forecast: Forecast, row: Row, parked: Row) -> None:
+        """Give a forecast the outcome that was parked for it, if that is one it can have."""
+        fates, y = self._fates, parked.y
+        if not admits(forecast.raw, y):
+            fates[EARLY_UNUSABLE] += 1
+            value = json.dumps({"event_id": forecast.event_id, "y": y}).encode()
+            self._reject(Rejected(forecast.offset, forecast.key, value, FORECASTS, "parked_label"), None)
+            return
+        waits = row.status == IMMATURE
+        row.label(WAITING if waits else row.status, self._applied, parked.ts, y, parked.as_of, parked.number)
+        fates[EARLY_WAITING if waits else EARLY_JOINED] += 1
+        if not waits:
+            self._resolve(forecast.event_id, row)
+
+    def _outcome(self, outcome: Outcome) -> None:
+        _, _, event_id, y, ts, _, number = outcome
+        if ts > self._stream_time:  # noqa: PLR1730 - max() costs three times as much, on every event
+            self._stream_time = ts
+        if self._stream_time >= self._queues.soonest:
+            self._sweep()
+        row = self._rows.get(event_id)
+        fates, applied = self._fates, self._applied
+        if row is None:
+            fates[OUTCOME_EARLY] += 1
+            self._queues.push(EXPIRY, self._early_ttl_ms, self._stream_time, applied, event_id)
+            self._rows[event_id] = row = Row(EARLY, applied)
+            row.label(EARLY, applied, ts, y, ts, number)
+        elif not row.admits(y):
+            self._refuse(outcome)
+        elif row.status == ISSUED:
+            fates[OUTCOME_RESOLVED] += 1
+            row.label(ISSUED, applied, ts, y, ts, number)
+            self._resolve(event_id, row)
+        elif row.status == IMMATURE:
+            fates[OUTCOME_WAITING] += 1
+            row.label(WAITING, applied, ts, y, ts, number)
+        else:
+            self._said_again(outcome, row)
+
+    def _said_again(self, outcome: Outcome, row: Row) -> None:
+        """Take a further outcome of an event that has a label: it confirms the label, replaces it, or is too old."""
+        _, _, event_id, y, ts, _, number = outcome
+        fates, newer = self._fates, row.newer(ts, number)
+        if y == row.y:
+            fates[OUTCOME_DUPLICATE] += 1
+            if newer:
+                row.as_of, row.number = ts, number
+        elif not newer or row.revisions >= MOST_REVISIONS:
+            fates[OUTCOME_STALE] += 1
+        elif row.status == EARLY:
+            fates[OUTCOME_REVISED] += 1
+            row.label(EARLY, row.born, ts, y, ts, number)
+        elif row.status == WAITING:
+            fates[OUTCOME_REVISED] += 1
+            row.label(WAITING, self._applied, ts, y, ts, number)
+        else:
+            fates[OUTCOME_REVISED] += 1
+            was = row.y
+            row.label(RESOLVED, self._applied, ts, y, ts, number)
+            row.revisions += 1
+            self._revise(event_id, row, was)
+
+    def _resolve(self, event_id: str, row: Row) -> None:
+        """Redeem the tickets once, by the row's label."""
+        entrants, y, ts, issued_ms = row.entrants, row.y, row.ts, row.issued_ms
+        if entrants is None:
+            raise LookupError(f"event {event_id!r} has no forecast to resolve")
+        for update, ticket in zip(entrants.updates, row.tickets):  # noqa: B905 - a fifth of a microsecond, and they are made together
+            update(ticket, y)
+        entrants.late += entrants.learnt - row.version
+        entrants.learnt += 1
+        if ts > self._resolved_time or issued_ms > self._resolved_time:
+            self._resolved_time = max(ts, issued_ms)
+        if entrants.kind == PROBABILITY:
+            self._note_index(row.index)
+            self._note_y(int(y))
+            self._note_delay_ms(ts - issued_ms)
+            self._note_time(self._resolved_time)
+            self._note_implied(row.as_of == UNSAID)
+            row.place = self._resolved
+            self._resolved += 1
+            if row.kept is not None:
+                was, answers, x = row.kept
+                for bias, p in zip(entrants.biases, answers, strict=True):
+                    bias.observe(x, was, p, y)
+        else:
+            self._score(entrants, row, y, event_id)
+        if entrants.learnt >= entrants.look_at:
+            self._look(entrants)
+        row.status, row.touched = RESOLVED, self._applied
+
+    def _revise(self, event_id: str, row: Row, was: float) -> None:
+        """Replace a label that was learnt, wherever it counts."""
+        entrants, y = row.entrants, row.y
+        if entrants is None:
+            raise LookupError(f"event {event_id!r} has no forecast to revise")
+        for revise, ticket in zip(entrants.revises, row.tickets, strict=True):
+            revise(ticket, was, y)
+        if entrants.kind == PROBABILITY:
+            for note, value in zip(self._note_revised, (row.place, int(y), row.ts), strict=True):
+                note(value)
+            if row.kept is not None:
+                raw, answers, x = row.kept
+                for bias, p in zip(entrants.biases, answers, strict=True):
+                    bias.observe(x, raw, p, was, -1)
+                    bias.observe(x, raw, p, y)
+        else:
+            self._score(entrants, row, was, event_id, -1)
+            self._score(entrants, row, y, event_id)
+
+    def _score(self, entrants: Entrants, row: Row, y: float, event_id: str, sign: int = 1) -> None:
+        if row.kept is None:
+            raise LookupError(f"event {event_id!r} has no forecast to score")
+        raw, answers, _ = row.kept
+        for n, p in enumerate(answers):
+            scores = self.played.vectors.get((entrants.number, n))
+            if scores is None:
+                scores = self.played.vectors[entrants.number, n] = rows.vector_scores(p)
+            rows.observe(scores, raw, p, y, event_id.encode(), sign)
+
+    def _sweep(self) -> None:
+        """Let forecasts mature and let go of rows that fell due, as `state.engine.Partition` does."""
+        swept = ripe = 0
+        for queue in self._queues.due(self._stream_time):
+            if queue.role == MATURITY:
+                self._mature(queue)
+                ripe += 1
+                if ripe == RIPE:
+                    break
+            elif self._leaves(queue):
+                swept += 1
+                if swept == SWEEP:
+                    break
+        self._queues.settle()
+
+    def _mature(self, queue: Queue) -> None:
+        since, born, event_id = self._queues.pop(queue)
+        row = self._rows.get(event_id)
+        if row is None or row.born != born or row.entrants is None:
+            return
+        fates, applied, policy = self._fates, self._applied, row.entrants.policy
+        self._queues.push(MATURED_EXPIRY, max(1, policy.ttl_ms - queue.ttl_ms), self._stream_time, applied, event_id)
+        if row.status == WAITING:
+            fates[MATURED] += 1
+            self._resolve(event_id, row)
+        elif row.status != RESOLVED and policy.silence is not None and row.admits(policy.silence):
+            fates[IMPLIED] += 1
+            row.label(WAITING, applied, since + queue.ttl_ms, policy.silence, UNSAID, 0)
+            self._resolve(event_id, row)
+        elif row.status == IMMATURE:
+            row.status, row.touched = ISSUED, applied
+
+    def _leaves(self, queue: Queue) -> bool:
+        """Remove the row of a queue's first entry, which is due; False if it has to stay for now."""
+        _, named, event_id = queue.entries[0]
+        row = self._rows.get(event_id)
+        if row is not None and (queue.role == MATURED_EXPIRY or row.born == named):
+            if self._applied - row.touched <= self._held:
+                return False  # the rows behind it wait with it, those of other queues must not
+            longer = 0
+            if row.status == RESOLVED and queue.role != REVISION and row.entrants is not None:
+                longer = row.entrants.policy.kept_ms - row.entrants.policy.ttl_ms
+            if longer:
+                self._queues.pop(queue)
+                self._queues.push(REVISION, longer, self._stream_time, row.born, event_id)
+                return True
+            if row.status in (ISSUED, IMMATURE):
+                self._fates[EXPIRED_FORECAST] += 1
+            elif row.status == EARLY:
+                self._fates[EXPIRED_OUTCOME] += 1
+            del self._rows[event_id]
+        self._queues.pop(queue)
+        return True
+
+    def _refuse(self, outcome: Outcome) -> None:
+        self._reject(Rejected(outcome.offset, outcome.key, outcome.value, OUTCOMES, "label"), OUTCOME_DEAD)
+
+    def _reject(self, letter: Rejected, fate: int | None) -> None:
+        if fate is not None:
+            self._fates[fate] += 1
+        dead = self.played.dead
+        dead[letter.topic, letter.reason] = dead.get((letter.topic, letter.reason), 0) + 1
+        self._rejected(letter)
+
+    def _open(self, stream: str) -> Entrants:
+        found: list[Policy] = [policy for policies in self._policies if (policy := policies.of(stream))]
+        if not found:
+            raise LookupError(f"stream {stream!r} has no policy; decoding rejects such records")
+        served, policy = [Served.fresh(each.recipe, stream) for each in found], found[0]
+        entrants = Entrants(
+            len(self.played.streams),
+            found[0].kind,
+            found[0],
+            served,
+            [(each.calibrator.predict, *notes) for each, notes in zip(served, self._answers, strict=True)],
+            [each.calibrator.update for each in served],
+            [each.calibrator.revise for each in served],
+            [],
+            IMMATURE if policy.waits else ISSUED,
+            MATURITY if policy.matures_ms else EXPIRY,
+            policy.matures_ms or policy.ttl_ms,
+        )
+        if found[0].features and found[0].kind == PROBABILITY:
+            entrants.biases = [Bias() for _ in found]
+            self.played.biases |= {(entrants.number, n): bias for n, bias in enumerate(entrants.biases)}
+        self.played.streams.append(stream)
+        self._now[stream] = entrants
+        return entrants
+
+    def _look(self, entrants: Entrants) -> None:
+        entrants.look_at = entrants.learnt + max(LOOK, entrants.learnt // 50)
+        outstanding = -(-entrants.late // entrants.learnt) if entrants.learnt else 0
+        for n, served in enumerate(entrants.served):
+            calibrator = served.calibrator
+            error, bound = calibrator.error(), calibrator.bound(outstanding)
+            self.played.looks.append(Look(self._resolved_time, entrants.number, n, entrants.learnt, error, bound))

@@ -1,0 +1,104 @@
+"""What a contest keeps of an event and of a stream: the ledger's row and the calibrators, without their bytes."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from state.forecasts import PROBABILITY, admits
+from state.policy import Policy
+from state.rows import Served
+from state.scoring.bias import Bias
+
+#: Outcomes learnt between two looks at a calibrator's error and bound: these many, and a fiftieth of all before.
+LOOK = 100
+
+
+@dataclass(slots=True, eq=False)
+class Entrants:
+    """The calibrators of one stream, one a contender, with everything the hot path asks of them."""
+
+    number: int
+    kind: int
+    policy: Policy
+    served: list[Served]
+    #: What predicts, and where the served probability and the draw are written down.
+    predicts: list[tuple[Callable[..., Any], Callable[[float], None], Callable[[float], None]]]
+    updates: list[Callable[[bytes, float], None]]
+    revises: list[Callable[[bytes, float, float], None]]
+    biases: list[Bias]
+    #: Status of the row of an answered forecast, and role and duration of its queue.
+    status: int
+    role: int
+    due_ms: int
+    #: Outcomes learnt, and the sum over them of how many were learnt between forecast and outcome.
+    learnt: int = 0
+    late: int = 0
+    look_at: int = LOOK
+
+
+class Row:
+    """An event, as `state.ledger.Entry` has it.
+
+    Attributes
+    ----------
+    entrants, raw
+        Of the stream, None while early; and the raw forecast.
+    index, place
+        Numbers of the forecast, and of the resolved event, on the tape.
+    version
+        Outcomes learnt when it was answered.
+    kept
+        The raw forecast, what was served and the features; None where nothing will ask for them.
+    y, ts, as_of, number
+        Of the label; not set before there is one, because a row is made for every forecast and each costs.
+    """
+
+    __slots__ = (
+        "as_of", "born", "entrants", "index", "issued_ms", "kept", "number", "place", "raw", "revisions", "status",
+        "tickets", "touched", "ts", "version", "y",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        status: int,
+        born: int,
+        entrants: Entrants | None = None,
+        raw: Any = None,  # noqa: ANN401 - of the stream's kind
+        index: int = -1,
+        version: int = 0,
+        tickets: Sequence[bytes] = (),
+        issued_ms: int = 0,
+        kept: tuple[Any, list[Any], Any] | None = None,
+    ) -> None:
+        self.status = status
+        self.born = self.touched = born
+        self.entrants = entrants
+        self.raw = raw
+        self.index = index
+        self.version = version
+        self.tickets = tickets
+        self.issued_ms = issued_ms
+        self.kept = kept
+        self.place = -1
+        self.revisions = 0
+
+    def newer(self, ts: int, number: int) -> bool:
+        """Whether an outcome counts more than the one the label is from, as `state.ledger.newer` has it."""
+        return number > self.number or (number == self.number == 0 and ts >= self.as_of)
+
+    def label(self, status: int, applied: int, ts: int, y: float, as_of: int, number: int) -> None:
+        """Give it a label and another status."""
+        self.status = status
+        self.touched = applied
+        self.ts = ts
+        self.y = y
+        self.as_of = as_of
+        self.number = number
+
+    def admits(self, y: float) -> bool:
+        """Whether its forecast can have this outcome."""
+        if self.entrants is None:
+            return True
+        if self.entrants.kind == PROBABILITY:
+            return y in (0.0, 1.0)
+        return self.kept is not None and admits(self.kept[0], y)

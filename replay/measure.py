@@ -1,0 +1,244 @@
+"""Measures of forecasts and outcomes in columns: the definitions of `state.scoring.scores`, over arrays."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from replay.ranking import ranks
+from replay.result import Ages, Alerts, Bin, Caught, Coverage, Delays, Scorecard
+from state.scoring.losses import LOG_CLIP
+from state.scoring.ranking import VOLUMES
+from state.scoring.scores import BINS
+from state.scoring.wilson import wilson
+
+Floats = NDArray[np.float64]
+Times = NDArray[np.int64]
+
+#: A band of which at least so many forecasts were issued, and less than this share has outcomes, cannot be judged.
+FEWEST, SHARE = 50, 0.5
+
+#: The volume of `Scorecard.recall` unless another is asked for.
+VOLUME = 0.02
+#: Parts of the history in which forecasts are ranked.
+PARTS = 10
+
+#: Share of records out of the order of time that is worth a warning.
+UNSORTED = 0.01
+
+_S, _M, _H, _D = 1000, 60_000, 3_600_000, 86_400_000
+#: Edges of the histogram of delays, ms.
+_EDGES = (
+    0,
+    *(n * _S for n in (1, 2, 5, 10, 20, 30)),
+    *(n * _M for n in (1, 2, 5, 10, 20, 30)),
+    *(n * _H for n in (1, 2, 3, 6, 12)),
+    *(n * _D for n in (1, 2, 3, 7, 14, 30, 60, 90, 180, 365)),
+)
+
+
+def bins_of(p: Floats) -> Times:
+    """Return the bin of each forecast, [n]: as `Scores` has it, .1 and above by the tenth, 1.0 in the last."""
+    return np.where(p < 1.0 / BINS, 0, np.minimum((p * BINS).astype(np.int64), BINS - 1))
+
+
+def log_losses(p: Floats, y: Floats) -> Floats:
+    """Return the log loss of each forecast in nats, [n]; outcomes 0 or 1."""
+    clipped = np.clip(p, LOG_CLIP, 1.0 - LOG_CLIP)
+    return np.where(y == 1.0, -np.log(clipped), -np.log1p(-clipped))
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Sums of n forecasts in ten bins, [10] each: events, Σp, Σy, Σp², Σpy."""
+
+    n: Floats
+    p: Floats
+    y: Floats
+    pp: Floats
+    py: Floats
+
+    @classmethod
+    def of(cls, p: Floats, y: Floats) -> "Sums":
+        """Sum up forecasts and outcomes, [n] each."""
+        index = bins_of(p)
+
+        def total(weights: Floats | None) -> Floats:
+            return np.bincount(index, weights, BINS).astype(np.float64)
+
+        return cls(total(None), total(p), total(y), total(p * p), total(p * y))
+
+    @property
+    def ece(self) -> float:
+        """Expected calibration error; NaN without events."""
+        return _mean(float(np.abs(self.p - self.y).sum()), float(self.n.sum()))
+
+    @property
+    def noise(self) -> float:
+        """The ``ece`` to expect by chance alone."""
+        spread = np.sqrt(2.0 / np.pi * np.maximum(self.p - self.pp, 0.0))
+        return _mean(float(spread.sum()), float(self.n.sum()))
+
+    @property
+    def smooth(self) -> float:
+        """The calibration error under hat weights."""
+        return _mean(float(np.abs(knots(self.p - self.y, self.pp - self.py)).sum()), float(self.n.sum()))
+
+
+def knots(off: Floats, moment: Floats) -> Floats:
+    """Return Σ w_k(p)(p - y) for the hats w_k at k/10, [..., 11].
+
+    From Σ(p - y) and Σp(p - y) of the bins, [..., 10].
+    """
+    right = BINS * moment - np.arange(BINS) * off
+    found = np.zeros((*off.shape[:-1], BINS + 1))
+    found[..., :-1] += off - right
+    found[..., 1:] += right
+    return found
+
+
+def parts(n: int) -> list[tuple[int, int]]:
+    """Return where the tenths of n forecasts in a row begin and end; fewer where there are fewer."""
+    edges = np.linspace(0, n, min(PARTS, max(n, 1)) + 1).astype(np.int64).tolist()
+    return list(pairwise(edges))
+
+
+def scorecard(p: Floats, y: Floats, worst: float | None, volume: float = VOLUME) -> Scorecard:
+    """Score forecasts against outcomes in {0, 1} in time order, [n] each; ``volume`` is of `Scorecard.recall`."""
+    n = len(p)
+    sums = Sums.of(p, y)
+    mean, rate = _mean(float(p.sum()), n), _mean(float(y.sum()), n)
+    auc, ks, recall, precision = _ranked(p, y, tuple({*VOLUMES, volume}))
+    return Scorecard(
+        n=n,
+        ece=sums.ece,
+        ece_noise=sums.noise,
+        ece_smooth=sums.smooth,
+        worst_window_ece=worst,
+        brier=_mean(float(np.square(p - y).sum()), n),
+        log_loss=_mean(float(log_losses(p, y).sum()), n),
+        misclassification=_mean(float(np.where(p >= 0.5, 1.0 - y, y).sum()), n),
+        mean_forecast=mean,
+        base_rate=rate,
+        relative_error=mean / rate - 1.0 if rate > 0 else float("nan"),
+        auc=auc,
+        ks=ks,
+        recall=recall[volume],
+        precision=precision[volume],
+        caught=[Caught(each, recall[each], precision[each]) for each in VOLUMES],
+        distinct=len(np.unique(p)),
+    )
+
+
+def _ranked(
+    p: Floats, y: Floats, volumes: tuple[float, ...]
+) -> tuple[float, float, dict[float, float], dict[float, float]]:
+    """Return AUC, KS, and recall and precision by volume: within tenths, weighted by ones, precision by forecasts."""
+    total = sized = 0.0
+    auc = ks = 0.0
+    recall, precision = dict.fromkeys(volumes, 0.0), dict.fromkeys(volumes, 0.0)
+    for start, end in parts(len(p)):
+        found = ranks(p[start:end], y[start:end], volumes)
+        if np.isnan(found.auc):
+            continue
+        ones, size = float(y[start:end].sum()), end - start
+        total, sized = total + ones, sized + size
+        auc, ks = auc + ones * found.auc, ks + ones * found.ks
+        for volume in volumes:
+            recall[volume] += ones * found.recall[volume]
+            precision[volume] += size * found.precision[volume]
+    return (
+        _mean(auc, total),
+        _mean(ks, total),
+        {volume: _mean(each, total) for volume, each in recall.items()},
+        {volume: _mean(each, sized) for volume, each in precision.items()},
+    )
+
+
+def reliability(p: Floats, y: Floats) -> list[Bin]:
+    """Return the reliability diagram with Wilson's intervals."""
+    sums = Sums.of(p, y)
+    found = []
+    for i in np.flatnonzero(sums.n).tolist():
+        n = float(sums.n[i])
+        share = float(sums.y[i]) / n
+        low, high = wilson(share, n)
+        found.append(Bin(i / BINS, (i + 1) / BINS, int(n), float(sums.p[i]) / n, share, max(0.0, low), min(1.0, high)))
+    return found
+
+
+def delays(took: Times) -> Delays:
+    """Return the distribution of the outcomes' delays, [n] ms."""
+    if not len(took):
+        return Delays((0, _S), (0,), None, None, None)
+    least, most = int(took.min()), int(took.max())
+    first = max((edge for edge in _EDGES if edge <= least), default=least)
+    last = next((edge for edge in _EDGES if edge > most), most + 1)
+    edges = [first, *(edge for edge in _EDGES if least < edge <= most), last]
+    counts = np.bincount(np.searchsorted(edges, took, side="right") - 1, minlength=len(edges) - 1)
+    median, p90, p99 = (float(q) for q in np.quantile(took, (0.5, 0.9, 0.99)))
+    return Delays(tuple(edges), tuple(int(n) for n in counts), median, p90, p99)
+
+
+def ages(took: Times, y: Floats) -> list[Ages]:
+    """Return how long outcomes took, [n] ms, by label, [n]."""
+    found = []
+    for label in (0, 1):
+        mine = took[y == label]
+        if len(mine):
+            median, p99, largest = (float(q) for q in np.quantile(mine, (0.5, 0.99, 1.0)))
+            found.append(Ages(label, len(mine), median, p99, largest))
+    return found
+
+
+def coverage(issued: Floats, resolved: Floats) -> list[Coverage]:
+    """Return the label coverage by band of the raw score; scores of all forecasts, [n], and of those resolved, [m]."""
+    every = np.bincount(bins_of(issued), minlength=BINS)
+    known = np.bincount(bins_of(resolved), minlength=BINS)
+    found = []
+    for i in range(BINS):
+        n, m = int(every[i]), int(known[i])
+        share = _mean(m, n)
+        found.append(Coverage(i / BINS, (i + 1) / BINS, n, m, share, identifiable=n < FEWEST or share >= SHARE))
+    return found
+
+
+def alerts(threshold: float, issued: Sequence[Floats], resolved: Sequence[Floats], y: Floats) -> Alerts:
+    """Return what a threshold does; raw and calibrated forecasts of all, [n] each, and of those resolved, [m] each."""
+    raw, calibrated = (int(np.count_nonzero(p >= threshold)) for p in issued)
+    ones = float(y.sum())
+    precision, recall = [], []
+    for p in resolved:
+        flagged = p >= threshold
+        hits = float(y[flagged].sum())
+        alarms = int(np.count_nonzero(flagged))
+        precision.append(hits / alarms if alarms else None)
+        recall.append(hits / ones if ones else None)
+    return Alerts(
+        threshold,
+        len(issued[0]),
+        raw,
+        calibrated,
+        precision[0],
+        precision[1],
+        recall[0],
+        recall[1],
+        *_largest(raw, issued[1], resolved[1], y),
+    )
+
+
+def _largest(k: int, issued: Floats, resolved: Floats, y: Floats) -> tuple[float | None, float | None, float | None]:
+    """Return the k-th largest forecast, and precision and recall of the k largest; of a tie, the share wanted."""
+    if not k:
+        return None, None, None
+    cut = float(np.partition(issued, len(issued) - k)[len(issued) - k])
+    wanted = k - int(np.count_nonzero(issued > cut))
+    flagged = (resolved > cut) + (resolved == cut) * (wanted / int(np.count_nonzero(issued == cut)))
+    hits, alarms, ones = float(flagged @ y), float(flagged.sum()), float(y.sum())
+    return cut, hits / alarms if alarms else None, hits / ones if ones else None
+
+
+def _mean(total: float, n: float) -> float:
+    return total / n if n else float("nan")

@@ -1,0 +1,215 @@
+"""One partition of a replay, from its records to what is measured: the unit that processes share out."""
+
+import gc
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import inf
+from pathlib import Path
+
+from replay.configuration import Configuration
+from replay.delay import Delay, at_once
+from replay.in_memory_engine import Contest, Played
+from replay.row_engine import Engine, Folded
+from replay.sources.merge import merged
+from replay.sources.record import Record, Source
+from state.events import Event, Outcome, Rejected
+from state.fence import FORECASTS, OUTCOMES
+from state.policy import Policies
+from streams.records.decoding import Decoder, encode_letter
+from streams.records.limits import Limits
+
+
+@dataclass(frozen=True)
+class Part:
+    """What to do with one partition under one delay.
+
+    Attributes
+    ----------
+    source, partition
+        Where the records are.
+    groups
+        Configurations, together where they agree in `Configuration.reading`.
+    limits
+        What a record may be.
+    delay
+        When outcomes come.
+    directory
+        For everything this part writes.
+    letters
+        Whether dead letters are written, to ``dead.jsonl`` there: those of the first group.
+    engine
+        The configuration whose rows and records are made too, by the engine itself; None for none.
+    """
+
+    source: Source
+    partition: int
+    groups: Sequence[Sequence[Configuration]]
+    limits: Limits
+    delay: Delay
+    directory: Path
+    letters: bool
+    engine: Configuration | None
+
+
+@dataclass
+class Done:
+    """What a part gave.
+
+    Attributes
+    ----------
+    played
+        Of each group.
+    folded
+        What the engine folded, if it did.
+    start_ms, end_ms
+        Smallest and largest timestamp of a record; None without records.
+    out_of_order
+        Records of both topics whose time is before that of an earlier one.
+    """
+
+    played: list[Played]
+    folded: Folded | None
+    start_ms: int | None
+    end_ms: int | None
+    out_of_order: tuple[int, int]
+
+
+def run(part: Part, progress: Callable[[int], None]) -> Done:
+    """Play one partition.
+
+    Parameters
+    ----------
+    progress
+        Called with how much of `Source.size` was read since the last call. What it raises ends the run.
+
+    Raises
+    ------
+    RuntimeError
+        If the engine and the contest disagree on what became of the records.
+    """
+    # Rows and tickets hold no cycles and are many: looking through all of them again and again takes half of the time.
+    # So only what is new since the last chunk is looked through.
+    before = gc.isenabled()
+    gc.disable()
+    try:
+        return _played(part, progress, gc.collect)
+    finally:
+        if before:
+            gc.enable()
+
+
+def _played(part: Part, progress: Callable[[int], None], collect: Callable[[int], int]) -> Done:
+    part.directory.mkdir(parents=True, exist_ok=True)
+    source, n = part.source, part.partition
+    with (part.directory / "dead.jsonl").open("wb") as dead:
+
+        def bury(letter: Rejected) -> None:
+            dead.write(encode_letter(letter, source.names[letter.topic], n, part.limits) + b"\n")
+
+        contests = [
+            Contest(group, part.directory / f"group-{i}", bury if part.letters and not i else _ignore)
+            for i, group in enumerate(part.groups)
+        ]
+        readers = [_Reader(part, group[0].policies) for group in part.groups]
+        engine = part.engine and Engine(part.engine.policies, part.directory)
+        folds = next((i for i, group in enumerate(part.groups) if part.engine in group), 0)
+        order = _Order(part.delay.added_ms)
+        try:
+            for chunk in merged(source.read(FORECASTS, n), source.read(OUTCOMES, n), part.delay.added_ms):
+                order.note(chunk.records)
+                for i, (reader, contest) in enumerate(zip(readers, contests, strict=True)):
+                    events = reader.events(chunk.records)
+                    contest.play(events)
+                    if engine and i == folds:
+                        engine.fold(chunk.records, events)
+                progress(chunk.done)
+                collect(0)
+            folded = engine.end() if engine else None
+        finally:
+            if engine:
+                engine.close()
+    played = [contest.end() for contest in contests]
+    if folded is not None and folded.fence.fates != played[folds].fates:
+        raise RuntimeError(
+            f"partition {n}: the engine's fates {folded.fence.fates} are not the contest's {played[folds].fates}"
+        )
+    return Done(played, folded, *order.span, (order.behind[0], order.behind[1]))
+
+
+def _ignore(_: Rejected) -> None:
+    """Let a dead letter be counted only."""
+
+
+class _Order:
+    """The span of the records' timestamps, and how many of each topic stand behind a later one of it."""
+
+    def __init__(self, added_ms: int) -> None:
+        self._moved = 0, added_ms
+        #: Smallest and largest timestamp of each topic, as far as is known.
+        self._least: list[float] = [inf, inf]
+        self._latest: list[float] = [-inf, -inf]
+        self.behind = [0, 0]
+
+    def note(self, records: Sequence[Record]) -> None:
+        """Take note of records in the order in which they are played."""
+        for topic in (FORECASTS, OUTCOMES):
+            times = [record[0] for record in records if record[1] == topic]
+            if not times:
+                continue
+            latest = self._latest[topic]
+            in_order = sorted(times)
+            if times[0] < latest or times != in_order:
+                for time in times:
+                    self.behind[topic] += time < latest
+                    latest = max(latest, time)
+            self._least[topic] = min(self._least[topic], in_order[0])
+            self._latest[topic] = max(latest, in_order[-1])
+
+    @property
+    def span(self) -> tuple[int | None, int | None]:
+        """Smallest and largest timestamp, as they were before outcomes were moved; None without records."""
+        if max(self._latest) == -inf:
+            return None, None
+        least, latest = (
+            [time - by for time, by in zip(times, self._moved, strict=True)] for times in (self._least, self._latest)
+        )
+        return int(min(least)), int(max(latest))
+
+
+class _Reader:
+    """Turns records into events for one group."""
+
+    def __init__(self, part: Part, policies: Policies) -> None:
+        self._decoder = Decoder(policies, part.limits)
+        self._added_ms = part.delay.added_ms
+        self._known: dict[str, Outcome | int] | None = None
+        if part.delay.none:
+            chunks = part.source.read(OUTCOMES, part.partition)
+            outcomes = (self._outcome(record) for chunk in chunks for record in chunk.records)
+            self._known = {}
+            for outcome in outcomes:
+                if isinstance(outcome, Outcome):
+                    self._known.setdefault(outcome.event_id, outcome)
+
+    def events(self, records: Sequence[Record]) -> list[Event]:
+        """Return the events of some records, in the order in which they are to be played."""
+        forecast, outcome = self._decoder.forecast, self._decoder.outcome
+        if self._added_ms:
+            outcome = self._later
+        events: list[Event] = [
+            Rejected(offset, key, value, topic, reason)
+            if reason
+            else (outcome if topic else forecast)(offset, key, value, timestamp if timestamp > 0 else 0)  # noqa: FURB136 - max() is slow
+            for timestamp, topic, offset, key, value, reason in records
+        ]
+        return events if self._known is None else list(at_once(events, self._known))
+
+    def _outcome(self, record: Record) -> Event:
+        if record.reason:
+            return Rejected(record.offset, record.key, record.value, OUTCOMES, record.reason)
+        return self._decoder.outcome(record.offset, record.key, record.value, max(record.timestamp, 0))
+
+    def _later(self, offset: int, key: bytes | None, value: bytes | None, timestamp: int) -> Outcome | Rejected:
+        """Decode an outcome as it was, then move it: its record was moved already."""
+        found = self._decoder.outcome(offset, key, value, max(timestamp - self._added_ms, 0))
+        return found._replace(ts=found.ts + self._added_ms) if isinstance(found, Outcome) else found

@@ -1,0 +1,120 @@
+"""Numbers as they are read: as many digits as say something, true minus signs, units."""
+
+import math
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from replay.report.markup import Markup, tag
+
+#: Where there is no number.
+NONE: Final = "–"
+MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_UNITS: Final = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1000, "s"), (1, "ms"))
+
+
+def cell(value: float | None, said: str) -> Markup:
+    """Return a number with its full value behind what is shown, so that a page can be read by a program too."""
+    if value is None or not math.isfinite(value):
+        return tag("span", NONE)
+    return tag("data", said, value=repr(value))
+
+
+def score(value: float | None) -> str:
+    """Return a probability, an error or a loss: four decimals."""
+    return NONE if value is None or not math.isfinite(value) else f"{value:.4f}".replace("-", "−")
+
+
+def signed(value: float | None, decimals: int = 4) -> str:
+    """Return a difference with its sign; what rounds to 0 has none.
+
+    Examples
+    --------
+    >>> signed(-0.0339), signed(0.00001), signed(1234.5, 0)
+    ('−0.0339', '0.0000', '+1,234')
+    """
+    if value is None or not math.isfinite(value):
+        return NONE
+    said = f"{value:+,.{decimals}f}"
+    return said[1:] if not float(said.replace(",", "")) else said.replace("-", "−")
+
+
+def difference(value: float, low: float, high: float) -> tuple[str, str, str]:
+    """Return a difference and its interval with equally many decimals: four, more if an end would look like 0.
+
+    An end that looks like 0 would leave open whether the interval holds it.
+
+    Examples
+    --------
+    >>> difference(-0.0006, -0.0014, -0.00002)
+    ('−0.00060', '−0.00140', '−0.00002')
+    """
+    nearest = min(abs(low), abs(high)) if low * high > 0 else math.inf
+    decimals = next((n for n in range(4, 8) if nearest >= 0.5 * 10**-n), 8)
+    return signed(value, decimals), signed(low, decimals), signed(high, decimals)
+
+
+def count(value: int | None) -> str:
+    """Return a count with thousands apart."""
+    return NONE if value is None else f"{value:,}".replace("-", "−")
+
+
+def share(value: float | None) -> str:
+    """Return a share in percent, one decimal; what is not nothing and not all never looks so.
+
+    Examples
+    --------
+    >>> share(0.9995), share(0.99999), share(0.0), share(0.00001)
+    ('100.0%', '>99.9%', '0.0%', '<0.1%')
+    """
+    if value is None or not math.isfinite(value):
+        return NONE
+    if 0.0 < value < 0.0005:
+        return "<0.1%"
+    if 0.9995 < value < 1.0:
+        return ">99.9%"
+    return f"{100.0 * value:.1f}%".replace("-", "−")
+
+
+def duration(ms: float | None) -> str:
+    """Return a time span in the largest unit it fills.
+
+    Examples
+    --------
+    >>> duration(10_440_000.0), duration(0.0), duration(-90_000), duration(86_400_000)
+    ('2.9 h', '0', '−1.5 min', '1 d')
+    """
+    if ms is None:
+        return NONE
+    if not ms:
+        return "0"
+    size, unit = next((each for each in _UNITS if abs(ms) >= each[0]), _UNITS[-1])
+    said = f"{abs(ms) / size:.1f}".removesuffix(".0")
+    return f"{'−' if ms < 0 else ''}{said} {unit}"
+
+
+def moment(ms: int) -> datetime:
+    """Return a time in UTC; the earliest or latest that a calendar has for those beyond it."""
+    try:
+        return _EPOCH + timedelta(milliseconds=ms)
+    except OverflowError:
+        return datetime.max.replace(tzinfo=UTC) if ms > 0 else datetime.min.replace(tzinfo=UTC)
+
+
+def day(ms: int) -> str:
+    """Return a date, such as 1 Feb 2013."""
+    at = moment(ms)
+    return f"{at.day} {MONTHS[at.month - 1]} {at.year}"
+
+
+def minute(ms: int) -> str:
+    """Return date and time of day, UTC."""
+    return f"{moment(ms):%Y-%m-%d %H:%M}"
+
+
+def period(start_ms: int, end_ms: int) -> str:
+    """Return two times as one span: by days, or by minutes where it is within two days."""
+    if end_ms - start_ms > 2 * 86_400_000:
+        return f"{day(start_ms)} – {day(end_ms)}"
+    first, last = minute(start_ms), minute(end_ms)
+    return f"{first} – {last.removeprefix(first[:11])}"

@@ -1,0 +1,132 @@
+"""One diagram as inline SVG. Colours are classes of the style sheet, so they follow light, dark and paper."""
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from replay.report.axes import Scale
+from replay.report.markup import Markup, tag
+
+#: A place in values of the axes.
+Point = tuple[float, float]
+
+#: Room around the axes for their words, in units: left, top, right, bottom.
+MARGINS: Final = (46.0, 27.0, 14.0, 38.0)
+
+
+#: Pictures wider than this are made smaller on a phone; their words are made larger there.
+BROAD: Final = 400.0
+
+
+class Plot:
+    """Axes, and what is drawn between them in the order of the calls.
+
+    Parameters
+    ----------
+    width, height
+        Of the whole picture, in units; a unit is about a pixel.
+    x, y
+        Axes; their ends lie inside the picture.
+    label
+        What the picture shows, for those who do not see it.
+    """
+
+    def __init__(self, width: float, height: float, x: Scale, y: Scale, label: str) -> None:
+        self.width, self.height = width, height
+        self.x, self.y = x, y
+        self._label = label
+        self.parts: list[Markup] = []
+
+    def axes(self, x_name: str, y_name: str, x_ticks: int = 6, y_ticks: int = 6) -> None:
+        """Draw both axes: a faint line at every tick of y, words at the ticks, names at the ends."""
+        left, right, bottom, top = self.x.first, self.x.last, self.y.first, self.y.last
+        for value, said in self.y.ticks(y_ticks):
+            at = self.y.at(value)
+            self.rule(left, at, right, at, "grid")
+            self.write(left - 6, at + 3.6, said, "tick", "end")
+        for value, said in self.x.ticks(x_ticks) if x_ticks else ():
+            at = self.x.at(value)
+            self.rule(at, bottom, at, bottom + 4, "axis")
+            self.write(at, bottom + 17, said, "tick", self.side(at, said))
+        self.rule(left, bottom, right, bottom, "axis")
+        self.write(0, top - 13, y_name, "name", "start")
+        self.write(right, bottom + 33, x_name, "name", "end")
+
+    def side(self, at: float, said: str) -> str:
+        """Return how a tick's word is anchored: inwards where it would leave the picture."""
+        return "end" if at + 3.5 * len(said) > self.width else "middle"
+
+    def line(self, points: Sequence[Point], style: str) -> None:
+        """Draw a line through points; none through fewer than two."""
+        if len(points) > 1:
+            self._add("path", d="M" + "L".join(f"{self._place(p)}" for p in points), class_=f"line {style}")
+
+    def steps(self, edges: Sequence[float], values: Sequence[float], style: str) -> None:
+        """Draw values that hold from one edge to the next."""
+        points = [p for i, v in enumerate(values) for p in ((edges[i], v), (edges[i + 1], v))]
+        self.line(points, style)
+
+    def band(self, points: Sequence[tuple[float, float, float]], style: str) -> None:
+        """Fill from low to high at each x."""
+        if len(points) > 1:
+            around = [(x, high) for x, _, high in points] + [(x, low) for x, low, _ in reversed(points)]
+            self._add("path", d="M" + "L".join(map(self._place, around)) + "Z", class_=f"band {style}")
+
+    def bar(self, start: float, end: float, low: float, high: float, style: str, title: str | None = None) -> None:
+        """Fill a box, in values of the axes."""
+        left, right = sorted((self.x.at(start), self.x.at(end)))
+        top, bottom = sorted((self.y.at(low), self.y.at(high)))
+        self._add("rect", _title(title), x=left, y=top, width=right - left, height=bottom - top, class_=f"bar {style}")
+
+    def dot(self, x: float, y: float, style: str, title: str | None = None) -> None:
+        """Draw a dot."""
+        self._add("circle", _title(title), cx=self.x.at(x), cy=self.y.at(y), r=3.2, class_=f"dot {style}")
+
+    def segment(self, start: Point, end: Point, style: str) -> None:
+        """Draw a straight line between two places in values."""
+        self.rule(self.x.at(start[0]), self.y.at(start[1]), self.x.at(end[0]), self.y.at(end[1]), style)
+
+    def note(self, x: float, y: float, words: str, style: str = "tick", side: str = "middle") -> None:
+        """Write words at a place in values."""
+        self.write(self.x.at(x), self.y.at(y), words, style, side)
+
+    def rule(self, x1: float, y1: float, x2: float, y2: float, style: str) -> None:
+        """Draw a straight line in units of the picture."""
+        self._add("line", x1=x1, y1=y1, x2=x2, y2=y2, class_=style)
+
+    def write(self, x: float, y: float, words: str, style: str, side: str) -> None:
+        """Write words in units of the picture."""
+        self._add("text", words, x=x, y=y, class_=style, text_anchor=side)
+
+    def svg(self, more: Sequence[Markup] = ()) -> Markup:
+        """Return the picture; ``more`` parts of another plot with the same units go on top."""
+        box = f"0 0 {self.width:g} {self.height:g}"
+        return tag(
+            "svg",
+            tag("title", self._label),
+            *self.parts,
+            *more,
+            viewBox=box,
+            class_="plot broad" if self.width > BROAD else "plot",
+            role="img",
+            aria_label=self._label,
+        )
+
+    def _add(self, name: str, *children: Markup | str | None, **attributes: str | float | None) -> None:
+        self.parts.append(tag(name, *children, **attributes))
+
+    def _place(self, point: Point) -> str:
+        return f"{self.x.at(point[0]):.1f} {self.y.at(point[1]):.1f}"
+
+
+def padded(values: Iterable[float], *, zero: bool = True, room: float = 0.06) -> tuple[float, float]:
+    """Return the ends of an axis that holds all values, and 0 if asked, with some room above."""
+    known = [*values, *([0.0] if zero else [])]
+    low, high = min(known, default=0.0), max(known, default=1.0)
+    if low == high:
+        return low, low + 1.0
+    more = room * (high - low)
+    return (low if zero and low == 0.0 else low - more), (high if zero and high == 0.0 else high + more)
+
+
+def _title(said: str | None) -> Markup | None:
+    return None if said is None else tag("title", said)

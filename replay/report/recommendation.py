@@ -1,0 +1,359 @@
+"""Which configuration to choose, and why, in sentences: a rule that is stated, applied to the paired intervals."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from replay.report.number_format import count, day, difference, period, score, share, signed
+from replay.result import HARMS, RAW, Contender, Difference, Result, Scorecard, Scored, drawn
+
+#: What the choice follows, as the page says it.
+RULE: Final = (
+    "Judged is what was served after the warm-up. A configuration is refused if it is clearly worse than raw in Brier "
+    "score, log loss, AUC or recall at the stated volume, or in Brier score or log loss during its warm-up. Clearly "
+    "means that the 95% interval of the paired difference leaves out 0, and of AUC also that it is worse by more than "
+    "0.002, because a map that moves with every outcome always reorders a little. Of the others proper scores decide "
+    "first: one forecaster is preferred to another if its Brier score or its log loss is clearly smaller and neither "
+    "is clearly larger. Where neither proper score differs, calibration error decides the same way. Of several that "
+    "nothing is preferred to, raw forecasts stay if they are among them; else the calibrator of the fewest parts is "
+    "taken, and of equally simple ones that of the smallest Brier score. What is chosen is recommended for use only "
+    "if its ECE is less than five times what chance gives. With fewer than 200 outcomes there is no choice, and where "
+    "fewer than half of the forecasts have one it is no choice for all."
+)
+_PROPER: Final = ("brier", "log_loss")
+_CALIBRATION: Final = ("ece", "ece_smooth")
+_RANKS: Final = ("auc", "recall")
+_CALLED: Final = {
+    "brier": "Brier score",
+    "log_loss": "log loss",
+    "ece": "ECE",
+    "ece_smooth": "smooth ECE",
+    "auc": "AUC",
+    "recall": "recall",
+}
+#: A bound of at least this says nothing: no ℓ1 error of probabilities can be larger.
+VACUOUS: Final = 1.0
+#: Where a smaller share of the forecasts has an outcome, what is best among those is no choice for all.
+SEEN: Final = 0.5
+#: An ECE that is so many times what chance gives is no calibration: nobody is told to use it.
+MANY: Final = 5.0
+#: An AUC that is lower by less is no harm.
+REORDERED: Final = 0.002
+#: A mean that is off by this share of what happened is worth a sentence.
+OFF: Final = 0.1
+#: A warm-up of a smaller share of the forecasts is not worth a sentence.
+BRIEF: Final = 0.01
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What to choose.
+
+    Attributes
+    ----------
+    name
+        A contender, or ``raw``; None where the data do not say.
+    headline
+        One sentence.
+    reasons
+        Sentences.
+    """
+
+    name: str | None
+    headline: str
+    reasons: tuple[str, ...]
+
+
+def base(result: Result) -> list[Contender]:
+    """Return the contenders that a choice is among: those of the delay that was, or of the first one asked for."""
+    scored = [each for each in result.contenders if each.overall]
+    delays = [each.delay for each in scored]
+    delay = "as-is" if "as-is" in delays else next(iter(delays), None)
+    return [each for each in scored if each.delay == delay]
+
+
+class Verdicts:
+    """The paired differences, asked for in either direction."""
+
+    def __init__(self, differences: Sequence[Difference]) -> None:
+        self._found: dict[tuple[str, str], dict[str, Difference]] = {}
+        for each in differences:
+            self._found.setdefault((each.name, each.against), {})[each.metric] = each
+            turned = Difference(each.against, each.name, each.metric, -each.value, -each.high, -each.low)
+            self._found.setdefault((each.against, each.name), {})[each.metric] = turned
+
+    def of(self, name: str, against: str) -> Mapping[str, Difference]:
+        """Return the differences by metric; none where the two were not compared."""
+        return self._found.get((name, against), {})
+
+    def preferred(self, name: str, against: str) -> bool:
+        """Say whether `RULE` prefers ``name``."""
+        found = self.of(name, against)
+        for metrics in (_PROPER, _CALIBRATION):
+            told = [found[metric].sign for metric in metrics if metric in found]
+            if any(told):
+                return min(told) < 0 and max(told) <= 0
+        return False
+
+
+def choose(result: Result) -> Choice:
+    """Apply the rule."""
+    contenders = base(result)
+    full = {each.name.removesuffix(f" delay {each.delay}"): each.name for each in contenders}
+    if len({each.delay for each in result.contenders}) == 1:
+        return _chosen(contenders, result.differences, result.warming)
+    # In a sweep of delays all that are chosen among have one: sentences need not repeat it.
+    short = {name: called for called, name in full.items()}
+    short |= {drawn(name): drawn(called) for name, called in short.items()}
+    both = [
+        [
+            replace(each, name=short[each.name], against=short.get(each.against, each.against))
+            for each in differences
+            if each.name in short
+        ]
+        for differences in (result.differences, result.warming)
+    ]
+    made = _chosen([replace(each, name=short[each.name]) for each in contenders], *both)
+    return replace(made, name=full.get(made.name or "", made.name))
+
+
+def _chosen(
+    contenders: Sequence[Contender], differences: Sequence[Difference], warming: Sequence[Difference]
+) -> Choice:
+    """Apply the rule to contenders of one delay."""
+    if not contenders:
+        return Choice(None, "No choice can be made from this replay: no forecast of a probability was resolved.", ())
+    verdicts = Verdicts(differences)
+    every = [RAW, *(each.name for each in contenders)]
+    if not any(verdicts.of(name, RAW) for name in every):
+        n = max(each.overall.settled.resolved for each in contenders if each.overall)
+        few = f"After the warm-up {count(n)} do. Intervals need 200, and a choice without them would rest on chance."
+        return Choice(None, "No choice can be made from this replay: too few forecasts have an outcome.", (few,))
+    rates = {each.overall.settled.raw.base_rate for each in contenders if each.overall}
+    if rates <= {0.0, 1.0}:
+        only = "yes" if rates == {1.0} else "no"
+        return Choice(
+            None,
+            f"No choice can be made from this replay: every outcome that is known is {only}.",
+            ("What a forecaster makes of the other answer is not seen. Where nobody reports it, set `silence`.",),
+        )
+    refused = refusals(contenders, verdicts, Verdicts(warming))
+    names = [each for each in every if each not in refused]
+    best = [each for each in names if not any(verdicts.preferred(other, each) for other in names)]
+    if RAW not in best:
+        # Of the rest some may only be not clearly different from everything: what is shown to help goes first.
+        best = [each for each in best if verdicts.preferred(each, RAW)]
+    if not best:
+        return Choice(
+            None,
+            "No choice can be made from this replay: the comparisons contradict one another.",
+            ("Each forecaster is beaten by another one. The intervals are below.",),
+        )
+    made = _keep(contenders, verdicts, best, refused) if RAW in best else _take(contenders, verdicts, best, refused)
+    overall = contenders[0].overall
+    seen = overall.raw.n / overall.issued if overall and overall.issued else 0.0
+    if seen >= SEEN:
+        return made
+    few = f"No choice can be made for all forecasts: {share(seen)} of them have an outcome."
+    return Choice(None, few, tuple(f"Among those: {each}" for each in made.reasons))
+
+
+def refusals(contenders: Sequence[Contender], verdicts: Verdicts, warming: Verdicts) -> dict[str, str]:
+    """Return of each contender that harms a sentence that says where."""
+    refused = {}
+    for name in (each.name for each in contenders):
+        found, before = verdicts.of(name, RAW), warming.of(name, RAW)
+        harm = [found[metric] for metric in HARMS if metric in found and _harms(found[metric])]
+        early = [before[metric] for metric in _PROPER if metric in before and before[metric].sign > 0]
+        said = []
+        if harm:
+            said.append(f"worse than raw in {_numbers(harm)}")
+        if early:
+            said.append(f"worse than raw during its warm-up in {_numbers(early)}")
+        if said:
+            refused[name] = f"{name} is refused: it is {_listed(said)}."
+    return refused
+
+
+def _harms(each: Difference) -> bool:
+    return each.sign > 0 and (each.metric != "auc" or each.value < -REORDERED)
+
+
+def _keep(
+    contenders: Sequence[Contender], verdicts: Verdicts, best: Sequence[str], refused: Mapping[str, str]
+) -> Choice:
+    others = [each.name for each in contenders]
+    alone = len(best) == 1
+    beaten = all(verdicts.preferred(RAW, each) for each in others)
+    if len(refused) == len(others) and not beaten:
+        harmed = "the configuration" if len(others) == 1 else "every configuration"
+        headline = f"Keep the raw forecasts: {harmed} that was tried does harm."
+    elif alone:
+        headline = "Keep the raw forecasts: they are better than every configuration that was tried."
+    else:
+        headline = "Keep the raw forecasts: no configuration is shown to be better."
+    reasons = [*refused.values()]
+    reasons += [f"{name} {_compared(verdicts.of(name, RAW), RAW)}" for name in others if verdicts.of(name, RAW)]
+    if not alone:
+        reasons.append(
+            "An interval that includes 0 does not show that two forecasters are equal, only that "
+            f"{count(_n(contenders))} outcomes do not tell them apart."
+        )
+    return Choice(RAW, headline, tuple(reasons))
+
+
+def _take(
+    contenders: Sequence[Contender], verdicts: Verdicts, best: Sequence[str], refused: Mapping[str, str]
+) -> Choice:
+    by_name = {each.name: each for each in contenders}
+    order = [each.name for each in contenders]
+    name = min(best, key=lambda each: (_parts(by_name[each]), _brier(by_name[each]), order.index(each)))
+    rivals = [each for each in order if each != name]
+    tied = [each for each in best if each != name]
+    use = _use(name, by_name[name])
+    headline = use
+    if tied:
+        simpler = all(_parts(by_name[each]) > _parts(by_name[name]) for each in tied)
+        why = "it is simpler" if simpler else "its Brier score is the smallest"
+        headline = f"{use} No clear difference from {_listed(tied)} is shown; {why}."
+        apart = [each for each in tied if not verdicts.of(name, each)]
+        if apart:
+            headline = f"{use} It resolved other forecasts than {_listed(apart)}: between them nothing can be said."
+    reasons = [f"{name} {_compared(verdicts.of(name, RAW), 'the raw forecasts')}", *refused.values()]
+    for rival in rivals:
+        found = verdicts.of(name, rival)
+        if found:
+            reasons.append(f"{name} {_compared(found, rival)}")
+        else:
+            reasons.append(f"{name} and {rival} were not compared: they did not resolve the same forecasts.")
+    overall = by_name[name].overall
+    if overall:
+        reasons += _warmed(name, overall)
+        reasons += _drawn(verdicts.of(drawn(name), RAW))
+        reasons += _remains(name, overall)
+    for each in tied:
+        other = by_name[each].overall
+        if overall and other and overall.bound is None and other.bound is not None and other.bound < VACUOUS:
+            reasons.append(
+                f"{each} has what {name} has not: a bound on its error on any sequence, {score(other.bound)} here. "
+                "Where an adversary may choose the outcomes, that can matter more than simplicity."
+            )
+    return Choice(name, headline, tuple(reasons))
+
+
+def times(card: Scorecard) -> float:
+    """Return how many times what chance gives the ECE is; 0 where chance gives none."""
+    return card.ece / card.ece_noise if card.ece_noise > 0 else 0.0
+
+
+def _use(name: str, contender: Contender) -> str:
+    """Return the recommendation: to use it, or that it is better than raw and no more."""
+    if contender.overall is None or (many := times(contender.overall.settled.calibrated)) < MANY:
+        return f"Use {name}."
+    return (
+        f"{name} is better than the raw forecasts, but it is not calibrated: its ECE is {many:.0f} times what chance "
+        "gives."
+    )
+
+
+def _warmed(name: str, overall: Scored) -> list[str]:
+    """Say how much was warm-up, and what was served in it."""
+    warm = overall.warmup
+    if not warm.issued or warm.issued < BRIEF * overall.issued or warm.end_ms is None:
+        return []
+    said = f"Until {day(warm.end_ms)}, {share(warm.issued / overall.issued)} of the forecasts, {name} was warming up"
+    if not warm.resolved:
+        return [f"{said}; none of them has an outcome."]
+    served, raw = warm.calibrated, warm.raw
+    level = (
+        f"{score(served.mean_forecast)} on average (raw {score(raw.mean_forecast)}; {score(raw.base_rate)} happened)"
+    )
+    return [f"{said}: it served {level}, Brier score {score(served.brier)} (raw {score(raw.brier)})."]
+
+
+def _drawn(found: Mapping[str, Difference]) -> list[str]:
+    """Say what is lost by serving the draw."""
+    harm = [found[metric] for metric in HARMS if metric in found and _harms(found[metric])]
+    return [f"Its draw is worse than raw in {_numbers(harm)}: serve p."] if harm else []
+
+
+def _compared(found: Mapping[str, Difference], against: str) -> str:
+    """Say how one differs from another, with the numbers; smooth ECE only where it says something else than ECE."""
+    said = [
+        each
+        for metric in (*_PROPER, *_RANKS, *_CALIBRATION)
+        if (each := found.get(metric)) and (metric != "ece_smooth" or each.sign != found["ece"].sign)
+    ]
+    better, same, worse = ([each for each in said if each.sign == sign] for sign in (-1, 0, 1))
+    parts = []
+    if better:
+        parts.append(f"is better than {against}: {_numbers(better)}")
+    if worse:
+        parts.append(f"is worse{'' if better else f' than {against}'}: {_numbers(worse)}")
+    if same and parts:
+        parts.append(f"shows no clear difference in {_numbers(same)}")
+    if not parts:
+        return f"shows no clear difference from {against}: {_numbers(same)}."
+    return "; it ".join(parts) + "."
+
+
+def _remains(name: str, overall: Scored) -> list[str]:
+    """Say what the choice does not cure."""
+    card, raw = overall.settled.calibrated, overall.settled.raw
+    told = []
+    if not abs(card.relative_error) < OFF:
+        told.append(
+            f"It serves {score(card.mean_forecast)} on average where {score(card.base_rate)} happened, "
+            f"{signed(100 * card.relative_error, 0)}%; raw {score(raw.mean_forecast)}."
+        )
+    if card.ece_noise > 0:
+        many = times(card)
+        said = (
+            f"The ECE of {name} is {score(card.ece)} (raw {score(raw.ece)}); chance alone would give "
+            f"{score(card.ece_noise)}"
+        )
+        told.append(
+            f"{said}, so what remains cannot be told from chance."
+            if many < 1.5
+            else f"{said}, so some miscalibration remains, {many:.1f} times what chance gives."
+        )
+    worst, before = overall.worst["calibrated"], overall.worst["raw"]
+    if worst and before:
+        told.append(
+            f"Its worst {count(worst.n)} outcomes in a row ({period(worst.start_ms, worst.end_ms)}) have an ECE of "
+            f"{score(worst.ece)}; the worst of the raw forecasts have {score(before.ece)}."
+        )
+    if overall.l1 is not None and overall.bound is not None:
+        under = "is under" if overall.l1 <= overall.bound else "is over"
+        empty = (
+            "" if overall.bound < VACUOUS else "; a bound of 1 or more promises nothing, it shrinks as outcomes come"
+        )
+        told.append(f"Its measured ℓ1 error, {score(overall.l1)}, {under} its bound, {score(overall.bound)}{empty}.")
+    elif overall.bound is None:
+        told.append("It has no bound that holds on every sequence: what is seen here rests on this history alone.")
+    return told
+
+
+def _numbers(found: Sequence[Difference]) -> str:
+    """Return differences with their intervals."""
+    said = []
+    for each in found:
+        value, low, high = difference(each.value, each.low, each.high)
+        said.append(f"{_CALLED[each.metric]} {value} ({low} to {high})")
+    return _listed(said)
+
+
+def _listed(words: Sequence[str]) -> str:
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+
+
+def _parts(contender: Contender) -> int:
+    return max((name.count("+") for name in contender.calibrators.values()), default=0)
+
+
+def _brier(contender: Contender) -> float:
+    return contender.overall.calibrated.brier if contender.overall else float("inf")
+
+
+def _n(contenders: Sequence[Contender]) -> int:
+    return max((each.overall.raw.n for each in contenders if each.overall), default=0)

@@ -1,0 +1,447 @@
+"""The tables of the page; every number carries its full value."""
+
+from collections.abc import Iterator, Sequence
+from math import isfinite
+from typing import Final
+
+from replay.report import sparkline
+from replay.report.figure import BEFORE, Series, name
+from replay.report.markup import Child, Markup, join, tag
+from replay.report.number_format import NONE, cell, count, difference, minute, period, score, share, signed
+from replay.report.table import Table, named
+from replay.result import (
+    COMPARED,
+    RAW,
+    Alerts,
+    Contender,
+    Difference,
+    FeatureBias,
+    Interval,
+    Result,
+    Scorecard,
+    Scored,
+    drawn,
+)
+
+#: What metrics are called over columns.
+CALLED: Final = {
+    "ece": "ECE",
+    "ece_smooth": "Smooth ECE",
+    "brier": "Brier score",
+    "log_loss": "Log loss",
+    "auc": "AUC",
+    "recall": "Recall",
+}
+#: Streams that are listed, those with most forecasts, and features; the JSON has more.
+STREAMS: Final = 30
+FEATURES: Final = 60
+
+
+def comparison(contenders: Sequence[tuple[Series, Contender]], chosen: str | None) -> Table:
+    """Compare all: a row a contender, and raw once for each set of forecasts that was resolved."""
+    rows: list[Sequence[Child]] = []
+    seen: list[tuple[str, Scorecard]] = []
+    several = len({each.delay for _, each in contenders}) > 1
+    for series, contender in contenders:
+        overall = contender.overall
+        if not overall:
+            continue
+        if (contender.delay, overall.raw) not in seen:
+            called = f"{RAW}, delay {contender.delay}" if several else RAW
+            if any(contender.delay == delay for delay, _ in seen):
+                called = f"{called}, as {contender.name} resolved them"
+            seen.append((contender.delay, overall.raw))
+            keep = chosen == RAW and len(seen) == 1
+            before = named(Series(called, BEFORE.style), called if keep else None)
+            rows.append([before, *_card(overall, "raw"), None, None, None])
+        rows.append(
+            [
+                named(series, chosen),
+                *_card(overall, "calibrated"),
+                cell(overall.regret_brier, signed(overall.regret_brier, 1)),
+                cell(overall.l1, score(overall.l1)),
+                cell(overall.bound, score(overall.bound)),
+            ]
+        )
+    head = [
+        "",
+        "Outcomes",
+        "ECE",
+        "Chance",
+        "Smooth ECE",
+        "Worst window",
+        "Brier score",
+        "Log loss",
+        "Regret",
+        "ℓ1",
+        "Bound",
+    ]
+    return Table(
+        "comparison",
+        "Every configuration",
+        (
+            "On the forecasts that have an outcome. Smaller is better in all columns but the first; chance and bound "
+            "are "
+            "what ECE and ℓ1 are to be held against."
+        ),
+        head,
+        rows,
+    )
+
+
+def _card(overall: Scored, kind: str) -> Iterator[Markup]:
+    card = overall.raw if kind == "raw" else overall.calibrated
+    yield cell(card.n, count(card.n))
+    for value in (card.ece, card.ece_noise, card.ece_smooth, card.worst_window_ece, card.brier, card.log_loss):
+        yield cell(value, score(value))
+
+
+def ranks(contenders: Sequence[tuple[Series, Contender]], result: Result) -> Table:
+    """Show how raw, served and drawn forecasts rank after the warm-up, and how far their means are off."""
+    found = {(each.delay, each.name, each.metric): each for each in result.intervals}
+    rows: list[Sequence[Child]] = []
+    seen: set[str] = set()
+    for series, contender in contenders:
+        if not contender.overall:
+            continue
+        phase = contender.overall.settled
+        kinds = [(series, contender.name, phase.calibrated)]
+        if contender.delay not in seen:
+            seen.add(contender.delay)
+            kinds.insert(0, (BEFORE, RAW, phase.raw))
+        if phase.draw:
+            kinds.append((Series(drawn(contender.name), "none"), drawn(contender.name), phase.draw))
+        for who, called, card in kinds:
+            spans = [found.get((contender.delay, called, metric)) for metric in ("auc", "recall")]
+            rows.append(
+                [
+                    named(who, None),
+                    cell(card.n, count(card.n)),
+                    cell(card.mean_forecast, score(card.mean_forecast)),
+                    cell(card.relative_error, f"{signed(100 * card.relative_error, 1)}%"),
+                    join(cell(card.auc, score(card.auc)), _span(spans[0])),
+                    cell(card.ks, score(card.ks)),
+                    join(cell(card.recall, share(card.recall)), _span(spans[1])),
+                    cell(card.precision, share(card.precision)),
+                    cell(card.distinct, count(card.distinct)),
+                ]
+            )
+    volume = f"{100 * result.volume:g}%"
+    return Table(
+        "ranks",
+        "Order and level, after the warm-up",
+        "Off: the mean forecast against the share of yes, relatively. AUC, KS, recall and precision are taken within "
+        f"tenths of the history; recall and precision are of the highest {volume}. In brackets 95% intervals. A draw "
+        "is what a calibrator on a grid tosses between two of its points; p is what it serves.",
+        ["", "Outcomes", "Mean", "Off", "AUC", "KS", f"Recall {volume}", f"Precision {volume}", "Different"],
+        rows,
+    )
+
+
+def _span(found: Interval | None) -> Child:
+    if found is None or not isfinite(found.low):
+        return None
+    return tag(
+        "span", "[", cell(found.low, score(found.low)), ", ", cell(found.high, score(found.high)), "]", class_="range"
+    )
+
+
+def warmup(contenders: Sequence[tuple[Series, Contender]]) -> Table | None:
+    """Show what was served in each warm-up; None where nobody had one."""
+    rows: list[Sequence[Child]] = []
+    for series, contender in contenders:
+        overall = contender.overall
+        if not overall or not overall.warmup.issued:
+            continue
+        warm = overall.warmup
+        until = None if warm.end_ms is None else minute(warm.end_ms)
+        rows.append(
+            [
+                named(series, None),
+                until,
+                cell(warm.issued, count(warm.issued)),
+                cell(warm.issued / overall.issued, share(warm.issued / overall.issued)),
+                cell(warm.resolved, count(warm.resolved)),
+                cell(warm.raw.base_rate, score(warm.raw.base_rate)),
+                cell(warm.raw.mean_forecast, score(warm.raw.mean_forecast)),
+                cell(warm.calibrated.mean_forecast, score(warm.calibrated.mean_forecast)),
+                cell(warm.raw.brier, score(warm.raw.brier)),
+                cell(warm.calibrated.brier, score(warm.calibrated.brier)),
+            ]
+        )
+    if not rows:
+        return None
+    return Table(
+        "warmup",
+        "Warm-up",
+        "What was served before a calibrator had learnt anything, or before it served anything but the raw score.",
+        [
+            "",
+            "Until, UTC",
+            "Forecasts",
+            "Of all",
+            "Outcomes",
+            "Share of yes",
+            "Mean raw",
+            "Mean served",
+            "Brier raw",
+            "Brier served",
+        ],
+        rows,
+        2,
+    )
+
+
+def differences(result: Result) -> Table:
+    """Show every paired difference with its interval, and say what it means."""
+    pairs: dict[tuple[str, str], dict[str, Difference]] = {}
+    for each in result.differences:
+        pairs.setdefault((each.name, each.against), {})[each.metric] = each
+    far = {metric: sparkline.reach([found[metric] for found in pairs.values()]) for metric in COMPARED}
+    rows = [
+        [
+            join(name(one), tag("br"), "− ", name(other)),
+            *(_difference(found[metric], far[metric]) for metric in COMPARED),
+        ]
+        for (one, other), found in pairs.items()
+    ]
+    how = result.bootstrap
+    made = (
+        f" Made by {count(how.resamples)} resamples of blocks of {count(how.block)} forecasts in a row, seed "
+        f"{how.seed}."
+        if how
+        else ""
+    )
+    return Table(
+        "differences",
+        "Paired differences",
+        "After the warm-up, with 95% intervals. Below 0, left of the line, the first is better, of AUC and recall "
+        "above 0; an interval that holds 0 shows no difference." + made,
+        ["", *(CALLED[metric] for metric in COMPARED)],
+        rows,
+    )
+
+
+def _difference(each: Difference, far: float) -> Markup:
+    verdict = ("better", "no difference", "worse")[each.sign + 1]
+    value, low, high = difference(each.value, each.low, each.high)
+    return join(
+        cell(each.value, value),
+        tag("span", "[", cell(each.low, low), ", ", cell(each.high, high), "]", class_="range"),
+        tag(
+            "span",
+            tag("span", verdict, class_=f"verdict {verdict.replace(' ', '-')}"),
+            sparkline.interval(each, far),
+            class_="drawn",
+        ),
+    )
+
+
+def worst(contenders: Sequence[tuple[Series, Contender]]) -> Table | None:
+    """Show the worst window of raw and of each contender; None where no window was full."""
+    rows: list[Sequence[Child]] = []
+    for series, contender in contenders:
+        overall = contender.overall
+        if not overall:
+            continue
+        kinds = [(overall.worst["calibrated"], series)]
+        if not rows:
+            kinds.insert(0, (overall.worst["raw"], BEFORE))
+        for window, who in kinds:
+            if window is None:
+                continue
+            rows.append(
+                [
+                    named(who, None),
+                    name(window.stream),
+                    period(window.start_ms, window.end_ms),
+                    cell(window.ece, score(window.ece)),
+                    cell(window.ece_noise, score(window.ece_noise)),
+                    cell(window.mean_forecast, score(window.mean_forecast)),
+                    cell(window.base_rate, score(window.base_rate)),
+                ]
+            )
+    if not rows:
+        return None
+    return Table(
+        "worst",
+        "The worst 5,000 outcomes in a row",
+        (
+            "Where the mean forecast is far from the share of yes, the base rate had moved and the forecaster had not "
+            "followed yet. The worst of many windows is far from chance even where nothing is wrong with a typical one."
+        ),
+        ["", "Stream", "When, UTC", "ECE", "Chance", "Mean forecast", "Share of yes"],
+        rows,
+        3,
+    )
+
+
+def alerts(contenders: Sequence[tuple[Series, Contender]]) -> Table | None:
+    """Show what the threshold does, before, after, and at equal volume; None without a threshold."""
+    rows: list[Sequence[Child]] = []
+    for series, contender in contenders:
+        found = contender.overall.alerts if contender.overall else None
+        if not found:
+            continue
+        if not rows:
+            raw = found.raw_precision, found.raw_recall
+            rows.append([named(BEFORE, None), *_alerts(found, found.threshold, found.raw, *raw)])
+        served = found.calibrated_precision, found.calibrated_recall
+        rows.append([named(series, None), *_alerts(found, found.threshold, found.calibrated, *served)])
+        equal = found.equal_precision, found.equal_recall
+        rows.append(
+            [
+                tag("span", "at equal volume", class_="under"),
+                *_alerts(found, found.equal_threshold, found.raw, *equal),
+            ]
+        )
+    if not rows:
+        return None
+    return Table(
+        "alerts",
+        "Alerts before and after",
+        (
+            "With the threshold kept, calibration changes how many alerts there are; at equal volume it changes only "
+            "which. A calibrator that never changes the order of forecasts has the precision of raw there. Precision "
+            "and recall are of the forecasts that have an outcome."
+        ),
+        ["", "Threshold", "Alerts", "Of forecasts", "Precision", "Recall"],
+        rows,
+    )
+
+
+def _alerts(
+    of: Alerts, threshold: float | None, raised: int, precision: float | None, recall: float | None
+) -> Iterator[Markup]:
+    yield cell(threshold, score(threshold))
+    yield cell(raised, count(raised))
+    part = raised / of.issued if of.issued else None
+    yield cell(part, share(part))
+    yield cell(precision, share(precision))
+    yield cell(recall, share(recall))
+
+
+def features(contenders: Sequence[tuple[Series, Contender]]) -> Table | None:
+    """Show the bias along each feature of each stream; None where there are no features."""
+    found: dict[tuple[str, str], dict[int, FeatureBias]] = {}
+    for i, (_, contender) in enumerate(contenders):
+        for stream, scored in contender.streams.items():
+            for bias in scored.features:
+                found.setdefault((stream, bias.feature), {})[i] = bias
+    if not found:
+        return None
+    axis = max(abs(v) for each in found.values() for bias in each.values() for v in (bias.raw, bias.calibrated)) or 1.0
+    rows = []
+    for (stream, feature), each in list(found.items())[:FEATURES]:
+        before = next(iter(each.values()))
+        after = [each.get(i) for i in range(len(contenders))]
+        drawn = [(contenders[i][0].style, bias) for i, bias in each.items()]
+        rows.append(
+            [
+                name(feature),
+                name(stream),
+                cell(before.raw, signed(before.raw, 3)),
+                *(cell(bias.calibrated, signed(bias.calibrated, 3)) if bias else NONE for bias in after),
+                sparkline.biases(before, drawn, axis),
+            ]
+        )
+    more = len(found) - FEATURES
+    rest = f" The first {FEATURES}; {count(more)} more are in the JSON." if more > 0 else ""
+    return Table(
+        "features",
+        "Bias along each feature",
+        (
+            f"The line in the middle is 0, unbiased; the axis reaches from {signed(-axis, 3)} to {signed(axis, 3)}. "
+            f"Dots are coloured as in the figures.{rest}"
+        ),
+        ["Feature", "Stream", RAW, *(name(series.name) for series, _ in contenders), ""],
+        rows,
+        2,
+    )
+
+
+def streams(contenders: Sequence[tuple[Series, Contender]]) -> Table | None:
+    """Show each stream apart; None where there is only one."""
+    first = contenders[0][1]
+    if len(first.streams) < 2:
+        return None
+    largest = sorted(first.streams.values(), key=lambda each: (-each.issued, each.stream))
+    rows = []
+    for each in largest[:STREAMS]:
+        others = [contender.streams.get(each.stream) for _, contender in contenders]
+        rows.append(
+            [
+                name(each.stream),
+                cell(each.issued, count(each.issued)),
+                cell(each.raw.n, count(each.raw.n)),
+                cell(each.raw.base_rate, score(each.raw.base_rate)),
+                cell(each.raw.ece_noise, score(each.raw.ece_noise)),
+                cell(each.raw.ece, score(each.raw.ece)),
+                *(cell(other.calibrated.ece, score(other.calibrated.ece)) if other else NONE for other in others),
+                cell(each.raw.brier, score(each.raw.brier)),
+                *(cell(other.calibrated.brier, score(other.calibrated.brier)) if other else NONE for other in others),
+            ]
+        )
+    names = [RAW, *(name(series.name) for series, _ in contenders)]
+    more = len(largest) - STREAMS
+    rest = f" The {STREAMS} with most forecasts; {count(more)} more are in the JSON." if more > 0 else ""
+    head = ["Stream", "Forecasts", "Outcomes", "Share of yes", "Chance"]
+    return Table(
+        "streams",
+        "Streams apart",
+        f"Where outcomes are few the ECE is large by chance alone: hold it against chance.{rest}",
+        [*head, *(join("ECE ", each) for each in names), *(join("Brier ", each) for each in names)],
+        rows,
+    )
+
+
+def vectors(contenders: Sequence[Contender]) -> Table | None:
+    """Show streams of classes and numbers; None where there are none."""
+    rows = []
+    for contender in contenders:
+        for each in contender.vectors.values():
+            for figure, value in each.figures["calibrated"].items():
+                before = each.figures["raw"][figure]
+                rows.append(
+                    [
+                        name(each.stream),
+                        name(contender.name),
+                        figure.replace("_", " "),
+                        cell(each.resolved, count(each.resolved)),
+                        cell(before, score(before)),
+                        cell(value, score(value)),
+                    ]
+                )
+    if not rows:
+        return None
+    return Table(
+        "vectors",
+        "Streams of classes and numbers",
+        ("Smaller is better, except for accuracy. These figures have no intervals, so no choice is made from them."),
+        ["Stream", "Configuration", "Figure", "Outcomes", RAW, "calibrated"],
+        rows,
+        3,
+    )
+
+
+def labels(overall: Scored) -> Table:
+    """Show label coverage by band, in words where nothing can be said."""
+    rows = []
+    for each in overall.coverage:
+        said = "" if each.identifiable else "not identifiable"
+        rows.append(
+            [
+                f"{each.low:.1f}–{each.high:.1f}",
+                cell(each.issued, count(each.issued)),
+                cell(each.resolved, count(each.resolved)),
+                cell(each.share, share(each.share)),
+                tag("span", said, class_="verdict worse") if said else None,
+            ]
+        )
+    return Table(
+        "labels",
+        "Outcomes by score",
+        "Not identifiable: less than half of at least 50 forecasts have an outcome.",
+        ["Raw score", "Forecasts", "Outcomes", "Coverage", ""],
+        rows,
+    )

@@ -1,0 +1,190 @@
+"""What must be said before the figures, and what cannot be concluded from them."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Final
+
+from replay.measure import FEWEST, UNSORTED
+from replay.report import recommendation
+from replay.report.number_format import count, duration, share
+from replay.result import Coverage, Result, Scored
+
+#: Fewer outcomes than this in a band, or in all, and shares move by more than .2 by chance.
+FEW = 100
+#: Outcomes of a label from which on their ages are told.
+ENOUGH = 20
+#: Medians of two labels that differ by this share of the longer one; ages this near to the ttl are cut by it.
+APART, NEAR = 0.25, 0.8
+#: Labels of silence that were replaced, as a share of the ones, that are too many.
+REVERSED = 0.02
+#: Where a smaller share has an outcome, the label that is never reported is what silence means.
+SILENT = 0.5
+#: Outcomes that met no forecast, as a share of those that did, that are too many for chance.
+LOST = 0.001
+#: Labels that come so much more often for some scores than for others are selected by the score.
+UNEVEN = 0.2
+
+_REPLAYED: Final = (
+    "A replay shows what would have been served, not what would have been done: had other scores been served, other "
+    "actions might have followed, and other outcomes."
+)
+_ONE_HISTORY: Final = (
+    "It is one history. The intervals say how far a difference may be chance if time goes on as it went; they say "
+    "nothing of changes that this history does not hold."
+)
+_MISSING: Final = (
+    "Scores are of forecasts that have an outcome. Where outcomes are missing for a reason that is tied to the "
+    "outcome, "
+    "no figure here corrects it."
+)
+
+
+@dataclass(frozen=True)
+class Caution:
+    """A warning: what it is about, and what it means for the reader."""
+
+    title: str
+    sentence: str
+
+
+def cautions(result: Result) -> list[Caution]:
+    """Return the warnings that this replay calls for, the gravest first."""
+    found: list[Caution] = []
+    contenders = recommendation.base(result)
+    if contenders and contenders[0].overall:
+        found += lateness(contenders[0].overall, contenders[0].fates)
+        found += _labels(contenders[0].overall)
+    for topic, reasons in result.dead.items():
+        if reasons:
+            listed = ", ".join(f"{reason} {count(n)}" for reason, n in reasons.items())
+            found.append(
+                Caution(
+                    f"{count(sum(reasons.values()))} records of {topic} could not be used.",
+                    f"They are in no figure. Reasons: {listed}.",
+                )
+            )
+    for topic, n in result.out_of_order.items():
+        if n > UNSORTED * result.records:
+            found.append(
+                Caution(
+                    f"{count(n)} records of {topic} stand behind later ones.",
+                    "They were played where they stand. If a file was not sorted by time, sort it and replay again.",
+                )
+            )
+    return found
+
+
+def lateness(overall: Scored, fates: Mapping[str, int]) -> Iterator[Caution]:
+    """Say where outcomes come too late for their forecasts, or those of one label before those of the other."""
+    seen = [each for each in overall.ages if each.n >= ENOUGH]
+    late = max((each.p99_ms for each in seen), default=0.0)
+    ttl, expired = duration(overall.ttl_ms), fates["expired_forecasts"]
+    lost = expired and fates["expired_outcomes"] >= LOST * max(overall.raw.n, 1)
+    if expired and (lost or late > NEAR * overall.ttl_ms):
+        yield Caution(
+            f"Forecasts are dropped after {ttl}, before their outcomes have come.",
+            f"{count(expired)} expired without one, and {count(fates['expired_outcomes'])} outcomes never met a "
+            f"forecast; of those that came, one in a hundred took longer than {duration(late)}. What comes late is not "
+            "learnt: give the stream a longer `ttl`; `trueup config suggest` says how long.",
+        )
+    ones = overall.raw.base_rate * overall.raw.n
+    if len(seen) == 1 and seen[0].n == overall.raw.n < SILENT * overall.issued:
+        label, other = (("yes", 0), ("no", 1))[seen[0].label == 0]
+        yield Caution(
+            f"Only outcomes of {label} are reported, of {share(overall.raw.n / overall.issued)} of the forecasts.",
+            f"Every calibrator learns that {label} always happens. If silence means the other, set `silence = {other}` "
+            "and `matures`; `trueup config suggest` says at which age.",
+        )
+    if overall.reversed >= max(ENOUGH, REVERSED * ones):
+        yield Caution(
+            f"Forecasts mature after {duration(overall.matures_ms)}, before all of their outcomes have come.",
+            f"{count(overall.reversed)} labels that silence gave were replaced by an outcome later. Until then "
+            "each was learnt as what it is not: give the stream a longer `matures`; `trueup config suggest` says how "
+            "long.",
+        )
+    if overall.matures_ms or len(seen) < 2:
+        return
+    first, last = sorted(seen, key=lambda each: each.median_ms)
+    if last.median_ms - first.median_ms > APART * last.median_ms:
+        called = {1: "yes", 0: "no"}
+        yield Caution(
+            f"An outcome of {called[first.label]} comes sooner than one of {called[last.label]}.",
+            f"Half of them within {duration(first.median_ms)}, of the others within {duration(last.median_ms)}. A "
+            "calibrator that learns when outcomes arrive takes the sooner ones for more than they are. Set `matures`, "
+            "so that all are learnt at one age; `trueup config suggest` says at which.",
+        )
+
+
+def _labels(overall: Scored) -> Iterator[Caution]:
+    issued, resolved = overall.issued, overall.raw.n
+    blind = [each for each in overall.coverage if not each.identifiable]
+    if blind:
+        yield Caution(
+            f"Nothing can be said of raw scores {_bands(blind)}: few of their forecasts have an outcome.",
+            f"There {share(sum(each.resolved for each in blind) / sum(each.issued for each in blind))} of "
+            f"{count(sum(each.issued for each in blind))} forecasts have one. Calibration error, Brier score and "
+            "regret "
+            "rest on those that happened to get a label, and do not carry over to the rest.",
+        )
+    judged = [each for each in overall.coverage if each.issued >= FEWEST]
+    shares = [each.share for each in judged]
+    if shares and max(shares) - min(shares) >= UNEVEN:
+        low, high = min(judged, key=lambda each: each.share), max(judged, key=lambda each: each.share)
+        yield Caution(
+            "Outcomes depend on the score.",
+            f"They are known of {share(high.share)} of the forecasts with scores {_band(high)}, of "
+            f"{share(low.share)} of those "
+            f"with scores {_band(low)}. If they are also missing more often for yes than for no within a band, every "
+            "calibrator learns that as if it were the truth.",
+        )
+    if resolved < FEW:
+        yield Caution(
+            f"Only {count(resolved)} forecasts have an outcome.",
+            "Every figure below moves much by chance.",
+        )
+    sparse = [each for each in overall.coverage if each.identifiable and each.issued > 0 and each.resolved < FEW]
+    if sparse and resolved >= FEW:
+        yield Caution(
+            f"Scores {_bands(sparse)} are rare.",
+            f"They have {count(sum(each.resolved for each in sparse))} outcomes: what happens there does not show in "
+            "the "
+            "figures of the whole.",
+        )
+    if resolved < issued:
+        yield Caution(
+            f"{count(issued - resolved)} of {count(issued)} forecasts ({share((issued - resolved) / issued)}) have "
+            "no outcome.",
+            "All scores are of the others.",
+        )
+
+
+def limits(result: Result) -> list[str]:
+    """Return what cannot be concluded, whatever the figures are."""
+    said = [_REPLAYED, _ONE_HISTORY]
+    resolved = [each.overall.raw.n for each in recommendation.base(result) if each.overall]
+    if result.bootstrap and resolved:
+        block = result.bootstrap.block
+        said.append(
+            f"Dependence over more than a block ({count(block)} forecasts) is not in the intervals. The history holds "
+            f"{count(max(resolved) // block)} blocks; with fewer than twenty or so intervals are too narrow."
+        )
+    if result.differences:
+        said.append(
+            f"{count(len(result.differences))} intervals were computed and none is widened for it: of differences that "
+            "are really 0, one in twenty is expected to look clear."
+        )
+    return [*said, _MISSING]
+
+
+def _bands(bands: Sequence[Coverage]) -> str:
+    """Return bands as ranges, neighbours as one."""
+    found = []
+    for _, run in groupby(enumerate(bands), key=lambda each: round(each[1].low * 10) - each[0]):
+        each = [band for _, band in run]
+        found.append(f"{each[0].low:.1f}–{each[-1].high:.1f}")
+    return found[0] if len(found) == 1 else f"{', '.join(found[:-1])} and {found[-1]}"
+
+
+def _band(band: Coverage) -> str:
+    return f"{band.low:.1f}–{band.high:.1f}"

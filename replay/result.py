@@ -1,0 +1,587 @@
+"""What a replay found: plain values, for the terminal, for JSON, and for a report.
+
+A `Result` is a function of the records and the options alone. Nothing in it depends on the clock or the number of
+processes: the same replay gives the same bytes of `Result.encode`. How fast it went is a `Pace`, and no part of it.
+
+Where to look: ``result.contenders[i].overall`` is what a report shows first; ``.streams`` the same for each stream;
+``result.differences`` says which of two contenders is better and how sure that is.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import orjson
+
+#: What a row of figures is about: the model's forecasts, or what a contender served, its deterministic ``p``.
+Kind = Literal["raw", "calibrated"]
+
+#: The name of raw forecasts where contenders are named.
+RAW = "raw"
+
+#: Metrics that differences are given for.
+COMPARED = ("ece", "ece_smooth", "brier", "log_loss", "auc", "recall")
+#: Those of them that are better when larger; all others are when smaller.
+LARGER = frozenset({"auc", "recall"})
+#: A contender is never chosen where one of these is clearly worse than raw.
+HARMS = ("brier", "log_loss", "auc", "recall")
+
+
+@dataclass(frozen=True)
+class Scorecard:
+    """Scores of resolved forecasts of one kind. NaN where there are no events.
+
+    Attributes
+    ----------
+    n
+        Resolved forecasts.
+    ece
+        Expected calibration error in ten bins of width .1, in [0, 1] (`state.scoring.scores.Scores.ece`).
+    ece_noise
+        The ``ece`` to expect by chance if every forecast were the chance of its outcome. An ``ece`` near it is as good
+        as can be measured with ``n``.
+    ece_smooth
+        The same under hat weights (`state.scoring.scores.Scores.smooth_ece`), which no bin's edge can make jump.
+    worst_window_ece
+        Largest ``ece`` of a window of 5,000 outcomes in a row on one partition, as live; None before the first window.
+    brier, log_loss
+        Means; log loss in nats, forecasts clipped to [1e-6, 1 - 1e-6].
+    misclassification
+        Share of wrong labels at the threshold 1/2.
+    mean_forecast, base_rate
+        Means of forecasts and of outcomes.
+    relative_error
+        mean_forecast / base_rate - 1: .5 is half too high, whatever the rate. NaN without ones.
+    auc, ks
+        How well forecasts rank: share of pairs of a one and a zero in order, and the largest distance between the
+        distributions of both. Within tenths of the history in time order, mean weighted by ones: nobody ranks today's
+        forecast against one of last season, before the calibrator had moved. NaN where no tenth has both.
+    recall, precision
+        Of the highest forecasts, as many as the volume of the replay says, in each tenth.
+    caught
+        The same at several volumes.
+    distinct
+        Different forecasts.
+    """
+
+    n: int
+    ece: float
+    ece_noise: float
+    ece_smooth: float
+    worst_window_ece: float | None
+    brier: float
+    log_loss: float
+    misclassification: float
+    mean_forecast: float
+    base_rate: float
+    relative_error: float
+    auc: float
+    ks: float
+    recall: float
+    precision: float
+    caught: Sequence["Caught"]
+    distinct: int
+
+
+@dataclass(frozen=True)
+class Caught:
+    """What the highest forecasts catch: of the share ``volume``, recall and precision (`Scorecard.recall`)."""
+
+    volume: float
+    recall: float
+    precision: float
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A part of the history, scored apart.
+
+    A forecast belongs to the warm-up of a contender if it was answered before the contender's calibrator had learnt an
+    outcome, or before the first forecast that it served other than raw. One that serves raw for ever has only the first
+    kind. After the warm-up means: not in that of any contender, so that all are scored on the same forecasts.
+
+    Attributes
+    ----------
+    issued, resolved
+        Forecasts, and those of them with an outcome.
+    start_ms, end_ms
+        Times of the first and the last forecast, ms since the epoch; None without any.
+    raw, calibrated, draw
+        Scores; ``draw`` is None where nothing is drawn.
+    """
+
+    issued: int
+    resolved: int
+    start_ms: int | None
+    end_ms: int | None
+    raw: Scorecard
+    calibrated: Scorecard
+    draw: Scorecard | None
+
+
+@dataclass(frozen=True)
+class Bin:
+    """One bin of a reliability diagram. Bins without events are left out.
+
+    Attributes
+    ----------
+    low, high
+        Edges of the forecast: ``low <= p < high``, and 1.0 in the last.
+    n
+        Events.
+    forecast, observed
+        Mean forecast and share of ones.
+    observed_low, observed_high
+        Wilson's 95 % interval of ``observed``: the band.
+    """
+
+    low: float
+    high: float
+    n: int
+    forecast: float
+    observed: float
+    observed_low: float
+    observed_high: float
+
+
+@dataclass(frozen=True)
+class Window:
+    """Some resolved forecasts in a row, in the order of resolution; all windows of a series hold equally many, +-1.
+
+    Attributes
+    ----------
+    start_ms, end_ms
+        Times at which its first and last forecast were resolved, ms since the epoch.
+    n
+        Forecasts.
+    base_rate, mean_raw, mean_calibrated
+        Means of outcomes and forecasts of the window: drift of the base rate, and who follows it.
+    ece_raw, ece_calibrated, ece_noise
+        Of the window; ``ece_noise`` is what chance alone gives the calibrated ones.
+    brier_raw, brier_calibrated
+        Of the window.
+    regret_brier
+        Σ Brier calibrated − raw from the beginning up to and with this window; below 0 is better than raw.
+    error, bound
+        Measured ℓ1 error of what the calibrators of all partitions have served up to ``end_ms``, and the theorem's
+        bound on it, both means weighted by outcomes learnt. None where no calibrator has them. They are of the
+        calibrator's own grid points and cumulative: compare them with each other, not with ``ece``.
+    """
+
+    start_ms: int
+    end_ms: int
+    n: int
+    base_rate: float
+    mean_raw: float
+    mean_calibrated: float
+    ece_raw: float
+    ece_calibrated: float
+    ece_noise: float
+    brier_raw: float
+    brier_calibrated: float
+    regret_brier: float
+    error: float | None
+    bound: float | None
+
+
+@dataclass(frozen=True)
+class WorstWindow:
+    """The window of `Scorecard.worst_window_ece`: the 5,000 outcomes in a row that went worst.
+
+    Attributes
+    ----------
+    stream
+        Whose they were.
+    start_ms, end_ms
+        Times at which its first and last forecast were resolved, ms since the epoch.
+    n
+        Forecasts.
+    ece, ece_noise
+        Of the window; ``ece_noise`` is what chance alone gives one window, not the worst of many.
+    mean_forecast, base_rate
+        Means of forecasts and of outcomes.
+    """
+
+    stream: str
+    start_ms: int
+    end_ms: int
+    n: int
+    ece: float
+    ece_noise: float
+    mean_forecast: float
+    base_rate: float
+
+
+@dataclass(frozen=True)
+class Delays:
+    """How long outcomes took: ``counts[i]`` of them from ``edges_ms[i]`` up to ``edges_ms[i + 1]``, and quantiles.
+
+    The first edge may be negative: outcomes whose time is before their forecast's.
+
+    Attributes
+    ----------
+    edges_ms
+        len(counts) + 1 increasing edges; they grow roughly in steps of 1, 2, 5.
+    counts
+        Resolved forecasts.
+    median_ms, p90_ms, p99_ms
+        Quantiles, by linear interpolation; None without resolved forecasts.
+    """
+
+    edges_ms: tuple[int, ...]
+    counts: tuple[int, ...]
+    median_ms: float | None
+    p90_ms: float | None
+    p99_ms: float | None
+
+
+@dataclass(frozen=True)
+class Ages:
+    """How long outcomes took, by label; those that silence gives are not among them.
+
+    Attributes
+    ----------
+    label
+        0 or 1.
+    n
+        Outcomes.
+    median_ms, p99_ms, largest_ms
+        Quantiles of the time from forecast to outcome, by linear interpolation.
+    """
+
+    label: int
+    n: int
+    median_ms: float
+    p99_ms: float
+    largest_ms: float
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """How many forecasts of one band of the raw score got an outcome within the replay.
+
+    Attributes
+    ----------
+    low, high
+        The band: ``low <= raw < high``, and 1.0 in the last.
+    issued, resolved
+        Forecasts, and those of them with an outcome.
+    share
+        resolved / issued; NaN if none was issued.
+    identifiable
+        False where so few are known that no metric says anything of the band (less than half, though there are at
+        least 50): calibration there rests on those that happened to get a label. Warn, and name the band.
+    """
+
+    low: float
+    high: float
+    issued: int
+    resolved: int
+    share: float
+    identifiable: bool
+
+
+@dataclass(frozen=True)
+class FeatureBias:
+    """Σx(p − y) / sqrt(n Σx²) along one feature, in [-1, 1], of both kinds; 0 is unbiased (`state.scoring.bias`)."""
+
+    feature: str
+    raw: float
+    calibrated: float
+
+
+@dataclass(frozen=True)
+class Alerts:
+    """What a threshold does, before (`raw`) and after: an alert is a forecast of at least ``threshold``.
+
+    Attributes
+    ----------
+    threshold
+        In [0, 1].
+    issued
+        Forecasts, with or without an outcome.
+    raw, calibrated
+        Alerts among them.
+    raw_precision, calibrated_precision
+        Share of ones among the alerts that have an outcome; None without any.
+    raw_recall, calibrated_recall
+        Share of alerts among the ones; None without ones.
+    equal_threshold
+        The calibrated forecast at which as many alerts are raised as ``raw``; None if that is none.
+    equal_precision, equal_recall
+        Of the ``raw`` largest calibrated forecasts. Those that lie at ``equal_threshold`` count in proportion, as if
+        the alerts still wanted were drawn from them; None as above.
+    """
+
+    threshold: float
+    issued: int
+    raw: int
+    calibrated: int
+    raw_precision: float | None
+    calibrated_precision: float | None
+    raw_recall: float | None
+    calibrated_recall: float | None
+    equal_threshold: float | None
+    equal_precision: float | None
+    equal_recall: float | None
+
+
+@dataclass(frozen=True)
+class Scored:
+    """What one contender did on some forecasts: of one stream, or of all that are probabilities.
+
+    Attributes
+    ----------
+    stream
+        Its name; ``*`` for all.
+    issued
+        Forecasts answered; ``raw.n`` of them have an outcome.
+    raw, calibrated, draw
+        Their scores, over the same resolved forecasts; ``draw`` is None where nothing is drawn.
+    warmup, settled
+        Scores of the warm-up, and of what came after it: the choice rests on these.
+    regret_brier, regret_log
+        Σ loss calibrated − Σ loss raw; below 0 is better than raw.
+    l1, bound
+        Measured ℓ1 error and the theorem's bound at the end, as `Window.error` and `Window.bound`; None without.
+    reliability
+        By kind; bins from low to high.
+    windows
+        At most 60, in time order; none below 40 resolved forecasts.
+    worst
+        By kind; None before the first complete window.
+    ages
+        Of the labels that were seen.
+    implied, reversed
+        Labels that silence gave, and those of them that an outcome has replaced since.
+    ttl_ms, matures_ms
+        Of its configuration; the shortest ttl and the longest maturity of all streams together.
+    delays, coverage, features, alerts
+        See their classes. ``features`` is empty for streams without, ``alerts`` None if no threshold was given.
+    """
+
+    stream: str
+    issued: int
+    raw: Scorecard
+    calibrated: Scorecard
+    draw: Scorecard | None
+    warmup: Phase
+    settled: Phase
+    regret_brier: float
+    regret_log: float
+    l1: float | None
+    bound: float | None
+    reliability: Mapping[Kind, Sequence[Bin]]
+    windows: Sequence[Window]
+    worst: Mapping[Kind, WorstWindow | None]
+    delays: Delays
+    ages: Sequence[Ages]
+    implied: int
+    reversed: int
+    ttl_ms: int
+    matures_ms: int
+    coverage: Sequence[Coverage]
+    features: Sequence[FeatureBias]
+    alerts: Alerts | None
+
+
+@dataclass(frozen=True)
+class Vectors:
+    """Scores of a stream of classes or numbers: a few named figures of each kind, better when smaller unless said.
+
+    ``figures[kind]`` maps names such as ``log_loss``, ``classwise_ece`` and ``accuracy`` (larger is better), or
+    ``coverage_error`` and ``pinball``, to values.
+    """
+
+    stream: str
+    resolved: int
+    figures: Mapping[Kind, Mapping[str, float]]
+
+
+@dataclass(frozen=True)
+class Contender:
+    """One configuration under one delay.
+
+    Attributes
+    ----------
+    name
+        As given on the command line; with a sweep of delays, `` delay <d>`` behind it. Unique.
+    delay
+        ``as-is``, ``none``, or the added time such as ``+2d``.
+    calibrators
+        Name of the calibrator of each stream that was seen.
+    configs
+        The hash of each stream's configuration, as in calibrated records.
+    recipes
+        What each of the hashes stands for: calibrator, every option, seed and features (`state.policy.Policy.recipe`).
+    fates
+        Records and rows by `state.fence.FATES`, all partitions together; they add up as `state.fence.Fence` says.
+    pending, early
+        Forecasts that still wait for an outcome at the end, and outcomes that wait for a forecast.
+    overall
+        All streams of probabilities together; None if there are none.
+    streams, vectors
+        Each stream by name, the 200 with most forecasts; those of classes and numbers in ``vectors``.
+    """
+
+    name: str
+    delay: str
+    calibrators: Mapping[str, str]
+    configs: Mapping[str, str]
+    recipes: Mapping[str, str]
+    fates: Mapping[str, int]
+    pending: int
+    early: int
+    overall: Scored | None
+    streams: Mapping[str, Scored]
+    vectors: Mapping[str, Vectors]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A metric of ``name`` minus that of ``against``, on the same resolved forecasts, over all streams.
+
+    Attributes
+    ----------
+    name, against
+        Contenders, or their draws (`drawn`); ``against`` may be ``raw``.
+    metric
+        One of `COMPARED`.
+    value, low, high
+        The difference and its 95 % interval. ``name`` is better where it is below 0 throughout, or above for `LARGER`.
+    """
+
+    name: str
+    against: str
+    metric: str
+    value: float
+    low: float
+    high: float
+
+    @property
+    def clear(self) -> bool:
+        """Whether the interval leaves out 0."""
+        return self.low > 0.0 or self.high < 0.0
+
+    @property
+    def sign(self) -> int:
+        """-1 where ``name`` is clearly better, 1 where it is clearly worse, else 0."""
+        if not self.clear:
+            return 0
+        return -1 if (self.high < 0.0) != (self.metric in LARGER) else 1
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A metric of a contender, of its draw (`drawn`) or of raw, after the warm-up, with its 95 % interval."""
+
+    name: str
+    delay: str
+    metric: str
+    value: float
+    low: float
+    high: float
+
+
+def drawn(name: str) -> str:
+    """Return what a contender's draw is called among differences."""
+    return f"{name}, draw"
+
+
+@dataclass(frozen=True)
+class Bootstrap:
+    """How the intervals were made: moving blocks of ``block`` resolved forecasts in a row, ``resamples`` times.
+
+    Attributes
+    ----------
+    step
+        Blocks begin at multiples of this.
+    seed
+        Of the drawing.
+    """
+
+    block: int
+    step: int
+    resamples: int
+    seed: int
+
+
+@dataclass(frozen=True)
+class Result:
+    """All of a replay.
+
+    Attributes
+    ----------
+    version
+        Of trueup.
+    run
+        Twelve hex digits that name the replay: a hash of sources and options. Also in the header ``trueup-replay`` of
+        records that go to a topic.
+    manifest
+        What was read, see `replay.manifest`.
+    records
+        Read in all, of both topics, dead ones included.
+    start_ms, end_ms
+        Smallest and largest timestamp of a record; None without records.
+    dead
+        Records that could not be used, by topic and reason (`streams.records.decoding.REASONS`).
+    out_of_order
+        Records of each topic whose time is before that of an earlier record of their partition. They are played where
+        they stand, as a worker does; many of them in a file mean that it was not sorted.
+    contenders
+        In the order of the command line.
+    volume
+        Share of the forecasts that `Scorecard.recall` is of.
+    differences, bootstrap
+        Every contender and its draw against raw, then every pair, after the warm-up; none below 200 resolved forecasts.
+        A pair is compared only where both resolved the same forecasts, so not across delays.
+    warming
+        Every contender against raw in its own warm-up; none below 200 resolved forecasts.
+    intervals
+        Of each metric of `COMPARED`, of raw, every contender and its draw.
+    """
+
+    version: str
+    run: str
+    manifest: Mapping[str, Any]
+    records: int
+    start_ms: int | None
+    end_ms: int | None
+    dead: Mapping[str, Mapping[str, int]]
+    out_of_order: Mapping[str, int]
+    contenders: Sequence[Contender]
+    volume: float
+    differences: Sequence[Difference]
+    warming: Sequence[Difference]
+    intervals: Sequence[Interval]
+    bootstrap: Bootstrap | None
+
+    def contender(self, name: str) -> Contender:
+        """Return a contender by name; KeyError if there is none."""
+        for each in self.contenders:
+            if each.name == name:
+                return each
+        raise KeyError(name)
+
+    def encode(self) -> bytes:
+        """Return everything as one line of JSON; NaN becomes null."""
+        return orjson.dumps(_plain(asdict(self)))
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How fast a replay went: wall-clock seconds of the pass, processes, and records a second of all together."""
+
+    seconds: float
+    processes: int
+    records_per_s: float
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401 - any part of a result
+    """Return a value that JSON has."""
+    if isinstance(value, dict):
+        return {str(key): _plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,127 @@
+"""The engine itself over one partition, for what a contest does not make: rows, and calibrated records."""
+
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from heapq import merge
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import rocksdict
+
+from replay.sources.record import Record
+from state.engine import BATCH_LIMIT, Partition
+from state.events import Calibrated, Event, Forecast, Rejected
+from state.fence import Fence
+from state.policy import Policies
+from streams.records.decoding import encode_calibrated
+
+#: Time, topic and offset of the record it answers; its own time; lengths of key and value; whether there is a key.
+_HEAD = struct.Struct("<qBqqII?")
+
+
+class Answer(NamedTuple):
+    """A calibrated record, and where it stands among those of all partitions.
+
+    Partitions are merged by the tuple: of their next answers that of the earliest record goes first. A partition keeps
+    its own order.
+    """
+
+    timestamp: int
+    topic: int
+    partition: int
+    offset: int
+    ts: int
+    key: bytes | None
+    value: bytes
+
+
+@dataclass(frozen=True)
+class Folded:
+    """What the engine left: its fence, and below ``directory`` its rows and its calibrated records."""
+
+    directory: Path
+    fence: Fence
+
+    def rows(self) -> Iterator[tuple[bytes, bytes]]:
+        """Yield all rows by ascending key."""
+        stored = rocksdict.Rdict(str(self.directory / "rows"), _options(), access_type=rocksdict.AccessType.read_only())
+        try:
+            yield from stored.items()
+        finally:
+            stored.close()
+
+    def answers(self, partition: int) -> Iterator[Answer]:
+        """Yield the calibrated records in the order in which the engine gave them."""
+        with (self.directory / "answers").open("rb") as file:
+            while head := file.read(_HEAD.size):
+                timestamp, topic, offset, ts, n, m, keyed = _HEAD.unpack(head)
+                key, value = file.read(n), file.read(m)
+                yield Answer(timestamp, topic, partition, offset, ts, key if keyed else None, value)
+
+
+def answers(folded: Sequence[Folded]) -> Iterator[Answer]:
+    """Yield the calibrated records of all partitions: by time, then topic, partition and offset of what they answer."""
+    return merge(*(each.answers(n) for n, each in enumerate(folded)), key=lambda answer: answer[:4])
+
+
+class Engine:
+    """Folds one partition into a store of its own.
+
+    Parameters
+    ----------
+    policies
+        The plan.
+    directory
+        For the rows and the records.
+    """
+
+    def __init__(self, policies: Policies, directory: Path) -> None:
+        self._directory = directory
+        self._rows = rocksdict.Rdict(str(directory / "rows"), _options())
+        self._answers = (directory / "answers").open("wb")
+        get: Callable[[bytes], bytes | None] = self._rows.get
+        self._partition = Partition(policies, get)
+
+    def fold(self, records: Sequence[Record], events: Sequence[Event]) -> None:
+        """Apply some records; ``events`` are what they were decoded to, one each."""
+        for at in range(0, len(events), BATCH_LIMIT):
+            self._fold(records[at : at + BATCH_LIMIT], events[at : at + BATCH_LIMIT])
+
+    def _fold(self, records: Sequence[Record], events: Sequence[Event]) -> None:
+        effects = self._partition.fold(events)
+        batch = rocksdict.WriteBatch(raw_mode=True)
+        for name, row in effects.rows.items():
+            if row is None:
+                batch.delete(name)
+            else:
+                batch.put(name, row)
+        self._rows.write(batch)
+        # Every forecast that is not dead is answered once, in order; one that contradicts its event's first is dead.
+        made = (output for output in effects.outputs if isinstance(output, Calibrated))
+        conflicts = {
+            output.offset for output in effects.outputs if isinstance(output, Rejected) and output.reason == "conflict"
+        }
+        write = self._answers.write
+        for record, event in zip(records, events, strict=True):
+            if not isinstance(event, Forecast) or event.offset in conflicts:
+                continue
+            output = next(made)
+            key, value, keyed = output.key or b"", encode_calibrated(output), output.key is not None
+            head = _HEAD.pack(record.timestamp, record.topic, record.offset, output.ts, len(key), len(value), keyed)
+            write(head + key + value)
+
+    def end(self) -> Folded:
+        """Write everything and return it."""
+        self.close()
+        return Folded(self._directory, self._partition.fence)
+
+    def close(self) -> None:
+        """Close the store."""
+        if not self._answers.closed:
+            self._answers.close()
+            self._rows.close()
+
+
+def _options() -> Any:  # noqa: ANN401 - ships no type hints
+    return rocksdict.Options(raw_mode=True)

@@ -1,0 +1,247 @@
+"""A replay from its request to its result."""
+
+import os
+import shutil
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from hashlib import blake2b
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import perf_counter
+
+import orjson
+
+from agents import __version__
+from replay import bootstrap, export_state, output_topic, process_pool, score
+from replay.configuration import Configuration
+from replay.delay import Delay
+from replay.measure import VOLUME
+from replay.partition_task import Done, Part
+from replay.report.page import page
+from replay.result import Pace, Result
+from replay.row_engine import Folded, answers
+from replay.sources.files import FileSource
+from replay.sources.record import Source
+from replay.sources.topics import TopicSource
+from streams.atomic_file import written
+from streams.config.settings import Settings, SettingsError
+
+#: Called with what is being done, how much of it is done and how much there is.
+Show = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to replay and what to make of it.
+
+    Attributes
+    ----------
+    source
+        Where the records are.
+    configurations
+        At least one.
+    delays
+        At least one; each is a pass of its own, because it changes the order of events.
+    processes
+        At most so many.
+    threshold
+        For `replay.result.Alerts`; None for none.
+    volume
+        Of `replay.result.Scorecard.recall`, in (0, 1].
+    block, resamples
+        Of the bootstrap; None takes `replay.bootstrap.plan`'s length.
+    manifest, report, output, letters
+        Files to write: what was read, `replay.report`, calibrated records, dead letters.
+    to_topic, write_state
+        A topic for calibrated records; the application id of a worker that is to go on.
+    """
+
+    source: Source
+    configurations: Sequence[Configuration]
+    delays: Sequence[Delay] = (Delay(),)
+    processes: int = 1
+    threshold: float | None = None
+    volume: float = VOLUME
+    block: int | None = None
+    resamples: int = bootstrap.RESAMPLES
+    manifest: Path | None = None
+    report: Path | None = None
+    output: Path | None = None
+    letters: Path | None = None
+    to_topic: str | None = None
+    write_state: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.engine is not None and (len(self.configurations) > 1 or self.delays != (Delay(),)):
+            raise SettingsError(
+                "--output, --to-topic and --write-state are of one configuration and of what happened: "
+                "give one --calibrator or --streams, and no --delay"
+            )
+        if self.write_state is not None and not isinstance(self.source, TopicSource):
+            raise SettingsError("--write-state needs topics: a worker goes on from their offsets, files have none")
+
+    @property
+    def engine(self) -> Configuration | None:
+        """The configuration whose rows and records are wanted."""
+        wanted = self.output or self.to_topic or self.write_state
+        return self.configurations[0] if wanted else None
+
+    @property
+    def run(self) -> str:
+        """Name of the replay, twelve hex digits: the same for the same records, configurations and options."""
+        made = {
+            "version": __version__,
+            "manifest": self.source.manifest(),
+            "configurations": [[each.name, _recipes(each)] for each in self.configurations],
+            "delays": [each.name for each in self.delays],
+            "options": [self.threshold, self.volume, self.block, self.resamples],
+        }
+        return blake2b(orjson.dumps(made, option=orjson.OPT_SORT_KEYS), digest_size=6).hexdigest()
+
+
+def _recipes(configuration: Configuration) -> list[object]:
+    policies = configuration.policies
+    default = policies.default
+    recipes: list[object] = [[pattern, policy.recipe, policy.labels] for pattern, policy in policies.patterns]
+    return [*recipes, default and [default.recipe, default.labels], policies.early_ttl_ms]
+
+
+def _report(show: Show, what: str, size: int, done: int) -> None:
+    show(what, done, size)
+
+
+def replay(request: Request, environment: Mapping[str, str], show: Show = lambda *_: None) -> tuple[Result, Pace]:
+    """Do what is asked for, and return what was found.
+
+    Interrupted, it leaves no file, and no state that a worker would accept.
+
+    Raises
+    ------
+    SettingsError, TopicsError
+        If something that was asked for is not possible; nearly all of it is found before anything is read.
+    """
+    settings = Settings.from_env(environment)
+    source = request.source
+    if request.to_topic is not None:
+        output_topic.check(settings, request.to_topic, source.partitions)
+    successor = request.write_state and export_state.target(environment, request.write_state)
+    if successor:
+        export_state.check(successor, source.partitions)
+    for path in (request.manifest, request.report, request.output, request.letters):
+        if path is not None and not path.resolve().parent.is_dir():
+            raise SettingsError(f"cannot write {path}: there is no such directory")
+    began = perf_counter()
+    with ExitStack() as stack:
+        directory = Path(stack.enter_context(TemporaryDirectory(prefix="trueup-replay-")))
+        if isinstance(source, FileSource) and source.partitions > 1:
+            source = source.spooled(directory)
+        groups = _groups(request.configurations)
+        passes = []
+        for n, delay in enumerate(request.delays):
+            what = "replaying" if len(request.delays) == 1 else f"replaying, delay {delay.name}"
+            parts = [
+                Part(
+                    source,
+                    partition,
+                    groups,
+                    settings.limits,
+                    delay,
+                    directory / f"delay-{n}" / str(partition),
+                    letters=request.letters is not None and not n,
+                    engine=request.engine,
+                )
+                for partition in range(source.partitions)
+            ]
+            report = partial(_report, show, what, source.size)
+            passes.append(process_pool.play(parts, request.processes, report))
+        seconds = perf_counter() - began
+        show("scoring", 0, 0)
+        result = _result(request, groups, passes)
+        _write(request, settings, directory, passes[0], result, show)
+        if successor and isinstance(request.source, TopicSource):
+            show("writing the state", 0, 0)
+            export_state.write(successor, request.source, _folded(passes[0]))
+    read = result.records * len(request.delays)
+    return result, Pace(seconds, min(request.processes, source.partitions), read / seconds)
+
+
+def _groups(configurations: Sequence[Configuration]) -> list[list[Configuration]]:
+    """Put together what agrees in how records are read."""
+    found: dict[tuple[object, ...], list[Configuration]] = defaultdict(list)
+    for each in configurations:
+        found[each.reading].append(each)
+    return list(found.values())
+
+
+def _result(request: Request, groups: Sequence[Sequence[Configuration]], passes: Sequence[Sequence[Done]]) -> Result:
+    boards = []
+    for delay, done in zip(request.delays, passes, strict=True):
+        suffix = "" if len(request.delays) == 1 else f" delay {delay.name}"
+        for i, group in enumerate(groups):
+            names = [each.name + suffix for each in group]
+            played = [part.played[i] for part in done]
+            boards.append(score.board(played, group, names, delay.name, request.threshold, request.volume))
+    found = score.compared(boards, request.block, request.resamples, request.volume)
+    first = passes[0]
+    order = {each.name: n for n, each in enumerate(request.configurations)}
+    contenders = [contender for board in boards for contender in board.contenders]
+    if len(request.delays) == 1:
+        contenders.sort(key=lambda contender: order[contender.name])
+    starts, ends = (
+        [at for part in first if (at := getattr(part, name)) is not None] for name in ("start_ms", "end_ms")
+    )
+    return Result(
+        version=__version__,
+        run=request.run,
+        manifest=request.source.manifest(),
+        records=sum(part.played[0].records for part in first),
+        start_ms=min(starts, default=None),
+        end_ms=max(ends, default=None),
+        dead=score.dead(part.played[0] for part in first),
+        out_of_order={
+            label: sum(part.out_of_order[topic] for part in first)
+            for topic, label in enumerate(("forecasts", "outcomes"))
+        },
+        contenders=contenders,
+        volume=request.volume,
+        differences=found.differences,
+        warming=found.warming,
+        intervals=found.intervals,
+        bootstrap=found.how,
+    )
+
+
+def _folded(done: Sequence[Done]) -> list[Folded]:
+    return [part.folded for part in done if part.folded is not None]
+
+
+def _write(
+    request: Request, settings: Settings, directory: Path, done: Sequence[Done], result: Result, show: Show
+) -> None:
+    """Write the files and the side topic."""
+    if request.output is not None:
+        show(f"writing {request.output}", 0, 0)
+        with written(request.output) as file:
+            file.writelines(answer.value + b"\n" for answer in answers(_folded(done)))
+    if request.letters is not None:
+        with written(request.letters) as file:
+            for partition in range(len(done)):
+                with (directory / "delay-0" / str(partition) / "dead.jsonl").open("rb") as letters:
+                    shutil.copyfileobj(letters, file)
+    if request.manifest is not None:
+        with written(request.manifest) as file:
+            file.write(orjson.dumps(result.manifest, option=orjson.OPT_INDENT_2) + b"\n")
+    if request.report is not None:
+        with written(request.report) as file:
+            file.write(page(result))
+    if request.to_topic is not None:
+        show(f"writing to {request.to_topic}", 0, 0)
+        output_topic.send(settings, request.to_topic, result.run, answers(_folded(done)))
+
+
+def cores() -> int:
+    """Return how many processes can run at once."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

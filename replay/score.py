@@ -1,0 +1,502 @@
+"""What all partitions played, put together into the result."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from replay import bootstrap
+from replay.bootstrap import Resampled
+from replay.column_file import played
+from replay.configuration import Configuration
+from replay.in_memory_engine import Look, Played
+from replay.measure import VOLUME, Sums, ages, alerts, coverage, delays, reliability, scorecard
+from replay.result import (
+    RAW,
+    Bootstrap,
+    Contender,
+    Difference,
+    FeatureBias,
+    Interval,
+    Phase,
+    Scored,
+    Vectors,
+    Window,
+    WorstWindow,
+    drawn,
+)
+from state import rows
+from state.fence import FATES, Fence
+from state.policy import Policy
+from state.rows import VectorScores
+from state.scoring.bias import Bias
+from state.scoring.class_scores import ClassScores
+from state.scoring.history import KINDS, WINDOW
+
+Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+
+#: Most windows of a series, and resolved forecasts of one at least.
+WINDOWS, SHORTEST = 60, 20
+#: Most streams that are scored apart, those with most forecasts; all count in the whole.
+STREAMS = 200
+#: All streams of probabilities together.
+ALL = "*"
+#: A served forecast this near the raw one is the raw one: maps that have learnt nothing round differently.
+SAME = 1e-9
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The columns of one group on all partitions, resolved forecasts in the order of their time, then partition.
+
+    Attributes
+    ----------
+    issued_stream, issued_ms, issued_raw, issued_p, issued_warm
+        Of all forecasts, by partition: the stream's number in ``streams``, time, raw, what each contender served, and
+        whether it was in its warm-up (`replay.result.Phase`).
+    stream, raw, p, draw, warm, y, implied, delay_ms, time, partition
+        Of those resolved; a ``draw`` is None where nothing was drawn, and ``y`` is the last label, whatever it was
+        before. ``implied``: silence gave the first one.
+    """
+
+    streams: list[str]
+    issued_stream: NDArray[Any]
+    issued_ms: NDArray[np.int64]
+    issued_raw: Floats
+    issued_p: list[Floats]
+    issued_warm: list[Flags]
+    stream: NDArray[Any]
+    raw: Floats
+    p: list[Floats]
+    draw: list[Floats | None]
+    warm: list[Flags]
+    y: Floats
+    implied: Flags
+    delay_ms: NDArray[np.int64]
+    time: NDArray[np.int64]
+    partition: NDArray[Any]
+
+    @classmethod
+    def of(cls, parts: Sequence[Played], contenders: int) -> "Columns":
+        """Join the partitions."""
+        streams = sorted({name for part in parts for name in part.streams})
+        number = {name: i for i, name in enumerate(streams)}
+        issued_stream, issued_ms, issued_raw, index = [], [], [], []
+        stream, y, implied, delay, time, partition = [], [], [], [], [], []
+        served: list[list[Floats]] = [[] for _ in range(contenders)]
+        tossed: list[list[Floats]] = [[] for _ in range(contenders)]
+        known, of_part, first = [], [], 0
+        for n, part in enumerate(parts):
+            renumbered = np.array([number[name] for name in part.streams], dtype=np.int32)
+            of = renumbered[played(part.directory, "stream", "i")]
+            mine = played(part.directory, "index", "q")
+            issued_stream.append(of)
+            issued_ms.append(played(part.directory, "issued_ms", "q"))
+            issued_raw.append(played(part.directory, "raw", "d"))
+            known.append(played(part.directory, "version", "q") > 0)
+            of_part.append(np.full(len(of), n, dtype=np.int64))
+            index.append(mine + first)
+            first += len(of)
+            stream.append(of[mine])
+            for i in range(contenders):
+                served[i].append(played(part.directory, f"p{i}", "d"))
+                tossed[i].append(played(part.directory, f"draw{i}", "d"))
+            labels = played(part.directory, "y", "b").astype(np.float64)
+            # Of several revisions of one event the last one stays.
+            labels[played(part.directory, "revised", "q")] = played(part.directory, "revised_y", "b")
+            y.append(labels)
+            implied.append(played(part.directory, "implied", "b") > 0)
+            delay.append(played(part.directory, "delay_ms", "q"))
+            time.append(played(part.directory, "time", "q"))
+            partition.append(np.full(len(mine), n, dtype=np.int32))
+        times = np.concatenate(time)
+        order = np.argsort(times, kind="stable")
+        at = np.concatenate(index)[order]
+        every, p = np.concatenate(issued_raw), [np.concatenate(each) for each in served]
+        numbers = np.concatenate(issued_stream)
+        places = np.concatenate(of_part) * len(streams) + numbers
+        warm = [_warm(each, every, np.concatenate(known), places) for each in p]
+        draws = [np.concatenate(each) for each in tossed]
+        return cls(
+            streams,
+            numbers,
+            np.concatenate(issued_ms),
+            every,
+            p,
+            warm,
+            np.concatenate(stream)[order],
+            every[at],
+            [each[at] for each in p],
+            [None if np.array_equal(draw, each) else draw[at] for draw, each in zip(draws, p, strict=True)],
+            [each[at] for each in warm],
+            np.concatenate(y)[order],
+            np.concatenate(implied)[order],
+            np.concatenate(delay)[order],
+            times[order],
+            np.concatenate(partition)[order],
+        )
+
+    @property
+    def settled(self) -> Flags:
+        """Which of the resolved forecasts are in nobody's warm-up, [m]."""
+        settled: Flags = ~np.any(self.warm, axis=0)
+        return settled
+
+    @property
+    def issued_settled(self) -> Flags:
+        """The same of all forecasts, [n]."""
+        settled: Flags = ~np.any(self.issued_warm, axis=0)
+        return settled
+
+
+def _warm(p: Floats, raw: Floats, known: Flags, place: NDArray[np.int64]) -> Flags:
+    """Return which forecasts one contender answered in its warm-up, [n].
+
+    Parameters
+    ----------
+    p, raw
+        Served and raw, in the order in which a place answered them, [n].
+    known
+        Whether an outcome had been learnt, [n].
+    place
+        Partition and stream, [n].
+    """
+    moved = known & (np.abs(p - raw) > SAME)
+    if not moved.any():
+        return ~known
+    order = np.argsort(place, kind="stable")
+    counted = np.cumsum(moved[order])
+    begins = np.flatnonzero(np.diff(place[order], prepend=-1))
+    before: NDArray[np.int64] = np.repeat(
+        counted[begins] - moved[order][begins], np.diff(np.append(begins, len(order)))
+    )
+    warm = np.empty(len(p), dtype=np.bool_)
+    warm[order] = counted == before
+    return warm
+
+
+@dataclass(frozen=True)
+class Board:
+    """The contenders of one group under one delay, scored."""
+
+    contenders: list[Contender]
+    columns: Columns
+
+
+def board(
+    parts: Sequence[Played],
+    group: Sequence[Configuration],
+    names: Sequence[str],
+    delay: str,
+    threshold: float | None,
+    volume: float = VOLUME,
+) -> Board:
+    """Score a group of configurations that were played together.
+
+    Parameters
+    ----------
+    parts
+        What was played, by partition.
+    group, names
+        Configurations, and what they are called in the result.
+    volume
+        Of `Scorecard.recall`.
+    """
+    columns = Columns.of(parts, len(group))
+    fates = np.sum([part.fates for part in parts], axis=0).tolist()
+    fence = Fence(fates=fates)
+    contenders = []
+    for i, (configuration, name) in enumerate(zip(group, names, strict=True)):
+        policies = {stream: _policy(configuration, stream) for stream in columns.streams}
+        vectors = _vectors(parts, i)
+        scored = {
+            stream: _scored(columns, parts, i, stream, [policies[stream]], threshold, volume)
+            for stream in _largest(columns)
+        }
+        overall = _scored(columns, parts, i, None, list(policies.values()), threshold, volume) if scored else None
+        contenders.append(
+            Contender(
+                name=name,
+                delay=delay,
+                calibrators={stream: policy.calibrator for stream, policy in policies.items()},
+                configs={stream: policy.config for stream, policy in policies.items()},
+                recipes={policy.config: policy.recipe for policy in policies.values()},
+                fates=dict(zip(FATES, fates, strict=True)),
+                pending=fence.pending,
+                early=fence.early,
+                overall=overall,
+                streams=scored,
+                vectors=vectors,
+            )
+        )
+    return Board(contenders, columns)
+
+
+@dataclass
+class Compared:
+    """What contenders are beside raw and beside one another; see `Result` for the lists."""
+
+    differences: list[Difference] = field(default_factory=list)
+    warming: list[Difference] = field(default_factory=list)
+    intervals: list[Interval] = field(default_factory=list)
+    how: Bootstrap | None = None
+
+
+def compared(boards: Sequence[Board], block: int | None, resamples: int, volume: float = VOLUME) -> Compared:
+    """Compare every contender and its draw to raw, and every pair that resolved the same forecasts."""
+    found = Compared()
+    for each in boards:
+        columns, names = each.columns, [contender.name for contender in each.contenders]
+        settled = columns.settled if names else np.zeros(0, dtype=np.bool_)
+        forecasts = {RAW: columns.raw, **dict(zip(names, columns.p, strict=True))}
+        draws = {drawn(name): draw for name, draw in zip(names, columns.draw, strict=True) if draw is not None}
+        made = _resampled(columns, settled, {**forecasts, **draws}, block, resamples, volume)
+        if made is not None:
+            found.how, resampled = found.how or made[0], made[1]
+            pairs = [(name, RAW) for name in [*names, *draws]]
+            pairs += [(name, other) for i, name in enumerate(names) for other in names[i + 1 :]]
+            found.differences += resampled.differences(pairs)
+            delay = each.contenders[0].delay
+            found.intervals += [
+                Interval(name, delay, *interval)
+                for name in [RAW, *names, *draws]
+                for interval in resampled.intervals(name)
+            ]
+        for name, p, warm in zip(names, columns.p, columns.warm, strict=True):
+            made = _resampled(columns, warm, {RAW: columns.raw, name: p}, block, resamples, volume)
+            if made is not None:
+                found.warming += made[1].differences([(name, RAW)])
+    return found
+
+
+def _resampled(
+    columns: Columns, chosen: Flags, forecasts: Mapping[str, Floats], block: int | None, resamples: int, volume: float
+) -> tuple[Bootstrap, Resampled] | None:
+    """Resample some of the resolved forecasts; None where there are too few."""
+    n = int(chosen.sum())
+    time = columns.time[chosen]
+    how = bootstrap.plan(n, int(time[-1] - time[0]) if n else 0, block, resamples)
+    if how is None:
+        return None
+    mine = {name: p[chosen] for name, p in forecasts.items()}
+    return how, Resampled(how, columns.y[chosen], mine, volume)
+
+
+def dead(parts: Iterable[Played]) -> dict[str, dict[str, int]]:
+    """Return dead letters by topic and reason."""
+    counts: Counter[tuple[int, str]] = Counter()
+    for part in parts:
+        counts.update(part.dead)
+    return {
+        label: {reason: n for (topic, reason), n in sorted(counts.items()) if topic == number}
+        for number, label in enumerate(("forecasts", "outcomes"))
+    }
+
+
+def _policy(configuration: Configuration, stream: str) -> Policy:
+    policy = configuration.policies.of(stream)
+    if policy is None:
+        raise LookupError(f"stream {stream!r} was played and has no policy")
+    return policy
+
+
+def _largest(columns: Columns) -> list[str]:
+    """Return the streams of probabilities that are shown apart, by name."""
+    counts = np.bincount(columns.issued_stream, minlength=len(columns.streams))
+    order = np.argsort(-counts, kind="stable")[:STREAMS]
+    return sorted(columns.streams[i] for i in order.tolist() if counts[i])
+
+
+def _scored(
+    columns: Columns,
+    parts: Sequence[Played],
+    i: int,
+    stream: str | None,
+    policies: Sequence[Policy],
+    threshold: float | None,
+    volume: float,
+) -> Scored:
+    """Score one contender on one stream, or on all; ``policies`` are its own, or all."""
+    chosen: Any = slice(None)
+    issued: Any = slice(None)
+    if stream is not None and len(columns.streams) > 1:
+        number = columns.streams.index(stream)
+        chosen, issued = columns.stream == number, columns.issued_stream == number
+    raw, p, y = columns.raw[chosen], columns.p[i][chosen], columns.y[chosen]
+    draw = columns.draw[i]
+    draw = None if draw is None else draw[chosen]
+    issued_raw, issued_p = columns.issued_raw[issued], columns.issued_p[i][issued]
+    time = columns.time[chosen]
+    looks = _looks(parts, i, stream)
+    worst = [_worst(columns, forecasts, y, chosen) for forecasts in (raw, p)]
+    cards = [
+        scorecard(forecasts, y, each.ece if each else None, volume)
+        for forecasts, each in zip((raw, p), worst, strict=True)
+    ]
+
+    def phase(which: Flags, of_issued: Flags) -> Phase:
+        mine, at = which[chosen], columns.issued_ms[issued][of_issued[issued]]
+        each = [None if kind is None else scorecard(kind[mine], y[mine], None, volume) for kind in (raw, p, draw)]
+        bounds = (int(at.min()), int(at.max())) if len(at) else (None, None)
+        return Phase(len(at), int(mine.sum()), *bounds, *each)
+
+    last = _at(looks, None)
+    said = ~columns.implied[chosen]
+    silence = next((each.silence for each in policies if each.silence is not None), 0.0)
+    return Scored(
+        stream=stream or ALL,
+        issued=len(issued_raw),
+        raw=cards[0],
+        calibrated=cards[1],
+        draw=None if draw is None else scorecard(draw, y, None, volume),
+        warmup=phase(columns.warm[i], columns.issued_warm[i]),
+        settled=phase(columns.settled, columns.issued_settled),
+        regret_brier=_regret(cards[0].brier, cards[1].brier, len(y)),
+        regret_log=_regret(cards[0].log_loss, cards[1].log_loss, len(y)),
+        l1=last[0],
+        bound=last[1],
+        reliability={"raw": reliability(raw, y), "calibrated": reliability(p, y)},
+        windows=_windows(raw, p, y, time, looks),
+        worst=dict(zip(KINDS, worst, strict=True)),
+        delays=delays(columns.delay_ms[chosen][said]),
+        ages=ages(columns.delay_ms[chosen][said], y[said]),
+        implied=int(columns.implied[chosen].sum()),
+        reversed=int((columns.implied[chosen] & (y != silence)).sum()),
+        ttl_ms=min(each.ttl_ms for each in policies),
+        matures_ms=max(each.matures_ms for each in policies),
+        coverage=coverage(issued_raw, raw),
+        features=_features(parts, i, stream, policies[0]) if stream else (),
+        alerts=None if threshold is None else alerts(threshold, (issued_raw, issued_p), (raw, p), y),
+    )
+
+
+def _regret(raw: float, calibrated: float, n: int) -> float:
+    return (calibrated - raw) * n if n else 0.0
+
+
+def _worst(columns: Columns, p: Floats, y: Floats, chosen: Any) -> WorstWindow | None:  # noqa: ANN401 - an index
+    """Return the complete window of largest ECE, of one partition and stream as live."""
+    place = columns.partition[chosen].astype(np.int64) * len(columns.streams) + columns.stream[chosen]
+    order = np.argsort(place, kind="stable")
+    worst: tuple[float, NDArray[np.int64]] | None = None
+    for mine in np.split(order, np.flatnonzero(np.diff(place[order])) + 1):
+        for at in range(0, len(mine) - WINDOW + 1, WINDOW):
+            window = mine[at : at + WINDOW]
+            ece = Sums.of(p[window], y[window]).ece
+            if worst is None or ece > worst[0]:
+                worst = ece, window
+    if worst is None:
+        return None
+    ece, window = worst
+    time = columns.time[chosen][window]
+    return WorstWindow(
+        stream=columns.streams[int(place[window[0]]) % len(columns.streams)],
+        start_ms=int(time[0]),
+        end_ms=int(time[-1]),
+        n=WINDOW,
+        ece=ece,
+        ece_noise=Sums.of(p[window], y[window]).noise,
+        mean_forecast=float(p[window].mean()),
+        base_rate=float(y[window].mean()),
+    )
+
+
+#: Looks at one calibrator, in time order.
+_Series = list[Look]
+
+
+def _looks(parts: Sequence[Played], i: int, stream: str | None) -> list[_Series]:
+    """Return the looks at each calibrator of a contender that has an error."""
+    found: dict[tuple[int, int], _Series] = {}
+    for n, part in enumerate(parts):
+        for look in part.looks:
+            if look.contender == i and look.error is not None and stream in (None, part.streams[look.stream]):
+                found.setdefault((n, look.stream), []).append(look)
+    return list(found.values())
+
+
+def _at(series: Sequence[_Series], time: int | None) -> tuple[float | None, float | None]:
+    """Return error and bound up to a time, means over the calibrators weighted by outcomes learnt; None: at the end."""
+    latest = []
+    for looks in series:
+        before = looks if time is None else [look for look in looks if look.time <= time]
+        latest += before[-1:]
+    learnt = sum(look.learnt for look in latest)
+    if not learnt:
+        return None, None
+    error = sum(look.learnt * (look.error or 0.0) for look in latest) / learnt
+    if any(look.bound is None for look in latest):
+        return error, None
+    return error, sum(look.learnt * (look.bound or 0.0) for look in latest) / learnt
+
+
+def _windows(raw: Floats, p: Floats, y: Floats, time: NDArray[np.int64], looks: Sequence[_Series]) -> list[Window]:
+    n = len(y)
+    if n < 2 * SHORTEST:
+        return []
+    edges = np.linspace(0, n, min(WINDOWS, n // SHORTEST) + 1).astype(np.int64)
+    regret = 0.0
+    found = []
+    for start, end in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
+        at = slice(start, end)
+        before, after = Sums.of(raw[at], y[at]), Sums.of(p[at], y[at])
+        losses = [float(np.square(kind[at] - y[at]).sum()) for kind in (raw, p)]
+        regret += losses[1] - losses[0]
+        size = end - start
+        found.append(
+            Window(
+                int(time[start]),
+                int(time[end - 1]),
+                size,
+                float(y[at].sum()) / size,
+                float(raw[at].sum()) / size,
+                float(p[at].sum()) / size,
+                before.ece,
+                after.ece,
+                after.noise,
+                losses[0] / size,
+                losses[1] / size,
+                regret,
+                *_at(looks, int(time[end - 1])),
+            )
+        )
+    return found
+
+
+def _features(parts: Sequence[Played], i: int, stream: str, policy: Policy) -> list[FeatureBias]:
+    total = Bias()
+    for part in parts:
+        if stream in part.streams and (bias := part.biases.get((part.streams.index(stream), i))):
+            total += bias
+    both = zip(total.along("raw"), total.along("calibrated"), strict=True)
+    names = policy.features if isinstance(policy.features, tuple) else [f"x{n}" for n in range(policy.n_features)]
+    return [FeatureBias(name, *each) for name, each in zip(names, both, strict=False)]
+
+
+def _vectors(parts: Sequence[Played], i: int) -> dict[str, Vectors]:
+    found: dict[str, list[VectorScores]] = {}
+    for part in parts:
+        for (stream, contender), scores in part.vectors.items():
+            if contender == i:
+                found.setdefault(part.streams[stream], []).append(scores)
+    described: dict[str, Vectors] = {}
+    for name, each in sorted(found.items()):
+        scores = rows.total_vectors(each)
+        described[name] = Vectors(name, scores.n, {kind: _figures(scores, kind) for kind in KINDS})
+    return described
+
+
+def _figures(scores: VectorScores, kind: Any) -> Mapping[str, float]:  # noqa: ANN401 - one of two words
+    if isinstance(scores, ClassScores):
+        return {
+            "classwise_ece": scores.classwise_ece(kind),
+            "top_label_ece": scores.top_label_ece(kind),
+            "accuracy": scores.accuracy(kind),
+            "brier": scores.brier(kind),
+            "log_loss": scores.log_loss(kind),
+        }
+    return {"coverage_error": scores.error(kind), "pinball": float(np.mean(scores.pinball(kind)))}

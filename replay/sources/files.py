@@ -1,0 +1,254 @@
+"""Two files as two topics: JSON lines, plain or gzipped, or Parquet.
+
+A file holds records as they stand on the topic: ``event_id``, ``stream``, ``p`` and so on. Each needs a time:
+``timestamp`` (ms, or a timestamp column in Parquet), else ``ts``. It may give ``key`` (else the event id is the key)
+and ``partition`` (else the key's partition by Kafka's own hash, among ``--partitions``). Records keep the order of
+the file, as those of a topic do, so a file should be in the order of time.
+"""
+
+import gzip
+import marshal
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import cached_property
+from hashlib import blake2b
+from pathlib import Path
+from typing import IO, Any, cast
+
+import orjson
+
+from replay.sources.record import CHUNK, Chunk, Record
+from state.calibrators.base import new
+from state.fence import FORECASTS, OUTCOMES
+from streams.config.settings import SettingsError
+from streams.kafka.partitioner import partition as hashed
+
+#: First bytes of a gzipped file, and of a Parquet file.
+_GZIP, _PARQUET = b"\x1f\x8b", b"PAR1"
+#: Bytes of a file parsed at once: about two thousand records.
+_BLOCK = 1 << 18
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+#: A parsed line and its bytes.
+Line = tuple[Any, bytes]
+
+
+@dataclass(frozen=True)
+class FileSource:
+    """Forecasts and outcomes in two files.
+
+    Parameters
+    ----------
+    forecasts, outcomes
+        The files.
+    partitions
+        Calibrators of different partitions learn apart, as live.
+
+    Raises
+    ------
+    SettingsError
+        If a file cannot be read, or is Parquet and pyarrow is missing.
+    """
+
+    forecasts: Path
+    outcomes: Path
+    partitions: int = 1
+
+    def __post_init__(self) -> None:
+        for path in (self.forecasts, self.outcomes):
+            if _begins(path) == _PARQUET:
+                _parquet()
+
+    @property
+    def names(self) -> tuple[str, str]:
+        """The files' names."""
+        return self.forecasts.name, self.outcomes.name
+
+    @cached_property
+    def size(self) -> int:
+        """Bytes of both files, as stored."""
+        return sum(path.stat().st_size for path in (self.forecasts, self.outcomes))
+
+    def manifest(self) -> Mapping[str, Any]:
+        """Return names, sizes and digests of the files."""
+        files = {"forecasts": self.forecasts, "outcomes": self.outcomes}
+        return {"files": {topic: _identity(path) for topic, path in files.items()}, "partitions": self.partitions}
+
+    def read(self, topic: int, partition: int) -> Iterator[Chunk]:
+        """Yield the records of a file; only of a file that is one partition: see `spool`."""
+        if self.partitions != 1 or partition:
+            raise ValueError("a file of several partitions is spooled first")
+        for _, chunk in self._chunks(topic):
+            yield chunk
+
+    def spooled(self, directory: Path) -> "SpooledSource":
+        """Sort the records of both files into one file a partition below ``directory``, read once.
+
+        Raises
+        ------
+        SettingsError
+            If a record names a partition that there is not.
+        """
+        for topic in (FORECASTS, OUTCOMES):
+            with ExitStack() as stack:
+                spools = [
+                    stack.enter_context(_spool(directory, topic, number).open("wb"))
+                    for number in range(self.partitions)
+                ]
+                for places, chunk in self._chunks(topic):
+                    found: list[list[tuple[Any, ...]]] = [[] for _ in spools]
+                    for place, record in zip(places, chunk.records, strict=True):
+                        found[place].append(tuple(record))
+                    for spool, records in zip(spools, found, strict=True):
+                        if records:
+                            marshal.dump(records, spool)
+        size = sum(_spool(directory, topic, n).stat().st_size for topic in (0, 1) for n in range(self.partitions))
+        return SpooledSource(directory, self.partitions, self.names, size, self.manifest())
+
+    def _chunks(self, topic: int) -> Iterator[tuple[list[int], Chunk]]:
+        """Yield chunks with the partition of each of their records."""
+        path = (self.forecasts, self.outcomes)[topic]
+        number = before = time = 0
+        several = self.partitions > 1
+        for lines, at in _lines(path):
+            records: list[Record] = []
+            places: list[int] = []
+            append = records.append
+            for record, line in lines:
+                reason = key = None
+                if type(record) is dict:
+                    given = record.get("timestamp")
+                    if given is None:
+                        given = record.get("ts")
+                    if type(given) is int:
+                        time = given
+                    elif given is None:
+                        reason = "timestamp"
+                    named = record.get("key")
+                    if named is None:
+                        named = record.get("event_id")
+                    key = named.encode() if type(named) is str else None
+                    if several:
+                        places.append(self._place(path, number, record.get("partition"), key))
+                elif several:
+                    places.append(0)
+                append(new(Record, (time, topic, number, key, line, reason)))
+                number += 1
+            yield places, Chunk(records, at - before)
+            before = at
+
+    def _place(self, path: Path, number: int, given: object, key: bytes | None) -> int:
+        if given is None:
+            return hashed(key, self.partitions) if key is not None else 0
+        if type(given) is not int or not 0 <= given < self.partitions:
+            raise SettingsError(
+                f"record {number} of {path} is of partition {given!r}; --partitions is {self.partitions}"
+            )
+        return given
+
+
+@dataclass(frozen=True)
+class SpooledSource:
+    """Files that were sorted into partitions; see `FileSource.spooled`."""
+
+    directory: Path
+    partitions: int
+    names: tuple[str, str]
+    size: int
+    origin: Mapping[str, Any]
+
+    def manifest(self) -> Mapping[str, Any]:
+        """Return the files' manifest."""
+        return self.origin
+
+    def read(self, topic: int, partition: int) -> Iterator[Chunk]:
+        """Yield the records of one partition."""
+        with _spool(self.directory, topic, partition).open("rb") as spool:
+            before = 0
+            while True:
+                try:
+                    records = marshal.load(spool)  # noqa: S302 - written by this very program a moment ago
+                except EOFError:
+                    return
+                at = spool.tell()
+                yield Chunk([new(Record, record) for record in records], at - before)
+                before = at
+
+
+def _spool(directory: Path, topic: int, partition: int) -> Path:
+    return directory / f"{('forecasts', 'outcomes')[topic]}-{partition}.spool"
+
+
+def _begins(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.read(4)
+    except OSError as exc:
+        raise SettingsError(f"cannot read {path}: {exc.strerror}") from exc
+
+
+def _identity(path: Path) -> dict[str, Any]:
+    with path.open("rb") as file:
+        digest = blake2b(digest_size=16)
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return {"name": path.name, "bytes": path.stat().st_size, "blake2b": digest.hexdigest()}
+
+
+def _lines(path: Path) -> Iterator[tuple[list[Line], int]]:
+    """Yield records as they are parsed and as bytes, with the bytes of the file read so far. Blank lines are none."""
+    magic = _begins(path)
+    if magic == _PARQUET:
+        yield from _parquet_lines(path)
+        return
+    loads, undecodable = orjson.loads, orjson.JSONDecodeError
+    with path.open("rb") as stored:
+        file = cast("IO[bytes]", gzip.GzipFile(fileobj=stored)) if magic[:2] == _GZIP else stored
+        rest = b""
+        while True:
+            try:
+                block = file.read(_BLOCK)
+            except (EOFError, gzip.BadGzipFile) as exc:
+                raise SettingsError(f"{path} is cut or not gzip: {exc}") from exc
+            lines = (rest + block).split(b"\n")
+            rest = lines.pop() if block else b""
+            found: list[Line] = []
+            for line in lines:
+                try:
+                    found.append((loads(line), line))
+                except undecodable:
+                    if line and not line.isspace():
+                        found.append((None, line))  # the decoder says why, in a dead letter
+            yield found, stored.tell()
+            if not block:
+                return
+
+
+def _parquet() -> Any:  # noqa: ANN401 - a module without types
+    try:
+        import pyarrow.parquet  # noqa: PLC0415 - an extra, and slow to import
+    except ModuleNotFoundError as exc:
+        raise SettingsError("Parquet files need pyarrow: pip install '.[parquet]'; or use JSON lines") from exc
+    return pyarrow.parquet
+
+
+def _parquet_lines(path: Path) -> Iterator[tuple[list[Line], int]]:
+    """Yield the rows of a Parquet file; columns without a value are left out, times become ms."""
+    file = _parquet().ParquetFile(path)
+    rows, size = file.metadata.num_rows or 1, path.stat().st_size
+    read = 0
+    for batch in file.iter_batches(batch_size=CHUNK):
+        found: list[Line] = []
+        for row in batch.to_pylist():
+            record = {name: _json(value) for name, value in row.items() if value is not None}
+            found.append((record, orjson.dumps(record, default=float)))
+        read += len(found)
+        yield found, size * read // rows
+
+
+def _json(value: object) -> object:
+    if isinstance(value, datetime):
+        # A column without a zone is read as UTC, as Kafka's clock is.
+        return ((value if value.tzinfo else value.replace(tzinfo=UTC)) - _EPOCH) // timedelta(milliseconds=1)
+    return value.decode(errors="replace") if isinstance(value, bytes) else value

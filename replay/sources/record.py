@@ -1,0 +1,61 @@
+"""A record as a source gives it, and what a source is."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple, Protocol
+
+#: Records a source hands over at once. Large enough that handing over costs nothing, small enough to show progress.
+CHUNK = 2000
+
+
+class Record(NamedTuple):
+    """One record of an input topic.
+
+    Attributes
+    ----------
+    timestamp
+        The Kafka timestamp, ms since the epoch: what topics are merged by.
+    topic
+        `state.fence.FORECASTS` or `state.fence.OUTCOMES`.
+    offset
+        In its topic and partition, increasing; in a file, the number of the record, from 0.
+    key, value
+        As they stand there.
+    reason
+        Why it cannot be used (`streams.records.decoding.REASONS`), where that is known before decoding; else None.
+    """
+
+    timestamp: int
+    topic: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    reason: str | None = None
+
+
+class Source(Protocol):
+    """Two topics, however they are stored. It is sent to other processes, so it must be picklable."""
+
+    @property
+    def partitions(self) -> int:
+        """Number of partitions of each topic."""
+
+    @property
+    def names(self) -> tuple[str, str]:
+        """What the two topics are called in dead letters."""
+
+    @property
+    def size(self) -> int:
+        """How much there is to read, in the unit that `Chunk.done` counts; only progress depends on it."""
+
+    def manifest(self) -> Mapping[str, Any]:
+        """Return what identifies the records: the same manifest, the same records."""
+
+    def read(self, topic: int, partition: int) -> Iterator["Chunk"]:
+        """Yield the records of one partition of one topic, in the order of their offsets."""
+
+
+class Chunk(NamedTuple):
+    """Some records in a row, and how much of `Source.size` they stand for."""
+
+    records: list[Record]
+    done: int

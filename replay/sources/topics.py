@@ -1,0 +1,233 @@
+"""The two input topics, read from fixed offsets to fixed offsets, without a consumer group.
+
+Offsets are resolved once, before anything is read: what is appended meanwhile is not part of the replay, and a manifest
+makes the same replay again. Nothing is committed and no group is named, so workers do not notice. As a worker does, it
+reads uncommitted records of transactional producers too; their control records are offsets that hold nothing.
+"""
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import orjson
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.errors import KafkaError
+
+from replay.sources.record import CHUNK, Chunk, Record
+from state.fence import FORECASTS, OUTCOMES
+from streams.config.settings import Settings, SettingsError
+from streams.kafka.topics import TopicsError, partitions
+
+#: Most bytes a partition may give at once: whole record batches keep the cost of a record at that of its decoding.
+FETCH_BYTES = 4 << 20
+#: How long a fetch may take before the brokers are given up, s.
+SILENCE_SECONDS = 60.0
+
+#: From each partition's first offset up to, not including, its last, by partition.
+Spans = tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class TopicSource:
+    """Ranges of offsets of the input topics.
+
+    Attributes
+    ----------
+    environment
+        The ``TRUEUP_*`` variables that say how the brokers are reached; kept instead of settings, because TLS contexts
+        cannot be sent to another process.
+    names
+        Of the topics.
+    spans
+        Of both topics, [start, end) for each partition.
+    """
+
+    environment: Mapping[str, str]
+    names: tuple[str, str]
+    spans: tuple[Spans, Spans]
+
+    @property
+    def partitions(self) -> int:
+        """Number of partitions."""
+        return len(self.spans[FORECASTS])
+
+    @property
+    def size(self) -> int:
+        """Offsets to read."""
+        return sum(end - start for spans in self.spans for start, end in spans)
+
+    def manifest(self) -> Mapping[str, Any]:
+        """Return topics and offsets; `resolved` reads them again."""
+        return {
+            label: {"topic": name, "offsets": {str(n): list(span) for n, span in enumerate(spans)}}
+            for label, name, spans in zip(("forecasts", "outcomes"), self.names, self.spans, strict=True)
+        }
+
+    def read(self, topic: int, partition: int) -> Iterator[Chunk]:
+        """Yield the records of one partition's range.
+
+        Raises
+        ------
+        TopicsError
+            If the brokers give nothing for long, or records of the range have been deleted.
+        """
+        start, end = self.spans[topic][partition]
+        if start >= end:
+            return
+        settings = Settings.from_env(self.environment)
+        place = TopicPartition(self.names[topic], partition)
+        with asyncio.Runner() as runner:
+            consumer = runner.run(_opened(settings, place, start))
+            try:
+                at = start
+                while at < end:
+                    fetched = runner.run(_fetched(consumer, place, at))
+                    reached = runner.run(consumer.position(place))
+                    records = [
+                        Record(record.timestamp, topic, record.offset, record.key, record.value)
+                        for record in fetched
+                        if record.offset < end
+                    ]
+                    # Control records move the position and give nothing.
+                    reached = min(reached, end)
+                    yield Chunk(records, reached - at)
+                    at = reached
+            except KafkaError as exc:
+                raise TopicsError(f"cannot read {place.topic}/{partition} at offset {at}: {exc!r}") from exc
+            finally:
+                runner.run(consumer.stop())
+
+
+async def _opened(settings: Settings, place: TopicPartition, start: int) -> AIOKafkaConsumer:
+    consumer = _consumer(settings, auto_offset_reset="none", max_partition_fetch_bytes=FETCH_BYTES)
+    try:
+        await consumer.start()
+        consumer.assign([place])
+        consumer.seek(place, start)
+    except BaseException:
+        await consumer.stop()
+        raise
+    return consumer
+
+
+async def _fetched(consumer: AIOKafkaConsumer, place: TopicPartition, at: int) -> list[Any]:
+    """Return the next records, or none once the position has moved over offsets that hold nothing."""
+    try:
+        async with asyncio.timeout(SILENCE_SECONDS):
+            while True:
+                found = await consumer.getmany(place, timeout_ms=500, max_records=CHUNK)
+                if found or await consumer.position(place) > at:
+                    return list(found.get(place, ()))
+    except TimeoutError:
+        raise TopicsError(
+            f"{place.topic}/{place.partition} gave nothing for {SILENCE_SECONDS:g} s at offset {at}"
+        ) from None
+
+
+def _consumer(settings: Settings, **options: Any) -> AIOKafkaConsumer:  # noqa: ANN401 - aiokafka's options
+    return AIOKafkaConsumer(
+        bootstrap_servers=",".join(settings.brokers),
+        enable_auto_commit=False,
+        **options,
+        **settings.security.client_options(),
+    )
+
+
+@dataclass(frozen=True)
+class Range:
+    """Which records are asked for: from one time to another, ms since the epoch; None is as far as records are kept."""
+
+    from_ms: int | None = None
+    to_ms: int | None = None
+
+
+def resolved(settings: Settings, environment: Mapping[str, str], wanted: Range) -> TopicSource:
+    """Look up the offsets of a range.
+
+    The first offset of a partition is that of its first record not before ``from_ms``, the end that of its first
+    record not before ``to_ms``, by Kafka's timestamps; records in between count, wherever their timestamps lie.
+
+    Raises
+    ------
+    TopicsError
+        If a topic is missing, the numbers of partitions differ, or the brokers cannot be reached.
+    """
+    try:
+        spans = asyncio.run(_spans(settings, wanted))
+    except KafkaError as exc:
+        raise TopicsError(f"cannot read from {', '.join(settings.brokers)}: {exc!r}") from exc
+    kept = {name: value for name, value in environment.items() if name.startswith("TRUEUP_")}
+    return TopicSource(kept, (settings.forecasts, settings.outcomes), spans)
+
+
+async def _spans(settings: Settings, wanted: Range) -> tuple[Spans, Spans]:
+    names = settings.forecasts, settings.outcomes
+    counts = [await partitions(settings, name) for name in names]
+    if None in counts:
+        raise TopicsError(f"there is no topic {names[counts.index(None)]}")
+    if counts[FORECASTS] != counts[OUTCOMES]:
+        raise TopicsError(
+            f"topic {names[0]} has {counts[0]} partitions, {names[1]} has {counts[1]}: an event's records must meet"
+        )
+    consumer = _consumer(settings)
+    try:
+        await consumer.start()
+        forecasts, outcomes = [await _topic_spans(consumer, name, counts[0] or 0, wanted) for name in names]
+    finally:
+        await consumer.stop()
+    return forecasts, outcomes
+
+
+async def _topic_spans(consumer: AIOKafkaConsumer, name: str, count: int, wanted: Range) -> Spans:
+    places = [TopicPartition(name, n) for n in range(count)]
+    starts, ends = await consumer.beginning_offsets(places), await consumer.end_offsets(places)
+    if wanted.from_ms is not None:
+        found = await consumer.offsets_for_times(dict.fromkeys(places, wanted.from_ms))
+        starts = {place: found[place].offset if found[place] else ends[place] for place in places}
+    if wanted.to_ms is not None:
+        found = await consumer.offsets_for_times(dict.fromkeys(places, wanted.to_ms))
+        ends = {place: found[place].offset if found[place] else ends[place] for place in places}
+    return tuple((starts[place], max(starts[place], ends[place])) for place in places)
+
+
+def reread(path: Path, environment: Mapping[str, str]) -> TopicSource:
+    """Read a manifest that `TopicSource.manifest` gave.
+
+    Raises
+    ------
+    SettingsError
+        If it cannot be read, or is not such a manifest.
+    """
+    try:
+        given = orjson.loads(path.read_bytes())
+        topics = [given[label]["topic"] for label in ("forecasts", "outcomes")]
+        spans = [
+            tuple((int(start), int(end)) for _, (start, end) in sorted(offsets.items(), key=lambda item: int(item[0])))
+            for offsets in (given[label]["offsets"] for label in ("forecasts", "outcomes"))
+        ]
+    except OSError as exc:
+        raise SettingsError(f"cannot read {path}: {exc.strerror}") from exc
+    except (orjson.JSONDecodeError, KeyError, TypeError, ValueError, AttributeError) as exc:
+        raise SettingsError(f"{path} is not a manifest of topics, as --manifest writes it") from exc
+    if len(spans[0]) != len(spans[1]) or any(start > end or start < 0 for each in spans for start, end in each):
+        raise SettingsError(f"{path} gives offsets that no topic can have")
+    kept = {name: value for name, value in environment.items() if name.startswith("TRUEUP_")}
+    return TopicSource(kept, (topics[0], topics[1]), (spans[0], spans[1]))
+
+
+def moment(text: str) -> int:
+    """Return an ISO 8601 time in ms since the epoch; one without an offset is UTC.
+
+    Raises
+    ------
+    SettingsError
+        If it is none.
+    """
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError as exc:
+        raise SettingsError(f"{text!r} is not a time such as 2026-11-01T00:00Z") from exc
+    return round((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)

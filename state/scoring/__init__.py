@@ -1,0 +1,1 @@
+"""Scores, alarms and comparisons of forecasts, as sums."""

@@ -1,0 +1,136 @@
+"""How forecasts rank events within windows, as sums over windows."""
+
+import math
+from operator import add
+from struct import Struct
+from typing import Final, Self
+
+from state.scoring.ranking import NONE, VOLUMES, Estimate
+from state.scoring.scores import SCORED, Kind, Scores
+
+#: Shared: pairs of unlike outcomes, outcomes that are 1, events. Then of each kind: pairs ranked rightly, Σ pairs²
+#: times the variance of the window's AUC, Σ pairs times KS, and the ones found at each volume.
+_SHARED: Final = 3
+_EACH: Final = 3 + len(VOLUMES)
+_STATE: Final = Struct(f"<{_SHARED + _EACH * len(SCORED)}d")
+SIZE: Final = _STATE.size
+
+
+class Order:
+    """Ranking measures of a stream in which only events of one window are compared with each other.
+
+    Over the life of a stream the served scores change their scale: raw scores at first, then a map of them that moves.
+    An AUC over all events compares scores of different scales and falls, although no two events of one moment were
+    reordered. So pairs are counted within windows, and the sums are added up.
+
+    Notes
+    -----
+    With U_w the pairs of window w that are ranked rightly, ties counted half, and P_w all its pairs of unlike outcomes,
+    AUC = Σ U_w / Σ P_w. Its standard error is that of independent windows. Recall at a volume is the share of all
+    outcomes 1 that are found when this share of each window is looked at. KS is the mean of the windows', weighted by
+    P_w. A label that is revised after its window closed changes nothing here.
+
+    Bytes, little-endian: the sums (f64), `SIZE` in all.
+
+    Examples
+    --------
+    >>> window, later = Scores(), Scores()
+    >>> for p, y in ((0.8, 1.0), (0.7, 0.0)):
+    ...     window.observe(p, p, y)
+    ...     later.observe(p, p / 100, y)
+    >>> order = Order.of(window) + Order.of(later)
+    >>> order.ranking("calibrated").auc().value, (window + later).ranking("calibrated").auc().value
+    (1.0, 0.75)
+    """
+
+    __slots__ = ("_sums",)
+
+    def __init__(self) -> None:
+        self._sums = [0.0] * (_SHARED + _EACH * len(SCORED))
+
+    @classmethod
+    def of(cls, window: Scores) -> Self:
+        """Return the sums of one window."""
+        order = cls()
+        sums = order._sums
+        first = window.ranking("raw")
+        zeros, ones = sum(first.zeros), sum(first.ones)
+        pairs = float(zeros * ones)
+        sums[:_SHARED] = [pairs, float(ones), float(zeros + ones)]
+        for i, kind in enumerate(SCORED):
+            ranking = window.ranking(kind)
+            at = _SHARED + i * _EACH
+            if pairs:
+                area = ranking.auc()
+                spread = 0.0 if math.isnan(area.error) else area.error * area.error
+                sums[at : at + 3] = [pairs * area.value, pairs * pairs * spread, pairs * ranking.ks()]
+            if ones:
+                sums[at + 3 : at + _EACH] = [ranking.at(volume)[0].value * ones for volume in VOLUMES]
+        return order
+
+    def __add__(self, other: Self) -> Self:
+        """Return the sums of the windows of both."""
+        total = type(self)()
+        total._sums = list(map(add, self._sums, other._sums))
+        return total
+
+    def __eq__(self, other: object) -> bool:
+        """Whether all sums are equal."""
+        return isinstance(other, Order) and self._sums == other._sums
+
+    __hash__ = None  # type: ignore[assignment]  # sums change
+
+    def ranking(self, kind: Kind) -> "Within":
+        """Return how one kind of forecast ranks."""
+        at = _SHARED + SCORED.index(kind) * _EACH
+        return Within(self._sums[:_SHARED], self._sums[at : at + _EACH])
+
+    def encode(self) -> bytes:
+        """Return the sums; layout in the class's notes."""
+        return _STATE.pack(*self._sums)
+
+    @classmethod
+    def decode(cls, payload: bytes) -> Self:
+        """Read sums written by `encode`; ValueError if they have another length."""
+        if len(payload) != SIZE:
+            raise ValueError(f"the order of windows has {SIZE} bytes, got {len(payload)}")
+        order = cls()
+        order._sums = list(_STATE.unpack(payload))
+        return order
+
+
+class Within:
+    """How one kind of forecast ranks events within windows; asked like `state.scoring.ranking.Ranking`."""
+
+    __slots__ = ("_events", "_hits", "_ks", "_ones", "_pairs", "_right", "_spread")
+
+    def __init__(self, shared: list[float], own: list[float]) -> None:
+        self._pairs, self._ones, self._events = shared
+        self._right, self._spread, self._ks, *self._hits = own
+
+    def auc(self) -> Estimate:
+        """Return the chance that an event of outcome 1 was ranked above one of outcome 0 in its window."""
+        if not self._pairs:
+            return NONE
+        return Estimate(self._right / self._pairs, math.sqrt(self._spread) / self._pairs)
+
+    def gini(self) -> Estimate:
+        """Return 2 AUC - 1."""
+        area, error = self.auc()
+        return Estimate(2.0 * area - 1.0, 2.0 * error)
+
+    def ks(self) -> float:
+        """Return the mean over windows of the largest difference of the two outcomes' distributions."""
+        return self._ks / self._pairs if self._pairs else math.nan
+
+    def at(self, volume: float) -> tuple[Estimate, Estimate]:
+        """Return recall and precision when this share of each window, one of `VOLUMES`, is looked at."""
+        hits = self._hits[VOLUMES.index(volume)]
+        return _share(hits, self._ones), _share(hits, volume * self._events)
+
+
+def _share(hits: float, n: float) -> Estimate:
+    if not n:
+        return NONE
+    share = min(hits / n, 1.0)
+    return Estimate(share, math.sqrt(share * (1.0 - share) / n))

@@ -1,0 +1,204 @@
+"""Scores of one stream of quantile forecasts, as sums: before and after recalibration, over the same outcomes."""
+
+import math
+from bisect import bisect_left
+from collections.abc import Sequence
+from struct import Struct
+from typing import NamedTuple, Self
+
+from state.draw import BITS, Draw
+from state.forecasts import MAX_LEVELS, Law, Quantiles
+from state.scoring.scores import Kind
+
+#: Equal-width bins of the probability integral transform.
+PIT_BINS = 20
+
+_HEAD = Struct("<I")
+_DRAW = Draw("pit")
+
+
+class Coverage(NamedTuple):
+    """How often the outcome lay below a level's quantile, and at or below it; they differ where there are atoms."""
+
+    below: float
+    upto: float
+
+
+class QuantileScores:
+    """Additive scores at fixed levels.
+
+    Parameters
+    ----------
+    levels
+        p_1 < ... < p_m: those served.
+
+    Notes
+    -----
+    Counts are whole numbers in floats: exact up to 2**53, in any order of adding and with events taken out again.
+    Pinball losses and widths are float sums, to rounding. A window is a difference, ``later - earlier``.
+
+    Bytes, little-endian: m (u32), the levels, n, then for raw and for calibrated: for each level the outcomes below its
+    quantile, those at or below, and the pinball loss; 20 bins of the transform; for each central interval, outermost
+    first, the width: levels k and m - 1 - k, k < m // 2. All f64: ``4 + 8 (m + 1 + 2 (3 m + 20 + m // 2))`` bytes.
+    Views are NaN while nothing was observed.
+
+    Examples
+    --------
+    >>> from state.forecasts import Normal
+    >>> scores = QuantileScores((0.25, 0.5, 0.75))
+    >>> served = Quantiles((0.25, 0.5, 0.75), (-2.0, 0.0, 2.0))
+    >>> for y in (-3.0, -1.0, 1.0, 3.0):
+    ...     scores.observe(Normal(0.0, 1.0), served, y)
+    >>> scores.coverage("calibrated")[0], scores.error("raw"), scores.error("calibrated")
+    (Coverage(below=0.25, upto=0.25), 0.25, 0.0)
+    """
+
+    __slots__ = ("_sums", "_width", "levels")
+
+    def __init__(self, levels: Sequence[float]) -> None:
+        self.levels = tuple(levels)
+        m = len(self.levels)
+        self._width = 3 * m + PIT_BINS + m // 2
+        self._sums = [0.0] * (1 + 2 * self._width)
+
+    def observe(self, raw: Law, served: Quantiles, y: float, key: bytes = b"", sign: int = 1) -> None:
+        """Add one event, or take it out again.
+
+        Parameters
+        ----------
+        raw, served
+            The model's forecast, and the quantiles served, at the levels of these scores.
+        y
+            The outcome.
+        key
+            The event id: at an atom of a forecast the transform is drawn by it.
+        sign
+            1 adds the event, -1 takes out one that was added.
+
+        Raises
+        ------
+        ValueError
+            If ``served`` has other levels.
+        """
+        if served.levels != self.levels:
+            raise ValueError(f"scores of levels {self.levels} cannot take quantiles of {served.levels}")
+        w = (_DRAW(key) + 0.5) / (1 << BITS)
+        self._sums[0] += sign
+        self._observe(1, raw, tuple(map(raw.ppf, self.levels)), y, w, sign)
+        self._observe(1 + self._width, served, served.values, y, w, sign)
+
+    def _observe(self, i: int, law: Law, values: Sequence[float], y: float, w: float, sign: int) -> None:
+        sums = self._sums
+        for p, q in zip(self.levels, values, strict=True):
+            if y < q:
+                sums[i] += sign
+                sums[i + 1] += sign
+                sums[i + 2] += sign * (1.0 - p) * (q - y)
+            else:
+                if y == q:
+                    sums[i + 1] += sign
+                sums[i + 2] += sign * p * (y - q)
+            i += 3
+        below, at = law.cdf(y)
+        u = below + (at - below) * w
+        sums[i + min(int(u * PIT_BINS), PIT_BINS - 1)] += sign
+        i += PIT_BINS
+        for k in range(len(values) // 2):
+            sums[i + k] += sign * (values[-1 - k] - values[k])
+
+    def __add__(self, other: Self) -> Self:
+        """Return the scores of both sets of events; ValueError if their levels differ."""
+        total = self._beside(other)
+        total._sums = [a + b for a, b in zip(self._sums, other._sums, strict=True)]
+        return total
+
+    def __sub__(self, other: Self) -> Self:
+        """Return the scores of the events of ``self`` that are not in ``other``, which must be among them."""
+        window = self._beside(other)
+        window._sums = [a - b for a, b in zip(self._sums, other._sums, strict=True)]
+        return window
+
+    def _beside(self, other: Self) -> Self:
+        if other.levels != self.levels:
+            raise ValueError(f"scores of levels {self.levels} and {other.levels} have no sum")
+        return type(self)(self.levels)
+
+    def __eq__(self, other: object) -> bool:
+        """Whether levels and all sums are equal."""
+        return isinstance(other, QuantileScores) and (self.levels, self._sums) == (other.levels, other._sums)
+
+    __hash__ = None  # type: ignore[assignment]  # sums change
+
+    def encode(self) -> bytes:
+        """Return the sums; layout in the class's notes."""
+        numbers = (*self.levels, *self._sums)
+        return _HEAD.pack(len(self.levels)) + Struct(f"<{len(numbers)}d").pack(*numbers)
+
+    @classmethod
+    def decode(cls, payload: bytes) -> Self:
+        """Read sums written by `encode`.
+
+        Raises
+        ------
+        ValueError
+            If the payload has another length than its number of levels asks for.
+        """
+        m = _HEAD.unpack_from(payload)[0] if len(payload) >= _HEAD.size else 0
+        length = m + 1 + 2 * (3 * m + PIT_BINS + m // 2)
+        if not 1 <= m <= MAX_LEVELS or len(payload) != _HEAD.size + 8 * length:
+            raise ValueError(f"no quantile scores have {m} levels and {len(payload)} bytes")
+        numbers = Struct(f"<{length}d").unpack_from(payload, _HEAD.size)
+        scores = cls(numbers[:m])
+        scores._sums = list(numbers[m:])
+        return scores
+
+    @property
+    def n(self) -> int:
+        """Events observed."""
+        return int(self._sums[0])
+
+    def coverage(self, kind: Kind) -> list[Coverage]:
+        """Return the coverage of each level."""
+        i, m = self._start(kind), len(self.levels)
+        return [Coverage(self._mean(self._sums[j]), self._mean(self._sums[j + 1])) for j in range(i, i + 3 * m, 3)]
+
+    def error(self, kind: Kind) -> float:
+        """Return the greatest distance of a level from its coverage, in [0, 1]; at an atom, from both of them."""
+        off = [max(c.below - p, p - c.upto, 0.0) for p, c in zip(self.levels, self.coverage(kind), strict=True)]
+        return max(off) if self._sums[0] else math.nan
+
+    def pinball(self, kind: Kind) -> list[float]:
+        """Return the mean pinball loss of each level, in units of the outcome; lower is better."""
+        i, m = self._start(kind), len(self.levels)
+        return [self._mean(loss) for loss in self._sums[i + 2 : i + 3 * m : 3]]
+
+    def regret_pinball(self) -> float:
+        """Return the cumulative pinball loss over all levels, calibrated minus raw; negative is better than raw."""
+        m = len(self.levels)
+        raw, calibrated = self._start("raw"), self._start("calibrated")
+        return sum(self._sums[calibrated + 2 : calibrated + 3 * m : 3]) - sum(self._sums[raw + 2 : raw + 3 * m : 3])
+
+    def pit(self, kind: Kind) -> list[int]:
+        """Return how many outcomes fell into each bin of the probability integral transform; even if calibrated."""
+        i = self._start(kind) + 3 * len(self.levels)
+        return list(map(int, self._sums[i : i + PIT_BINS]))
+
+    def widths(self, kind: Kind) -> list[float]:
+        """Return the mean width of each central interval, outermost first, in units of the outcome."""
+        i, m = self._start(kind) + 3 * len(self.levels) + PIT_BINS, len(self.levels)
+        return [self._mean(width) for width in self._sums[i : i + m // 2]]
+
+    def width(self, kind: Kind, coverage: float) -> float:
+        """Return the mean width of the narrowest of the central intervals that promises at least this coverage."""
+        k = len(self.levels) // 2 - 1
+        halves = [self.levels[-1 - j] - self.levels[j] for j in range(k, -1, -1)]
+        j = bisect_left(halves, coverage - 1e-12)
+        if j > k:
+            raise ValueError(f"levels {self.levels} have no central interval of {coverage!r}")
+        return self.widths(kind)[k - j]
+
+    def _start(self, kind: Kind) -> int:
+        return 1 if kind == "raw" else 1 + self._width
+
+    def _mean(self, total: float) -> float:
+        return total / self._sums[0] if self._sums[0] else math.nan

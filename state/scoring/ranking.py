@@ -1,0 +1,228 @@
+"""How well forecasts tell events apart, whatever their level: from counts by fine cell and outcome, which add up."""
+
+import math
+from array import array
+from collections.abc import Sequence
+from functools import reduce
+from operator import add, sub
+from struct import Struct
+from typing import Final, NamedTuple, Self, TypeAlias
+
+import numpy as np
+
+from state.scoring.cells import FINE
+
+#: Volumes at which recall and precision are told: the shares of events that somebody has time to look at.
+VOLUMES: Final = (0.005, 0.01, 0.02, 0.05)
+
+#: Counts of one set of forecasts: those of outcome 0 by cell, then those of outcome 1.
+Counts: TypeAlias = "array[int]"
+Maybe: TypeAlias = "array[int] | None"
+_TYPE: Final = "I"
+_BYTES: Final = 4  # a count
+_HALF: Final = FINE * _BYTES  # the counts of an outcome
+_HEAD: Final = 2  # bytes before a plane
+_ZEROS: Final = bytes(FINE)
+_NONE: Final = bytes(_HEAD)  # a plane of zeros
+_COUNT: Final = Struct("<B")
+_PLANE: Final = Struct("<BB")
+
+
+class Estimate(NamedTuple):
+    """A figure and its standard error; both NaN where there is none."""
+
+    value: float
+    error: float
+
+
+NONE: Final = Estimate(math.nan, math.nan)
+
+
+class Ranking:
+    """Events by fine cell of their forecast, from the lowest, and by outcome.
+
+    Parameters
+    ----------
+    zeros, ones
+        Events of outcome 0 and 1 in each cell. An outcome between counts as the nearer one, 1/2 as 1.
+
+    Attributes
+    ----------
+    n, m
+        Events of outcome 0, and of outcome 1.
+
+    Notes
+    -----
+    Events of one cell are tied: each pair of them counts one half, and where a volume ends within a cell its outcomes
+    are spread evenly. So a curve is a straight line over a cell, and who ranks well within cells is not told. On
+    forecasts from 1e-4 to .88 whose log-odds have a standard deviation of .25 or more, AUC errs by less than .001.
+
+    Examples
+    --------
+    >>> ranking = Ranking([6, 2, 1, 0], [0, 1, 1, 2])
+    >>> round(ranking.auc().value, 4), round(ranking.ks(), 4)
+    (0.9306, 0.6667)
+    >>> recall, precision = ranking.at(2 / 13)
+    >>> recall, precision
+    (Estimate(value=0.5, error=0.25), Estimate(value=1.0, error=0.0))
+    """
+
+    __slots__ = ("m", "n", "ones", "zeros")
+
+    def __init__(self, zeros: Sequence[int], ones: Sequence[int]) -> None:
+        self.zeros = list(zeros)
+        self.ones = list(ones)
+        self.n, self.m = sum(self.zeros), sum(self.ones)
+
+    def __add__(self, other: Self) -> Self:
+        """Return the ranking of both sets of events."""
+        return type(self)(list(map(add, self.zeros, other.zeros)), list(map(add, self.ones, other.ones)))
+
+    def auc(self) -> Estimate:
+        """Return the chance that an event of outcome 1 was ranked above one of outcome 0, ties counted half.
+
+        The standard error is exact for these ties, and takes events for independent.
+
+        References
+        ----------
+        DeLong, DeLong & Clarke-Pearson 1988, *Comparing the Areas under Two or More Correlated Receiver Operating
+        Characteristic Curves*, section 2.
+        """
+        n, m = self.n, self.m
+        if not n or not m:
+            return NONE
+        zeros, ones = np.array(self.zeros, dtype=np.float64), np.array(self.ones, dtype=np.float64)
+        # Of an event in a cell: the share of the other outcome that is below it, for ones, or above it, for zeros.
+        below = (np.cumsum(zeros) - zeros / 2.0) / n
+        above = 1.0 - (np.cumsum(ones) - ones / 2.0) / m
+        area = float(ones @ below) / m
+        if n == 1 or m == 1:
+            return Estimate(area, math.nan)
+        spread = float(ones @ (below - area) ** 2) / ((m - 1) * m) + float(zeros @ (above - area) ** 2) / ((n - 1) * n)
+        return Estimate(area, math.sqrt(spread))
+
+    def gini(self) -> Estimate:
+        """Return 2 AUC - 1: 0 ranks by chance, 1 ranks every event of outcome 1 first."""
+        area, error = self.auc()
+        return Estimate(2.0 * area - 1.0, 2.0 * error)
+
+    def ks(self) -> float:
+        """Return the largest difference of the two outcomes' distributions, in [0, 1], taken between cells."""
+        n, m = self.n, self.m
+        if not n or not m:
+            return math.nan
+        return float(np.max(np.abs(np.cumsum(self.zeros) / n - np.cumsum(self.ones) / m)))
+
+    def at(self, volume: float) -> tuple[Estimate, Estimate]:
+        """Return recall and precision when the highest forecasts are looked at, this share of all events.
+
+        Recall is the share of the outcomes 1 that are found, precision the share of those looked at that are outcomes
+        1. Standard errors are binomial.
+
+        Parameters
+        ----------
+        volume
+            In (0, 1].
+        """
+        n, m = self.n + self.m, self.m
+        if not n:
+            return NONE, NONE
+        left = wanted = volume * n
+        hits = 0.0
+        for zeros, ones in zip(reversed(self.zeros), reversed(self.ones), strict=True):
+            here = zeros + ones
+            if here >= left:
+                hits += ones * left / here
+                break
+            hits += ones
+            left -= here
+        return _binomial(hits, m), _binomial(hits, wanted)
+
+
+def _binomial(hits: float, n: float) -> Estimate:
+    if not n:
+        return NONE
+    share = min(hits / n, 1.0)
+    return Estimate(share, math.sqrt(share * (1.0 - share) / n))
+
+
+def nothing() -> Counts:
+    """Return the counts of no events."""
+    return array(_TYPE, bytes(2 * _HALF))
+
+
+def ranking(counts: Sequence[Maybe]) -> Ranking:
+    """Return the ranking of several sets of events."""
+    found = [Ranking(each[:FINE], each[FINE:]) for each in counts if each is not None]
+    return reduce(Ranking.__add__, found) if found else Ranking([0] * FINE, [0] * FINE)
+
+
+def together(a: Maybe, b: Maybe) -> Maybe:
+    """Return the counts of both sets of events, as an array of its own."""
+    if a is None or b is None:
+        one = b if a is None else a
+        return None if one is None else one[:]
+    return array(_TYPE, map(add, a, b))
+
+
+def without(a: Maybe, b: Maybe) -> Maybe:
+    """Return the counts of the events of ``a`` that are not in ``b``, which must be among them."""
+    if a is None or b is None:
+        return None if a is None else a[:]
+    return array(_TYPE, map(sub, a, b))
+
+
+def encode(counts: Counts, most: int) -> bytes:
+    """Return counts as bytes, few where cells or counts are few.
+
+    For the outcomes 0, then 1: how many of the four bytes of the counts follow (u8), and of each, from the lowest: the
+    first cell where it is not 0 (u8), how many cells follow from there to the last one (u8), and the byte of each. So
+    a count below 256 is one byte.
+
+    Parameters
+    ----------
+    counts
+        At most 2**32 - 1 each.
+    most
+        No count is larger, such as the number of events: bytes above it are not looked at.
+    """
+    flat = counts.tobytes()
+    bound = (most.bit_length() + 7) // 8
+    encoded = b""
+    for start, end in ((0, _HALF), (_HALF, 2 * _HALF)):
+        n, planes = 0, b""
+        for k in range(bound):
+            plane = flat[start + k : end : _BYTES]
+            if plane == _ZEROS:
+                planes += _NONE
+            else:
+                plane = plane.rstrip(b"\0")
+                kept = plane.lstrip(b"\0")
+                planes += _PLANE.pack(len(plane) - len(kept), len(kept)) + kept
+                n = k + 1
+        encoded += _COUNT.pack(n) + (planes if n == bound else planes[: len(planes) - len(_NONE) * (bound - n)])
+    return encoded
+
+
+def decode(payload: bytes, at: int) -> tuple[Counts, int]:
+    """Read counts written by `encode` from a place; return them and the place behind them.
+
+    Raises
+    ------
+    ValueError
+        If they are cut, or name cells there are not.
+    """
+    halves = []
+    for _ in range(2):
+        half = bytearray(_HALF)
+        planes = payload[at] if at < len(payload) else _BYTES + 1
+        at += 1
+        for k in range(planes):
+            first, n = payload[at : at + _HEAD] if at + _HEAD <= len(payload) else (0, FINE + 1)
+            at += _HEAD
+            if planes > _BYTES or first + n > FINE or at + n > len(payload):
+                raise ValueError(f"scores of {len(payload)} bytes have counts of cells there are not, at {at}")
+            half[first * _BYTES + k : (first + n) * _BYTES : _BYTES] = payload[at : at + n]
+            at += n
+        halves.append(bytes(half))
+    return array(_TYPE, b"".join(halves)), at

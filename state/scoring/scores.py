@@ -1,0 +1,447 @@
+"""Scores of one stream, as sums: of the model's forecasts and of what was served, over the same resolved events."""
+
+import math
+from bisect import bisect_right
+from collections.abc import Iterable
+from functools import cache, reduce
+from operator import add, sub
+from struct import Struct
+from typing import Final, Literal, NamedTuple, Self
+
+from state.scoring import losses, ranking
+from state.scoring.cells import BANDS, BINS, COARSE, EDGES, FINE, WITHIN
+from state.scoring.losses import LOG_CLIP, log
+from state.scoring.ranking import Maybe, Ranking
+
+__all__ = ["BANDS", "BINS", "LOG_CLIP", "SCORED", "Bin", "Kind", "Murphy", "Scores", "grain"]
+
+#: Whose forecasts are scored: the model's; those served as ``p``; those drawn for who asked for a draw.
+Kind = Literal["raw", "calibrated", "draw"]
+SCORED: Final[tuple[Kind, ...]] = ("raw", "calibrated", "draw")
+
+_CELLS: Final = len(COARSE) + 1
+_LOW: Final = len(BANDS)  # the first bin's last band
+_SUMS: Final = 5  # sums a cell
+#: A book is the sums of all cells: of raw; of ``p`` where nothing else was drawn; of ``p`` where it was; of that.
+_BOOKS: Final = 4
+_BOOK: Final = _CELLS * _SUMS
+#: Where the sums of a fine cell's coarse cell begin in its book.
+_AT: Final = tuple(cell * _SUMS for cell in WITHIN)
+_RAW: Final = 0
+_SAME: Final = 1
+_P: Final = 2
+_DRAW: Final = 3
+#: The books that make up a kind.
+_OF: Final[dict[str, tuple[int, ...]]] = {"raw": (_RAW,), "calibrated": (_SAME, _P), "draw": (_SAME, _DRAW)}
+_MASK: Final = 10  # bytes of a bit for each cell of each book
+#: Added and taken away again it rounds a number in [-2e6, 2e6] to a multiple of 2**-30, half to even.
+_GRAIN: Final = 1.5 * 2.0**22
+_ROOT: Final = math.sqrt(2.0 / math.pi)
+
+
+def grain(value: float) -> float:
+    """Return a number of [-2e6, 2e6], rounded to a multiple of 2**-30, 9e-10.
+
+    Sums of such numbers are exact, in any order and with any of them taken out again, until they reach 2**23.
+    """
+    return value + _GRAIN - _GRAIN
+
+
+class Bin(NamedTuple):
+    """Sums over the events whose forecast fell into one bin.
+
+    Attributes
+    ----------
+    n
+        Events.
+    p, y, pp, py
+        Σp, Σy, Σp², Σpy of the forecast p and the outcome y.
+    """
+
+    n: float
+    p: float
+    y: float
+    pp: float
+    py: float
+
+
+class Murphy(NamedTuple):
+    """The parts of a mean Brier score: ``reliability - resolution + uncertainty + variance - 2 covariance``.
+
+    Attributes
+    ----------
+    reliability
+        Squared distance of the bins' mean forecasts from their mean outcomes; 0 is calibrated.
+    resolution
+        Variance of the bins' mean outcomes; what the forecasts tell apart.
+    uncertainty
+        Variance of the outcomes; not the forecaster's doing.
+    variance, covariance
+        Of forecasts, and of forecasts and outcomes, within bins. Without them the sum misses the Brier score.
+
+    References
+    ----------
+    Stephenson, Coelho & Jolliffe 2008, *Two Extra Components in the Brier Score Decomposition*, eq. 6; Murphy 1973.
+    """
+
+    reliability: float
+    resolution: float
+    uncertainty: float
+    variance: float
+    covariance: float
+
+
+class Scores:
+    """Additive scores over resolved events.
+
+    Notes
+    -----
+    A forecast falls into one of 19 cells: the ten low bands that divide [0, .1), see `BANDS`, or one of the
+    nine bins of width .1 above. How forecasts are off is computed from the sums of cells, so an event costs one cell of
+    each kind, and ``a + b`` is the score of both. How they rank, AUC and recall, is computed from counts by fine cell,
+    which divide these (`cells`) and are found by the same search. Where nothing was drawn, ``draw`` equals ``p``
+    and the two share their cell: the kind "draw" costs bytes only where something was.
+
+    **Exact.** What is summed is rounded to multiples of 2**-30 first (`grain`), so sums below 2**23 are exact: the same
+    events in any order give the same bytes, an event taken out again (``sign = -1``) leaves none, and a label revised
+    gives what the right label would have given. A mean moves by less than 1e-9. Above 8.4 million in a cell the float
+    sums round as any do. A window is a difference, ``later - earlier``.
+
+    Bytes, little-endian: a mask (10 bytes) with a bit for each cell that has events, bit 19 b + c for cell c of book b.
+    The books: raw; ``p`` where nothing else was drawn; ``p`` where something was; what was drawn. Then for each set
+    bit, upwards, its sums (n, Σp, Σy, Σp², Σpy), then Σy², then the log loss of each book with a set bit (f64), then
+    the counts by fine cell of each such book (`ranking.encode`). At most 10.9 kB, and 5.4 kB where nothing is
+    drawn; of a window 7 and 3.5 kB, usually 2 and 1.5. Views are NaN while nothing was observed.
+
+    Examples
+    --------
+    >>> scores = Scores()
+    >>> scores.observe(raw=0.9, p=0.5, y=1)
+    >>> scores.observe(raw=0.9, p=0.5, y=0, draw=0.45)
+    >>> round(scores.ece("raw"), 3), scores.ece("calibrated"), round(scores.ece("draw"), 3)
+    (0.4, 0.0, 0.475)
+    """
+
+    __slots__ = ("_logs", "_ranks", "_sums", "_y2")
+
+    def __init__(self) -> None:
+        self._sums = [0.0] * (_BOOKS * _BOOK)
+        self._logs = [0.0] * _BOOKS
+        self._ranks: list[Maybe] = [None] * _BOOKS
+        self._y2 = 0.0
+
+    @classmethod
+    def zero(cls) -> Self:
+        """Return the scores of no events."""
+        return cls()
+
+    def observe(self, raw: float, p: float, y: float, draw: float | None = None, sign: int = 1) -> None:
+        """Add one event, or take it out again.
+
+        Parameters
+        ----------
+        raw, p
+            The model's forecast and the served one, in [0, 1].
+        y
+            The outcome, in [0, 1].
+        draw
+            What was drawn beside ``p``, in [0, 1]; None, or ``p``, where nothing was.
+        sign
+            1 adds the event, -1 takes out one that was added.
+        """
+        self._y2 += sign * (y * y + _GRAIN - _GRAIN)
+        self._add(_RAW, raw, y, sign)
+        if draw is None or draw == p:
+            self._add(_SAME, p, y, sign)
+        else:
+            self._add(_P, p, y, sign)
+            self._add(_DRAW, draw, y, sign)
+        if sign < 0:
+            self._tidy()
+
+    def _add(self, book: int, p: float, y: float, sign: int) -> None:
+        """Add an event to a book, each number by its `grain`, written out: a call costs as much as the rest."""
+        fine = bisect_right(EDGES, p)
+        ranks = self._ranks[book]
+        if ranks is None:
+            ranks = self._ranks[book] = ranking.nothing()
+        ranks[fine if y < 0.5 else FINE + fine] += sign
+        sums, i = self._sums, book * _BOOK + _AT[fine]
+        near = p + _GRAIN - _GRAIN
+        sums[i] += sign
+        sums[i + 1] += sign * near
+        sums[i + 3] += sign * (near * near + _GRAIN - _GRAIN)
+        if y == 1.0:
+            sums[i + 2] += sign
+            sums[i + 4] += sign * near
+        elif y:
+            sums[i + 2] += sign * (y + _GRAIN - _GRAIN)
+            sums[i + 4] += sign * (near * y + _GRAIN - _GRAIN)
+        self._logs[book] += sign * (log(p, y) + _GRAIN - _GRAIN)
+
+    def _tidy(self) -> None:
+        """Leave nothing in what has no events: sums above 2**23 round, and a row would not hold what they left."""
+        sums = self._sums
+        for book in range(_BOOKS):
+            empty = True
+            for i in range(book * _BOOK, (book + 1) * _BOOK, _SUMS):
+                if sums[i]:
+                    empty = False
+                elif sums[i + 3]:
+                    sums[i : i + _SUMS] = [0.0] * _SUMS
+            if empty:
+                self._logs[book], self._ranks[book] = 0.0, None
+                if book == 0:
+                    self._y2 = 0.0
+
+    def __add__(self, other: Self) -> Self:
+        """Return the scores of both sets of events."""
+        total = type(self)()
+        total._sums = list(map(add, self._sums, other._sums))
+        total._logs = list(map(add, self._logs, other._logs))
+        total._ranks = list(map(ranking.together, self._ranks, other._ranks))
+        total._y2 = self._y2 + other._y2
+        return total
+
+    def __sub__(self, other: Self) -> Self:
+        """Return the scores of the events of ``self`` that are not in ``other``, which must be among them."""
+        window = type(self)()
+        window._sums = list(map(sub, self._sums, other._sums))
+        window._logs = list(map(sub, self._logs, other._logs))
+        window._ranks = list(map(ranking.without, self._ranks, other._ranks))
+        window._y2 = self._y2 - other._y2
+        window._tidy()
+        return window
+
+    def __eq__(self, other: object) -> bool:
+        """Whether all sums are equal."""
+        return isinstance(other, Scores) and (self._sums, self._logs, self._ranks, self._y2) == (
+            other._sums,
+            other._logs,
+            other._ranks,
+            other._y2,
+        )
+
+    __hash__ = None  # type: ignore[assignment]  # sums change
+
+    def encode(self) -> bytes:
+        """Return the sums; layout in the class's notes."""
+        sums, mask, n = self._sums, 0, self.n
+        values: list[float] = []
+        logs: list[float] = []
+        counts: list[bytes] = []
+        for book in range(_BOOKS):
+            ranks = self._ranks[book]
+            if ranks is None:
+                continue
+            bits, start, run = 0, book * _BOOK, -1
+            for cell in range(_CELLS):
+                if sums[start + cell * _SUMS]:
+                    bits |= 1 << cell
+                    if run < 0:
+                        run = cell
+                elif run >= 0:
+                    values += sums[start + run * _SUMS : start + cell * _SUMS]
+                    run = -1
+            if run >= 0:
+                values += sums[start + run * _SUMS : start + _BOOK]
+            mask |= bits << book * _CELLS
+            logs.append(self._logs[book])
+            counts.append(ranking.encode(ranks, n))
+        values.append(self._y2)
+        values += logs
+        return mask.to_bytes(_MASK, "little") + _layout(len(values)).pack(*values) + b"".join(counts)
+
+    @classmethod
+    def decode(cls, payload: bytes) -> Self:
+        """Read sums written by `encode`.
+
+        Raises
+        ------
+        ValueError
+            If the payload has another length than its mask says, or names cells there are not.
+        """
+        if len(payload) < _MASK:
+            raise ValueError(f"scores of {len(payload)} bytes are shorter than their own header")
+        mask = int.from_bytes(payload[:_MASK], "little")
+        books = _kept(mask)
+        n = _SUMS * mask.bit_count() + 1 + len(books)
+        end = _MASK + 8 * n
+        if mask >> _BOOKS * _CELLS or len(payload) < end:
+            raise ValueError(f"scores of mask {mask:#x} have {end} bytes and more, got {len(payload)}")
+        values = _layout(n).unpack_from(payload, _MASK)
+        scores = cls()
+        at = 0
+        for cell in range(_BOOKS * _CELLS):
+            if mask >> cell & 1:
+                scores._sums[cell * _SUMS : (cell + 1) * _SUMS] = values[at : at + _SUMS]
+                at += _SUMS
+        scores._y2 = values[at]
+        for book, total in zip(books, values[at + 1 :], strict=True):
+            scores._logs[book] = total
+            scores._ranks[book], end = ranking.decode(payload, end)
+        if end != len(payload):
+            raise ValueError(f"scores of mask {mask:#x} end after {end} bytes, got {len(payload)}")
+        return scores
+
+    @property
+    def n(self) -> int:
+        """Events observed."""
+        return int(sum(self._sums[:_BOOK:_SUMS]))
+
+    @property
+    def drawn(self) -> int:
+        """Events of which something else than ``p`` was drawn."""
+        return int(sum(self._sums[_DRAW * _BOOK :: _SUMS]))
+
+    @property
+    def kinds(self) -> tuple[Kind, ...]:
+        """The kinds that say something of their own: "draw" only where something was drawn."""
+        return SCORED if self.drawn else SCORED[:2]
+
+    def cells(self, kind: Kind) -> list[Bin]:
+        """Return all 19 cells: the ten low bands, then the bins from [.1, .2) to [.9, 1]."""
+        used = [book for book in _OF[kind] if self._ranks[book] is not None] or [_RAW]
+        books = [self._sums[book * _BOOK : (book + 1) * _BOOK] for book in used]
+        sums = books[0] if len(books) == 1 else list(map(add, *books))
+        return [Bin(*sums[i : i + _SUMS]) for i in range(0, _BOOK, _SUMS)]
+
+    def ranking(self, kind: Kind) -> Ranking:
+        """Return how the forecasts tell the events apart."""
+        return ranking.ranking([self._ranks[book] for book in _OF[kind]])
+
+    def bins(self, kind: Kind) -> list[Bin]:
+        """Return the ten bins, from [0, .1) to [.9, 1]."""
+        cells = self.cells(kind)
+        return [Bin(*map(sum, zip(*cells[: _LOW + 1], strict=True))), *cells[_LOW + 1 :]]
+
+    def bands(self, kind: Kind) -> list[Bin]:
+        """Return the ten low bands of [0, .1), from [0, 1e-4) upwards, their edges `BANDS`."""
+        return self.cells(kind)[: _LOW + 1]
+
+    def ece(self, kind: Kind) -> float:
+        """Return the expected calibration error, Σ |Σp - Σy| / n over the bins, in [0, 1]."""
+        return self._mean(sum(abs(each.p - each.y) for each in self.bins(kind)))
+
+    def noise(self, kind: Kind) -> float:
+        """Return the `ece` to expect by chance if every forecast were the chance of its outcome.
+
+        Σ sqrt(2 Σp(1 - p) / π) / n over the bins: the mean of a normal error of that variance without its sign.
+        """
+        return self._mean(sum(_ROOT * math.sqrt(max(each.p - each.pp, 0.0)) for each in self.bins(kind)))
+
+    def smooth_ece(self, kind: Kind) -> float:
+        """Return the calibration error under hat weights, Σ_k |Σ w_k(p)(p - y)| / n, in [0, 1].
+
+        The hat w_k is 1 at k/10 and falls to 0 at the neighbours, so it moves by at most 21/n as one forecast moves by
+        1, where `ece` can jump: this is the error that a deterministic calibrator can be held to. On a bin a hat is a
+        line, so Σ w_k(p)(p - y) follows from the bin's Σp, Σy, Σp² and Σpy.
+
+        References
+        ----------
+        Foster & Kakade, *Calibration via Regression*, section II; Foster & Hart 2018, *Smooth Calibration*.
+        """
+        knots = [0.0] * (BINS + 1)
+        for k, each in enumerate(self.bins(kind)):
+            off = each.p - each.y
+            right = BINS * (each.pp - each.py) - k * off
+            knots[k] += off - right
+            knots[k + 1] += right
+        return self._mean(sum(map(abs, knots)))
+
+    def relative_error(self, kind: Kind) -> float:
+        """Return Σ |Σp - Σy| / ΣΣy over the 19 cells: events made up or missed for each that happened.
+
+        For rare events, where an `ece` of .002 may be all there is. NaN before the first outcome above 0.
+        """
+        return self._share(sum(abs(each.p - each.y) for each in self.cells(kind)))
+
+    def relative_noise(self, kind: Kind) -> float:
+        """Return the `relative_error` to expect by chance if every forecast were the chance of its outcome."""
+        return self._share(sum(_ROOT * math.sqrt(max(each.p - each.pp, 0.0)) for each in self.cells(kind)))
+
+    def relative_bias(self, kind: Kind) -> float:
+        """Return (Σp - Σy) / Σy: 1 serves twice too much on average, -1 serves 0. NaN before an outcome above 0."""
+        return self._share(sum(each.p - each.y for each in self.cells(kind)))
+
+    def relative_bias_noise(self, kind: Kind) -> float:
+        """Return the most |`relative_bias`| to expect by chance, sqrt(2 V / π) / Σy.
+
+        V is the larger of the variance that the forecasts state, Σp(1 - p), and that of a stream of the rate seen, n
+        ȳ(1 - ȳ): who serves 0 states none, and few outcomes must not prove him wrong.
+        """
+        cells = self.cells(kind)
+        y, n = sum(each.y for each in cells), self.n
+        stated = sum(max(each.p - each.pp, 0.0) for each in cells)
+        seen = max(y - y * y / n, 0.0) if n else 0.0
+        return self._share(_ROOT * math.sqrt(max(stated, seen)))
+
+    def murphy(self, kind: Kind) -> Murphy:
+        """Return the parts that the Brier score is made of, exactly, in the ten bins."""
+        n = self.n
+        if not n:
+            return Murphy(*[math.nan] * len(Murphy._fields))
+        bins = [each for each in self.bins(kind) if each.n]
+        rate = sum(each.y for each in bins) / n
+        return Murphy(
+            reliability=sum((each.p - each.y) ** 2 / each.n for each in bins) / n,
+            resolution=sum(each.n * (each.y / each.n - rate) ** 2 for each in bins) / n,
+            uncertainty=self._y2 / n - rate * rate,
+            variance=sum(each.pp - each.p * each.p / each.n for each in bins) / n,
+            covariance=sum(each.py - each.p * each.y / each.n for each in bins) / n,
+        )
+
+    def brier(self, kind: Kind) -> float:
+        """Return the mean Brier score, in [0, 1]."""
+        return self.loss("brier", kind)
+
+    def log_loss(self, kind: Kind) -> float:
+        """Return the mean log loss in nats, forecasts clipped by `LOG_CLIP`."""
+        return self.loss("log", kind)
+
+    def loss(self, name: str, kind: Kind) -> float:
+        """Return the mean of a loss; ValueError if it is none of `losses.NAMES`, see `losses.named`."""
+        return self._mean(self._total(name, kind))
+
+    def regret(self, name: str, kind: Kind = "calibrated") -> float:
+        """Return a cumulative loss, what was served minus raw; negative is better than raw. Raises as `loss` does."""
+        return self._total(name, kind) - self._total(name, "raw")
+
+    def _total(self, name: str, kind: Kind) -> float:
+        """Return the sum of a loss over the events."""
+        losses.named(name)
+        if name == "log":
+            return sum(self._logs[book] for book in _OF[kind])
+        bins = self.bins(kind)
+        if name == "brier":
+            return sum(each.pp - 2.0 * each.py for each in bins) + self._y2
+        # One half is an edge of the bins: below it the label is 0, from it on 1.
+        return sum((each.y for each in bins[: BINS // 2]), 0.0) + sum(
+            (each.n - each.y for each in bins[BINS // 2 :]), 0.0
+        )
+
+    def _mean(self, total: float) -> float:
+        n = self.n
+        return total / n if n else math.nan
+
+    def _share(self, total: float) -> float:
+        """Return a sum for each event that happened."""
+        happened = sum(self._sums[2:_BOOK:_SUMS])
+        return total / happened if happened else math.nan
+
+
+def total(parts: Iterable[Scores]) -> Scores:
+    """Return the scores of all the events."""
+    return reduce(Scores.__add__, parts, Scores())
+
+
+def _kept(mask: int) -> list[int]:
+    """Return the books that have events."""
+    cells = (1 << _CELLS) - 1
+    return [book for book in range(_BOOKS) if mask >> book * _CELLS & cells]
+
+
+@cache
+def _layout(n: int) -> Struct:
+    """Return the layout of n sums; of 385 there can be, the `struct` module itself would remember 100."""
+    return Struct(f"<{n}d")

@@ -1,0 +1,1 @@
+"""Settings, and the TOML file of streams."""

@@ -1,0 +1,68 @@
+"""The settings as they are in effect, without their secrets, and one hash of what all workers must agree on."""
+
+import json
+from dataclasses import fields
+from hashlib import blake2b
+from typing import Any, Final
+
+from state.policy import ARRIVAL, MATURITY
+from streams.config.settings import ACCESS, SECURITY, Settings
+from streams.kafka.security import Access, Security
+
+#: Stands in place of a secret that is set.
+HIDDEN: Final = "(set)"
+#: What may differ between the workers of one group.
+_OWN: Final = ("BROKERS", "INSTANCE_ID", "DATA_DIR", "LOG_LEVEL", "STREAMS", "METRICS_", "SASL_", "SSL_", "SECURITY_")
+
+
+def shown(settings: Settings) -> dict[str, str]:
+    """Return every setting by its variable, in the order of the reference; empty for none, `HIDDEN` for a secret."""
+    found = {
+        f"TRUEUP_{f.name.upper()}": _text(getattr(settings, f.name)) for f in fields(settings) if "parse" in f.metadata
+    }
+    for held, names in ((settings.security, SECURITY), (settings.access, ACCESS)):
+        for name, (attribute, _) in names.items():
+            if not name.endswith("_FILE"):
+                found[name] = _guarded(held, attribute)
+    return found
+
+
+def policies(settings: Settings) -> dict[str, dict[str, Any]]:
+    """Return what each pattern of streams is calibrated by; ``*`` is every stream that no pattern matches."""
+    found = [*settings.policies.patterns]
+    if settings.policies.default is not None:
+        found.append(("*", settings.policies.default))
+    return {
+        pattern: {
+            "config": policy.config,
+            "ttl_ms": policy.ttl_ms,
+            "matures_ms": policy.matures_ms,
+            "silence": policy.silence,
+            "learn": MATURITY if policy.waits else ARRIVAL,
+            "revisable_ms": policy.kept_ms,
+            "alarm_since_ms": policy.alarm_since_ms,
+            **json.loads(policy.recipe),
+        }
+        for pattern, policy in found
+    }
+
+
+def fingerprint(settings: Settings) -> str:
+    """Return a hash of what decides answers and state, 8 hex digits: all workers of a group should show the same."""
+    common = {name: value for name, value in shown(settings).items() if not name[7:].startswith(_OWN)}
+    text = json.dumps(
+        [common, policies(settings), settings.policies.early_ttl_ms], sort_keys=True, separators=(",", ":")
+    )
+    return blake2b(text.encode(), digest_size=4).hexdigest()
+
+
+def _guarded(held: Security | Access, attribute: str) -> str:
+    value = getattr(held, attribute)
+    hidden = "password" in attribute
+    return HIDDEN if hidden and value is not None else _text(value)
+
+
+def _text(value: object) -> str:
+    if isinstance(value, tuple):
+        return ",".join(value)
+    return "" if value is None else str(value)

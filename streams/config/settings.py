@@ -1,0 +1,315 @@
+"""Every setting of a worker, from ``TRUEUP_*`` environment variables."""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any
+
+from state.engine import BATCH_LIMIT
+from state.policy import DEFAULT_CALIBRATOR, Policies, Policy
+from streams.config import stream_config
+from streams.kafka import codecs
+from streams.kafka.security import Access, Security
+from streams.records.limits import Limits
+
+#: Most addresses of brokers.
+BROKERS = 100
+#: Longest streams file and longest file of a secret, bytes.
+STREAMS_BYTES, SECRET_BYTES = 1 << 20, 4096
+LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
+
+
+class SettingsError(ValueError):
+    """A setting is unknown, malformed, or contradicts another; the message says what is allowed."""
+
+
+def _text(value: str) -> str:
+    if not value.strip():
+        raise ValueError("must not be empty")
+    return value.strip()
+
+
+def _name(value: str) -> str:
+    """Return what Kafka takes for the name of a topic, with room for what Faust puts behind it."""
+    name = _text(value)
+    if not re.fullmatch(r"[a-zA-Z0-9._-]{1,200}", name) or name in (".", ".."):
+        raise ValueError("must be 1 to 200 of the characters a-z, A-Z, 0-9, '.', '_' and '-'")
+    return name
+
+
+def _number(low: int, high: int) -> Callable[[str], int]:
+    def parse(value: str) -> int:
+        number = int(value) if value.strip().isdigit() else low - 1
+        if not low <= number <= high:
+            raise ValueError(f"must be a whole number between {low} and {high}")
+        return number
+
+    return parse
+
+
+def _seconds(low: float, high: float) -> Callable[[str], float]:
+    def parse(value: str) -> float:
+        number = float(value)
+        if not low <= number <= high:
+            raise ValueError(f"must be between {low:g} and {high:g} seconds")
+        return number
+
+    return parse
+
+
+def _brokers(value: str) -> tuple[str, ...]:
+    brokers = tuple(part.strip() for part in value.split(","))
+    if len(brokers) > BROKERS:
+        raise ValueError(f"must be at most {BROKERS}: a few are enough to find the others")
+    for broker in brokers:
+        host, colon, port = broker.rpartition(":")
+        if "/" in broker or "@" in broker or not (host and colon and port.isdigit()):
+            raise ValueError("must be host:port, or several separated by commas, without a scheme or a password")
+    return brokers
+
+
+def _calibrator(value: str) -> str:
+    return Policy(_text(value)).calibrator
+
+
+def _setting(help_: str, parse: Callable[[str], Any], default: Any) -> Any:  # noqa: ANN401 - any setting's type
+    return field(default=default, metadata={"help": help_, "parse": parse})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """A worker's settings. Each is read from the variable named ``TRUEUP_`` and its name in capitals."""
+
+    brokers: tuple[str, ...] = _setting("Kafka brokers, host:port,...", _brokers, ("127.0.0.1:9092",))
+    app_id: str = _setting("Consumer group, and first part of the changelog's name", _name, "trueup")
+    instance_id: str | None = _setting(
+        "Name of this worker in its group: restarted under it within the session, it keeps its partitions", _text, None
+    )
+    data_dir: Path = _setting(
+        "Where the state is kept, below a directory of the name of TRUEUP_APP_ID; one a worker",
+        Path,
+        Path("trueup-data"),
+    )
+    streams: Path | None = _setting("TOML file that configures streams", Path, None)
+    default_calibrator: str = _setting(
+        "Calibrator of streams the TOML file does not name", _calibrator, DEFAULT_CALIBRATOR
+    )
+    forecasts: str = _setting("Topic of forecasts", _name, "forecasts")
+    outcomes: str = _setting("Topic of outcomes", _name, "outcomes")
+    calibrated: str = _setting("Topic of calibrated predictions", _name, "calibrated")
+    resolved: str = _setting("Topic of forecasts joined with outcomes", _name, "resolved")
+    dead_letters: str = _setting("Topic of records that cannot be used", _name, "dead-letters")
+    metrics_host: str = _setting("Address /metrics, /healthz and /readyz listen on", _text, "127.0.0.1")
+    metrics_port: int = _setting("Their port; 0 takes a free one", _number(0, 65_535), 9464)
+    metrics_streams: int = _setting(
+        "Streams with gauges of their own; the rest are counted together as 'other'", _number(1, 10_000), 200
+    )
+    record_bytes: int = _setting("Longest input value, bytes", _number(64, 800_000), Limits().record_bytes)
+    id_bytes: int = _setting("Longest event id and stream name, bytes", _number(8, 255), Limits().id_bytes)
+    ahead_seconds: float = _setting(
+        "How far an event's ts may lie ahead of its Kafka timestamp, s", _seconds(0, 1e9), 86_400.0
+    )
+    letter_bytes: int = _setting("How much of a dead letter's value is kept", _number(0, 600_000), 16_384)
+    batch_records: int = _setting("Most records folded and committed at once", _number(1, BATCH_LIMIT), BATCH_LIMIT)
+    batch_bytes: int = _setting(
+        "Largest record batch produced; keep below the broker's message.max.bytes", _number(10_000, 8_000_000), 900_000
+    )
+    compression: str = _setting(
+        "Codec of outputs and changelog: none, gzip, snappy, lz4 or zstd; inputs may have any",
+        lambda value: _one_of(value, tuple(codecs.NUMBERS)),
+        "zstd",
+    )
+    unpacked_bytes: int = _setting(
+        "Most bytes a compressed batch of the inputs may expand to; a larger one is one dead letter",
+        _number(1 << 20, 1 << 30),
+        32 << 20,
+    )
+    patience_seconds: float = _setting(
+        "How long a topic that is behind may hold its partner back, s", _seconds(0, 3600), 10.0
+    )
+    buffer_records: int = _setting(
+        "Records of one topic-partition held while the other topic catches up", _number(1000, 1_000_000), 20_000
+    )
+    buffer_bytes: int = _setting(
+        "Bytes of records a worker holds before it stops fetching; its input partitions have equal shares",
+        _number(1 << 20, 1 << 34),
+        64 << 20,
+    )
+    commit_seconds: float = _setting("How often input offsets are committed, s", _seconds(0.05, 60), 1.0)
+    session_seconds: float = _setting("Silence after which a worker's partitions move, s", _seconds(1, 300), 30.0)
+    request_seconds: float = _setting("Longest wait for an acknowledgement, s", _seconds(0.5, 300), 15.0)
+    write_buffer_bytes: int = _setting("RocksDB write buffer of a partition", _number(65_536, 1 << 30), 16 << 20)
+    block_cache_bytes: int = _setting("RocksDB block cache of a partition", _number(65_536, 1 << 34), 64 << 20)
+    log_level: str = _setting(
+        "What is logged: DEBUG, INFO, WARNING or ERROR", lambda value: _one_of(value.upper(), LOG_LEVELS), "INFO"
+    )
+    data_loss: str = _setting(
+        "When inputs were deleted before they were read: 'stop' or 'continue'",
+        lambda value: _one_of(value, ("stop", "continue")),
+        "stop",
+    )
+    security: Security = field(default_factory=Security)
+    access: Access = field(default_factory=Access)
+    policies: Policies = field(default_factory=lambda: stream_config.policies({}, DEFAULT_CALIBRATOR))
+
+    def __post_init__(self) -> None:
+        # Base64 makes a letter a third longer; its key and value may both be as long as the limit, and the key is there
+        # a second time, as it came.
+        if self.letter_bytes * 4 + 4096 > self.batch_bytes:
+            raise SettingsError(
+                f"TRUEUP_LETTER_BYTES={self.letter_bytes} is too much for TRUEUP_BATCH_BYTES={self.batch_bytes}: "
+                "a batch must hold four times a letter"
+            )
+        if self.request_seconds > self.session_seconds:
+            raise SettingsError(
+                "TRUEUP_REQUEST_SECONDS must not exceed TRUEUP_SESSION_SECONDS: "
+                "a write that hangs must die before the partition moves"
+            )
+
+        if self.access.password and not self.access.certfile and not self.on_loopback:
+            raise SettingsError(
+                f"TRUEUP_METRICS_PASSWORD would go in the clear, as TRUEUP_METRICS_HOST={self.metrics_host} "
+                "is not loopback; set TRUEUP_METRICS_CERTFILE"
+            )
+
+    @property
+    def on_loopback(self) -> bool:
+        """Whether the metrics can be reached from this machine only."""
+        try:
+            return ip_address(self.metrics_host).is_loopback
+        except ValueError:
+            return self.metrics_host == "localhost"
+
+    @property
+    def state_dir(self) -> Path:
+        """Where the state of this application is kept."""
+        return self.data_dir / self.app_id
+
+    @property
+    def changelog(self) -> str:
+        """Topic of the state table's changelog, as Faust names it."""
+        return f"{self.app_id}-state-changelog"
+
+    def unpacks(self, topic: str) -> int | None:
+        """Return the most bytes a record batch of a topic may expand to; None of what workers write themselves."""
+        return self.unpacked_bytes if topic in (self.forecasts, self.outcomes) else None
+
+    @property
+    def limits(self) -> Limits:
+        """What a record may be, at most."""
+        return Limits(self.record_bytes, self.id_bytes, int(self.ahead_seconds * 1000), self.letter_bytes)
+
+    @classmethod
+    def described(cls) -> list[tuple[str, str, str]]:
+        """Return the variable, the meaning and the default of every setting, security included."""
+        own = [
+            (f"TRUEUP_{f.name.upper()}", str(f.metadata["help"]), _shown(f.default))
+            for f in fields(cls)
+            if "parse" in f.metadata
+        ]
+        return own + [(name, help_, "none") for name, (_, help_) in (SECURITY | ACCESS).items()]
+
+    @classmethod
+    def from_env(cls, environment: Mapping[str, str]) -> "Settings":
+        """Read the settings.
+
+        Raises
+        ------
+        SettingsError
+            If a ``TRUEUP_`` variable is unknown or its value is not allowed, or the TOML file is not.
+        """
+        known = {f"TRUEUP_{f.name.upper()}": f for f in fields(cls) if "parse" in f.metadata}
+        values: dict[str, Any] = {}
+        for name, value in environment.items():
+            if not name.startswith("TRUEUP_") or name in (SECURITY | ACCESS) or name in _ELSEWHERE:
+                continue
+            if name not in known:
+                allowed = ", ".join(sorted([*known, *SECURITY, *ACCESS]))
+                raise SettingsError(f"{name} is not a setting of trueup; there are: {allowed}")
+            try:
+                values[known[name].name] = known[name].metadata["parse"](value)
+            except ValueError as exc:
+                shown = "" if "@" in value else f"={value!r}"  # an address with a password in it must not be logged
+                raise SettingsError(f"{name}{shown}: {exc}") from exc
+        try:
+            values["security"] = Security(**_collected(environment, SECURITY))
+            values["access"] = Access(**_collected(environment, ACCESS))
+            text = _read(values["streams"], STREAMS_BYTES) if values.get("streams") else ""
+            values["policies"] = stream_config.parse(text, values.get("default_calibrator", DEFAULT_CALIBRATOR))
+        except (ValueError, OSError) as exc:
+            raise SettingsError(str(exc)) from exc
+        return cls(**values)
+
+
+#: Security variables and the field each sets. A name that ends in _FILE names a file that holds the secret.
+SECURITY = {
+    "TRUEUP_SECURITY_PROTOCOL": ("protocol", "PLAINTEXT, SSL or SASL_SSL; PLAINTEXT if not set"),
+    "TRUEUP_SASL_MECHANISM": ("mechanism", "PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512; SCRAM-SHA-512 if not set"),
+    "TRUEUP_SASL_USERNAME": ("username", "User name for SASL_SSL"),
+    "TRUEUP_SASL_PASSWORD": ("password", "Its password"),
+    "TRUEUP_SASL_PASSWORD_FILE": ("password", "File that holds its password"),
+    "TRUEUP_SSL_CAFILE": ("cafile", "Authorities to trust, PEM; the system's if not set"),
+    "TRUEUP_SSL_CERTFILE": ("certfile", "The client's certificate, PEM, for mutual TLS"),
+    "TRUEUP_SSL_KEYFILE": ("keyfile", "Its key, PEM"),
+    "TRUEUP_SSL_KEY_PASSWORD": ("key_password", "The key's password"),
+    "TRUEUP_SSL_KEY_PASSWORD_FILE": ("key_password", "File that holds the key's password"),
+}
+#: The same of who may read metrics and pages.
+ACCESS = {
+    "TRUEUP_METRICS_CERTFILE": ("certfile", "The worker's certificate, PEM: metrics and pages by HTTPS"),
+    "TRUEUP_METRICS_KEYFILE": ("keyfile", "Its key, PEM, if not in the same file"),
+    "TRUEUP_METRICS_NAMES": ("hosts", "Names with a dot by which metrics and pages are asked for; others are refused"),
+    "TRUEUP_METRICS_USERNAME": ("username", "Who may read metrics and pages; the probes are open"),
+    "TRUEUP_METRICS_PASSWORD": ("password", "The reader's password"),
+    "TRUEUP_METRICS_PASSWORD_FILE": ("password", "File that holds the reader's password"),
+}
+#: Variables of the development broker, and of which engine runs: read elsewhere, before there are settings.
+_ELSEWHERE = ("TRUEUP_KAFKA_LIB", "TRUEUP_COMPILED")
+
+
+def _shown(default: object) -> str:
+    if isinstance(default, tuple):
+        return ",".join(default)
+    return "none" if default is None else str(default)
+
+
+def _one_of(value: str, allowed: tuple[str, ...]) -> str:
+    if value not in allowed:
+        raise ValueError(f"must be one of {', '.join(allowed)}")
+    return value
+
+
+def _read(path: Path, limit: int) -> str:
+    try:
+        with path.open("rb") as file:
+            text = file.read(limit + 1)
+    except OSError as exc:
+        raise ValueError(f"cannot read {path}: {exc.strerror}") from exc
+    if len(text) > limit:
+        raise ValueError(f"{path} is longer than {limit} bytes")
+    try:
+        return text.decode()
+    except UnicodeDecodeError:
+        raise ValueError(f"{path} is not text in UTF-8") from None
+
+
+def _collected(environment: Mapping[str, str], names: Mapping[str, tuple[str, str]]) -> dict[str, str]:
+    """Return the attributes that the environment sets, secrets read from their files."""
+    values: dict[str, str] = {}
+    for name, (attribute, _) in names.items():
+        if name in environment:
+            if attribute in values:
+                raise ValueError(f"{name} is set, and so is {name.removesuffix('_FILE')}: set one of them")
+            value = environment[name]
+            values[attribute] = _secret(name, Path(value)) if name.endswith("_FILE") else value
+    return values
+
+
+def _secret(name: str, path: Path) -> str:
+    """Return the one line of a file, without its end."""
+    secret = _read(path, SECRET_BYTES).rstrip("\r\n")
+    if not secret or "\n" in secret:
+        raise ValueError(f"{name}={path} must hold one line, the secret")
+    return secret

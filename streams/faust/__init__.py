@@ -1,0 +1,1 @@
+"""The wall: whatever touches private parts of Faust or aiokafka stands here."""

@@ -1,0 +1,211 @@
+"""The changelog has one writer a partition: the brokers refuse whoever wrote it before.
+
+A worker that was paused past its session and wakes does not know that its partitions have moved. What keeps its batch
+out cannot stand in the worker, which may be stopped again after any check; it must stand in the log. So whoever takes
+up a partition claims it before it reads where the changelog ends: it has the epoch of the partition's producer id
+raised, and appends a row with it. A stale append lands before that row and is recovered with everything else, or
+comes after it and is refused. Appends are idempotent and in no transaction: that costs nothing a batch, and leaves no
+markers behind.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from time import monotonic
+
+from aiokafka.errors import ProducerFenced
+
+from state import keys
+from state.claim import Claim
+from streams.faust.transport import BatchProducer
+from streams.kafka.producer_ids import NOBODY, Identity
+
+log = logging.getLogger("trueup")
+
+#: How long a claim goes unconfirmed, s. A log forgets the epoch of a producer that appends nothing for a day
+#: (producer.id.expiration.ms), the coordinator the id after seven (transactional.id.expiration.ms). Epochs end at
+#: 32,767: one every six hours lasts 22 years.
+KEEP_SECONDS = 6 * 3600.0
+
+Rows = Mapping[bytes, bytes | None]
+
+
+class TooLargeError(Exception):
+    """The rows do not fit one record batch; fold fewer events at once."""
+
+
+class FencedError(RuntimeError):
+    """Another worker has taken over a partition: nothing more may be written to it from here."""
+
+
+class MovedError(RuntimeError):
+    """A partition moved while a batch of it was under way: nothing was appended, its new owner reads the batch."""
+
+
+@dataclass
+class Writer:
+    """What a claim gives.
+
+    Attributes
+    ----------
+    identity
+        Producer id and epoch of all that is appended under it.
+    since
+        When the brokers last confirmed it.
+    sequence
+        Records appended under it, modulo 2^31: the number of the next one.
+    """
+
+    identity: Identity
+    since: float
+    sequence: int = 0
+
+    def stamp(self, records: int) -> tuple[int, int, int]:
+        """Number as many records, and return producer id, epoch and the first number."""
+        first = self.sequence
+        self.sequence = (first + records) % 2**31
+        return *self.identity, first
+
+
+class Changelog:
+    """Appends batches of rows, each partition's under its own claim.
+
+    Parameters
+    ----------
+    topic
+        Returns the changelog's name.
+    producer
+        Returns the producer; the application makes it when it starts.
+    owner
+        Name of this worker, for people.
+    clock
+        Seconds that pass while the process is stopped, too.
+    """
+
+    def __init__(
+        self,
+        topic: Callable[[], str],
+        producer: Callable[[], BatchProducer],
+        owner: str,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        self._topic = topic
+        self._producer = producer
+        self._owner = owner
+        self._clock = clock
+        #: Claims whose rows are being recovered, and those under which the recovered state is written.
+        self._claimed: dict[int, Writer] = {}
+        self._writers: dict[int, Writer] = {}
+
+    async def claim(self, partition: int) -> int:
+        """Shut all others out of a partition; what it holds from now on is final until `adopt`.
+
+        Returns
+        -------
+        int
+            Offset of the claim: where the partition ended.
+
+        Raises
+        ------
+        FencedError
+            If another worker claimed it in the same moment.
+        ForbiddenError, KafkaError, TimeoutError
+            If the brokers do not give the claim.
+        """
+        writer = await self._take(partition, NOBODY)
+        offset = await self._send(partition, writer, self._row(writer))
+        self._claimed[partition] = writer
+        log.info("claimed partition %d as producer %d, epoch %d", partition, *writer.identity)
+        return offset
+
+    def adopt(self, partition: int) -> None:
+        """Write under the newest claim from now on: the state that was recovered after it has been taken up.
+
+        Until then a batch that was folded on older state goes out under the older claim, and is refused.
+        """
+        if partition in self._claimed:
+            self._writers[partition] = self._claimed.pop(partition)
+
+    def release(self, partition: int) -> None:
+        """Forget a partition that has moved."""
+        self._claimed.pop(partition, None)
+        self._writers.pop(partition, None)
+
+    async def append(self, partition: int, rows: Rows) -> int:
+        """Append rows as one record batch and return the offset of the first, once it is acknowledged.
+
+        Raises
+        ------
+        TooLargeError
+            If they do not fit one; nothing was sent.
+        MovedError
+            If the partition is not claimed from here, or no longer; nothing was sent.
+        FencedError
+            If another worker has claimed the partition; nothing was appended.
+        KafkaError, TimeoutError
+            If the brokers do not acknowledge. The batch may or may not have been appended.
+        """
+        writer = self._writers.get(partition)
+        if writer is None:
+            raise MovedError(
+                f"partition {partition} has moved; a batch of it that was under way is left to its new owner"
+            )
+        return await self._send(partition, writer, rows)
+
+    def due(self, partition: int) -> bool:
+        """Whether the claim of a partition has to be confirmed before it is relied on again."""
+        writer = self._writers.get(partition)
+        return writer is not None and self._clock() - writer.since >= KEEP_SECONDS
+
+    def claims(self) -> list[int]:
+        """Return the partitions that are written from here."""
+        return list(self._writers)
+
+    async def confirm(self, partition: int) -> tuple[Rows, int]:
+        """Raise the epoch if it is still ours, append that, and return the rows that were appended and their offset.
+
+        Raises
+        ------
+        FencedError
+            If it is not, or the brokers have forgotten it.
+        KafkaError, TimeoutError
+            If the brokers do not answer.
+        """
+        held = self._writers[partition].identity
+        writer = await self._take(partition, held)
+        if writer.identity.producer_id != held.producer_id:
+            raise FencedError(
+                f"the brokers have forgotten the claim of partition {partition}; others may have written it since"
+            )
+        rows = self._row(writer)
+        self._writers[partition] = writer
+        return rows, await self._send(partition, writer, rows)
+
+    async def _take(self, partition: int, held: Identity) -> Writer:
+        now = self._clock()
+        try:
+            return Writer(await self._producer().identify(f"{self._topic()}-{partition}", held), now)
+        except ProducerFenced:
+            raise self._fenced(partition) from None
+
+    def _row(self, writer: Writer) -> Rows:
+        return {keys.CLAIM: Claim(*writer.identity, self._owner).encode()}
+
+    async def _send(self, partition: int, writer: Writer, rows: Rows) -> int:
+        producer = self._producer()
+        batch = producer.batch()
+        if batch.extend([(key, value, None) for key, value in rows.items()]) < len(rows):
+            raise TooLargeError(f"{len(rows)} rows do not fit one record batch")
+        batch.stamp = writer.stamp(len(rows))
+        try:
+            (offset,) = await producer.append([(batch, self._topic(), partition)])
+        except ProducerFenced:
+            raise self._fenced(partition) from None
+        return offset
+
+    @staticmethod
+    def _fenced(partition: int) -> FencedError:
+        return FencedError(
+            f"another worker has taken over partition {partition}, and the brokers refuse what comes from here: "
+            "was this process paused for longer than TRUEUP_SESSION_SECONDS?"
+        )

@@ -1,0 +1,1 @@
+"""What is asked of the brokers beside records: topics, rights, connections."""

@@ -1,0 +1,253 @@
+"""What the brokers let this user do, asked before a worker starts.
+
+Without it a missing grant shows as a topic that "does not exist", a group that never forms or a send that fails after
+everything was restored. Brokers since 2.3 answer which operations the asking user may do with a topic and a group.
+"""
+
+import shlex
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, NamedTuple
+
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.errors import (
+    GroupAuthorizationFailedError,
+    KafkaError,
+    TopicAuthorizationFailedError,
+    TransactionalIdAuthorizationFailed,
+)
+from aiokafka.protocol.api import Request, RequestStruct, Response
+from aiokafka.protocol.types import Array, Boolean, Bytes, Int16, Int32, Schema, String
+
+from streams.config.settings import Settings
+
+#: Kafka's numbers of the operations a worker needs; the answer has a bit for each.
+OPERATIONS: Final = {"Read": 3, "Write": 4, "Describe": 8, "DescribeConfigs": 10}
+#: The answer of a broker that does not know.
+_UNKNOWN: Final = -(1 << 31)
+
+#: What may be done with one thing; None: the broker did not say.
+Allowed = frozenset[str] | None
+#: Types of coordinators, as the protocol numbers them.
+_TRANSACTION: Final = 1
+
+
+class Grant(NamedTuple):
+    """What a worker's user must be allowed to do with one thing.
+
+    Attributes
+    ----------
+    kind
+        ``topic``, ``group`` or ``transactional-id``, as ``kafka-acls.sh`` names them.
+    name
+        Of the thing; of a transactional id, what it starts with.
+    operations
+        As Kafka names them. Read and Write let a thing be seen (Describe), too.
+    """
+
+    kind: str
+    name: str
+    operations: tuple[str, ...]
+
+    @property
+    def prefixed(self) -> bool:
+        """Whether the name is a prefix: a worker has a transactional id for each partition."""
+        return self.kind == "transactional-id"
+
+
+def needed(settings: Settings) -> list[Grant]:
+    """Return all a worker needs, and nothing it does not."""
+    return [
+        *(Grant("topic", name, ("Read", "DescribeConfigs")) for name in (settings.forecasts, settings.outcomes)),
+        *(
+            Grant("topic", name, ("Write", "DescribeConfigs"))
+            for name in (settings.calibrated, settings.resolved, settings.dead_letters)
+        ),
+        Grant("topic", settings.changelog, ("Read", "Write", "DescribeConfigs")),
+        Grant("group", settings.app_id, ("Read",)),
+        Grant("transactional-id", f"{settings.app_id}-", ("Write",)),
+    ]
+
+
+class _MetadataResponse(Response):  # type: ignore[misc]  # aiokafka ships no types
+    API_KEY = 3
+    API_VERSION = 8
+    SCHEMA = Schema(
+        ("throttle_time_ms", Int32),
+        ("brokers", Array(("node_id", Int32), ("host", String()), ("port", Int32), ("rack", String()))),
+        ("cluster_id", String()),
+        ("controller_id", Int32),
+        (
+            "topics",
+            Array(
+                ("error_code", Int16),
+                ("topic", String()),
+                ("is_internal", Boolean),
+                (
+                    "partitions",
+                    Array(
+                        ("error_code", Int16),
+                        ("partition", Int32),
+                        ("leader", Int32),
+                        ("leader_epoch", Int32),
+                        ("replicas", Array(Int32)),
+                        ("isr", Array(Int32)),
+                        ("offline_replicas", Array(Int32)),
+                    ),
+                ),
+                ("authorized_operations", Int32),
+            ),
+        ),
+        ("cluster_authorized_operations", Int32),
+    )
+
+
+class _MetadataRequest(RequestStruct):  # type: ignore[misc]
+    API_KEY = 3
+    API_VERSION = 8
+    RESPONSE_TYPE = _MetadataResponse
+    SCHEMA = Schema(
+        ("topics", Array(String())),
+        ("allow_auto_topic_creation", Boolean),
+        ("include_cluster_authorized_operations", Boolean),
+        ("include_topic_authorized_operations", Boolean),
+    )
+
+
+class _Topics(Request[_MetadataRequest]):  # type: ignore[misc]
+    API_KEY = 3
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._names = list(names)
+
+    def build(self, kind: type[_MetadataRequest]) -> _MetadataRequest:
+        """Return the request as the broker reads it."""
+        return kind(self._names, False, False, True)  # noqa: FBT003 - the fields of the schema, in their order
+
+
+class _GroupsResponse(Response):  # type: ignore[misc]
+    API_KEY = 15
+    API_VERSION = 3
+    SCHEMA = Schema(
+        ("throttle_time_ms", Int32),
+        (
+            "groups",
+            Array(
+                ("error_code", Int16),
+                ("group", String()),
+                ("state", String()),
+                ("protocol_type", String()),
+                ("protocol", String()),
+                (
+                    "members",
+                    Array(
+                        ("member_id", String()),
+                        ("client_id", String()),
+                        ("client_host", String()),
+                        ("member_metadata", Bytes),
+                        ("member_assignment", Bytes),
+                    ),
+                ),
+                ("authorized_operations", Int32),
+            ),
+        ),
+    )
+
+
+class _GroupsRequest(RequestStruct):  # type: ignore[misc]
+    API_KEY = 15
+    API_VERSION = 3
+    RESPONSE_TYPE = _GroupsResponse
+    SCHEMA = Schema(("groups", Array(String())), ("include_authorized_operations", Boolean))
+
+
+class _Group(Request[_GroupsRequest]):  # type: ignore[misc]
+    API_KEY = 15
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def build(self, kind: type[_GroupsRequest]) -> _GroupsRequest:
+        """Return the request as the broker reads it."""
+        return kind([self._name], True)  # noqa: FBT003 - the fields of the schema, in their order
+
+
+def commands(settings: Settings, principal: str) -> list[str]:
+    """Return a ``kafka-acls.sh`` command for each grant; whoever runs it says how it logs in."""
+    return [
+        shlex.join(
+            [
+                *("kafka-acls.sh", "--bootstrap-server", settings.brokers[0], "--command-config", "admin.properties"),
+                *("--add", "--allow-principal", principal),
+                *(word for operation in grant.operations for word in ("--operation", operation)),
+                *(f"--{grant.kind}", grant.name),
+                *(("--resource-pattern-type", "prefixed") if grant.prefixed else ()),
+            ]
+        )
+        for grant in needed(settings)
+    ]
+
+
+async def of_topics(admin: AIOKafkaAdminClient, names: Iterable[str]) -> dict[str, Allowed]:
+    """Return what may be done with each topic; a topic that does not exist is missing.
+
+    One that may not even be seen is there with nothing allowed, whether it exists or not: the brokers do not say.
+    """
+    try:
+        response = await admin._send_request(_Topics(names))  # noqa: SLF001 - no public way to send one's own
+    except NotImplementedError:  # a broker before 2.3
+        return dict.fromkeys(set(await admin.list_topics()) & set(names))
+    return {
+        topic: frozenset() if code else _allowed(bits)
+        for code, topic, _, _, bits in response.topics
+        if not code or code == TopicAuthorizationFailedError.errno
+    }
+
+
+async def lacking(admin: AIOKafkaAdminClient, settings: Settings, topics: Mapping[str, Allowed]) -> list[str]:
+    """Return a sentence for each thing on which this user lacks a grant; what the brokers do not tell is passed over.
+
+    ``topics`` is what `of_topics` said.
+    """
+    sentences = []
+    for grant in needed(settings):
+        if grant.kind == "topic":
+            allowed = topics.get(grant.name)
+        elif grant.kind == "group":
+            allowed = await _of_group(admin, grant.name)
+        else:
+            allowed = await _of_transactions(admin, grant.name)
+        missing = [operation for operation in grant.operations if allowed is not None and operation not in allowed]
+        if missing:
+            named = f"{grant.kind}s that start with {grant.name}" if grant.prefixed else f"{grant.kind} {grant.name}"
+            sentences.append(f"this user lacks {', '.join(missing)} on {named}: 'trueup topics acls' says how to grant")
+    return sentences
+
+
+async def _of_group(admin: AIOKafkaAdminClient, name: str) -> Allowed:
+    """Return what may be done with a consumer group, be there one yet or not."""
+    try:
+        coordinator = await admin.find_coordinator(name)
+        response: Any = await admin._send_request(_Group(name), coordinator)  # noqa: SLF001 - as above
+    except GroupAuthorizationFailedError:
+        return frozenset()
+    except (KafkaError, NotImplementedError):  # no coordinator yet, or a broker before 2.3: the worker will find out
+        return None
+    code, *_, bits = response.groups[0]
+    return frozenset() if code == GroupAuthorizationFailedError.errno else _allowed(bits)
+
+
+async def _of_transactions(admin: AIOKafkaAdminClient, prefix: str) -> Allowed:
+    """Return what may be done with transactional ids: the brokers tell only whether there is any grant."""
+    try:
+        await admin.find_coordinator(f"{prefix}state", _TRANSACTION)
+    except TransactionalIdAuthorizationFailed:
+        return frozenset()
+    except (KafkaError, NotImplementedError):  # no coordinator yet
+        return None
+    return None
+
+
+def _allowed(bits: int) -> Allowed:
+    if bits == _UNKNOWN:
+        return None
+    return frozenset(name for name, number in OPERATIONS.items() if bits >> number & 1)

@@ -1,0 +1,278 @@
+"""The topics: made as trueup needs them, and checked before a worker starts."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
+from aiokafka.errors import KafkaConnectionError, for_code
+
+from streams.config.settings import Settings
+from streams.kafka import codecs, connectivity, permissions
+
+#: Room a record batch needs beyond its records, bytes.
+BATCH_OVERHEAD = 4096
+#: Longest wait for the leaders of new topics, s.
+LEADER_SECONDS = 30.0
+#: How long the changelog keeps deletions, ms: a disk that was away for half of it can still be brought up to date.
+DELETE_RETENTION_MS = 7 * 86_400_000
+
+
+class TopicsError(RuntimeError):
+    """The topics are not as trueup needs them, or could not be made; the message says what to change.
+
+    ``lasting`` is False where trying again may help: brokers that could not be reached.
+    """
+
+    def __init__(self, message: str, *, lasting: bool = True) -> None:
+        super().__init__(message)
+        self.lasting = lasting
+
+
+@dataclass(frozen=True)
+class Topic:
+    """What a topic must be: name, cleanup policy, and the largest record batch it must take, bytes."""
+
+    name: str
+    compacted: bool
+    batch_bytes: int
+
+
+def wanted(settings: Settings) -> list[Topic]:
+    """Return the topics of a worker, inputs first."""
+    batch = settings.batch_bytes + BATCH_OVERHEAD
+    return [
+        Topic(settings.forecasts, compacted=False, batch_bytes=0),
+        Topic(settings.outcomes, compacted=False, batch_bytes=0),
+        Topic(settings.calibrated, compacted=False, batch_bytes=batch),
+        Topic(settings.resolved, compacted=False, batch_bytes=batch),
+        Topic(settings.dead_letters, compacted=False, batch_bytes=batch),
+        Topic(settings.changelog, compacted=True, batch_bytes=batch),
+    ]
+
+
+async def create(
+    settings: Settings, *, partitions: int = 4, replication: int = 1, retention_ms: int | None = None
+) -> list[str]:
+    """Make the topics that do not exist, and return their names.
+
+    Parameters
+    ----------
+    partitions
+        Of every topic; those that exist keep theirs, and `check` says if they differ.
+    replication
+        Copies of every topic. With three, writes need two in sync.
+    retention_ms
+        How long inputs and outputs are kept; None leaves it to the brokers. It must be longer than the longest
+        time a worker may be down, and for replay as long as history is wanted.
+
+    Raises
+    ------
+    TopicsError
+        If the brokers refuse.
+    """
+    async with _admin(settings) as admin:
+        existing = set(await admin.list_topics())
+        missing = [topic for topic in wanted(settings) if topic.name not in existing]
+        requests = []
+        for topic in missing:
+            configs = {"cleanup.policy": "compact" if topic.compacted else "delete"}
+            if topic.batch_bytes:
+                configs["max.message.bytes"] = str(max(topic.batch_bytes, 1_048_588))
+            if replication >= 3:
+                configs["min.insync.replicas"] = "2"
+            if topic.compacted:
+                configs["delete.retention.ms"] = str(DELETE_RETENTION_MS)
+            if retention_ms is not None and not topic.compacted:
+                configs["retention.ms"] = str(retention_ms)
+            requests.append(NewTopic(topic.name, partitions, replication, topic_configs=configs))
+        if requests:
+            response = await admin.create_topics(requests)
+            for name, code, *message in response.topic_errors:
+                if code:
+                    raise TopicsError(f"cannot make topic {name}: {for_code(code).__name__} {message or ''}")
+            await _led(admin, [topic.name for topic in missing])
+        return [topic.name for topic in missing]
+
+
+async def _led(admin: AIOKafkaAdminClient, names: list[str]) -> None:
+    """Wait until every partition has a leader: before that, sends fail and consumers wait."""
+    async with asyncio.timeout(LEADER_SECONDS):
+        while True:
+            described = await admin.describe_topics(names)
+            partitions = [partition for topic in described for partition in topic["partitions"]]
+            if partitions and all(partition["leader"] >= 0 for partition in partitions):
+                return
+            await asyncio.sleep(0.05)
+
+
+async def check(settings: Settings, *, as_worker: bool = True) -> list[str]:
+    """Return what is wrong with the topics, one sentence each; nothing when all is well.
+
+    Parameters
+    ----------
+    as_worker
+        Whether whoever asks must also be allowed to do what a worker does; who makes topics need not be.
+    """
+    async with _admin(settings) as admin:
+        topics = wanted(settings)
+        allowed = await permissions.of_topics(admin, [topic.name for topic in topics])
+        problems = [
+            f"records compressed by {name} cannot be read here: install the locked packages (make setup), or cramjam"
+            for name in codecs.lacking()
+        ]
+        problems += [
+            f"topic {topic.name} does not exist: run 'trueup topics create'"
+            for topic in topics
+            if topic.name not in allowed
+        ]
+        if as_worker:
+            problems += await permissions.lacking(admin, settings, allowed)
+        present = [topic for topic in topics if allowed.get(topic.name, frozenset()) != frozenset()]
+        if not present:
+            return problems
+        counts = {
+            described["topic"]: len(described["partitions"])
+            for described in await admin.describe_topics([topic.name for topic in present])
+        }
+        inputs = counts.get(settings.forecasts)
+        problems += [
+            f"topic {topic.name} has {counts[topic.name]} partitions, {settings.forecasts} has {inputs}: "
+            "all must have as many, for an event's records to meet"
+            for topic in present
+            if inputs is not None and counts[topic.name] != inputs
+        ]
+        for topic in present:
+            granted = allowed[topic.name]
+            if granted is None or "DescribeConfigs" in granted:
+                problems.extend(_problems(topic, await _configs(admin, topic.name)))
+        return problems
+
+
+async def remarks(settings: Settings) -> list[str]:
+    """Return what is not wrong with the topics and may surprise, one sentence each.
+
+    That is a ``compression.type`` by which the brokers pack anew what a worker has packed already, deletions that the
+    changelog does not keep for long, and records that may be lost although they were acknowledged.
+    """
+    async with _admin(settings) as admin:
+        topics = wanted(settings)
+        allowed = await permissions.of_topics(admin, [topic.name for topic in topics])
+        found: list[str] = []
+        configs: dict[str, dict[str, str]] = {}
+        for topic in topics:
+            granted = allowed.get(topic.name, frozenset())
+            if granted is None or "DescribeConfigs" in granted:
+                configs[topic.name] = await _configs(admin, topic.name)
+                found += _remarks(topic, settings.compression, configs[topic.name])
+        return found + _losable(configs)
+
+
+def _losable(configs: Mapping[str, Mapping[str, str]]) -> list[str]:
+    """Return how acknowledged records may be lost, with the topics concerned."""
+    alone = [name for name, each in configs.items() if int(each.get("min.insync.replicas", "1")) < 2]
+    unclean = [name for name, each in configs.items() if each.get("unclean.leader.election.enable") == "true"]
+    found = []
+    if alone:
+        found.append(
+            f"min.insync.replicas is below 2 for {', '.join(alone)}: what was acknowledged is lost with one broker's "
+            "disk; set it to 2, with three replicas"
+        )
+    if unclean:
+        found.append(
+            f"unclean.leader.election.enable=true for {', '.join(unclean)}: a replica that lags may lead, and what it "
+            "lacks is lost although it was acknowledged; set it to false"
+        )
+    return found
+
+
+def _remarks(topic: Topic, ours: str, configs: Mapping[str, str]) -> list[str]:
+    kept = int(configs.get("delete.retention.ms", "86400000"))
+    found = _packed(topic, ours, configs)
+    if topic.compacted and kept < DELETE_RETENTION_MS:
+        found.append(
+            f"topic {topic.name} has delete.retention.ms={kept}: a disk that was away for half of that is restored "
+            f"from the first record; set {DELETE_RETENTION_MS}"
+        )
+    return found
+
+
+def _packed(topic: Topic, ours: str, configs: Mapping[str, str]) -> list[str]:
+    if not topic.batch_bytes:  # others write it
+        return []
+    theirs = configs.get("compression.type", "producer")
+    if theirs in ("producer", "uncompressed" if ours == "none" else ours):
+        return []
+    same = "none" if theirs == "uncompressed" else theirs
+    said = (
+        f"topic {topic.name} has compression.type={theirs}, and TRUEUP_COMPRESSION is {ours}: "
+        f"the brokers pack every batch anew; set compression.type=producer, or TRUEUP_COMPRESSION={same}"
+    )
+    return [said]
+
+
+async def partitions(settings: Settings, name: str) -> int | None:
+    """Return how many partitions a topic has, or None if it does not exist.
+
+    Raises
+    ------
+    TopicsError
+        If the brokers cannot be reached.
+    """
+    async with _admin(settings) as admin:
+        if name not in await admin.list_topics():
+            return None
+        (described,) = await admin.describe_topics([name])
+        return len(described["partitions"])
+
+
+def _problems(topic: Topic, configs: Mapping[str, str]) -> list[str]:
+    problems = []
+    policy = configs.get("cleanup.policy", "")
+    if topic.compacted and policy != "compact":
+        problems.append(
+            f"topic {topic.name} has cleanup.policy={policy}, it must be compact: deletion would lose state"
+        )
+    if not topic.compacted and "compact" in policy:
+        problems.append(f"topic {topic.name} has cleanup.policy={policy}, it must be delete: compaction loses records")
+    largest = int(configs.get("max.message.bytes", "1048588"))
+    if largest < topic.batch_bytes:
+        problems.append(
+            f"topic {topic.name} has max.message.bytes={largest}, it must be at least {topic.batch_bytes}: "
+            "or lower TRUEUP_BATCH_BYTES"
+        )
+    return problems
+
+
+async def _configs(admin: AIOKafkaAdminClient, name: str) -> dict[str, str]:
+    (response,) = await admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, name)])
+    found: dict[str, str] = {}
+    for resource in response.resources:
+        code, message, entries = resource[0], resource[1], resource[-1]
+        if code:
+            raise TopicsError(f"cannot read the configuration of topic {name}: {message or for_code(code).__name__}")
+        found |= {entry[0]: entry[1] for entry in entries}
+    return found
+
+
+@asynccontextmanager
+async def _admin(settings: Settings) -> AsyncIterator[AIOKafkaAdminClient]:
+    try:
+        options = settings.security.client_options()
+    except ValueError as exc:  # a file is missing or damaged
+        raise TopicsError(str(exc)) from exc
+    client = AIOKafkaAdminClient(
+        bootstrap_servers=",".join(settings.brokers),
+        request_timeout_ms=int(settings.request_seconds * 1000),
+        **options,
+    )
+    try:
+        await client.start()
+        yield client
+    except KafkaConnectionError as exc:
+        reason = await connectivity.reasons(settings)
+        raise TopicsError(reason.said, lasting=reason.lasting) from exc
+    finally:
+        await client.close()

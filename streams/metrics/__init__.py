@@ -1,0 +1,1 @@
+"""What a worker tells of itself and of its streams."""

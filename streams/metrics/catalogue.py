@@ -1,0 +1,412 @@
+"""Every metric trueup exports: its name, what it counts, and what to do about it."""
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from state.scoring.history import RECENT, WINDOW
+
+#: Buckets of the label delay: a minute to two months, s.
+DELAYS: Final = (60, 600, 3600, 6 * 3600, 86_400, 3 * 86_400, 7 * 86_400, 14 * 86_400, 30 * 86_400, 60 * 86_400)
+#: Buckets of the time a batch takes from fold to acknowledgement, s.
+LATENCIES: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10)
+#: Buckets of the time from a forecast to its answer, s: a batch is milliseconds, a backlog minutes.
+WAITS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800)
+#: What the numbered steps of a batch are called, see the operations page.
+STAGES: Final = {1: "decode", 2: "fold", 3: "changelog", 4: "store", 5: "produce"}
+#: What the client library exports of the process, without a prefix.
+PROCESS: Final = (
+    "process_cpu_seconds_total",
+    "process_max_fds",
+    "process_open_fds",
+    "process_resident_memory_bytes",
+    "process_start_time_seconds",
+    "process_virtual_memory_bytes",
+)
+#: Buckets of the number of records in a batch.
+SIZES: Final = (1, 3, 10, 30, 100, 300, 1000, 2000, 4000)
+
+#: The values of ``fate`` for each input topic, with the fates of the state they count.
+RECORD_FATES: Final = {
+    "forecasts": {
+        "issued": ("forecasts_issued",),
+        "duplicate": ("forecasts_duplicate",),
+        "dead": ("forecasts_dead",),
+    },
+    "outcomes": {
+        "resolved": ("outcomes_resolved",),
+        "waiting": ("outcomes_waiting",),
+        "early": ("outcomes_early",),
+        "duplicate": ("outcomes_duplicate",),
+        "revised": ("outcomes_revised",),
+        "stale": ("outcomes_stale",),
+        "dead": ("outcomes_dead",),
+    },
+}
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A metric: name without the ``trueup_`` prefix, kind, labels, meaning, and what an operator does with it."""
+
+    name: str
+    kind: Literal["counter", "gauge", "histogram"]
+    labels: tuple[str, ...]
+    help: str
+    remedy: str = ""
+
+
+CATALOGUE: Final = {
+    metric.name: metric
+    for metric in (
+        Metric(
+            "records",
+            "counter",
+            ("topic", "fate"),
+            "Records applied, by what became of them; each record is counted once, redelivered ones are not",
+        ),
+        Metric(
+            "redelivered_records",
+            "counter",
+            ("topic",),
+            "Records that came again after a restart and were answered from the ledger",
+        ),
+        Metric(
+            "failed_logins",
+            "counter",
+            (),
+            "Requests for metrics or pages with a wrong name or password",
+            "The log names an address now and then; a scraper whose password was changed, or somebody who guesses",
+        ),
+        Metric(
+            "dead_letters",
+            "counter",
+            ("topic", "reason"),
+            "Records sent to the dead-letter topic",
+            "read the dead-letter topic: each letter names its reason and its place",
+        ),
+        Metric(
+            "expired",
+            "counter",
+            ("kind",),
+            "Rows whose time to live passed: forecasts without an outcome, outcomes without a forecast",
+            "if it rises, outcomes come later than ttl, or under other keys or ids than their forecasts",
+        ),
+        Metric("outputs", "counter", ("topic",), "Records produced and acknowledged"),
+        Metric(
+            "label_delay_seconds",
+            "histogram",
+            (),
+            "Event time from a forecast to its outcome; 0 for one stamped before",
+        ),
+        Metric(
+            "batch_seconds",
+            "histogram",
+            (),
+            "Time of a batch from its decoding to the acknowledgement of its outputs",
+            "if it rises while batches stay small, the brokers acknowledge slowly",
+        ),
+        Metric("batch_records", "histogram", (), "Records a batch holds; grows with load"),
+        Metric(
+            "stage_seconds",
+            "histogram",
+            ("stage",),
+            "Time of a batch in each step: decode, fold, changelog and produce till acknowledged, store in RocksDB",
+            "fold and store are this machine, changelog and produce are the brokers and the network",
+        ),
+        Metric(
+            "forecast_latency_seconds",
+            "histogram",
+            (),
+            "From the Kafka timestamp of a forecast to the acknowledgement of its answer; each forecast counts",
+            "if it rises with lag, the workers are behind; replayed history shows its age here",
+        ),
+        Metric(
+            "answered_forecasts",
+            "counter",
+            ("stream",),
+            "Forecasts answered, duplicates included, redelivered ones not",
+            "scored_events falling behind it: outcomes are missing or late",
+        ),
+        Metric(
+            "opened_partitions",
+            "counter",
+            (),
+            "Partitions taken up; all that are held are taken up again in a rebalance",
+            "if it keeps rising, the group does not come to rest: look for workers that restart",
+        ),
+        Metric("scored_events", "counter", ("stream",), "Resolved events scored by this worker"),
+        Metric("resolved", "gauge", ("stream",), "Resolved events scored over the life of the state"),
+        Metric(
+            "scored_partitions",
+            "gauge",
+            ("stream",),
+            "Partitions held here that have scored the stream; alarms of several workers are weighed by it",
+        ),
+        Metric(
+            "resolved_bin_events",
+            "gauge",
+            ("stream", "kind", "bin"),
+            "Resolved events by bin of the forecast, over the life of the state; empty bins are left out",
+            "add the three sums over workers before dividing: the recording rules do",
+        ),
+        Metric("resolved_bin_forecasts", "gauge", ("stream", "kind", "bin"), "Their forecasts, summed"),
+        Metric("resolved_bin_outcomes", "gauge", ("stream", "kind", "bin"), "Their outcomes, summed"),
+        Metric(
+            "ece",
+            "gauge",
+            ("stream", "kind"),
+            "Expected calibration error in ten bins, over the life of the state",
+            "calibrated should lie below raw; windows come from the bin counters",
+        ),
+        Metric(
+            "ece_noise",
+            "gauge",
+            ("stream", "kind"),
+            "The ece that forecasts which are the chances of their outcomes would show",
+            "an ece near it is as good as it gets: it falls as events come in",
+        ),
+        Metric(
+            "smooth_ece",
+            "gauge",
+            ("stream", "kind"),
+            "Calibration error under hat weights instead of bins, over the life of the state",
+            "judge deterministic calibrators by it: their ece depends on where the edges of bins lie",
+        ),
+        Metric(
+            "relative_error",
+            "gauge",
+            ("stream", "kind"),
+            "Events made up or missed per event that happened, in 19 cells of the forecast, over the life of the state",
+            "beside every ece: of rare events an ece of .002 may be all there is",
+        ),
+        Metric(
+            "relative_error_noise",
+            "gauge",
+            ("stream", "kind"),
+            "The relative_error that forecasts which are the chances of their outcomes would show",
+        ),
+        Metric(
+            "auc",
+            "gauge",
+            ("stream", "kind"),
+            f"Chance that an event that happened was ranked above one that did not, within windows of {WINDOW:,}",
+            "calibrated far below raw: what is served loses the model's order; Gini is 2 auc - 1",
+        ),
+        Metric("auc_error", "gauge", ("stream", "kind"), "Standard error of auc, as if events were independent"),
+        Metric(
+            "ks",
+            "gauge",
+            ("stream", "kind"),
+            "Largest difference of the forecasts' distributions under the two outcomes, in the mean of the windows",
+        ),
+        Metric(
+            "recall",
+            "gauge",
+            ("stream", "kind", "volume"),
+            "Share of the events that happened among the highest forecasts, this share of each window",
+            "precision is recall * base rate / volume",
+        ),
+        Metric(
+            "worst_window_ece",
+            "gauge",
+            ("stream", "kind"),
+            f"Largest ECE of any complete window of {WINDOW:,} resolved events of a partition",
+            "trueup inspect says which window it was and shows its reliability",
+        ),
+        Metric(
+            "alarm_log10",
+            "gauge",
+            ("stream", "kind"),
+            "Evidence that forecasts are not calibrated: log10 of an e-value, valid however often it is read",
+            "3 or more says broken, in error for one stream in a thousand; raw: the model is off, which calibration "
+            "mends; calibrated: see worst_window_ece, and whether ones are reported before zeros",
+        ),
+        Metric(
+            "alarm_recent_log10",
+            "gauge",
+            ("stream", "kind"),
+            f"The same of the last {RECENT} windows of {WINDOW:,} resolved events of a partition and the present one",
+            "3 or more says broken now, in error once in a thousand windows; it falls when the trouble ends",
+        ),
+        Metric(
+            "feature_bias",
+            "gauge",
+            ("stream", "kind"),
+            "Largest |sum x(p - y)| / sqrt(n sum x^2) of any feature, for calibrators that take features",
+            "if calibrated is not far below raw, no calibrator of this stream uses that feature",
+        ),
+        Metric("brier", "gauge", ("stream", "kind"), "Mean squared error, over the life of the state"),
+        Metric("log_loss", "gauge", ("stream", "kind"), "Mean log loss, nats, over the life of the state"),
+        Metric(
+            "misclassification",
+            "gauge",
+            ("stream", "kind"),
+            "Share of wrong labels, taken as 1 from p = 1/2 on, over the life of the state",
+        ),
+        Metric(
+            "regret",
+            "gauge",
+            ("stream", "loss"),
+            "Cumulative loss of the calibrated forecasts less that of the raw ones; below zero is a gain",
+            "if it grows without end, the calibrator hurts this stream: compare others by replay",
+        ),
+        Metric(
+            "resolved_vectors", "gauge", ("stream",), "Resolved events whose forecasts were of classes or of a number"
+        ),
+        Metric("classwise_ece", "gauge", ("stream", "kind"), "Mean over the classes of their ECE against the rest"),
+        Metric("top_label_ece", "gauge", ("stream", "kind"), "ECE of the highest probability of a forecast of classes"),
+        Metric("accuracy", "gauge", ("stream", "kind"), "How often the class of the highest probability came"),
+        Metric(
+            "coverage_error",
+            "gauge",
+            ("stream", "kind"),
+            "Largest difference between how often outcomes lay at or below a quantile and its level",
+            "calibrated above raw: too few outcomes yet, or a rate too small for how fast the stream drifts",
+        ),
+        Metric("pinball_loss", "gauge", ("stream", "kind"), "Mean quantile loss over the levels, in units of y"),
+        Metric("interval_width", "gauge", ("stream", "kind"), "Mean width of the outermost central interval"),
+        Metric("calibration_error", "gauge", ("stream",), "Calibration error (l1) of what was played, by grid point"),
+        Metric(
+            "calibration_bound",
+            "gauge",
+            ("stream",),
+            "What the theorem says its expectation stays under, pending outcomes included",
+            "an error above it means broken assumptions: outcomes that depend on the draw, or a defect",
+        ),
+        Metric(
+            "calibration_noise",
+            "gauge",
+            ("stream",),
+            "The calibration_error to expect by chance if what was played were the chances of the outcomes",
+            "an error near it is noise, not miscalibration",
+        ),
+        Metric(
+            "learnt_outcomes",
+            "gauge",
+            ("stream",),
+            "Outcomes learnt by the calibrators that serve now; the weight of the three above over workers",
+        ),
+        Metric(
+            "shadow_events",
+            "gauge",
+            ("stream", "calibrator", "config"),
+            "Resolved events that a challenger and the champion it challenges now have both answered",
+            "an event's challengers are those configured when its forecast came: at 0 long after, no outcomes come",
+        ),
+        Metric(
+            "shadow_ece",
+            "gauge",
+            ("stream", "calibrator", "config", "side"),
+            "Expected calibration error of champion and challenger over those events",
+        ),
+        Metric(
+            "shadow_brier",
+            "gauge",
+            ("stream", "calibrator", "config", "side"),
+            "Mean Brier score of both; weighed by shadow_events, the means of workers add up",
+        ),
+        Metric("shadow_auc", "gauge", ("stream", "calibrator", "config", "side"), "AUC of both"),
+        Metric("shadow_log_loss", "gauge", ("stream", "calibrator", "config", "side"), "Mean log loss of both, nats"),
+        Metric(
+            "shadow_difference",
+            "gauge",
+            ("stream", "calibrator", "config", "loss"),
+            "Mean loss of the challenger minus that of the champion, on the same events",
+            "below 0 by more than twice its error: consider trueup promote",
+        ),
+        Metric(
+            "shadow_difference_error",
+            "gauge",
+            ("stream", "calibrator", "config", "loss"),
+            "Standard error of shadow_difference, as if events were independent",
+        ),
+        Metric(
+            "outcome_age_seconds",
+            "gauge",
+            ("stream", "label", "share"),
+            "Event time within which this share of the outcomes of label 0 or 1 comes after the forecast",
+            "matures belongs above the age of .99 of both labels, ttl well above it",
+        ),
+        Metric(
+            "late_outcomes_ratio",
+            "gauge",
+            ("stream",),
+            "Share of the outcomes that came in the last tenth of ttl",
+            "above .01 others came after it and were lost: raise ttl",
+        ),
+        Metric(
+            "label_age_difference",
+            "gauge",
+            ("stream",),
+            "Largest difference of the age distributions of two labels, 0 where chance may make it",
+            "near 1 the calibrator learns one label first: set matures",
+        ),
+        Metric(
+            "label_finding",
+            "gauge",
+            ("stream", "finding"),
+            "1 where the ages of outcomes do not fit the configuration: ttl, silence, classes or matures",
+            "trueup inspect STREAM says in words what was seen and what to set",
+        ),
+        Metric(
+            "matured_events",
+            "counter",
+            ("label",),
+            "Events learnt at maturity: with the outcome that was reported, or with the label that silence implies",
+        ),
+        Metric("pending_events", "gauge", (), "Issued forecasts that wait for their outcome"),
+        Metric("waiting_outcomes", "gauge", (), "Outcomes that wait until their forecast matures"),
+        Metric("early_outcomes", "gauge", (), "Outcomes that wait for their forecast"),
+        Metric("held_partitions", "gauge", (), "Partitions this worker holds"),
+        Metric(
+            "lag_records",
+            "gauge",
+            ("topic", "partition"),
+            "Records appended and not yet applied",
+            "if it grows, add partitions and workers",
+        ),
+        Metric("buffered_records", "gauge", ("topic", "partition"), "Records fetched and not yet applied"),
+        Metric("buffered_bytes", "gauge", ("topic", "partition"), "Bytes of their keys and values"),
+        Metric(
+            "fetch_paused",
+            "gauge",
+            ("topic", "partition"),
+            "1 while fetching is stopped because enough is buffered",
+            "normal while a backlog is drained; if it stays, add partitions and workers, or look at batch_seconds",
+        ),
+        Metric(
+            "oldest_row_seconds",
+            "gauge",
+            (),
+            "Event time since the oldest row of an event was made; a row stays for its stream's ttl, joined or not",
+            "if far above the longest ttl, rows fall due faster than the sweep removes them: two for each record",
+        ),
+        Metric("state_rows", "gauge", ("partition",), "Rows of the state table, as the store estimates them"),
+        Metric("state_bytes", "gauge", ("partition",), "Bytes of the state table, as the store estimates them"),
+        Metric(
+            "last_update_timestamp_seconds",
+            "gauge",
+            (),
+            "When a batch was last committed",
+            "if it stands still while lag grows, the worker is stuck: see its log",
+        ),
+        Metric(
+            "recovery_remaining_records",
+            "gauge",
+            (),
+            "Changelog offsets still to restore; compaction may have left fewer records",
+            "if it stands still while ready is 0, the changelog's brokers do not deliver",
+        ),
+        Metric("recovery_restored_rows", "counter", (), "Rows restored from the changelog"),
+        Metric("recovery_seconds", "gauge", (), "How long the present recovery has taken, or the last one took"),
+        Metric(
+            "recovery_left_seconds",
+            "gauge",
+            (),
+            "How long the present recovery will take at its present rate; absent outside of one",
+            "if longer than can be waited for: more workers share the partitions out and restore them at once",
+        ),
+        Metric("ready", "gauge", (), "1 when partitions are assigned, restored and served"),
+        Metric("build_info", "gauge", ("version",), "Always 1"),
+    )
+}

@@ -1,0 +1,80 @@
+"""Challengers beside the champions they challenged, as ``trueup inspect`` and ``trueup promote`` show them."""
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import orjson
+from rich.table import Column, Table
+
+from state.rows import Served
+from state.scoring.comparison import LOSSES, SIDES, Comparison
+
+#: Configurations of champion and challenger.
+Pair = tuple[str, str]
+
+
+def added(found: Iterable[tuple[Pair, Comparison]]) -> dict[Pair, Comparison]:
+    """Return the comparison of each pair over several partitions or streams."""
+    totals: dict[Pair, Comparison] = {}
+    for pair, comparison in found:
+        totals[pair] = totals[pair] + comparison if pair in totals else comparison
+    return totals
+
+
+def names(served: Iterable[tuple[str, Served]]) -> dict[str, str]:
+    """Return the calibrator's name of each configuration, from the recipes in the rows."""
+    return {config: orjson.loads(each.recipe)["calibrator"] for config, each in served}
+
+
+def describe(pair: Pair, comparison: Comparison, named: Mapping[str, str]) -> dict[str, Any]:
+    """Return both sides of a comparison and their difference, as JSON would have it."""
+    scores = comparison.scores
+    described: dict[str, Any] = {"events": comparison.n}
+    for config, (side, kind) in zip(pair, SIDES, strict=True):
+        described[side] = {
+            "calibrator": named.get(config),
+            "config": config,
+            "ece": _or_none(scores.ece(kind)),
+            "ece_noise": _or_none(scores.noise(kind)),
+            "brier": _or_none(scores.brier(kind)),
+            "log_loss": _or_none(scores.log_loss(kind)),
+            "auc": _or_none(scores.ranking(kind).auc().value),
+        }
+    described["difference"] = {
+        loss: {name: _or_none(value) for name, value in comparison.difference(loss)._asdict().items()}
+        for loss in LOSSES
+    }
+    return described
+
+
+def table(described: Iterable[Mapping[str, Any]]) -> Table:
+    """Return what `describe` made of several pairs as a table: champion, challenger and difference of each."""
+    columns = ("", Column("calibrator", overflow="fold"), "events", "ECE", "by chance", "AUC", "Brier", "log loss")
+    made = Table(
+        *columns,
+        title="challengers: what was served, and what they made of the same events",
+        caption="Difference: challenger minus champion, ± its standard error. Below 0 the challenger is better; within "
+        "two errors of 0 it is chance. An ECE near the one by chance is as good as it gets.",
+    )
+    for each in described:
+        for side, _ in SIDES:
+            one = each[side]
+            figures = (_figure(one[name]) for name in ("ece", "ece_noise", "auc", "brier", "log_loss"))
+            made.add_row(side, f"{one['calibrator'] or '–'} {one['config']}", f"{each['events']:,}", *figures)
+        differences = (_difference(each["difference"][loss]) for loss in LOSSES)
+        made.add_row("difference", "", "", "", "", "", *differences, end_section=True)
+    return made
+
+
+def _difference(of: Mapping[str, float | None]) -> str:
+    mean, error = of["mean"], of["error"]
+    return "–" if mean is None else f"{mean:+.5f}" if error is None else f"{mean:+.5f} ± {error:.5f}"
+
+
+def _figure(value: float | None) -> str:
+    return "–" if value is None else f"{value:.4f}"
+
+
+def _or_none(value: float) -> float | None:
+    return None if math.isnan(value) else value

@@ -1,0 +1,234 @@
+"""What the state says of a stream, as JSON: shown by ``trueup inspect`` and by the status page."""
+
+import math
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from state import rows
+from state.calibrators import internal_regret, played
+from state.calibrators.points import debiased_l2, noise
+from state.fence import Fence
+from state.policy import Policy
+from state.rows import Served, VectorScores
+from state.scoring import history
+from state.scoring.ages import Ages, findings, late
+from state.scoring.alarm import ALPHA
+from state.scoring.class_scores import ClassScores
+from state.scoring.comparison import Comparison
+from state.scoring.history import KINDS, Alarmed, History
+from state.scoring.losses import NAMES
+from state.scoring.order import Within
+from state.scoring.ranking import VOLUMES, Ranking
+from state.scoring.scores import Bin, Kind, Scores, total
+from streams.metrics import challenger_description
+
+
+@dataclass
+class Found:
+    """The newest rows of every partition that say something of streams."""
+
+    fences: dict[int, Fence] = field(default_factory=dict)
+    histories: dict[str, dict[int, History]] = field(default_factory=lambda: defaultdict(dict))
+    vectors: dict[str, dict[tuple[int, str], VectorScores]] = field(default_factory=lambda: defaultdict(dict))
+    served: dict[str, dict[tuple[int, str], Served]] = field(default_factory=lambda: defaultdict(dict))
+    comparisons: dict[str, dict[tuple[int, str, str], Comparison]] = field(default_factory=lambda: defaultdict(dict))
+    ages: dict[str, dict[int, Ages]] = field(default_factory=lambda: defaultdict(dict))
+
+
+def describe(found: Found, stream: str, policy: Policy | None = None) -> dict[str, Any]:
+    """Return what the state says of a stream, as JSON would have it; ``policy`` is how it is configured now."""
+    histories = found.histories.get(stream, {})
+    scores = total(each.total for each in histories.values())
+    described: dict[str, Any] = {"resolved": scores.n}
+    if scores.n:
+        last = total(window.scores for each in histories.values() if (window := each.last))
+        order = history.ranked(histories.values())
+        for kind in scores.kinds:
+            ranks = order.ranking(kind)
+            described[kind] = _scored(scores, kind) | _ranked(ranks) | _window(histories, last, kind)
+        for alarmed in KINDS:
+            described[alarmed] |= _watched(histories, alarmed)
+        described["regret"] = {loss: scores.regret(loss) for loss in NAMES}
+    if stream in found.ages:
+        described["ages"] = _aged(sum(found.ages[stream].values(), Ages()), policy)
+    vectors = found.vectors.get(stream, {})
+    if vectors:
+        configs = sorted({config for _, config in vectors})
+        described["vectors"] = {
+            config: _vectors([each for (_, made), each in vectors.items() if made == config]) for config in configs
+        }
+    comparisons = found.comparisons.get(stream, {})
+    if comparisons:
+        named = challenger_description.names((config, each) for (_, config), each in found.served[stream].items())
+        pairs = challenger_description.added(
+            ((champion, other), each) for (_, champion, other), each in comparisons.items()
+        )
+        described["shadows"] = [
+            challenger_description.describe(pair, each, named) for pair, each in sorted(pairs.items())
+        ]
+    described["calibrators"] = [
+        {
+            "partition": partition,
+            "config": config,
+            **orjson.loads(served.recipe),
+            "version": served.calibrator.learnt,
+            "outstanding": served.outstanding,
+            "error": served.calibrator.error(),
+            "bound": served.calibrator.bound(served.outstanding),
+            **_counted(served),
+        }
+        for (partition, config), served in sorted(found.served.get(stream, {}).items())
+    ]
+    return described
+
+
+def _vectors(found: list[VectorScores]) -> dict[str, Any]:
+    """Return the scores of forecasts of classes, or of numbers, under one configuration."""
+    scores = rows.total_vectors(found)
+    described: dict[str, Any] = {"resolved": scores.n}
+    for kind in KINDS:
+        if isinstance(scores, ClassScores):
+            described[kind] = {
+                "classwise_ece": scores.classwise_ece(kind),
+                "top_label_ece": scores.top_label_ece(kind),
+                "accuracy": scores.accuracy(kind),
+                "brier": scores.brier(kind),
+                "log_loss": scores.log_loss(kind),
+            }
+        else:
+            described[kind] = {
+                "coverage_error": scores.error(kind),
+                "coverage": [
+                    {"level": level, "below": each.below, "upto": each.upto}
+                    for level, each in zip(scores.levels, scores.coverage(kind), strict=True)
+                ],
+                "pinball_loss": scores.pinball(kind),
+                "interval_widths": scores.widths(kind),
+                "transform": scores.pit(kind),
+            }
+    return described
+
+
+def _scored(scores: Scores, kind: Kind) -> dict[str, Any]:
+    """Return the scores of all events."""
+    return {
+        "ece": scores.ece(kind),
+        "ece_noise": scores.noise(kind),
+        "smooth_ece": scores.smooth_ece(kind),
+        "relative_error": _or_none(scores.relative_error(kind)),
+        "relative_error_noise": _or_none(scores.relative_noise(kind)),
+        "relative_bias": _or_none(scores.relative_bias(kind)),
+        "relative_bias_noise": _or_none(scores.relative_bias_noise(kind)),
+        **{loss if loss != "log" else "log_loss": scores.loss(loss, kind) for loss in NAMES},
+        "brier_parts": scores.murphy(kind)._asdict(),
+        "reliability": _curve(scores.bins(kind)),
+        "low_reliability": _curve(scores.bands(kind)),
+    }
+
+
+def _ranked(ranking: Ranking | Within) -> dict[str, Any]:
+    """Return how forecasts tell events apart."""
+    area = ranking.auc()
+    top = []
+    for volume in VOLUMES:
+        recall, precision = ranking.at(volume)
+        top.append(
+            {
+                "volume": volume,
+                "recall": _or_none(recall.value),
+                "recall_error": _or_none(recall.error),
+                "precision": _or_none(precision.value),
+                "precision_error": _or_none(precision.error),
+            }
+        )
+    return {
+        "auc": _or_none(area.value),
+        "auc_error": _or_none(area.error),
+        "gini": _or_none(ranking.gini().value),
+        "ks": _or_none(ranking.ks()),
+        "top": top,
+    }
+
+
+def _aged(ages: Ages, policy: Policy | None) -> dict[str, Any]:
+    """Return how old outcomes are when they come, and in words what to set where that does not fit."""
+    silence = policy is not None and policy.silence is not None
+    told = [] if policy is None else findings(ages, policy.ttl_ms, policy.matures_ms, silence=silence)
+    return {
+        "outcomes": {
+            str(label): {
+                "n": ages.n(label),
+                "median_s": ages.quantile(label, 0.5) / 1000,
+                "most_s": ages.quantile(label, 0.99) / 1000,
+            }
+            for label in ages.labels
+        },
+        "expired": ages.expired,
+        "late": None if policy is None else _or_none(late(ages, policy.ttl_ms)),
+        "apart": _or_none(ages.apart()),
+        "findings": [finding._asdict() for finding in told],
+    }
+
+
+def _window(histories: dict[int, History], last: Scores, kind: Kind) -> dict[str, Any]:
+    """Return the last window of all partitions and the worst of any; ``partition`` and ``window`` find it again."""
+    described: dict[str, Any] = {}
+    if last.n:
+        described["last_window"] = {
+            "n": last.n,
+            "ece": last.ece(kind),
+            "ece_noise": last.noise(kind),
+            "relative_bias": _or_none(last.relative_bias(kind)),
+            "relative_bias_noise": _or_none(last.relative_bias_noise(kind)),
+            **_ranked(last.ranking(kind)),
+        }
+    worst = history.worst(histories.values(), kind)
+    if worst is not None:
+        described["worst_window"] = {
+            "partition": next(n for n, each in histories.items() if each.worst(kind) is worst),
+            "window": worst.number,
+            "ece": worst.scores.ece(kind),
+            "ece_noise": worst.scores.noise(kind),
+            "reliability": _curve(worst.scores.bins(kind)),
+        }
+    return described
+
+
+def _watched(histories: dict[int, History], kind: Alarmed) -> dict[str, Any]:
+    """Return what alarms and features say."""
+    found, level = list(histories.values()), -math.log10(ALPHA)
+    log10 = history.log_alarm(found, kind) / math.log(10.0)
+    recent = history.log_recent(found, kind) / math.log(10.0)
+    described: dict[str, Any] = {
+        "alarm": {
+            "log10": log10,
+            "sounds": log10 >= level,
+            "recent_log10": recent,
+            "recent_sounds": recent >= level,
+        }
+    }
+    biases = {str(n): each.bias.along(kind) for n, each in histories.items()}
+    if any(biases.values()):
+        described["feature_bias"] = biases
+    return described
+
+
+def _counted(served: Served) -> dict[str, float | None]:
+    """Return what the counts of the points played say, where a calibrator keeps them."""
+    points = played(served.calibrator)
+    return {
+        "noise": _or_none(noise(points)) if points else None,
+        "debiased_l2": _or_none(debiased_l2(points)) if points else None,
+        "internal_regret": internal_regret(served.calibrator),
+    }
+
+
+def _curve(bins: list[Bin]) -> list[dict[str, float]]:
+    return [{"n": int(each.n), "forecast": each.p / each.n, "outcome": each.y / each.n} for each in bins if each.n]
+
+
+def _or_none(value: float) -> float | None:
+    return None if math.isnan(value) else value

@@ -1,0 +1,315 @@
+"""What a worker tells Prometheus. Counters count once, after the commit point; gauges are views of stored sums."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from time import time
+from typing import Final, TypeVar
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from state import rows
+from state.engine import Effects
+from state.fence import FATES, Fence
+from state.policy import Policies
+from state.rows import Served, VectorScores
+from state.scoring.ages import Ages
+from state.scoring.history import History
+from state.scoring.scores import total
+from streams.metrics import challengers, sums, views
+from streams.metrics.catalogue import CATALOGUE, DELAYS, LATENCIES, RECORD_FATES, SIZES, STAGES, WAITS
+from streams.metrics.latency import Latencies
+from streams.metrics.sums import Sample
+from streams.records.decoding import REASONS
+
+PREFIX = "trueup_"
+#: Counts all streams beyond the first ones together, so that names in records cannot mint series.
+OTHER = "other"
+#: The input topics as labels name them, whatever they are called in Kafka.
+INPUTS = ("forecasts", "outcomes")
+#: Where the label of an event that was learnt at maturity came from, with the fates that count it.
+MATURED = {"reported": "matured", "implied": "implied"}
+NO_POLICIES: Final = Policies()
+
+
+#: A stream's scores and its closed windows, None before the first. One value, because the server's thread reads it
+#: while the worker replaces it, and rows of different batches do not belong together.
+Rows = tuple[bytes, bytes | None]
+
+
+@dataclass(slots=True)
+class Held:
+    """What is exported of one partition: its fence, and the latest rows of the streams shown, still encoded."""
+
+    fence: Fence
+    scores: dict[str, Rows] = field(default_factory=dict)
+    vectors: dict[str, bytes] = field(default_factory=dict)
+    calibrators: dict[str, bytes] = field(default_factory=dict)
+    comparisons: dict[challengers.Place, bytes] = field(default_factory=dict)
+    ages: dict[str, bytes] = field(default_factory=dict)
+
+
+T = TypeVar("T")
+#: Reads now and here.
+Sampler = Callable[[], Iterable[Sample]]
+
+
+class Gauges(Collector):
+    """The metrics of one worker.
+
+    Parameters
+    ----------
+    most_streams
+        Streams with series of their own. Only their rows are held: the rest cost no memory and no time at a scrape.
+    version
+        Version of the program.
+    sampler
+        Reads what is not in the state: lag, buffers, store sizes, readiness.
+    policies
+        What streams are configured to do: the ages of their outcomes are held against it.
+    """
+
+    def __init__(self, most_streams: int, version: str, sampler: Sampler, policies: Policies = NO_POLICIES) -> None:
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # a series beside every counter that says only when
+        self.registry = CollectorRegistry()
+        self._most_streams = most_streams
+        self._version = version
+        self._sampler = sampler
+        self._policies = policies
+        self._held: dict[int, Held] = {}
+        #: Forecasts answered and events resolved here, by label of their stream.
+        self._answered: dict[str, int] = {}
+        self._scored: dict[str, int] = {}
+        self._waited, self._delayed = Latencies(WAITS), Latencies(DELAYS)
+        self._shown: dict[str, None] = {}
+        self._updated = 0.0
+        self._counters: dict[str, Counter] = {}
+        self._histograms: dict[str, Histogram] = {}
+        buckets = {
+            "batch_seconds": LATENCIES,
+            "batch_records": SIZES,
+            "stage_seconds": LATENCIES,
+        }
+        counters = ("records", "redelivered_records", "dead_letters", "expired", "matured_events", "outputs")
+        for name in (*counters, "opened_partitions"):
+            self._counters[name] = Counter(
+                PREFIX + name, CATALOGUE[name].help, CATALOGUE[name].labels, registry=self.registry
+            )
+        for name, edges in buckets.items():
+            self._histograms[name] = Histogram(
+                PREFIX + name, CATALOGUE[name].help, CATALOGUE[name].labels, buckets=edges, registry=self.registry
+            )
+        self._stages = {step: self._histograms["stage_seconds"].labels(name) for step, name in STAGES.items()}
+        self._initialise()
+        self.registry.register(self)
+
+    def _initialise(self) -> None:
+        """Start every series at zero, so that rate() sees the first increase."""
+        for topic, fates in RECORD_FATES.items():
+            for fate in fates:
+                self._counters["records"].labels(topic, fate)
+            for reason in REASONS:
+                self._counters["dead_letters"].labels(topic, reason)
+            self._counters["redelivered_records"].labels(topic)
+        for kind in ("forecast", "outcome"):
+            self._counters["expired"].labels(kind)
+        for label in MATURED:
+            self._counters["matured_events"].labels(label)
+        for topic in ("calibrated", "resolved", "dead-letters"):
+            self._counters["outputs"].labels(topic)
+
+    # -- what the worker reports -----------------------------------------------------------------------------------
+
+    def assigned(self, partition: int, held: Held) -> None:
+        """Take up a partition whose state was restored."""
+        self._held[partition] = Held(
+            held.fence,
+            self._kept(held.scores),
+            self._kept(held.vectors),
+            self._kept(held.calibrators),
+            self._compared(held.comparisons),
+            self._kept(held.ages),
+        )
+        self._counters["opened_partitions"].inc()
+        # From zero, so that increase() sees the first events; a stream that is new starts with its first batch.
+        zero = dict.fromkeys((*held.scores, *held.vectors), 0)
+        self._count(zero, self._scored)
+        self._count(zero, self._answered)
+
+    def _kept(self, found: Mapping[str, T]) -> dict[str, T]:
+        return {stream: row for stream, row in found.items() if self.shows(stream)}
+
+    def _compared(self, found: Mapping[challengers.Place, bytes]) -> dict[challengers.Place, bytes]:
+        return {place: row for place, row in found.items() if self.shows(place[0])}
+
+    def _label(self, stream: str) -> str:
+        return stream if self.shows(stream) else OTHER
+
+    def revoked(self, partition: int) -> None:
+        """Let go of a partition, so that its new owner's series are the only ones."""
+        self._held.pop(partition, None)
+
+    def partitions(self) -> list[int]:
+        """Return the partitions held."""
+        return list(self._held)
+
+    def shows(self, stream: str) -> bool:
+        """Whether a stream has series of its own: the first that ask do, until there are as many as may."""
+        if stream in self._shown:
+            return True
+        if len(self._shown) >= self._most_streams or stream == OTHER:
+            return False
+        self._shown[stream] = None
+        return True
+
+    def shown(self) -> list[str]:
+        """Return the streams that have series of their own."""
+        return list(self._shown)
+
+    def held(self) -> dict[int, Held]:
+        """Return what is held of each partition, for other readers; its rows are bytes, which nobody changes."""
+        return dict(self._held)
+
+    @property
+    def updated(self) -> float:
+        """When a batch was last committed, s since 1970; 0 if none was."""
+        return self._updated
+
+    def applied(self, partition: int, effects: Effects, fence: Fence) -> None:
+        """Count a batch whose rows were acknowledged; redelivered events count only as such."""
+        self._updated = time()
+        self._fared(dict(zip(FATES, effects.fates, strict=True)))
+        for source, reason in effects.rejected:
+            self._counters["dead_letters"].labels(INPUTS[source], reason).inc()
+        for topic, n in zip(INPUTS, effects.again, strict=True):
+            if n:
+                self._counters["redelivered_records"].labels(topic).inc(n)
+        self._delayed.observe(effects.delays)
+        self._count(effects.answered, self._answered)
+        self._count(effects.resolved, self._scored)
+        held = self._held.get(partition)
+        if held is None:
+            held = self._held[partition] = Held(fence)
+        held.fence = fence
+        held.calibrators.update(self._kept(effects.calibrators))
+        held.vectors.update(self._kept({stream: row for (stream, _), row in effects.vectors.items()}))
+        held.comparisons.update(self._compared(effects.comparisons))
+        held.ages.update(self._kept(effects.ages))
+        # A revision may change a closed window and leave the present one.
+        for stream in self._kept({**effects.scores, **effects.windows}):
+            row, closed = held.scores.get(stream, (None, None))
+            row = effects.scores.get(stream, row)
+            if row is not None:
+                held.scores[stream] = row, effects.windows.get(stream, closed)
+
+    def _fared(self, fates: Mapping[str, int]) -> None:
+        """Count what became of records and rows."""
+        for topic, names in RECORD_FATES.items():
+            for fate, counted in names.items():
+                n = sum(fates[name] for name in counted)
+                if n:
+                    self._counters["records"].labels(topic, fate).inc(n)
+        for kind in ("forecast", "outcome"):
+            if fates[f"expired_{kind}s"]:
+                self._counters["expired"].labels(kind).inc(fates[f"expired_{kind}s"])
+        for label, fate in MATURED.items():
+            if fates[fate]:
+                self._counters["matured_events"].labels(label).inc(fates[fate])
+
+    def _count(self, found: Mapping[str, int], counted: dict[str, int]) -> None:
+        """Add up what was counted by stream."""
+        for stream, n in found.items():
+            label = self._label(stream)
+            counted[label] = counted.get(label, 0) + n
+
+    def produced(self, topic: str, n: int) -> None:
+        """Count acknowledged outputs."""
+        self._counters["outputs"].labels(topic).inc(n)
+
+    def batch(self, records: int, seconds: float) -> None:
+        """Note the size of a batch and how long it took."""
+        self._histograms["batch_records"].observe(records)
+        self._histograms["batch_seconds"].observe(seconds)
+
+    def stage(self, step: int, seconds: float) -> None:
+        """Note how long a numbered step of a batch took."""
+        self._stages[step].observe(seconds)
+
+    def waited(self, since: Iterable[int]) -> None:
+        """Note that forecasts of these Kafka timestamps, ms, have been answered; one ahead of this clock waited 0 s."""
+        now = int(time() * 1000)
+        self._waited.observe(now - stamp for stamp in since)
+
+    # -- what Prometheus reads -------------------------------------------------------------------------------------
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the metrics that are views of sums; called by the server's thread."""
+        whole = {"forecast_latency_seconds": self._waited, "label_delay_seconds": self._delayed}
+        for name, latencies in whole.items():
+            yield latencies.family(PREFIX + name, CATALOGUE[name].help)
+        families = {
+            name: (CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily)(
+                PREFIX + name, metric.help, labels=metric.labels
+            )
+            for name, metric in CATALOGUE.items()
+            if name not in self._counters and name not in self._histograms and name not in whole
+        }
+        for name, labels, value in self._samples():
+            families[name].add_metric(labels, value)
+        yield from families.values()
+
+    def describe(self) -> Iterable[Metric]:
+        """Tell the registry nothing, so that registering does not collect."""
+        return ()
+
+    def _samples(self) -> Iterator[Sample]:
+        held = list(self._held.values())
+        yield "build_info", (self._version,), 1.0
+        yield "pending_events", (), sum(partition.fence.pending for partition in held)
+        yield "waiting_outcomes", (), sum(partition.fence.waiting for partition in held)
+        yield "early_outcomes", (), sum(partition.fence.early for partition in held)
+        yield "held_partitions", (), len(held)
+        yield "oldest_row_seconds", (), max((_oldest(partition.fence) for partition in held), default=0.0)
+        if self._updated:
+            yield "last_update_timestamp_seconds", (), self._updated
+        yield from self._sampler()
+        for label, n in list(self._answered.items()):
+            yield "answered_forecasts", (label,), n
+        for label, n in list(self._scored.items()):
+            yield "scored_events", (label,), n
+        yield from self._of_streams(held)
+
+    def _of_streams(self, held: list[Held]) -> Iterator[Sample]:
+        histories: dict[str, list[History]] = {}
+        vectors: dict[str, list[VectorScores]] = {}
+        served: dict[str, list[Served]] = {}
+        aged: dict[str, Ages] = {}
+        for partition in held:
+            for stream, row in list(partition.ages.items()):
+                aged[stream] = aged.get(stream, Ages()) + rows.decode_ages(row)
+            for stream, pair in list(partition.scores.items()):
+                histories.setdefault(stream, []).append(rows.decode_history(*pair))
+            for stream, row in list(partition.vectors.items()):
+                vectors.setdefault(stream, []).append(rows.decode_vector_scores(row))
+            for stream, row in list(partition.calibrators.items()):
+                served.setdefault(stream, []).append(rows.decode_calibrator(row, stream))
+        for stream, found in histories.items():
+            scores = total(each.total for each in found)
+            yield from views.scored(stream, scores)
+            yield from sums.binned(stream, scores, len(found))
+            yield from views.watched(stream, found)
+        for stream, several in vectors.items():
+            yield from views.vectors(stream, several)
+        for stream, ages in aged.items():
+            yield from views.aged(stream, ages, self._policies.of(stream))
+        yield from challengers.series(item for partition in held for item in list(partition.comparisons.items()))
+        for stream, made in served.items():
+            yield from views.guaranteed(stream, made)
+            yield from sums.learnt(stream, made)
+
+
+def _oldest(fence: Fence) -> float:
+    """Return the age of the row that stands first in any expiry queue, s of event time."""
+    waiting = [queue for queue in list(fence.queues.values()) if queue.head < queue.tail]
+    return max((fence.stream_time - (queue.due - queue.ttl_ms) for queue in waiting), default=0) / 1000

@@ -1,0 +1,1 @@
+"""Records: bytes to events, and outputs to bytes."""

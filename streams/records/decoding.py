@@ -1,0 +1,326 @@
+"""Records as they stand in the topics: bytes to events, and outputs to bytes.
+
+Decoding never raises on what a record holds: anything that cannot be used comes back as `Rejected` with a reason
+from `REASONS`, and goes to the dead letters whole.
+"""
+
+import base64
+from collections.abc import Iterable
+from typing import Any, Final
+
+import orjson
+
+from state import forecasts
+from state.calibrators.base import new
+from state.events import Calibrated, Event, Forecast, Outcome, Rejected, Resolved
+from state.fence import FORECASTS, OUTCOMES
+from state.forecasts import LARGEST, PROBABILITY, PROBS, Classwise, Normal, Probs, Quantiles
+from state.policy import Policies, Policy
+from streams.records.limits import Limits
+
+#: Why a record is a dead letter, and what it means.
+REASONS: Final = {
+    "empty": "the record has no value",
+    "batch": "the compressed batch it came in expands beyond TRUEUP_UNPACKED_BYTES, or cannot be unpacked",
+    "skipped": "an operator left the record out with trueup skip",
+    "oversized": "the value is longer than the limit, or the key than eight ids",
+    "not_json": "the value is not JSON (NaN and Infinity are not JSON)",
+    "not_object": "the value is JSON, but not an object",
+    "event_id": "event_id is missing, not text, empty, too long, or holds control characters",
+    "stream": "stream is missing, not text, empty, too long, or holds control characters",
+    "unknown_stream": "no pattern matches the stream, and streams are closed",
+    "forecast": "none, or more than one, of p, probs, quantiles and normal",
+    "unsupported": "a kind of forecast that the stream's calibrator does not take",
+    "probability": "p is not a number in [0, 1]",
+    "features": "x is missing, misnamed, of the wrong length, or out of [-1, 1]",
+    "probs": "probs is not as many numbers in [0, 1] as the stream has classes, adding up to 1",
+    "quantiles": "quantiles has no increasing levels in (0, 1) with as many values that do not fall",
+    "normal": "normal has no finite mean, or no positive std",
+    "label": "y is not a number, or not one the event's forecast can have: 0 or 1, or the number of a class",
+    "conflict": "an earlier forecast of this event_id has another stream or another forecast, and was answered",
+    "revision": "revision is not a whole number from 1 to 4294967295",
+    "parked_label": "the outcome that was parked for this forecast, here the value, is not one it can have",
+    "timestamp": "ts is not a whole number of ms, before 1970, after 9999, or too far ahead of the record's own time",
+}
+
+
+class _Unusable(Exception):  # noqa: N818 - carries a reason from the decoder's parts to its door
+    pass
+
+
+#: Largest whole number that is shown without a point.
+_WHOLE: Final = 2**53
+_ALTERNATIVES: Final = ("p", "probs", "quantiles", "normal")
+#: Longest Kafka key, in longest ids.
+KEY_IDS: Final = 8
+#: Latest time a record may have, ms: the end of the year 9999. Beyond it a due time would not fit its field.
+LATEST: Final = 253_402_300_799_999
+
+#: Highest revision number of an outcome: it is stored in 32 bits.
+LAST_REVISION: Final = 2**32 - 1
+
+#: Stream names kept with their policies.
+KNOWN: Final = 10_000
+
+_loads: Final = orjson.loads
+
+
+class Decoder:
+    """Turns the values of the two input topics into events.
+
+    Parameters
+    ----------
+    policies
+        Say which streams there are and which features each takes.
+    limits
+        What a record may be, at most.
+    """
+
+    def __init__(self, policies: Policies, limits: Limits) -> None:
+        self._policies = policies
+        self._record_bytes = limits.record_bytes
+        self._key_bytes = KEY_IDS * limits.id_bytes
+        self._id_bytes = limits.id_bytes
+        self._ahead_ms = limits.ahead_ms
+        #: Policies of stream names that were found to be in order: most records name a stream that was named before.
+        self._known: dict[str, Policy] = {}
+
+    def events(self, records: Iterable[tuple[int, Any]]) -> list[Event]:
+        """Decode records of both topics, in their order.
+
+        Parameters
+        ----------
+        records
+            Of each the topic, `FORECASTS` or `OUTCOMES`, and a record with ``offset``, ``key``, ``value`` and
+            ``timestamp``, ms.
+        """
+        found: list[Event] = []
+        for topic, record in records:
+            timestamp = max(0, record.timestamp)
+            if topic == FORECASTS:
+                found.append(self.forecast(record.offset, record.key, record.value, timestamp))
+            else:
+                found.append(self.outcome(record.offset, record.key, record.value, timestamp))
+        return found
+
+    def forecast(self, offset: int, key: bytes | None, value: bytes | None, timestamp: int) -> Forecast | Rejected:
+        """Decode one record of ``forecasts``; ``timestamp`` is the Kafka timestamp, ms."""
+        try:
+            record = self._object(key, value)
+            event_id = self._name(record, "event_id")
+            stream = record.get("stream")
+            policy = self._known.get(stream) if type(stream) is str else None
+            if policy is None:
+                stream = self._name(record, "stream")
+                policy = self._policy(stream)
+            raw: forecasts.Forecast
+            if policy.kind == PROBABILITY:
+                p = record.get("p")
+                if p is None or "probs" in record or "quantiles" in record or "normal" in record:
+                    _only(record, "p")
+                if (type(p) is not float and type(p) is not int) or not 0 <= p <= 1:
+                    raise _Unusable("probability")
+                raw = float(p)
+            else:
+                raw = _distribution(record, policy)
+            x = _features(record.get("x"), policy) if policy.features else ()
+            ts = self._time(record, timestamp)
+            return new(Forecast, (offset, key, event_id, stream, raw, x, ts, value))
+        except _Unusable as unusable:
+            return Rejected(offset, key, value, FORECASTS, unusable.args[0])
+
+    def outcome(self, offset: int, key: bytes | None, value: bytes | None, timestamp: int) -> Outcome | Rejected:
+        """Decode one record of ``outcomes``; ``timestamp`` is the Kafka timestamp, ms."""
+        try:
+            record = self._object(key, value)
+            event_id = self._name(record, "event_id")
+            y = record.get("y")
+            if type(y) is not int and type(y) is not bool and type(y) is not float:
+                raise _Unusable("label")
+            if y not in (0, 1) and (self._policies.binary or not -LARGEST <= y <= LARGEST):
+                raise _Unusable("label")
+            revision = record.get("revision")
+            if revision is None:
+                revision = 0
+            elif type(revision) is not int or not 0 < revision <= LAST_REVISION:
+                raise _Unusable("revision")
+            return new(Outcome, (offset, key, event_id, float(y), self._time(record, timestamp), value, revision))
+        except _Unusable as unusable:
+            return Rejected(offset, key, value, OUTCOMES, unusable.args[0])
+
+    def _policy(self, stream: str) -> Policy:
+        policy = self._policies.of(stream)
+        if policy is None:
+            raise _Unusable("unknown_stream")
+        if len(self._known) >= KNOWN:  # streams are named by the records: do not let them fill memory
+            self._known.clear()
+        self._known[stream] = policy
+        return policy
+
+    def _object(self, key: bytes | None, value: bytes | None) -> dict[str, Any]:
+        if not value:
+            raise _Unusable("empty")
+        if len(value) > self._record_bytes or (key is not None and len(key) > self._key_bytes):
+            raise _Unusable("oversized")
+        try:
+            record = _loads(value)
+        except orjson.JSONDecodeError:
+            raise _Unusable("not_json") from None
+        if type(record) is not dict:
+            raise _Unusable("not_object")
+        return record
+
+    def _name(self, record: dict[str, Any], field: str) -> str:
+        name = record.get(field)
+        # An ASCII name is as many bytes as characters; only others have to be encoded to be measured.
+        if (
+            type(name) is str
+            and 0 < len(name) <= self._id_bytes
+            and name.isprintable()
+            and (name.isascii() or len(name.encode()) <= self._id_bytes)
+        ):
+            return name
+        raise _Unusable(field)
+
+    def _time(self, record: dict[str, Any], timestamp: int) -> int:
+        if timestamp > LATEST:
+            raise _Unusable("timestamp")
+        ts = record.get("ts")
+        if ts is None:
+            return timestamp
+        if type(ts) is not int or not 0 <= ts <= timestamp + self._ahead_ms:
+            raise _Unusable("timestamp")
+        return ts
+
+
+def _only(record: dict[str, Any], *allowed: str) -> str:
+    """Return the one kind of forecast the record gives; raise unless it is one that the stream takes."""
+    kinds = [kind for kind in _ALTERNATIVES if record.get(kind) is not None]
+    if len(kinds) != 1:
+        raise _Unusable("forecast")
+    if kinds[0] not in allowed:
+        raise _Unusable("unsupported")
+    return kinds[0]
+
+
+def _distribution(record: dict[str, Any], policy: Policy) -> forecasts.Forecast:
+    """Return a forecast that is more than one probability."""
+    kind = _only(record, "probs") if policy.kind == PROBS else _only(record, "quantiles", "normal")
+    given = record[kind]
+    try:
+        if kind == "probs":
+            return _probs(given, policy.classes)
+        if kind == "quantiles":
+            return Quantiles(_numbers(given["levels"]), _numbers(given["values"]))
+        return Normal(*_numbers((given["mean"], given["std"])))
+    except (ValueError, TypeError, KeyError):
+        raise _Unusable(kind) from None
+
+
+def _probs(given: object, classes: int) -> Probs:
+    values = _numbers(given)
+    if len(values) != classes:
+        raise ValueError(f"there must be {classes} classes, got {len(values)}")
+    return Probs(values)
+
+
+def _numbers(given: object) -> tuple[float, ...]:
+    """Return a list of numbers as floats; TypeError if it is none."""
+    if not isinstance(given, list | tuple) or not all(type(one) is float or type(one) is int for one in given):
+        raise TypeError("must be a list of numbers")
+    return tuple(map(float, given))
+
+
+def _features(x: object, policy: Policy) -> tuple[float, ...]:
+    """Return the features in the policy's order, each in [-1, 1]."""
+    if isinstance(policy.features, tuple):
+        if type(x) is not dict:
+            raise _Unusable("features")
+        values = [x.get(name) for name in policy.features]
+    else:
+        if type(x) is not list or len(x) != policy.features:
+            raise _Unusable("features")
+        values = x
+    for value in values:
+        if type(value) not in (float, int) or not -1 <= value <= 1:  # type: ignore[operator]
+            raise _Unusable("features")
+    return tuple(map(float, values))  # type: ignore[arg-type]
+
+
+def encode_calibrated(record: Calibrated) -> bytes:
+    """Return the JSON value of a ``calibrated`` record."""
+    _, event_id, stream, raw, p, draw, calibrator, config, version, ts, applied = record
+    if type(p) is not float:
+        return _encode_vectors(record, ("raw", "p", "draw", "calibrator", "config", "version", "ts", "applied"))
+    return orjson.dumps(
+        {
+            "event_id": event_id,
+            "stream": stream,
+            "raw": raw,
+            "p": p,
+            "draw": draw,
+            "calibrator": calibrator,
+            "config": config,
+            "version": version,
+            "ts": ts,
+            "applied": applied,
+        }
+    )
+
+
+def encode_resolved(record: Resolved) -> bytes:
+    """Return the JSON value of a ``resolved`` record."""
+    _, event_id, stream, raw, p, draw, y, calibrator, version, issued_ts, resolved_ts, revision, implied = record
+    if type(p) is not float:
+        fields = ("raw", "p", "draw", "y", "calibrator", "version", "issued_ts", "resolved_ts", "revision", "implied")
+        return _encode_vectors(record, fields)
+    return orjson.dumps(
+        {
+            "event_id": event_id,
+            "stream": stream,
+            "raw": raw,
+            "p": p,
+            "draw": draw,
+            "y": int(y),
+            "calibrator": calibrator,
+            "version": version,
+            "issued_ts": issued_ts,
+            "resolved_ts": resolved_ts,
+            "revision": revision,
+            "implied": implied,
+        }
+    )
+
+
+def _encode_vectors(record: Calibrated | Resolved, fields: tuple[str, ...]) -> bytes:
+    """Return the JSON value of a record whose forecast is more than one probability: ``p`` takes its kind's name."""
+    shown: dict[str, Any] = {}
+    for name in ("event_id", "stream", *fields):
+        value = getattr(record, name)
+        if isinstance(value, Quantiles):
+            shown["quantiles" if name == "p" else name] = {"levels": value.levels, "values": value.values}
+        elif isinstance(value, Normal):
+            shown[name] = {"mean": value.mean, "std": value.std}
+        elif isinstance(value, Classwise):
+            shown["probs" if name == "p" else name] = list(value)
+        elif name == "y" and value == int(value) and abs(value) <= _WHOLE:
+            shown["y"] = int(value)
+        else:
+            shown[name] = value
+    return orjson.dumps(shown)
+
+
+def encode_letter(record: Rejected, topic: str, partition: int, limits: Limits) -> bytes:
+    """Return the JSON value of a ``dead-letters`` record; its value is base64, cut at the limit."""
+    value = record.value
+    return orjson.dumps(
+        {
+            "reason": record.reason,
+            "topic": topic,
+            "partition": partition,
+            "offset": record.offset,
+            "key": None if record.key is None else base64.b64encode(record.key[: limits.letter_bytes]).decode(),
+            "value": None if value is None else base64.b64encode(value[: limits.letter_bytes]).decode(),
+            "value_bytes": 0 if value is None else len(value),
+        }
+    )

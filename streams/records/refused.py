@@ -1,0 +1,38 @@
+"""Records that are not read: one stands for a batch that is not unpacked, or for what an operator skipped."""
+
+from collections.abc import Sequence
+from typing import ClassVar, Final, Self
+
+import orjson
+
+from state.events import Event, Rejected
+
+#: The dead letter's reason: the record batch expands beyond TRUEUP_UNPACKED_BYTES, or cannot be unpacked.
+REASON: Final = "batch"
+#: The dead letter's reason: an operator said so, see `streams.records.skips`.
+SKIPPED: Final = "skipped"
+
+
+class Refused(bytes):
+    """The value of the record that stands for others: JSON that says which offsets they had, and why."""
+
+    reason: ClassVar[str] = REASON
+
+    @classmethod
+    def of(cls, first: int, last: int, packed_bytes: int, why: str) -> Self:
+        """Describe a batch by its offsets, inclusive, by its size and by what is wrong with it."""
+        return cls(orjson.dumps({"offsets": [first, last], "packed_bytes": packed_bytes, "refused": why}))
+
+
+class Skipped(Refused):
+    """The same of what an operator skipped."""
+
+    reason = SKIPPED
+
+
+def named(events: list[Event]) -> Sequence[Event]:
+    """Give events that stand for refused batches their reason, in place: decoders find only that they name no event."""
+    for i, event in enumerate(events):
+        if type(event) is Rejected and isinstance(event.value, Refused):
+            events[i] = event._replace(reason=event.value.reason)
+    return events

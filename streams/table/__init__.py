@@ -1,0 +1,1 @@
+"""The state table and where it keeps its rows."""

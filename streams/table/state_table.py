@@ -1,0 +1,224 @@
+"""The state table: written to the changelog first, in one atomic record batch, and to disk after.
+
+Stock Faust writes RocksDB first and the changelog some time later, one record at a time, so a crash between the two
+loses or doubles updates. Here the changelog's acknowledgement of a whole micro-batch is the commit point: before it
+nothing has happened, after it everything has, on this disk or rebuilt on another.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from time import time
+from typing import Any, cast
+
+import faust
+from faust.types import TP, EventT
+
+from streams.faust.changelog import Changelog
+from streams.faust.transport import BatchProducer
+from streams.records.merge import Record
+from streams.table.stores import MemoryStore, RocksStore, Store
+
+NAME = "state"
+
+
+class ForeignWriterError(RuntimeError):
+    """Something else has appended to this partition's changelog, past the claim that should have kept it out."""
+
+
+class StateTable(faust.Table):  # type: ignore[type-arg]
+    """A Faust table whose rows are bytes and whose writes are batches.
+
+    Parameters
+    ----------
+    memory
+        Keep rows in memory instead of RocksDB.
+    owner
+        Name of this worker in its claims.
+    """
+
+    def __init__(self, app: faust.App, *, memory: bool = False, owner: str = "", **options: int) -> None:
+        self._memory = memory
+        self.changelog = Changelog(
+            lambda: str(self.changelog_topic_name), lambda: cast("BatchProducer", app.producer), owner
+        )
+        self._locks: dict[int, asyncio.Lock] = {}
+        #: Changelog offset the next batch of each partition must be appended at.
+        self._next: dict[int, int] = {}
+        #: When each partition was claimed last, ms since 1970, and where its changelog ended then.
+        self._claimed: dict[int, tuple[int, int]] = {}
+        super().__init__(
+            app,
+            name=NAME,
+            key_type=bytes,
+            value_type=bytes,
+            recovery_buffer_size=2,  # of what is only thrown away; with 1 Faust goes on reading after the recovery
+            options=options,
+            help="ledger, calibrators, scores and fence of every partition",
+        )
+
+    def _new_store(self) -> Store:
+        if self._memory:
+            return MemoryStore("memory://", self.app, self, table_name=self.name)
+        return RocksStore("rocksdb://", self.app, self, table_name=self.name, options=dict(self.options or {}))
+
+    @property
+    def store(self) -> Store:
+        """The store of the rows."""
+        return cast("Store", self.data)
+
+    def read(self, partition: int, key: bytes) -> bytes | None:
+        """Return a row, or None."""
+        return self.store.read(partition, key)
+
+    def reader(self, partition: int) -> Callable[[bytes], bytes | None]:
+        """Return what reads rows of one partition."""
+        return self.store.reader(partition)
+
+    def range(self, partition: int, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """Iterate over rows by key prefix. For views, never for what must be right."""
+        return self.store.range(partition, prefix)
+
+    async def claim(self, partition: int) -> None:
+        """Shut all others out of a partition's changelog; raises as `Changelog.claim`."""
+        began = _now()
+        self._claimed[partition] = began, await self.changelog.claim(partition)
+
+    async def vet(self, partitions: Iterable[int]) -> list[int]:
+        """Set aside what this disk holds of claimed partitions and the changelog cannot bring up to date.
+
+        That is rows of another changelog, rows the changelog does not have, and rows so old that deletions they do not
+        know of may be gone from it.
+
+        Returns
+        -------
+        list of int
+            The partitions that were set aside: all of their changelog is to be restored.
+
+        Raises
+        ------
+        KafkaError, TimeoutError
+            If the brokers do not say what the changelog is.
+        """
+        if self._memory:
+            return []
+        producer = cast("BatchProducer", self.app.producer)
+        described = await producer.describe(self.app.conf.id, str(self.changelog_topic_name))
+        origin, oldest = described.origin.encode(), _now() - described.retention_ms // 2
+        return [each for each in partitions if self.store.vet(each, origin, self._claimed[each][1], oldest)]
+
+    async def commit(
+        self, partition: int, rows: Mapping[bytes, bytes | None], probe: Callable[[int], None] = lambda _: None
+    ) -> None:
+        """Append all rows to the changelog at once, wait for the acknowledgement, then write them to the store.
+
+        Parameters
+        ----------
+        partition
+            Number of the partition.
+        rows
+            By key; None deletes.
+        probe
+            Called with 3 when the changelog has acknowledged, with 4 when the store has written.
+
+        Raises
+        ------
+        TooLargeError
+            If they do not fit one record batch; nothing was sent.
+        FencedError
+            If another worker has taken the partition over; nothing was appended.
+        ForeignWriterError
+            If the changelog has grown by other hands.
+        KafkaError, TimeoutError
+            If the brokers do not acknowledge. The batch may or may not have been appended.
+        """
+        async with self._lock(partition):
+            if self.changelog.due(partition):
+                await self._confirm(partition)
+            offset = await self.changelog.append(partition, rows)
+            self._check(partition, offset)
+            probe(3)
+            self._write(partition, rows, offset)
+            probe(4)
+
+    async def keep(self) -> None:
+        """Confirm the claims that have not been for long.
+
+        Raises
+        ------
+        FencedError, ForeignWriterError, KafkaError, TimeoutError
+            As `commit`.
+        """
+        for partition in self.changelog.claims():
+            async with self._lock(partition):
+                if self.changelog.due(partition):
+                    await self._confirm(partition)
+
+    async def _confirm(self, partition: int) -> None:
+        rows, offset = await self.changelog.confirm(partition)
+        self._check(partition, offset)
+        self._write(partition, rows, offset)
+
+    def _check(self, partition: int, offset: int) -> None:
+        expected = self._expected(partition)
+        if expected is not None and offset != expected:
+            raise ForeignWriterError(
+                f"rows of partition {partition} were appended to {self.changelog_topic_name} at offset {offset}, "
+                f"expected {expected}: another worker writes this partition"
+            )
+
+    def _write(self, partition: int, rows: Mapping[bytes, bytes | None], offset: int) -> None:
+        last = offset + len(rows) - 1
+        self._next[partition] = last + 1
+        self.store.write(partition, rows.items(), last, _now())
+
+    def _lock(self, partition: int) -> asyncio.Lock:
+        return self._locks.setdefault(partition, asyncio.Lock())
+
+    def _expected(self, partition: int) -> int | None:
+        if partition in self._next:
+            return self._next[partition]
+        stored = self.store.offset(partition)
+        return None if stored is None else stored + 1
+
+    def restore(self, tp: TP, records: Sequence[Record]) -> None:
+        """Write recovered changelog records, in order, with the offset of the last.
+
+        The rows are as of the beginning of the recovery, and if that began on rows that were there, as these.
+        """
+        rows = ((record.key, record.value) for record in records if record.key is not None)
+        as_of = _now() if self.store.offset(tp.partition) is None else None
+        self.store.write(tp.partition, rows, records[-1].offset, as_of)
+
+    def apply_changelog_batch(self, batch: Iterable[EventT[Any]]) -> None:
+        """Do nothing: Faust hands over what it was shown of the recovery some time after `restore` wrote it.
+
+        Written again then, rows would land on newer ones: the fence of a batch on that of the next, which would be
+        folded twice.
+        """
+
+    def reopened(self, partition: int) -> None:
+        """Note that a partition was recovered anew: others may have written it before it was claimed."""
+        self._next.pop(partition, None)
+        self.changelog.adopt(partition)
+        offset, claimed = self.store.offset(partition), self._claimed.get(partition)
+        if offset is not None and claimed is not None:  # all that was appended before the claim is in the rows
+            self.store.write(partition, (), offset, claimed[0])
+
+    def closed(self, partition: int) -> None:
+        """Note that a partition has moved."""
+        self._next.pop(partition, None)
+        self._claimed.pop(partition, None)
+        self.changelog.release(partition)
+
+    def offset(self, partition: int) -> int | None:
+        """Return the changelog offset the stored rows reach to."""
+        return self.store.offset(partition)
+
+    def size(self, partition: int) -> tuple[int, int]:
+        """Return the number of rows and of bytes of a partition, as the store estimates them."""
+        return self.store.size(partition)
+
+
+def _now() -> int:
+    """Return ms since 1970, as record times are."""
+    return int(time() * 1000)

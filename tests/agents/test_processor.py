@@ -1,0 +1,599 @@
+"""The agent: a batch from its records to acknowledged outputs, on a real table."""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+import pytest
+from aiokafka.errors import KafkaError
+from faust.types import TP
+
+from agents.processor import BatchProcessor
+from agents.topology import Topology
+from state import keys
+from state.engine import Partition
+from state.events import Calibrated, Output, Rejected, Resolved
+from state.fence import FATES, FORECASTS, OUTCOMES, Fence
+from state.frames import CorruptFrame
+from streams.faust.changelog import MovedError, TooLargeError
+from streams.faust.outputs import Outputs
+from streams.metrics.catalogue import STAGES
+from streams.records.decoding import Decoder
+from streams.records.merge import Batch, Merged
+from streams.table.state_table import ForeignWriterError
+from tests.events import Sent, forecast, mixed, outcome
+from tests.streams.fakes import Producer, record, wire
+
+CHANGELOG = "trueup-state-changelog"
+
+
+class Told:
+    """Stands for `Outputs`: remembers what it was told to send, and can be held up."""
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[int, list[Output]]] = []
+        self.failure: Exception | None = None
+        self.acknowledged = asyncio.Event()
+        self.acknowledged.set()
+
+    def parcel(self, partition: int) -> "Parcel":
+        return Parcel(self, partition)
+
+    @property
+    def outputs(self) -> list[Output]:
+        return [output for _, outputs in self.sent for output in outputs]
+
+
+class Parcel:
+    """Stands for the parcel of a batch."""
+
+    def __init__(self, told: Told, partition: int) -> None:
+        self._told = told
+        self._partition = partition
+        self._outputs: list[Output] = []
+
+    def add(self, outputs: Iterable[Output]) -> None:
+        self._outputs += outputs
+
+    async def send(self) -> None:
+        await asyncio.sleep(0)
+        if self._told.failure is not None:
+            raise self._told.failure
+        await self._told.acknowledged.wait()
+        self._told.sent.append((self._partition, self._outputs))
+
+
+async def through(processor: BatchProcessor, batch: Batch) -> None:
+    """Take a batch through all steps, as the agent does."""
+    await processor.answer(await processor.fold(batch))
+
+
+class Scene(NamedTuple):
+    """A batch processor, and everything around it."""
+
+    processor: BatchProcessor
+    topology: Topology
+    producer: Producer
+    told: Told
+    steps: list[int]
+
+    def fold(self, *batches: Sequence[Merged], partition: int = 0) -> None:
+        """Fold batches, one after another."""
+
+        async def run() -> None:
+            for records in batches:
+                await through(self.processor, Batch(partition, list(records), {}, 0))
+
+        asyncio.run(run())
+
+    def reopen(self, partition: int = 0) -> tuple[int, int]:
+        return asyncio.run(self.processor.reopen(partition))
+
+    def state(self, partition: int = 0) -> dict[bytes, bytes]:
+        return {key: row for prefix in b"FLCSQA" for key, row in self.topology.table.range(partition, bytes([prefix]))}
+
+    def counted(self, name: str, **labels: str) -> float:
+        return self.topology.gauges.registry.get_sample_value(f"trueup_{name}", labels) or 0.0
+
+
+@pytest.fixture(params=[True, False], ids=["memory", "rocksdb"])
+def scene(request: pytest.FixtureRequest, tmp_path: Path) -> Scene:
+    producer, told, steps = Producer(), Told(), list[int]()
+    topology = wire(tmp_path, memory=request.param, producer=producer)
+    processor = BatchProcessor(topology.settings, topology.table, cast("Outputs", told), topology.gauges, steps.append)
+    made = Scene(processor, topology, producer, told, steps)
+    made.reopen()
+    return made
+
+
+def batch(sent: Iterable[Sent], start: tuple[int, int] = (0, 0)) -> list[Merged]:
+    """Return records as the lane merged them, with offsets that continue each topic's."""
+    offsets = list(start)
+    records: list[Merged] = []
+    for each in sent:
+        topic = FORECASTS if each.topic == "forecasts" else OUTCOMES
+        records.append((topic, record(each.topic, 0, offsets[topic], each.ts, each.key, each.value)))
+        offsets[topic] += 1
+    return records
+
+
+PAIR = [forecast("a", 0.3, 1000), outcome("a", 1, 2000)]
+
+
+def test_a_batch_passes_the_five_steps_in_their_order(scene: Scene) -> None:
+    scene.fold(batch(PAIR))
+    assert scene.steps == [1, 2, 3, 4, 5]
+
+
+def test_every_step_and_every_forecast_is_timed(scene: Scene) -> None:
+    scene.fold(batch([*PAIR, forecast("b", 0.5, 3000)]))
+    for stage in STAGES.values():
+        assert scene.counted("stage_seconds_count", stage=stage) == 1
+    assert scene.counted("forecast_latency_seconds_count") == 2
+    # Their timestamps are of 1970.
+    assert scene.counted("forecast_latency_seconds_bucket", le="1800.0") == 0
+
+
+def test_the_state_is_that_of_the_pure_engine_and_the_outputs_are(scene: Scene) -> None:
+    made = batch(mixed(400).sent)
+    scene.fold(made[:300], made[300:])
+    rows: dict[bytes, bytes] = {}
+    settings = scene.topology.settings
+    engine, decoder = Partition(settings.policies, rows.get), Decoder(settings.policies, settings.limits)
+    outputs: list[Output] = []
+    for part in (made[:300], made[300:]):
+        effects = engine.fold(decoder.events(part))
+        outputs += effects.outputs
+        rows.update({key: row for key, row in effects.rows.items() if row is not None})
+    assert scene.state() == rows
+    assert scene.told.outputs == outputs
+
+
+def test_the_changelog_holds_what_the_table_holds(scene: Scene) -> None:
+    made = batch(mixed(300).sent)
+    scene.fold(made[:200], made[200:])
+    newest = {row.key: row.value for row in scene.producer.rows(CHANGELOG)}
+    assert newest == scene.state()
+    assert len(scene.producer.sent) == 2
+
+
+def test_outputs_go_out_after_the_commit_and_to_the_partition_of_their_inputs(scene: Scene) -> None:
+    scene.reopen(5)
+    scene.fold(batch(PAIR), partition=5)
+    ((partition, outputs),) = scene.told.sent
+    assert partition == 5
+    assert [type(output) for output in outputs] == [Calibrated, Resolved]
+    assert [sent.partition for sent in scene.producer.sent] == [5]
+
+
+def test_gauges_show_what_is_committed_and_nothing_that_was_only_folded(tmp_path: Path) -> None:
+    shown: list[tuple[int, float]] = []
+
+    def pending() -> float:
+        return topology.gauges.registry.get_sample_value("trueup_pending_events") or 0.0
+
+    producer = Producer()
+    topology = wire(tmp_path, producer=producer)
+    processor = BatchProcessor(
+        topology.settings,
+        topology.table,
+        cast("Outputs", Told()),
+        topology.gauges,
+        lambda step: shown.append((step, pending())),
+    )
+    made = batch([forecast(f"e{i}", 0.5, 1000 + i) for i in range(1500)])
+
+    async def run() -> None:
+        await processor.reopen(0)
+        await through(processor, Batch(0, made[:400], {}, 0))
+        await through(processor, Batch(0, made[400:800], {}, 0))
+        producer.failure = KafkaError("refused")
+        with pytest.raises(KafkaError):
+            await through(processor, Batch(0, made[800:], {}, 0))
+
+    asyncio.run(run())
+    before = {1: [0, 400, 800], 2: [0, 400, 800], 3: [0, 400], 4: [0, 400], 5: [400, 800]}
+    assert {step: [n for at, n in shown if at == step] for step in before} == before
+    assert pending() == 800
+
+
+def test_gauges_do_not_show_a_batch_that_was_folded_in_vain(scene: Scene) -> None:
+    made = batch([forecast(f"e{i}", 0.5, 1000 + i) for i in range(200)])
+    scene.fold(made[:10])
+    scene.producer.size = 100
+    with pytest.raises(TooLargeError):
+        scene.fold(made[10:])
+    assert scene.counted("pending_events") == 10
+
+
+def test_a_bad_record_becomes_a_letter_and_moves_the_fence(scene: Scene) -> None:
+    scene.fold(batch([Sent("forecasts", b"k", b"junk", 1), Sent("outcomes", b"k", b"", 2), *PAIR]))
+    assert scene.told.outputs[:2] == [
+        Rejected(0, b"k", b"junk", FORECASTS, "not_json"),
+        Rejected(0, b"k", b"", OUTCOMES, "empty"),
+    ]
+    assert scene.reopen() == (2, 2)
+
+
+def test_a_record_without_a_timestamp_counts_as_1970(scene: Scene) -> None:
+    scene.fold(batch([forecast("a", 0.5, -1)]))
+    (answer,) = scene.told.outputs
+    assert isinstance(answer, Calibrated)
+    assert answer.ts == 0
+
+
+def test_a_record_from_the_end_of_time_becomes_a_letter_and_stops_nothing(scene: Scene) -> None:
+    scene.fold(batch([forecast("a", 0.5, 2**63 - 1)]), batch(PAIR, (1, 0)))
+    letter, *others = scene.told.outputs
+    assert isinstance(letter, Rejected)
+    assert letter.reason == "timestamp"
+    assert [type(output) for output in others] == [Calibrated, Resolved]
+    assert scene.counted("dead_letters_total", topic="forecasts", reason="timestamp") == 1
+
+
+# -- redelivery ----------------------------------------------------------------------------------------------------
+
+
+def test_a_redelivered_batch_writes_nothing_and_sends_the_same_outputs_again(scene: Scene) -> None:
+    made = batch(mixed(200).sent)
+    scene.fold(made)
+    first, state, appended = scene.told.outputs, scene.state(), list(scene.producer.sent)
+    scene.told.sent.clear()
+    scene.steps.clear()
+    scene.reopen()
+    scene.fold(made)
+    assert (scene.state(), scene.producer.sent) == (state, appended)
+    assert scene.steps == [1, 2, 5]
+
+    def answers(outputs: list[Output]) -> dict[tuple[str, object], Output]:
+        return {(type(o).__name__, o.offset if isinstance(o, Rejected) else o.event_id): o for o in outputs}
+
+    assert answers(scene.told.outputs) == answers(first)
+
+
+def test_redelivered_records_are_counted_as_such_and_not_again(scene: Scene) -> None:
+    scene.fold(batch(PAIR))
+    scene.fold(batch(PAIR))
+    assert scene.counted("records_total", topic="forecasts", fate="issued") == 1
+    assert scene.counted("records_total", topic="outcomes", fate="resolved") == 1
+    assert scene.counted("redelivered_records_total", topic="forecasts") == 1
+    assert scene.counted("redelivered_records_total", topic="outcomes") == 1
+
+
+def test_a_batch_that_is_half_redelivered_applies_the_other_half(scene: Scene) -> None:
+    scene.fold(batch(PAIR))
+    scene.fold(batch([*PAIR, forecast("b", 0.4, 3000), outcome("b", 0, 4000)]))
+    fence = Fence.decode(scene.state()[keys.FENCE])
+    assert (fence.next, fence.applied) == ([2, 2], 4)
+    assert len(scene.told.outputs) == 2 + 2 + 2 + 1  # the forecast of a pair that is redelivered is answered fully
+
+
+# -- too large for one record batch --------------------------------------------------------------------------------
+
+
+def test_a_batch_too_large_for_one_record_batch_is_folded_in_halves_with_the_same_result(
+    scene: Scene, tmp_path: Path
+) -> None:
+    made = batch(mixed(300).sent)
+    whole = wire(tmp_path / "whole", memory=True)
+    processor = BatchProcessor(whole.settings, whole.table, cast("Outputs", told := Told()), whole.gauges)
+
+    async def run() -> None:
+        await processor.reopen(0)
+        await through(processor, Batch(0, made, {}, 0))
+
+    asyncio.run(run())
+    scene.producer.size = 20_000
+    scene.fold(made)
+    assert len(scene.producer.sent) > 4
+    assert scene.told.outputs == told.outputs
+    assert scene.state() == {key: row for prefix in b"FLCSQA" for key, row in whole.table.range(0, bytes([prefix]))}
+
+
+def test_halves_pass_the_steps_one_after_the_other_and_nothing_is_counted_twice(scene: Scene) -> None:
+    one = batch([forecast("a", 0.3, 1000)])
+    scene.fold(one)
+    scene.steps.clear()
+    scene.producer.size = sum(len(row.value or b"") for row in scene.producer.rows(CHANGELOG)) + 500
+    several = batch([forecast(f"e{i}", 0.3, 1000) for i in range(8)], (1, 0))
+    scene.fold(several)
+    n = scene.steps.count(4)
+    assert n in {2, 4}
+    assert [step for step in scene.steps if step > 2] == [3, 4] * n + [5], "all are answered at the end"
+    assert scene.counted("records_total", topic="forecasts", fate="issued") == 9
+    assert scene.counted("batch_records_count") == 2
+
+
+def test_one_event_that_does_not_fit_is_an_error_and_leaves_no_trace(scene: Scene) -> None:
+    scene.producer.size = 200
+    with pytest.raises(TooLargeError):
+        scene.fold(batch(PAIR))
+    assert (scene.state(), scene.producer.sent, scene.told.sent) == ({}, [], [])
+
+
+# -- what cannot be continued from ---------------------------------------------------------------------------------
+
+
+def test_when_the_changelog_fails_nothing_is_stored_sent_or_counted(scene: Scene) -> None:
+    scene.producer.failure = TimeoutError("late")
+    with pytest.raises(TimeoutError):
+        scene.fold(batch(PAIR))
+    assert (scene.state(), scene.told.sent, scene.steps) == ({}, [], [1, 2])
+    assert scene.counted("records_total", topic="forecasts", fate="issued") == 0
+
+
+def test_when_the_outputs_fail_the_state_stands_and_the_outputs_come_after_the_restart(scene: Scene) -> None:
+    scene.told.failure = TimeoutError("late")
+    with pytest.raises(TimeoutError):
+        scene.fold(batch(PAIR))
+    assert scene.steps == [1, 2, 3, 4]
+    assert scene.counted("records_total", topic="forecasts", fate="issued") == 1, "the state counts it once and for all"
+    state = scene.state()
+    scene.told.failure = None
+    assert scene.reopen() == (1, 1)
+    scene.fold(batch(PAIR))
+    assert {type(output) for output in scene.told.outputs} == {Calibrated, Resolved}
+    assert scene.state() == state
+
+
+def test_another_writer_of_the_partition_is_an_error(scene: Scene) -> None:
+    scene.fold(batch(PAIR))
+    scene.producer.ends[CHANGELOG, 0] += 3
+    with pytest.raises(ForeignWriterError):
+        scene.fold(batch([forecast("b", 0.3, 3000)], (1, 1)))
+    assert len(scene.told.sent) == 1
+
+
+@pytest.mark.parametrize("kind", ["ledger", "calibrator", "scores", "fence"])
+def test_a_damaged_row_is_an_error_and_is_not_learnt_from(scene: Scene, kind: str) -> None:
+    scene.fold(batch([*PAIR, forecast("b", 0.3, 3000)]))
+    key = {"ledger": keys.ledger("b"), "fence": keys.FENCE}.get(kind) or next(
+        key for key in scene.state() if key.startswith({"calibrator": b"C", "scores": b"S"}[kind])
+    )
+    table = scene.topology.table
+    row = bytearray(table.read(0, key) or b"")
+    row[len(row) // 2] ^= 4
+    table.store.write(0, [(key, bytes(row))], table.offset(0) or 0)
+    before, sent = scene.state(), list(scene.told.sent)
+
+    def go_on() -> None:
+        scene.reopen()
+        scene.fold(batch([outcome("b", 1, 4000)], (2, 1)))
+
+    with pytest.raises(CorruptFrame):
+        go_on()
+    assert (scene.state(), scene.told.sent) == (before, sent)
+
+
+# -- partitions that come and go -----------------------------------------------------------------------------------
+
+
+def test_a_partition_without_state_starts_at_the_first_records(scene: Scene) -> None:
+    assert scene.reopen(7) == (0, 0)
+
+
+def test_reopening_forgets_the_working_copy_and_reads_the_table(scene: Scene) -> None:
+    scene.fold(batch(PAIR))
+    rows = [
+        record(CHANGELOG, 0, 1000 + i, 0, key, None if key.startswith(b"L") else row)
+        for i, (key, row) in enumerate(scene.state().items())
+    ]
+    scene.topology.restore(TP(CHANGELOG, 0), rows)  # another worker's rows: the event has expired there
+    scene.producer.ends[CHANGELOG, 0] = 1000 + len(rows)
+    assert scene.reopen() == (1, 1)
+    scene.told.sent.clear()
+    scene.fold(batch([forecast("a", 0.9, 5000)], (1, 1)))
+    (answer,) = scene.told.outputs
+    assert isinstance(answer, Calibrated)
+    assert (answer.raw, answer.version) == (0.9, 1)
+
+
+def test_reopening_shows_the_scores_of_the_table_without_counting_them_again(scene: Scene) -> None:
+    scene.fold(batch(PAIR))
+    scene.processor.close(0)
+    assert scene.counted("resolved", stream="s") == 0
+    assert scene.counted("outcome_age_seconds", stream="s", label="1", share="0.5") == 0
+    scene.reopen()
+    assert scene.counted("resolved", stream="s") == 1
+    assert scene.counted("scored_events_total", stream="s") == 1
+    assert scene.counted("outcome_age_seconds", stream="s", label="1", share="0.5") > 0
+
+
+def test_partitions_share_nothing(scene: Scene) -> None:
+    scene.reopen(1)
+    scene.fold(batch(PAIR))
+    scene.fold(batch(PAIR), partition=1)
+    assert scene.state(0) == scene.state(1)
+    assert Fence.decode(scene.state(1)[keys.FENCE]).fates[FATES.index("forecasts_issued")] == 1
+
+
+def test_batches_of_a_partition_are_folded_one_after_another_and_partitions_overlap(scene: Scene) -> None:
+    async def run() -> list[int]:
+        await scene.processor.reopen(1)
+        await asyncio.gather(
+            through(scene.processor, Batch(0, batch([forecast("a", 0.3, 1)]), {}, 0)),
+            through(scene.processor, Batch(0, batch([forecast("b", 0.3, 2)], (1, 0)), {}, 0)),
+            through(scene.processor, Batch(1, batch([forecast("c", 0.3, 3)]), {}, 0)),
+        )
+        return [partition for partition, _ in scene.told.sent]
+
+    order = asyncio.run(run())
+    assert sorted(order) == [0, 0, 1]
+    assert order.index(1) < 2  # partition 1 did not wait for the second batch of partition 0
+    assert scene.reopen() == (2, 0)
+
+
+def test_a_batch_is_folded_while_the_one_before_is_answered_and_is_answered_after_it(scene: Scene) -> None:
+    async def run() -> None:
+        scene.told.acknowledged.clear()
+        first = await scene.processor.fold(Batch(0, batch([forecast("a", 0.3, 1)]), {}, 0))
+        answering = asyncio.create_task(scene.processor.answer(first))
+        second = await scene.processor.fold(Batch(0, batch([forecast("b", 0.3, 2)], (1, 0)), {}, 0))
+        last = asyncio.create_task(scene.processor.answer(second))
+        await asyncio.sleep(0)
+        assert scene.steps.count(4) == 2
+        assert not scene.told.sent
+        scene.told.acknowledged.set()
+        await last
+        assert answering.done()
+
+    asyncio.run(run())
+    events = [output.event_id for _, outputs in scene.told.sent for output in outputs if isinstance(output, Calibrated)]
+    assert events == ["a", "b"]
+
+
+def test_a_partition_is_taken_up_again_when_its_answers_are_out(scene: Scene) -> None:
+    async def run() -> None:
+        scene.told.acknowledged.clear()
+        folded = await scene.processor.fold(Batch(0, batch(PAIR), {}, 0))
+        answering = asyncio.create_task(scene.processor.answer(folded))
+        await asyncio.sleep(0)
+        reopening = asyncio.create_task(scene.processor.reopen(0))
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert not reopening.done()
+        scene.told.acknowledged.set()
+        await answering
+        assert await reopening == (1, 1)
+
+    asyncio.run(run())
+
+
+def test_a_batch_that_waited_while_its_partition_was_taken_up_again_is_void(scene: Scene) -> None:
+    """Its records are behind no fence that is known to the lane; they come again."""
+    valid = True
+    voidable = BatchProcessor(
+        scene.topology.settings,
+        scene.topology.table,
+        cast("Outputs", scene.told),
+        scene.topology.gauges,
+        current=lambda _: valid,
+    )
+
+    async def run() -> None:
+        nonlocal valid
+        await voidable.reopen(0)
+        scene.told.acknowledged.clear()
+        answering = asyncio.create_task(voidable.answer(await voidable.fold(Batch(0, batch(PAIR), {}, 0))))
+        await asyncio.sleep(0)
+        valid = False  # as a lane that starts over makes it
+        reopening = asyncio.create_task(voidable.reopen(0))
+        await asyncio.sleep(0)
+        waiting = asyncio.create_task(voidable.fold(Batch(0, batch([forecast("b", 0.3, 2)], (1, 1)), {}, 0)))
+        await asyncio.sleep(0)
+        scene.told.acknowledged.set()
+        await answering
+        assert await reopening == (1, 1)
+        with pytest.raises(MovedError, match="taken up again"):
+            await waiting
+        assert await voidable.reopen(0) == (1, 1)
+
+    asyncio.run(run())
+
+
+def test_what_a_batch_is_taken_apart_in_leaves_no_trace(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = batch(mixed(300).sent)
+    scene.fold(made)
+    state, outputs = scene.state(0), scene.told.outputs
+    scene.reopen(1)
+    scene.told.sent.clear()
+    monkeypatch.setattr("agents.processor.PART", 7)
+    scene.fold(made, partition=1)
+    assert (scene.state(1), scene.told.outputs) == (state, outputs)
+
+
+def test_a_long_batch_lets_others_go_on_between_its_parts(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agents.processor.PART", 7)
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async def run() -> None:
+        task = asyncio.create_task(others())
+        await scene.processor._applied(
+            scene.processor._partitions[0], batch(mixed(70).sent)[:70], cast("Any", Parcel(scene.told, 0))
+        )
+        task.cancel()
+
+    asyncio.run(run())
+    assert turns == 9
+
+
+def test_batches_are_whole_again_when_their_rows_are_as_small_as_before(scene: Scene) -> None:
+    made = batch(mixed(3000).sent)
+    scene.producer.size = 20_000
+    scene.fold(made[:200])
+    scene.producer.size = 900_000
+    scene.fold(*[made[at : at + 100] for at in range(200, 2800, 100)])
+    commits = scene.steps.count(4)
+    scene.fold(made[2800:3000])
+    assert scene.steps.count(4) == commits + 1
+
+
+def test_batches_after_one_that_was_too_large_are_cut_before_they_are_folded(scene: Scene) -> None:
+    made = batch(mixed(400).sent)
+    scene.producer.size = 15_000
+    scene.fold(made[:200])
+    folds, commits = scene.steps.count(2), scene.steps.count(4)
+    assert folds > commits, "what was too large was folded for nothing"
+    scene.fold(made[200:400])
+    again, more = scene.steps.count(2) - folds, scene.steps.count(4) - commits
+    assert again - more < folds - commits
+
+
+# -- many streams --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def crowded(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> Scene:
+    """Return a scene with the scores of 300 streams, of which 5 may be shown, and nothing held of them."""
+    for n in range(3):
+        names = [f"s{i:03d}" for i in range(n * 100, n * 100 + 100)]
+        scene.fold(
+            batch(
+                [each for s in names for each in (forecast(s, 0.3, 1000, stream=s), outcome(s, 1, 2000))],
+                (n * 100, n * 100),
+            )
+        )
+    claims = dict(scene.topology.table.changelog._writers)
+    scene.processor.close(0)
+    scene.topology.table.changelog._writers.update(claims)
+    gauges = scene.topology.gauges
+    gauges._shown.clear()
+    gauges._scored.clear()
+    monkeypatch.setattr(gauges, "_most_streams", 5)
+    return scene
+
+
+def test_taking_up_a_partition_reads_the_streams_that_are_shown_and_not_the_rest(
+    crowded: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, read = crowded.topology.table.store, []
+    stored = store.read
+
+    def counting(partition: int, key: bytes) -> bytes | None:
+        read.append(key)
+        return stored(partition, key)
+
+    monkeypatch.setattr(store, "read", counting)
+    crowded.reopen()
+    assert crowded.topology.gauges.shown() == [f"s{i:03d}" for i in range(5)]
+    assert {stream for stream in map(str, range(300)) if crowded.counted("resolved", stream=f"s{int(stream):03d}")} == {
+        str(i) for i in range(5)
+    }
+    assert len(read) < 50
+
+
+def test_events_of_streams_that_are_not_shown_are_counted_once_after_a_restart(crowded: Scene) -> None:
+    crowded.reopen()
+    more = [forecast("again", 0.3, 3000, stream="s200"), outcome("again", 1, 4000)]
+    crowded.fold(batch(more, (300, 300)))
+    assert crowded.counted("scored_events_total", stream="other") == 1
+    crowded.fold(batch([forecast("b", 0.3, 5000, stream="s001"), outcome("b", 1, 5000)], (301, 301)))
+    assert crowded.counted("scored_events_total", stream="s001") == 1
+    assert crowded.counted("resolved", stream="s001") == 2

@@ -1,0 +1,251 @@
+"""What ``trueup inspect`` makes of rows: the parts that need no broker."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import orjson
+import pytest
+from aiokafka import TopicPartition
+from aiokafka.errors import KafkaError
+
+from cli import inspect
+from state import keys, rows
+from state.engine import Partition
+from state.events import Event, Forecast, Outcome
+from state.fence import FATES, Fence
+from state.policy import DEFAULT_CALIBRATOR, Policies, Policy
+from state.scoring.history import KINDS
+from state.scoring.losses import NAMES
+from state.scoring.scores import Scores
+from streams.config.settings import Settings
+from streams.kafka.topics import TopicsError
+from streams.metrics.description import Found, describe
+from tests.streams.fakes import record
+
+SETTINGS = Settings(app_id="mine")
+
+
+def learnt(stream: str, n: int, start: int = 0, calibrator: str = DEFAULT_CALIBRATOR) -> dict[bytes, bytes]:
+    """Return the rows of a partition that has resolved ``n`` events of a stream and waits for one more."""
+    stored: dict[bytes, bytes] = {}
+    events: list[Event] = []
+    for i in range(start, start + n):
+        events += [
+            Forecast(i, None, f"e{i}", stream, i % 10 / 10, (), 1000 + i),
+            Outcome(i, None, f"e{i}", float(i % 3 == 0), 2000 + i),
+        ]
+    events.append(Forecast(start + n, None, "last", stream, 0.5, (), 9000))
+    effects = Partition(Policies(default=Policy(calibrator)), stored.get).fold(events)
+    return {key: row for key, row in effects.rows.items() if row is not None}
+
+
+class Changelog:
+    """Stands for `AIOKafkaConsumer` on a changelog: gives one record of each partition at a time."""
+
+    def __init__(self, partitions: dict[int, list[tuple[bytes, bytes | None]]]) -> None:
+        self._partitions = partitions
+        self._at: Counter[TopicPartition] = Counter()
+        self.running = False
+
+    def __call__(self, **options: Any) -> "Changelog":
+        assert options["bootstrap_servers"] == ",".join(SETTINGS.brokers)
+        assert "group_id" not in options, "it must not disturb the workers"
+        return self
+
+    async def start(self) -> None:
+        self.running = True
+
+    async def stop(self) -> None:
+        self.running = False
+
+    def assign(self, tps: list[TopicPartition]) -> None:
+        assert {tp.topic for tp in tps} == {SETTINGS.changelog}
+
+    async def end_offsets(self, tps: list[TopicPartition]) -> dict[TopicPartition, int]:
+        return {tp: len(self._partitions[tp.partition]) for tp in tps}
+
+    async def position(self, tp: TopicPartition) -> int:
+        return self._at[tp]
+
+    async def getmany(self, **_: Any) -> dict[TopicPartition, list[Any]]:
+        fetched = {}
+        for n, held in self._partitions.items():
+            tp = TopicPartition(SETTINGS.changelog, n)
+            if self._at[tp] < len(held):
+                key, value = held[self._at[tp]]
+                fetched[tp] = [record(tp.topic, n, self._at[tp], 0, key, value)]
+                self._at[tp] += 1
+        return fetched
+
+
+def changelog(
+    monkeypatch: pytest.MonkeyPatch, partitions: dict[int, list[tuple[bytes, bytes | None]]] | None
+) -> Changelog:
+    made = Changelog(partitions or {})
+
+    async def count(_: Settings, name: str) -> int | None:
+        assert name == SETTINGS.changelog
+        return None if partitions is None else len(partitions)
+
+    monkeypatch.setattr(inspect, "AIOKafkaConsumer", made)
+    monkeypatch.setattr(inspect, "partitions", count)
+    return made
+
+
+def inspected(stream: str | None = None, *, json_output: bool = True) -> int:
+    return inspect.run(SETTINGS, stream, json_output=json_output)
+
+
+# -- reading -------------------------------------------------------------------------------------------------------
+
+
+def test_the_newest_row_of_each_key_and_partition_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    older, newer, other = learnt("s", 3), learnt("s", 5), learnt("s", 4)
+    made = changelog(monkeypatch, {0: [*older.items(), (keys.ledger("e0"), None), *newer.items()], 1: [*other.items()]})
+    found = asyncio.run(inspect.read(SETTINGS))
+    assert found.fences == {0: Fence.decode(newer[keys.FENCE]), 1: Fence.decode(other[keys.FENCE])}
+    assert {n: history.total.n for n, history in found.histories["s"].items()} == {0: 5, 1: 4}
+    config = Policy().config
+    assert {place: each.calibrator.learnt for place, each in found.served["s"].items()} == {
+        (0, config): 5,
+        (1, config): 4,
+    }
+    assert not made.running
+
+
+def test_a_changelog_that_is_not_there_is_said_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    changelog(monkeypatch, None)
+    with pytest.raises(TopicsError, match=r"no topic mine-state-changelog: is TRUEUP_APP_ID"):
+        inspected()
+
+
+def test_a_changelog_that_cannot_be_read_is_said_and_the_client_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = changelog(monkeypatch, {0: []})
+
+    async def fail(_: object) -> None:
+        raise KafkaError("not allowed")
+
+    monkeypatch.setattr(made, "end_offsets", fail)
+    with pytest.raises(TopicsError, match=r"cannot read mine-state-changelog from 127\.0\.0\.1:9092: .*not allowed"):
+        inspected()
+    assert not made.running
+
+
+# -- describing ----------------------------------------------------------------------------------------------------
+
+
+def found(**streams: list[dict[bytes, bytes]]) -> Found:
+    """Return what is found of streams, each with the rows of its partitions."""
+    made = Found()
+    for stream, partitions in streams.items():
+        for n, held in enumerate(partitions):
+            made.fences[n] = Fence.decode(held[keys.FENCE])
+            made.histories[stream][n] = rows.decode_history(held[keys.scores(stream)], None)
+            config = Policy().config
+            row = held[keys.calibrator(stream, config)]
+            made.served[stream][n, config] = rows.decode_calibrator(row, stream)
+    return made
+
+
+def test_the_scores_of_a_stream_are_those_of_all_its_partitions() -> None:
+    partitions = [learnt("s", 30), learnt("s", 20, start=5)]
+    total = sum((rows.decode_history(each[keys.scores("s")], None).present for each in partitions), Scores())
+    described = describe(found(s=partitions), "s")
+    assert described["resolved"] == 50
+    for kind in KINDS:
+        assert described[kind]["brier"] == total.brier(kind)
+        assert described[kind]["ece"] == total.ece(kind)
+        assert described[kind]["log_loss"] == total.log_loss(kind)
+        assert sum(each["n"] for each in described[kind]["reliability"]) == 50
+        assert all(each["n"] for each in described[kind]["reliability"])
+    assert described["regret"] == {loss: total.regret(loss) for loss in NAMES}
+
+
+def test_every_calibrator_is_described_by_its_own_row() -> None:
+    described = describe(found(s=[learnt("s", 300), learnt("s", 200)]), "s")["calibrators"]
+    assert [(each["partition"], each["version"]) for each in described] == [(0, 300), (1, 200)]
+    for each in described:
+        assert (each["calibrator"], each["config"], each["seed"]) == (DEFAULT_CALIBRATOR, Policy().config, 0)
+        assert 0 <= each["error"] <= 1
+        assert each["bound"] > 0
+
+
+def test_a_stream_without_an_outcome_has_no_scores() -> None:
+    described = describe(Found(), "s")
+    assert described == {"resolved": 0, "calibrators": []}
+
+
+# -- showing -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def shown(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[[], str]:
+    """Return what returns what a wide terminal shows of two streams."""
+    changelog(monkeypatch, {0: [*learnt("fraud", 30).items()], 1: [*learnt("churn", 12, calibrator="platt").items()]})
+    monkeypatch.setenv("COLUMNS", "160")
+    return lambda: capsys.readouterr().out
+
+
+def test_json_is_one_line_with_every_stream_and_fate(shown: Callable[[], str]) -> None:
+    assert inspected() == 0
+    (line,) = shown().splitlines()
+    report = orjson.loads(line)
+    assert {name: each["resolved"] for name, each in report["streams"].items()} == {"churn": 12, "fraud": 30}
+    assert list(report["fates"]) == list(FATES)
+    assert report["fates"]["forecasts_issued"] == 30 + 1 + 12 + 1
+    assert report["fates"]["outcomes_resolved"] == 30 + 12
+
+
+def test_json_of_one_stream_leaves_the_others_out(shown: Callable[[], str]) -> None:
+    assert inspected("churn") == 0
+    assert list(orjson.loads(shown())["streams"]) == ["churn"]
+
+
+def test_the_table_lists_every_stream_and_the_fates(shown: Callable[[], str]) -> None:
+    assert inspected(json_output=False) == 0
+    said = shown()
+    lines = said.splitlines()
+    assert [name for name in ("churn", "fraud") if any(f"│ {name} " in line for line in lines)] == ["churn", "fraud"]
+    assert "forecasts_issued 44" in said
+    assert "outcomes_dead" not in said, "what did not happen is left out"
+    assert "reliability" not in said
+
+
+def test_the_table_of_one_stream_shows_its_curve_and_calibrators(shown: Callable[[], str]) -> None:
+    assert inspected("fraud", json_output=False) == 0
+    said = shown()
+    assert "reliability" in said
+    assert "churn" not in said
+    assert Policy().config in said
+
+
+def test_a_calibrator_without_a_theorem_is_shown_without_a_bound(shown: Callable[[], str]) -> None:
+    assert inspected("churn", json_output=False) == 0
+    (line,) = [line for line in shown().splitlines() if Policy("platt").config in line]
+    assert [cell.strip() for cell in line.strip("│").split("│")][-1] == "–"
+
+
+@pytest.mark.parametrize("stream", ["a[b]c", "[/red]", "[red]", "so:smile:", "é"])
+def test_the_name_of_a_stream_is_shown_as_it_is(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], stream: str
+) -> None:
+    changelog(monkeypatch, {0: [*learnt(stream, 3).items()]})
+    monkeypatch.setenv("COLUMNS", "160")
+    assert inspected(stream, json_output=False) == 0
+    assert f"│ {stream} " in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("shown")
+def test_a_stream_without_state_is_said_with_those_that_have_some(capsys: pytest.CaptureFixture[str]) -> None:
+    assert inspected("[/red]") == 1
+    assert capsys.readouterr() == ("", "no state of stream '[/red]'; there are: churn, fraud\n")
+
+
+def test_without_any_state_there_are_none(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    changelog(monkeypatch, {0: []})
+    assert inspected("s") == 1
+    assert "there are: none" in capsys.readouterr().err
+    assert inspected() == 0
+    assert orjson.loads(capsys.readouterr().out)["streams"] == {}

@@ -1,0 +1,144 @@
+"""What ``trueup inspect`` makes of the rows of a stream."""
+
+import random
+
+import orjson
+import pytest
+
+from cli import inspect_tables
+from state.calibrators import Calibrator
+from state.policy import Policy
+from state.rows import Served
+from state.scoring import history
+from state.scoring.ages import DAY_MS, Ages
+from state.scoring.history import KINDS, History
+from state.scoring.scores import SCORED
+from streams.metrics.description import Found, describe
+
+
+def learnt(n: int, policy: Policy, seed: int = 1) -> tuple[History, Served]:
+    """Serve events whose raw forecasts are .2 too high."""
+    rng, known, served = random.Random(seed), History(), Served.fresh(policy.recipe, "s")
+    calibrator: Calibrator = served.calibrator
+    for t in range(n):
+        raw, x = rng.uniform(0.2, 1), (rng.uniform(-1, 1),) if policy.features else ()
+        p, draw, ticket = calibrator.predict(raw, x, b"%d" % t)
+        y = float(rng.random() < raw - 0.2)
+        calibrator.update(ticket, y)
+        known.bias.observe(x, raw, p, y)
+        known.observe(raw, p, y, draw)
+    return known, served
+
+
+def found(n: int, policy: Policy) -> Found:
+    rows = Found()
+    for partition in (0, 3):
+        known, served = learnt(n, policy, seed=partition)
+        rows.histories["s"][partition] = known
+        rows.served["s"][partition, policy.config] = served
+    return rows
+
+
+@pytest.fixture(autouse=True)
+def short_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history, "WINDOW", 200)
+
+
+def test_the_worst_window_and_the_alarm_are_described() -> None:
+    rows = found(700, Policy())
+    described = describe(rows, "s")
+    assert described["resolved"] == 1400
+    assert described["raw"]["alarm"]["sounds"]
+    assert not described["calibrated"]["alarm"]["sounds"]
+    for kind in KINDS:
+        worst = described[kind]["worst_window"]
+        of_partition = rows.histories["s"][worst["partition"]].worst(kind)
+        assert of_partition is not None
+        assert (worst["window"], worst["ece"]) == (of_partition.number, of_partition.scores.ece(kind))
+        assert sum(each["n"] for each in worst["reliability"]) == 200
+    assert described["regret"].keys() == {"brier", "log", "misclassification"}
+    assert all(one["noise"] > 0 and one["internal_regret"] >= 0 for one in described["calibrators"])
+    assert "feature_bias" not in described["raw"]
+
+
+def test_bias_along_features_is_described_where_there_are_any() -> None:
+    described = describe(found(300, Policy("calibrated_regression", features=1)), "s")
+    assert [len(each) for each in described["calibrated"]["feature_bias"].values()] == [1, 1]
+    assert described["calibrators"][0]["noise"] is None
+
+
+@pytest.mark.parametrize("n", [0, 1, 150])
+def test_streams_with_few_events_can_be_shown(n: int, capsys: pytest.CaptureFixture[str]) -> None:
+    described = describe(found(n, Policy()), "s")
+    orjson.dumps(described)
+    inspect_tables.show({"s": described}, {}, whole=True)
+    assert "reliability" in capsys.readouterr().out
+
+
+def test_the_report_names_the_worst_window(capsys: pytest.CaptureFixture[str]) -> None:
+    inspect_tables.show({"s": describe(found(700, Policy()), "s")}, {}, whole=True)
+    shown = capsys.readouterr().out
+    assert "worst window" in shown
+    assert "sounds" in shown
+
+
+def rare(n: int, *, drawn: bool) -> Found:
+    """Return a stream of 2 % of which half is served."""
+    rng, rows, known = random.Random(8), Found(), History()
+    for _ in range(n):
+        chance = 0.04 * rng.random()
+        known.observe(10 * chance, chance / 2, float(rng.random() < chance), rng.choice([0.0, 0.02]) if drawn else None)
+    rows.histories["s"][0] = known
+    for t in range(300):
+        rows.ages["s"].setdefault(0, Ages()).observe(t * DAY_MS // 7, 1)
+    rows.ages["s"][1] = Ages()
+    for _ in range(2000):
+        rows.ages["s"][1].observe(45 * DAY_MS, 0)
+    return rows
+
+
+@pytest.mark.parametrize("drawn", [False, True])
+def test_what_is_served_and_drawn_is_described_by_the_same_figures(drawn: bool) -> None:  # noqa: FBT001 - a parameter of tests
+    rows = rare(4000, drawn=drawn)
+    described = describe(rows, "s")
+    kinds = [kind for kind in SCORED if kind in described]
+    assert kinds == list(SCORED if drawn else KINDS)
+    scores, order = rows.histories["s"][0].total, history.ranked(rows.histories["s"].values())
+    for kind in kinds:
+        one = described[kind]
+        assert one["relative_bias"] == scores.relative_bias(kind)
+        assert one["auc"] == order.ranking(kind).auc().value
+        assert one["gini"] == pytest.approx(2 * one["auc"] - 1)
+        recall, precision = order.ranking(kind).at(0.02)
+        (top,) = [each for each in one["top"] if each["volume"] == 0.02]
+        assert (top["recall"], top["precision"]) == (recall.value, precision.value)
+        assert one["last_window"]["n"] == 200
+        assert ("alarm" in one) == (kind != "draw")
+    assert described["calibrated"]["relative_bias"] == pytest.approx(-0.5, abs=0.15)
+    assert described["calibrated"]["alarm"]["sounds"]
+
+
+def test_ages_are_told_with_what_to_set() -> None:
+    rows = rare(100, drawn=False)
+    described = describe(rows, "s", Policy(ttl_ms=90 * DAY_MS))
+    assert described["ages"]["outcomes"]["1"]["n"] == 300
+    assert [finding["name"] for finding in described["ages"]["findings"]] == ["classes"]
+    orjson.dumps(described)
+    told = describe(rows, "s", Policy(ttl_ms=90 * DAY_MS, matures_ms=60 * DAY_MS, learn="maturity"))
+    assert told["ages"]["findings"] == []
+    assert describe(rows, "s")["ages"]["late"] is None
+
+
+def test_the_report_shows_draws_rankings_and_what_to_set(capsys: pytest.CaptureFixture[str]) -> None:
+    described = describe(rare(4000, drawn=True), "s", Policy(ttl_ms=90 * DAY_MS))
+    inspect_tables.show({"s": described}, {}, whole=True)
+    shown = capsys.readouterr().out
+    for words in (
+        "draw",
+        "AUC",
+        "recall, top 0.5 %",
+        "precision, top 5 %",
+        "mean off by",
+        "Set matures",
+    ):
+        assert words in shown

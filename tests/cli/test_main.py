@@ -1,0 +1,429 @@
+"""The command line: what it accepts, what it says, and the status it ends with."""
+
+import asyncio
+import json
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from agents import __version__, worker
+from agents.worker import FAILED, MISCONFIGURED
+from cli import inspect, main
+from lab import broker
+from replay.audit import auditor
+from state.policy import DEFAULT_CALIBRATOR
+from streams.config import effective_config
+from streams.config.settings import Settings
+from streams.kafka import topics
+from streams.kafka.topics import TopicsError
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(autouse=True)
+def alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Keep the commands from this process's settings, and pytest from their logging."""
+    for name in os.environ:
+        if name.startswith("TRUEUP_"):
+            monkeypatch.delenv(name)
+    monkeypatch.setattr(logging.root, "handlers", [])
+    level = logging.root.level
+    yield
+    logging.root.setLevel(level)
+
+
+class Called:
+    """Stands for what a command runs: remembers how it was called, and returns a status."""
+
+    def __init__(self, status: Any = 0) -> None:
+        self._status = status
+        self.how: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        self.how.append((arguments, named))
+        if isinstance(self._status, BaseException):
+            raise self._status
+        return self._status
+
+    async def later(self, *arguments: Any, **named: Any) -> Any:
+        await asyncio.sleep(0)
+        return self(*arguments, **named)
+
+
+# -- help and arguments --------------------------------------------------------------------------------------------
+
+
+def test_without_a_command_it_prints_its_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.main([]) == 0
+    assert "usage: trueup" in capsys.readouterr().out
+
+
+def test_help_mentions_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main.main(["--help"])
+    assert ended.value.code == 0
+    said = capsys.readouterr().out
+    assert all(f"\n    {name}" in said for name in main._COMMANDS), said
+
+
+@pytest.mark.parametrize("name", main._COMMANDS)
+def test_every_command_has_help(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main.main([name, "--help"])
+    assert ended.value.code == 0
+    assert f"usage: trueup {name}" in capsys.readouterr().out
+
+
+def test_help_of_the_worker_lists_every_setting_with_its_default(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main.main(["worker", "--help"])
+    said = " ".join(capsys.readouterr().out.split())
+    for name, text, default in Settings.described():
+        assert f"{name} {text} (default: {default})" in said
+
+
+def test_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main.main(["--version"])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out == f"trueup {__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["serve"], "invalid choice: 'serve'"),
+        (["topics"], "the following arguments are required: create|check"),
+        (["topics", "delete"], "invalid choice: 'delete'"),
+        (["topics", "create", "--partitions", "0"], "--partitions: must be at least 1"),
+        (["topics", "create", "--replication", "-3"], "--replication: must be at least 1"),
+        (["topics", "check", "--partitions", "4"], "unrecognized arguments"),
+        (["demo", "--rows", "many"], "--rows: invalid"),
+        (["broker", "--port", "0"], "--port: must be at least 1"),
+        (["worker", "now"], "unrecognized arguments: now"),
+        (["inspect", "a", "b"], "unrecognized arguments: b"),
+    ],
+)
+def test_arguments_that_are_not_allowed_are_refused_with_the_reason(
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main.main(arguments)
+    assert ended.value.code == 2
+    assert said in capsys.readouterr().err
+
+
+# -- statuses ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("status", [0, FAILED, MISCONFIGURED])
+def test_the_worker_ends_with_its_own_status(monkeypatch: pytest.MonkeyPatch, status: int) -> None:
+    monkeypatch.setenv("TRUEUP_APP_ID", "mine")
+    monkeypatch.setattr(worker, "run", called := Called(status))
+    assert main.main(["worker"]) == status
+    (((settings,), _),) = called.how
+    assert settings.app_id == "mine"
+
+
+def test_statuses_are_those_of_sysexits() -> None:
+    assert (MISCONFIGURED, FAILED) == (os.EX_CONFIG, os.EX_SOFTWARE)
+    assert main.MISCONFIGURED == MISCONFIGURED
+
+
+def test_ctrl_c_is_no_traceback(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(broker, "serve", Called(KeyboardInterrupt()))
+    assert main.main(["broker"]) == 130
+    assert capsys.readouterr().err == ""
+
+
+def test_a_defect_is_a_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker, "run", Called(RuntimeError("a defect")))
+    with pytest.raises(RuntimeError, match="a defect"):
+        main.main(["worker"])
+
+
+# -- settings that are not allowed ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("arguments", [["worker"], ["topics", "check"], ["topics", "create"], ["inspect"], ["audit"]])
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("TRUEUP_BROKER", "kafka:9092", "TRUEUP_BROKER is not a setting of trueup; there are: "),
+        ("TRUEUP_BROKERS", "kafka", "TRUEUP_BROKERS='kafka': must be host:port"),
+        ("TRUEUP_BATCH_RECORDS", "4001", "TRUEUP_BATCH_RECORDS='4001': must be a whole number between 1 and 4000"),
+        ("TRUEUP_REQUEST_SECONDS", "300", "TRUEUP_REQUEST_SECONDS must not exceed TRUEUP_SESSION_SECONDS"),
+        ("TRUEUP_STREAMS", "/nowhere/streams.toml", "cannot read /nowhere/streams.toml"),
+        ("TRUEUP_LOG_LEVEL", "LOUD", "TRUEUP_LOG_LEVEL='LOUD': must be one of DEBUG, INFO, WARNING, ERROR"),
+        ("TRUEUP_DEFAULT_CALIBRATOR", "plat", "'plat'"),
+        ("TRUEUP_SECURITY_PROTOCOL", "SASL_SSL", "SASL_SSL needs TRUEUP_SASL_USERNAME"),
+    ],
+)
+def test_a_bad_setting_is_one_line_and_status_78(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    name: str,
+    value: str,
+    said: str,
+) -> None:
+    monkeypatch.setenv(name, value)
+    assert main.main(arguments) == MISCONFIGURED
+    printed = capsys.readouterr()
+    (line,) = printed.err.splitlines()
+    assert line.startswith("trueup: ")
+    assert said in line
+    assert printed.out == ""
+
+
+def test_a_password_in_an_address_is_not_shown(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TRUEUP_BROKERS", "ann:hunter2@kafka:9092")
+    assert main.main(["worker"]) == MISCONFIGURED
+    said = capsys.readouterr().err
+    assert "TRUEUP_BROKERS" in said
+    assert "hunter2" not in said
+
+
+def test_a_bad_streams_file_is_one_line_that_names_the_stream(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "streams.toml").write_text('[streams."fraud-*"]\ncalibrator = "plat"\n')
+    monkeypatch.setenv("TRUEUP_STREAMS", str(tmp_path / "streams.toml"))
+    assert main.main(["worker"]) == MISCONFIGURED
+    (line,) = capsys.readouterr().err.splitlines()
+    assert 'streams."fraud-*"' in line
+
+
+@pytest.mark.parametrize("arguments", [["topics", "check"], ["topics", "create"], ["inspect"]])
+def test_brokers_that_do_not_answer_are_named_last_and_without_a_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: list[str]
+) -> None:
+    monkeypatch.setenv("TRUEUP_BROKERS", "127.0.0.1:1")
+    assert main.main(arguments) == MISCONFIGURED
+    said = capsys.readouterr().err
+    assert said.splitlines()[-1].startswith("trueup: cannot reach 127.0.0.1:1")
+    assert "Traceback" not in said
+
+
+def test_an_audit_without_brokers_is_one_that_could_not_be_made(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TRUEUP_BROKERS", "127.0.0.1:1")
+    assert main.main(["audit", "--json"]) == 2
+    said = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert said["status"] == 2
+    assert said["unable"][0].startswith("cannot reach 127.0.0.1:1")
+
+
+def test_the_program_itself_ends_with_the_status() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-m", "cli.main", "worker"],
+        env={"PATH": os.environ["PATH"], "TRUEUP_BROKERS": "nobody"},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ended.returncode == MISCONFIGURED
+    assert ended.stderr.startswith("trueup: TRUEUP_BROKERS='nobody'")
+    assert len(ended.stderr.splitlines()) == 1
+
+
+# -- what the commands pass on -------------------------------------------------------------------------------------
+
+
+def test_topics_create_makes_what_is_missing_and_says_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    create, check = Called(["forecasts", "outcomes"]), Called([])
+    monkeypatch.setattr(topics, "create", create.later)
+    monkeypatch.setattr(topics, "check", check.later)
+    monkeypatch.setattr(topics, "remarks", Called([]).later)
+    assert main.main(["topics", "create", "--partitions", "8", "--replication", "3", "--retention", "30d"]) == 0
+    ((_, named),) = create.how
+    assert named == {"partitions": 8, "replication": 3, "retention_ms": 30 * 86_400_000}
+    assert capsys.readouterr().out == "made: forecasts, outcomes\nall topics are as they must be\n"
+
+
+def test_topics_create_leaves_what_exists(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    create = Called([])
+    monkeypatch.setattr(topics, "create", create.later)
+    monkeypatch.setattr(topics, "check", Called([]).later)
+    monkeypatch.setattr(topics, "remarks", Called([]).later)
+    assert main.main(["topics", "create"]) == 0
+    ((_, named),) = create.how
+    assert named == {"partitions": 4, "replication": 1, "retention_ms": None}
+    assert capsys.readouterr().out.startswith("all topics exist\n")
+
+
+def test_topics_check_says_everything_that_is_wrong_and_ends_with_1(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(topics, "check", Called(["one is wrong", "two is wrong"]).later)
+    assert main.main(["topics", "check"]) == 1
+    printed = capsys.readouterr()
+    assert (printed.out, printed.err) == ("", "one is wrong\ntwo is wrong\n")
+
+
+def test_topics_check_remarks_on_what_may_surprise_and_ends_with_0(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(topics, "check", Called([]).later)
+    monkeypatch.setattr(topics, "remarks", Called(["one is odd"]).later)
+    assert main.main(["topics", "check"]) == 0
+    assert capsys.readouterr().out == "all topics are as they must be\nnote: one is odd\n"
+
+
+@pytest.mark.parametrize("name", ["worker", "replay", "audit", "inspect"])
+def test_what_is_written_of_data_is_for_its_owner_only(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str
+) -> None:
+    def write(_: object) -> int:
+        (tmp_path / "state").write_text("data")
+        return 0
+
+    monkeypatch.setitem(main._COMMANDS, name, write)
+    before = os.umask(0o022)
+    try:
+        assert main.main([name]) == 0
+    finally:
+        os.umask(before)
+    assert (tmp_path / "state").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_retention_that_is_no_duration_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(topics, "create", Called(AssertionError("must not be reached")).later)
+    assert main.main(["topics", "create", "--retention", "1w"]) == MISCONFIGURED
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("trueup: ")
+    assert "'1w'" in line
+
+
+def test_topics_that_cannot_be_made_are_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(topics, "create", Called(TopicsError("cannot make topic forecasts")).later)
+    assert main.main(["topics", "create"]) == MISCONFIGURED
+    assert capsys.readouterr().err == "trueup: cannot make topic forecasts\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "stream", "json_output"),
+    [([], None, False), (["fraud"], "fraud", False), (["--json", "fraud"], "fraud", True)],
+)
+def test_inspect_passes_on_what_it_was_asked(
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str],
+    stream: str | None,
+    json_output: bool,  # noqa: FBT001 - a case
+) -> None:
+    monkeypatch.setattr(inspect, "run", called := Called(1))
+    assert main.main(["inspect", *arguments]) == 1
+    (((_, asked), named),) = called.how
+    assert (asked, named) == (stream, {"json_output": json_output})
+
+
+@pytest.mark.parametrize("status", [0, 1, 2])
+def test_audit_passes_on_what_it_was_asked_and_its_status(monkeypatch: pytest.MonkeyPatch, status: int) -> None:
+    monkeypatch.setattr(auditor, "run", called := Called(status))
+    assert main.main(["audit", "--json", "--disk"]) == status
+    ((_, named),) = called.how
+    assert named == {"json_output": True, "disk": True}
+
+
+def test_broker_passes_on_its_port_and_directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(broker, "serve", called := Called(0))
+    assert main.main(["broker", "--port", "9092", "--data-dir", str(tmp_path)]) == 0
+    assert main.main(["broker"]) == 0
+    assert [arguments for arguments, _ in called.how] == [(9092, tmp_path), (None, None)]
+
+
+def test_demo_passes_on_what_it_was_asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    demo = pytest.importorskip("lab.demo")
+    monkeypatch.setattr(demo, "run", called := Called(0))
+    monkeypatch.setenv("TRUEUP_BROKERS", "kafka:9092")
+    assert main.main(["demo", "--rows", "5", "--json", "--partitions", "3", "--out", str(tmp_path / "x.png")]) == 0
+    ((_, named),) = called.how
+    assert named == {
+        "rows": 5,
+        "json_output": True,
+        "brokers": "kafka:9092",
+        "out": tmp_path / "x.png",
+        "partitions": 3,
+        "scenario": "flights",
+    }
+
+
+def test_demo_without_its_packages_says_how_to_get_them(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import lab  # noqa: PLC0415 - to take the module out of it
+
+    monkeypatch.delattr(lab, "demo", raising=False)
+    monkeypatch.setitem(sys.modules, "lab.demo", None)
+    assert main.main(["demo"]) == MISCONFIGURED
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "make setup" in line
+
+
+def test_the_log_level_of_the_settings_is_that_of_the_commands(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker, "run", Called(0))
+    monkeypatch.setenv("TRUEUP_LOG_LEVEL", "warning")
+    assert main.main(["worker"]) == 0
+    assert logging.root.level == logging.WARNING
+
+
+# -- config check --------------------------------------------------------------------------------------------------
+
+
+def test_config_check_shows_the_settings_without_their_secrets(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, value in {
+        "TRUEUP_SECURITY_PROTOCOL": "SASL_SSL",
+        "TRUEUP_SASL_USERNAME": "ann",
+        "TRUEUP_SASL_PASSWORD": "hunter2",
+    }.items():
+        monkeypatch.setenv(name, value)
+    assert main.main(["config", "check"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert {"TRUEUP_SASL_USERNAME=ann", "TRUEUP_SASL_PASSWORD=(set)", "TRUEUP_BROKERS=127.0.0.1:9092"} <= set(lines)
+    assert lines[-1].startswith("# configuration ")
+    assert main.main(["config", "check", "--json"]) == 0
+    report = orjson.loads(capsys.readouterr().out)
+    assert report["configuration"] == lines[-1].split()[-1]
+    assert report["settings"]["TRUEUP_SASL_PASSWORD"] == effective_config.HIDDEN
+    assert report["streams"]["*"]["calibrator"] == DEFAULT_CALIBRATOR
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "says"),
+    [
+        ("TRUEUP_BROKER", "x:1", "TRUEUP_BROKER is not a setting"),
+        ("TRUEUP_APP_ID", "no spaces", "must be 1 to 200 of the characters"),
+        ("TRUEUP_STREAMS", "/nowhere.toml", "cannot read /nowhere.toml"),
+        ("TRUEUP_METRICS_CERTFILE", "/nowhere.pem", "cannot load TRUEUP_METRICS_CERTFILE=/nowhere.pem"),
+        ("TRUEUP_BROKERS", ",".join(["a:1"] * 101), "must be at most 100"),
+    ],
+)
+def test_config_check_says_what_is_wrong_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str, value: str, says: str
+) -> None:
+    monkeypatch.setenv(name, value)
+    assert main.main(["config", "check"]) == MISCONFIGURED
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    (line,) = printed.err.splitlines()
+    assert says in line

@@ -1,0 +1,311 @@
+"""Promotion: two calibrators change places in the operator's file, nothing else does, and it is written down."""
+
+import stat
+from hashlib import sha256
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agents.worker import MISCONFIGURED
+from cli import inspect, main, promote
+from state.policy import Policies
+from state.rows import Served
+from state.scoring.comparison import Comparison
+from streams.config import stream_config
+from streams.config.settings import SettingsError
+from streams.kafka.topics import TopicsError
+from streams.metrics.description import Found
+
+DEFAULT = "platt+minimax"
+COMMENTED = """\
+# Streams of the fraud team.
+early_ttl = "7d"
+
+[streams."fraud-*"]            # all countries
+calibrator = "minimax"  # since May
+ttl = "45d"
+options = { grid = 20 }        # coarse
+shadow = [
+    "platt",                   # the old one
+    { calibrator = "histogram", options = { bins = 20 } },
+]
+
+[streams.other]
+calibrator = "platt"
+"""
+PROMOTED = """\
+# Streams of the fraud team.
+early_ttl = "7d"
+
+[streams."fraud-*"]            # all countries
+calibrator = "histogram"  # since May
+ttl = "45d"
+options = { bins = 20 }        # coarse
+shadow = [
+    "platt",                   # the old one
+    { calibrator = "minimax", options = { grid = 20 } },
+]
+
+[streams.other]
+calibrator = "platt"
+"""
+FORMS = {
+    "commented": COMMENTED,
+    "windows": COMMENTED.replace("\n", "\r\n"),
+    "without options": '[streams."fraud-*"]\ncalibrator = "minimax"\nshadow = ["platt", "histogram"]\n',
+    "default": '[streams."fraud-*"]\nshadow = ["platt", "histogram"] # two\n\n# the end\n',
+    "options of the other": '[streams."fraud-*"]\nshadow = [{ calibrator = "histogram", options = { bins = 9 } }]\n',
+    "options of the champion": (
+        '[streams."fraud-*"]\ncalibrator = "minimax"\noptions = { grid = 20, buckets = 3 }\nshadow = ["histogram"]\n'
+    ),
+    "tables": (
+        '[streams."fraud-*"]\ncalibrator = "minimax"\n[streams."fraud-*".options]\ngrid = 20\n'
+        '[[streams."fraud-*".shadow]]\ncalibrator = "platt"\n'
+        '[[streams."fraud-*".shadow]]\ncalibrator = "histogram"\n[streams."fraud-*".shadow.options]\nbins = 20\n'
+        "[streams.other]\n"
+    ),
+    "inline": 'streams = { "fraud-*" = { calibrator = "minimax", shadow = ["histogram"] }, other = { seed = 3 } }\n',
+    "dotted": 'streams."fraud-*".calibrator = "minimax"\nstreams."fraud-*".shadow = ["histogram"]\nclosed = true\n',
+    "features": (
+        '[streams."fraud-*"]\ncalibrator = "minimax"\nfeatures = ["a", "b"]\nseed = 3\n'
+        'shadow = ["histogram", { calibrator = "ridge" }]\n[streams."*"]\nttl = "3d"\nshadow = ["beta"]\n'
+    ),
+    "apart": '[streams."fraud-*"]\nshadow = ["histogram"]\n[streams.b]\nttl = "3d"\n',
+}
+
+
+def promoted(text: str, calibrator: str = "histogram") -> tuple[Policies, Policies, str]:
+    """Return the policies before and after, and the new text."""
+    before = stream_config.parse(text, DEFAULT)
+    change = promote.find(before, "fraud-eu", calibrator)
+    new = promote.rewritten(text, change)
+    return before, stream_config.parse(new, DEFAULT), new
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_champion_and_challenger_change_places_and_nothing_else_does(form: str) -> None:
+    before, after, _ = promoted(FORMS[form])
+    was, now = before.of("fraud-eu"), after.of("fraud-eu")
+    assert was is not None
+    assert now is not None
+    assert now.calibrator == "histogram"
+    place = [each.calibrator for each in was.challengers].index("histogram")
+    assert now.config == was.challengers[place].config
+    expected = [each.config for each in was.challengers]
+    expected[place] = was.config
+    assert [each.config for each in now.challengers] == expected
+    assert (now.ttl_ms, now.seed, now.features) == (was.ttl_ms, was.seed, was.features)
+    assert after.patterns[1:] == before.patterns[1:]
+    assert (after.default, after.early_ttl_ms) == (before.default, before.early_ttl_ms)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_promoting_back_restores_what_the_file_means(form: str) -> None:
+    before, after, new = promoted(FORMS[form])
+    champion = before.of("fraud-eu")
+    assert champion is not None
+    again = stream_config.parse(promote.rewritten(new, promote.find(after, "fraud-eu", champion.config)), DEFAULT)
+    assert again.patterns == before.patterns
+
+
+def test_comments_and_order_are_kept() -> None:
+    assert promoted(COMMENTED)[2] == PROMOTED
+    windows = promoted(FORMS["windows"])[2]
+    assert windows.count("\r\n") == windows.count("\n") == COMMENTED.count("\n")
+
+
+OPTIONS = st.fixed_dictionaries({}, optional={"grid": st.integers(2, 60), "buckets": st.integers(1, 20)})
+
+
+@settings(max_examples=60)
+@given(OPTIONS, st.lists(OPTIONS, min_size=1, max_size=4), st.data())
+def test_whatever_the_options_the_swap_means_a_swap(
+    champion: dict[str, int], others: list[dict[str, int]], data: st.DataObject
+) -> None:
+    def table(options: dict[str, int]) -> str:
+        return "{" + ", ".join(f"{name} = {value}" for name, value in options.items()) + "}"
+
+    shadow = ", ".join(f'{{ calibrator = "minimax", options = {table(each)} }}' for each in others)
+    text = f'[streams.s]\ncalibrator = "minimax"\noptions = {table(champion)}\nshadow = [{shadow}, "identity"]\n'
+    try:
+        before = stream_config.parse(text, DEFAULT)
+    except ValueError:
+        return  # two of them are the same
+    policy = before.of("s")
+    assert policy is not None
+    meant = data.draw(st.sampled_from([each.config for each in policy.challengers]))
+    change = promote.find(before, "s", meant)
+    now = stream_config.parse(promote.rewritten(text, change), DEFAULT).of("s")
+    assert now is not None
+    assert (now.config, now.recipe) == (meant, change.challenger.recipe)
+    assert sorted(each.config for each in (now, *now.challengers)) == sorted(
+        each.config for each in (policy, *policy.challengers)
+    )
+
+
+@pytest.mark.parametrize(
+    ("stream", "calibrator", "complaint"),
+    [
+        ("fraud-eu", "beta", r"'beta' is not a challenger of streams.\"fraud-\*\"; there are: platt \(\w{8}\), histo"),
+        ("fraud-eu", "minimax", "'minimax' is not a challenger"),
+        ("other", "platt", "there are: none"),
+        ("third", "platt", "no pattern of the streams file matches 'third'"),
+    ],
+)
+def test_what_is_not_a_challenger_is_refused(stream: str, calibrator: str, complaint: str) -> None:
+    with pytest.raises(SettingsError, match=complaint):
+        promote.find(stream_config.parse(COMMENTED, DEFAULT), stream, calibrator)
+
+
+def test_of_two_challengers_of_one_name_the_configuration_says_which() -> None:
+    text = '[streams.s]\nshadow = [{ calibrator = "minimax", options = { grid = 9 } }, "minimax"]\n'
+    policies = stream_config.parse(text, DEFAULT)
+    with pytest.raises(SettingsError, match="several challengers called minimax"):
+        promote.find(policies, "s", "minimax")
+    policy = policies.of("s")
+    assert policy is not None
+    for place, each in enumerate(policy.challengers):
+        assert promote.find(policies, "s", each.config).place == place
+
+
+# -- the command ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a streams file, with a state in which the challenger was compared on two streams of its pattern."""
+    path = tmp_path / "streams.toml"
+    path.write_text(COMMENTED)
+    policy = stream_config.parse(COMMENTED, DEFAULT).of("fraud-eu")
+    assert policy is not None
+    champion, challenger = policy.config, policy.challengers[1].config
+    found = Found()
+    for stream in ("fraud-eu", "fraud-us", "other"):
+        found.served[stream][0, champion] = Served.fresh(policy.recipe, stream)
+        comparison = found.comparisons[stream][0, champion, challenger] = Comparison()
+        for i in range(10):
+            comparison.observe(0.5, 0.25, float(i % 4 == 0), 0.25)
+
+    async def read(_: object) -> Found:
+        return found
+
+    monkeypatch.setattr(inspect, "read", read)
+    monkeypatch.setenv("USER", "grace")
+    monkeypatch.setenv("TRUEUP_DEFAULT_CALIBRATOR", DEFAULT)
+    return path
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    audit = path.with_name(path.name + ".audit.jsonl")
+    return [orjson.loads(line) for line in audit.read_bytes().splitlines()] if audit.exists() else []
+
+
+def test_promotion_shows_the_change_and_writes_it_down(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file.chmod(0o640)
+    arguments = ["promote", "fraud-eu", "histogram", "--streams", str(file), "--reason", "lower Brier since June"]
+    assert main.main(arguments) == 0
+    after = stream_config.parse(file.read_text(), DEFAULT).of("fraud-eu")
+    assert after is not None
+    assert after.calibrator == "histogram"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o640
+    (line,) = lines(file)
+    assert (line["who"], line["reason"], line["pattern"]) == ("grace", "lower Brier since June", "fraud-*")
+    assert (line["from"]["calibrator"], line["from"]["options"]) == ("minimax", {"grid": 20})
+    assert (line["to"]["calibrator"], line["to"]["config"]) == ("histogram", after.config)
+    assert line["before"] == sha256(COMMENTED.encode()).hexdigest()
+    assert line["after"] == sha256(file.read_bytes()).hexdigest()
+    figures = line["figures"]
+    assert (figures["streams"], figures["events"]) == (2, 20), "'other' is another pattern's"
+    assert figures["difference"]["brier"]["mean"] < 0
+    shown = capsys.readouterr().out
+    assert '-calibrator = "minimax"' in shown
+    assert '+calibrator = "histogram"' in shown
+    assert "restart the workers" in shown
+    assert sorted(path.name for path in file.parent.iterdir()) == ["streams.toml", "streams.toml.audit.jsonl"]
+
+
+def test_promotions_follow_each_other_in_the_audit(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRUEUP_STREAMS", str(file))
+    for calibrator in ("histogram", "platt", "minimax"):
+        assert main.main(["promote", "fraud-us", calibrator]) == 0
+    found = lines(file)
+    assert [line["to"]["calibrator"] for line in found] == ["histogram", "platt", "minimax"]
+    for earlier, later in pairwise(found):
+        assert earlier["after"] == later["before"]
+        assert earlier["to"]["config"] == later["from"]["config"]
+    assert stream_config.parse(file.read_text(), DEFAULT).of("fraud-eu") is not None
+
+
+def test_dry_run_changes_nothing(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.main(["promote", "fraud-eu", "platt", "--streams", str(file), "--dry-run"]) == 0
+    assert '+calibrator = "platt"' in capsys.readouterr().out
+    assert file.read_text() == COMMENTED
+    assert [path.name for path in file.parent.iterdir()] == ["streams.toml"]
+
+
+def test_without_a_state_to_read_the_line_says_why_it_has_no_figures(
+    file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def read(_: object) -> Found:
+        raise TopicsError("there is no topic trueup-state-changelog")
+
+    monkeypatch.setattr(inspect, "read", read)
+    assert main.main(["promote", "fraud-eu", "platt", "--streams", str(file)]) == 0
+    (line,) = lines(file)
+    assert line["figures"] is None
+    assert line["figures_missing"] == "there is no topic trueup-state-changelog"
+    assert "no figures" in capsys.readouterr().out
+
+
+def test_cold_challenger_is_named_as_such(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.main(["promote", "fraud-eu", "platt", "--streams", str(file)]) == 0
+    assert "has learnt nothing" in capsys.readouterr().out
+
+
+def test_refusal_leaves_the_file_and_writes_nothing(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.main(["promote", "fraud-eu", "beta", "--streams", str(file)]) == MISCONFIGURED
+    assert capsys.readouterr().err.startswith("trueup: 'beta' is not a challenger")
+    assert file.read_text() == COMMENTED
+    assert lines(file) == []
+
+
+def test_file_a_worker_would_refuse_is_not_promoted_in(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file.write_text(COMMENTED + 'ttl = "soon"\n')
+    assert main.main(["promote", "fraud-eu", "platt", "--streams", str(file)]) == MISCONFIGURED
+    assert "'soon' is not a duration" in capsys.readouterr().err
+    assert lines(file) == []
+
+
+def test_rewriting_that_would_change_more_is_refused(
+    file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rewritten = promote.rewritten
+    monkeypatch.setattr(promote, "rewritten", lambda *given: rewritten(*given).replace('"45d"', '"46d"'))
+    assert main.main(["promote", "fraud-eu", "platt", "--streams", str(file)]) == MISCONFIGURED
+    assert "change it by hand" in capsys.readouterr().err
+    assert file.read_text() == COMMENTED
+    assert [path.name for path in file.parent.iterdir()] == ["streams.toml"]
+
+
+def test_of_a_link_the_target_is_rewritten(file: Path) -> None:
+    link = file.parent / "current.toml"
+    link.symlink_to(file.name)
+    assert main.main(["promote", "fraud-eu", "platt", "--streams", str(link)]) == 0
+    assert link.is_symlink()
+    assert 'calibrator = "platt"' in file.read_text()
+
+
+@pytest.mark.parametrize("arguments", [[], ["--streams", "/nowhere/streams.toml"]])
+def test_missing_file_ends_with_a_line_that_says_so(
+    arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("TRUEUP_STREAMS", raising=False)
+    assert main.main(["promote", "s", "platt", *arguments]) == MISCONFIGURED
+    error = capsys.readouterr().err
+    assert error.startswith("trueup: ")
+    assert len(error.splitlines()) == 1

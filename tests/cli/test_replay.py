@@ -1,0 +1,83 @@
+"""The command: its last line, its table at eighty columns, and what it says to what cannot be."""
+
+import io
+from pathlib import Path
+
+import orjson
+import pytest
+from rich.console import Console
+
+from cli.main import MISCONFIGURED, main
+from cli.replay_table import show
+from replay.configuration import configurations
+from replay.run import Request, replay
+from replay.sources.files import FileSource
+from replay.sources.topics import moment
+from streams.config.settings import Settings, SettingsError
+from tests.replay.history import written
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[str]:
+    forecasts, outcomes = written(tmp_path, 400)
+    return ["replay", "--forecasts", str(forecasts), "--outcomes", str(outcomes), "--processes", "1"]
+
+
+def test_last_line_is_the_result_as_json(files: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert (
+        main([*files, "--calibrator", "platt", "--calibrator", "minimax:grid=20", "--threshold", "0.5", "--json"]) == 0
+    )
+    printed = capsys.readouterr()
+    found = orjson.loads(printed.out)
+    assert [each["name"] for each in found["contenders"]] == ["platt", "minimax:grid=20"]
+    overall = found["contenders"][1]["overall"]
+    for kind in ("raw", "calibrated"):
+        assert {"n", "ece", "ece_smooth", "worst_window_ece", "brier", "log_loss"} <= overall[kind].keys()
+    assert {"regret_brier", "l1", "bound", "windows", "coverage", "alerts"} <= overall.keys()
+    assert found["bootstrap"]["resamples"] == 1000
+    assert "below 0 is better" in printed.err
+
+
+def test_table_at_eighty_columns_cuts_no_figure(tmp_path: Path) -> None:
+    source = FileSource(*written(tmp_path, 400))
+    made = configurations(Settings.from_env({}), ["platt+regret_matching:grid=50", "platt"], [])
+    result, pace = replay(Request(source, made, resamples=50), {})
+    told = io.StringIO()
+    show(Console(file=told, width=80), result, pace)
+    assert "…" not in told.getvalue()
+    overall = result.contenders[0].overall
+    assert overall is not None
+    for figure in (overall.calibrated.ece, overall.raw.log_loss, overall.bound or 0):
+        assert f"{figure:.4f}" in told.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--last", "7d"], "are of topics, not of files"),
+        (["--delay", "2d"], "must be as-is, none, or an added time"),
+        (["--delay", "none", "--delay", "none"], "the same one twice"),
+        (["--threshold", "1.5"], "must be between 0 and 1"),
+        (["--calibrator", "nothing"], "unknown calibrator"),
+        (["--streams", "nowhere.toml"], "cannot read nowhere.toml"),
+        (["--write-state", "x"], "--write-state needs topics"),
+        (["--calibrator", "platt", "--calibrator", "minimax", "--output", "x"], "of one configuration"),
+    ],
+)
+def test_what_cannot_be_is_said(
+    files: list[str], arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*files, *arguments]) == MISCONFIGURED
+    assert said in capsys.readouterr().err
+
+
+def test_file_without_its_partner_is_refused(files: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(files[:3]) == MISCONFIGURED
+    assert "belong together" in capsys.readouterr().err
+
+
+def test_time_without_a_zone_is_utc() -> None:
+    assert moment("1970-01-02T00:00") == moment("1970-01-02T01:00+01:00") == 86_400_000
+    assert moment("1970-01-01T00:00:01Z") == 1000
+    with pytest.raises(SettingsError, match="'yesterday' is not a time"):
+        moment("yesterday")

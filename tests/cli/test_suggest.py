@@ -1,0 +1,120 @@
+"""What is proposed for a stream's labels, from histories whose labels are known."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import orjson
+import pytest
+
+from cli import main
+from cli.suggest import Proposal, Seen, propose, read
+from lab import fraud
+from lab.fraud import DAY_MS, START_MS, Fraud, Reports, Shape
+from replay.sources.files import FileSource
+from state.policy import Policies, Policy
+from streams.config import stream_config
+from streams.records.decoding import Decoder
+from streams.records.limits import Limits
+
+SHAPE = Shape(rows=6000, rate=0.05, inflation=5, missed=0.0, alarms=0.0)
+
+
+def exported(directory: Path, stream: Fraud) -> FileSource:
+    """Write a stream as two files."""
+    lines: dict[str, list[bytes]] = {"forecasts": [], "outcomes": []}
+    for message in stream.messages():
+        lines[message.topic].append(orjson.dumps({**orjson.loads(message.value), "ts": message.time_ms}))
+    for topic, each in lines.items():
+        (directory / topic).write_bytes(b"\n".join(each))
+    return FileSource(directory / "forecasts", directory / "outcomes")
+
+
+def seen(directory: Path, stream: Fraud) -> Seen:
+    return read(exported(directory, stream), Decoder(Policies([], Policy()), Limits()), "cards")
+
+
+def checked(proposal: Proposal) -> Policy:
+    """Return the policy that the proposed lines are."""
+    policy = stream_config.parse(proposal.toml("cards"), "platt").of("cards")
+    assert policy is not None
+    return policy
+
+
+def test_silence_is_proposed_where_only_frauds_are_reported(tmp_path: Path) -> None:
+    found = propose(seen(tmp_path, fraud.make(SHAPE)))
+    policy = checked(found)
+    assert (policy.silence, policy.matures_ms) == (0.0, 45 * DAY_MS)
+    assert policy.ttl_ms == 50 * DAY_MS
+    assert any("silence means 0. Set it only if" in each for each in found.reasons)
+
+
+def test_maturity_is_proposed_where_frauds_are_reported_before_the_rest(tmp_path: Path) -> None:
+    policy = checked(propose(seen(tmp_path, fraud.make(replace(SHAPE, zeros="explicit")))))
+    assert (policy.silence, policy.matures_ms) == (None, 45 * DAY_MS)
+
+
+def test_neither_is_where_all_labels_come_at_one_age(tmp_path: Path) -> None:
+    stream = fraud.make(replace(SHAPE, zeros="explicit", soonest_days=20, latest_days=20))
+    policy = checked(propose(seen(tmp_path, stream)))
+    assert (policy.silence, policy.matures_ms, policy.ttl_ms) == (None, 0, 22 * DAY_MS)
+
+
+def test_late_corrections_are_allowed_for(tmp_path: Path) -> None:
+    stream = fraud.make(replace(SHAPE, alarms=0.2, review_days=60.0))
+    policy = checked(propose(seen(tmp_path, stream)))
+    assert policy.kept_ms > policy.ttl_ms
+    latest = (stream.reports.ms - stream.forecast_ms[stream.reports.row]).max()
+    assert policy.kept_ms > 0.8 * latest
+
+
+def test_frauds_that_are_missing_for_no_known_reason_are_not_taken_for_silence(tmp_path: Path) -> None:
+    stream = fraud.make(replace(SHAPE, zeros="explicit"))
+    reports = Reports(*(each[::3] for each in stream.reports))
+    found = propose(seen(tmp_path, replace(stream, reports=reports)))
+    assert found.silence is None
+    assert any("silence stands for neither" in each for each in found.reasons)
+
+
+def test_a_short_history_gives_no_proposal_or_says_that_it_is_short(tmp_path: Path) -> None:
+    nothing = propose(seen(tmp_path, fraud.make(replace(SHAPE, rows=100))))
+    assert nothing.ttl_ms is None
+    assert "too few" in nothing.reasons[0]
+    stream = fraud.make(replace(SHAPE, days=30.0))
+    early = stream.reports.ms < START_MS + 40 * DAY_MS
+    short = propose(seen(tmp_path, replace(stream, reports=Reports(*(each[early] for each in stream.reports)))))
+    assert any("longer history" in each for each in short.reasons)
+
+
+def test_orphans_are_outcomes_of_no_forecast_of_any_stream(tmp_path: Path) -> None:
+    source = exported(tmp_path, fraud.make(SHAPE))
+    with (tmp_path / "outcomes").open("ab") as file:
+        file.write(b'\n{"event_id":"nobody","y":1,"ts":%d}' % START_MS)
+        file.write(b'\n{"event_id":"other","y":1,"ts":%d}' % START_MS)
+    with (tmp_path / "forecasts").open("ab") as file:
+        file.write(b'\n{"event_id":"other","stream":"b","p":0.5,"ts":%d}' % START_MS)
+    assert read(source, Decoder(Policies([], Policy()), Limits()), "cards").orphans == 1
+
+
+def test_command_prints_lines_that_the_streams_file_takes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TRUEUP_STREAMS", raising=False)
+    exported(tmp_path, fraud.make(SHAPE))
+    files = ["--forecasts", str(tmp_path / "forecasts"), "--outcomes", str(tmp_path / "outcomes")]
+    assert main.main(["config", "suggest", "cards", *files]) == 0
+    words = capsys.readouterr().out
+    policy = stream_config.parse(words[words.index("[streams.") :], "platt").of("cards")
+    assert policy is not None
+    assert policy.silence == 0
+    assert main.main(["config", "suggest", "cards", "--json", *files]) == 0
+    told = orjson.loads(capsys.readouterr().out)
+    assert told["proposal"]["silence"] == 0
+    assert told["seen"]["last_revised_ms"] is None
+    assert main.main(["config", "suggest", "nothing", *files]) == 2
+    assert "streams there: cards (6,000)" in capsys.readouterr().err
+
+
+def test_names_of_streams_are_quoted() -> None:
+    assert checked(Proposal(ttl_ms=DAY_MS)).ttl_ms == DAY_MS
+    text = Proposal(ttl_ms=DAY_MS).toml('a"b\\c')
+    assert stream_config.parse(text, "platt").matched('a"b\\c') or text.startswith('[streams."a\\"b\\\\c"]')

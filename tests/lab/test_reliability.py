@@ -1,0 +1,76 @@
+"""The reliability diagram and the scores in it."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from matplotlib.image import imread
+
+from lab import reliability
+from state.scoring.scores import Scores
+
+
+def events(n: int = 5000) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return raw forecasts that are too bold, calibrated ones, and outcomes, [n] each."""
+    rng = np.random.default_rng(7)
+    chance = rng.beta(2, 4, n)
+    return np.clip(1.6 * chance - 0.3, 0, 1), chance, (rng.random(n) < chance).astype(float)
+
+
+def test_loss_agrees_with_the_sums_of_the_state() -> None:
+    raw, p, y = events()
+    scores = Scores()
+    for each in zip(raw.tolist(), p.tolist(), y.tolist(), strict=True):
+        scores.observe(*each)
+    expected = (scores.ece("raw"), scores.brier("raw"), scores.log_loss("raw"))
+    assert reliability.loss(raw, y) == pytest.approx(expected, abs=4e-9)
+    expected = (scores.ece("calibrated"), scores.brier("calibrated"), scores.log_loss("calibrated"))
+    assert reliability.loss(p, y) == pytest.approx(expected, abs=4e-9)
+
+
+def test_loss_of_no_events_is_not_a_number() -> None:
+    assert np.isnan(reliability.loss(np.array([]), np.array([]))).all()
+
+
+def test_auc_and_mean_agree_with_the_counts_of_the_state() -> None:
+    raw, p, y = events()
+    scores = Scores()
+    for each in zip(raw.tolist(), p.tolist(), y.tolist(), strict=True):
+        scores.observe(*each)
+    for kind, forecasts in (("raw", raw), ("calibrated", p)):
+        told = scores.ranking("raw" if kind == "raw" else "calibrated").auc().value
+        assert reliability.auc(forecasts, y) == pytest.approx(told, abs=1e-3)
+    assert reliability.mean_off(raw, y) == pytest.approx(scores.relative_bias("raw"), abs=1e-8)
+    pairs = [(a > b) + (a == b) / 2 for a in raw[y == 1][:50] for b in raw[y == 0][:50]]
+    few = np.concatenate([raw[y == 1][:50], raw[y == 0][:50]])
+    assert reliability.auc(few, np.repeat([1.0, 0.0], 50)) == pytest.approx(np.mean(pairs))
+    assert np.isnan(reliability.auc(raw, np.zeros_like(y)))
+    assert np.isnan(reliability.mean_off(raw, np.zeros_like(y)))
+
+
+def test_a_certain_forecast_belongs_to_the_last_bin() -> None:
+    assert reliability.bin_of(np.array([0.0, 0.1, 0.95, 1.0])).tolist() == [0, 1, 9, 9]
+
+
+def test_intervals_are_wilsons() -> None:
+    # 8 of 10 and 0 of 10: the intervals published for these counts.
+    curve = reliability.curve(np.repeat([0.75, 0.05], 10), np.repeat([1.0, 0.0], [8, 12]))
+    assert (curve.low[7], curve.high[7]) == pytest.approx((0.4902, 0.9433), abs=1e-4)
+    assert (curve.low[0], curve.high[0]) == pytest.approx((0.0, 0.2775), abs=1e-4)
+    assert curve.n.sum() == 20
+    assert np.isnan(curve.observed[5])
+
+
+def test_the_diagram_is_a_picture_of_its_size(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "diagram.png"
+    reliability.draw(*events(), path, title="title", subtitle="subtitle")
+    picture = imread(path)
+    assert picture.shape[:2] == (960, 1200)
+    assert len(np.unique(picture.reshape(-1, picture.shape[2]), axis=0)) > 50
+
+
+def test_a_diagram_of_few_events_can_be_drawn(tmp_path: Path) -> None:
+    raw, p, y = (part[:3] for part in events())
+    reliability.draw(raw, p, y, tmp_path / "few.png", title="few")
+    reliability.draw(raw[:0], p[:0], y[:0], tmp_path / "none.png", title="none")
+    assert (tmp_path / "none.png").stat().st_size > 0

@@ -1,0 +1,133 @@
+"""The demo's account of every record: right when all is well, and loud when anything is missing."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import orjson
+import pytest
+
+from lab.reliability import loss
+from lab.scrape import Fates, Reading
+from lab.topic_counts import Held, disagreements, problems
+
+FLIGHTS = {"a": (0.2, 1.0), "b": (0.4, 0.0), "c": (0.6, float("nan"))}
+FATES = Fates(
+    issued=3,
+    forecast_duplicate=0,
+    forecast_dead=0,
+    resolved=2,
+    early=0,
+    outcome_duplicate=0,
+    outcome_revised=0,
+    outcome_stale=0,
+    outcome_dead=0,
+    pending=0,
+    expired_forecast=1,
+    expired_outcome=0,
+)
+SENT = {"forecasts": 3, "outcomes": 2}
+
+
+def held() -> Held:
+    """Return what the topics hold when all is well."""
+    topics = Held()
+    for event_id, (raw, y) in FLIGHTS.items():
+        topics.calibrated_record(orjson.dumps({"event_id": event_id, "p": 0.5}))
+        if y in {0, 1}:
+            topics.resolved_record(orjson.dumps({"event_id": event_id, "raw": raw, "p": 0.5, "y": y, "revision": 0}))
+    return topics
+
+
+def lose_an_answer(topics: Held) -> None:
+    del topics.answers["c"]
+
+
+def answer_twice_differently(topics: Held) -> None:
+    topics.calibrated_record(orjson.dumps({"event_id": "a", "p": 0.6}))
+
+
+def lose_a_resolved_event(topics: Held) -> None:
+    del topics.resolved["a"]
+
+
+def join_with_anothers_outcome(topics: Held) -> None:
+    topics.resolved["a"] = (0.2, 0.5, 0.0)
+
+
+def hold_a_dead_letter_nobody_counted(topics: Held) -> None:
+    topics.dead_letter(orjson.dumps({"topic": "forecasts", "partition": 0, "offset": 1}))
+
+
+def test_nothing_is_wrong_when_all_adds_up() -> None:
+    assert problems(FATES, SENT, held(), FLIGHTS) == []
+
+
+def test_answers_repeated_byte_for_byte_are_in_order() -> None:
+    topics = held()
+    topics.calibrated_record(orjson.dumps({"event_id": "a", "p": 0.5}))
+    assert topics.repeated == 1
+    assert problems(FATES, SENT, topics, FLIGHTS) == []
+
+
+@pytest.mark.parametrize(
+    ("harm", "complaint"),
+    [
+        (lose_an_answer, "events played and not answered: 1"),
+        (answer_twice_differently, "events with answers that disagree: 1"),
+        (lose_a_resolved_event, "resolved: 2, but events in the topic of resolved events: 1"),
+        (join_with_anothers_outcome, "events joined with another's outcome: 1"),
+        (hold_a_dead_letter_nobody_counted, "dead: 0, but dead letters: 1"),
+    ],
+)
+def test_what_the_topics_lack_is_named(harm: Callable[[Held], None], complaint: str) -> None:
+    topics = held()
+    harm(topics)
+    assert any(complaint in problem for problem in problems(FATES, SENT, topics, FLIGHTS))
+
+
+@pytest.mark.parametrize("fate", Fates._fields)
+def test_a_fate_counted_once_too_often_is_noticed(fate: str) -> None:
+    fates = FATES._replace(**{fate: getattr(FATES, fate) + 1})
+    assert problems(fates, SENT, held(), FLIGHTS)
+
+
+def test_the_newest_label_of_an_event_counts_in_whatever_order_its_records_come() -> None:
+    records = [{"event_id": "a", "raw": 0.2, "p": 0.5, "y": y, "revision": n} for n, y in enumerate((0, 1, 0))]
+    for order in ([0, 1, 2], [2, 0, 1], [0, 1, 2, 1, 2]):
+        topics = Held()
+        for n in order:
+            topics.resolved_record(orjson.dumps(records[n]))
+        assert topics.resolved == {"a": (0.2, 0.5, 0.0)}
+
+
+def test_scores_that_differ_from_the_records_are_named() -> None:
+    topics = held()
+    raw, p, y = topics.scored()
+    lines = [
+        f'trueup_{name}{{stream="flights",kind="{kind}"}} {value}'
+        for kind, scores in (("raw", loss(raw, y)), ("calibrated", loss(p, y)))
+        for name, value in scores._asdict().items()
+    ]
+    assert disagreements(Reading("\n".join(lines) + "\n"), topics, "flights") == []
+    other = replace(topics, resolved={**topics.resolved, "a": (0.2, 0.51, 1.0)})
+    assert disagreements(Reading("\n".join(lines) + "\n"), other, "flights")
+
+
+def test_fates_follow_early_outcomes_to_their_end() -> None:
+    # Five outcomes came before their forecast: three were joined, one expired, one still waits.
+    counters = {
+        ("forecasts", "issued"): 10, ("forecasts", "duplicate"): 1, ("forecasts", "dead"): 2,
+        ("outcomes", "resolved"): 4, ("outcomes", "early"): 5, ("outcomes", "duplicate"): 1,
+        ("outcomes", "revised"): 1, ("outcomes", "stale"): 1, ("outcomes", "waiting"): 0, ("outcomes", "dead"): 1,
+    }  # fmt: skip
+    lines = [f'trueup_records_total{{topic="{t}",fate="{f}"}} {n}' for (t, f), n in counters.items()]
+    lines += [
+        'trueup_expired_total{kind="outcome"} 1',
+        'trueup_expired_total{kind="forecast"} 2',
+        "trueup_pending_events 1",
+        "trueup_early_outcomes 1",
+    ]
+    fates = Reading("\n".join(lines) + "\n").fates()
+    assert (fates.resolved, fates.early, fates.expired_outcome) == (7, 1, 1)
+    assert (fates.forecasts, fates.outcomes) == (13, 13)
+    assert fates.issued == fates.resolved + fates.pending + fates.expired_forecast

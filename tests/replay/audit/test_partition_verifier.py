@@ -1,0 +1,247 @@
+"""An audit proves what it says: any order is found again, and nothing that was altered, lost or made up passes."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import settings as examples
+from hypothesis import strategies as st
+
+from replay.audit.output_matcher import Difference, Differs, Unauditable
+from state import keys
+from state.fence import EXPIRED_FORECAST
+from streams.config.settings import Settings
+from tests.events import Sent, forecast, mixed, outcome
+from tests.replay.audit.partitions import Topics, served
+
+SETTINGS = Settings.from_env({})
+
+
+def difference(topics: Topics) -> Difference:
+    """Return what an audit of the topics complains of."""
+    with pytest.raises(Differs) as found:
+        topics.audit()
+    assert isinstance(found.value.args[0], Difference)
+    return found.value.args[0]
+
+
+def altered(value: bytes | None, **fields: object) -> bytes:
+    """Return a JSON value with other fields."""
+    return orjson.dumps(orjson.loads(value or b"") | fields)
+
+
+@examples(max_examples=25)
+@given(st.integers(0, 2**32), st.sampled_from([0.0, 0.3]))
+def test_whatever_order_a_worker_folded_is_found_again(seed: int, crashes: float) -> None:
+    made = mixed(300, seed=seed % 7)
+    topics = served(made.sent, SETTINGS, seed, crashes)
+    checked = topics.audit().checked
+    records = {label: len(records) for label, records in topics.records.items()}
+    assert checked.forecasts == records["forecasts"]
+    assert checked.outcomes == records["outcomes"]
+    assert checked.calibrated == made.fates["forecasts_issued"]
+    assert checked.dead_letters == made.fates["forecasts_dead"] + made.fates["outcomes_dead"]
+    outputs = checked.calibrated + checked.resolved + checked.dead_letters + checked.copies
+    assert outputs == records["calibrated"] + records["resolved"] + records["dead-letters"]
+    assert (checked.waiting, checked.unsettled) == (0, 0)
+
+
+@pytest.mark.parametrize("crashes", [0.0, 0.3])
+def test_rows_that_expire_are_followed(tmp_path: Path, crashes: float) -> None:
+    path = tmp_path / "streams.toml"
+    path.write_text('early_ttl = "3s"\n[streams."stream-0"]\nttl = "4s"\n[streams."*"]\nttl = "9s"\n')
+    settings = Settings.from_env({"TRUEUP_STREAMS": str(path)})
+    topics = served(mixed(7000).sent, settings, 5, crashes, timely=True)
+    audited = topics.audit()
+    assert audited.checked.calibrated == 7000
+    assert audited._engine.fence.fates[EXPIRED_FORECAST] > 100
+
+
+@pytest.mark.parametrize("crashes", [0.0, 0.3])
+def test_streams_with_challengers_are_derived_and_answer_as_without(tmp_path: Path, crashes: float) -> None:
+    path = tmp_path / "streams.toml"
+    path.write_text(
+        '[streams."*"]\nttl = "9s"\nshadow = ["platt", { calibrator = "minimax", options = { grid = 9 } }]\n'
+    )
+    settings = Settings.from_env({"TRUEUP_STREAMS": str(path)})
+    topics = served(mixed(600).sent, settings, 5, crashes)
+    audited = topics.audit()
+    assert audited.checked.calibrated == 600
+    assert isinstance(audited._rows, dict)
+    assert any(key.startswith(keys.COMPARISON) for key in audited._rows)
+    path.write_text('[streams."*"]\nttl = "9s"\n')
+    without = Settings.from_env({"TRUEUP_STREAMS": str(path)})
+    plain = served(mixed(600).sent, without, 5, crashes)
+    # Challengers come and go while a stream lives; the file that is audited with may be any of them.
+    assert topics.audit(without).checked == plain.audit(settings).checked == audited.checked
+    for label in ("calibrated", "resolved", "dead-letters"):
+        assert [record.value for record in topics.records[label]] == [record.value for record in plain.records[label]]
+
+
+def test_streams_of_classes_and_of_numbers_are_derived_too(tmp_path: Path) -> None:
+    path = tmp_path / "streams.toml"
+    path.write_text(
+        '[streams.intent]\ncalibrator = "multiclass"\noptions = { classes = 3 }\n'
+        '[streams.demand]\ncalibrator = "quantile"\noptions = { levels = [0.1, 0.5, 0.9] }\n'
+    )
+    settings = Settings.from_env({"TRUEUP_STREAMS": str(path)})
+    sent: list[Sent] = []
+    for i in range(300):
+        classes = orjson.dumps({"event_id": f"c{i}", "stream": "intent", "probs": [0.2, 0.3, 0.5]})
+        numbers = orjson.dumps({"event_id": f"n{i}", "stream": "demand", "normal": {"mean": i % 9, "std": 2}})
+        sent += [Sent("forecasts", b"k", classes, i), Sent("forecasts", b"k", numbers, i)]
+        # Every tenth outcome is of a class there is not: unfit, or unfit and parked, as the order has it.
+        sent += [outcome(f"c{i}", i % 3 if i % 10 else 7, i), outcome(f"n{i}", i % 11, i)]
+    topics = served(sent, settings, 3, 0.3)
+    checked = topics.audit().checked
+    assert (checked.calibrated, checked.dead_letters) == (600, 30)
+
+
+def test_a_changed_answer_is_named_with_what_changed() -> None:
+    topics = served(mixed(200).sent, SETTINGS)
+    record = topics.records["calibrated"][77]
+    p = orjson.loads(record.value or b"")["p"]
+    topics.replace("calibrated", 77, altered(record.value, p=p + 2**-40))
+    found = difference(topics)
+    assert (found.partition, found.topic, found.offset) == (3, "calibrated", 77)
+    assert found.event_id == orjson.loads(record.value or b"")["event_id"]
+    assert found.fields == {"p": (p + 2**-40, p)}
+
+
+def test_of_several_differences_the_first_is_named() -> None:
+    topics = served(mixed(200).sent, SETTINGS)
+    for offset in (150, 30, 90):
+        topics.replace("calibrated", offset, altered(topics.records["calibrated"][offset].value, expected=0.123))
+    assert difference(topics).offset == 30
+
+
+@pytest.mark.parametrize("field", ["raw", "p", "draw", "version", "ts", "stream", "calibrator", "applied", "event_id"])
+def test_any_changed_field_of_an_answer_is_noticed(field: str) -> None:
+    topics = served(mixed(200).sent, SETTINGS)
+    value = topics.records["calibrated"][120].value
+    old = orjson.loads(value or b"")[field]
+    topics.replace("calibrated", 120, altered(value, **{field: old + 1 if isinstance(old, int | float) else f"{old}x"}))
+    with pytest.raises((Differs, Unauditable)):
+        topics.audit()
+
+
+@pytest.mark.parametrize("field", ["raw", "p", "y", "version", "issued_ts", "resolved_ts", "event_id", "calibrator"])
+def test_any_changed_field_of_a_joined_record_is_noticed(field: str) -> None:
+    topics = served(mixed(200).sent, SETTINGS)
+    value = topics.records["resolved"][60].value
+    old = orjson.loads(value or b"")[field]
+    topics.replace("resolved", 60, altered(value, **{field: old + 1 if isinstance(old, int | float) else f"{old}x"}))
+    assert difference(topics).topic == "resolved"
+
+
+def test_an_altered_copy_at_the_end_is_named() -> None:
+    topics = served(mixed(200).sent, SETTINGS)
+    record = topics.records["calibrated"][5]
+    topics.append("calibrated", record.key, altered(record.value, p=0.5))
+    found = difference(topics)
+    assert (found.offset, list(found.fields)) == (len(topics.records["calibrated"]) - 1, ["p"])
+
+
+@pytest.mark.parametrize("label", ["calibrated", "resolved", "dead-letters"])
+@pytest.mark.parametrize("at", ["first", "middle", "last"])
+def test_a_lost_output_is_missed(label: str, at: str) -> None:
+    topics = served(mixed(400, seed=2).sent, SETTINGS)
+    records = topics.records[label]
+    values = [record.value for record in records]
+    once = [i for i, value in enumerate(values) if values.count(value) == 1]
+    lost = {"first": once[0], "middle": once[len(once) // 2], "last": once[-1]}[at]
+    event = orjson.loads(records[lost].value or b"")
+    topics.drop(label, lost)
+    found = difference(topics)
+    assert (found.topic, found.offset) == (label, None)
+    assert found.event_id is not None
+    assert str(event.get("event_id", event.get("offset"))) in found.event_id
+
+
+@pytest.mark.parametrize("label", ["calibrated", "resolved", "dead-letters"])
+def test_a_made_up_output_is_named(label: str) -> None:
+    topics = served(mixed(200).sent, SETTINGS)
+    value = altered(topics.records[label][0].value, event_id="nobody", offset=99_999)
+    topics.append(label, b"k", value)
+    found = difference(topics)
+    assert (found.topic, found.offset) == (label, len(topics.records[label]) - 1)
+
+
+@pytest.mark.parametrize("value", [b"", b"junk", b"[]", b'{"event_id":1}', None])
+@pytest.mark.parametrize("label", ["calibrated", "resolved", "dead-letters"])
+def test_what_no_worker_writes_is_named(label: str, value: bytes | None) -> None:
+    topics = served(mixed(50).sent, SETTINGS)
+    topics.append(label, None, value)
+    assert difference(topics).what == "a record no worker writes"
+
+
+def lose_an_input(topics: Topics) -> None:
+    topics.drop("outcomes", 40)
+
+
+def change_an_input(topics: Topics) -> None:
+    topics.replace("forecasts", 40, altered(topics.records["forecasts"][40].value, p=0.987654321))
+
+
+def change_an_outcome(topics: Topics) -> None:
+    value = topics.records["outcomes"][40].value
+    topics.replace("outcomes", 40, altered(value, y=1 - orjson.loads(value or b"")["y"]))
+
+
+@pytest.mark.parametrize("harm", [lose_an_input, change_an_input, change_an_outcome])
+def test_inputs_that_are_not_those_that_were_folded_are_noticed(harm: Callable[[Topics], None]) -> None:
+    topics = served(
+        [s for i in range(300) for s in (forecast(f"e{i}", i / 300, i), outcome(f"e{i}", i % 2, i))], SETTINGS
+    )
+    harm(topics)
+    with pytest.raises(Differs):
+        topics.audit()
+
+
+def test_another_configuration_is_not_an_agreement_and_says_which_offset(tmp_path: Path) -> None:
+    topics = served(mixed(100).sent, SETTINGS)
+    path = tmp_path / "streams.toml"
+    path.write_text('[streams."stream-2"]\ncalibrator = "minimax"\n')
+    first = next(r for r in topics.records["calibrated"] if b'"stream-2"' in (r.value or b""))
+    with pytest.raises(Unauditable, match=re.escape(f"calibrated/3 offset {first.offset} ")):
+        topics.audit(Settings.from_env({"TRUEUP_STREAMS": str(path)}))
+
+
+def test_answers_of_a_version_that_told_no_order_cannot_be_audited() -> None:
+    topics = served(mixed(100).sent, SETTINGS)
+    record = orjson.loads(topics.records["calibrated"][9].value or b"")
+    del record["applied"]
+    topics.replace("calibrated", 9, orjson.dumps(record))
+    with pytest.raises(Unauditable, match="offset 9 has no field 'applied'"):
+        topics.audit()
+
+
+def test_what_a_worker_has_not_come_to_is_counted_and_not_judged() -> None:
+    made = mixed(400)
+    topics = served(made.sent, SETTINGS)
+    later = mixed(30, seed=9, start=10_000_000)
+    for record in later.sent:
+        topics.append(record.topic, record.key, record.value, record.ts)
+    checked = topics.audit().checked
+    readable = [record for record in later.sent if record.topic == "forecasts" and b'"event_id":"9-' in record.value]
+    assert checked.waiting == len(readable) >= later.fates["forecasts_issued"] + later.fates["forecasts_duplicate"]
+    assert checked.calibrated == made.fates["forecasts_issued"]
+
+
+def test_what_a_worker_has_acknowledged_must_be_answered() -> None:
+    topics = served(mixed(400).sent, SETTINGS)
+    topics.append("forecasts", b"late", forecast("late", 0.5, 10_000_000).value, 10_000_000)
+    assert topics.audit().checked.waiting == 1
+    topics.committed = topics.committed[0] + 1, topics.committed[1]
+    found = difference(topics)
+    assert (found.topic, found.offset, found.event_id) == ("calibrated", None, "late")
+
+
+def test_records_whose_place_is_not_told_are_counted() -> None:
+    first = [forecast("a", 0.5, 10), outcome("x", 1, 20), forecast("a", 0.5, 30), forecast("b", 0.5, 40)]
+    assert served(first, SETTINGS, timely=True).audit().checked.by_time == 2
+    last = [forecast("a", 0.5, 10), outcome("x", 1, 20), forecast("b", 0.5, 40), forecast("a", 0.5, 50)]
+    assert served(last, SETTINGS, timely=True).audit().checked.by_time == 0

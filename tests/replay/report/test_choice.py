@@ -1,0 +1,162 @@
+"""Which configuration is chosen: the rule, case by case, and what the page says of it."""
+
+from dataclasses import replace
+
+import pytest
+
+from replay.report.recommendation import Verdicts, choose
+from replay.result import COMPARED, Result, drawn
+from tests.replay.report.results import told
+
+A, B = "platt", "platt+regret_matching"
+SAME, BETTER, WORSE = (dict.fromkeys(COMPARED, sign) for sign in (0, -1, 1))
+#: Worse than raw in nothing that a configuration is refused for.
+FADED = {**SAME, "ece": 1}
+
+
+def calibrated(result: Result, many: float = 1.0) -> Result:
+    """Return a result with every ECE after the warm-up so many times what chance gives, and nothing in the warm-up."""
+    contenders = []
+    for each in result.contenders:
+        assert each.overall is not None
+        settled = each.overall.settled
+        card = replace(settled.calibrated, ece=many * settled.calibrated.ece_noise)
+        overall = replace(each.overall, settled=replace(settled, calibrated=card))
+        contenders.append(replace(each, overall=overall))
+    return replace(result, contenders=contenders, warming=[])
+
+
+def said(result: Result, a: dict[str, int], b: dict[str, int], between: dict[str, int]) -> tuple[str | None, str]:
+    pairs = told({(A, "raw"): a, (B, "raw"): b, (A, B): between})
+    chosen = choose(replace(calibrated(result), differences=pairs))
+    return chosen.name, f"{chosen.headline} {' '.join(chosen.reasons)}"
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "between", "name", "words"),
+    [
+        (BETTER, BETTER, WORSE, B, f"Use {B}."),
+        (BETTER, BETTER, BETTER, A, f"Use {A}."),
+        (BETTER, BETTER, SAME, A, f"No clear difference from {B} is shown; it is simpler."),
+        (BETTER, SAME, SAME, A, f"Use {A}."),
+        (SAME, SAME, SAME, "raw", "no configuration is shown to be better"),
+        (WORSE, WORSE, SAME, "raw", "they are better than every configuration"),
+        # The proper scores outvote calibration error: sharper forecasts are worth a little of it.
+        ({**SAME, "brier": -1, "ece": 1}, WORSE, BETTER, A, f"Use {A}."),
+        ({**SAME, "ece": -1}, SAME, SAME, A, f"Use {A}."),
+        # They contradict one another: nothing is preferred.
+        ({**SAME, "brier": -1, "log_loss": 1}, SAME, SAME, "raw", "no configuration is shown to be better"),
+    ],
+)
+def test_choice_follows_the_rule(
+    result: Result, a: dict[str, int], b: dict[str, int], between: dict[str, int], name: str, words: str
+) -> None:
+    chosen, sentences = said(result, a, b, between)
+    assert chosen == name
+    assert words in sentences
+
+
+def test_interval_that_holds_0_is_called_no_clear_difference(result: Result) -> None:
+    _, sentences = said(result, BETTER, BETTER, {**SAME, "log_loss": -1})
+    assert f"{A} is better than {B}: log loss" in sentences
+    assert "it shows no clear difference in Brier score 0.0000 (−0.0100 to +0.0100)" in sentences
+
+
+def test_two_that_resolved_other_forecasts_are_not_compared(result: Result) -> None:
+    found = replace(calibrated(result), differences=told({(A, "raw"): BETTER, (B, "raw"): BETTER}))
+    assert choose(found).headline == f"Use {A}. It resolved other forecasts than {B}: between them nothing can be said."
+
+
+def test_comparisons_in_a_circle_give_no_choice(result: Result) -> None:
+    chosen, sentences = said(result, BETTER, FADED, WORSE)
+    assert chosen is None
+    assert "contradict one another" in sentences
+
+
+def test_few_outcomes_give_no_choice(result: Result) -> None:
+    chosen = choose(replace(result, differences=[], bootstrap=None))
+    assert chosen.name is None
+    assert "too few forecasts have an outcome" in chosen.headline
+
+
+def test_few_labels_give_a_choice_among_the_labelled_only(result: Result) -> None:
+    contenders = [
+        replace(each, overall=replace(each.overall, issued=3 * each.overall.raw.n))
+        for each in result.contenders
+        if each.overall
+    ]
+    chosen = choose(replace(result, contenders=contenders))
+    assert chosen.name is None
+    assert chosen.headline == "No choice can be made for all forecasts: 33.3% of them have an outcome."
+    assert chosen.reasons
+    assert all(each.startswith("Among those: ") for each in chosen.reasons)
+
+
+def test_real_differences_choose_a_calibrator_over_forecasts_twice_too_high(result: Result) -> None:
+    chosen = choose(result)
+    assert chosen.name in {A, B}
+    assert "is better than the raw forecasts: Brier score −0." in chosen.reasons[0]
+    assert choose(replace(result, contenders=[])).name is None
+
+
+def test_verdicts_are_the_same_from_both_sides() -> None:
+    verdicts = Verdicts(told({(A, B): BETTER}))
+    assert verdicts.preferred(A, B)
+    assert not verdicts.preferred(B, A)
+    one, other = verdicts.of(A, B)["ece"], verdicts.of(B, A)["ece"]
+    assert (one.value, one.low, one.high) == (-other.value, -other.high, -other.low)
+    assert not verdicts.preferred(A, "raw")
+
+
+@pytest.mark.parametrize("metric", ["brier", "log_loss", "auc", "recall"])
+def test_what_is_worse_than_raw_in_anything_that_counts_is_refused(result: Result, metric: str) -> None:
+    """However much better it is in all the rest."""
+    chosen, sentences = said(result, {**BETTER, metric: 1}, SAME, BETTER)
+    assert chosen == "raw"
+    assert f"{A} is refused: it is worse than raw in " in sentences
+    assert "Use" not in sentences
+
+
+def test_calibration_error_alone_refuses_nothing(result: Result) -> None:
+    chosen, sentences = said(result, {**BETTER, "ece": 1}, SAME, BETTER)
+    assert chosen == A
+    assert "refused" not in sentences
+
+
+def test_where_all_are_refused_the_raw_forecasts_stay(result: Result) -> None:
+    chosen, sentences = said(result, {**BETTER, "auc": 1}, {**BETTER, "recall": 1}, SAME)
+    assert chosen == "raw"
+    assert "every configuration that was tried does harm" in sentences
+
+
+def test_what_harms_while_it_warms_up_is_refused(result: Result) -> None:
+    found = replace(
+        calibrated(result),
+        differences=told({(A, "raw"): BETTER, (B, "raw"): BETTER, (A, B): BETTER}),
+        warming=told({(A, "raw"): {**SAME, "brier": 1}, (B, "raw"): {**SAME, "auc": 1}}),
+    )
+    chosen = choose(found)
+    assert chosen.name == B
+    assert any(f"{A} is refused: it is worse than raw during its warm-up in Brier" in each for each in chosen.reasons)
+
+
+def test_nobody_is_told_to_use_what_is_not_calibrated(result: Result) -> None:
+    pairs = told({(A, "raw"): BETTER, (B, "raw"): BETTER, (A, B): BETTER})
+    assert choose(replace(calibrated(result, 4.9), differences=pairs)).headline == f"Use {A}."
+    chosen = choose(replace(calibrated(result, 12.0), differences=pairs))
+    assert chosen.name == A
+    assert "Use" not in chosen.headline
+    assert "it is not calibrated: its ECE is 12 times what chance gives" in chosen.headline
+
+
+def test_a_draw_that_harms_is_named(result: Result) -> None:
+    pairs = told({(B, "raw"): BETTER, (A, "raw"): SAME, (A, B): WORSE, (drawn(B), "raw"): {**SAME, "auc": 1}})
+    chosen = choose(replace(calibrated(result), differences=pairs))
+    assert chosen.name == B
+    assert any("Its draw is worse than raw in AUC −0.0200" in each for each in chosen.reasons)
+
+
+def test_difference_knows_which_way_is_better() -> None:
+    for metric in COMPARED:
+        signs = [found.sign for found in told({(A, B): {metric: -1}, (B, A): {metric: 1}, (A, "raw"): {metric: 0}})]
+        assert signs == [-1, 1, 0]

@@ -1,0 +1,209 @@
+"""The page as text: the same bytes, the result's numbers, what must be warned of, and names made to break it."""
+
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import orjson
+import pytest
+
+from cli.main import main
+from replay.delay import Delay
+from replay.report.definitions import DEFINITIONS
+from replay.report.markup import coordinate, tag, text
+from replay.report.page import page
+from replay.report.provenance import sources
+from replay.report.recommendation import choose
+from replay.report.warnings import cautions
+from replay.result import Result
+from tests.replay.report.results import HOSTILE, played
+
+#: Everything a page may be made of; a name that became an element of another kind would show.
+ELEMENTS = {
+    *(
+        "html",
+        "head",
+        "meta",
+        "title",
+        "style",
+        "body",
+        "main",
+        "header",
+        "section",
+        "figure",
+        "figcaption",
+        "div",
+        "p",
+    ),
+    *("h1", "h2", "h4", "ul", "li", "dl", "dt", "dd", "b", "strong", "span", "bdi", "br", "wbr", "code", "data"),
+    *("table", "thead", "tbody", "tr", "th", "td", "svg", "path", "line", "rect", "circle", "text"),
+}
+
+
+class Page(HTMLParser):
+    """What a page holds: its elements with their attributes, and its text."""
+
+    def __init__(self, markup: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.open: list[str] = []
+        self.text = ""
+        self.feed(markup)
+        self.close()
+
+    def handle_starttag(self, name: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.elements.append((name, dict(attributes)))
+        if name not in {"meta", "br", "wbr"}:
+            self.open.append(name)
+
+    def handle_endtag(self, name: str) -> None:
+        assert self.open.pop() == name
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def test_same_result_gives_the_same_bytes(result: Result, tmp_path: Path) -> None:
+    assert page(result) == page(result)
+    assert page(played(tmp_path)) == page(result), "another run, from other paths"
+
+
+def test_page_is_whole_and_asks_for_nothing(result: Result) -> None:
+    found = Page(page(result).decode())
+    assert found.open == []
+    assert {name for name, _ in found.elements} <= ELEMENTS
+    for name, attributes in found.elements:
+        assert not {"src", "href", "srcset", "style", "action", "xlink:href"} & attributes.keys(), name
+        assert not any(each.startswith("on") for each in attributes)
+    assert "url(" not in page(result).decode()
+    assert "@import" not in page(result).decode()
+    policy = next(each["content"] for _, each in found.elements if "http-equiv" in each)
+    assert policy is not None
+    assert policy.startswith("default-src 'none'; style-src 'sha256-")
+    ids = [each["id"] for _, each in found.elements if "id" in each]
+    assert len(ids) == len(set(ids))
+
+
+def test_page_says_what_was_read_what_ran_and_how_it_is_defined(result: Result) -> None:
+    told = Page(page(result).decode()).text
+    for file in result.manifest["files"].values():
+        assert file["name"] in told
+        assert file["blake2b"] in told
+    for contender in result.contenders:
+        for config, recipe in contender.recipes.items():
+            assert config in told
+            assert recipe in told
+    for name, definition in DEFINITIONS:
+        assert name in told
+        assert definition in told
+    assert result.run in told
+    assert "14 Nov 2023" in told
+
+
+def test_labels_that_come_for_some_scores_only_are_warned_of(result: Result) -> None:
+    said = [f"{each.title} {each.sentence}" for each in cautions(result)]
+    assert "Nothing can be said of raw scores 0.0–0.1" in said[0]
+    assert "Outcomes depend on the score." in said[1]
+    assert any("have no outcome." in each for each in said)
+    told = Page(page(result).decode()).text
+    assert said[0] in told
+    assert "not identifiable" in told
+    overall = result.contenders[0].overall
+    assert overall is not None
+    whole = replace(
+        result,
+        contenders=[
+            replace(
+                each,
+                overall=replace(
+                    overall,
+                    issued=overall.raw.n,
+                    coverage=[replace(b, issued=b.resolved, share=1.0, identifiable=True) for b in overall.coverage],
+                ),
+            )
+            for each in result.contenders
+        ],
+    )
+    assert not any("Nothing can be said" in each.title for each in cautions(whole))
+    assert "not identifiable" not in Page(page(whole).decode()).text
+
+
+def test_names_from_the_wire_stay_text(hostile: str) -> None:
+    found = Page(hostile)
+    assert {name for name, _ in found.elements} <= ELEMENTS
+    assert found.open == []
+    assert not any(each.startswith("on") or each == "src" for _, given in found.elements for each in given)
+    assert "<script>alert(1)</script><img src=//x.test" in found.text, "shown as it is, as text"
+    assert "⟨U+202E⟩" in found.text, "what cannot be seen is spelled out"
+    assert not re.search("[\u202a-\u202e\u2066-\u2069\x00]", hostile)
+    assert "x" * 128 in found.text
+
+
+def test_text_is_escaped_wherever_it_stands() -> None:
+    assert text(HOSTILE).count("<") == 0
+    assert text("a\x00\n\ud800\u2066") == "a⟨U+0000⟩⟨U+000A⟩⟨U+D800⟩⟨U+2066⟩"
+    assert tag("i", HOSTILE, title=HOSTILE).count("<") == 2
+    assert tag("i", title='" onclick="x') == '<i title="&quot; onclick=&quot;x"></i>'
+    assert [coordinate(v) for v in (1.0, 0.126, -0.004, 1e6)] == ["1", "0.13", "0", "1000000"]
+
+
+def test_replay_of_nothing_or_of_classes_alone_is_told_without_a_choice(tmp_path: Path, result: Result) -> None:
+    (tmp_path / "s.toml").write_text('[streams.intent]\ncalibrator = "multiclass"\noptions = { classes = 3 }\n')
+    forecasts = [{"event_id": str(i), "stream": "intent", "probs": [0.2, 0.3, 0.5], "ts": i} for i in range(50)]
+    outcomes = [{"event_id": str(i), "y": i % 3, "ts": 100 + i} for i in range(50)]
+    report = tmp_path / "report.html"
+    for name, records in (("f", forecasts), ("o", outcomes)):
+        (tmp_path / name).write_bytes(b"\n".join(map(orjson.dumps, records)))
+    asked = ["--forecasts", "f", "--outcomes", "o", "--streams", "s.toml", "--report", "report.html"]
+    given = [str(tmp_path / each) if not each.startswith("--") else each for each in asked]
+    assert main(["replay", *given]) == 0
+    told = Page(report.read_text()).text
+    assert "No choice can be made from this replay" in told
+    assert "classwise ece" in told
+    empty = replace(result, contenders=[], differences=[], start_ms=None, end_ms=None, records=0)
+    assert "No choice can be made" in Page(page(empty).decode()).text
+
+
+@pytest.mark.parametrize("n", [1, 60, 400])
+def test_few_forecasts_fail_nowhere(tmp_path: Path, n: int) -> None:
+    found = played(tmp_path, n=n)
+    told = Page(page(found).decode()).text
+    assert "nan" not in re.sub("[a-z]nan|nan[a-z]", "", told)
+    if n < 200:
+        assert "No choice can be made from this replay: too few forecasts have an outcome." in told
+
+
+def test_several_delays_are_compared_each_with_its_own_raw(tmp_path: Path) -> None:
+    found = played(tmp_path, calibrators=["platt"], n=2000, delays=(Delay(), Delay.parse("+2d")))
+    told = Page(page(found).decode()).text
+    assert "raw, delay as-is" in told
+    assert "platt delay +2d" in told
+    assert "all figures below are of the delay as-is" in told
+    chosen = choose(found)
+    assert chosen.headline in told
+    assert not any("delay" in each for each in chosen.reasons), "the delay that is chosen in need not be repeated"
+
+
+def test_topics_are_told_by_their_offsets() -> None:
+    manifest = {"forecasts": {"topic": "forecasts-eu", "offsets": {"0": [5, 105], "1": [7, 7]}}}
+    told = Page(sources(manifest).markup(1)).text
+    assert "forecasts-eu05105100" in told
+    assert "forecasts-eu1770" in told
+
+
+def test_configurations_that_resolved_other_forecasts_have_their_own_raw(result: Result) -> None:
+    one, other = result.contenders
+    assert other.overall is not None
+    fewer = replace(other.overall, raw=replace(other.overall.raw, n=17))
+    told = Page(page(replace(result, contenders=[one, replace(other, overall=fewer)])).decode()).text
+    assert f"raw, as {other.name} resolved them" in told
+
+
+def test_report_lands_whole_or_not_at_all(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    played(tmp_path, n=300)
+    given = [f"--{name}={tmp_path / name}.jsonl" for name in ("forecasts", "outcomes")]
+    assert main(["replay", *given, "--report", str(tmp_path / "none" / "r.html")]) != 0
+    assert "there is no such directory" in capsys.readouterr().err
+    assert main(["replay", *given, "--report", str(tmp_path / "r.html")]) == 0
+    assert (tmp_path / "r.html").read_bytes().startswith(b"<!doctype html>")

@@ -1,0 +1,42 @@
+"""What is replayed: plans with another calibrator, and with a challenger in its champion's place."""
+
+from dataclasses import replace
+
+import pytest
+
+from replay.configuration import configurations
+from state.policy import Challenger, Policies, Policy
+from streams.config.settings import Settings, SettingsError
+
+POLICIES = Policies(
+    [
+        ("a-*", Policy("platt", features=2, shadow=(Challenger("minimax", {}), Challenger("histogram", {"bins": 20})))),
+        ("b-*", Policy("beta", shadow=(Challenger("minimax", {}),))),
+        ("c-*", Policy("identity")),
+    ],
+    Policy("platt+minimax"),
+)
+SETTINGS = replace(Settings(), policies=POLICIES)
+
+
+def test_a_challenger_takes_its_champions_place_wherever_it_is_one() -> None:
+    found = configurations(SETTINGS, ["identity"], [], challengers=True)
+    assert [each.name for each in found] == ["present", "minimax", "histogram:bins=20", "identity"]
+    present, minimax, histogram, _ = (each.policies for each in found)
+    assert present is POLICIES
+    assert [policy.calibrator for _, policy in minimax.patterns] == ["minimax", "minimax", "identity"]
+    assert [policy.calibrator for _, policy in histogram.patterns] == ["histogram", "beta", "identity"]
+    for plan in (minimax, histogram):
+        assert plan.default == POLICIES.default
+    (_, promoted), *_ = histogram.patterns
+    assert promoted.config == POLICIES.patterns[0][1].challengers[1].config, "it is what the shadow has learnt as"
+
+
+def test_a_calibrator_that_is_a_challenger_may_be_replayed_for_all() -> None:
+    (found,) = configurations(SETTINGS, ["minimax"], [])
+    assert [policy.calibrator for _, policy in found.policies.patterns] == ["minimax"] * 3
+
+
+def test_a_plan_without_challengers_says_so() -> None:
+    with pytest.raises(SettingsError, match="`shadow` names them"):
+        configurations(Settings(), [], [], challengers=True)

@@ -1,0 +1,149 @@
+"""Measures over arrays beside the sums of `state.scoring.scores`, and intervals beside what they should cover."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from replay import bootstrap
+from replay.measure import alerts, coverage, delays, reliability, scorecard
+from state.scoring.scores import BINS, Kind, Scores
+
+P = st.one_of(st.floats(0, 1), st.sampled_from([0.0, 0.1, 0.3, 0.7, 1.0, 0.09999999999999999, 1e-9]))
+
+
+@given(st.lists(st.tuples(P, P, st.sampled_from([0.0, 1.0])), min_size=1, max_size=60))
+def test_scorecard_is_that_of_the_live_scores(events: list[tuple[float, float, float]]) -> None:
+    scores = Scores()
+    for raw, p, y in events:
+        scores.observe(raw, p, y)
+    columns = np.array(events).T
+    kinds: tuple[Kind, Kind] = ("raw", "calibrated")
+    for kind, p in zip(kinds, columns, strict=False):
+        card = scorecard(p, columns[2], None)
+        found = (card.n, card.ece, card.ece_smooth, card.brier, card.log_loss, card.misclassification)
+        live = (
+            scores.n,
+            scores.ece(kind),
+            scores.smooth_ece(kind),
+            scores.brier(kind),
+            scores.log_loss(kind),
+            scores.loss("misclassification", kind),
+        )
+        assert found == pytest.approx(live, abs=1e-7)  # live sums are of numbers rounded to billionths
+        assert card.ece_noise == pytest.approx(scores.noise(kind), abs=1e-4)  # and this is a root of them
+        bins = {round(each.low * BINS): each for each in reliability(p, columns[2])}
+        assert {i for i, each in enumerate(scores.bins(kind)) if each.n} == set(bins)
+        for i, each in bins.items():
+            whole = scores.bins(kind)[i]
+            assert (each.n, each.forecast, each.observed) == pytest.approx(
+                (whole.n, whole.p / whole.n, whole.y / whole.n), abs=1e-7
+            )
+            assert 0 <= each.observed_low <= each.observed <= each.observed_high <= 1
+
+
+def test_empty_history_scores_nan_and_fails_nowhere() -> None:
+    none = np.empty(0)
+    card = scorecard(none, none, None)
+    assert card.n == 0
+    assert np.isnan([card.ece, card.brier, card.base_rate]).all()
+    assert delays(none.astype(np.int64)).counts == (0,)
+    assert [each.issued for each in coverage(none, none)] == [0] * BINS
+
+
+def test_delays_count_every_outcome_once_also_those_before_their_forecast() -> None:
+    took = np.array([-5000, 0, 999, 1000, 86_400_000 * 400, 86_400_000])
+    found = delays(took)
+    assert sum(found.counts) == len(took)
+    assert found.edges_ms[0] == -5000
+    assert found.edges_ms[-1] > took.max()
+    assert list(found.edges_ms) == sorted(set(found.edges_ms))
+    assert found.counts[0] == 1
+    assert found.median_ms == 999.5 + 0.0
+
+
+def test_band_with_few_labels_cannot_be_judged() -> None:
+    issued = np.concatenate([np.full(100, 0.95), np.full(100, 0.05), np.full(20, 0.55)])
+    bands = coverage(issued, np.concatenate([np.full(49, 0.95), np.full(50, 0.05)]))
+    assert [each.low for each in bands if not each.identifiable] == [0.9]
+    assert bands[9].share == 0.49
+
+
+def test_alerts_count_volume_on_all_and_hits_on_the_resolved() -> None:
+    issued = np.array([0.9, 0.4, 0.8, 0.1])
+    found = alerts(0.5, (issued, issued[::-1] / 2), (issued[:3], issued[:3] / 2), np.array([1.0, 1.0, 0.0]))
+    assert (found.issued, found.raw, found.calibrated) == (4, 2, 0)
+    assert (found.raw_precision, found.raw_recall) == (0.5, 0.5)
+    assert (found.calibrated_precision, found.calibrated_recall) == (None, 0.0)
+
+
+def test_equal_volume_takes_as_many_of_the_largest_and_of_a_tie_the_share_wanted() -> None:
+    raw, served = np.array([0.9, 0.8, 0.7, 0.1]), np.array([0.6, 0.4, 0.4, 0.4])
+    y = np.array([1.0, 0.0, 1.0, 0.0])
+    found = alerts(0.75, (raw, served), (raw, served), y)
+    assert (found.raw, found.equal_threshold) == (2, 0.4)
+    # Of three at the cut one is wanted: one hit above, a third of a hit at it, among two alerts and two ones.
+    assert found.equal_precision == pytest.approx((1 + 1 / 3) / 2)
+    assert found.equal_recall == pytest.approx((1 + 1 / 3) / 2)
+    same = alerts(0.75, (raw, raw / 2), (raw, raw / 2), y)
+    assert (same.equal_precision, same.equal_recall) == (same.raw_precision, same.raw_recall)
+    none = alerts(0.95, (raw, served), (raw, served), y)
+    assert (none.equal_threshold, none.equal_precision, none.equal_recall) == (None, None, None)
+
+
+def forecasters(n: int, seed: int) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    rng = np.random.default_rng(seed)
+    chance = rng.beta(2, 5, n)
+    y = (rng.random(n) < chance).astype(np.float64)
+    return y, {"raw": chance, "off": np.clip(chance * 1.5, 0, 1), "same": chance.copy()}
+
+
+def test_bootstrap_tells_a_worse_forecaster_and_no_difference_from_none() -> None:
+    y, forecasts = forecasters(20_000, 1)
+    how = bootstrap.plan(len(y), 86_400_000 * 50)
+    assert how is not None
+    found = {
+        (each.name, each.metric): each
+        for each in bootstrap.Resampled(how, y, forecasts).differences([("off", "raw"), ("same", "raw")])
+    }
+    for metric in ("ece", "ece_smooth", "brier", "log_loss"):
+        assert found["off", metric].low > 0
+        assert found["off", metric].low < found["off", metric].value < found["off", metric].high
+        same = found["same", metric]
+        assert (same.value, same.low, same.high) == (0, 0, 0)
+
+
+def test_bootstrap_value_is_the_difference_of_the_scorecards() -> None:
+    y, forecasts = forecasters(1003, 2)
+    how = bootstrap.plan(len(y), 0, block=37)
+    assert how is not None
+    (ece, smooth, brier, log_loss, *_) = bootstrap.Resampled(how, y, forecasts).differences([("off", "raw")])
+    off, raw = (scorecard(forecasts[name], y, None) for name in ("off", "raw"))
+    assert [each.value for each in (ece, smooth, brier, log_loss)] == pytest.approx(
+        [off.ece - raw.ece, off.ece_smooth - raw.ece_smooth, off.brier - raw.brier, off.log_loss - raw.log_loss]
+    )
+
+
+def test_bootstrap_interval_of_a_mean_has_the_width_that_theory_gives() -> None:
+    y, forecasts = forecasters(50_000, 3)
+    how = bootstrap.plan(len(y), 0)
+    assert how is not None
+    (brier,) = (e for e in bootstrap.Resampled(how, y, forecasts).differences([("off", "raw")]) if e.metric == "brier")
+    each = np.square(forecasts["off"] - y) - np.square(forecasts["raw"] - y)
+    theory = 2 * 1.96 * each.std() / np.sqrt(len(y))
+    assert brier.high - brier.low == pytest.approx(theory, rel=0.15)
+
+
+def test_bootstrap_is_the_same_every_time() -> None:
+    y, forecasts = forecasters(3000, 4)
+    how = bootstrap.plan(len(y), 0)
+    assert how is not None
+    first, second = (bootstrap.Resampled(how, y, forecasts).differences([("off", "raw")]) for _ in range(2))
+    assert first == second
+
+
+def test_bootstrap_needs_two_hundred_outcomes() -> None:
+    assert bootstrap.plan(199, 0) is None
+    how = bootstrap.plan(200, 0)
+    assert how is not None
+    assert how.block <= 200

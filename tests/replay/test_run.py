@@ -1,0 +1,301 @@
+"""Whole replays of files: the same bytes with any number of processes, delays, what is refused, what is left behind."""
+
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import orjson
+import pytest
+
+from cli.replay_table import warnings
+from replay.configuration import Configuration, configurations
+from replay.delay import Delay, at_once
+from replay.result import Result
+from replay.run import Request, replay
+from replay.sources.files import FileSource
+from state import keys, rows
+from state.events import Forecast, Outcome
+from state.fence import FATES, INPUT_FATES
+from state.scoring.history import overall as overall_scores
+from streams.config.settings import Settings, SettingsError
+from streams.kafka.partitioner import partition
+from streams.records.decoding import Decoder
+from streams.records.limits import Limits
+from tests.e2e.world import ROOT
+from tests.events import mixed
+from tests.replay.history import lines, written
+from tests.state.histories import Worker
+
+N = 1500
+ENVIRONMENT = {"TRUEUP_DEFAULT_CALIBRATOR": "platt+regret_matching"}
+SETTINGS = Settings.from_env(ENVIRONMENT)
+
+
+def asked(directory: Path, *calibrators: str, partitions: int = 1, **options: object) -> Request:
+    files = written(directory, N)
+    made = configurations(SETTINGS, calibrators, [])
+    return Request(FileSource(*files, partitions), made, resamples=100, **options)  # type: ignore[arg-type]
+
+
+def found(request: Request) -> Result:
+    return replay(request, ENVIRONMENT)[0]
+
+
+def test_scores_are_those_a_worker_keeps_of_the_same_records(tmp_path: Path) -> None:
+    overall = found(asked(tmp_path)).contenders[0].overall
+    assert overall is not None
+    decoder = Decoder(SETTINGS.policies, Limits())
+    worker = Worker(SETTINGS.policies)
+    timed = sorted(
+        (line["timestamp"], topic, number, line)
+        for topic, label in enumerate(("forecasts", "outcomes"))
+        for number, line in enumerate(lines(mixed(N).sent, label))
+    )
+    events = [
+        (decoder.outcome if topic else decoder.forecast)(number, b"", orjson.dumps(line), at)
+        for at, topic, number, line in timed
+    ]
+    for at in range(0, len(events), 1000):
+        worker.fold(*events[at : at + 1000])
+    total = overall_scores(
+        rows.decode_history(row, worker.table.get(keys.windows(key[1:].decode())))
+        for key, row in worker.table.of(keys.SCORES).items()
+    )
+    assert overall.raw.n == total.n > 1000
+    assert overall.calibrated.ece == pytest.approx(total.ece("calibrated"), abs=1e-9)
+    assert overall.raw.ece_smooth == pytest.approx(total.smooth_ece("raw"), abs=1e-5)
+    assert overall.regret_brier == pytest.approx(total.regret("brier"), abs=1e-5)
+    assert overall.regret_log == pytest.approx(total.regret("log"), abs=1e-5)
+
+
+def test_result_and_files_are_the_same_with_one_process_or_three(tmp_path: Path) -> None:
+    seen = []
+    for processes in (1, 3):
+        paths = [tmp_path / f"{name}-{processes}" for name in ("out", "dead", "manifest")]
+        request = asked(
+            tmp_path,
+            partitions=3,
+            processes=processes,
+            output=paths[0],
+            letters=paths[1],
+            manifest=paths[2],
+            threshold=0.5,
+        )
+        seen.append([found(request).encode(), *(path.read_bytes() for path in paths)])
+        assert all(seen[-1])
+    assert seen[0] == seen[1]
+
+
+def test_output_is_in_the_order_of_time_across_partitions(tmp_path: Path) -> None:
+    request = asked(tmp_path, partitions=3, output=tmp_path / "out")
+    found(request)
+    forecasts, _ = written(tmp_path, N)
+    places = []
+    for number, line in enumerate(map(orjson.loads, forecasts.read_bytes().splitlines())):
+        if 0 <= line.get("p", -1) <= 1:
+            place = line["timestamp"], partition(line["key"].encode(), 3), number
+            places.append((*place, line["event_id"], (line["stream"], line["p"])))
+    answered = [orjson.loads(line)["event_id"] for line in (tmp_path / "out").read_bytes().splitlines()]
+    first: dict[str, tuple[str, float]] = {}
+    # One that says something else of an event than its first forecast did is dead.
+    assert answered == [event_id for *_, event_id, said in sorted(places) if first.setdefault(event_id, said) == said]
+
+
+def test_fates_add_up_and_windows_count_every_resolved_forecast_once(tmp_path: Path) -> None:
+    result = found(asked(tmp_path, "platt", "regret_matching", partitions=2, threshold=0.3))
+    contender = result.contender("regret_matching")
+    fates = contender.fates
+    assert set(fates) == set(FATES)
+    assert sum(list(fates.values())[:INPUT_FATES]) == result.records
+    assert contender.pending == fates["forecasts_issued"] - fates["outcomes_resolved"] - fates["early_joined"]
+    overall = contender.overall
+    assert overall is not None
+    assert overall.alerts is not None
+    assert overall.issued == fates["forecasts_issued"] == overall.alerts.issued
+    n = overall.raw.n
+    assert n == fates["outcomes_resolved"] + fates["early_joined"]
+    for counts in (
+        [window.n for window in overall.windows],
+        overall.delays.counts,
+        [band.resolved for band in overall.coverage],
+        [each.n for each in overall.reliability["calibrated"]],
+        [each.raw.n for each in contender.streams.values()],
+    ):
+        assert sum(counts) == n
+    assert overall.windows[-1].regret_brier == pytest.approx(overall.regret_brier)
+    assert (overall.windows[-1].error, overall.windows[-1].bound) == (overall.l1, overall.bound)
+    times = [window.end_ms for window in overall.windows]
+    assert times == sorted(times)
+    assert {(each.name, each.against) for each in result.differences} == {
+        ("platt", "raw"),
+        ("regret_matching", "raw"),
+        ("platt", "regret_matching"),
+    }
+
+
+def test_configurations_that_read_otherwise_run_beside_one_another(tmp_path: Path) -> None:
+    (tmp_path / "short.toml").write_text('[streams."stream-0"]\ncalibrator = "platt"\nttl = "1s"\n')
+    files = written(tmp_path, 5 * N)
+    made = configurations(SETTINGS, ["platt", "identity"], [tmp_path / "short.toml"])
+    result = found(Request(FileSource(*files), made, resamples=50))
+    assert [each.name for each in result.contenders] == ["platt", "identity", "short"]
+    assert result.contender("short").fates["expired_forecasts"] > result.contender("platt").fates["expired_forecasts"]
+    assert result.contender("short").calibrators["stream-1"] == "platt+regret_matching"
+    alone = found(Request(FileSource(*files), [made[2]], resamples=50))
+    # As JSON: a figure that there is not is NaN, which equals nothing.
+    assert orjson.loads(alone.encode())["contenders"][0] == orjson.loads(result.encode())["contenders"][2]
+    assert ("platt", "short") not in {(each.name, each.against) for each in result.differences}
+
+
+def test_no_delay_moves_every_outcome_behind_its_forecast(tmp_path: Path) -> None:
+    delays = (Delay(), Delay.parse("none"), Delay.parse("+1h"))
+    result = found(asked(tmp_path, "platt", delays=delays, processes=2))
+    as_is, none, later = result.contenders
+    assert [each.name for each in result.contenders] == ["platt delay as-is", "platt delay none", "platt delay +1h"]
+    assert [each.records for each in (result,)] == [sum(list(as_is.fates.values())[:INPUT_FATES])]
+    for each in (none, later):
+        assert sum(list(each.fates.values())[:INPUT_FATES]) == result.records
+        assert each.overall is not None
+    assert none.overall is not None
+    assert later.overall is not None
+    assert as_is.overall is not None
+    assert none.overall.delays.p99_ms == 0
+    assert none.fates["early_joined"] == as_is.fates["early_joined"]
+    assert later.overall.delays.median_ms == pytest.approx((as_is.overall.delays.median_ms or 0) + 3_600_000, rel=0.05)
+
+
+def test_at_once_keeps_every_event_but_moves_first_outcomes() -> None:
+    one = Outcome(0, b"k", "a", 1.0, 50)
+    again, early = one._replace(offset=1, ts=60), Outcome(2, b"k", "b", 0.0, 5)
+    a, b = Forecast(0, b"k", "a", "s", 0.5, (), 10), Forecast(1, b"k", "b", "s", 0.5, (), 20)
+    known: dict[str, Outcome | int] = {"a": one, "b": early}
+    assert list(at_once([early, a, b, one, again], known)) == [early, a, one._replace(ts=10), b, again]
+    assert known == {}
+
+
+def test_vectors_are_scored_as_a_worker_scores_them(tmp_path: Path) -> None:
+    (tmp_path / "s.toml").write_text('[streams.intent]\ncalibrator = "multiclass"\noptions = { classes = 3 }\n')
+    forecasts = [{"event_id": str(i), "stream": "intent", "probs": [0.2, 0.3, 0.5], "ts": i} for i in range(50)]
+    outcomes = [{"event_id": str(i), "y": i % 4, "ts": 100 + i} for i in range(50)]
+    paths = tmp_path / "f", tmp_path / "o"
+    for path, records in zip(paths, (forecasts, outcomes), strict=True):
+        path.write_bytes(b"\n".join(map(orjson.dumps, records)))
+    result = found(Request(FileSource(*paths), configurations(SETTINGS, [], [tmp_path / "s.toml"])))
+    contender = result.contenders[0]
+    assert contender.overall is None
+    assert contender.vectors["intent"].resolved == 38
+    assert contender.vectors["intent"].figures["raw"]["accuracy"] == pytest.approx(12 / 38)
+    assert result.dead["outcomes"] == {"label": 12}
+    assert orjson.loads(result.encode())["contenders"][0]["vectors"]["intent"]["resolved"] == 38
+
+
+def test_worst_window_is_told_with_its_stream_and_its_time(tmp_path: Path) -> None:
+    paths = tmp_path / "f", tmp_path / "o"
+    # The third of four windows of stream b, and nothing else, turns out otherwise than forecast.
+    made = [(f"{stream}{i}", stream, i, int(i % 4 == 0 or (stream == "b" and 10_000 <= i < 15_000)))
+            for i in range(20_000) for stream in "ab"]  # fmt: skip
+    records = (
+        [{"event_id": name, "stream": stream, "p": 0.25, "ts": 1000 * i} for name, stream, i, _ in made],
+        [{"event_id": name, "y": y, "ts": 1000 * i} for name, _, i, y in made],
+    )
+    for path, each in zip(paths, records, strict=True):
+        path.write_bytes(b"\n".join(map(orjson.dumps, each)))
+    (contender,) = found(Request(FileSource(*paths), configurations(SETTINGS, ["identity"], []))).contenders
+    assert contender.overall is not None
+    worst = contender.overall.worst["raw"]
+    assert worst is not None
+    assert (worst.stream, worst.n, worst.start_ms, worst.end_ms) == ("b", 5000, 10_000_000, 14_999_000)
+    assert (worst.ece, worst.mean_forecast, worst.base_rate) == (0.75, 0.25, 1.0)
+    assert contender.overall.raw.worst_window_ece == worst.ece
+    other = contender.streams["a"].worst["calibrated"]
+    assert other is not None
+    assert other.ece == 0.0
+    assert list(contender.recipes) == [contender.configs["a"]]
+    assert orjson.loads(contender.recipes[contender.configs["a"]])["calibrator"] == "identity"
+
+
+def test_features_show_the_bias_along_each(tmp_path: Path) -> None:
+    (tmp_path / "s.toml").write_text('[streams.s]\ncalibrator = "platt"\nfeatures = ["amount"]\n')
+    paths = tmp_path / "f", tmp_path / "o"
+    made = [(i, (i % 3 - 1) / 1) for i in range(300)]
+    paths[0].write_bytes(
+        b"\n".join(
+            orjson.dumps({"event_id": str(i), "stream": "s", "p": 0.5, "x": {"amount": x}, "ts": i}) for i, x in made
+        )
+    )
+    paths[1].write_bytes(b"\n".join(orjson.dumps({"event_id": str(i), "y": x > 0, "ts": i + 1}) for i, x in made))
+    (contender,) = found(Request(FileSource(*paths), configurations(SETTINGS, [], [tmp_path / "s.toml"]))).contenders
+    (bias,) = contender.streams["s"].features
+    assert bias.feature == "amount"
+    assert bias.raw < -0.3
+
+
+def test_dead_letters_are_counted_and_written_with_their_reason(tmp_path: Path) -> None:
+    request = asked(tmp_path, letters=tmp_path / "dead")
+    dead = found(request).dead
+    letters = [orjson.loads(line) for line in (tmp_path / "dead").read_bytes().splitlines()]
+    assert Counter(each["reason"] for each in letters) == Counter(dead["forecasts"]) + Counter(dead["outcomes"])
+    assert {each["topic"] for each in letters} == {"forecasts.jsonl", "outcomes.jsonl"}
+    assert len(letters) > 10
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"output": Path("x"), "delays": (Delay.parse("none"),)}, "are of one configuration and of what happened"),
+        ({"write_state": "x"}, "--write-state needs topics"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_anything_is_read(
+    tmp_path: Path, options: dict[str, object], said: str
+) -> None:
+    with pytest.raises(SettingsError, match=said):
+        asked(tmp_path, **options)  # type: ignore[arg-type]
+
+
+def test_output_in_no_directory_is_refused_before_anything_is_read(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="there is no such directory"):
+        found(asked(tmp_path, output=tmp_path / "none" / "out"))
+
+
+def test_calibrator_options_are_checked_and_named() -> None:
+    made = configurations(SETTINGS, ["regret_matching:grid=20,buckets=4", "platt"], [])
+    assert [each.name for each in made] == ["regret_matching:grid=20,buckets=4", "platt"]
+    policy = made[0].policies.default
+    assert policy is not None
+    assert dict(policy.options) == {"grid": 20, "buckets": 4}
+    for spec, said in (("nothing", "unknown calibrator"), ("platt:grid", "not option=value"), ("platt:grid=9", "grid")):
+        with pytest.raises(SettingsError, match=said):
+            configurations(SETTINGS, [spec], [])
+    with pytest.raises(SettingsError, match="two configurations"):
+        configurations(SETTINGS, ["platt", "platt"], [])
+    assert configurations(SETTINGS, [], []) == [Configuration("present", SETTINGS.policies)]
+
+
+def test_killed_by_a_signal_it_leaves_nothing_behind(tmp_path: Path) -> None:
+    files = written(tmp_path, 30_000)
+    temporary, out = tmp_path / "tmp", tmp_path / "out"
+    temporary.mkdir()
+    out.mkdir()
+    command = [sys.executable, "-m", "cli.main", "replay", "--partitions", "2", "--processes", "2"]
+    command += ["--forecasts", str(files[0]), "--outcomes", str(files[1]), "--output", str(out / "out.jsonl")]
+    process = subprocess.Popen(command, env={"PYTHONPATH": str(ROOT), "TMPDIR": str(temporary)})
+    while not list(temporary.glob("trueup-replay-*/*")):
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(60) == 130
+    assert not list(temporary.iterdir())
+    assert not list(out.iterdir())
+
+
+def test_unsorted_file_is_told(tmp_path: Path) -> None:
+    files = written(tmp_path, N)
+    assert found(Request(FileSource(*files), configurations(SETTINGS, [], []))).out_of_order["outcomes"] == 0
+    files[1].write_bytes(b"".join(line + b"\n" for line in reversed(files[1].read_bytes().splitlines())))
+    result = found(Request(FileSource(*files), configurations(SETTINGS, [], [])))
+    assert result.out_of_order["outcomes"] > 1000
+    assert any("was the file sorted by time?" in line for line in warnings(result))

@@ -1,0 +1,148 @@
+"""Files as topics: formats, keys, partitions, times; and the merge beside the worker's own."""
+
+import gzip
+import random
+import sys
+from collections import deque
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from types import SimpleNamespace
+
+import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from replay.sources.files import FileSource
+from replay.sources.merge import merged
+from replay.sources.record import Chunk, Record, Source
+from state.fence import FORECASTS, OUTCOMES
+from streams.config.settings import SettingsError
+from streams.kafka.partitioner import partition
+from streams.records.merge import Lane
+from tests.replay.history import written
+from tests.streams.fakes import record
+
+
+def all_of(source: Source, topic: int, number: int = 0) -> list[Record]:
+    return [each for chunk in source.read(topic, number) for each in chunk.records]
+
+
+def write(path: Path, *lines: object) -> Path:
+    path.write_bytes(b"".join((line if isinstance(line, bytes) else orjson.dumps(line)) + b"\n" for line in lines))
+    return path
+
+
+def test_line_keeps_its_bytes_its_number_and_its_time(tmp_path: Path) -> None:
+    path = write(
+        tmp_path / "f", b'{"event_id": "a",  "ts": 5}', b"", b"junk", {"event_id": "b", "ts": 9, "timestamp": 7}
+    )
+    assert all_of(FileSource(path, path), FORECASTS) == [
+        Record(5, FORECASTS, 0, b"a", b'{"event_id": "a",  "ts": 5}'),
+        Record(5, FORECASTS, 1, None, b"junk"),
+        Record(7, FORECASTS, 2, b"b", b'{"event_id":"b","ts":9,"timestamp":7}'),
+    ]
+
+
+def test_record_without_a_time_is_rejected_for_it(tmp_path: Path) -> None:
+    path = write(tmp_path / "f", {"event_id": "a", "ts": 5}, {"event_id": "b"})
+    assert [each.reason for each in all_of(FileSource(path, path), OUTCOMES)] == [None, "timestamp"]
+
+
+def test_gzip_is_read_as_what_it_holds(tmp_path: Path) -> None:
+    plain, outcomes = written(tmp_path, 300)
+    packed = tmp_path / "packed.gz"
+    packed.write_bytes(gzip.compress(plain.read_bytes()))
+    assert all_of(FileSource(packed, outcomes), FORECASTS) == all_of(FileSource(plain, outcomes), FORECASTS)
+
+
+def test_cut_gzip_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "f.gz"
+    path.write_bytes(gzip.compress(b'{"event_id": "a", "ts": 1}\n' * 5000)[:-20])
+    with pytest.raises(SettingsError, match="is cut"):
+        all_of(FileSource(path, path), FORECASTS)
+
+
+def test_parquet_gives_the_records_of_its_json_lines(tmp_path: Path) -> None:
+    rows = [{"event_id": f"e{i}", "stream": "s", "p": i / 7, "x": [0.5, -0.5], "timestamp": 1000 + i} for i in range(7)]
+    text = write(tmp_path / "f.jsonl", *rows)
+    times = pa.array([datetime.fromtimestamp(row["timestamp"] / 1000, UTC) for row in rows], pa.timestamp("us"))  # type: ignore[operator]
+    table = pa.Table.from_pylist(rows).drop(["timestamp"]).append_column("timestamp", times)
+    pq.write_table(table, tmp_path / "f.parquet", row_group_size=3)
+    plain, columns = (all_of(FileSource(path, path), FORECASTS) for path in (text, tmp_path / "f.parquet"))
+    assert [each[:4] for each in columns] == [each[:4] for each in plain]
+    assert [orjson.loads(each.value or b"") for each in columns] == rows
+
+
+def test_parquet_without_pyarrow_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pq.write_table(pa.table({"event_id": ["a"]}), tmp_path / "f.parquet")
+    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
+    with pytest.raises(SettingsError, match=r"pip install '\.\[parquet\]'"):
+        FileSource(tmp_path / "f.parquet", tmp_path / "f.parquet")
+
+
+def test_keys_are_shared_out_as_kafka_does(tmp_path: Path) -> None:
+    forecasts, outcomes = written(tmp_path, 400)
+    source = FileSource(forecasts, outcomes, 3)
+    spooled = source.spooled(tmp_path)
+    whole = all_of(FileSource(forecasts, outcomes), FORECASTS)
+    assert spooled.manifest() == source.manifest()
+    for number in range(3):
+        mine = [each for each in whole if partition(each.key or b"", 3) == number]
+        assert all_of(spooled, FORECASTS, number) == mine
+        assert len(mine) > 50
+
+
+def test_partition_given_in_a_record_counts(tmp_path: Path) -> None:
+    path = write(tmp_path / "f", *({"event_id": str(i), "ts": i, "partition": i % 2} for i in range(6)))
+    spooled = FileSource(path, path, 2).spooled(tmp_path)
+    assert [each.key for each in all_of(spooled, OUTCOMES, 1)] == [b"1", b"3", b"5"]
+    with pytest.raises(SettingsError, match=r"record 2 of .* is of partition 7"):
+        FileSource(
+            path, write(tmp_path / "o", *({"event_id": "a", "ts": 1, "partition": n} for n in (0, 1, 7))), 2
+        ).spooled(tmp_path)
+
+
+def test_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match=r"cannot read .*nowhere"):
+        FileSource(tmp_path / "nowhere", tmp_path / "nowhere")
+
+
+TIMES = st.lists(st.integers(0, 20), max_size=40)
+
+
+@given(TIMES, TIMES, st.integers(1, 9))
+def test_merge_is_the_one_a_worker_does_on_full_topics(ours: list[int], theirs: list[int], length: int) -> None:
+    lane = Lane(0, ())
+    for topic, times in enumerate((ours, theirs)):
+        lane.add(topic, [record("t", 0, offset, time) for offset, time in enumerate(times)])
+    lane.sources = ("f", "o")  # type: ignore[assignment]  # names enough for a batch
+    everything = SimpleNamespace(caught_up=lambda _: True, has_read=lambda *_: True)
+    batch = lane.take(1000, 1 << 30, everything, 0.0)
+    live = [(topic, each.offset) for topic, each in (batch.records if batch else ())]
+
+    def chunks(topic: int, times: list[int]) -> Iterator[Chunk]:
+        records = [Record(time, topic, offset, None, None) for offset, time in enumerate(times)]
+        for at in range(0, len(records), length):
+            yield Chunk(records[at : at + length], 1)
+            yield Chunk([], 0)
+
+    replayed = list(merged(chunks(FORECASTS, ours), chunks(OUTCOMES, theirs)))
+    assert [(each.topic, each.offset) for chunk in replayed for each in chunk.records] == live
+    assert sum(chunk.done for chunk in replayed) == -(-len(ours) // length) - (-len(theirs) // length)
+
+
+def test_merge_holds_one_chunk_of_each_topic() -> None:
+    rng = random.Random(3)
+    held: deque[int] = deque()
+
+    def chunks(topic: int) -> Iterator[Chunk]:
+        for n in range(100):
+            held.append(topic)
+            yield Chunk([Record(n * 10 + rng.randrange(5), topic, n, None, None)], 1)
+
+    for merged_so_far, _ in enumerate(merged(chunks(FORECASTS), chunks(OUTCOMES)), 1):
+        assert len(held) <= merged_so_far + 2

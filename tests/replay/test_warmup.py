@@ -1,0 +1,116 @@
+"""What is served before anything is known is told apart, and lateness of labels is noticed."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+import pytest
+
+from replay.configuration import configurations
+from replay.report.recommendation import choose
+from replay.report.warnings import lateness
+from replay.result import Result, Scored
+from replay.run import Request, replay
+from replay.sources.files import FileSource
+from streams.config.settings import Settings
+
+DAY = 86_400_000
+START = 1_700_000_000_000
+
+
+def history(directory: Path, labels: Any, calibrators: tuple[str, ...] = ("platt",)) -> Result:
+    """Replay 6,000 forecasts, a hundred a day, three times too high; ``labels`` gives the days outcomes take."""
+    rng, n = np.random.default_rng(11), 6000
+    chance = rng.uniform(0.02, 0.3, n)
+    y = (rng.random(n) < chance).astype(int)
+    days = labels(rng, y)
+    at = START + (np.arange(n) * DAY // 100)
+    forecasts = [{"event_id": str(i), "stream": "s", "p": 3 * float(chance[i]), "ts": int(at[i])} for i in range(n)]
+    outcomes = sorted((int(at[i] + days[i] * DAY), i) for i in range(n) if not np.isnan(days[i]))
+    told = [{"event_id": str(i), "y": int(y[i]), "ts": ms} for ms, i in outcomes]
+    paths = directory / "forecasts.jsonl", directory / "outcomes.jsonl"
+    for path, records in zip(paths, (forecasts, told), strict=True):
+        path.write_bytes(b"".join(orjson.dumps(each) + b"\n" for each in records))
+    made = []
+    for name in calibrators:
+        plan = directory / f"{name}.toml"
+        plan.write_text(f'[streams."*"]\ncalibrator = "{name}"\nttl = "90d"\n')
+        made.append(plan)
+    request = Request(FileSource(*paths), configurations(Settings.from_env({}), [], made), resamples=100)
+    return replay(request, {})[0]
+
+
+def scored(result: Result, name: str) -> Scored:
+    overall = result.contender(name).overall
+    assert overall is not None
+    return overall
+
+
+def test_what_is_served_before_the_first_outcome_is_warm_up(tmp_path: Path) -> None:
+    result = history(tmp_path, lambda _, y: np.full(len(y), 20.0), calibrators=("platt", "identity"))
+    overall = scored(result, "platt")
+    assert overall.warmup.issued == 2001
+    assert overall.warmup.end_ms == START + 2000 * DAY // 100
+    assert overall.warmup.calibrated.mean_forecast == pytest.approx(overall.warmup.raw.mean_forecast)
+    assert overall.settled.issued == 3999
+    assert overall.settled.raw.mean_forecast == pytest.approx(3 * overall.settled.raw.base_rate, rel=0.1)
+    assert overall.settled.calibrated.mean_forecast == pytest.approx(overall.settled.raw.base_rate, rel=0.1)
+    # One that serves raw for ever warms up only until it could have known something.
+    assert scored(result, "identity").warmup == overall.warmup
+    chosen = choose(result)
+    assert any("33.4% of the forecasts, platt was warming up: it served 0.4" in each for each in chosen.reasons)
+
+
+def test_labels_that_come_at_once_leave_no_warm_up_worth_a_word(tmp_path: Path) -> None:
+    result = history(tmp_path, lambda _, y: np.zeros(len(y)))
+    assert scored(result, "platt").warmup.issued == 1
+    assert not any("warming up" in each for each in choose(result).reasons)
+
+
+def test_choice_rests_on_what_came_after_the_warm_up(tmp_path: Path) -> None:
+    result = history(tmp_path, lambda _, y: np.full(len(y), 20.0))
+    settled = scored(result, "platt").settled
+    (brier,) = (each for each in result.differences if each.metric == "brier")
+    assert brier.value == pytest.approx(settled.calibrated.brier - settled.raw.brier)
+    (auc,) = (each for each in result.intervals if (each.name, each.metric) == ("platt", "auc"))
+    assert auc.low < auc.value == settled.calibrated.auc < auc.high
+
+
+def titles(result: Result) -> list[str]:
+    contender = result.contenders[0]
+    assert contender.overall is not None
+    return [each.title for each in lateness(contender.overall, contender.fates)]
+
+
+def test_labels_that_come_at_different_ages_are_noticed(tmp_path: Path) -> None:
+    result = history(tmp_path, lambda rng, y: np.where(y == 1, rng.uniform(1, 20, len(y)), 20))
+    assert titles(result) == ["An outcome of yes comes sooner than one of no."]
+    assert [(each.label, round(each.median_ms / DAY)) for each in scored(result, "platt").ages] == [(0, 20), (1, 10)]
+
+
+def test_labels_that_come_at_one_age_are_not(tmp_path: Path) -> None:
+    assert titles(history(tmp_path, lambda rng, y: rng.uniform(1, 20, len(y)))) == []
+
+
+def test_a_ttl_that_is_shorter_than_the_delays_is_noticed(tmp_path: Path) -> None:
+    overall = scored(history(tmp_path, lambda rng, y: rng.uniform(1, 20, len(y))), "platt")
+    short, told = (
+        replace(overall, ttl_ms=20 * DAY),
+        "Forecasts are dropped after 20 d, before their outcomes have come.",
+    )
+    assert [each.title for each in lateness(short, {"expired_forecasts": 9, "expired_outcomes": 0})] == [told]
+    assert list(lateness(short, {"expired_forecasts": 0, "expired_outcomes": 0})) == []
+    assert list(lateness(overall, {"expired_forecasts": 9, "expired_outcomes": 5})) == []
+    assert len(list(lateness(overall, {"expired_forecasts": 9, "expired_outcomes": 6}))) == 1
+
+
+def test_where_only_ones_are_reported_nothing_is_chosen_and_silence_is_named(tmp_path: Path) -> None:
+    result = history(tmp_path, lambda _, y: np.where(y == 1, 5.0, np.nan))
+    assert scored(result, "platt").raw.base_rate == 1.0
+    assert titles(result)[-1].startswith("Only outcomes of yes are reported, of 1")
+    chosen = choose(result)
+    assert chosen.name is None
+    assert chosen.headline == "No choice can be made from this replay: every outcome that is known is yes."
+    assert not any("Use " in each for each in (chosen.headline, *chosen.reasons))

@@ -1,0 +1,93 @@
+"""A challenger beside a champion."""
+
+import math
+import random
+from statistics import fmean, stdev
+
+import pytest
+
+from state import rows
+from state.frames import CorruptFrame
+from state.scoring import losses
+from state.scoring.comparison import LOSSES, Comparison
+
+RNG = random.Random(5)
+EVENTS = [(RNG.random(), RNG.random(), float(RNG.random() < 0.3)) for _ in range(500)]
+
+
+def compared(events: list[tuple[float, float, float]]) -> Comparison:
+    comparison = Comparison()
+    for champion, challenger, y in events:
+        comparison.observe(champion, challenger, y, challenger)
+    return comparison
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_difference_is_the_mean_of_the_events_differences_with_its_standard_error(loss: losses.Name) -> None:
+    cost = losses.PROPER[loss]
+    differences = [cost(challenger, y) - cost(champion, y) for champion, challenger, y in EVENTS]
+    mean, error = compared(EVENTS).difference("log" if loss == "log" else "brier")
+    assert mean == pytest.approx(fmean(differences))
+    assert error == pytest.approx(stdev(differences) / math.sqrt(len(differences)))
+
+
+def test_sides_are_scored_as_any_forecast_is() -> None:
+    scores = compared(EVENTS).scores
+    assert scores.brier("raw") == pytest.approx(fmean((champion - y) ** 2 for champion, _, y in EVENTS))
+    assert scores.brier("calibrated") == pytest.approx(fmean((challenger - y) ** 2 for _, challenger, y in EVENTS))
+
+
+def test_sum_compares_over_both_sets_of_events() -> None:
+    both, whole = compared(EVENTS[:200]) + compared(EVENTS[200:]), compared(EVENTS)
+    assert both.n == whole.n == 500
+    for loss in LOSSES:
+        assert both.difference(loss) == pytest.approx(whole.difference(loss))
+    assert Comparison() + whole == whole == whole + Comparison()
+
+
+def test_events_taken_out_leave_nothing() -> None:
+    comparison = compared(EVENTS)
+    for champion, challenger, y in EVENTS[100:]:
+        comparison.observe(champion, challenger, y, challenger, sign=-1)
+    assert comparison == compared(EVENTS[:100])
+    assert comparison.encode() == compared(EVENTS[:100]).encode()
+
+
+def test_what_a_challenger_draws_is_scored_beside_what_it_serves() -> None:
+    comparison = Comparison()
+    for champion, challenger, y in EVENTS:
+        comparison.observe(champion, challenger, y, 1.0 - challenger)
+    drawn = fmean((1.0 - challenger - y) ** 2 for _, challenger, y in EVENTS)
+    assert comparison.scores.brier("draw") == pytest.approx(drawn)
+    assert comparison.difference("brier") == pytest.approx(compared(EVENTS).difference("brier"))
+
+
+def test_equal_forecasts_differ_by_nothing() -> None:
+    same = compared([(p, p, y) for p, _, y in EVENTS])
+    assert same.difference("log") == (0.0, 0.0)
+    assert same.difference("brier") == pytest.approx((0.0, 0.0))
+
+
+def test_few_events_have_no_error() -> None:
+    assert all(math.isnan(value) for value in Comparison().difference("brier"))
+    one = compared(EVENTS[:1]).difference("brier")
+    assert not math.isnan(one.mean)
+    assert math.isnan(one.error)
+
+
+def test_row_is_read_as_it_was_written_and_damage_is_refused() -> None:
+    frame = rows.encode_comparison(compared(EVENTS))
+    assert rows.decode_comparison(frame) == compared(EVENTS)
+    assert rows.encode_comparison(rows.decode_comparison(frame)) == frame
+    for at in (0, 5, 13, len(frame) - 1):
+        with pytest.raises(CorruptFrame):
+            rows.decode_comparison(frame[:at])
+        with pytest.raises(CorruptFrame):
+            rows.decode_comparison(frame[:at] + bytes((frame[at] ^ 4,)) + frame[at + 1 :])
+
+
+def test_payload_that_is_cut_is_refused() -> None:
+    payload = compared(EVENTS).encode()
+    for length in (0, 15, 20, len(payload) - 8):
+        with pytest.raises(ValueError, match="bytes"):
+            Comparison.decode(payload[:length])

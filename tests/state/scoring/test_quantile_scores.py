@@ -1,0 +1,150 @@
+"""Scores of quantile forecasts as sums."""
+
+import math
+import random
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from state.calibrators import make
+from state.forecasts import Normal, Quantiles
+from state.scoring.quantile_scores import PIT_BINS, QuantileScores
+from state.scoring.scores import Kind
+
+LEVELS = (0.1, 0.25, 0.5, 0.75, 0.9)
+KINDS: tuple[Kind, ...] = ("raw", "calibrated")
+Event = tuple[Normal, Quantiles, float, bytes]
+SERVED = st.lists(st.integers(-3, 3).map(float), min_size=5, max_size=5).map(
+    lambda values: Quantiles(LEVELS, tuple(sorted(values)))
+)
+EVENTS = st.lists(
+    st.tuples(
+        st.builds(Normal, st.floats(-3, 3), st.floats(0.1, 3)), SERVED, st.integers(-4, 4), st.binary(max_size=3)
+    ),
+    max_size=15,
+)
+
+
+def scored(events: list[Event]) -> QuantileScores:
+    scores = QuantileScores(LEVELS)
+    for raw, served, y, key in events:
+        scores.observe(raw, served, y, key)
+    return scores
+
+
+def views(scores: QuantileScores) -> list[float]:
+    values = [scores.regret_pinball()]
+    for kind in KINDS:
+        values += [*scores.pinball(kind), *scores.widths(kind), *scores.pit(kind), scores.error(kind)]
+    return values
+
+
+@given(EVENTS, EVENTS)
+def test_events_taken_out_leave_no_count_and_sums_to_rounding(kept: list[Event], out: list[Event]) -> None:
+    scores, right = scored([*out, *kept]), scored(kept)
+    for event in out:
+        scores.observe(*event, sign=-1)
+    assert scores.n == right.n
+    assert [scores.pit(kind) for kind in KINDS] == [right.pit(kind) for kind in KINDS]
+    assert views(scores) == pytest.approx(views(right), abs=1e-9, nan_ok=True)
+
+
+@given(EVENTS, EVENTS)
+def test_parts_add_up_to_the_whole(first: list[Event], rest: list[Event]) -> None:
+    whole, parts = scored(first + rest), scored(first) + scored(rest)
+    assert parts.n == whole.n
+    assert views(parts) == pytest.approx(views(whole), abs=1e-9, nan_ok=True)
+    assert views(whole - scored(first)) == pytest.approx(views(scored(rest)), abs=1e-9, nan_ok=True)
+
+
+@given(EVENTS)
+def test_zero_changes_nothing_and_bytes_go_on(events: list[Event]) -> None:
+    scores = scored(events)
+    assert scores + QuantileScores(LEVELS) == scores
+    assert scores - scores == QuantileScores(LEVELS)
+    again = QuantileScores.decode(scores.encode())
+    assert again == scores
+    assert again.encode() == scores.encode()
+
+
+def test_views_match_their_definitions() -> None:
+    rng = random.Random(5)
+    served = Quantiles(LEVELS, (-1.0, 0.0, 0.0, 1.0, 2.0))
+    raw = Normal(0.0, 1.0)
+    ys = [float(rng.randint(-2, 3)) for _ in range(300)]
+    scores = scored([(raw, served, y, b"") for y in ys])
+    for kind, values in (("raw", tuple(map(raw.ppf, LEVELS))), ("calibrated", served.values)):
+        below = [sum(y < q for y in ys) / 300 for q in values]
+        upto = [sum(y <= q for y in ys) / 300 for q in values]
+        loss = [sum(max(p * (y - q), (p - 1) * (y - q)) for y in ys) / 300 for p, q in zip(LEVELS, values, strict=True)]
+        off = [max(b - p, p - u, 0) for p, b, u in zip(LEVELS, below, upto, strict=True)]
+        assert scores.coverage(kind) == list(zip(below, upto, strict=True))  # type: ignore[arg-type]  # a literal in a tuple of str
+        assert scores.pinball(kind) == pytest.approx(loss)  # type: ignore[arg-type]  # the same
+        assert scores.error(kind) == max(off)  # type: ignore[arg-type]  # the same
+    assert scores.widths("calibrated") == [3.0, 1.0]
+    assert scores.width("calibrated", 0.8) == 3.0
+    assert scores.width("calibrated", 0.5) == 1.0
+    assert scores.width("raw", 0.6) == pytest.approx(2 * 1.2815515655)
+    with pytest.raises(ValueError, match="no central interval of"):
+        scores.width("raw", 0.95)
+
+
+def test_transform_of_a_calibrated_forecast_is_uniform_and_that_of_an_overconfident_one_is_not() -> None:
+    """Twenty bins, 19 degrees of freedom: above 74 with probability below 1e-8."""
+    rng, n = random.Random(6), 4000
+    served = Quantiles((0.1, 0.5, 0.9), (0.0, 0.0, 4.0))  # half of the mass at 0, drawn; exponential beyond 4
+    scores = QuantileScores(served.levels)
+    for t in range(n):
+        scores.observe(Normal(1.0, 0.5), served, served.ppf(rng.random()), b"%d" % t)
+
+    def chi2(kind: Kind) -> float:
+        return sum((count - n / PIT_BINS) ** 2 / (n / PIT_BINS) for count in scores.pit(kind))
+
+    assert chi2("calibrated") < 74 < chi2("raw")
+
+
+def test_recalibration_shows_in_every_view() -> None:
+    rng, calibrator = random.Random(7), make("quantile", levels=LEVELS)
+    scores = QuantileScores(LEVELS)
+    for t in range(4000):
+        raw, y = Normal(0.0, 0.5), rng.gauss(0, 1)
+        served, _, ticket = calibrator.predict(raw, key=b"%d" % t)
+        calibrator.update(ticket, y)
+        scores.observe(raw, served, y, b"%d" % t)
+    assert scores.error("calibrated") == pytest.approx(calibrator.error() or 0.0, abs=1e-12)
+    assert scores.error("calibrated") <= (calibrator.bound() or 0.0) < scores.error("raw")
+    assert scores.regret_pinball() < 0
+    assert scores.width("calibrated", 0.8) > 1.5 * scores.width("raw", 0.8)
+
+
+def test_views_of_no_events_are_nan() -> None:
+    scores = QuantileScores(LEVELS)
+    assert scores.n == 0
+    assert all(map(math.isnan, [scores.error("raw"), *scores.pinball("raw"), *scores.widths("calibrated")]))
+
+
+def test_other_levels_are_refused() -> None:
+    scores = QuantileScores(LEVELS)
+    with pytest.raises(ValueError, match="cannot take quantiles"):
+        scores.observe(Normal(0.0, 1.0), Quantiles((0.1, 0.9), (0.0, 1.0)), 0.0)
+    with pytest.raises(ValueError, match="have no sum"):
+        scores + QuantileScores((0.1, 0.9))
+
+
+def test_layout_is_the_documented_one() -> None:
+    scores = QuantileScores((0.25, 0.75))
+    scores.observe(Normal(0.0, 1.0), Quantiles((0.25, 0.75), (0.0, 2.0)), 0.0)
+    payload = scores.encode()
+    assert len(payload) == 4 + 8 * (2 + 1 + 2 * (3 * 2 + 20 + 1))
+    values = struct.unpack_from("<55d", payload, 4 + 16)
+    assert values[0] == 1.0
+    assert values[28:34] == (0.0, 1.0, 0.0, 1.0, 1.0, 0.5)
+    assert values[54] == 2.0
+
+
+@pytest.mark.parametrize("payload", [b"", b"\0" * 4, b"\2\0\0\0", QuantileScores(LEVELS).encode()[:-1]])
+def test_cut_scores_are_refused(payload: bytes) -> None:
+    with pytest.raises(ValueError, match="no quantile scores have"):
+        QuantileScores.decode(payload)

@@ -1,0 +1,318 @@
+"""Scores as sums."""
+
+import itertools
+import math
+import random
+import struct
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from state.scoring.cells import EDGES
+from state.scoring.losses import NAMES, named
+from state.scoring.scores import BANDS, LOG_CLIP, SCORED, Kind, Scores, grain
+
+Event = tuple[float, float, float]
+Drawn = tuple[float, float, float, float | None]  # raw, p, y, draw
+UNIT = st.floats(0, 1)
+EVENTS = st.lists(st.tuples(UNIT, UNIT, st.sampled_from([0.0, 1.0]) | UNIT), max_size=30)
+DRAWN = st.lists(st.tuples(UNIT, UNIT, st.sampled_from([0.0, 1.0]) | UNIT, st.none() | UNIT), max_size=30)
+KINDS: tuple[Kind, ...] = ("raw", "calibrated")
+#: Sums hold forecasts to 2**-31, so that a mean is as near.
+GRAIN = 1e-9
+
+
+def scored(events: list[Event]) -> Scores:
+    scores = Scores.zero()
+    for raw, p, y in events:
+        scores.observe(raw, p, y)
+    return scores
+
+
+def told(events: Sequence[Drawn]) -> Scores:
+    scores = Scores()
+    for event in events:
+        scores.observe(*event)
+    return scores
+
+
+def views(scores: Scores) -> list[float]:
+    simple = (scores.ece, scores.noise, scores.smooth_ece, scores.brier, scores.log_loss)
+    return [
+        *(view(kind) for view in simple for kind in SCORED),
+        *(part for kind in SCORED for part in scores.murphy(kind)),
+        *(scores.loss("misclassification", kind) for kind in SCORED),
+        *(scores.regret(name) for name in NAMES),
+    ]
+
+
+@given(DRAWN, DRAWN)
+def test_parts_add_up_to_the_whole(first: list[Drawn], rest: list[Drawn]) -> None:
+    whole = told(first + rest)
+    assert told(first) + told(rest) == whole
+    assert whole - told(first) == told(rest)
+
+
+@given(DRAWN, st.randoms(use_true_random=False))
+def test_no_order_of_events_shows_in_the_bytes(events: list[Drawn], shuffled: random.Random) -> None:
+    other = events.copy()
+    shuffled.shuffle(other)
+    assert told(other).encode() == told(events).encode()
+
+
+@given(DRAWN, DRAWN)
+def test_events_taken_out_leave_nothing(kept: list[Drawn], out: list[Drawn]) -> None:
+    scores = told([*out, *kept])
+    for event in out:
+        scores.observe(*event, sign=-1)
+    assert scores == told(kept)
+    assert scores.encode() == told(kept).encode()
+
+
+def test_what_rounding_left_of_a_cell_without_events_goes() -> None:
+    # As after ten million events: the sums of a cell were too large for single grains.
+    scores = told([(0.05, 0.05, 0.0, None)])
+    scores._sums[:] = [each + 1e-7 if 0 < each < 1 else each for each in scores._sums]
+    scores.observe(0.05, 0.05, 0.0, sign=-1)
+    assert scores == Scores()
+    assert Scores.decode(scores.encode()) == scores
+
+
+@given(DRAWN)
+def test_zero_changes_nothing(events: list[Drawn]) -> None:
+    scores = told(events)
+    assert scores + Scores.zero() == scores
+    assert (scores - scores) == Scores.zero()
+
+
+@given(DRAWN)
+def test_decoded_scores_go_on_bit_for_bit(events: list[Drawn]) -> None:
+    scores = told(events)
+    again = Scores.decode(scores.encode())
+    assert again == scores
+    for each in (scores, again):
+        each.observe(0.3, 0.7, 1, 0.8)
+    assert again.encode() == scores.encode()
+
+
+@given(DRAWN)
+def test_each_kind_is_scored_as_if_it_were_alone(events: list[Drawn]) -> None:
+    scores = told(events)
+    for column, kind in enumerate(SCORED):
+        alone = Scores()
+        for raw, p, y, draw in events:
+            forecast = (raw, p, p if draw is None else draw)[column]
+            alone.observe(forecast, forecast, y)
+        assert scores.cells(kind) == alone.cells("raw") == alone.cells("draw")
+        ranking, other = scores.ranking(kind), alone.ranking("raw")
+        assert (ranking.zeros, ranking.ones) == (other.zeros, other.ones)
+        assert scores.log_loss(kind) == pytest.approx(alone.log_loss("raw"), nan_ok=True)
+
+
+def test_a_draw_that_is_p_costs_nothing() -> None:
+    events = [(t / 50, t / 60, float(t % 2)) for t in range(50)]
+    plain, same = scored(events), told([(raw, p, y, p) for raw, p, y in events])
+    assert same.encode() == plain.encode()
+    assert (same.drawn, same.kinds) == (0, ("raw", "calibrated"))
+    assert same.cells("draw") == same.cells("calibrated")
+    one = told([(0.5, 0.5, 1.0, 0.25), (0.5, 0.5, 1.0, 0.5)])
+    assert (one.drawn, one.kinds) == (1, SCORED)
+
+
+@given(UNIT)
+def test_a_number_is_summed_to_a_billionth(p: float) -> None:
+    assert abs(grain(p) - p) <= 2**-31
+    assert (grain(p) * 2**30).is_integer()
+
+
+def test_views_match_their_definitions() -> None:
+    rng = random.Random(5)
+    events = [(rng.random(), rng.random(), float(rng.random() < 0.3)) for _ in range(400)]
+    scores = scored(events)
+    for column, kind in enumerate(KINDS):
+        pairs = [(event[column], event[2]) for event in events]
+        brier = sum((p - y) ** 2 for p, y in pairs) / 400
+        log = -sum(math.log(p if y else 1 - p) for p, y in pairs) / 400
+        ece = sum(abs(sum(p - y for p, y in pairs if int(p * 10) == k)) for k in range(10)) / 400
+        assert scores.brier(kind) == pytest.approx(brier, abs=4 * GRAIN)
+        assert scores.log_loss(kind) == pytest.approx(log, abs=GRAIN)
+        assert scores.ece(kind) == pytest.approx(ece, abs=GRAIN)
+    for name in NAMES:
+        loss = named(name)
+        expected = [sum(loss(event[column], event[2]) for event in events) for column in (0, 1)]
+        assert [400 * scores.loss(name, kind) for kind in KINDS] == pytest.approx(expected)
+        assert scores.regret(name) == pytest.approx(expected[1] - expected[0])
+
+
+@given(EVENTS.filter(bool))
+def test_murphys_parts_are_exactly_the_brier_score(events: list[Event]) -> None:
+    scores = scored(events)
+    for column, kind in enumerate(KINDS):
+        parts = scores.murphy(kind)
+        whole = parts.reliability - parts.resolution + parts.uncertainty + parts.variance - 2.0 * parts.covariance
+        brier = sum((event[column] - event[2]) ** 2 for event in events) / len(events)
+        assert whole == pytest.approx(scores.brier(kind), abs=1e-12)
+        assert whole == pytest.approx(brier, abs=4 * GRAIN)
+        assert min(parts.reliability, parts.resolution, parts.uncertainty, parts.variance) >= -4 * GRAIN
+
+
+def test_murphys_parts_by_hand() -> None:
+    # Two bins of two: .1, .15 with outcomes 0, 0 and .8, .85 with 1, 0; mean outcomes 0, 1/2 and over all 1/4.
+    scores = scored([(p, p, y) for p, y in ((0.1, 0.0), (0.15, 0.0), (0.8, 1.0), (0.85, 0.0))])
+    expected = ((0.125**2 + 0.325**2) / 2, 1 / 16, 3 / 16, 0.025**2, -0.0125 / 2)
+    assert scores.murphy("raw") == pytest.approx(expected, abs=GRAIN)
+
+
+@given(EVENTS.filter(bool))
+def test_smooth_ece_is_the_error_under_hats(events: list[Event]) -> None:
+    scores = scored(events)
+    for column, kind in enumerate(KINDS):
+        error = 0.0
+        for k in range(11):
+            error += abs(sum(max(0.0, 1.0 - abs(10.0 * e[column] - k)) * (e[column] - e[2]) for e in events))
+        assert scores.smooth_ece(kind) == pytest.approx(error / len(events), abs=60 * GRAIN)
+
+
+def test_smooth_ece_by_hand() -> None:
+    # .25 lies half under the hat of .2, half under that of .3; .3 wholly under its own: -.375 and -.375 + .3.
+    assert scored([(0.25, 0.5, 1.0), (0.3, 0.5, 0.0)]).smooth_ece("raw") == pytest.approx(
+        (0.375 + 0.075) / 2, abs=60 * GRAIN
+    )
+
+
+@given(EVENTS.filter(bool), UNIT)
+def test_smooth_ece_moves_by_at_most_21_nths_of_a_forecasts_move(events: list[Event], p: float) -> None:
+    (was, served, y), *rest = events
+    before, after = scored(events), scored([(p, served, y), *rest])
+    moved = abs(after.smooth_ece("raw") - before.smooth_ece("raw"))
+    assert moved <= 21 * abs(p - was) / len(events) + 120 * GRAIN
+
+
+def test_smooth_ece_does_not_jump_at_an_edge_where_ece_does() -> None:
+    below = 0.3 - 1e-12
+    events = [(below if t % 2 else 0.3, 0.5, float(t % 2)) for t in range(100)]
+    assert scored(events).ece("raw") == pytest.approx(0.5)
+    assert scored(events).smooth_ece("raw") == pytest.approx(0.2, abs=60 * GRAIN)
+
+
+def test_noise_is_the_mean_ece_of_calibrated_forecasts() -> None:
+    # Given the forecasts, an outcome moves the mean ECE of the 50 runs by at most 1/(50 * 2000), so by McDiarmid it is
+    # within .0086 of its expectation but for once in a million; the normal approximation errs by less than .001.
+    rng = random.Random(11)
+    runs = [scored([(p := rng.random(), p, float(rng.random() < p)) for _ in range(2000)]) for _ in range(50)]
+    assert sum(run.ece("raw") for run in runs) / 50 == pytest.approx(
+        sum(run.noise("raw") for run in runs) / 50, abs=0.0086 + 0.001
+    )
+
+
+def test_half_is_labelled_one() -> None:
+    below = math.nextafter(0.5, 0.0)
+    assert [scored([(p, p, 1.0)]).loss("misclassification", "raw") for p in (below, 0.5)] == [1.0, 0.0]
+
+
+@given(UNIT)
+def test_bands_divide_the_first_bin(p: float) -> None:
+    scores = scored([(p, p, 1.0)])
+    assert sum(each.n for each in scores.bands("raw")) == scores.bins("raw")[0].n == (p < 0.1)
+    edges = itertools.pairwise((0.0, *BANDS, 0.1))
+    for (left, right), each in zip(edges, scores.bands("raw"), strict=True):
+        assert each.n == (left <= p < right)
+
+
+def test_bands_are_equal_steps_of_log_odds() -> None:
+    odds = [math.log(edge / (1 - edge)) for edge in (*BANDS, 0.1)]
+    assert BANDS[0] == pytest.approx(1e-4)
+    steps = [right - left for left, right in itertools.pairwise(odds)]
+    assert steps == pytest.approx([steps[0]] * 9)
+
+
+def test_relative_error_sees_what_ece_does_not() -> None:
+    # 1 in 1,000 happens; the forecast says 3 in 1,000.
+    scores = scored([(0.003, 0.001, float(t % 1000 == 0)) for t in range(10_000)])
+    assert scores.ece("raw") == pytest.approx(0.002)
+    assert scores.relative_error("raw") == scores.relative_bias("raw") == pytest.approx(2.0, abs=1e-5)
+    assert scores.relative_error("calibrated") == pytest.approx(0.0, abs=1e-5)
+    assert math.isnan(scored([(0.01, 0.5, 0.0)]).relative_error("raw"))
+
+
+@pytest.mark.parametrize(("served", "bias"), [(0.0, -1.0), (0.002, -0.5), (0.004, 0.0), (0.006, 0.5)])
+def test_relative_bias_says_how_far_the_mean_is_off(served: float, bias: float) -> None:
+    scores = scored([(0.1, served, float(t % 250 == 0)) for t in range(10_000)])
+    assert scores.relative_bias("calibrated") == pytest.approx(bias, abs=1e-5)
+    # 40 outcomes are off by sqrt(2 / pi) / sqrt(40) of their number by chance, whatever was served.
+    assert scores.relative_bias_noise("calibrated") == pytest.approx(0.126, rel=0.25)
+
+
+def test_relative_noise_is_the_mean_relative_error_of_calibrated_forecasts() -> None:
+    rng = random.Random(12)
+    runs = [scored([(p := rng.random() ** 8, p, float(rng.random() < p)) for _ in range(2000)]) for _ in range(50)]
+    errors, noises = ([view(run, "raw") for run in runs] for view in (Scores.relative_error, Scores.relative_noise))
+    assert sum(errors) == pytest.approx(sum(noises), rel=0.15)
+    # Forecasts that tell events apart leave less to chance than the rate alone, which is what the bias is held to.
+    biases, bounds = (
+        [abs(view(run, "raw")) for run in runs] for view in (Scores.relative_bias, Scores.relative_bias_noise)
+    )
+    assert 0.5 * sum(bounds) < sum(biases) < sum(bounds)
+
+
+@pytest.mark.parametrize("view", [Scores.loss, lambda scores, name, _: scores.regret(name)])
+def test_a_loss_that_is_not_proper_is_refused(view: Callable[[Scores, str, Kind], float]) -> None:
+    with pytest.raises(ValueError, match=r"not proper.*Theorem 2"):
+        view(scored([(0.5, 0.5, 1.0)]), "absolute", "raw")
+
+
+def test_certainty_falls_into_the_last_bin_and_costs_a_finite_loss() -> None:
+    scores = scored([(1.0, 0.0, 0.0), (0.0, 1.0, 0.0)])
+    assert [each.n for each in scores.bins("raw")] == [1, *[0] * 8, 1]
+    assert scores.log_loss("raw") == pytest.approx(-math.log(LOG_CLIP) / 2, rel=1e-6)
+
+
+def test_views_of_no_events_are_nan() -> None:
+    empty = Scores.zero()
+    relative = (empty.relative_error, empty.relative_noise, empty.relative_bias, empty.relative_bias_noise)
+    assert all(math.isnan(view(kind)) for view in relative for kind in SCORED)
+    assert all(math.isnan(view) for view in views(Scores.zero())[:-3])
+    assert views(Scores.zero())[-3:] == [0.0, 0.0, 0.0]
+    assert Scores.zero().n == 0
+
+
+def test_layout_is_the_documented_one() -> None:
+    # Raw .25 is in cell 9 + 2, .5 in 9 + 5; .0078125 in the band between its edges.
+    low = 2.0**-7
+    band = sum(edge <= low for edge in BANDS)
+    cells = [(1.0, p, 1.0, p * p, p) for p in (0.25, low, 0.5)]
+    logs = [grain(-math.log(p)) for p in (0.25, low, 0.5)]
+    mask = (1 << 11 | 1 << (38 + band) | 1 << (57 + 14)).to_bytes(10, "little")
+    sums = struct.pack("<19d", *itertools.chain(*cells), 1.0, *logs)
+    # No outcome 0; of outcome 1 the lowest byte of one cell's count, which is 1.
+    counts = [bytes((0, 1, bisect_right(EDGES, p), 1, 1)) for p in (0.25, low, 0.5)]
+    assert told([(0.25, low, 1.0, 0.5)]).encode() == mask + sums + b"".join(counts)
+    same = (1 << 11 | 1 << (19 + band)).to_bytes(10, "little")
+    sums = struct.pack("<13d", *itertools.chain(*cells[:2]), 1.0, *logs[:2])
+    assert told([(0.25, low, 1.0, None)]).encode() == same + sums + b"".join(counts[:2])
+
+
+def test_bytes_are_bounded() -> None:
+    # A window: every fine cell has both outcomes, and some cells more than 255.
+    everywhere = [(p, y) for p in (0.0, *EDGES) for y in (0.0, 1.0)]
+    dense = [(p, y) for p in (0.0, EDGES[-1]) for y in (0.0, 1.0) for _ in range(256)]
+    plain: list[Drawn] = [(p, p, y, p) for p, y in everywhere + dense]
+    drawn: list[Drawn] = [(p, p, y, math.nextafter(p, 1.0)) for p, y in everywhere + dense]
+    assert len(told(plain).encode()) == 1554 + 2 * 974
+    assert len(told(plain + drawn).encode()) == 3090 + 4 * 974
+    rng = random.Random(2)
+    usual = told(
+        [(rng.betavariate(0.5, 20), p := rng.betavariate(0.5, 50), float(rng.random() < p), p) for _ in range(4999)]
+    )
+    assert len(usual.encode()) < 1600
+
+
+@pytest.mark.parametrize(
+    "cut", [lambda b: b[:-1], lambda b: b + b"\0", lambda _: b"", lambda b: b"\xff" * 10 + b[10:], lambda b: b[:-5]]
+)
+def test_damaged_scores_are_refused(cut: Callable[[bytes], bytes]) -> None:
+    with pytest.raises(ValueError, match="scores of"):
+        Scores.decode(cut(scored([(0.5, 0.5, 1.0)]).encode()))

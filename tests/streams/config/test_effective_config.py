@@ -1,0 +1,69 @@
+"""The settings as ``config check`` shows them: all of them, no secret, and a hash of what workers must agree on."""
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from streams.config.effective_config import HIDDEN, fingerprint, policies, shown
+from streams.config.settings import Settings
+
+SECRETS = {
+    "TRUEUP_SECURITY_PROTOCOL": "SASL_SSL",
+    "TRUEUP_SASL_USERNAME": "ann",
+    "TRUEUP_SASL_PASSWORD": "hunter2",
+    "TRUEUP_SSL_CERTFILE": "c.pem",
+    "TRUEUP_SSL_KEY_PASSWORD": "hunter3",
+    "TRUEUP_METRICS_USERNAME": "bob",
+    "TRUEUP_METRICS_PASSWORD": "hunter4",
+}
+
+
+def test_every_setting_is_shown_and_no_secret() -> None:
+    found = shown(Settings.from_env(SECRETS))
+    described = {name for name, _, _ in Settings.described()}
+    assert found.keys() == {name for name in described if not name.endswith("_FILE")}
+    assert "hunter" not in repr(found)
+    assert {name for name, value in found.items() if value == HIDDEN} == {n for n in SECRETS if n.endswith("PASSWORD")}
+    assert (found["TRUEUP_SASL_USERNAME"], found["TRUEUP_METRICS_USERNAME"]) == ("ann", "bob")
+
+
+def test_what_is_shown_can_be_given_back() -> None:
+    settings = Settings.from_env({"TRUEUP_BROKERS": "a:1,b:2", "TRUEUP_COMMIT_SECONDS": "0.5"})
+    again = Settings.from_env({name: value for name, value in shown(settings).items() if value})
+    assert shown(again) == shown(settings)
+
+
+@pytest.mark.parametrize(
+    "change", [SECRETS, {"TRUEUP_DATA_DIR": "x"}, {"TRUEUP_INSTANCE_ID": "w-1"}, {"TRUEUP_METRICS_PORT": "1"}]
+)
+def test_workers_of_one_group_show_one_hash(change: dict[str, str]) -> None:
+    assert fingerprint(Settings.from_env(change)) == fingerprint(Settings())
+
+
+@pytest.mark.parametrize(
+    "change", [{"TRUEUP_DEFAULT_CALIBRATOR": "platt"}, {"TRUEUP_APP_ID": "x"}, {"TRUEUP_RECORD_BYTES": "100"}]
+)
+def test_what_changes_answers_or_state_changes_the_hash(change: dict[str, str]) -> None:
+    assert fingerprint(Settings.from_env(change)) != fingerprint(Settings())
+
+
+def test_the_streams_file_is_part_of_the_hash_wherever_it_lies(tmp_path: Path) -> None:
+    hashes = []
+    for name, text in (
+        ("a", '[streams.s]\nttl = "1d"'),
+        ("b", '[streams.s]\nttl = "1d"'),
+        ("c", '[streams.s]\nttl = "2d"'),
+    ):
+        (tmp_path / name).write_text(text)
+        hashes.append(fingerprint(Settings.from_env({"TRUEUP_STREAMS": str(tmp_path / name)})))
+    assert hashes[0] == hashes[1] != hashes[2]
+    assert list(policies(Settings.from_env({"TRUEUP_STREAMS": str(tmp_path / "a")}))) == ["s", "*"]
+
+
+def test_secrets_are_hidden_by_their_name() -> None:
+    # A new secret must hold "password" in its name, or `shown` would print it.
+    settings = Settings()
+    for held in (settings.security, settings.access):
+        for field in dataclasses.fields(held):
+            assert field.repr == ("password" not in field.name)

@@ -1,0 +1,395 @@
+"""Settings from the environment: each is read, and what is wrong is said with its name and what is allowed."""
+
+import ssl
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import faust
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from state.events import Rejected
+from state.fence import FORECASTS
+from streams.config.settings import Settings, SettingsError
+from streams.kafka.security import Security
+from streams.kafka.topics import wanted
+from streams.records.decoding import KEY_IDS
+from streams.records.encoding import encode
+from streams.records.limits import Limits
+from tests.streams.fakes import Producer
+
+#: Every variable with a value that is not its default, and how it is read.
+GIVEN: dict[str, tuple[str, Any]] = {
+    "TRUEUP_BROKERS": ("kafka-1:9092, [::1]:9093", ("kafka-1:9092", "[::1]:9093")),
+    "TRUEUP_APP_ID": (" fraud ", "fraud"),
+    "TRUEUP_INSTANCE_ID": ("worker-3", "worker-3"),
+    "TRUEUP_DATA_DIR": ("/var/lib/trueup", Path("/var/lib/trueup")),
+    "TRUEUP_DEFAULT_CALIBRATOR": ("platt", "platt"),
+    "TRUEUP_FORECASTS": ("f", "f"),
+    "TRUEUP_OUTCOMES": ("o", "o"),
+    "TRUEUP_CALIBRATED": ("c", "c"),
+    "TRUEUP_RESOLVED": ("r", "r"),
+    "TRUEUP_DEAD_LETTERS": ("d", "d"),
+    "TRUEUP_METRICS_HOST": ("0.0.0.0", "0.0.0.0"),  # noqa: S104 - read, not listened on
+    "TRUEUP_METRICS_PORT": ("0", 0),
+    "TRUEUP_METRICS_STREAMS": ("7", 7),
+    "TRUEUP_RECORD_BYTES": ("1024", 1024),
+    "TRUEUP_ID_BYTES": ("64", 64),
+    "TRUEUP_AHEAD_SECONDS": ("1.5", 1.5),
+    "TRUEUP_LETTER_BYTES": ("0", 0),
+    "TRUEUP_BATCH_RECORDS": ("1", 1),
+    "TRUEUP_BATCH_BYTES": ("500000", 500_000),
+    "TRUEUP_PATIENCE_SECONDS": ("0", 0.0),
+    "TRUEUP_BUFFER_RECORDS": ("1000", 1000),
+    "TRUEUP_BUFFER_BYTES": ("1048576", 1 << 20),
+    "TRUEUP_COMMIT_SECONDS": ("0.05", 0.05),
+    "TRUEUP_COMPRESSION": ("lz4", "lz4"),
+    "TRUEUP_UNPACKED_BYTES": ("2000000", 2_000_000),
+    "TRUEUP_SESSION_SECONDS": ("20", 20.0),
+    "TRUEUP_REQUEST_SECONDS": ("0.5", 0.5),
+    "TRUEUP_WRITE_BUFFER_BYTES": ("65536", 65_536),
+    "TRUEUP_BLOCK_CACHE_BYTES": ("65536", 65_536),
+    "TRUEUP_LOG_LEVEL": ("debug", "DEBUG"),
+    "TRUEUP_DATA_LOSS": ("continue", "continue"),
+}
+SECURITY = {
+    "TRUEUP_SECURITY_PROTOCOL": "SASL_SSL",
+    "TRUEUP_SASL_MECHANISM": "PLAIN",
+    "TRUEUP_SASL_USERNAME": "ann",
+    "TRUEUP_SASL_PASSWORD": "hunter2",
+    "TRUEUP_SSL_CAFILE": "ca.pem",
+    "TRUEUP_SSL_CERTFILE": "cert.pem",
+    "TRUEUP_SSL_KEYFILE": "key.pem",
+    "TRUEUP_SSL_KEY_PASSWORD": "hunter3",
+}
+FILES = {"TRUEUP_SASL_PASSWORD_FILE", "TRUEUP_SSL_KEY_PASSWORD_FILE", "TRUEUP_METRICS_PASSWORD_FILE"}
+ACCESS = {
+    "TRUEUP_METRICS_CERTFILE": "server.pem",
+    "TRUEUP_METRICS_KEYFILE": "server-key.pem",
+    "TRUEUP_METRICS_USERNAME": "prometheus",
+    "TRUEUP_METRICS_PASSWORD": "hunter4",
+    "TRUEUP_METRICS_NAMES": "metrics.example.com",
+}
+
+
+def refused(**environment: str) -> str:
+    """Return what is said of an environment that is refused."""
+    with pytest.raises(SettingsError) as caught:
+        Settings.from_env(environment)
+    return str(caught.value)
+
+
+# -- what is read --------------------------------------------------------------------------------------------------
+
+
+def test_an_empty_environment_gives_the_defaults() -> None:
+    settings = Settings.from_env({"PATH": "/bin", "TRUEUP": "x", "TRUEUP_KAFKA_LIB": "/opt/kafka"})
+    assert {f.name: getattr(settings, f.name) for f in fields(Settings) if f.name != "policies"} == {
+        f.name: getattr(Settings(), f.name) for f in fields(Settings) if f.name != "policies"
+    }
+    assert settings.changelog == "trueup-state-changelog"
+    assert settings.limits == Limits()
+
+
+@pytest.mark.parametrize("variable", GIVEN)
+def test_every_variable_is_read(variable: str) -> None:
+    value, read = GIVEN[variable]
+    settings = Settings.from_env({variable: value})
+    found = getattr(settings, variable.removeprefix("TRUEUP_").lower())
+    assert (found, type(found)) == (read, type(read))
+    assert found != getattr(Settings(), variable.removeprefix("TRUEUP_").lower())
+
+
+def test_who_may_read_metrics_is_read() -> None:
+    access = Settings.from_env(ACCESS).access
+    assert list(ACCESS.values()) == [
+        access.certfile,
+        access.keyfile,
+        access.username,
+        access.password,
+        access.hosts,
+    ]
+
+
+def test_the_streams_file_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "streams.toml"
+    path.write_text('closed = true\n[streams."fraud-*"]\ncalibrator = "platt"\n')
+    policies = Settings.from_env({"TRUEUP_STREAMS": str(path)}).policies
+    assert [pattern for pattern, _ in policies.patterns] == ["fraud-*"]
+    assert policies.default is None
+
+
+def test_the_default_calibrator_serves_streams_the_file_does_not_name() -> None:
+    policy = Settings.from_env({"TRUEUP_DEFAULT_CALIBRATOR": "platt"}).policies.of("any")
+    assert policy is not None
+    assert policy.calibrator == "platt"
+
+
+def test_the_variables_described_are_all_that_are_read() -> None:
+    described = {name for name, _, _ in Settings.described()}
+    assert described == GIVEN.keys() | SECURITY.keys() | ACCESS.keys() | FILES | {"TRUEUP_STREAMS"}
+    own = {f"TRUEUP_{f.name.upper()}" for f in fields(Settings)} - {
+        "TRUEUP_SECURITY",
+        "TRUEUP_ACCESS",
+        "TRUEUP_POLICIES",
+    }
+    assert own < described
+    assert all(help_ and default for _, help_, default in Settings.described())
+
+
+def test_the_defaults_described_are_the_defaults() -> None:
+    described = {name: default for name, _, default in Settings.described()}
+    assert described["TRUEUP_BROKERS"] == "127.0.0.1:9092"
+    again = Settings.from_env({name: default for name, default in described.items() if default != "none"})
+    assert again.limits == Settings().limits
+    assert again.brokers == Settings().brokers
+
+
+# -- what is refused -----------------------------------------------------------------------------------------------
+
+
+def test_variables_that_are_read_elsewhere_are_no_mistake() -> None:
+    assert Settings.from_env({"TRUEUP_COMPILED": "yes", "TRUEUP_KAFKA_LIB": "lib"}).app_id == Settings().app_id
+
+
+def test_an_unknown_variable_is_refused_with_the_list_and_without_its_value() -> None:
+    said = refused(TRUEUP_SASL_PASWORD="hunter2")  # noqa: S106 - not a password
+    assert said.startswith("TRUEUP_SASL_PASWORD is not a setting")
+    assert all(name in said for name in GIVEN.keys() | SECURITY.keys() | FILES)
+    assert "hunter2" not in said
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "allowed"),
+    [
+        *(("TRUEUP_BROKERS", bad, "host:port") for bad in ("", "kafka", "kafka:", ":9092", "kafka:x", "a:1,,b:2")),
+        ("TRUEUP_BROKERS", "kafka://a:9092", "host:port"),
+        *((name, "", "empty") for name in ("TRUEUP_APP_ID", "TRUEUP_INSTANCE_ID", "TRUEUP_FORECASTS")),
+        ("TRUEUP_CALIBRATED", "  ", "empty"),
+        ("TRUEUP_METRICS_PORT", "65536", "between 0 and 65535"),
+        ("TRUEUP_METRICS_PORT", "http", "http"),
+        ("TRUEUP_METRICS_STREAMS", "0", "between 1 and 10000"),
+        ("TRUEUP_RECORD_BYTES", "63", "between 64 and 800000"),
+        ("TRUEUP_ID_BYTES", "256", "between 8 and 255"),
+        ("TRUEUP_AHEAD_SECONDS", "nan", "between 0 and 1e+09"),
+        ("TRUEUP_LETTER_BYTES", "-1", "between 0 and 600000"),
+        ("TRUEUP_BATCH_RECORDS", "4001", "between 1 and 4000"),
+        ("TRUEUP_BATCH_BYTES", "9999", "between 10000 and"),
+        ("TRUEUP_PATIENCE_SECONDS", "-1", "between 0 and 3600"),
+        ("TRUEUP_BUFFER_RECORDS", "999", "between 1000 and"),
+        ("TRUEUP_BUFFER_BYTES", "1048575", "between 1048576 and"),
+        ("TRUEUP_COMMIT_SECONDS", "0", "between 0.05 and 60"),
+        ("TRUEUP_COMPRESSION", "brotli", "must be one of none, gzip, snappy, lz4, zstd"),
+        ("TRUEUP_SESSION_SECONDS", "inf", "between 1 and 300"),
+        ("TRUEUP_REQUEST_SECONDS", "0.4", "between 0.5 and 300"),
+        ("TRUEUP_WRITE_BUFFER_BYTES", "1", "between 65536"),
+        ("TRUEUP_BLOCK_CACHE_BYTES", "1", "between 65536"),
+        ("TRUEUP_METRICS_PORT", "9464.0", "whole number"),
+        ("TRUEUP_LOG_LEVEL", "chatty", "DEBUG, INFO, WARNING, ERROR"),
+        ("TRUEUP_DATA_LOSS", "ignore", "stop, continue"),
+    ],
+)
+def test_a_bad_value_is_refused_with_its_variable_and_what_is_allowed(variable: str, value: str, allowed: str) -> None:
+    said = refused(**{variable: value})
+    assert said.startswith(f"{variable}={value!r}")
+    assert allowed in said
+
+
+def test_an_address_with_a_password_is_refused_without_being_shown() -> None:
+    said = refused(TRUEUP_BROKERS="ann:hunter2@kafka-1:9092")
+    assert said.startswith("TRUEUP_BROKERS: must be host:port")
+    assert "hunter2" not in said
+
+
+def test_a_bad_default_calibrator_is_refused_with_its_variable() -> None:
+    said = refused(TRUEUP_DEFAULT_CALIBRATOR="plat")
+    assert "platt" in said
+    assert "TRUEUP_DEFAULT_CALIBRATOR" in said
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [("TRUEUP_SECURITY_PROTOCOL", "TLS"), ("TRUEUP_SASL_MECHANISM", "MD5")],
+)
+def test_a_bad_security_value_is_refused_with_its_variable(variable: str, value: str) -> None:
+    assert variable in refused(**{variable: value})
+
+
+def test_a_streams_file_that_is_not_there_is_refused_with_its_path(tmp_path: Path) -> None:
+    assert f"cannot read {tmp_path / 'none.toml'}" in refused(TRUEUP_STREAMS=str(tmp_path / "none.toml"))
+
+
+def test_a_bad_streams_file_is_refused_and_says_where(tmp_path: Path) -> None:
+    path = tmp_path / "streams.toml"
+    path.write_text('[streams."fraud-*"]\ncalibrator = "plat"\n')
+    said = refused(TRUEUP_STREAMS=str(path))
+    assert 'streams."fraud-*"' in said
+    assert "platt" in said
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe", b"closed = ", b"closed = 1\nclosed = 2"])
+def test_a_streams_file_that_is_not_toml_is_refused(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "streams.toml"
+    path.write_bytes(content)
+    refused(TRUEUP_STREAMS=str(path))
+
+
+def test_a_letter_that_does_not_fit_a_batch_is_refused() -> None:
+    said = refused(TRUEUP_LETTER_BYTES="2000", TRUEUP_BATCH_BYTES="10000")
+    assert "TRUEUP_LETTER_BYTES=2000" in said
+    assert "TRUEUP_BATCH_BYTES=10000" in said
+
+
+def test_a_request_that_outlives_the_session_is_refused() -> None:
+    said = refused(TRUEUP_REQUEST_SECONDS="20", TRUEUP_SESSION_SECONDS="10")
+    assert "TRUEUP_REQUEST_SECONDS must not exceed TRUEUP_SESSION_SECONDS" in said
+    assert Settings.from_env({"TRUEUP_REQUEST_SECONDS": "10", "TRUEUP_SESSION_SECONDS": "10"}).request_seconds == 10
+
+
+@pytest.mark.parametrize("batch_bytes", [900_000, 1_800_000])
+def test_the_longest_letter_of_settings_that_are_accepted_fits_a_batch(batch_bytes: int) -> None:
+    longest = min((batch_bytes - 4096) // 4, 600_000)
+    settings = Settings(letter_bytes=longest, batch_bytes=batch_bytes)
+    letter = Rejected(2**62, b"k" * longest, b"v" * longest, FORECASTS, "unknown_stream")
+    assert len(letter.key or b"") > KEY_IDS * settings.id_bytes  # such a key is what made it a letter
+    _, timestamp, value = encode(letter, settings, 999)
+    batch = Producer(batch_bytes).batch()
+    batch.append(key=letter.key, value=value, timestamp=timestamp)  # aiokafka takes the first record at any size
+    (topic,) = (topic for topic in wanted(settings) if topic.name == settings.dead_letters)
+    assert batch.size() <= max(topic.batch_bytes, 1_048_588)
+
+
+# -- security ------------------------------------------------------------------------------------------------------
+
+
+def test_every_security_variable_is_read() -> None:
+    security = Settings.from_env(SECURITY).security
+    assert {f.name: getattr(security, f.name) for f in fields(Security)} == {
+        "protocol": "SASL_SSL",
+        "mechanism": "PLAIN",
+        "username": "ann",
+        "password": "hunter2",
+        "cafile": "ca.pem",
+        "certfile": "cert.pem",
+        "keyfile": "key.pem",
+        "key_password": "hunter3",
+    }
+
+
+def test_secrets_are_read_from_files_without_the_last_newline(tmp_path: Path) -> None:
+    (tmp_path / "password").write_text(" hunter2\n")
+    (tmp_path / "key").write_text("hunter3")
+    environment = {name: value for name, value in SECURITY.items() if "PASSWORD" not in name}
+    security = Settings.from_env(
+        {
+            **environment,
+            "TRUEUP_SASL_PASSWORD_FILE": str(tmp_path / "password"),
+            "TRUEUP_SSL_KEY_PASSWORD_FILE": str(tmp_path / "key"),
+        }
+    ).security
+    assert (security.password, security.key_password) == (" hunter2", "hunter3")
+
+
+@pytest.mark.parametrize("name", ["TRUEUP_SASL_PASSWORD", "TRUEUP_SSL_KEY_PASSWORD"])
+def test_a_secret_set_twice_is_refused_without_being_shown(tmp_path: Path, name: str) -> None:
+    (tmp_path / "secret").write_text("hunter4")
+    said = refused(**SECURITY, **{f"{name}_FILE": str(tmp_path / "secret")})
+    assert f"{name}_FILE is set, and so is {name}" in said
+    assert "hunter" not in said
+
+
+def test_a_secret_file_that_is_not_there_is_refused_with_its_path() -> None:
+    environment = {name: value for name, value in SECURITY.items() if name != "TRUEUP_SASL_PASSWORD"}
+    missing = {"TRUEUP_SASL_PASSWORD_FILE": "/nowhere/password"}
+    assert "cannot read /nowhere/password" in refused(**environment, **missing)
+
+
+def test_secrets_are_not_in_the_repr() -> None:
+    settings = Settings.from_env(SECURITY)
+    assert "ann" in repr(settings)
+    assert "hunter" not in repr(settings) + str(settings) + repr(settings.security)
+
+
+@pytest.mark.parametrize("missing", ["TRUEUP_SASL_USERNAME", "TRUEUP_SASL_PASSWORD"])
+def test_sasl_without_a_user_name_or_a_password_is_refused(missing: str) -> None:
+    said = refused(**{name: value for name, value in SECURITY.items() if name != missing})
+    assert "TRUEUP_SASL_USERNAME and TRUEUP_SASL_PASSWORD" in said
+
+
+def test_sasl_without_tls_is_refused() -> None:
+    assert "SASL_SSL" in refused(**{**SECURITY, "TRUEUP_SECURITY_PROTOCOL": "SASL_PLAINTEXT"})
+
+
+@pytest.mark.parametrize(
+    ("protocol", "name"),
+    [
+        ("PLAINTEXT", "TRUEUP_SASL_USERNAME"),
+        ("PLAINTEXT", "TRUEUP_SASL_PASSWORD"),
+        ("PLAINTEXT", "TRUEUP_SSL_CAFILE"),
+        ("PLAINTEXT", "TRUEUP_SSL_CERTFILE"),
+        ("PLAINTEXT", "TRUEUP_SSL_KEYFILE"),
+        ("SSL", "TRUEUP_SASL_USERNAME"),
+        ("SSL", "TRUEUP_SASL_PASSWORD"),
+        ("SSL", "TRUEUP_SSL_KEYFILE"),
+        ("SSL", "TRUEUP_SSL_KEY_PASSWORD"),
+    ],
+)
+def test_credentials_that_would_not_be_used_are_refused(protocol: str, name: str) -> None:
+    said = refused(**{"TRUEUP_SECURITY_PROTOCOL": protocol, name: "x"})
+    assert f"TRUEUP_SECURITY_PROTOCOL is {protocol}" in said or "TRUEUP_SSL_CERTFILE is not" in said
+
+
+def test_plain_text_has_no_context_and_no_credentials() -> None:
+    security = Security()
+    assert security.context is None
+    assert security.credentials() is None
+    assert security.client_options() == {"security_protocol": "PLAINTEXT", "ssl_context": None}
+
+
+def test_tls_verifies_certificates_and_names() -> None:
+    security = Security(protocol="SSL")
+    context = security.context
+    assert context is not None
+    assert (context.verify_mode, context.check_hostname) == (ssl.CERT_REQUIRED, True)
+    assert security.client_options() == {"security_protocol": "SSL", "ssl_context": context}
+    credentials = security.credentials()
+    assert isinstance(credentials, faust.SSLCredentials)
+    assert credentials.context is context
+
+
+def test_sasl_goes_over_tls_for_both_kinds_of_client() -> None:
+    security = Security(protocol="SASL_SSL", mechanism="PLAIN", username="ann", password="hunter2")  # noqa: S106
+    assert security.client_options() == {
+        "security_protocol": "SASL_SSL",
+        "ssl_context": security.context,
+        "sasl_mechanism": "PLAIN",
+        "sasl_plain_username": "ann",
+        "sasl_plain_password": "hunter2",
+    }
+    credentials = security.credentials()
+    assert isinstance(credentials, faust.SASLCredentials)
+    assert (credentials.username, credentials.password, credentials.ssl_context) == ("ann", "hunter2", security.context)
+
+
+@pytest.mark.parametrize("field", ["cafile", "certfile"])
+def test_tls_files_that_cannot_be_loaded_are_refused(tmp_path: Path, field: str) -> None:
+    (tmp_path / "not.pem").write_text("not a certificate")
+    for path in ("/nowhere/x.pem", str(tmp_path / "not.pem")):
+        with pytest.raises(ValueError, match=f"cannot load TRUEUP_SSL_{field.upper()}="):
+            _ = Security(protocol="SSL", **{field: path}).context
+
+
+# -- whatever is given ---------------------------------------------------------------------------------------------
+
+
+@given(st.dictionaries(st.sampled_from([*GIVEN, *SECURITY]), st.text(max_size=12), max_size=4))
+def test_any_text_is_read_or_refused(environment: dict[str, str]) -> None:
+    try:
+        settings = Settings.from_env(environment)
+    except SettingsError as exc:
+        said = str(exc)
+        assert said
+    else:
+        assert isinstance(settings, Settings)

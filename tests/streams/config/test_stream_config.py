@@ -1,0 +1,255 @@
+"""The streams file: patterns in order, and whatever is not allowed is said with its place."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from state.policy import DEFAULT_TTL_MS, Policies, Policy
+from streams.config import stream_config
+
+DEFAULT = "platt+minimax"
+DAY = 86_400_000
+
+
+def refused(text: str) -> str:
+    """Return what is said of a file that is refused."""
+    with pytest.raises(ValueError) as caught:  # noqa: PT011 - the callers look at what it says
+        stream_config.parse(text, DEFAULT)
+    return str(caught.value)
+
+
+def policy(text: str, stream: str = "s") -> Policy:
+    found = stream_config.parse(text, DEFAULT).of(stream)
+    assert found is not None
+    return found
+
+
+def test_an_empty_file_gives_every_stream_the_default() -> None:
+    assert policy("") == Policy(DEFAULT)
+    assert stream_config.parse("", "platt").of("s") == Policy("platt")
+    assert stream_config.parse("", DEFAULT).early_ttl_ms == DEFAULT_TTL_MS
+
+
+def test_the_first_pattern_that_matches_counts() -> None:
+    text = """
+        [streams."fraud-eu"]
+        calibrator = "identity"
+        [streams."fraud-*"]
+        calibrator = "platt"
+        [streams."fraud-us"]
+        calibrator = "minimax"
+    """
+    names = {stream: policy(text, stream).calibrator for stream in ("fraud-eu", "fraud-us", "FRAUD-us", "x-fraud-eu")}
+    assert names == {"fraud-eu": "identity", "fraud-us": "platt", "FRAUD-us": DEFAULT, "x-fraud-eu": DEFAULT}
+
+
+def test_a_closed_file_has_only_the_streams_it_matches() -> None:
+    policies = stream_config.parse('closed = true\n[streams."a*"]\n', DEFAULT)
+    assert policies.of("ab") == Policy(DEFAULT)
+    assert policies.of("b") is None
+
+
+def test_labels_are_as_the_stream_says() -> None:
+    text = '[streams.s]\nmatures = "45d"\nsilence = 0\nrevisable = "120d"'
+    found, day = policy(text), 86_400_000
+    assert (found.matures_ms, found.silence, found.waits, found.kept_ms) == (45 * day, 0.0, True, 120 * day)
+    assert found.ttl_ms == 75 * day, "matures and 30 days more"
+    assert not policy('[streams.s]\nmatures = "45d"\nlearn = "arrival"').waits
+    assert not policy("").waits
+
+
+def test_a_stream_has_every_setting_it_is_given() -> None:
+    text = """
+        [streams.s]
+        calibrator = "calibrated_regression+minimax"
+        ttl = "45d"
+        features = ["amount", "age"]
+        seed = 7
+        options = { grid = 20, buckets = 5 }
+    """
+    assert policy(text) == Policy(
+        calibrator="calibrated_regression+minimax",
+        options={"grid": 20, "buckets": 5},
+        features=("amount", "age"),
+        ttl_ms=45 * DAY,
+        seed=7,
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "ms"),
+    [
+        ("2026-11-22", 1_795_305_600_000),
+        ("2026-11-22T08:00:00Z", 1_795_305_600_000 + 8 * 3_600_000),
+        ("2026-11-22T08:00:00+02:00", 1_795_305_600_000 + 6 * 3_600_000),
+    ],
+)
+def test_alarms_may_be_told_to_begin_anew(text: str, ms: int) -> None:
+    with_it, without = (
+        stream_config.parse(f'[streams.s]\ncalibrator = "platt"\n{line}', "identity").of("s")
+        for line in (f"alarm_since = {text}", "")
+    )
+    assert with_it is not None
+    assert without is not None
+    assert (with_it.alarm_since_ms, without.alarm_since_ms) == (ms, 0)
+    assert with_it.config == without.config
+
+
+@pytest.mark.parametrize("text", ["true", "5", '"2026-11-22"', "2026-11-22T08:00:00", "08:00:00", "1969-12-31"])
+def test_what_is_no_moment_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="alarm_since must"):
+        stream_config.parse(f"[streams.s]\nalarm_since = {text}", "identity")
+
+
+def test_features_may_be_a_count() -> None:
+    assert policy('[streams.s]\ncalibrator = "calibrated_regression"\nfeatures = 3').n_features == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "ms"),
+    [
+        ("1ms", 1),
+        ("90s", 90_000),
+        ("5m", 300_000),
+        ("12h", DAY // 2),
+        ("30d", 30 * DAY),
+        ("999999999d", 999_999_999 * DAY),
+    ],
+)
+def test_durations_are_read(text: str, ms: int) -> None:
+    assert stream_config.duration(text) == ms
+    assert stream_config.parse(f'early_ttl = "{text}"', DEFAULT).early_ttl_ms == ms
+    assert policy(f'[streams.s]\nttl = "{text}"').ttl_ms == ms
+
+
+@pytest.mark.parametrize(
+    "bad", ["", "30", "d", "-1d", "1.5h", "1w", "1 d", " 1d", "1d\n", "1D", "1000000000d", 30, None]
+)
+def test_what_is_not_a_duration_is_refused_with_an_example(bad: object) -> None:
+    with pytest.raises(ValueError, match=r"is not a duration such as 90s, 12h or 30d"):
+        stream_config.duration(bad)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("\nclosed = x", ["not TOML", "line 2"]),
+        ("stream = {}", ["the streams file", "'stream'", "closed, early_ttl, streams"]),
+        ("closed = 1", ["closed", "bool"]),
+        ("streams = []", ["streams", "dict"]),
+        ("early_ttl = 7", ["7", "duration"]),
+        ("streams.s = 1", ['streams."s"', "table"]),
+        (
+            '[streams."a-*"]\ncalibrater = "platt"',
+            ['streams."a-*"', "'calibrater'", "matures, silence, learn, revisable"],
+        ),
+        ('[streams.s]\nmatures = "45d"\nttl = "45d"', ['streams."s"', "ttl", "longer than matures"]),
+        ("[streams.s]\nsilence = 0", ['streams."s"', "silence needs matures"]),
+        ('[streams.s]\nmatures = "1d"\nsilence = "no"', ['streams."s"', "silence must be a label, got 'no'"]),
+        ('[streams.s]\nmatures = "1d"\nsilence = true', ['streams."s"', "silence must be a label, got True"]),
+        ('[streams.s]\nmatures = "1d"\nlearn = "late"', ['streams."s"', "learn must be one of maturity, arrival"]),
+        ('[streams.s]\nttl = "9d"\nrevisable = "8d"', ['streams."s"', "revisable", "must not be shorter than ttl"]),
+        ('[streams.s]\ncalibrator = "plat"', ['streams."s"', "'plat'", "minimax, platt"]),
+        ('[streams.s]\ncalibrator = "platt+minimax+platt+minimax+platt"', ['streams."s"', "front+back"]),
+        ("[streams.s]\ncalibrator = 1", ['streams."s"', "calibrator", "str"]),
+        ("[streams.s]\noptions = { gird = 5 }", ['streams."s"', "'gird'", "grid (an integer from 1 to 1000)"]),
+        ("[streams.s]\noptions = { grid = 0 }", ['streams."s"', "grid", "1 to 1000"]),
+        ("[streams.s]\noptions = { grid = 1.5 }", ['streams."s"', "grid", "integer"]),
+        ("[streams.s]\noptions = { grid = true }", ['streams."s"', "grid"]),
+        ("[streams.s]\noptions = { grid = [1] }", ['streams."s"', "grid"]),
+        ("[streams.s]\noptions = 5", ['streams."s"', "options", "dict"]),
+        ('[streams.s]\nttl = "0d"', ['streams."s"', "ttl", "positive"]),
+        ('[streams.s]\nttl = "soon"', ['streams."s"', "'soon'", "duration"]),
+        ("[streams.s]\nfeatures = 65", ['streams."s"', "features", "64"]),
+        ("[streams.s]\nfeatures = -1", ['streams."s"', "features", "64"]),
+        ("[streams.s]\nfeatures = true", ['streams."s"', "features"]),
+        ('[streams.s]\nfeatures = "age"', ['streams."s"', "features"]),
+        ('[streams.s]\nfeatures = ["a", "a"]', ['streams."s"', "features", "different"]),
+        ('[streams.s]\nfeatures = ["a", 1]', ['streams."s"', "features"]),
+        ("[streams.s]\nseed = 1.0", ['streams."s"', "seed", "int"]),
+        ("[streams.s]\nseed = true", ['streams."s"', "seed", "int"]),
+    ],
+)
+def test_what_is_not_allowed_is_refused_with_its_place_and_what_is(text: str, said: list[str]) -> None:
+    message = refused(text)
+    assert all(part in message for part in said), message
+
+
+@pytest.mark.parametrize("seed", [-1, 2**64])
+def test_a_seed_no_calibrator_could_serve_with_is_refused(seed: int) -> None:
+    assert "seed must be between" in refused(f"[streams.s]\nseed = {seed}")
+
+
+VALUES = st.recursive(
+    st.sampled_from(
+        ["true", "0", "-1", "50", "1.5", "nan", '"platt"', '"platt+minimax"', '"30d"', '"x"', "1979-05-27"]
+    ),
+    lambda inner: (
+        st.lists(inner, max_size=3).map(lambda values: f"[{', '.join(values)}]")
+        | st.tuples(st.sampled_from(["grid", "ttl", "x"]), inner).map(lambda pair: f"{{ {pair[0]} = {pair[1]} }}")
+    ),
+    max_leaves=4,
+)
+KEYS = st.sampled_from(
+    ["closed", "early_ttl", "streams", "calibrator", "ttl", "features", "seed", "options", "x", '"*"']
+)
+LINES = st.tuples(KEYS, VALUES).map(" = ".join) | st.sampled_from(
+    ["[streams.s]", '[streams."f-*"]', "[options]", "[x]", "#"]
+)
+
+
+@given(st.lists(LINES, max_size=6).map("\n".join) | st.text(max_size=60))
+def test_any_text_gives_policies_or_a_value_error(text: str) -> None:
+    try:
+        policies = stream_config.parse(text, DEFAULT)
+    except ValueError as exc:
+        said = str(exc)
+        assert said
+    else:
+        assert isinstance(policies, Policies)
+        found = policies.of("s")
+        assert found is None or found.ttl_ms > 0
+
+
+@pytest.mark.parametrize("text", ["early_ttl = " + "[" * 100_000, "early_ttl = " + "{a=" * 100_000])
+def test_a_file_that_nests_without_end_is_refused(text: str) -> None:
+    assert "nested too deeply" in refused(text)
+
+
+def test_challengers_are_names_or_tables_with_options() -> None:
+    text = """
+        [streams."s*"]
+        calibrator = "platt"
+        features = ["amount", "age"]
+        seed = 3
+        ttl = "2d"
+        shadow = ["minimax", { calibrator = "minimax", options = { grid = 20 } }, { calibrator = "platt+minimax" }]
+    """
+    found = policy(text)
+    assert found.config == Policy("platt", features=("amount", "age"), seed=3).config
+    same = {"features": ("amount", "age"), "seed": 3, "ttl_ms": 2 * DAY}
+    assert found.challengers == (
+        Policy("minimax", **same),  # type: ignore[arg-type]  # each by its own type
+        Policy("minimax", {"grid": 20}, **same),  # type: ignore[arg-type]
+        Policy("platt+minimax", **same),  # type: ignore[arg-type]
+    )
+
+
+@pytest.mark.parametrize(
+    ("shadow", "complaint"),
+    [
+        ('"platt"', "shadow must be of type list"),
+        ("[3]", "a challenger is the name of a calibrator, or a table that has one, got 3"),
+        ("[{}]", "a challenger is the name of a calibrator, or a table that has one, got {}"),
+        ('[{ calibrator = "platt", ttl = "3d" }]', "a challenger has no setting 'ttl'"),
+        ("[{ calibrator = 3 }]", "calibrator must be of type str, got 3"),
+        ('["plat"]', "plat"),
+        (f'["{DEFAULT}"]', f"challenger {DEFAULT} is what serves already"),
+        ('["platt", "platt"]', "shadow names platt twice"),
+        ('["multiclass"]', "multiclass"),
+    ],
+)
+def test_challengers_that_cannot_be_are_refused_with_their_place(shadow: str, complaint: str) -> None:
+    message = refused(f'[streams."a*"]\nshadow = {shadow}\n')
+    assert message.startswith('streams."a*": ')
+    assert complaint in message

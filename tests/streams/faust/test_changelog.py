@@ -1,0 +1,208 @@
+"""The changelog's claims: who may append, in what order, and what an overtaken worker is told."""
+
+import asyncio
+from struct import unpack_from
+
+import pytest
+from aiokafka.errors import KafkaError, OutOfOrderSequenceNumber
+
+from state import keys
+from state.claim import Claim
+from streams.faust.changelog import KEEP_SECONDS, Changelog, FencedError, MovedError, TooLargeError, Writer
+from streams.kafka.producer_ids import Identity
+from tests.streams.fakes import Batch, Producer
+
+TOPIC = "changelog"
+
+
+class Clock:
+    """Stands still until it is moved."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Worker(Changelog):
+    """A worker's changelog, run to completion call by call."""
+
+    def __init__(self, producer: Producer, name: str, clock: Clock | None = None) -> None:
+        super().__init__(lambda: TOPIC, lambda: producer, name, clock or Clock())  # type: ignore[arg-type,return-value]
+
+    def take_up(self, partition: int = 0) -> None:
+        asyncio.run(self.claim(partition))
+        self.adopt(partition)
+
+    def write(self, *names: bytes, partition: int = 0) -> int:
+        return asyncio.run(self.append(partition, dict.fromkeys(names, b"row")))
+
+
+@pytest.fixture
+def producer() -> Producer:
+    return Producer()
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def test_a_claim_is_appended_before_anything_else_and_names_its_owner(producer: Producer) -> None:
+    worker = Worker(producer, "one")
+    worker.take_up()
+    assert worker.write(b"a", b"b") == 1
+    (row, *rows) = producer.rows(TOPIC)
+    assert row.key == keys.CLAIM
+    assert Claim.decode(row.value or b"") == Claim(100, 0, "one")
+    assert [each.key for each in rows] == [b"a", b"b"]
+
+
+def test_an_overtaken_worker_is_refused_and_its_heir_is_not(producer: Producer) -> None:
+    one, two = Worker(producer, "one"), Worker(producer, "two")
+    one.take_up()
+    one.write(b"a")
+    two.take_up()
+    two.write(b"b")
+    with pytest.raises(FencedError, match="another worker has taken over partition 0"):
+        one.write(b"stale")
+    two.write(b"c")
+    assert [row.key for row in producer.rows(TOPIC)] == [keys.CLAIM, b"a", keys.CLAIM, b"b", b"c"]
+
+
+def test_a_stale_batch_before_the_claim_is_appended_lands_and_is_history(producer: Producer) -> None:
+    one, two = Worker(producer, "one"), Worker(producer, "two")
+    one.take_up()
+
+    async def race() -> None:
+        writer = await two._take(0, Identity(-1, -1))  # the epoch is raised, the claim not yet appended
+        await one.append(0, {b"stale": b"row"})
+        await two._send(0, writer, two._row(writer))
+        with pytest.raises(FencedError):
+            await one.append(0, {b"staler": b"row"})
+
+    asyncio.run(race())
+    assert [row.key for row in producer.rows(TOPIC)] == [keys.CLAIM, b"stale", keys.CLAIM]
+
+
+def test_of_two_claims_at_once_the_later_wins(producer: Producer) -> None:
+    one, two = Worker(producer, "one"), Worker(producer, "two")
+
+    async def race() -> None:
+        earlier = await one._take(0, Identity(-1, -1))
+        await two.claim(0)
+        with pytest.raises(FencedError):
+            await one._send(0, earlier, one._row(earlier))
+
+    asyncio.run(race())
+
+
+def test_partitions_are_claimed_apart(producer: Producer) -> None:
+    one, two = Worker(producer, "one"), Worker(producer, "two")
+    one.take_up(0)
+    one.take_up(1)
+    two.take_up(1)
+    one.write(b"a", partition=0)
+    with pytest.raises(FencedError, match="partition 1"):
+        one.write(b"a", partition=1)
+
+
+def test_what_was_folded_before_a_new_claim_is_refused_until_it_is_adopted(producer: Producer) -> None:
+    worker = Worker(producer, "one")
+    worker.take_up()
+    asyncio.run(worker.claim(0))  # the partition left and came back: others may have written it
+    with pytest.raises(FencedError):
+        worker.write(b"old state")
+    worker.adopt(0)
+    worker.write(b"new state")
+    worker.adopt(0)
+    worker.write(b"more of it")
+    assert [row.key for row in producer.rows(TOPIC)][-2:] == [b"new state", b"more of it"]
+
+
+def test_a_partition_that_was_not_claimed_or_has_moved_is_not_written(producer: Producer) -> None:
+    worker = Worker(producer, "one")
+    with pytest.raises(MovedError, match="partition 0 has moved"):
+        worker.write(b"a")
+    worker.take_up()
+    worker.release(0)
+    with pytest.raises(MovedError):
+        worker.write(b"a")
+    assert len(producer.rows(TOPIC)) == 1
+
+
+def test_rows_too_large_for_a_batch_use_up_no_number(producer: Producer) -> None:
+    worker = Worker(producer, "one")
+    worker.take_up()
+    producer.size = 1000
+    with pytest.raises(TooLargeError):
+        asyncio.run(worker.append(0, {bytes([i]): bytes(500) for i in range(3)}))
+    worker.write(b"a")  # the log would refuse it after a gap
+
+
+def test_a_gap_in_the_numbers_is_refused_by_the_log(producer: Producer) -> None:
+    worker = Worker(producer, "one")
+    worker.take_up()
+    worker._writers[0].stamp(1)
+    with pytest.raises(OutOfOrderSequenceNumber):
+        worker.write(b"a")
+
+
+def test_numbers_begin_again_where_kafka_begins_again() -> None:
+    writer = Writer(Identity(7, 3), 0.0, sequence=2**31 - 2)
+    assert [writer.stamp(n) for n in (1, 3, 1)] == [(7, 3, 2**31 - 2), (7, 3, 2**31 - 1), (7, 3, 2)]
+
+
+def test_a_batch_is_stamped_with_its_claim_and_others_with_their_producer() -> None:
+    claimed, plain = Batch(1000), Batch(1000)
+    claimed.stamp = (7, 3, 40)
+    for batch, expected in ((claimed, (7, 3, 40)), (plain, (1, 0, 5))):
+        batch.append(timestamp=None, key=b"a", value=b"row")
+        assert unpack_from(">qhi", batch.sealed(1, 0, 5), 43) == expected  # where Kafka's record batch v2 has them
+
+
+@pytest.mark.parametrize("failure", [KafkaError("refused"), TimeoutError("late")], ids=repr)
+def test_a_claim_that_fails_is_not_held(producer: Producer, failure: Exception) -> None:
+    worker = Worker(producer, "one")
+    producer.failure = failure
+    with pytest.raises(type(failure)):
+        asyncio.run(worker.claim(0))
+    worker.adopt(0)
+    with pytest.raises(MovedError):
+        worker.write(b"a")
+
+
+# -- claims that grow old ------------------------------------------------------------------------------------------
+
+
+def test_a_claim_is_due_when_it_has_not_been_confirmed_for_long(producer: Producer, clock: Clock) -> None:
+    worker = Worker(producer, "one", clock)
+    worker.take_up()
+    clock.now = KEEP_SECONDS - 1
+    worker.write(b"a")
+    assert not worker.due(0)
+    clock.now = KEEP_SECONDS
+    assert worker.due(0)
+    rows, offset = asyncio.run(worker.confirm(0))
+    assert (list(rows), offset) == ([keys.CLAIM], 2)
+    assert not worker.due(0)
+    assert Claim.decode(rows[keys.CLAIM] or b"").epoch == 1
+    worker.write(b"b")
+
+
+def test_an_overtaken_worker_that_confirms_is_told_and_overtakes_nobody(producer: Producer) -> None:
+    one, two = Worker(producer, "one"), Worker(producer, "two")
+    one.take_up()
+    two.take_up()
+    with pytest.raises(FencedError):
+        asyncio.run(one.confirm(0))
+    two.write(b"a")
+
+
+def test_a_worker_whose_claim_was_forgotten_ends(producer: Producer) -> None:
+    worker = Worker(producer, "one")
+    worker.take_up()
+    producer.given.clear()
+    producer.given["other"] = Identity(7, 0)
+    with pytest.raises(FencedError, match="have forgotten the claim of partition 0"):
+        asyncio.run(worker.confirm(0))

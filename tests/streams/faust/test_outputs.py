@@ -1,0 +1,143 @@
+"""What leaves: every output in its topic, in order, in as many record batches as it takes."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from typing import cast
+
+import orjson
+import pytest
+from aiokafka.errors import KafkaError
+
+from state.events import Calibrated, Output, Rejected, Resolved
+from state.fence import FORECASTS, OUTCOMES
+from streams.config.settings import Settings
+from streams.faust.outputs import Outputs
+from streams.faust.transport import BatchProducer
+from streams.records.encoding import encode
+from tests.streams.fakes import Producer, Row
+
+SETTINGS = Settings(forecasts="my-f", outcomes="my-o", calibrated="my-c", resolved="my-r", dead_letters="my-d")
+
+
+def answer(i: int) -> Calibrated:
+    return Calibrated(f"k{i}".encode(), f"e{i}", "s", 0.5, 0.4, 0.45, "platt", "0" * 8, i, 1000 + i, 1 + i)
+
+
+def joined(i: int) -> Resolved:
+    return Resolved(
+        f"k{i}".encode(), f"e{i}", "s", 0.5, 0.4, 0.4, 1.0, "platt", i, 1000 + i, 2000 + i, 0, implied=False
+    )
+
+
+def letter(i: int, key: bytes | None = b"k", value: bytes | None = b"junk", topic: int = FORECASTS) -> Rejected:
+    return Rejected(i, key, value, topic, "not_json")
+
+
+class Sender:
+    """Sends outputs to a producer that remembers."""
+
+    def __init__(self, settings: Settings = SETTINGS) -> None:
+        self.producer = Producer(settings.batch_bytes)
+        self.counted: list[tuple[str, int]] = []
+        produce = cast("Callable[[], BatchProducer]", lambda: self.producer)
+        self._outputs = Outputs(settings, produce, lambda topic, n: self.counted.append((topic, n)))
+
+    def send(self, *outputs: Output, partition: int = 3) -> None:
+        parcel = self._outputs.parcel(partition)
+        half = len(outputs) // 2
+        parcel.add(outputs[:half])
+        parcel.add(outputs[half:])
+        asyncio.run(parcel.send())
+
+
+@pytest.fixture
+def sender() -> Sender:
+    return Sender()
+
+
+def test_an_answer_has_the_time_of_its_forecast() -> None:
+    label, timestamp, value = encode(answer(7), SETTINGS, 3)
+    assert (label, timestamp, orjson.loads(value)["ts"]) == ("calibrated", 1007, 1007)
+
+
+def test_a_joined_record_has_the_time_of_its_outcome() -> None:
+    label, timestamp, value = encode(joined(7), SETTINGS, 3)
+    assert (label, timestamp, orjson.loads(value)["issued_ts"]) == ("resolved", 2007, 1007)
+
+
+@pytest.mark.parametrize(("topic", "name"), [(FORECASTS, "my-f"), (OUTCOMES, "my-o")])
+def test_a_letter_has_the_time_it_was_written_and_names_its_place(topic: int, name: str) -> None:
+    label, timestamp, value = encode(letter(9, topic=topic), SETTINGS, 3)
+    assert (label, timestamp) == ("dead-letters", None)
+    assert {"topic": name, "partition": 3, "offset": 9}.items() <= orjson.loads(value).items()
+
+
+def test_each_output_goes_to_its_topic_and_to_the_partition_of_its_input(sender: Sender) -> None:
+    sender.send(answer(1), joined(1), letter(1))
+    assert {(sent.topic, sent.partition, len(sent.rows)) for sent in sender.producer.sent} == {
+        ("my-c", 3, 1),
+        ("my-r", 3, 1),
+        ("my-d", 3, 1),
+    }
+
+
+def test_outputs_keep_key_value_time_and_order(sender: Sender) -> None:
+    sender.send(answer(2), joined(9), answer(1), answer(3))
+    assert sender.producer.rows("my-c") == [
+        Row(each.key, encode(each, SETTINGS, 3)[2], each.ts) for each in (answer(2), answer(1), answer(3))
+    ]
+
+
+def test_what_does_not_fit_one_batch_goes_in_several_in_order() -> None:
+    sender = Sender(Settings(batch_bytes=10_000, letter_bytes=0))
+    sender.send(*map(answer, range(200)))
+    assert len(sender.producer.sent) > 1
+    assert [orjson.loads(row.value or b"")["version"] for row in sender.producer.rows("calibrated")] == list(range(200))
+    sizes = [sum(len(row.value or b"") for row in sent.rows) for sent in sender.producer.sent]
+    assert max(sizes) <= 10_000
+    assert min(sizes[:-1]) > 8900
+
+
+def test_outputs_are_counted_by_topic_once_all_of_them_are_acknowledged(sender: Sender) -> None:
+    sender.send(answer(1), answer(2), letter(1))
+    assert sorted(sender.counted) == [("calibrated", 2), ("dead-letters", 1)]
+
+
+def test_nothing_to_send_is_nothing_sent(sender: Sender) -> None:
+    sender.send()
+    assert (sender.producer.sent, sender.counted) == ([], [])
+
+
+def test_a_send_that_fails_is_raised_and_not_counted(sender: Sender) -> None:
+    sender.producer.failure = KafkaError("refused")
+    with pytest.raises(KafkaError):
+        sender.send(answer(1))
+    assert sender.counted == []
+
+
+def test_a_record_that_does_not_fit_an_empty_batch_is_an_error(sender: Sender) -> None:
+    class Full(Producer):
+        def batch(self) -> "Full":  # type: ignore[override]
+            return self
+
+        def extend(self, _: object) -> int:
+            return 0
+
+    sender.producer = Full()
+    with pytest.raises(ValueError, match="for my-c does not fit TRUEUP_BATCH_BYTES"):
+        sender.send(answer(1))
+    assert sender.counted == []
+
+
+def test_a_letter_keeps_its_key_up_to_the_limit_and_drops_it_beyond() -> None:
+    sender = Sender(Settings(letter_bytes=10))
+    sender.send(letter(1, b"k" * 10), letter(2, b"k" * 11), letter(3, None))
+    assert [row.key for row in sender.producer.rows("dead-letters")] == [b"k" * 10, None, None]
+
+
+def test_an_answer_keeps_its_key_however_short_letters_are() -> None:
+    sender = Sender(replace(SETTINGS, letter_bytes=0))
+    sender.send(answer(1), joined(2), letter(3))
+    keys = {label: [row.key for row in sender.producer.rows(label)] for label in ("my-c", "my-r", "my-d")}
+    assert keys == {"my-c": [b"k1"], "my-r": [b"k2"], "my-d": [None]}

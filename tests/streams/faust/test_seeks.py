@@ -1,0 +1,336 @@
+"""Where reading starts, and that no record is lost or doubled when a fetch and a seek cross."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, cast
+
+import pytest
+from faust.types import TP, Message
+
+from agents.topology import Topology
+from state import keys
+from state.fence import Fence
+from streams.config.settings import Settings
+from streams.faust.transport import REDELIVERED, BatchConsumer, DataLossError
+from tests.streams.brokers import C0, F0, F1, O0, O1, Brokers, Fetcher, Run, buffer
+
+# -- where to start ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("committed", "fence", "earliest", "end", "start"),
+    [
+        pytest.param(None, 0, 0, 0, 0, id="a new partition"),
+        pytest.param(None, 0, 50, 90, 50, id="a new worker on a topic that lost its first records"),
+        pytest.param(0, 0, 0, 10, 0, id="committed before the first record"),
+        pytest.param(70, 70, 0, 90, 70, id="a clean stop"),
+        pytest.param(70, 80, 0, 90, 70, id="a crash after the state and before the commit"),
+        pytest.param(70, 80, 75, 90, 75, id="the records to answer again are partly gone, and were applied"),
+        pytest.param(70, 80, 80, 80, 80, id="all that was applied is gone"),
+        pytest.param(80, 70, 0, 90, 70, id="the state is from an older copy"),
+        pytest.param(80, 0, 0, 90, 0, id="the state is lost"),
+        pytest.param(None, REDELIVERED + 7, 0, REDELIVERED + 7, 7, id="the committed offset is lost"),
+        pytest.param(None, 70, 0, 90, 0, id="the committed offset is lost early"),
+        pytest.param(None, REDELIVERED + 7, 20, REDELIVERED + 7, 20, id="the committed offset is lost, and records"),
+        pytest.param(90, 90, 0, 90, 90, id="everything is applied"),
+    ],
+)
+def test_start_is_the_committed_offset_or_the_fence_where_it_is_behind(
+    consumer: BatchConsumer, committed: int | None, fence: int, earliest: int, end: int, start: int
+) -> None:
+    assert consumer._start(F0, committed, fence, earliest, end) == start
+
+
+LOST = [
+    pytest.param(70, 70, 75, "5 records of forecasts/0 from offset 70", id="after a clean stop"),
+    pytest.param(90, 70, 80, "10 records of forecasts/0 from offset 70", id="state from an older copy"),
+    pytest.param(None, 70, 75, "5 records of forecasts/0 from offset 70", id="committed offset lost"),
+    pytest.param(0, 0, 3, "3 records of forecasts/0 from offset 0", id="committed before the first record"),
+]
+
+
+@pytest.mark.parametrize(("committed", "fence", "earliest", "lost"), LOST)
+def test_start_refuses_to_pass_over_records_that_were_deleted_unread(
+    consumer: BatchConsumer, committed: int | None, fence: int, earliest: int, lost: str
+) -> None:
+    with pytest.raises(DataLossError, match=lost) as caught:
+        consumer._start(F0, committed, fence, earliest, 100)
+    assert "TRUEUP_DATA_LOSS=continue" in str(caught.value)
+
+
+@pytest.mark.parametrize("settings", [Settings(data_loss="continue")], ids=["willing"])
+@pytest.mark.parametrize(("committed", "fence", "earliest", "lost"), LOST)
+def test_start_passes_over_them_where_it_is_told_to(
+    consumer: BatchConsumer,
+    committed: int | None,
+    fence: int,
+    earliest: int,
+    lost: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    assert consumer._start(F0, committed, fence, earliest, 100) == earliest
+    assert lost in caplog.text
+
+
+@pytest.mark.parametrize("settings", [Settings(data_loss=each) for each in ("stop", "continue")], ids=["stop", "go on"])
+@pytest.mark.parametrize("committed", [None, 5, 70])
+def test_start_refuses_a_topic_that_ends_before_what_was_applied(
+    consumer: BatchConsumer, committed: int | None
+) -> None:
+    with pytest.raises(DataLossError, match="forecasts/0 has applied offset 69, but the topic ends at 50"):
+        consumer._start(F0, committed, 70, 0, 50)
+
+
+# -- perform_seek --------------------------------------------------------------------------------------------------
+
+
+def write_fence(topology: Topology, partition: int, forecasts: int, outcomes: int) -> None:
+    row = Fence([forecasts, outcomes]).encode()
+    topology.table.store.write(partition, [(keys.FENCE, row)], 0)
+
+
+def test_perform_seek_starts_every_source_and_commits_where_new_ones_start(
+    run: Run, topology: Topology, consumer: BatchConsumer, brokers: Brokers
+) -> None:
+    brokers.assigned = {F0, O0, F1, O1, C0}
+    brokers.commits = {F0: 70, O0: 30}
+    brokers.ends = {F0: 90, O0: 30, F1: 10, O1: 10}
+    brokers.first = {F1: 4}
+    write_fence(topology, 0, 80, 30)
+    run(consumer.perform_seek())
+    assert brokers.calls == [("seek", {F0: 70, O0: 30, F1: 4, O1: 0}), ("commit", {F1: 4, O1: 0})]
+    assert {n: lane.fence for n, lane in consumer.lanes.items()} == {0: (80, 30), 1: (0, 0)}
+    assert topology.gauges.partitions() == [0, 1]
+    assert consumer._confirmed == {F0: 70, O0: 30, F1: 4, O1: 0}
+
+
+def test_perform_seek_forgets_what_was_buffered_in_flight_and_acknowledged(
+    run: Run, topology: Topology, consumer: BatchConsumer, brokers: Brokers
+) -> None:
+    brokers.assigned, brokers.commits, brokers.ends = {F0, O0}, {F0: 0, O0: 0}, {F0: 3, O0: 0}
+    buffer(consumer, F0, 1, 2, 3)
+    stale = [consumer._message(batch) for batch in [consumer.lanes[0].take(1, 1000, consumer, 0)] if batch]
+    consumer._committable = {F0: 1}
+    consumer._confirmed = {F0: 5}
+    consumer._throttled = {F0}
+    run(consumer.perform_seek())
+    assert not consumer.flow_active, "Faust resumes the flow, after it has cleared its queues"
+    assert [len(each) for each in consumer.lanes[0].buffers] == [0, 0]
+    assert consumer._confirmed == {F0: 0, O0: 0}
+    assert brokers.calls[1:] == [("throttle", ([], [F0]))]
+    assert consumer._throttled == set()
+    consumer.ack(stale[0])
+    assert list(consumer._filter_tps_with_pending_acks()) == []
+    assert topology.failure is None
+
+
+def test_perform_seek_knows_from_the_start_what_is_caught_up(
+    run: Run, topology: Topology, consumer: BatchConsumer, brokers: Brokers
+) -> None:
+    brokers.assigned, brokers.commits, brokers.ends = {F0, O0}, {F0: 0, O0: 2}, {F0: 3, O0: 2}
+    write_fence(topology, 0, 0, 2)
+    run(consumer.perform_seek())
+    assert (consumer.caught_up(F0), consumer.lag(F0)) == (False, 3)
+    assert (consumer.caught_up(O0), consumer.lag(O0)) == (True, 0)
+
+
+def test_perform_seek_ends_the_process_when_records_were_lost(
+    run: Run, topology: Topology, consumer: BatchConsumer, brokers: Brokers
+) -> None:
+    brokers.assigned, brokers.commits, brokers.first, brokers.ends = {F0}, {F0: 5}, {F0: 9}, {F0: 20}
+    with pytest.raises(DataLossError):
+        run(consumer.perform_seek())
+    assert isinstance(topology.failure, DataLossError)
+    assert brokers.calls == []
+
+
+# -- revocation ----------------------------------------------------------------------------------------------------
+
+
+def test_on_partitions_revoked_finishes_first_and_then_forgets_what_left(
+    run: Run, topology: Topology, consumer: BatchConsumer
+) -> None:
+    at_revocation: list[tuple[int | None, list[int]]] = []
+
+    async def finish(_: set[TP]) -> None:
+        at_revocation.append((consumer._new_offset(F0), sorted(consumer.lanes)))
+
+    async def scenario() -> None:
+        for partition in (0, 1):
+            await topology.applied(partition)
+        consumer._on_partitions_revoked = finish
+        await consumer.on_partitions_revoked({F0, O0, C0})
+
+    buffer(consumer, F0, 1)
+    buffer(consumer, F1, 1)
+    consumer._committable = {F0: 1, F1: 1}
+    consumer._throttled = {O0, O1}
+    run(scenario())
+    assert at_revocation == [(1, [0, 1])], "what was acknowledged can still be committed"
+    assert sorted(consumer.lanes) == [1]
+    assert list(consumer._filter_tps_with_pending_acks()) == [F1]
+    assert (consumer._throttled, consumer._handed) == ({O1}, {F1: 1})
+    assert topology.gauges.partitions() == [1]
+
+
+# -- a fetch and a seek --------------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def fetching(consumer: BatchConsumer, *active: TP) -> AsyncIterator[None]:
+    """Drain what the brokers hold while the context lasts."""
+    fetcher = Fetcher()
+    consumer._active_partitions = set(active)
+    task = asyncio.create_task(consumer._drain_messages(cast("Any", fetcher)))
+    yield
+    fetcher.should_stop = True
+    consumer.resume_flow()
+    await task
+
+
+async def turns(n: int) -> None:
+    for _ in range(n):
+        await asyncio.sleep(0)
+
+
+def offsets(consumer: BatchConsumer, tp: TP) -> list[int]:
+    """Return the offsets that are buffered, in order."""
+    lane = consumer.lanes[tp.partition]
+    return [each.offset for each in lane.buffers[lane.sources.index(tp)]]
+
+
+MOMENTS = pytest.mark.parametrize("moment", range(36))
+
+
+@MOMENTS
+def test_a_seek_at_any_moment_of_a_fetch_loses_and_doubles_no_input(
+    run: Run, topology: Topology, consumer: BatchConsumer, brokers: Brokers, moment: int
+) -> None:
+    for tp, n in ((F0, 9), (O0, 5)):
+        brokers.append(tp, n)
+    brokers.assigned, brokers.commits = {F0, O0}, {F0: 3, O0: 1}
+    brokers.positions = {F0: 3, O0: 1}
+    write_fence(topology, 0, 3, 1)
+
+    async def rebalance() -> None:
+        async with fetching(consumer, F0, O0):
+            await turns(moment)
+            await consumer.perform_seek()
+            consumer.resume_flow()
+            await turns(200)
+
+    run(rebalance())
+    assert offsets(consumer, F0) == list(range(3, 9))
+    assert offsets(consumer, O0) == list(range(1, 5))
+    assert consumer.caught_up(F0)
+    assert consumer.caught_up(O0)
+    assert topology.failure is None
+
+
+@MOMENTS
+def test_a_flow_stopped_at_any_moment_of_a_fetch_loses_and_doubles_no_input(
+    run: Run, topology: Topology, consumer: BatchConsumer, brokers: Brokers, moment: int
+) -> None:
+    brokers.append(F0, 9)
+    brokers.assigned = {F0}
+    consumer._lane(0)
+    consumer._handed[F0] = 0  # as perform_seek leaves it
+
+    async def pause() -> None:
+        async with fetching(consumer, F0):
+            await turns(moment)
+            consumer.stop_flow()
+            await turns(20)
+            assert consumer._handed[F0] == len(offsets(consumer, F0)), "what was dropped does not count"
+            consumer.resume_flow()
+            await turns(200)
+
+    run(pause())
+    assert offsets(consumer, F0) == list(range(9))
+    assert topology.failure is None
+
+
+@MOMENTS
+def test_a_seek_at_any_moment_of_a_recovery_loses_no_row(
+    run: Run,
+    topology: Topology,
+    consumer: BatchConsumer,
+    brokers: Brokers,
+    monkeypatch: pytest.MonkeyPatch,
+    moment: int,
+) -> None:
+    restored: list[int] = []
+    restore = Topology.restore
+
+    def noted(self: Topology, tp: TP, records: list[Any]) -> None:
+        assert records[0].offset <= topology.restored(0), "rows are missing between"
+        restored.extend(each.offset for each in records)
+        restore(self, tp, records)
+
+    async def callback(_: Message) -> None:
+        """Be told how far the recovery is."""
+
+    monkeypatch.setattr(Topology, "restore", noted)
+    consumer.callback = callback
+    brokers.append(C0, 9)
+    brokers.assigned = {C0}
+
+    async def recover() -> None:
+        async with fetching(consumer, C0):
+            await turns(moment)
+            await consumer.seek_wait({C0: topology.restored(0)})  # as Faust's recovery does
+            await turns(200)
+
+    run(recover())
+    assert topology.failure is None
+    assert sorted(set(restored)) == list(range(9))
+    assert topology.restored(0) == 9
+    assert topology.table.read(0, b"8") == b"8"
+
+
+def test_what_a_seek_overtook_is_sought_back_inputs_to_the_buffers_and_changelogs_to_the_table(
+    run: Run, topology: Topology, consumer: BatchConsumer, brokers: Brokers
+) -> None:
+    for tp in (F0, O0, C0):
+        brokers.append(tp, 2)
+    brokers.assigned = {F0, O0, C0}
+    consumer._handed = {F0: 0, O0: 1}
+    topology.table.store.write(0, [(b"0", b"0")], 0)
+
+    async def overtaken() -> None:
+        async with fetching(consumer, F0, O0, C0):
+            await turns(2)
+            assert brokers.positions == {F0: 2, O0: 2, C0: 2}, "the fetcher has moved on, its records are under way"
+            await consumer.seek_wait({F1: 0})
+            brokers.held.clear()
+            await turns(20)
+
+    run(overtaken())
+    assert brokers.calls == [("seek", {F1: 0}), ("seek", {F0: 0, O0: 1, C0: 1})]
+    assert consumer._dropped == set()
+    assert consumer.lanes == {}
+
+
+def test_what_was_dropped_of_a_partition_that_left_is_not_sought(
+    run: Run, consumer: BatchConsumer, brokers: Brokers
+) -> None:
+    brokers.assigned = {F1, O1}
+    consumer._handed = {F1: 4}
+    consumer._dropped = {F0, F1, O1, C0}
+    run(consumer._seek_back())
+    assert brokers.calls == [("seek", {F1: 4})], "F0 and C0 have left; of O1 nothing was handed: perform_seek follows"
+    assert consumer._dropped == set()
+    run(consumer._seek_back())
+    assert len(brokers.calls) == 1
+
+
+def test_seek_wait_counts_a_seek_before_and_after_it(run: Run, consumer: BatchConsumer, brokers: Brokers) -> None:
+    counted: list[int] = []
+
+    async def seek_wait(_: object) -> None:
+        counted.append(consumer._seeks)
+
+    brokers.seek_wait = seek_wait  # type: ignore[assignment, method-assign]
+    run(consumer.seek_wait({F0: 1}))
+    assert [0, *counted, consumer._seeks] == [0, 1, 2]

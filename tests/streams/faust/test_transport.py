@@ -1,0 +1,782 @@
+"""Each override of Faust's thread, consumer and producer, on a wired application that is not started.
+
+Where reading starts, and what a seek overtakes, is in test_seeks.py; what needs brokers is in tests/e2e.
+"""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from aiokafka import TopicPartition
+from aiokafka.consumer.fetcher import FetchResult
+from aiokafka.errors import CommitFailedError, KafkaError
+from aiokafka.record.default_records import DefaultRecordBatch
+from faust.transport.drivers import aiokafka as driver
+from faust.types import TP, Message
+from faust.types.tuples import ConsumerMessage
+
+from agents.topology import Topology
+from streams.config.settings import Settings
+from streams.faust import appends
+from streams.faust.transport import FETCH_WAIT_MS, BatchConsumer, BatchProducer, BatchTransport, Thread
+from streams.faust.unpacking import RecordSet
+from streams.kafka import codecs
+from streams.records.merge import Batch
+from tests.streams.brokers import C0, F0, F1, O0, O1, Brokers, C, F, Fetcher, O, Run, buffer
+from tests.streams.fakes import record, wire
+
+
+def message(consumer: BatchConsumer, partition: int, limit: int = 1000) -> Message:
+    """Take a batch as the dispatcher does, and return the message that carries it, tracked as by Faust's conductor."""
+    everything = SimpleNamespace(caught_up=lambda _: True, has_read=lambda *_: True)
+    batch = consumer.lanes[partition].take(limit, 1_000_000, everything, 0)
+    assert batch is not None
+    made = consumer._message(batch)
+    consumer.track_message(made)
+    return made
+
+
+def acknowledge(consumer: BatchConsumer, message: Message) -> None:
+    """Say that a batch is folded, and answered."""
+    consumer.folded(cast("Batch", message.value))
+    consumer.ack(message)
+
+
+# -- the thread ----------------------------------------------------------------------------------------------------
+
+
+class Direct(Thread):
+    """The thread, with its calls made where they are asked for."""
+
+    async def call_thread(self, fun: Callable[..., Awaitable[Any]], *args: Any, **kwargs: Any) -> Any:
+        return await fun(*args, **kwargs)
+
+
+@pytest.fixture
+def thread(run: Run, consumer: BatchConsumer) -> Iterator[Direct]:
+    """Yield a thread whose client of Kafka is real, is assigned three partitions, and is not started."""
+
+    async def make() -> Direct:
+        made = Direct(consumer)
+        made._consumer = made._create_worker_consumer(cast("Any", consumer.transport))
+        made._consumer._subscription.assign_from_user({TopicPartition(*tp) for tp in (F0, O0, F1)})
+        return made
+
+    made = run(make())
+    yield made
+    run(made._consumer.stop())
+    made.thread_loop.close()
+
+
+def test_create_worker_consumer_bounds_the_wait_of_a_fetch_and_commits_nothing_by_itself(thread: Direct) -> None:
+    kafka = thread._ensure_consumer()
+    assert kafka._fetch_max_wait_ms == FETCH_WAIT_MS
+    assert kafka._enable_auto_commit is False
+    assert kafka._auto_offset_reset == "earliest"
+
+
+def test_new_consumer_thread_is_ours(consumer: BatchConsumer) -> None:
+    assert type(consumer._thread) is Thread
+
+
+@pytest.mark.parametrize("settings", [Settings(unpacked_bytes=5_000_000)], ids=["5 MB"])
+def test_on_start_keeps_records_as_they_were_read_and_bounds_those_of_others(
+    run: Run, thread: Direct, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def start(_: driver.AIOKafkaConsumerThread) -> None:
+        thread._ensure_consumer()._fetcher = SimpleNamespace(_records=OrderedDict())
+
+    monkeypatch.setattr(driver.AIOKafkaConsumerThread, "on_start", start)
+    run(thread.on_start())
+    fetched = thread._ensure_consumer()._fetcher._records
+    result = FetchResult.__new__(FetchResult)
+    read = record(F, 0, 5, 1)
+    result._partition_records = SimpleNamespace(_consumer_record=lambda *_: None, _records=RecordSet(b""))
+    fetched[F0] = result
+    assert fetched[F0] is result
+    assert result._partition_records._consumer_record(F0, read) is read
+    fetched[O0] = failure = object()  # what aiokafka keeps of a fetch that failed
+    assert fetched[O0] is failure
+    for tp, limit in ((F0, 5_000_000), (O0, 5_000_000), (C0, None)):
+        fetched[tp] = result
+        assert result._partition_records._records.limit == limit
+    thread._ensure_consumer()._fetcher = None
+
+
+def test_getmany_fetches_of_the_active_partitions_in_the_thread(
+    run: Run, thread: Direct, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[object, ...]] = []
+
+    async def fetch(_: object, active: set[TP], timeout: float, records: int | None) -> dict[TP, list[Any]]:  # noqa: ASYNC109 - Faust's
+        asked.append((active, timeout, records))
+        return {F0: []}
+
+    async def scenario() -> None:
+        monkeypatch.setattr(thread, "thread_loop", asyncio.get_running_loop())
+        monkeypatch.setattr(thread, "_fetch_records", fetch)
+        assert await thread.getmany({F0}, 0.2) == {F0: []}
+        assert await thread.getmany(None, 0.2) == {F0: []}
+
+    run(scenario())
+    assert asked == [({F0}, 0.2, None), (set(), 0.2, None)]
+
+
+def test_committed_asks_for_each_partition(run: Run, thread: Direct) -> None:
+    async def committed(tp: TP) -> int | None:
+        return {F0: 7, O0: 0}.get(tp)
+
+    thread._ensure_consumer().committed = committed
+    assert run(thread.committed([F0, O0, F1])) == {F0: 7, O0: 0, F1: None}
+
+
+def test_throttle_leaves_out_partitions_that_have_moved(run: Run, thread: Direct) -> None:
+    run(thread.throttle([F0, O0, O1], []))
+    assert thread._ensure_consumer().paused() == {F0, O0}
+    run(thread.throttle([F1], [O0, O1]))
+    assert thread._ensure_consumer().paused() == {F0, F1}
+
+
+def test_reach_is_what_the_fetcher_hands_over_next_and_where_the_partition_ended(thread: Direct) -> None:
+    assert thread.reach(F0) == (None, None)
+    state = thread._ensure_consumer()._subscription.subscription.assignment.state_value(TopicPartition(*F0))
+    state.highwater = 9
+    assert thread.reach(F0) == (None, 9)
+    state.seek(4)
+    assert thread.reach(F0) == (4, 9)
+    assert thread.reach(O1) == (None, None), "not assigned"
+    thread._ensure_consumer()._subscription.unsubscribe()
+    assert thread.reach(F0) == (None, None)
+
+
+# -- buffers -------------------------------------------------------------------------------------------------------
+
+
+def test_getmany_is_not_used(run: Run, consumer: BatchConsumer) -> None:
+    async def first() -> object:
+        return await anext(consumer.getmany(1.0))
+
+    with pytest.raises(NotImplementedError):
+        run(first())
+
+
+def test_a_topic_is_caught_up_when_all_the_broker_had_is_buffered(consumer: BatchConsumer, brokers: Brokers) -> None:
+    assert not consumer.caught_up(F0)
+    buffer(consumer, F0, 1, 2)
+    assert not consumer.caught_up(F0), "the end is not known"
+    brokers.ends[F0] = 3
+    assert not consumer.caught_up(F0)
+    brokers.positions[F0] = 3
+    assert not consumer.caught_up(F0), "what has left the fetcher may not be in the buffers yet"
+    buffer(consumer, F0, 3, start=2)
+    assert consumer.caught_up(F0)
+    brokers.ends[F0] = 4
+    assert not consumer.caught_up(F0)
+
+
+def test_control_records_at_the_end_do_not_keep_a_topic_from_being_caught_up(
+    consumer: BatchConsumer, brokers: Brokers
+) -> None:
+    buffer(consumer, F0, 1, 2)
+    brokers.positions[F0] = brokers.ends[F0] = 3
+    assert not consumer.caught_up(F0)
+    consumer._note_positions()
+    assert consumer.caught_up(F0)
+
+
+def test_lag_counts_what_is_buffered_and_what_is_not_fetched(consumer: BatchConsumer, brokers: Brokers) -> None:
+    assert consumer.lag(F0) is None
+    buffer(consumer, F0, 1, 2, 3)
+    assert consumer.lag(F0) is None, "the end is not known"
+    brokers.ends[F0] = 10
+    assert consumer.lag(F0) == 3 + 7
+    message(consumer, 0, limit=2)
+    assert consumer.lag(F0) == 1 + 7
+    brokers.ends[F0] = 2
+    assert consumer.lag(F0) == 1, "an end from before the last fetch"
+    assert consumer.lag(O0) is None
+
+
+@pytest.mark.parametrize("settings", [Settings(buffer_records=1000)], ids=["a buffer of 1000 records"])
+def test_throttle_pauses_what_is_far_ahead_and_resumes_it_at_half(
+    run: Run, consumer: BatchConsumer, brokers: Brokers
+) -> None:
+    def throttle() -> list[tuple[str, object]]:
+        brokers.calls.clear()
+        run(consumer._throttle())
+        return list(brokers.calls)
+
+    buffer(consumer, F0, *range(999))
+    buffer(consumer, O1, *range(1500))
+    assert throttle() == [("throttle", ([O1], []))]
+    buffer(consumer, F0, 999, start=999)
+    assert throttle() == [("throttle", ([F0], []))]
+    assert throttle() == []
+    for _ in range(4):
+        acknowledge(consumer, message(consumer, 0, limit=124))
+    assert throttle() == []
+    acknowledge(consumer, message(consumer, 0, limit=4))
+    assert throttle() == [("throttle", ([], [F0]))]
+    assert throttle() == []
+
+
+def test_lanes_know_the_bytes_they_hold(consumer: BatchConsumer) -> None:
+    consumer._buffer(F0, [record(F, 0, i, i, b"key", bytes(100)) for i in range(3)])
+    consumer._buffer(O0, [record(O, 0, 0, 9, None, None)])
+    assert consumer.lanes[0].sizes == [309, 0]
+    message(consumer, 0, limit=2)
+    assert consumer.lanes[0].sizes == [103, 0]
+    consumer.lanes[0].restart()
+    assert consumer.lanes[0].sizes == [0, 0]
+
+
+@pytest.mark.parametrize("settings", [Settings(buffer_bytes=4 << 20)], ids=["a buffer of 4 MiB"])
+def test_throttle_shares_the_bytes_out_and_resumes_at_half_a_share(
+    run: Run, consumer: BatchConsumer, brokers: Brokers
+) -> None:
+    consumer._lane(1)
+    huge = [record(F, 0, i, i, None, bytes(256 << 10)) for i in range(4)]
+    consumer._buffer(F0, huge[:3])
+    run(consumer._throttle())
+    assert brokers.calls == [], "three quarters of the share of one of four"
+    consumer._buffer(F0, huge[3:])
+    run(consumer._throttle())
+    assert brokers.calls == [("throttle", ([F0], []))]
+    assert consumer.paused(F0)
+    assert not consumer.paused(O0)
+    brokers.calls.clear()
+    acknowledge(consumer, message(consumer, 0, limit=1))
+    run(consumer._throttle())
+    assert brokers.calls == []
+    acknowledge(consumer, message(consumer, 0, limit=1))
+    run(consumer._throttle())
+    assert brokers.calls == [("throttle", ([], [F0]))]
+
+
+@pytest.mark.parametrize("settings", [Settings(buffer_bytes=1 << 20)], ids=["a buffer of 1 MiB"])
+def test_a_record_larger_than_a_share_is_paused_on_and_passes(
+    run: Run, consumer: BatchConsumer, brokers: Brokers
+) -> None:
+    consumer._buffer(F0, [record(F, 0, 0, 0, None, bytes(4 << 20))])
+    run(consumer._throttle())
+    consumer.ack(message(consumer, 0))
+    run(consumer._throttle())
+    assert brokers.calls == [("throttle", ([F0], [])), ("throttle", ([], [F0]))]
+
+
+# -- the fetched ---------------------------------------------------------------------------------------------------
+
+
+def drain(run: Run, consumer: BatchConsumer, *fetches: dict[TP, list[Any]] | BaseException) -> None:
+    """Run `_drain_messages` on what the brokers answer, one after another."""
+    fetcher, left = Fetcher(), list(fetches)
+
+    async def answer(_: float) -> tuple[dict[TP, list[Any]], None]:
+        await asyncio.sleep(0)
+        fetched = left.pop(0)
+        fetcher.should_stop = not left
+        if isinstance(fetched, BaseException):
+            raise fetched
+        return fetched, None
+
+    consumer._wait_next_records = answer  # type: ignore[assignment, method-assign]
+    run(consumer._drain_messages(cast("Any", fetcher)))
+
+
+def test_drain_messages_buffers_inputs_and_writes_the_changelog_to_the_table(
+    run: Run, topology: Topology, consumer: BatchConsumer, brokers: Brokers
+) -> None:
+    seen: list[Message] = []
+
+    async def callback(message: Message) -> None:
+        await asyncio.sleep(0)
+        seen.append(message)
+
+    consumer.callback = callback
+    brokers.ends = {F0: 2, O1: 1}
+    drain(
+        run,
+        consumer,
+        {F0: [record(F, 0, 0, 5)], C0: [record(C, 0, 7, 0, b"a", b"1"), record(C, 0, 8, 0, b"b", b"2")]},
+        {F0: [record(F, 0, 1, 6)], O1: [record(O, 1, 0, 7)], C0: [record(C, 0, 9, 0, b"a", None)]},
+    )
+    assert {n: [len(each) for each in lane.buffers] for n, lane in consumer.lanes.items()} == {0: [2, 0], 1: [0, 1]}
+    assert (topology.table.read(0, b"a"), topology.table.read(0, b"b"), topology.table.offset(0)) == (None, b"2", 9)
+    assert [(each.tp, each.offset) for each in seen] == [(C0, 8), (C0, 9)], "Faust's recovery hears how far it is"
+    assert consumer.caught_up(F0)
+    assert consumer.caught_up(O1)
+    assert consumer._wanted.is_set()
+
+
+def test_drain_messages_throttles_what_it_has_buffered(run: Run, consumer: BatchConsumer, brokers: Brokers) -> None:
+    drain(run, consumer, {F0: [record(F, 0, i, i) for i in range(20_000)]})
+    assert brokers.calls == [("throttle", ([F0], []))]
+
+
+def test_drain_messages_ends_the_process_on_what_it_does_not_expect(
+    run: Run, topology: Topology, consumer: BatchConsumer, brokers: Brokers
+) -> None:
+    failure = KafkaError("records are missing")
+    drain(run, consumer, failure)
+    assert topology.failure is failure
+    assert brokers.calls == []
+
+
+def test_drain_messages_may_be_cancelled(run: Run, topology: Topology, consumer: BatchConsumer) -> None:
+    with pytest.raises(asyncio.CancelledError):
+        drain(run, consumer, asyncio.CancelledError())
+    assert topology.failure is None
+
+
+# -- to the agent --------------------------------------------------------------------------------------------------
+
+
+def dispatch(run: Run, consumer: BatchConsumer, script: Callable[[Callable[[], Awaitable[list[Batch]]]], Any]) -> None:
+    """Run the dispatcher beside a script, which is given what waits until it rests and returns what was handed out."""
+    handed: list[Message] = []
+
+    async def callback(message: Message) -> None:
+        consumer.track_message(message)
+        handed.append(message)
+
+    async def rest() -> list[Batch]:
+        for _ in range(20):
+            await asyncio.sleep(0)
+        out = [cast("Batch", each.value) for each in handed]
+        handed.clear()
+        return out
+
+    async def both() -> None:
+        consumer.callback = callback
+        task = asyncio.create_task(BatchConsumer._dispatch(consumer))
+        try:
+            await script(rest)
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    run(both())
+
+
+@pytest.mark.parametrize("settings", [Settings(batch_records=2, patience_seconds=0)], ids=["batches of 2"])
+def test_dispatch_hands_out_a_batch_when_the_one_before_is_folded_and_two_at_most(
+    run: Run, consumer: BatchConsumer, brokers: Brokers
+) -> None:
+    buffer(consumer, F0, 1, 2, 3, 4, 5)
+    buffer(consumer, O1, 1)
+
+    async def script(rest: Callable[[], Awaitable[list[Batch]]]) -> None:
+        consumer._wanted.set()
+        first, other = await rest()
+        assert [(each.partition, each.ends) for each in (first, other)] == [(0, {F0: 2}), (1, {O1: 1})]
+        consumer._wanted.set()
+        assert await rest() == []
+        consumer.folded(first)
+        (second,) = await rest()
+        assert second.ends == {F0: 4}
+        consumer.folded(second)
+        assert await rest() == [], "two are out"
+        consumer.ack(consumer._message(first))
+        (third,) = await rest()
+        assert third.ends == {F0: 5}
+
+    dispatch(run, consumer, script)
+    assert brokers.calls == []
+
+
+@pytest.mark.parametrize("settings", [Settings(patience_seconds=3600)], ids=["patient"])
+def test_dispatch_holds_a_topic_back_until_its_partner_is_caught_up(
+    run: Run, consumer: BatchConsumer, brokers: Brokers
+) -> None:
+    buffer(consumer, F0, 1)
+
+    async def script(rest: Callable[[], Awaitable[list[Batch]]]) -> None:
+        consumer._wanted.set()
+        assert await rest() == []
+        brokers.ends[O0] = brokers.positions[O0] = 0
+        consumer._note_positions()
+        consumer._wanted.set()
+        assert [each.ends for each in await rest()] == [{F0: 1}]
+
+    dispatch(run, consumer, script)
+
+
+@pytest.mark.parametrize("settings", [Settings(patience_seconds=0)], ids=["impatient"])
+def test_dispatch_hands_out_nothing_while_the_flow_is_stopped(
+    run: Run, consumer: BatchConsumer, brokers: Brokers
+) -> None:
+    buffer(consumer, F0, 1)
+    brokers.ends[F0] = 1
+
+    async def script(rest: Callable[[], Awaitable[list[Batch]]]) -> None:
+        consumer.stop_flow()
+        consumer._wanted.set()
+        assert await rest() == []
+        consumer.resume_flow()
+        consumer._wanted.set()
+        assert len(await rest()) == 1
+
+    dispatch(run, consumer, script)
+
+
+@pytest.mark.parametrize("held_up", ["the flow of messages", "the queues", "the callbacks"])
+def test_deliver_gives_up_when_the_flow_stops(
+    run: Run, topology: Topology, consumer: BatchConsumer, held_up: str
+) -> None:
+    """Faust stops the flow in a rebalance, and the callback may wait for what only the end of the rebalance brings."""
+    waiting = asyncio.Event()
+
+    async def callback(_: Message) -> None:
+        waiting.set()
+        await asyncio.get_running_loop().create_future()
+
+    async def scenario() -> None:
+        consumer.callback = callback
+        topology.app.flow_control.resume()
+        lock = cast("Any", topology.app.topics)._tp_to_callback_lock
+        if held_up == "the queues":
+            topology.app.flow_control.suspend()
+        elif held_up == "the callbacks":
+            await lock.acquire()
+        else:
+            consumer.stop_flow()
+        delivering = asyncio.create_task(consumer._deliver(cast("Any", None)))
+        if held_up != "the flow of messages":
+            await waiting.wait()
+            consumer.stop_flow()
+        await delivering
+
+    run(scenario())
+
+
+def test_deliver_hands_over_at_once_while_nothing_is_held_up(
+    run: Run, topology: Topology, consumer: BatchConsumer
+) -> None:
+    seen: list[object] = []
+
+    async def callback(message: Message) -> None:
+        seen.append(message)
+
+    async def scenario() -> None:
+        consumer.callback = callback
+        topology.app.flow_control.resume()
+        with pytest.raises(StopIteration):  # to its end without a turn of the loop
+            consumer._deliver(cast("Any", 1)).send(None)
+
+    run(scenario())
+    assert seen == [1]
+
+
+@pytest.mark.parametrize("settings", [Settings(patience_seconds=0, buffer_records=1000)], ids=["impatient"])
+def test_dispatch_resumes_what_it_has_drained(run: Run, consumer: BatchConsumer, brokers: Brokers) -> None:
+    buffer(consumer, F0, *range(1000))
+    consumer._throttled = {F0}
+
+    async def script(rest: Callable[[], Awaitable[list[Batch]]]) -> None:
+        consumer._wanted.set()
+        await rest()
+
+    dispatch(run, consumer, script)
+    assert brokers.calls == [("throttle", ([], [F0]))]
+
+
+def test_a_message_stands_at_the_last_record_of_its_batch(consumer: BatchConsumer) -> None:
+    buffer(consumer, F0, 1000, 3000, start=5)
+    buffer(consumer, O0, 2000, start=70)
+    made = message(consumer, 0)
+    assert isinstance(made.value, Batch)
+    assert made.value.ends == {F0: 7, O0: 71}
+    assert (made.tp, made.offset, made.timestamp) == (F0, 6, 3.0)
+
+
+# -- acknowledgement -----------------------------------------------------------------------------------------------
+
+
+def test_ack_frees_the_lane_and_makes_the_ends_of_the_batch_committable(consumer: BatchConsumer) -> None:
+    buffer(consumer, F0, 1, 2, 9)
+    buffer(consumer, O0, 3, start=40)
+    first = message(consumer, 0, limit=2)
+    assert (consumer.lanes[0].busy, len(consumer.lanes[0].out)) == (True, 1)
+    assert list(consumer._filter_tps_with_pending_acks()) == []
+    consumer.folded(cast("Batch", first.value))
+    assert (consumer.lanes[0].busy, len(consumer.lanes[0].out)) == (False, 1)
+    assert consumer.ack(first)
+    assert first.acked
+    assert not consumer.lanes[0].out
+    assert {tp: consumer._new_offset(tp) for tp in (F0, O0, F1)} == {F0: 2, O0: None, F1: None}
+    consumer.ack(message(consumer, 0))
+    assert {tp: consumer._new_offset(tp) for tp in (F0, O0)} == {F0: 3, O0: 41}
+
+
+def test_ack_tells_who_waits_until_nothing_is_in_flight(run: Run, consumer: BatchConsumer) -> None:
+    async def scenario() -> None:
+        buffer(consumer, F0, 1)
+        tracked = message(consumer, 0)
+        assert tracked in consumer._unacked_messages
+        waiting = consumer._waiting_for_ack = asyncio.get_running_loop().create_future()
+        consumer.ack(tracked)
+        assert tracked not in consumer._unacked_messages
+        assert waiting.done()
+        consumer.ack(tracked)  # a second time is no error
+
+    run(scenario())
+
+
+def test_ack_of_a_batch_before_the_one_it_follows_ends_the_process_and_commits_nothing(
+    topology: Topology, consumer: BatchConsumer
+) -> None:
+    buffer(consumer, F0, 1, 2)
+    first = message(consumer, 0, limit=1)
+    consumer.folded(cast("Batch", first.value))
+    second = message(consumer, 0)
+    assert not consumer.ack(second)
+    assert isinstance(topology.failure, RuntimeError)
+    assert consumer._new_offset(F0) is None
+    assert not first.acked
+
+
+def test_ack_of_a_batch_from_before_a_restart_changes_nothing(consumer: BatchConsumer) -> None:
+    buffer(consumer, F0, 1, 2)
+    stale = message(consumer, 0, limit=1)
+    consumer.lanes[0].restart()
+    buffer(consumer, F0, 1, 2)
+    current = message(consumer, 0, limit=1)
+    consumer.folded(cast("Batch", stale.value))
+    consumer.ack(stale)
+    assert (consumer.lanes[0].busy, len(consumer.lanes[0].out)) == (True, 1)
+    assert consumer._new_offset(F0) is None
+    consumer.ack(current)
+    assert consumer._new_offset(F0) == 1
+
+
+def test_ack_of_a_batch_from_before_the_partition_went_and_came_changes_nothing(consumer: BatchConsumer) -> None:
+    buffer(consumer, F0, 1, 2)
+    stale = message(consumer, 0, limit=1)
+    del consumer.lanes[0]  # as on_partitions_revoked does
+    buffer(consumer, F0, 1, 2)
+    message(consumer, 0, limit=1)
+    consumer.folded(cast("Batch", stale.value))
+    consumer.ack(stale)
+    assert (consumer.lanes[0].busy, len(consumer.lanes[0].out)) == (True, 1)
+    assert consumer._new_offset(F0) is None
+
+
+def test_ack_of_a_batch_whose_partition_has_moved_changes_nothing(consumer: BatchConsumer) -> None:
+    buffer(consumer, F0, 1)
+    tracked = message(consumer, 0)
+    del consumer.lanes[0]
+    assert consumer.ack(tracked)
+    assert consumer._new_offset(F0) is None
+    assert tracked not in consumer._unacked_messages
+
+
+def test_ack_of_a_single_message_is_fausts_own(topology: Topology, consumer: BatchConsumer) -> None:
+    single = ConsumerMessage(C, 0, 5, 0.0, 0, None, b"k", b"v", None, 1, 1, C0)
+    assert not consumer.ack(single)  # no agent listens to that topic
+    assert single.acked
+    assert topology.failure is None
+
+
+# -- commits -------------------------------------------------------------------------------------------------------
+
+
+def test_filter_tps_with_pending_acks_takes_topics_and_partitions(consumer: BatchConsumer) -> None:
+    consumer._committable = {F0: 1, F1: 2, O0: 3}
+    assert list(consumer._filter_tps_with_pending_acks()) == [F0, F1, O0]
+    assert list(consumer._filter_tps_with_pending_acks({F})) == [F0, F1]
+    assert list(consumer._filter_tps_with_pending_acks({O0, F1})) == [F1, O0]
+
+
+def test_should_commit_is_true_until_the_brokers_confirm_and_never_backwards(
+    run: Run, consumer: BatchConsumer, brokers: Brokers
+) -> None:
+    consumer._committable = {F0: 8, O0: 0}
+    assert consumer._filter_committable_offsets([F0, O0, F1]) == {F0: 8, O0: 0}
+    assert run(consumer._commit({F0: 8, O0: 0}))
+    assert consumer._filter_committable_offsets([F0, O0, F1]) == {}
+    consumer._committable[F0] = 7
+    assert consumer._filter_committable_offsets([F0]) == {}
+    assert brokers.calls == [("commit", {F0: 8, O0: 0})]
+
+
+def test_a_commit_the_brokers_did_not_confirm_is_repeated(
+    run: Run, topology: Topology, consumer: BatchConsumer, brokers: Brokers
+) -> None:
+    async def flush() -> None:
+        """Have nothing to flush."""
+
+    topology.app.producer.flush = flush  # type: ignore[method-assign]
+    brokers.assigned, consumer._committable = {F0}, {F0: 8}
+    brokers.refuses_commits = True
+    assert not run(consumer.force_commit())
+    brokers.refuses_commits = False
+    assert run(consumer.force_commit()), "Faust alone takes the offset for committed"
+    assert not run(consumer.force_commit())
+    assert brokers.calls == [("commit", {F0: 8})] * 2
+
+
+def test_a_commit_in_a_rebalance_is_not_confirmed_and_ends_nothing(
+    run: Run, topology: Topology, consumer: BatchConsumer, thread: Direct
+) -> None:
+    async def commit(_: object) -> None:
+        raise CommitFailedError("the group has already rebalanced")
+
+    thread._ensure_consumer().commit = commit
+    consumer._thread = thread
+    assert not run(consumer._commit({F0: 8}))
+    assert consumer._should_commit(F0, 8)
+    assert not thread.crashed
+    assert topology.failure is None
+
+
+def test_verify_event_path_does_nothing(consumer: BatchConsumer) -> None:
+    consumer.verify_event_path(0.0, F0)  # Faust's raises here: nothing was started
+
+
+# -- the producer --------------------------------------------------------------------------------------------------
+
+
+class Batched:
+    """Stands for a record batch."""
+
+    def __init__(self, stamp: tuple[int, int, int] | None = None, records: int = 3) -> None:
+        self.stamp = stamp
+        self._records = records
+
+    def sealed(self, *numbers: int) -> bytes:
+        return repr(self.stamp or numbers).encode()
+
+    def record_count(self) -> int:
+        return self._records
+
+
+@pytest.fixture
+def producer(run: Run, topology: Topology) -> BatchProducer:
+    async def make() -> BatchProducer:
+        return cast("BatchProducer", topology.app.producer_transport.create_producer())
+
+    return cast("BatchProducer", run(make()))
+
+
+def test_the_transport_makes_our_consumer_and_our_producer(topology: Topology, producer: BatchProducer) -> None:
+    transport = topology.app.transport
+    assert isinstance(transport, BatchTransport)
+    assert transport is topology.app.producer_transport
+    assert transport.inputs is topology
+    assert type(topology.app.consumer) is BatchConsumer
+    assert type(producer) is BatchProducer
+
+
+def test_settings_extra_make_the_producer_idempotent(run: Run, producer: BatchProducer) -> None:
+    async def scenario() -> None:
+        made = producer._new_producer()
+        assert made._txn_manager is not None
+        await made.stop()
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("settings", [Settings(batch_bytes=20_000, letter_bytes=0)], ids=["20 kB"])
+def test_batch_is_empty_and_full_at_the_size_of_the_settings(run: Run, producer: BatchProducer) -> None:
+    async def scenario() -> None:
+        producer._producer = producer._new_producer()
+        batch = producer.batch()
+        assert batch.record_count() == 0
+        assert batch.append(key=b"k", value=b"v" * 19_000, timestamp=None) is not None
+        assert batch.append(key=b"k", value=b"v" * 1_000, timestamp=None) is None
+        await producer._producer.stop()
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("settings", [Settings(compression=name) for name in codecs.NUMBERS], ids=codecs.NUMBERS)
+def test_batch_is_packed_by_the_codec_of_the_settings(run: Run, producer: BatchProducer, settings: Settings) -> None:
+    async def scenario() -> None:
+        producer._producer = producer._new_producer()
+        batch = producer.batch()
+        assert batch.extend([(b"k", b"again and again " * 100, 7)] * 3) == 3
+        read = DefaultRecordBatch(batch.sealed(1, 0, 0))
+        assert read.compression_type == codecs.NUMBERS[settings.compression]
+        assert [(each.key, each.value, each.timestamp) for each in read] == [(b"k", b"again and again " * 100, 7)] * 3
+        await producer._producer.stop()
+
+    run(scenario())
+
+
+@pytest.fixture
+def kafka(run: Run, producer: BatchProducer) -> Iterator[Any]:
+    """Give the producer a client of Kafka that is not started and has a producer id."""
+
+    async def make() -> Any:
+        made = producer._producer = producer._new_producer()
+        made._txn_manager.set_pid_and_epoch(77, 5)
+        return made
+
+    made = run(make())
+    yield made
+    run(made.stop())
+
+
+def test_batches_are_appended_under_their_own_stamp_or_the_producers_next_number(
+    run: Run, producer: BatchProducer, kafka: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[dict[TopicPartition, bytes]] = []
+
+    async def append(client: object, batches: dict[TopicPartition, bytes], _: int) -> dict[TopicPartition, int]:
+        assert client is kafka.client
+        asked.append(batches)
+        return dict.fromkeys(batches, 40) | {TopicPartition(O, 3): 41}
+
+    monkeypatch.setattr(appends, "append", append)
+    stamped: Any = Batched((1, 2, 3))
+    assert run(producer.append([(cast("Any", Batched()), O, 3), (stamped, C, 3)])) == [41, 40]
+    run(producer.append([(cast("Any", Batched()), O, 3)]))
+    run(producer.append([(cast("Any", Batched()), O, 4), (stamped, C, 3)]))
+    assert asked == [
+        {TopicPartition(O, 3): b"(77, 5, 0)", TopicPartition(C, 3): b"(1, 2, 3)"},
+        {TopicPartition(O, 3): b"(77, 5, 3)"},
+        {TopicPartition(O, 4): b"(77, 5, 0)", TopicPartition(C, 3): b"(1, 2, 3)"},
+    ]
+
+
+@pytest.mark.usefixtures("kafka")
+def test_numbers_of_records_go_on_from_zero_after_the_last_there_is(
+    run: Run, producer: BatchProducer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[bytes] = []
+
+    async def append(_: object, batches: dict[TopicPartition, bytes], __: int) -> dict[TopicPartition, int]:
+        asked.extend(batches.values())
+        return dict.fromkeys(batches, 0)
+
+    monkeypatch.setattr(appends, "append", append)
+    producer._sequences[TopicPartition(O, 3)] = 2**31 - 2
+    for _ in range(2):
+        run(producer.append([(cast("Any", Batched()), O, 3)]))
+    assert asked == [b"(77, 5, 2147483646)", b"(77, 5, 1)"]
+
+
+@pytest.mark.usefixtures("kafka")
+def test_append_gives_up_at_its_deadline_and_says_where(
+    run: Run, producer: BatchProducer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def silent(*_: object) -> dict[TopicPartition, int]:
+        await asyncio.get_running_loop().create_future()
+        return {}
+
+    monkeypatch.setattr(appends, "append", silent)
+    producer.request_timeout = 0.01
+    with pytest.raises(TimeoutError, match=r"not acknowledged in 0\.01 s: calibrated/3, resolved/3"):
+        run(producer.append([(cast("Any", Batched()), topic, 3) for topic in ("calibrated", "resolved")]))
+
+
+def test_the_deadline_of_a_send_is_that_of_the_settings(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        made = wire(tmp_path, memory=True, settings=Settings(data_dir=tmp_path, request_seconds=7))
+        assert cast("Any", made.app.producer_transport).create_producer().request_timeout == 7
+
+    asyncio.run(scenario())

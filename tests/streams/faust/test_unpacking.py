@@ -1,0 +1,225 @@
+"""Packed batches: read as aiokafka reads them, never beyond the bound, and what stands for those that are not."""
+
+import gzip
+import struct
+from types import SimpleNamespace
+from typing import Any
+
+import cramjam
+import orjson
+import pytest
+from aiokafka.codec import snappy_encode
+from aiokafka.consumer import fetcher
+from aiokafka.consumer.fetcher import FetchResult, PartitionRecords
+from aiokafka.errors import CorruptRecordException
+from aiokafka.record.memory_records import MemoryRecords
+from aiokafka.record.util import calc_crc32c
+from aiokafka.structs import TopicPartition
+
+from state.events import Event, Rejected
+from state.fence import FORECASTS
+from streams.faust import unpacking
+from streams.faust.transport import RecordBatch
+from streams.faust.unpacking import ExpandsError, RecordSet, unpacked
+from streams.kafka.codecs import NUMBERS
+from streams.records import refused
+from streams.records.refused import Refused, Skipped
+from streams.records.skips import PoisonError
+
+TP = TopicPartition("forecasts", 0)
+PACKED = {name: number for name, number in NUMBERS.items() if name != "none"}
+LIMIT = 100_000
+BOMB = bytes(LIMIT + 1)
+
+packed = {
+    "gzip": gzip.compress,
+    "snappy": snappy_encode,
+    "snappy in one block": lambda data: bytes(cramjam.snappy.compress_raw(data)),
+    "lz4": lambda data: bytes(cramjam.lz4.compress(data)),
+    "zstd": lambda data: bytes(cramjam.zstd.compress(data)),
+}
+
+
+def batch(codec: int, *values: bytes, base: int = 0) -> bytes:
+    """Return a record batch as a broker keeps it."""
+    made = RecordBatch(10_000_000, codec)
+    assert made.extend([(b"key", value, 1000 + i) for i, value in enumerate(values)]) == len(values)
+    data = made.sealed(7, 1, 0)
+    return struct.pack(">q", base) + bytes(data[8:])
+
+
+def fetched(data: bytes, limit: int | None = LIMIT, offset: int = 0) -> PartitionRecords:
+    """Return a fetch whose batches are bounded, as aiokafka makes one."""
+    made = PartitionRecords(TP, records := RecordSet(data), [], offset, None, None, True, 0)  # noqa: FBT003 - its order
+    records.limit = limit
+    return made
+
+
+def read(data: bytes, limit: int | None = LIMIT) -> list[tuple[int, int, bytes | None]]:
+    """Return offset, timestamp and value of the records of a fetch."""
+    return [(each.offset, each.timestamp, each.value) for each in fetched(data, limit)]
+
+
+def damaged(data: bytes) -> bytes:
+    """Return a batch whose packed records are damaged and whose checksum is right."""
+    spoilt = data[:61] + bytes(byte ^ 0xFF for byte in data[61:])
+    return spoilt[:17] + struct.pack(">I", calc_crc32c(spoilt[21:])) + spoilt[21:]
+
+
+def test_aiokafka_reads_by_it() -> None:
+    assert fetcher.MemoryRecords is RecordSet
+
+
+@pytest.mark.parametrize("codec", NUMBERS.values(), ids=NUMBERS)
+def test_what_is_within_the_bound_is_read_as_aiokafka_reads_it(codec: int) -> None:
+    data = batch(codec, b"x" * 500, b"y" * 500) + batch(codec, b"z" * 900, base=2) + batch(codec, b"cut")[:-1]
+    theirs = PartitionRecords(TP, MemoryRecords(data), [], 0, None, None, True, 0)  # noqa: FBT003 - its order
+    assert list(fetched(data)) == list(theirs)
+    assert list(fetched(data, None)) == list(
+        PartitionRecords(TP, MemoryRecords(data), [], 0, None, None, True, 0)  # noqa: FBT003 - its order
+    )
+
+
+@pytest.mark.parametrize("codec", PACKED.values(), ids=PACKED)
+def test_a_batch_that_expands_beyond_the_bound_is_one_record_and_reading_goes_on_behind_it(codec: int) -> None:
+    bomb = batch(codec, b"a", BOMB, b"c", base=5)
+    data = batch(codec, b"x" * 500, base=4) + bomb + batch(codec, b"y" * 500, base=8)
+    before, stands, after = read(data)
+    assert (before[0], after[0]) == (4, 8)
+    assert stands[:2] == (7, 1000)
+    assert type(stands[2]) is Refused
+    said = orjson.loads(bytes(stands[2]))
+    assert said["offsets"] == [5, 7]
+    assert said["packed_bytes"] == len(bomb)
+    assert said["refused"].endswith(f"that expands beyond {LIMIT} bytes")
+
+
+def test_a_batch_that_is_not_packed_is_not_bounded() -> None:
+    assert read(batch(0, BOMB)) == [(0, 1000, BOMB)]
+
+
+@pytest.mark.parametrize("codec", PACKED.values(), ids=PACKED)
+def test_a_batch_that_cannot_be_unpacked_is_one_record(codec: int) -> None:
+    ((offset, _, value),) = read(damaged(batch(codec, b"x" * 500, b"y" * 500)))
+    assert offset == 1
+    assert type(value) is Refused
+    assert orjson.loads(bytes(value))["offsets"] == [0, 1]
+
+
+def test_a_codec_that_kafka_does_not_have_is_one_record() -> None:
+    data = bytearray(batch(4, b"x" * 500))
+    data[22] = 7
+    data[17:21] = struct.pack(">I", calc_crc32c(bytes(data[21:])))
+    ((_, _, value),) = read(bytes(data))
+    assert b"codec 7 is not one of" in (value or b"")
+
+
+def test_a_batch_that_was_damaged_on_its_way_is_no_dead_letter() -> None:
+    data = bytearray(batch(4, b"x" * 500))
+    data[-1] ^= 1
+    with pytest.raises(CorruptRecordException, match="Invalid CRC"):
+        read(bytes(data))
+
+
+def test_what_is_no_batch_is_damage() -> None:
+    with pytest.raises(CorruptRecordException):
+        read(bytes(100))
+
+
+def test_a_fence_within_a_refused_batch_goes_on_behind_it() -> None:
+    (record,) = fetched(batch(4, b"a", BOMB, b"c", base=5), offset=6)
+    assert record.offset == 7
+
+
+@pytest.mark.parametrize("name", packed)
+def test_no_more_than_the_bound_is_unpacked(name: str) -> None:
+    codec = NUMBERS[name.split(maxsplit=1)[0]]
+    assert unpacked(codec, packed[name](BOMB[:LIMIT]), LIMIT) == BOMB[:LIMIT]
+    with pytest.raises(ExpandsError, match="expands beyond"):
+        unpacked(codec, packed[name](BOMB), LIMIT)
+
+
+@pytest.mark.parametrize("name", ["gzip", "lz4", "zstd"])
+def test_frames_that_follow_each_other_count_together(name: str) -> None:
+    half = packed[name](bytes(LIMIT // 2))
+    assert unpacked(NUMBERS[name], half * 2, LIMIT) == bytes(LIMIT)
+    with pytest.raises(ExpandsError, match="expands beyond"):
+        unpacked(NUMBERS[name], half * 3, LIMIT)
+
+
+def test_blocks_of_snappy_count_together_and_none_is_without_length() -> None:
+    head, half = snappy_encode(b"")[:16], packed["snappy in one block"](bytes(LIMIT // 2))
+    block = struct.pack(">i", len(half)) + half
+    assert unpacked(2, head + block * 2, LIMIT) == bytes(LIMIT)
+    for data in (head + block * 3, head + struct.pack(">i", 0), head + struct.pack(">i", 5) + b"abc", head + b"ab"):
+        with pytest.raises(ExpandsError):
+            unpacked(2, data, LIMIT)
+
+
+def test_a_fetch_of_many_batches_is_handed_over_in_portions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unpacking, "PORTION", 2000)
+    data = b"".join(batch(4, *[b"x" * 990] * 3, base=3 * i) for i in range(3))
+    state = SimpleNamespace(paused=False, position=0)
+    state.consumed_to = lambda position: setattr(state, "position", position)
+    assignment: Any = SimpleNamespace(active=True, state_value=lambda _: state)
+    result = FetchResult(TP, assignment=assignment, partition_records=fetched(data), backoff=0)
+    unpacking.Prefetched(lambda _: LIMIT)[TP] = result
+    portions = []
+    while result.has_more():
+        portions.append([record.offset for record in result.getall()])
+        assert state.position == (portions[-1][-1] + 1 if portions[-1] else 9)
+    assert portions == [[0, 1, 2], [3, 4, 5], [6, 7, 8], []]
+
+
+def test_only_what_stands_for_a_batch_is_given_that_reason() -> None:
+    stands = Rejected(9, None, Refused.of(5, 9, 100, "zstd that expands beyond 5 bytes"), FORECASTS, "event_id")
+    other = Rejected(10, None, b"{}", FORECASTS, "event_id")
+    events: list[Event] = [stands, other]
+    assert refused.named(events) == [stands._replace(reason="batch"), other]
+
+
+def skipping(data: bytes, skips: dict[int, str]) -> list[tuple[int, type, bytes | None]]:
+    """Return offset, type and value of the records of a fetch of which some are left out."""
+    made = fetched(data)
+    made._records.skips = skips
+    return [(each.offset, type(each.value), each.value) for each in made]
+
+
+@pytest.mark.parametrize("codec", NUMBERS.values(), ids=NUMBERS)
+def test_a_record_that_is_left_out_leaves_its_neighbours(codec: int) -> None:
+    data = batch(codec, b"a" * 99, b"b" * 99, b"c" * 99, base=5) + batch(codec, b"d" * 99, base=8)
+    before, stands, *after = skipping(data, {6: "skipped at 6: why", 99: "other"})
+    assert (before, after) == ((5, bytes, b"a" * 99), [(7, bytes, b"c" * 99), (8, bytes, b"d" * 99)])
+    assert stands[:2] == (6, Skipped)
+    said = orjson.loads(bytes(stands[2] or b""))
+    assert said == {"offsets": [6, 6], "packed_bytes": 99, "refused": "skipped at 6: why"}
+
+
+def test_a_batch_that_cannot_be_read_is_left_out_whole() -> None:
+    spoilt = bytearray(batch(0, b"a" * 99, b"b" * 99, base=5))
+    spoilt[61] = 0x7E  # the first record's length
+    spoilt[17:21] = struct.pack(">I", calc_crc32c(bytes(spoilt[21:])))
+    flipped = bytearray(batch(4, b"a" * 99, b"b" * 99, base=5))
+    flipped[-1] ^= 1
+    for data in (bytes(spoilt), bytes(flipped)):
+        with pytest.raises(CorruptRecordException):
+            read(data)
+        (stands, after) = skipping(data + batch(0, b"c", base=7), {5: "skipped at 5: why"})
+        assert stands[:2] == (6, Skipped)
+        assert orjson.loads(bytes(stands[2] or b""))["offsets"] == [5, 6]
+        assert after == (7, bytes, b"c")
+
+
+def test_where_a_fetch_cannot_be_read_is_named_after_what_comes_before_it() -> None:
+    spoilt = bytearray(batch(0, b"a", base=1))
+    spoilt[-1] ^= 1
+    state = SimpleNamespace(paused=False, position=0)
+    state.consumed_to = lambda position: setattr(state, "position", position)
+    assignment: Any = SimpleNamespace(active=True, state_value=lambda _: state)
+    data = batch(0, b"good") + bytes(spoilt)
+    result = FetchResult(TP, assignment=assignment, partition_records=fetched(data), backoff=0)
+    assert [record.offset for record in result.getall()] == [0]
+    assert state.position == 1
+    again = FetchResult(TP, assignment=assignment, partition_records=fetched(bytes(spoilt), offset=1), backoff=0)
+    with pytest.raises(PoisonError, match=r"forecasts/0@1 cannot be read"):
+        again.getall()

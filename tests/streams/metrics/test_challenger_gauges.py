@@ -1,0 +1,97 @@
+"""What a worker exports of challengers."""
+
+import random
+
+import pytest
+from prometheus_client import generate_latest
+
+from lab.scrape import Reading
+from state import rows
+from state.engine import Effects
+from state.fence import Fence
+from state.scoring.comparison import LOSSES, SIDES, Comparison
+from streams.metrics.catalogue import CATALOGUE
+from streams.metrics.gauges import Gauges, Held
+
+PLACE = ("s", "platt", "0011aaff")
+LABELS = {"stream": "s", "calibrator": "platt", "config": "0011aaff"}
+
+
+def compared(n: int, seed: int = 1) -> Comparison:
+    rng, comparison = random.Random(seed), Comparison()
+    for _ in range(n):
+        p = rng.random()
+        comparison.observe(p, (p + 1) / 2, float(rng.random() < p), p)
+    return comparison
+
+
+def gauges(most_streams: int = 10) -> Gauges:
+    return Gauges(most_streams, "0", lambda: ())
+
+
+def reading(told: Gauges) -> Reading:
+    return Reading(generate_latest(told.registry).decode())
+
+
+def held(**comparisons: Comparison) -> Held:
+    row = rows.encode_comparison
+    return Held(Fence(), comparisons={(stream, *PLACE[1:]): row(each) for stream, each in comparisons.items()})
+
+
+def shows(read: Reading, whole: Comparison, labels: dict[str, str]) -> None:
+    assert read.value("shadow_events", labels) == whole.n
+    for side, kind in SIDES:
+        assert read.value("shadow_ece", labels | {"side": side}) == pytest.approx(whole.scores.ece(kind))
+        assert read.value("shadow_brier", labels | {"side": side}) == pytest.approx(whole.scores.brier(kind))
+        assert read.value("shadow_log_loss", labels | {"side": side}) == pytest.approx(whole.scores.log_loss(kind))
+        area = whole.scores.ranking(kind).auc().value
+        assert read.value("shadow_auc", labels | {"side": side}) == pytest.approx(area)
+    for loss in LOSSES:
+        mean, error = whole.difference(loss)
+        assert read.value("shadow_difference", labels | {"loss": loss}) == pytest.approx(mean)
+        assert read.value("shadow_difference_error", labels | {"loss": loss}) == pytest.approx(error)
+
+
+def test_both_sides_are_shown_over_all_partitions() -> None:
+    told, one, other = gauges(), compared(300), compared(200, seed=2)
+    told.assigned(0, held(s=one))
+    told.assigned(1, held(s=other))
+    shows(reading(told), one + other, LABELS)
+    told.revoked(0)
+    shows(reading(told), other, LABELS)
+
+
+def test_batch_brings_the_newest_comparison() -> None:
+    told = gauges()
+    told.assigned(0, held(s=compared(10)))
+    told.applied(0, Effects(comparisons={PLACE: rows.encode_comparison(compared(30))}), Fence())
+    shows(reading(told), compared(30), LABELS)
+
+
+def test_streams_beyond_the_bound_have_no_series_of_challengers() -> None:
+    told = gauges(most_streams=1)
+    told.assigned(0, held(s=compared(300), t=compared(100, seed=2)))
+    told.applied(0, Effects(comparisons={("u", *PLACE[1:]): rows.encode_comparison(compared(30))}), Fence())
+    shows(reading(told), compared(300), LABELS)
+    assert generate_latest(told.registry).decode().count("trueup_shadow_events{") == 1
+    assert told.held()[0].comparisons.keys() == {PLACE}
+
+
+def test_comparison_of_no_events_has_a_count_and_no_figures() -> None:
+    told = gauges()
+    told.assigned(0, held(s=Comparison()))
+    text = generate_latest(told.registry).decode()
+    assert 'trueup_shadow_events{calibrator="platt",config="0011aaff",stream="s"} 0.0' in text
+    assert "trueup_shadow_brier{" not in text
+
+
+def test_catalogue_has_every_gauge_of_challengers() -> None:
+    assert {name for name in CATALOGUE if name.startswith("shadow")} == {
+        "shadow_events",
+        "shadow_ece",
+        "shadow_brier",
+        "shadow_log_loss",
+        "shadow_auc",
+        "shadow_difference",
+        "shadow_difference_error",
+    }

@@ -1,0 +1,478 @@
+"""What Prometheus reads: counters count once, and views of sums add up over partitions and streams."""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable
+from time import time
+
+import pytest
+from prometheus_client import generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+
+from state import keys
+from state.engine import HELD, Effects, Partition
+from state.events import Event, Forecast, Outcome, Rejected
+from state.fence import FORECASTS, OUTCOMES, Fence, Queue
+from state.forecasts import Normal, Probs
+from state.policy import Challenger, Policies, Policy
+from state.rows import decode_history, encode_ages
+from state.scoring import history
+from state.scoring.ages import DAY_MS, Ages
+from state.scoring.scores import Scores
+from streams.metrics.catalogue import CATALOGUE, RECORD_FATES
+from streams.metrics.gauges import OTHER, PREFIX, Gauges, Held, Sampler
+from streams.records.decoding import REASONS
+
+#: What a ready topology samples, one value for each metric that is not in the state.
+SAMPLES = [
+    ("ready", (), 1.0),
+    ("failed_logins", (), 0.0),
+    ("recovery_remaining_records", (), 5.0),
+    ("recovery_restored_rows", (), 0.0),
+    ("recovery_seconds", (), 2.5),
+    ("recovery_left_seconds", (), 1.5),
+    ("lag_records", ("forecasts", "0"), 3.0),
+    ("buffered_records", ("outcomes", "0"), 2.0),
+    ("buffered_bytes", ("outcomes", "0"), 20.0),
+    ("fetch_paused", ("outcomes", "0"), 0.0),
+    ("state_rows", ("0",), 7.0),
+    ("state_bytes", ("0",), 900.0),
+]
+#: Labels the client library adds to a metric's own.
+ADDED = {"histogram": {"le"}}
+
+
+class Live:
+    """Partitions folded by the real engine, as a worker does, and reported to gauges."""
+
+    def __init__(self, gauges: Gauges, calibrator: str = "platt+minimax", features: int = 0, held: int = HELD) -> None:
+        self.gauges = gauges
+        self._most_held = held
+        patterns = [("numbers", Policy("quantile")), ("classes", Policy("multiclass"))]
+        beside = (Challenger("histogram", {}),)
+        self._policies = Policies(patterns, Policy(calibrator, features=features, shadow=beside))
+        self._rows: dict[int, dict[bytes, bytes]] = defaultdict(dict)
+        self._engines: dict[int, Partition] = {}
+
+    def fold(self, partition: int, events: Iterable[Event]) -> Effects:
+        rows = self._rows[partition]
+        if partition not in self._engines:
+            self._engines[partition] = Partition(self._policies, rows.get, self._most_held)
+            self.gauges.assigned(partition, Held(self._engines[partition].fence))
+        engine = self._engines[partition]
+        effects = engine.fold(events)
+        for key, row in effects.rows.items():
+            if row is None:
+                rows.pop(key, None)
+            else:
+                rows[key] = row
+        self.gauges.applied(partition, effects, engine.fence)
+        return effects
+
+    def scores(self, partition: int, stream: str) -> Scores:
+        return decode_history(self._rows[partition][keys.scores(stream)], None).total
+
+
+def pairs(n: int, stream: str = "s", start: int = 0, x: tuple[float, ...] = ()) -> list[Event]:
+    """Return ``n`` forecasts and their outcomes."""
+    events: list[Event] = []
+    for i in range(start, start + n):
+        events.append(Forecast(i, None, f"{stream}-{i}", stream, i % 11 / 10, x, 1000 + i))
+        events.append(Outcome(i, None, f"{stream}-{i}", float(i % 3 == 0), 61_000 + i))
+    return events
+
+
+def vectors(n: int) -> list[Event]:
+    """Return ``n`` forecasts of a number and ``n`` of classes, and their outcomes."""
+    events: list[Event] = []
+    for i in range(n):
+        events.append(Forecast(1000 + 2 * i, None, f"n-{i}", "numbers", Normal(0.0, 1.0), (), 1000 + i))
+        events.append(Outcome(1000 + 2 * i, None, f"n-{i}", float(i % 5 - 2), 61_000 + i))
+        events.append(Forecast(1001 + 2 * i, None, f"c-{i}", "classes", Probs((0.5, 0.25, 0.25)), (), 1000 + i))
+        events.append(Outcome(1001 + 2 * i, None, f"c-{i}", float(i % 3), 61_000 + i))
+    return events
+
+
+def made(most_streams: int = 200, sampler: Sampler = lambda: SAMPLES) -> Gauges:
+    return Gauges(most_streams, "9.9", sampler, Policies(default=Policy()))
+
+
+def value(gauges: Gauges, name: str, **labels: str) -> float | None:
+    return gauges.registry.get_sample_value(PREFIX + name, labels)
+
+
+def samples(gauges: Gauges) -> dict[str, dict[tuple[tuple[str, str], ...], float]]:
+    """Return what a scrape shows, by name and labels, read by Prometheus's own parser."""
+    found: dict[str, dict[tuple[tuple[str, str], ...], float]] = defaultdict(dict)
+    for family in text_string_to_metric_families(generate_latest(gauges.registry).decode()):
+        for sample in family.samples:
+            labels = tuple(sorted(sample.labels.items()))
+            assert labels not in found[sample.name], "a series is exported twice"
+            found[sample.name][labels] = sample.value
+    return found
+
+
+# -- the catalogue -------------------------------------------------------------------------------------------------
+
+
+def test_everything_exported_is_in_the_catalogue_and_everything_in_it_is_exported(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(history, "WINDOW", 20)
+    gauges = made()
+    live = Live(gauges, "calibrated_regression+minimax", features=1)
+    live.fold(0, pairs(30, x=(0.5,)))
+    live.fold(0, vectors(30))
+    ages = Ages()
+    for t in range(200):
+        ages.observe(t * DAY_MS, t // 100)
+    gauges.applied(0, Effects(ages={"s": encode_ages(ages)}), Fence())
+    exported = {}
+    for family in text_string_to_metric_families(generate_latest(gauges.registry).decode()):
+        assert family.samples, f"{family.name} is exported without samples"
+        labels = {frozenset(sample.labels) - ADDED.get(family.type, set()) for sample in family.samples}
+        exported[family.name] = (family.type, family.documentation, labels)
+    assert exported == {
+        PREFIX + name: (metric.kind, metric.help, {frozenset(metric.labels)}) for name, metric in CATALOGUE.items()
+    }
+
+
+def test_scores_of_classes_and_numbers_add_up_over_partitions_and_survive_a_restart() -> None:
+    gauges = made()
+    live = Live(gauges)
+    effects = [live.fold(partition, vectors(30)) for partition in (0, 1)]
+    assert value(gauges, "resolved_vectors", stream="numbers") == 60
+    assert value(gauges, "accuracy", stream="classes", kind="raw") == pytest.approx(1 / 3)
+    held = {stream: row for (stream, _), row in effects[0].vectors.items()}
+    again = made()
+    again.assigned(0, Held(Fence(), vectors=held))
+    assert value(again, "resolved_vectors", stream="classes") == 30
+    for name, stream in (("coverage_error", "numbers"), ("classwise_ece", "classes")):
+        for kind in ("raw", "calibrated"):
+            shown = value(gauges, name, stream=stream, kind=kind)
+            assert shown == pytest.approx(value(again, name, stream=stream, kind=kind))
+
+
+def test_nothing_says_only_when_a_counter_was_made() -> None:
+    assert not any(name.endswith("_created") for name in samples(made()))
+
+
+def test_every_counter_of_records_starts_at_zero() -> None:
+    found = samples(made())
+    assert set(found["trueup_records_total"]) == {
+        (("fate", fate), ("topic", topic)) for topic, fates in RECORD_FATES.items() for fate in fates
+    }
+    assert set(found["trueup_dead_letters_total"]) == {
+        (("reason", reason), ("topic", topic)) for topic in RECORD_FATES for reason in REASONS
+    }
+    assert {labels[0][1] for labels in found["trueup_redelivered_records_total"]} == set(RECORD_FATES)
+    assert {labels[0][1] for labels in found["trueup_expired_total"]} == {"forecast", "outcome"}
+    assert {labels[0][1] for labels in found["trueup_outputs_total"]} == {"calibrated", "resolved", "dead-letters"}
+    counters = [each for name, each in found.items() if name.endswith(("_total", "_count", "_sum", "_bucket"))]
+    assert {value for each in counters for value in each.values()} == {0.0}
+
+
+# -- counting ------------------------------------------------------------------------------------------------------
+
+
+def test_each_fate_is_counted_once() -> None:
+    gauges = made()
+    live = Live(gauges)
+    live.fold(
+        0,
+        [
+            Forecast(0, None, "a", "s", 0.5, (), 1000),
+            Forecast(1, None, "a", "s", 0.5, (), 1000),
+            Rejected(2, None, b"", FORECASTS, "empty"),
+            Outcome(0, None, "a", 1.0, 4000),
+            Outcome(1, None, "a", 1.0, 4000),
+            Outcome(2, None, "a", 0.0, 4000),
+            Outcome(3, None, "a", 1.0, 3999),
+            Outcome(4, None, "b", 0.0, 4000),
+            Rejected(5, None, b"", OUTCOMES, "label"),
+        ],
+    )
+    counted = {
+        (t, f): value(gauges, "records_total", topic=t, fate=f) for t, fates in RECORD_FATES.items() for f in fates
+    }
+    assert counted.pop(("outcomes", "waiting")) == 0.0
+    assert set(counted.values()) == {1.0}
+    assert value(gauges, "dead_letters_total", topic="forecasts", reason="empty") == 1
+    assert value(gauges, "dead_letters_total", topic="outcomes", reason="label") == 1
+    assert sum(samples(gauges)["trueup_dead_letters_total"].values()) == 2
+    assert (value(gauges, "early_outcomes"), value(gauges, "pending_events")) == (1, 0)
+    assert (value(gauges, "label_delay_seconds_count"), value(gauges, "label_delay_seconds_sum")) == (1, 3.0)
+
+
+def test_a_redelivered_batch_counts_only_as_redelivered() -> None:
+    gauges = made()
+    live = Live(gauges)
+    live.fold(0, pairs(5))
+    before = samples(gauges)
+    live.fold(0, pairs(5))
+    after = samples(gauges)
+    assert value(gauges, "redelivered_records_total", topic="forecasts") == 5
+    assert value(gauges, "redelivered_records_total", topic="outcomes") == 5
+    for name in ("trueup_redelivered_records_total", "trueup_last_update_timestamp_seconds"):
+        del before[name], after[name]
+    assert after == before
+
+
+def test_expired_rows_are_counted() -> None:
+    gauges = made()
+    live = Live(gauges, held=1000)
+    late = 40 * 86_400_000
+    live.fold(0, [Forecast(0, None, "a", "s", 0.5, (), 1), Outcome(0, None, "b", 1.0, 1)])
+    for start in (1, 601):
+        live.fold(0, [Forecast(i, None, f"n{i}", "s", 0.5, (), late) for i in range(start, start + 600)])
+    assert value(gauges, "expired_total", kind="forecast") == 1
+    assert value(gauges, "expired_total", kind="outcome") == 1
+    assert (value(gauges, "pending_events"), value(gauges, "early_outcomes")) == (1200, 0)
+
+
+def test_outputs_and_batches_are_counted() -> None:
+    gauges = made()
+    gauges.produced("calibrated", 3)
+    gauges.produced("calibrated", 4)
+    gauges.batch(10, 0.02)
+    gauges.batch(30, 0.5)
+    assert value(gauges, "outputs_total", topic="calibrated") == 7
+    assert (value(gauges, "batch_records_count"), value(gauges, "batch_records_sum")) == (2, 40)
+    assert (value(gauges, "batch_seconds_count"), value(gauges, "batch_seconds_sum")) == (2, 0.52)
+
+
+def test_stages_and_waits_are_counted() -> None:
+    gauges = made()
+    gauges.stage(3, 0.02)
+    assert value(gauges, "stage_seconds_sum", stage="changelog") == 0.02
+    assert value(gauges, "stage_seconds_count", stage="fold") == 0
+    now = int(time() * 1000)
+    # Of the newest, the clock that stamped it runs ahead; the second is an hour old.
+    gauges.waited([now + 5000, now - 3_600_000, now - 20_000])
+    buckets = {edge: value(gauges, "forecast_latency_seconds_bucket", le=edge) for edge in ("0.005", "30.0", "1800.0")}
+    assert buckets == {"0.005": 1, "30.0": 2, "1800.0": 2}
+    assert value(gauges, "forecast_latency_seconds_bucket", le="+Inf") == 3
+    assert value(gauges, "forecast_latency_seconds_count") == 3
+    assert value(gauges, "forecast_latency_seconds_sum") == pytest.approx(3620, abs=60)
+
+
+def test_partitions_are_counted_when_they_are_taken_up() -> None:
+    gauges = made()
+    for partition in (0, 1, 0):
+        gauges.assigned(partition, Held(Fence()))
+    assert (value(gauges, "held_partitions"), value(gauges, "opened_partitions_total")) == (2, 3)
+    gauges.revoked(0)
+    assert (value(gauges, "held_partitions"), value(gauges, "opened_partitions_total")) == (1, 3)
+
+
+# -- views of sums -------------------------------------------------------------------------------------------------
+
+
+def test_the_scores_of_two_partitions_add_up() -> None:
+    gauges = made()
+    live = Live(gauges)
+    live.fold(0, pairs(40))
+    live.fold(1, pairs(25, start=3))
+    total = live.scores(0, "s") + live.scores(1, "s")
+    for kind in ("raw", "calibrated"):
+        assert value(gauges, "ece", stream="s", kind=kind) == pytest.approx(total.ece(kind))
+        assert value(gauges, "brier", stream="s", kind=kind) == pytest.approx(total.brier(kind))
+        assert value(gauges, "log_loss", stream="s", kind=kind) == pytest.approx(total.log_loss(kind))
+    assert value(gauges, "regret", stream="s", loss="brier") == pytest.approx(total.regret("brier"))
+    assert value(gauges, "regret", stream="s", loss="log") == pytest.approx(total.regret("log"))
+    assert value(gauges, "resolved", stream="s") == 65
+    assert value(gauges, "scored_events_total", stream="s") == 65
+
+
+def test_streams_have_series_of_their_own() -> None:
+    gauges = made()
+    live = Live(gauges)
+    live.fold(0, pairs(10, "a"))
+    live.fold(1, pairs(20, "b"))
+    assert (value(gauges, "resolved", stream="a"), value(gauges, "resolved", stream="b")) == (10, 20)
+
+
+def test_streams_beyond_the_cap_are_counted_together_as_other() -> None:
+    gauges = made(most_streams=2)
+    live = Live(gauges)
+    for partition, (stream, n) in enumerate({"a": 4, "b": 5, "c": 6, "d": 7, "other": 8}.items()):
+        live.fold(partition, pairs(n, stream))
+    assert value(gauges, "scored_events_total", stream=OTHER) == 6 + 7 + 8
+    assert value(gauges, "answered_forecasts_total", stream=OTHER) == 6 + 7 + 8
+    assert {dict(labels)["stream"] for labels in samples(gauges)["trueup_resolved"]} == {"a", "b"}
+
+
+def test_streams_beyond_the_cap_are_counted_once_over_batches_and_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history, "WINDOW", 20)
+    gauges = made(most_streams=1)
+    live = Live(gauges)
+    live.fold(0, pairs(1, "shown"))
+    for start in range(1, 61, 12):
+        live.fold(0, pairs(12, "hidden", start))
+    assert value(gauges, "scored_events_total", stream=OTHER) == 60
+
+
+def test_a_stream_that_is_called_other_has_no_series_of_its_own() -> None:
+    gauges = made()
+    assert not gauges.shows(OTHER)
+    assert gauges.shown() == []
+
+
+def test_rows_are_held_of_the_streams_that_are_shown_and_of_no_other() -> None:
+    gauges = made(most_streams=3)
+    live = Live(gauges)
+    for i in range(50):
+        live.fold(0, pairs(2, f"stream-{i}", 2 * i))
+    held = gauges._held[0]
+    assert set(held.scores) == set(held.calibrators) == {"stream-0", "stream-1", "stream-2"}
+    assert len(gauges._scored) == 3 + 1
+
+
+@pytest.mark.parametrize("stream", ['"', "\\", 'a"b\\c', "é漢🂡", "{x}", " "])
+def test_any_name_of_a_stream_is_exported_so_that_it_parses(stream: str) -> None:
+    gauges = made()
+    Live(gauges).fold(0, pairs(3, stream))
+    assert samples(gauges)["trueup_resolved"] == {(("stream", stream),): 3.0}
+
+
+def test_counters_of_scores_start_with_this_worker_and_gauges_with_the_state() -> None:
+    before = Live(made())
+    row = before.fold(0, pairs(20)).scores["s"]
+    gauges = made()
+    gauges.assigned(0, Held(Fence(), {"s": (row, None)}))
+    assert value(gauges, "resolved", stream="s") == 20
+    # Zero and not absent: increase() must see the first events that a new owner scores.
+    assert value(gauges, "scored_events_total", stream="s") == 0
+    assert value(gauges, "answered_forecasts_total", stream="s") == 0
+    before.gauges = gauges
+    before.fold(0, pairs(5, start=20))
+    assert value(gauges, "resolved", stream="s") == 25
+    assert value(gauges, "scored_events_total", stream="s") == 5
+    assert value(gauges, "answered_forecasts_total", stream="s") == 5
+
+
+def test_no_counter_ever_falls() -> None:
+    gauges = made()
+    live = Live(gauges, "identity")
+    last: dict[tuple[str, tuple[tuple[str, str], ...]], float] = {}
+    for i in range(60):
+        p = 0.1 + i / 100 if i < 20 else 0.0
+        live.fold(0, [Forecast(i, None, f"e{i}", "s", p, (), 1), Outcome(i, None, f"e{i}", 0.0, 2)])
+        now = {
+            (name, labels): shown
+            for name, series in samples(gauges).items()
+            if name.endswith("_total")
+            for labels, shown in series.items()
+        }
+        fallen = {series for series, shown in now.items() if shown < last.get(series, 0.0)}
+        assert not fallen
+        last = now
+
+
+def test_the_guarantee_of_several_partitions_is_weighed_by_what_each_has_learnt() -> None:
+    gauges = made()
+    live = Live(gauges, "minimax")
+    live.fold(0, pairs(40))
+    alone = value(gauges, "calibration_error", stream="s"), value(gauges, "calibration_bound", stream="s")
+    live.fold(1, pairs(10, start=7))
+    both = value(gauges, "calibration_error", stream="s"), value(gauges, "calibration_bound", stream="s")
+    gauges.revoked(0)
+    other = value(gauges, "calibration_error", stream="s"), value(gauges, "calibration_bound", stream="s")
+    for a, b, mixed in zip(alone, other, both, strict=True):
+        assert a is not None
+        assert b is not None
+        assert mixed == pytest.approx((40 * a + 10 * b) / 50)
+
+
+def test_sums_of_two_workers_make_the_error_of_both() -> None:
+    """The sums of two workers, added and then divided, are what one worker that held both partitions would show."""
+    one, two, both = made(), made(), made()
+    for gauges, partitions in ((one, (0,)), (two, (1,)), (both, (0, 1))):
+        live = Live(gauges, "minimax")
+        for partition in partitions:
+            live.fold(partition, pairs(20 + 90 * partition, start=7 * partition))
+    # A worker that takes over shows the same sums, counters aside: they are views of rows.
+    for kind in ("raw", "calibrated"):
+        sums = dict.fromkeys(("events", "forecasts", "outcomes"), 0.0)
+        gap = 0.0
+        for i in range(10):
+            labels = {"stream": "s", "kind": kind, "bin": str(i)}
+            each = {
+                what: sum(value(gauges, f"resolved_bin_{what}", **labels) or 0.0 for gauges in (one, two))
+                for what in sums
+            }
+            assert each == pytest.approx(
+                {what: value(both, f"resolved_bin_{what}", **labels) or 0.0 for what in sums}, abs=1e-12
+            )
+            gap += abs(each["forecasts"] - each["outcomes"])
+            sums = {what: sums[what] + each[what] for what in sums}
+        assert sums["events"] == 130
+        assert gap / 130 == pytest.approx(value(both, "ece", stream="s", kind=kind))
+    for name in ("calibration_error", "calibration_bound", "calibration_noise"):
+        weights = [value(gauges, "learnt_outcomes", stream="s") or 0.0 for gauges in (one, two)]
+        shown = [value(gauges, name, stream="s") or 0.0 for gauges in (one, two)]
+        pooled = sum(a * b for a, b in zip(weights, shown, strict=True)) / sum(weights)
+        assert pooled == pytest.approx(value(both, name, stream="s"))
+    assert (value(one, "scored_partitions", stream="s"), value(both, "scored_partitions", stream="s")) == (1, 2)
+
+
+def test_a_calibrator_without_a_theorem_exports_no_bound() -> None:
+    gauges = made()
+    Live(gauges, "platt").fold(0, pairs(10))
+    assert value(gauges, "calibration_bound", stream="s") is None
+
+
+def test_a_stream_that_waits_for_its_first_outcome_exports_no_scores_and_no_nan() -> None:
+    gauges = made()
+    Live(gauges).fold(0, [Forecast(0, None, "a", "s", 0.5, (), 1)])
+    assert value(gauges, "pending_events") == 1
+    found = samples(gauges)
+    assert "trueup_ece" not in found
+    assert not any(math.isnan(shown) for series in found.values() for shown in series.values())
+
+
+# -- partitions that move ------------------------------------------------------------------------------------------
+
+
+def test_a_revoked_partition_vanishes_from_the_gauges_and_stays_in_the_counters() -> None:
+    gauges = made()
+    live = Live(gauges)
+    live.fold(0, [*pairs(10), Forecast(10, None, "waits", "s", 0.5, (), 2000)])
+    live.fold(1, pairs(4, "t"))
+    assert gauges.partitions() == [0, 1]
+    gauges.revoked(0)
+    gauges.revoked(8)
+    assert gauges.partitions() == [1]
+    assert value(gauges, "resolved", stream="s") is None
+    assert value(gauges, "ece", stream="s", kind="raw") is None
+    assert value(gauges, "pending_events") == 0
+    assert value(gauges, "resolved", stream="t") == 4
+    assert value(gauges, "scored_events_total", stream="s") == 10
+    assert value(gauges, "records_total", topic="forecasts", fate="issued") == 15
+
+
+def test_what_is_sampled_now_is_shown_as_it_is() -> None:
+    gauges = made()
+    assert value(gauges, "lag_records", topic="forecasts", partition="0") == 3
+    assert value(gauges, "state_bytes", partition="0") == 900
+    assert value(gauges, "build_info", version="9.9") == 1
+    assert value(gauges, "last_update_timestamp_seconds") is None
+
+
+def test_two_workers_in_one_process_have_registries_of_their_own() -> None:
+    one, two = made(), made()
+    one.produced("calibrated", 3)
+    assert value(two, "outputs_total", topic="calibrated") == 0
+
+
+def test_the_oldest_row_is_that_of_any_partition_and_any_queue() -> None:
+    gauges = made()
+    assert value(gauges, "oldest_row_seconds") == 0
+    short, long = Queue(1, 60_000, 3, 4, due=70_000), Queue(1, 3_600_000, 0, 2, due=3_605_000)
+    gauges.assigned(0, Held(Fence(stream_time=50_000, queues={(1, 60_000): short})))
+    assert value(gauges, "oldest_row_seconds") == 40
+    gauges.assigned(1, Held(Fence(stream_time=50_000, queues={(1, 60_000): short, (1, 3_600_000): long})))
+    assert value(gauges, "oldest_row_seconds") == 45
+    empty = Queue(1, 3_600_000, 2, 2, due=1)
+    gauges.assigned(1, Held(Fence(stream_time=50_000, queues={(1, 3_600_000): empty})))
+    assert value(gauges, "oldest_row_seconds") == 40

@@ -1,0 +1,444 @@
+"""Bytes to events and outputs to bytes: nothing a record holds is an error, and everything has a reason."""
+
+import base64
+import json
+from typing import Any, NamedTuple
+
+import orjson
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from state.events import Calibrated, Event, Forecast, Outcome, Rejected, Resolved
+from state.fence import FORECASTS, OUTCOMES
+from state.forecasts import Classwise, Normal, Probs, Quantiles
+from state.policy import Policies, Policy
+from streams.records.decoding import KEY_IDS, REASONS, Decoder, encode_calibrated, encode_letter, encode_resolved
+from streams.records.limits import Limits
+
+LIMITS = Limits()
+NOW = 1_357_034_400_000
+OPEN = Decoder(Policies(default=Policy()), LIMITS)
+FEATURES = Decoder(
+    Policies(
+        [
+            ("list", Policy(calibrator="calibrated_regression", features=2)),
+            ("named", Policy(calibrator="calibrated_regression", features=("age", "amount"))),
+        ],
+        None,
+    ),
+    LIMITS,
+)
+
+
+def forecast(value: bytes | None, decoder: Decoder = OPEN, key: bytes | None = b"k") -> Forecast | Rejected:
+    """Decode a forecast; the value it keeps for a dead letter is checked here and left out."""
+    event = decoder.forecast(7, key, value, NOW)
+    if isinstance(event, Rejected):
+        return event
+    assert event.value == value
+    return event._replace(value=None)
+
+
+def outcome(value: bytes | None, decoder: Decoder = OPEN, key: bytes | None = b"k") -> Outcome | Rejected:
+    return decoder.outcome(7, key, value, NOW)
+
+
+def made(**fields: Any) -> bytes:
+    """Return a forecast's value: a good one, but for the fields given."""
+    return json.dumps({"event_id": "e", "stream": "s", "p": 0.5, **fields}).encode()
+
+
+def happened(**fields: Any) -> bytes:
+    """Return an outcome's value: a good one, but for the fields given."""
+    return json.dumps({"event_id": "e", "y": 1, **fields}).encode()
+
+
+def reason(event: Event) -> str | None:
+    return event.reason if isinstance(event, Rejected) else None
+
+
+# -- whatever it holds ---------------------------------------------------------------------------------------------
+
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=140)
+JSON = st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4))
+NAMES = ["event_id", "stream", "p", "probs", "quantiles", "normal", "x", "y", "ts", "revision"]
+RECORDS = st.dictionaries(st.sampled_from(NAMES) | st.text(), JSON).map(lambda record: json.dumps(record).encode())
+KEYS = st.none() | st.binary(max_size=1100)
+
+
+@given(st.none() | st.binary(max_size=300) | RECORDS, KEYS, st.integers(0, 2**62))
+@example(b"[" * 50_000, None, 0)
+@example(b'{"a":' * 10_000, None, 0)
+@example(b"[" * 1000 + b"]" * 1000, None, 0)
+@example(b'"\\ud800"', None, 0)
+@example(b'{"event_id":"\xed\xa0\x80","stream":"s","p":1}', None, 0)
+@example(b'{"event_id":"e","stream":"s","p":' + b"9" * 400 + b"}", None, 0)
+@example(b'{"event_id":"e","stream":"s","p":1e-400,"y":1e-400}', None, 0)
+@example(b'{"event_id":"e","stream":"s","p":1,"y":1,"ts":' + b"9" * 30 + b"}", None, 0)
+def test_any_bytes_decode_to_an_event_and_nothing_is_raised(
+    value: bytes | None, key: bytes | None, timestamp: int
+) -> None:
+    for decoder in (OPEN, FEATURES):
+        for topic, event in (
+            (FORECASTS, decoder.forecast(3, key, value, timestamp)),
+            (OUTCOMES, decoder.outcome(3, key, value, timestamp)),
+        ):
+            assert (event.offset, event.key) == (3, key)
+            if isinstance(event, Rejected):
+                assert event.reason in REASONS
+                assert (event.value, event.topic) == (value, topic)
+            elif isinstance(event, Forecast):
+                assert topic == FORECASTS
+                assert type(event.raw) is float
+                assert 0 <= event.raw <= 1
+                assert all(type(x) is float and -1 <= x <= 1 for x in event.x)
+                assert 0 < len(event.stream.encode()) <= LIMITS.id_bytes
+            else:
+                assert topic == OUTCOMES
+                assert type(event.y) is float
+                assert event.y in (0.0, 1.0)
+            if not isinstance(event, Rejected):
+                assert 0 < len(event.event_id.encode()) <= LIMITS.id_bytes
+                assert 0 <= event.ts <= timestamp + LIMITS.ahead_ms
+
+
+class Bad(NamedTuple):
+    """A record that cannot be used."""
+
+    reason: str
+    value: bytes | None
+    key: bytes | None = b"k"
+
+
+BOTH = [
+    Bad("empty", None),
+    Bad("empty", b""),
+    Bad("oversized", b" " * LIMITS.record_bytes + b"1"),
+    Bad("oversized", made(y=1), b"k" * (KEY_IDS * LIMITS.id_bytes + 1)),
+    Bad("not_json", b"\xff\xfe"),
+    Bad("not_json", b"e,s,0.5"),
+    Bad("not_json", b'{"event_id":"e"'),
+    Bad("not_json", b'\xef\xbb\xbf{"event_id":"e"}'),
+    Bad("not_json", made(y=1) + made(y=1)),
+    Bad("not_object", b"null"),
+    Bad("not_object", b"[]"),
+    Bad("not_object", b"0.5"),
+    Bad("not_object", b'"e"'),
+    Bad("event_id", b"{}"),
+    *(Bad("event_id", made(event_id=bad, y=1)) for bad in (None, "", 1, True, ["e"], {"e": 1}, 0.5)),
+    Bad("event_id", made(event_id="e" * 129, y=1)),
+    Bad("event_id", made(event_id="é" * 65, y=1)),
+    Bad("event_id", made(event_id="\x00", y=1)),
+    Bad("event_id", made(event_id="a\nb", y=1)),
+    Bad("event_id", made(event_id="a\x7fb", y=1)),
+    Bad("event_id", made(event_id="a\u200bb", y=1)),
+    *(Bad("timestamp", made(y=1, ts=bad)) for bad in (-1, 0.5, 1e12, True, "now", [1], 2**70)),
+    Bad("timestamp", made(y=1, ts=NOW + LIMITS.ahead_ms + 1)),
+]
+NO_PROBABILITIES: tuple[object, ...] = (True, False, "0.5", [0.5], {}, -1e-9, 1.0000001, 2, -1, 10**30)
+NO_LABELS: tuple[object, ...] = (None, 2, -1, 0.5, "1", [1], {}, 10**30)
+FORECAST_ONLY = [
+    *(Bad("stream", made(stream=bad)) for bad in (None, "", 1, "s" * 129, "é" * 65, "a\tb", "\ud7ff\ue000")),
+    Bad("forecast", b'{"event_id":"e","stream":"s"}'),
+    Bad("forecast", made(p=None)),
+    Bad("forecast", made(probs=[0.5, 0.5])),
+    Bad("forecast", made(p=None, probs=[1], quantiles={})),
+    Bad("unsupported", made(p=None, probs=[0.5, 0.5])),
+    Bad("unsupported", made(p=None, quantiles={"levels": [0.5], "values": [1]})),
+    Bad("unsupported", made(p=None, normal={"mean": 0, "std": 1})),
+    *(Bad("probability", made(p=bad)) for bad in NO_PROBABILITIES),
+    Bad("not_json", made(p=float("nan"))),
+    Bad("not_json", made(p=float("inf"))),
+    Bad("not_json", b'{"event_id":"e","stream":"s","p":1e400}'),
+    Bad("not_json", b'{"event_id":"\\ud800","stream":"s","p":1}'),
+]
+OUTCOME_ONLY = [
+    Bad("label", b'{"event_id":"e"}'),
+    *(Bad("label", happened(y=bad)) for bad in NO_LABELS),
+    Bad("not_json", happened(y=float("nan"))),
+    *(Bad("revision", happened(revision=bad)) for bad in (0, -1, 2**32, 1.0, "1", True)),
+]
+UNUSABLE_FEATURES = [
+    *(
+        (bad, "list")
+        for bad in (None, [], [0], [0, 0, 0], {"age": 0, "amount": 0}, "00", [0, 1.1], [0, True], [0, "0"])
+    ),
+    *((bad, "named") for bad in (None, {}, {"age": 0}, [0, 0], {"age": 0, "amount": -2}, {"age": 0, "amount": None})),
+]
+
+
+@pytest.mark.parametrize("bad", BOTH + FORECAST_ONLY, ids=str)
+def test_an_unusable_forecast_is_rejected_whole_with_its_reason(bad: Bad) -> None:
+    assert forecast(bad.value, key=bad.key) == Rejected(7, bad.key, bad.value, FORECASTS, bad.reason)
+
+
+@pytest.mark.parametrize("bad", BOTH + OUTCOME_ONLY, ids=str)
+def test_an_unusable_outcome_is_rejected_whole_with_its_reason(bad: Bad) -> None:
+    assert outcome(bad.value, key=bad.key) == Rejected(7, bad.key, bad.value, OUTCOMES, bad.reason)
+
+
+VECTORS = Decoder(
+    Policies(
+        [
+            ("classes", Policy("multiclass", {"classes": 3})),
+            ("numbers", Policy("quantile", {"levels": (0.1, 0.5, 0.9)})),
+        ],
+        Policy(),
+    ),
+    LIMITS,
+)
+LAW = {"levels": [0.25, 0.75], "values": [-1, 1]}
+BAD_PROBS: list[object] = [[0.5, 0.5], [0.2, 0.3, 0.4], [0.2, 0.3, "0.5"], [-0.2, 0.7, 0.5], [True, 0, 0], 1, {}]
+BAD_NORMALS: list[object] = [1, {"mean": 0}, {"mean": 0, "std": 0}, {"mean": "0", "std": 1}, {"mean": 1e300, "std": 1}]
+BAD_LAWS: list[object] = [
+    1,
+    {},
+    LAW | {"values": [1, -1]},
+    LAW | {"levels": [0, 1]},
+    LAW | {"values": [1]},
+    {"levels": [0.25, 0.75], "values": 1},
+]
+UNUSABLE_VECTORS = [
+    Bad("forecast", made(stream="classes", p=None)),
+    Bad("forecast", made(stream="classes", probs=[0.2, 0.3, 0.5])),
+    Bad("unsupported", made(stream="classes")),
+    Bad("unsupported", made(stream="classes", p=None, quantiles=LAW)),
+    Bad("unsupported", made(stream="numbers", p=None, probs=[0.2, 0.3, 0.5])),
+    *(Bad("probs", made(stream="classes", p=None, probs=bad)) for bad in BAD_PROBS),
+    *(
+        Bad("quantiles", made(stream="numbers", p=None, quantiles=bad))
+        for bad in (
+            1,
+            {},
+            LAW | {"values": [1, -1]},
+            LAW | {"levels": [0, 1]},
+            LAW | {"values": [1]},
+            LAW | {"values": 1},
+        )
+    ),
+    *(Bad("normal", made(stream="numbers", p=None, normal=bad)) for bad in BAD_NORMALS),
+]
+
+
+@pytest.mark.parametrize("bad", UNUSABLE_VECTORS, ids=str)
+def test_an_unusable_forecast_of_classes_or_numbers_is_rejected_with_its_reason(bad: Bad) -> None:
+    assert reason(VECTORS.forecast(7, bad.key, bad.value, NOW)) == bad.reason
+
+
+@pytest.mark.parametrize(
+    ("stream", "given", "read"),
+    [
+        ("classes", {"probs": [0, 0.25, 0.75]}, Probs((0.0, 0.25, 0.75))),
+        ("numbers", {"quantiles": LAW}, Quantiles((0.25, 0.75), (-1.0, 1.0))),
+        ("numbers", {"normal": {"mean": 3, "std": 2}}, Normal(3.0, 2.0)),
+    ],
+)
+def test_a_forecast_is_read_as_what_its_stream_takes(stream: str, given: dict[str, object], read: object) -> None:
+    event = VECTORS.forecast(7, b"k", made(stream=stream, p=None, **given), NOW)
+    assert isinstance(event, Forecast)
+    assert event.raw == read
+    assert type(event.raw) is type(read)
+
+
+@pytest.mark.parametrize(("y", "accepted"), [(2, True), (-3.5, True), (1e99, True), (1e101, False), ("2", False)])
+def test_where_not_all_streams_are_binary_an_outcome_is_judged_when_it_meets_its_forecast(
+    *, y: object, accepted: bool
+) -> None:
+    event = VECTORS.outcome(7, b"k", happened(y=y), NOW)
+    assert isinstance(event, Outcome) is accepted
+    assert isinstance(outcome(happened(y=y)), Rejected)
+
+
+def test_records_of_vectors_name_what_is_served_by_its_kind() -> None:
+    served = Quantiles((0.1, 0.9), (-1.0, 1.0))
+    answer = Calibrated(b"k", "e", "numbers", Normal(0.0, 1.0), served, served, "quantile", "0" * 8, 3, 9, 12)
+    assert orjson.loads(encode_calibrated(answer)) == {
+        "event_id": "e",
+        "stream": "numbers",
+        "raw": {"mean": 0.0, "std": 1.0},
+        "quantiles": {"levels": [0.1, 0.9], "values": [-1.0, 1.0]},
+        "draw": {"levels": [0.1, 0.9], "values": [-1.0, 1.0]},
+        "calibrator": "quantile",
+        "config": "0" * 8,
+        "version": 3,
+        "ts": 9,
+        "applied": 12,
+    }
+    classwise = Classwise((0.2, 0.3))
+    made = "multiclass", 3, 9, 10, 1, False
+    classes = Resolved(b"k", "e", "classes", Probs((0.5, 0.5)), classwise, classwise, 1.0, *made)
+    record = orjson.loads(encode_resolved(classes))
+    assert (record["raw"], record["probs"], record["y"]) == ([0.5, 0.5], [0.2, 0.3], 1)
+    assert orjson.loads(encode_resolved(classes._replace(y=1e99)))["y"] == 1e99
+
+
+@pytest.mark.parametrize(("x", "stream"), UNUSABLE_FEATURES)
+def test_unusable_features_are_rejected(x: object, stream: str) -> None:
+    assert reason(forecast(made(stream=stream, x=x), FEATURES)) == "features"
+
+
+def test_a_stream_that_no_pattern_matches_is_rejected_where_streams_are_closed() -> None:
+    assert reason(forecast(made(stream="new"), FEATURES)) == "unknown_stream"
+    assert reason(forecast(made(stream="new"))) is None
+
+
+def test_an_outcome_may_have_a_revision_number() -> None:
+    for number, read in ((None, 0), (1, 1), (2**32 - 1, 2**32 - 1)):
+        found = outcome(happened(revision=number))
+        assert isinstance(found, Outcome)
+        assert found.revision == read
+
+
+def test_the_examples_reach_every_reason() -> None:
+    shown = {bad.reason for bad in BOTH + FORECAST_ONLY + OUTCOME_ONLY} | {"features", "unknown_stream"}
+    vectors = {bad.reason for bad in UNUSABLE_VECTORS}
+    others = {"parked_label", "conflict", "batch", "skipped"}
+    assert shown | vectors | others == set(REASONS), "the others are not the decoder's"
+
+
+# -- what is accepted ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("p", "read"), [(0, 0.0), (1, 1.0), (0.0, 0.0), (1.0, 1.0), (5e-324, 5e-324), (0.25, 0.25)])
+def test_p_may_be_any_number_from_0_to_1(p: float, read: float) -> None:
+    event = forecast(made(p=p))
+    assert event == Forecast(7, b"k", "e", "s", read, (), NOW)
+    assert type(event.raw) is float
+
+
+@pytest.mark.parametrize(("y", "read"), [(0, 0.0), (1, 1.0), (False, 0.0), (True, 1.0), (0.0, 0.0), (1.0, 1.0)])
+def test_y_may_be_0_1_or_a_boolean(y: object, read: float) -> None:
+    event = outcome(happened(y=y))
+    assert event == Outcome(7, b"k", "e", read, NOW, happened(y=y))
+    assert type(event.y) is float
+
+
+@pytest.mark.parametrize("name", ["e", "e" * 128, "é" * 64, "漢" * 42 + "ab", "🂡" * 32, "a b", '"\\/', "{}", "0"])
+def test_a_name_of_up_to_128_bytes_is_kept_as_it_is(name: str) -> None:
+    assert forecast(made(event_id=name, stream=name)) == Forecast(7, b"k", name, name, 0.5, (), NOW)
+    assert outcome(happened(event_id=name)) == Outcome(7, b"k", name, 1.0, NOW, happened(event_id=name))
+
+
+@given(st.text(min_size=1, max_size=16))
+def test_the_limit_of_a_name_is_in_bytes_of_utf_8(name: str) -> None:
+    decoder = Decoder(Policies(default=Policy()), Limits(id_bytes=10))
+    accepted = not isinstance(outcome(happened(event_id=name), decoder), Rejected)
+    assert accepted == (name.isprintable() and len(name.encode()) <= 10)
+
+
+def test_a_value_and_a_key_as_long_as_their_limits_are_accepted() -> None:
+    value = made(y=1).ljust(LIMITS.record_bytes)
+    key = b"k" * (KEY_IDS * LIMITS.id_bytes)
+    assert isinstance(forecast(value, key=key), Forecast)
+    assert isinstance(outcome(value, key=key), Outcome)
+
+
+def test_a_record_without_a_key_is_accepted() -> None:
+    assert forecast(made(), key=None) == Forecast(7, None, "e", "s", 0.5, (), NOW)
+    assert outcome(happened(), key=None) == Outcome(7, None, "e", 1.0, NOW, happened())
+
+
+@pytest.mark.parametrize("ts", [0, 1, NOW, NOW + LIMITS.ahead_ms])
+def test_ts_counts_from_1970_to_as_far_ahead_as_the_limit(ts: int) -> None:
+    assert forecast(made(ts=ts)) == Forecast(7, b"k", "e", "s", 0.5, (), ts)
+    assert outcome(happened(ts=ts)) == Outcome(7, b"k", "e", 1.0, ts, happened(ts=ts))
+
+
+def test_without_ts_the_kafka_timestamp_counts() -> None:
+    assert forecast(made(ts=None)) == forecast(made()) == Forecast(7, b"k", "e", "s", 0.5, (), NOW)
+
+
+def test_the_last_of_duplicate_fields_counts() -> None:
+    assert forecast(b'{"event_id":"a","p":2,"event_id":"e","stream":"s","p":0.5}') == forecast(made())
+
+
+def test_unknown_fields_and_absent_kinds_are_kept_out() -> None:
+    plain = forecast(made())
+    assert forecast(made(weight=3, nested={"p": [9]}, y=1, probs=None, quantiles=None, normal=None)) == plain
+    assert outcome(happened(p=0.9, stream=5, comment="\x00"))[:5] == outcome(happened())[:5]
+
+
+def test_named_features_come_in_the_order_of_the_policy() -> None:
+    event = forecast(made(stream="named", x={"amount": -1, "other": 5, "age": 0.25}), FEATURES)
+    assert event == Forecast(7, b"k", "e", "named", 0.5, (0.25, -1.0), NOW)
+
+
+def test_listed_features_come_in_their_own_order() -> None:
+    event = forecast(made(stream="list", x=[1, -0.5]), FEATURES)
+    assert event == Forecast(7, b"k", "e", "list", 0.5, (1.0, -0.5), NOW)
+    assert all(type(x) is float for x in event.x)
+
+
+def test_features_of_a_stream_that_takes_none_are_ignored() -> None:
+    assert forecast(made(x="whatever")) == forecast(made())
+
+
+# -- what leaves ---------------------------------------------------------------------------------------------------
+
+PROBABILITIES = st.floats(0, 1)
+PRINTABLE = st.text(st.characters(exclude_categories=["C"]), min_size=1, max_size=40)
+
+
+@given(
+    st.builds(
+        Calibrated,
+        key=KEYS,
+        event_id=PRINTABLE,
+        stream=PRINTABLE,
+        raw=PROBABILITIES,
+        p=PROBABILITIES,
+        draw=PROBABILITIES,
+        calibrator=st.just("platt+minimax"),
+        config=st.just("0123abcd"),
+        version=st.integers(0, 2**53),
+        ts=st.integers(0, 2**53),
+        applied=st.integers(1, 2**53),
+    )
+)
+def test_a_calibrated_record_survives_json_bit_for_bit(record: Calibrated) -> None:
+    assert orjson.loads(encode_calibrated(record)) == {k: v for k, v in record._asdict().items() if k != "key"}
+
+
+@given(
+    st.builds(
+        Resolved,
+        key=KEYS,
+        event_id=PRINTABLE,
+        stream=PRINTABLE,
+        raw=PROBABILITIES,
+        p=PROBABILITIES,
+        draw=PROBABILITIES,
+        y=st.sampled_from([0.0, 1.0]),
+        calibrator=st.just("platt"),
+        version=st.integers(0, 2**53),
+        issued_ts=st.integers(0, 2**53),
+        resolved_ts=st.integers(0, 2**53),
+        revision=st.integers(0, 100),
+        implied=st.booleans(),
+    )
+)
+def test_a_resolved_record_survives_json_bit_for_bit(record: Resolved) -> None:
+    decoded = orjson.loads(encode_resolved(record))
+    assert decoded == {k: v for k, v in record._asdict().items() if k != "key"}
+    assert type(decoded["y"]) is int
+
+
+@given(KEYS, st.none() | st.binary(max_size=300), st.integers(0, 100))
+def test_a_letter_holds_key_and_value_in_base64_up_to_the_limit(
+    key: bytes | None, value: bytes | None, limit: int
+) -> None:
+    letter = orjson.loads(
+        encode_letter(Rejected(5, key, value, OUTCOMES, "label"), "my-outcomes", 3, Limits(letter_bytes=limit))
+    )
+    assert {name: letter[name] for name in ("reason", "topic", "partition", "offset")} == {
+        "reason": "label",
+        "topic": "my-outcomes",
+        "partition": 3,
+        "offset": 5,
+    }
+    for name, whole in (("key", key), ("value", value)):
+        assert (letter[name] is None) == (whole is None)
+        if whole is not None:
+            assert base64.b64decode(letter[name], validate=True) == whole[:limit]
+    assert letter["value_bytes"] == len(value or b"")

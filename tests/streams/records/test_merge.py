@@ -1,0 +1,391 @@
+"""Two topics become one order, which is a function of the records and not of how they arrived."""
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import TypeAlias
+
+import pytest
+from aiokafka.structs import ConsumerRecord
+from faust.types import TP
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streams.records.merge import Batch, Lane
+from tests.streams.fakes import record
+
+F, O = 0, 1  # noqa: E741 - forecasts and outcomes, as `state.fence` numbers them
+SOURCES = (TP("f", 3), TP("o", 3))
+Record: TypeAlias = ConsumerRecord[bytes | None, bytes | None]
+
+
+class Clock:
+    """Time that passes when a test says so, s."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def lane() -> Lane:
+    return Lane(3, SOURCES)
+
+
+def made(topic: int, *timestamps: int, start: int = 0, value: bytes | None = b"v") -> list[Record]:
+    name = SOURCES[topic].topic
+    return [record(name, 3, start + i, ts, value=value) for i, ts in enumerate(timestamps)]
+
+
+def never(_: TP) -> bool:
+    return False
+
+
+def always(_: TP) -> bool:
+    return True
+
+
+def only(topic: int) -> Callable[[TP], bool]:
+    return lambda tp: tp == SOURCES[topic]
+
+
+class Reading:
+    """How far the topics have been read: wherever a test says so."""
+
+    def __init__(self, caught_up: Callable[[TP], bool] = always, read: dict[TP, int] | None = None) -> None:
+        self._caught_up, self._read = caught_up, read
+
+    def caught_up(self, tp: TP) -> bool:
+        return self._caught_up(tp)
+
+    def has_read(self, tp: TP, offset: int) -> bool:
+        return self._read is None or self._read[tp] >= offset
+
+
+def take(
+    of: Lane,
+    caught_up: Callable[[TP], bool] = always,
+    *,
+    limit: int = 1000,
+    size: int = 1_000_000,
+    patience: float = 10.0,
+    clock: Callable[[], float] | None = None,
+    read: dict[TP, int] | None = None,
+) -> Batch | None:
+    return of.take(limit, size, Reading(caught_up, read), patience, clock or Clock())
+
+
+def acknowledge(of: Lane) -> None:
+    """Say that a batch is folded, and answered."""
+    of.busy = False
+    of.acknowledged(of.out[0])
+
+
+def order(batch: Batch | None) -> list[tuple[int, int]]:
+    """Return topic and timestamp of a batch's records."""
+    return [] if batch is None else [(topic, each.timestamp) for topic, each in batch.records]
+
+
+def test_records_go_in_the_order_of_time_and_a_forecast_before_an_outcome_of_its_millisecond() -> None:
+    of = lane()
+    of.add(O, made(O, 1, 5, 5, 9))
+    of.add(F, made(F, 2, 5, 8))
+    assert order(take(of)) == [(O, 1), (F, 2), (F, 5), (O, 5), (O, 5), (F, 8), (O, 9)]
+
+
+def test_a_topic_stays_in_the_order_of_its_offsets_when_its_clock_runs_backwards() -> None:
+    of = lane()
+    of.add(F, made(F, 9, 1))
+    of.add(O, made(O, 5))
+    assert order(take(of)) == [(O, 5), (F, 9), (F, 1)]
+
+
+def test_an_empty_lane_has_no_batch() -> None:
+    of = lane()
+    assert take(of) is None
+    assert not of.busy
+
+
+def test_one_batch_is_folded_at_a_time_and_two_are_out() -> None:
+    of = lane()
+    of.add(F, made(F, 1, 2, 3))
+    assert order(take(of, limit=1)) == [(F, 1)]
+    assert take(of, limit=1) is None
+    of.busy = False
+    assert order(take(of, limit=1)) == [(F, 2)]
+    of.busy = False
+    assert take(of) is None
+    acknowledge(of)
+    assert order(take(of)) == [(F, 3)]
+
+
+def test_a_batch_that_is_acknowledged_before_the_one_it_follows_is_an_error() -> None:
+    of = lane()
+    of.add(F, made(F, 1, 2))
+    take(of, limit=1)
+    of.busy = False
+    second = take(of)
+    assert second is not None
+    with pytest.raises(RuntimeError, match="partition 3"):
+        of.acknowledged(second)
+
+
+# -- holding back --------------------------------------------------------------------------------------------------
+
+
+def test_a_topic_waits_for_its_partner_that_is_not_caught_up() -> None:
+    for topic in (F, O):
+        of = lane()
+        of.add(topic, made(topic, 1))
+        assert take(of, never) is None
+        assert take(of, only(topic)) is None
+        assert order(take(of, only(1 - topic))) == [(topic, 1)]
+
+
+def test_what_the_partner_has_is_merged_as_far_as_it_reaches() -> None:
+    of = lane()
+    of.add(F, made(F, 1, 3, 5))
+    of.add(O, made(O, 2, 4))
+    assert order(take(of, never)) == [(F, 1), (O, 2), (F, 3), (O, 4)]
+    acknowledge(of)
+    assert take(of, never) is None
+    of.add(O, made(O, 6, start=2))
+    assert order(take(of, never)) == [(F, 5)]
+
+
+def test_patience_runs_from_the_first_refusal_and_then_the_topic_goes_on_alone() -> None:
+    of, clock = lane(), Clock()
+    of.add(O, made(O, 1, 2))
+    assert take(of, never, clock=clock) is None
+    clock.now += 9.9
+    assert take(of, never, clock=clock) is None
+    clock.now += 0.1
+    assert order(take(of, never, clock=clock)) == [(O, 1), (O, 2)]
+
+
+def test_patience_starts_anew_when_the_partner_came_meanwhile() -> None:
+    of, clock = lane(), Clock()
+    of.add(F, made(F, 1, 3))
+    assert take(of, never, clock=clock) is None
+    clock.now += 9
+    of.add(O, made(O, 2))
+    assert order(take(of, never, clock=clock)) == [(F, 1), (O, 2)]
+    acknowledge(of)
+    clock.now += 9
+    assert take(of, never, clock=clock) is None
+    clock.now += 10
+    assert order(take(of, never, clock=clock)) == [(F, 3)]
+
+
+def test_without_patience_nothing_waits() -> None:
+    of = lane()
+    of.add(F, made(F, 1))
+    assert order(take(of, never, patience=0)) == [(F, 1)]
+
+
+# -- limits, ends, epochs ------------------------------------------------------------------------------------------
+
+
+def test_a_batch_holds_no_more_records_than_the_limit() -> None:
+    of = lane()
+    of.add(F, made(F, *range(0, 10, 2)))
+    of.add(O, made(O, *range(1, 10, 2)))
+    assert order(take(of, limit=4)) == [(F, 0), (O, 1), (F, 2), (O, 3)]
+
+
+def test_a_batch_ends_with_the_record_that_reaches_the_limit_of_bytes() -> None:
+    made_of = made(F, 1, 2, 3, value=b"x" * 40)
+    reached = 2 * (40 + len(made_of[0].key or b""))
+    of = lane()
+    of.add(F, made_of)
+    assert len(order(take(of, size=reached))) == 2
+    of = lane()
+    of.add(F, made_of)
+    assert len(order(take(of, size=reached + 1))) == 3
+
+
+def test_a_record_larger_than_the_limit_goes_alone() -> None:
+    of = lane()
+    of.add(F, made(F, 1, 2, value=b"x" * 5000))
+    assert order(take(of, size=100)) == [(F, 1)]
+
+
+def test_a_record_counts_the_bytes_of_its_key_and_of_its_value_where_it_has_them() -> None:
+    of = lane()
+    bare = record("f", 3, 0, 1, None, None)
+    of.add(F, [bare, record("f", 3, 1, 2, b"k" * 30, None), record("f", 3, 2, 3, None, b"v")])
+    assert of.sizes == [31, 0]
+    assert len(order(take(of, size=30))) == 2
+    assert of.sizes == [1, 0]
+
+
+def test_ends_are_the_next_offsets_of_the_topics_in_the_batch_and_of_no_other() -> None:
+    of = lane()
+    of.add(F, made(F, 1, 2, 9, start=50))
+    of.add(O, made(O, 3, start=7))
+    batch = take(of, limit=2)
+    assert batch is not None
+    assert (batch.partition, batch.ends) == (3, {SOURCES[F]: 52})
+    acknowledge(of)
+    batch = take(of)
+    assert batch is not None
+    assert batch.ends == {SOURCES[F]: 53, SOURCES[O]: 8}
+
+
+def test_ends_pass_over_offsets_that_are_not_records() -> None:
+    of = lane()
+    of.add(F, [*made(F, 1, start=4), *made(F, 2, start=9)])  # 5 to 8 were control records, or compacted
+    batch = take(of)
+    assert batch is not None
+    assert batch.ends == {SOURCES[F]: 10}
+
+
+def test_a_restart_forgets_what_is_buffered_and_what_is_out_and_begins_an_epoch() -> None:
+    of, clock = lane(), Clock()
+    of.add(F, made(F, 1, 2))
+    first = take(of, limit=1)
+    of.restart()
+    assert take(of) is None
+    of.add(F, made(F, 1))
+    second = take(of)
+    assert first is not None
+    assert second is not None
+    assert first.epoch != second.epoch == of.epoch
+    assert order(second) == [(F, 1)]
+    of.restart()
+    of.add(F, made(F, 1))
+    assert take(of, never, clock=clock) is None
+    of.restart()
+    clock.now += 10
+    of.add(F, made(F, 1))
+    assert take(of, never, clock=clock) is None  # patience does not survive a restart
+
+
+# -- whatever arrives ----------------------------------------------------------------------------------------------
+
+
+def merged(forecasts: Sequence[int], outcomes: Sequence[int]) -> list[tuple[int, int]]:
+    """Return the two-way merge, written as plainly as can be."""
+    if not forecasts:
+        return [(O, ts) for ts in outcomes]
+    if not outcomes or forecasts[0] <= outcomes[0]:
+        return [(F, forecasts[0]), *merged(forecasts[1:], outcomes)]
+    return [(O, outcomes[0]), *merged(forecasts, outcomes[1:])]
+
+
+TIMESTAMPS = st.lists(st.integers(0, 20), max_size=25)
+
+
+@given(TIMESTAMPS, TIMESTAMPS, st.data())
+def test_the_order_is_the_two_way_merge_however_arrivals_and_batches_were_cut(
+    forecasts: list[int], outcomes: list[int], data: st.DataObject
+) -> None:
+    of = lane()
+    waiting = (made(F, *forecasts), made(O, *outcomes))
+    taken: list[tuple[int, int]] = []
+    ends: dict[TP, int] = {}
+
+    def drain() -> None:
+        limit, size = data.draw(st.integers(1, 9)), data.draw(st.integers(1, 9))
+        while batch := take(of, lambda tp: not waiting[SOURCES.index(tp)], limit=limit, size=size):
+            assert 0 < len(batch.records) <= limit
+            for tp, end in batch.ends.items():
+                assert end > ends.get(tp, 0)
+            ends.update(batch.ends)
+            taken.extend(order(batch))
+            acknowledge(of)
+
+    while any(waiting):
+        topic = data.draw(st.sampled_from([topic for topic in (F, O) if waiting[topic]]))
+        n = data.draw(st.integers(1, len(waiting[topic])))
+        of.add(topic, waiting[topic][:n])
+        del waiting[topic][:n]
+        drain()
+    drain()
+    assert taken == merged(forecasts, outcomes)
+    assert ends == {tp: len(stamps) for tp, stamps in zip(SOURCES, (forecasts, outcomes), strict=True) if stamps}
+
+
+@given(TIMESTAMPS.map(sorted), TIMESTAMPS.map(sorted))
+def test_topics_in_time_order_are_merged_in_time_order(forecasts: list[int], outcomes: list[int]) -> None:
+    of = lane()
+    of.add(F, made(F, *forecasts))
+    of.add(O, made(O, *outcomes))
+    found = order(take(of))
+    assert all((a_ts, a) <= (b_ts, b) for (a, a_ts), (b, b_ts) in pairwise(found))
+    assert len(found) == len(forecasts) + len(outcomes)
+
+
+def test_records_that_come_again_go_first_and_alone() -> None:
+    """Merged with the new ones, the late outcome of time 100 would hold up the new one of time 5."""
+    of = lane()
+    of.fence = (1, 1)
+    of.add(F, made(F, 40, 50))
+    of.add(O, made(O, 100, 5))
+    assert order(take(of)) == [(F, 40), (O, 100)]
+    acknowledge(of)
+    assert order(take(of)) == [(O, 5), (F, 50)]
+
+
+def test_new_records_wait_until_those_that_come_again_are_answered() -> None:
+    """The rows these are answered from grow old as new records are applied."""
+    of = lane()
+    of.fence = (2, 1)
+    of.add(F, made(F, 1, 2, 30))
+    of.add(O, made(O, 10))
+    assert order(take(of, limit=2)) == [(F, 1), (F, 2)]
+    of.busy = False
+    assert order(take(of)) == [(O, 10)]
+    of.busy = False
+    acknowledge(of)
+    assert take(of) is None
+    acknowledge(of)
+    assert order(take(of)) == [(F, 30)]
+
+
+def test_new_records_wait_for_those_that_come_again_and_are_not_read_yet_whatever_the_patience() -> None:
+    of = lane()
+    of.fence = (0, 5)
+    of.add(F, made(F, 1))
+    assert take(of, never, patience=0, read={SOURCES[F]: 1, SOURCES[O]: 4}) is None
+    assert order(take(of, never, patience=0, read={SOURCES[F]: 1, SOURCES[O]: 5})) == [(F, 1)]
+
+
+def test_records_that_come_again_wait_for_nobody_and_keep_the_limits() -> None:
+    of = lane()
+    of.fence = (3, 0)
+    of.add(F, made(F, 1, 2, 3, 4))
+    assert order(take(of, never, limit=2)) == [(F, 1), (F, 2)]
+    acknowledge(of)
+    assert order(take(of, never, size=1)) == [(F, 3)]
+    acknowledge(of)
+    assert take(of, never) is None
+
+
+@given(
+    st.lists(st.integers(0, 20), max_size=20),
+    st.lists(st.integers(0, 20), max_size=20),
+    st.integers(0, 40),
+    st.integers(0, 20),
+    st.integers(0, 20),
+)
+def test_where_a_crash_cut_does_not_show_in_the_order(
+    forecasts: list[int], outcomes: list[int], cut: int, again_f: int, again_o: int
+) -> None:
+    """Clocks run as they like; after the cut some of each topic comes again."""
+    whole = lane()
+    whole.add(F, made(F, *forecasts))
+    whole.add(O, made(O, *outcomes))
+    uncut = [(topic, each.offset) for topic, each in (take(whole) or Batch(3, [], {}, 0)).records]
+    before = uncut[:cut]
+    fence = (sum(topic == F for topic, _ in before), sum(topic == O for topic, _ in before))
+    restarted = lane()
+    restarted.fence = fence
+    starts = max(fence[F] - again_f, 0), max(fence[O] - again_o, 0)
+    restarted.add(F, made(F, *forecasts)[starts[F] :])
+    restarted.add(O, made(O, *outcomes)[starts[O] :])
+    after = []
+    while batch := take(restarted):
+        acknowledge(restarted)
+        after += [(topic, each.offset) for topic, each in batch.records if each.offset >= fence[topic]]
+    assert after == uncut[cut:]

@@ -1,0 +1,135 @@
+"""When partitions are claimed: before their end is read, and never after they may have moved."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, cast
+
+import pytest
+from aiokafka.errors import KafkaError
+from faust.tables.recovery import RebalanceAgain
+from faust.types import TP
+
+from agents.topology import Topology
+from state import keys
+from streams.faust.changelog import KEEP_SECONDS, FencedError
+from streams.faust.transport import BatchConsumer
+from streams.kafka.producer_ids import Identity
+from tests.streams.brokers import C0, F0, Brokers, Run
+from tests.streams.fakes import Producer
+
+C1 = TP(C0.topic, 1)
+
+
+@pytest.fixture
+def producer(topology: Topology) -> Producer:
+    return cast("Producer", topology.app.producer)
+
+
+def claims(producer: Producer) -> list[int]:
+    return sorted(sent.partition for sent in producer.sent if [row.key for row in sent.rows] == [keys.CLAIM])
+
+
+def test_highwaters_of_the_changelog_are_asked_for_when_it_is_claimed(
+    run: Run, consumer: BatchConsumer, brokers: Brokers, producer: Producer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked_after: list[list[int]] = []
+
+    async def highwaters(*partitions: TP) -> Mapping[TP, int]:
+        asked_after.append(claims(producer))
+        return dict.fromkeys(partitions, 7)
+
+    monkeypatch.setattr(brokers, "highwaters", highwaters)
+    consumer._ours = True
+    assert run(consumer.highwaters(C0, C1)) == {C0: 7, C1: 7}
+    assert asked_after == [[0, 1]]
+
+
+def test_highwaters_of_the_inputs_claim_nothing(
+    run: Run, consumer: BatchConsumer, brokers: Brokers, producer: Producer
+) -> None:
+    brokers.ends = {F0: 3}
+    assert run(consumer.highwaters(F0)) == {F0: 3}
+    assert producer.sent == []
+
+
+def test_partitions_that_may_have_moved_are_not_claimed(
+    run: Run, consumer: BatchConsumer, brokers: Brokers, producer: Producer
+) -> None:
+    assert brokers.assigned == set()
+    with pytest.raises(RebalanceAgain):
+        run(consumer.highwaters(C0))
+    assert producer.sent == []
+
+
+def test_partitions_are_not_given_up_while_they_are_claimed(
+    run: Run, topology: Topology, consumer: BatchConsumer, brokers: Brokers, producer: Producer
+) -> None:
+    async def scenario() -> None:
+        answer = asyncio.Event()
+        identify = producer.identify
+
+        async def late(transactional_id: str, held: Identity) -> Identity:
+            await answer.wait()
+            return await identify(transactional_id, held)
+
+        producer.identify = late  # type: ignore[method-assign]
+        consumer._ours = True
+        recovery = asyncio.create_task(cast("Any", consumer.highwaters(C0)))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        recovery.cancel()  # as Faust does when another rebalance begins
+        revoked = asyncio.create_task(consumer.on_partitions_revoked(set()))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert not revoked.done()
+        answer.set()
+        await revoked
+        assert claims(producer) == [0]
+        with pytest.raises(RebalanceAgain):
+            await consumer.highwaters(C0)
+
+    brokers.assigned = {C0}
+    run(scenario())
+    assert topology.failure is None
+
+
+def test_a_claim_that_fails_ends_the_process(
+    run: Run, topology: Topology, consumer: BatchConsumer, producer: Producer
+) -> None:
+    producer.failure = KafkaError("refused")
+    consumer._ours = True
+    with pytest.raises(KafkaError):
+        run(consumer.highwaters(C0))
+    assert topology.failure is producer.failure
+
+
+def test_claims_that_grew_old_are_confirmed_and_the_store_knows_the_offset(
+    run: Run, topology: Topology, producer: Producer
+) -> None:
+    table = topology.table
+    run(topology.claim(0))
+    table.changelog.adopt(0)
+    for partition in range(1, 16):
+        table.changelog.release(partition)
+    run(topology.keep())
+    assert claims(producer) == [0]
+    table.changelog._writers[0].since -= KEEP_SECONDS
+    run(topology.keep())
+    assert claims(producer) == [0, 0]
+    assert table.offset(0) == 1
+    table.changelog._writers[0].since -= KEEP_SECONDS
+    run(table.commit(0, {b"a": b"1"}))
+    assert [row.key for row in producer.rows(C0.topic)] == [keys.CLAIM] * 3 + [b"a"]
+    assert table.offset(0) == 3
+
+
+def test_a_worker_that_slept_for_long_asks_before_it_appends(run: Run, topology: Topology, producer: Producer) -> None:
+    table = topology.table
+    run(topology.claim(0))
+    table.changelog.adopt(0)
+    table.changelog._writers[0].since -= KEEP_SECONDS
+    run(producer.identify(f"{C0.topic}-0", Identity(-1, -1)))  # another worker; its claim has been forgotten by the log
+    producer.newest.clear()
+    with pytest.raises(FencedError):
+        run(table.commit(0, {b"stale": b"1"}))
+    assert [row.key for row in producer.rows(C0.topic)] == [keys.CLAIM]

@@ -1,0 +1,159 @@
+"""The table: the changelog first, as one batch, and the store after."""
+
+import asyncio
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from aiokafka.errors import KafkaError
+from faust.types import TP
+
+from streams.faust.changelog import TooLargeError
+from streams.table.state_table import ForeignWriterError, StateTable
+from tests.streams.fakes import Producer, Row, record, wire
+
+CHANGELOG = "trueup-state-changelog"
+
+
+@pytest.fixture(params=[True, False], ids=["memory", "rocksdb"])
+def memory(request: pytest.FixtureRequest) -> bool:
+    return bool(request.param)
+
+
+@pytest.fixture
+def producer() -> Producer:
+    return Producer()
+
+
+@pytest.fixture
+def table(tmp_path: Path, memory: bool, producer: Producer) -> StateTable:  # noqa: FBT001 - a fixture
+    return wire(tmp_path, memory=memory, producer=producer).table
+
+
+def test_a_commit_appends_all_rows_as_one_batch_in_their_order(table: StateTable, producer: Producer) -> None:
+    asyncio.run(table.commit(3, {b"z": b"1", b"a": None, b"F": b"fence"}))
+    ((topic, partition, rows),) = producer.sent
+    assert (topic, partition) == (CHANGELOG, 3)
+    assert rows == [Row(b"z", b"1", None), Row(b"a", None, None), Row(b"F", b"fence", None)]
+
+
+def test_a_commit_writes_the_rows_and_the_offset_of_the_last(table: StateTable) -> None:
+    asyncio.run(table.commit(0, {b"a": b"1", b"b": b"2", b"c": b"3"}))
+    asyncio.run(table.commit(0, {b"a": None, b"b": b"4"}))
+    assert [table.read(0, key) for key in (b"a", b"b", b"c")] == [None, b"4", b"3"]
+    assert list(table.range(0, b"b")) == [(b"b", b"4")]
+    assert (table.offset(0), table.offset(1)) == (4, None)
+
+
+def test_the_probe_hears_3_when_acknowledged_and_4_when_written(table: StateTable, producer: Producer) -> None:
+    heard: list[tuple[int, int, bytes | None]] = []
+    asyncio.run(table.commit(0, {b"a": b"1"}, lambda n: heard.append((n, len(producer.sent), table.read(0, b"a")))))
+    assert heard == [(3, 1, None), (4, 1, b"1")]
+
+
+def test_rows_that_do_not_fit_one_batch_are_refused_and_nothing_is_sent_or_written(
+    table: StateTable, producer: Producer
+) -> None:
+    producer.size = 10_000
+    heard: list[int] = []
+    rows = {bytes([i]): bytes(1000) for i in range(11)}
+    with pytest.raises(TooLargeError, match="11 rows"):
+        asyncio.run(table.commit(0, rows, heard.append))
+    assert (producer.sent, heard, table.read(0, b"\0"), table.offset(0)) == ([], [], None, None)
+    rows.pop(b"\0")
+    rows.pop(b"\1")
+    asyncio.run(table.commit(0, rows, heard.append))
+    assert (heard, table.offset(0)) == ([3, 4], 8)
+
+
+@pytest.mark.parametrize("failure", [KafkaError("refused"), TimeoutError("late")], ids=repr)
+def test_when_the_send_fails_nothing_is_written(table: StateTable, producer: Producer, failure: Exception) -> None:
+    asyncio.run(table.commit(0, {b"a": b"1"}))
+    producer.failure = failure
+    heard: list[int] = []
+    with pytest.raises(type(failure)):
+        asyncio.run(table.commit(0, {b"a": b"2", b"b": b"2"}, heard.append))
+    assert (heard, table.read(0, b"a"), table.read(0, b"b"), table.offset(0)) == ([], b"1", None, 0)
+
+
+def test_a_batch_appended_behind_foreign_rows_is_refused_and_not_written(table: StateTable, producer: Producer) -> None:
+    asyncio.run(table.commit(0, {b"a": b"1"}))
+    producer.ends[CHANGELOG, 0] += 1
+    heard: list[int] = []
+    with pytest.raises(ForeignWriterError, match=r"partition 0 .* offset 2, expected 1"):
+        asyncio.run(table.commit(0, {b"a": b"2"}, heard.append))
+    assert (heard, table.read(0, b"a"), table.offset(0)) == ([], b"1", 0)
+
+
+def test_the_first_batch_after_a_start_must_continue_what_the_store_has(table: StateTable, producer: Producer) -> None:
+    table.restore(TP(CHANGELOG, 0), [record(CHANGELOG, 0, 41, 0, b"a", b"1")])
+    producer.ends[CHANGELOG, 0] = 42
+    asyncio.run(table.commit(0, {b"a": b"2"}))
+    table.reopened(0)
+    producer.ends[CHANGELOG, 0] = 50
+    with pytest.raises(ForeignWriterError, match="offset 50, expected 43"):
+        asyncio.run(table.commit(0, {b"a": b"3"}))
+
+
+def test_a_partition_assigned_anew_continues_where_recovery_left_it(table: StateTable, producer: Producer) -> None:
+    asyncio.run(table.commit(0, {b"a": b"1"}))
+    table.restore(TP(CHANGELOG, 0), [record(CHANGELOG, 0, 8, 0, b"a", b"other")])  # another worker wrote meanwhile
+    table.reopened(0)
+    producer.ends[CHANGELOG, 0] = 9
+    asyncio.run(table.commit(0, {b"b": b"2"}))
+    assert (table.read(0, b"a"), table.read(0, b"b"), table.offset(0)) == (b"other", b"2", 9)
+
+
+def test_what_faust_was_shown_of_a_recovery_never_lands_on_newer_rows(table: StateTable) -> None:
+    tp = TP(CHANGELOG, 0)
+    older = SimpleNamespace(tp=tp, partition=0, offset=7, key=b"F", value=b"1")
+    for offset, value in (7, b"1"), (8, b"2"):
+        table.restore(tp, [record(CHANGELOG, 0, offset, 0, b"F", value)])
+    recovery = cast("Any", table.app.tables).recovery
+    recovery.buffers[table] = [SimpleNamespace(message=older)]
+    recovery.flush_buffers()
+    assert not recovery.buffers[table]
+    assert (table.read(0, b"F"), table.offset(0)) == (b"2", 8)
+
+
+def test_partitions_have_changelogs_of_their_own(table: StateTable, producer: Producer) -> None:
+    asyncio.run(table.commit(0, {b"a": b"0", b"b": b"0"}))
+    asyncio.run(table.commit(1, {b"a": b"1"}))
+    asyncio.run(table.commit(0, {b"a": b"2"}))
+    assert (table.offset(0), table.offset(1)) == (2, 0)
+    assert (table.read(0, b"a"), table.read(1, b"a")) == (b"2", b"1")
+    assert [(sent.partition, len(sent.rows)) for sent in producer.sent] == [(0, 2), (1, 1), (0, 1)]
+
+
+def test_restoring_writes_records_in_order_and_the_offset_of_the_last(table: StateTable) -> None:
+    table.restore(
+        TP(CHANGELOG, 2),
+        [
+            record(CHANGELOG, 2, 10, 0, b"a", b"1"),
+            record(CHANGELOG, 2, 11, 0, b"b", b"1"),
+            record(CHANGELOG, 2, 15, 0, b"a", b"2"),
+            record(CHANGELOG, 2, 16, 0, b"b", None),
+            record(CHANGELOG, 2, 19, 0, None, b"not a row"),
+        ],
+    )
+    assert (table.read(2, b"a"), table.read(2, b"b"), table.offset(2)) == (b"2", None, 19)
+
+
+def test_rows_changed_after_a_commit_do_not_change_what_is_stored(table: StateTable) -> None:
+    rows: dict[bytes, bytes | None] = {b"a": b"1"}
+    asyncio.run(table.commit(0, rows))
+    rows[b"a"] = b"2"
+    rows[b"b"] = b"2"
+    assert (table.read(0, b"a"), table.read(0, b"b")) == (b"1", None)
+
+
+def test_size_counts_the_rows_of_a_partition(table: StateTable) -> None:
+    asyncio.run(table.commit(0, {bytes([i]): bytes(100) for i in range(50)}))
+    assert table.size(0)[0] in {50, 51}  # RocksDB counts its offset row
+    assert table.size(0)[1] >= 5000
+    assert table.size(1)[0] == 0
+
+
+def test_the_changelog_is_named_as_the_settings_say(table: StateTable) -> None:
+    assert table.changelog_topic_name == CHANGELOG
