@@ -18,6 +18,7 @@ from state.frames import CorruptFrame
 from streams.config.settings import Settings
 from streams.faust.changelog import MovedError, TooLargeError
 from streams.faust.outputs import Outputs, Parcel
+from streams.faust.state_table import StateTable
 from streams.metrics.challengers import Place
 from streams.metrics.gauges import Gauges, Held, Rows
 from streams.records.decoding import Decoder
@@ -25,7 +26,6 @@ from streams.records.lookalikes import Lookalikes
 from streams.records.merge import Batch, Merged
 from streams.records.refused import named
 from streams.records.skips import PoisonError
-from streams.table.state_table import StateTable
 
 log = logging.getLogger("trueup")
 

@@ -18,7 +18,7 @@ from agents.processor import Probe
 from agents.server import Server
 from agents.status.pages import Pages
 from agents.status.readings import Readings
-from agents.topology import Topology, build, consumer_of
+from agents.topology import build
 from streams.config.settings import Settings
 from streams.kafka import topics
 
@@ -85,7 +85,7 @@ async def _serve(settings: Settings, probe: Probe) -> int:
             topology.gauges.registry,
             lambda: monotonic() - ticked < ALIVE_SECONDS,
             lambda: topology.ready,
-            Pages(Readings(settings, topology.gauges, __version__, lambda: topology.ready, topology.recovery)),
+            Pages(Readings(settings, topology.gauges, __version__, lambda: topology.ready, topology.app.recovery)),
             settings.access,
         )
     except ValueError as exc:
@@ -101,22 +101,23 @@ async def _serve(settings: Settings, probe: Probe) -> int:
     loop = asyncio.get_running_loop()
     for signum in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(signum, stop.set)
-    app = topology.app
-    running = asyncio.create_task(app.start())
+    running = asyncio.create_task(topology.app.start())
     told = False
     while not stop.is_set():
         ticked = monotonic()
         with suppress(TimeoutError):
             await asyncio.wait_for(stop.wait(), timeout=0.25)
-        if app.crashed or (running.done() and running.exception()):
-            topology.failed(app.crash_reason or running.exception() or RuntimeError("the application stopped"))
-        if line := topology.progress.look(topology.unrestored(), monotonic()):
+        if crash := topology.app.crash or (running.exception() if running.done() else None):
+            topology.failed(crash)
+        if line := topology.progress.look(topology.app.unrestored(), monotonic()):
             log.info(line)
         if topology.ready != told:
             told = topology.ready
             log.info("ready" if told else "not ready")
     log.info("stopping: finishing the batches in flight, committing offsets")
-    await _stop(topology)
+    await topology.app.stop()
+    if crash := topology.app.crash:
+        topology.failed(crash)
     server.stop()
     log.info("stopped")
     return 0
@@ -134,17 +135,3 @@ def tell(settings: Settings, port: int) -> None:
             settings.metrics_host,
             port,
         )
-
-
-async def _stop(topology: Topology) -> None:
-    app = topology.app
-    if app.started and not app.rebalancing and not app.in_recovery:
-        # Faust closes the tables before it waits for what is in flight, which needs them.
-        consumer = consumer_of(app)
-        consumer.stop_flow()
-        app.flow_control.suspend()
-        app.flow_control.clear()
-        await consumer.wait_empty()
-    await app.stop()
-    if app.crashed:
-        topology.failed(app.crash_reason or RuntimeError("the application crashed while stopping"))

@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from time import time
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import orjson
 
@@ -19,6 +19,7 @@ from state.scoring.losses import NAMES
 from state.scoring.scores import SCORED, total
 from streams.config import effective_config
 from streams.config.settings import Settings
+from streams.faust.progress import Recovery
 from streams.metrics.description import Found, describe
 from streams.metrics.gauges import Gauges
 
@@ -27,13 +28,6 @@ POINTS: Final = tuple(i / 100 for i in range(101))
 #: Up to this many streams are ordered by their scores; more only by name, as that needs none of them decoded.
 ORDERED: Final = 5000
 ORDERS: Final = ("name", "events", "error", "regret", "alarm")
-
-
-class Recovery(NamedTuple):
-    """How far the restoring of state is: changelog records left, and all there are; zeros when nothing is restored."""
-
-    left: int = 0
-    whole: int = 0
 
 
 @dataclass(frozen=True)

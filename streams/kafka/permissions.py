@@ -6,7 +6,7 @@ everything was restored. Brokers since 2.3 answer which operations the asking us
 
 import shlex
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import (
@@ -19,6 +19,7 @@ from aiokafka.protocol.api import Request, RequestStruct, Response
 from aiokafka.protocol.types import Array, Boolean, Bytes, Int16, Int32, Schema, String
 
 from streams.config.settings import Settings
+from streams.faust.requests import ask
 
 #: Kafka's numbers of the operations a worker needs; the answer has a bit for each.
 OPERATIONS: Final = {"Read": 3, "Write": 4, "Describe": 8, "DescribeConfigs": 10}
@@ -193,7 +194,7 @@ async def of_topics(admin: AIOKafkaAdminClient, names: Iterable[str]) -> dict[st
     One that may not even be seen is there with nothing allowed, whether it exists or not: the brokers do not say.
     """
     try:
-        response = await admin._send_request(_Topics(names))  # noqa: SLF001 - no public way to send one's own
+        response = await ask(admin, _Topics(names))
     except NotImplementedError:  # a broker before 2.3
         return dict.fromkeys(set(await admin.list_topics()) & set(names))
     return {
@@ -227,7 +228,7 @@ async def _of_group(admin: AIOKafkaAdminClient, name: str) -> Allowed:
     """Return what may be done with a consumer group, be there one yet or not."""
     try:
         coordinator = await admin.find_coordinator(name)
-        response: Any = await admin._send_request(_Group(name), coordinator)  # noqa: SLF001 - as above
+        response = await ask(admin, _Group(name), coordinator)
     except GroupAuthorizationFailedError:
         return frozenset()
     except (KafkaError, NotImplementedError):  # no coordinator yet, or a broker before 2.3: the worker will find out

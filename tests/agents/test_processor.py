@@ -18,10 +18,10 @@ from state.fence import FATES, FORECASTS, OUTCOMES, Fence
 from state.frames import CorruptFrame
 from streams.faust.changelog import MovedError, TooLargeError
 from streams.faust.outputs import Outputs
+from streams.faust.state_table import ForeignWriterError
 from streams.metrics.catalogue import STAGES
 from streams.records.decoding import Decoder
 from streams.records.merge import Batch, Merged
-from streams.table.state_table import ForeignWriterError
 from tests.events import Sent, forecast, mixed, outcome
 from tests.streams.fakes import Producer, record, wire
 

@@ -10,12 +10,12 @@ from typing import Any, cast
 import pytest
 from faust.types import TP
 
-from agents.topology import Topology, build, consumer_of
+from agents.topology import Topology, build
 from streams.config.settings import Settings
+from streams.faust.state_table import StateTable
+from streams.faust.stores import MemoryStore, RocksStore
 from streams.faust.transport import BatchConsumer, BatchTransport
 from streams.kafka.security import Security
-from streams.table.state_table import StateTable
-from streams.table.stores import MemoryStore, RocksStore
 from tests.events import forecast, outcome
 from tests.streams.brokers import F0, O0, Brokers, Run
 from tests.streams.fakes import Producer, record, wire
@@ -45,7 +45,7 @@ def topology(run: Run, tmp_path: Path, ended: Ended) -> Iterator[Topology]:
         return made
 
     made: Topology = run(make())
-    thread = consumer_of(made.app)._thread
+    thread = made.app.consumer._thread
     yield made
     thread.thread_loop.close()
 
@@ -64,7 +64,7 @@ def test_the_application_is_told_the_settings(tmp_path: Path) -> None:
         request_seconds=7,
         batch_bytes=500_000,
     )
-    conf = build(settings, abort=lambda: None).app.conf
+    conf = build(settings, abort=lambda: None).app.faust.conf
     assert conf.id == "mine"
     assert [str(url) for url in conf.broker] == ["kafka://a:1", "kafka://b:2"]
     assert Path(conf.datadir) == tmp_path / "mine"
@@ -75,8 +75,8 @@ def test_the_application_is_told_the_settings(tmp_path: Path) -> None:
 
 
 def test_nothing_is_lost_by_a_default_of_faust(topology: Topology) -> None:
-    conf = topology.app.conf
-    assert not topology.app.in_transaction
+    conf = topology.app.faust.conf
+    assert not topology.app.faust.in_transaction
     assert conf.stream_wait_empty
     assert conf.producer_acks == -1
     assert conf.consumer_auto_offset_reset == "earliest"
@@ -90,14 +90,14 @@ def test_nothing_is_lost_by_a_default_of_faust(topology: Topology) -> None:
 @pytest.mark.parametrize("session", [1, 30, 300])
 def test_every_session_that_is_accepted_is_one_faust_starts_with(tmp_path: Path, session: float) -> None:
     settings = Settings(data_dir=tmp_path, session_seconds=session, request_seconds=min(session, 15))
-    conf = build(settings, abort=lambda: None).app.conf
+    conf = build(settings, abort=lambda: None).app.faust.conf
     assert conf.broker_heartbeat_interval < conf.broker_session_timeout <= conf.broker_request_timeout
     assert conf.broker_session_timeout <= conf.broker_rebalance_timeout
 
 
 def test_there_is_one_table_and_its_changelog_is_that_of_the_settings(topology: Topology) -> None:
-    assert list(topology.app.tables) == ["state"]
-    table = topology.app.tables["state"]
+    assert list(topology.app.faust.tables) == ["state"]
+    table = topology.app.faust.tables["state"]
     assert table is topology.table
     assert isinstance(table, StateTable)
     assert table.changelog_topic.get_topic_name() == topology.settings.changelog
@@ -116,17 +116,17 @@ def test_the_table_takes_the_sizes_of_the_settings(tmp_path: Path) -> None:
 
 def test_there_is_one_agent_and_it_reads_both_inputs(tmp_path: Path) -> None:
     made = build(Settings(data_dir=tmp_path, forecasts="f", outcomes="o"), abort=lambda: None)
-    assert list(made.app.agents) == ["process"]
-    assert made.app.agents["process"].get_topic_names() == ("f", "o")
+    assert list(made.app.faust.agents) == ["process"]
+    assert made.app.faust.agents["process"].get_topic_names() == ("f", "o")
     assert made.sources == ("f", "o")
 
 
 def test_one_transport_consumes_and_produces_and_asks_the_topology(topology: Topology) -> None:
-    transport = topology.app.transport
+    transport = topology.app.faust.transport
     assert isinstance(transport, BatchTransport)
-    assert topology.app.producer_transport is transport
+    assert topology.app.faust.producer_transport is transport
     assert transport.inputs is topology
-    assert isinstance(consumer_of(topology.app), BatchConsumer)
+    assert isinstance(topology.app.consumer, BatchConsumer)
 
 
 def test_two_applications_share_nothing(tmp_path: Path) -> None:
@@ -134,21 +134,23 @@ def test_two_applications_share_nothing(tmp_path: Path) -> None:
     one.table.store.write(0, [(b"k", b"v")], 0)
     assert other.table.read(0, b"k") is None
     assert one.gauges.registry is not other.gauges.registry
-    assert one.app.agents["process"] is not other.app.agents["process"]
+    assert one.app.faust.agents["process"] is not other.app.faust.agents["process"]
 
 
 @pytest.mark.parametrize("security", [Security(), Security(protocol="SSL")], ids=["plain text", "TLS"])
 def test_brokers_are_met_with_the_security_of_the_settings(tmp_path: Path, security: Security) -> None:
-    credentials = build(Settings(data_dir=tmp_path, security=security), abort=lambda: None).app.conf.broker_credentials
+    credentials = build(
+        Settings(data_dir=tmp_path, security=security), abort=lambda: None
+    ).app.faust.conf.broker_credentials
     assert (credentials is None) == (security.protocol == "PLAINTEXT")
     assert getattr(credentials, "context", None) is security.context
 
 
 def test_batches_reach_the_agent_as_they_are(topology: Topology) -> None:
-    schema = cast("Any", topology.app.agents["process"]).channel.schema
+    schema = cast("Any", topology.app.faust.agents["process"]).channel.schema
     message = SimpleNamespace(key=b"\xff", value=(value := object()))
-    assert schema.loads_key(topology.app, message, loads=None) == b"\xff"
-    assert schema.loads_value(topology.app, message, loads=None) is value
+    assert schema.loads_key(topology.app.faust, message, loads=None) == b"\xff"
+    assert schema.loads_value(topology.app.faust, message, loads=None) is value
 
 
 # -- the agent -----------------------------------------------------------------------------------------------------
@@ -176,7 +178,7 @@ PAIR = [forecast("a", 0.3, 1000), outcome("a", 1, 2000)]
 @pytest.fixture
 def messages(run: Run, topology: Topology) -> list[Any]:
     """Take up partition 0 and return a pair of records as two batches."""
-    consumer = consumer_of(topology.app)
+    consumer = topology.app.consumer
     consumer._thread = Brokers()
     run(topology.applied(0))
     made = []
@@ -193,7 +195,7 @@ def messages(run: Run, topology: Topology) -> list[Any]:
 
 def serve(run: Run, topology: Topology, *messages: Any) -> Handed:
     handed = Handed(*messages)
-    run(cast("Any", topology.app.agents["process"]).fun(handed))
+    run(cast("Any", topology.app.faust.agents["process"]).fun(handed))
     return handed
 
 
@@ -203,7 +205,7 @@ def test_the_agent_acknowledges_a_batch_when_its_rows_and_outputs_are(
     messages: list[Any],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    consumer, producer = consumer_of(topology.app), cast("Producer", topology.app.producer)
+    consumer, producer = topology.app.consumer, cast("Producer", topology.app.faust.producer)
     at: list[list[str]] = []
     ack = consumer.ack
 
@@ -222,8 +224,8 @@ def test_the_agent_acknowledges_a_batch_when_its_rows_and_outputs_are(
 def test_the_next_batch_may_be_folded_while_one_is_answered_and_is_acknowledged_after_it(
     run: Run, topology: Topology, messages: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    consumer, producer = consumer_of(topology.app), cast("Producer", topology.app.producer)
-    agent = cast("Any", topology.app.agents["process"]).fun
+    consumer, producer = topology.app.consumer, cast("Producer", topology.app.faust.producer)
+    agent = cast("Any", topology.app.faust.agents["process"]).fun
     folded, answers = asyncio.Event(), asyncio.Event()
     append = producer.append
 
@@ -254,10 +256,10 @@ def test_the_next_batch_may_be_folded_while_one_is_answered_and_is_acknowledged_
 def test_a_batch_from_before_its_partition_was_taken_up_again_is_void(
     run: Run, topology: Topology, messages: list[Any], ended: Ended
 ) -> None:
-    consumer_of(topology.app).lanes[0].restart()
+    topology.app.consumer.lanes[0].restart()
     serve(run, topology, *messages)
-    assert cast("Producer", topology.app.producer).sent == []
-    assert consumer_of(topology.app)._committable == {}
+    assert cast("Producer", topology.app.faust.producer).sent == []
+    assert topology.app.consumer._committable == {}
     assert all(message.acked for message in messages), "nobody waits for them"
     assert ended.times == 0
 
@@ -271,7 +273,7 @@ def test_a_send_that_fails_ends_the_process_and_acknowledges_nothing(
     monkeypatch: pytest.MonkeyPatch,
     topic: str,
 ) -> None:
-    producer = cast("Producer", topology.app.producer)
+    producer = cast("Producer", topology.app.faust.producer)
     append = producer.append
 
     async def failing(batches: Any) -> Any:
@@ -283,7 +285,7 @@ def test_a_send_that_fails_ends_the_process_and_acknowledges_nothing(
     handed = serve(run, topology, *messages)
     assert (ended.times, handed.asked) == (1, 1)
     assert isinstance(topology.failure, TimeoutError)
-    assert consumer_of(topology.app)._committable == {}
+    assert topology.app.consumer._committable == {}
     assert not messages[0].acked
 
 
@@ -296,8 +298,8 @@ def test_damaged_state_ends_the_process_and_acknowledges_nothing(
     topology.table.store.write(0, [(b"La", b"damaged")], 0)
     handed = serve(run, topology, *messages)
     assert (ended.times, handed.asked) == (1, 1)
-    assert cast("Producer", topology.app.producer).sent == []
-    assert consumer_of(topology.app)._committable == {}
+    assert cast("Producer", topology.app.faust.producer).sent == []
+    assert topology.app.consumer._committable == {}
 
 
 @pytest.mark.parametrize("moved", [True, False], ids=["moved", "still here"])
@@ -308,12 +310,12 @@ def test_a_batch_whose_partition_moved_is_left_to_its_new_owner(
     ended: Ended,
     moved: bool,  # noqa: FBT001 - a case
 ) -> None:
-    consumer = consumer_of(topology.app)
+    consumer = topology.app.consumer
     if moved:
         consumer.lanes.pop(0)
     topology.processor.close(0)
     serve(run, topology, messages[0])
-    assert cast("Producer", topology.app.producer).sent == []
+    assert cast("Producer", topology.app.faust.producer).sent == []
     assert consumer._committable == {}
     assert ended.times == (not moved)
     assert messages[0].acked is moved
@@ -393,21 +395,21 @@ def test_a_scrape_makes_nothing_that_belongs_to_the_loop(run: Run, tmp_path: Pat
 
     made: Topology = run(make())
     for recovering in (False, True):
-        made.app.in_recovery = recovering
+        made.app.faust.in_recovery = recovering
         assert value(made, "recovery_remaining_records") == 0
-    assert cast("Any", made.app)._consumer is None
-    assert cast("Any", made.app.tables)._recovery is None
+    assert cast("Any", made.app.faust)._consumer is None
+    assert cast("Any", made.app.faust.tables)._recovery is None
 
 
 @pytest.fixture
 def up(topology: Topology, monkeypatch: pytest.MonkeyPatch) -> Brokers:
     """Let the application look started, with partition 0 assigned."""
-    brokers = consumer_of(topology.app)._thread = Brokers()
+    brokers = topology.app.consumer._thread = Brokers()
     brokers.assigned = {F0, O0, C0}
-    topology.app._started.set()
-    monkeypatch.setattr(topology.app, "rebalancing", False)
-    monkeypatch.setattr(topology.app, "in_recovery", False)
-    monkeypatch.setattr(topology.app.tables, "actives_ready", True)
+    topology.app.faust._started.set()
+    monkeypatch.setattr(topology.app.faust, "rebalancing", False)
+    monkeypatch.setattr(topology.app.faust, "in_recovery", False)
+    monkeypatch.setattr(topology.app.faust.tables, "actives_ready", True)
     return brokers
 
 
@@ -423,13 +425,13 @@ def test_it_is_not_ready_while_partitions_move_or_are_restored(
     topology: Topology, up: Brokers, monkeypatch: pytest.MonkeyPatch, reason: str
 ) -> None:
     assert up.assigned
-    monkeypatch.setattr(topology.app, reason, True)
+    monkeypatch.setattr(topology.app.faust, reason, True)
     assert not topology.ready
 
 
 def test_it_is_not_ready_before_its_tables_are(topology: Topology, up: Brokers) -> None:
     assert up.assigned
-    topology.app.tables.actives_ready = False
+    topology.app.faust.tables.actives_ready = False
     assert not topology.ready
 
 
@@ -440,12 +442,11 @@ def test_lag_buffers_and_sizes_are_sampled_by_partition(
 ) -> None:
     run(topology.applied(0))
     topology.table.store.write(0, [(b"La", b"1234")], 0)
-    consumer_of(topology.app)._buffer(F0, [record("forecasts", 0, 7, 1)])
+    topology.app.consumer._buffer(F0, [record("forecasts", 0, 7, 1)])
     up.ends[F0] = 11
     assert value(topology, "buffered_records", topic="forecasts", partition="0") == 1
     assert (
-        value(topology, "buffered_bytes", topic="forecasts", partition="0")
-        == consumer_of(topology.app).lanes[0].sizes[0]
+        value(topology, "buffered_bytes", topic="forecasts", partition="0") == topology.app.consumer.lanes[0].sizes[0]
     )
     assert value(topology, "fetch_paused", topic="forecasts", partition="0") == 0
     assert value(topology, "lag_records", topic="forecasts", partition="0") == 1 + 3

@@ -99,7 +99,7 @@ async def transactions(settings: Settings, seconds: float) -> tuple[float, list[
 async def started(settings: Settings) -> BatchProducer:
     """Return a worker's producer."""
     topology = build(settings, abort=lambda: None, memory=True)
-    producer = cast("BatchProducer", topology.app.producer_transport.create_producer())
+    producer = cast("BatchProducer", topology.app.faust.producer_transport.create_producer())
     producer._producer = producer._new_producer()  # the service around it needs a running application
     await producer._producer.start()
     return producer

@@ -21,10 +21,10 @@ from faust.types import TP
 from agents import logs, worker
 from state.events import Event
 from streams.config.settings import Settings
+from streams.faust.progress import Progress
 from streams.faust.transport import RecordBatch, Thread
 from streams.records.decoding import Decoder
 from streams.records.refused import Refused
-from streams.table.progress import Progress
 
 
 def main() -> int:

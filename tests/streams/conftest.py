@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agents.topology import Topology, consumer_of
+from agents.topology import Topology
 from streams.config.settings import Settings
 from streams.faust.transport import BatchConsumer
 from tests.streams.brokers import Brokers, Run
@@ -38,11 +38,11 @@ def topology(run: Run, tmp_path: Path, settings: Settings) -> Iterator[Topology]
 
     async def make() -> Topology:
         made = wire(tmp_path, memory=True, settings=settings)
-        consumer_of(made.app).loop = asyncio.get_running_loop()
+        made.app.consumer.loop = asyncio.get_running_loop()
         return made
 
     made: Topology = run(make())
-    thread = consumer_of(made.app)._thread
+    thread = made.app.consumer._thread
     yield made
     thread.thread_loop.close()
 
@@ -50,7 +50,7 @@ def topology(run: Run, tmp_path: Path, settings: Settings) -> Iterator[Topology]
 @pytest.fixture
 def consumer(topology: Topology) -> BatchConsumer:
     """Return the consumer of the application."""
-    return consumer_of(topology.app)
+    return topology.app.consumer
 
 
 @pytest.fixture

@@ -140,7 +140,7 @@ def wire(
 ) -> Topology:
     """Wire an application whose partitions are claimed; call it where a loop runs if its consumer is used."""
     topology = build(settings or Settings(data_dir=directory), abort=lambda: None, memory=memory, probe=probe)
-    topology.app.producer = producer or Producer()  # type: ignore[assignment]
+    topology.app.faust.producer = producer or Producer()  # type: ignore[assignment]
     for partition in range(PARTITIONS):
         topology.table.changelog._writers[partition] = Writer(Identity(partition, 0), monotonic())
     return topology

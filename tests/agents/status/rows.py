@@ -4,13 +4,14 @@ import random
 from collections.abc import Iterable
 
 from agents.status.pages import Pages
-from agents.status.readings import Readings, Recovery
+from agents.status.readings import Readings
 from state import keys
 from state.engine import Partition
 from state.events import Event, Forecast, Outcome
 from state.fence import Fence
 from state.policy import Policies, Policy
 from streams.config.settings import Settings
+from streams.faust.progress import Recovery
 from streams.metrics.gauges import Gauges, Held
 
 

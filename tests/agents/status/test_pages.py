@@ -10,7 +10,7 @@ import orjson
 import pytest
 
 from agents.status.pages import CARDS, MOST, QUERY, Pages
-from agents.status.readings import POINTS, Recovery, guarantee
+from agents.status.readings import POINTS, guarantee
 from state import keys, rows
 from state.engine import Partition
 from state.events import Forecast, Outcome
@@ -20,6 +20,7 @@ from state.policy import Policies, Policy
 from state.scoring.ages import DAY_MS, Ages
 from state.scoring.history import History
 from streams.config.settings import Settings
+from streams.faust.progress import Recovery
 from streams.metrics.gauges import Held
 from tests.agents.status.rows import DEFAULT, learnt, pages, readings, renamed
 

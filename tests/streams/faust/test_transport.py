@@ -436,10 +436,10 @@ def test_deliver_gives_up_when_the_flow_stops(
 
     async def scenario() -> None:
         consumer.callback = callback
-        topology.app.flow_control.resume()
-        lock = cast("Any", topology.app.topics)._tp_to_callback_lock
+        topology.app.faust.flow_control.resume()
+        lock = cast("Any", topology.app.faust.topics)._tp_to_callback_lock
         if held_up == "the queues":
-            topology.app.flow_control.suspend()
+            topology.app.faust.flow_control.suspend()
         elif held_up == "the callbacks":
             await lock.acquire()
         else:
@@ -463,7 +463,7 @@ def test_deliver_hands_over_at_once_while_nothing_is_held_up(
 
     async def scenario() -> None:
         consumer.callback = callback
-        topology.app.flow_control.resume()
+        topology.app.faust.flow_control.resume()
         with pytest.raises(StopIteration):  # to its end without a turn of the loop
             consumer._deliver(cast("Any", 1)).send(None)
 
@@ -609,7 +609,7 @@ def test_a_commit_the_brokers_did_not_confirm_is_repeated(
     async def flush() -> None:
         """Have nothing to flush."""
 
-    topology.app.producer.flush = flush  # type: ignore[method-assign]
+    topology.app.faust.producer.flush = flush  # type: ignore[method-assign]
     brokers.assigned, consumer._committable = {F0}, {F0: 8}
     brokers.refuses_commits = True
     assert not run(consumer.force_commit())
@@ -657,15 +657,15 @@ class Batched:
 @pytest.fixture
 def producer(run: Run, topology: Topology) -> BatchProducer:
     async def make() -> BatchProducer:
-        return cast("BatchProducer", topology.app.producer_transport.create_producer())
+        return cast("BatchProducer", topology.app.faust.producer_transport.create_producer())
 
     return cast("BatchProducer", run(make()))
 
 
 def test_the_transport_makes_our_consumer_and_our_producer(topology: Topology, producer: BatchProducer) -> None:
-    transport = topology.app.transport
+    transport = topology.app.faust.transport
     assert isinstance(transport, BatchTransport)
-    assert transport is topology.app.producer_transport
+    assert transport is topology.app.faust.producer_transport
     assert transport.inputs is topology
     assert type(topology.app.consumer) is BatchConsumer
     assert type(producer) is BatchProducer
@@ -777,6 +777,6 @@ def test_append_gives_up_at_its_deadline_and_says_where(
 def test_the_deadline_of_a_send_is_that_of_the_settings(tmp_path: Path) -> None:
     async def scenario() -> None:
         made = wire(tmp_path, memory=True, settings=Settings(data_dir=tmp_path, request_seconds=7))
-        assert cast("Any", made.app.producer_transport).create_producer().request_timeout == 7
+        assert cast("Any", made.app.faust.producer_transport).create_producer().request_timeout == 7
 
     asyncio.run(scenario())

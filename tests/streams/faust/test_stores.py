@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from faust.types import TP
 
-from streams.table.stores import DamagedStoreError, RocksStore, Store
+from streams.faust.stores import DamagedStoreError, RocksStore, Store
 from tests.streams.fakes import wire
 
 
@@ -223,7 +223,7 @@ def test_a_manifest_that_lost_its_last_record_is_noticed(tmp_path: Path, caplog:
 
 
 def test_a_full_ring_of_writes_goes_round(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("streams.table.stores.RING", 8)
+    monkeypatch.setattr("streams.faust.stores.RING", 8)
     store = wire(tmp_path).table.store
     assert isinstance(store, RocksStore)
     for n in range(30):
@@ -281,7 +281,10 @@ def test_rows_are_bytes_whatever_they_look_like(store: Store, tmp_path: Path) ->
 def test_no_codec_of_the_application_unpickles(tmp_path: Path) -> None:
     topology = wire(tmp_path, memory=True)
     # Faust knows a pickle codec. A record cannot name a codec; the topics and the table have theirs from here.
-    assert {str(topology.app.conf.key_serializer), str(topology.app.conf.value_serializer)} == {"raw", "json"}
+    assert {str(topology.app.faust.conf.key_serializer), str(topology.app.faust.conf.value_serializer)} == {
+        "raw",
+        "json",
+    }
     assert (topology.table.key_type, topology.table.value_type) == (bytes, bytes)
     assert topology.table.store.key_serializer in (None, "raw", "json")
     assert topology.table.store.value_serializer in (None, "raw", "json")

@@ -14,9 +14,9 @@ import faust
 from faust.types import TP, EventT
 
 from streams.faust.changelog import Changelog
+from streams.faust.stores import MemoryStore, RocksStore, Store
 from streams.faust.transport import BatchProducer
 from streams.records.merge import Record
-from streams.table.stores import MemoryStore, RocksStore, Store
 
 NAME = "state"
 

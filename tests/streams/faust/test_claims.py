@@ -22,7 +22,7 @@ C1 = TP(C0.topic, 1)
 
 @pytest.fixture
 def producer(topology: Topology) -> Producer:
-    return cast("Producer", topology.app.producer)
+    return cast("Producer", topology.app.faust.producer)
 
 
 def claims(producer: Producer) -> list[int]:

@@ -5,12 +5,19 @@ brokers know, and how fast it goes in both.
 """
 
 from collections import deque
-from typing import Final
+from typing import Final, NamedTuple
 
 #: A line in the log as often as this, s.
 EVERY: Final = 5.0
 #: The rate is that of the last so many seconds: compaction and other workers change it.
 WINDOW: Final = 15.0
+
+
+class Recovery(NamedTuple):
+    """How far the restoring of state is: changelog records left, and all there are; zeros when nothing is restored."""
+
+    left: int = 0
+    whole: int = 0
 
 
 class Progress:

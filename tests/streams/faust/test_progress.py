@@ -2,7 +2,7 @@
 
 import pytest
 
-from streams.table.progress import EVERY, WINDOW, Progress
+from streams.faust.progress import EVERY, WINDOW, Progress
 
 
 def test_nothing_is_said_while_nothing_is_restored() -> None:

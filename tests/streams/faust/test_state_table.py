@@ -10,7 +10,7 @@ from aiokafka.errors import KafkaError
 from faust.types import TP
 
 from streams.faust.changelog import TooLargeError
-from streams.table.state_table import ForeignWriterError, StateTable
+from streams.faust.state_table import ForeignWriterError, StateTable
 from tests.streams.fakes import Producer, Row, record, wire
 
 CHANGELOG = "trueup-state-changelog"

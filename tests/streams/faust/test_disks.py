@@ -7,10 +7,10 @@ from typing import cast
 import pytest
 from faust.types import TP
 
-from agents.topology import Topology, consumer_of
+from agents.topology import Topology
 from state import keys
+from streams.faust.stores import RocksStore
 from streams.kafka.provenance import Described, Origin
-from streams.table.stores import RocksStore
 from tests.streams.brokers import C0, Brokers
 from tests.streams.fakes import Producer, record, wire
 
@@ -23,13 +23,13 @@ USUAL = Described(OURS, 2 * DAY)
 
 @pytest.fixture(autouse=True)
 def clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("streams.table.state_table._now", lambda: NOW)
+    monkeypatch.setattr("streams.faust.state_table._now", lambda: NOW)
 
 
 def started(directory: Path, described: Described = USUAL, end: int = 0) -> Topology:
     """Return an application that has just taken partition 0 up, whose changelog ended at ``end`` before."""
     topology = wire(directory)
-    producer = cast("Producer", topology.app.producer)
+    producer = cast("Producer", topology.app.faust.producer)
     producer.described = described
     producer.ends[C0] = end
 
@@ -130,7 +130,7 @@ def test_a_commit_and_a_finished_recovery_make_rows_new_and_a_broken_one_does_no
     table = topology.table
     table.restore(TP(C0.topic, 0), [record(C0.topic, 0, 100, NOW)])
     assert table.store.as_of(0) == NOW - DAY // 2
-    monkeypatch.setattr("streams.table.state_table._now", lambda: NOW + 5)
+    monkeypatch.setattr("streams.faust.state_table._now", lambda: NOW + 5)
     table.reopened(0)
     assert table.store.as_of(0) == NOW, "as of the claim: what was appended before it has been read"
     asyncio.run(table.commit(0, {b"b": b"1"}))
@@ -143,7 +143,7 @@ def test_rows_that_are_restored_from_the_first_record_are_as_of_its_reading(
     """However old the records: a tombstone that follows them is kept for its time from the day it hides them."""
     table = started(tmp_path, end=100).table
     table.restore(TP(C0.topic, 0), [record(C0.topic, 0, 3, NOW - 90 * DAY)])
-    monkeypatch.setattr("streams.table.state_table._now", lambda: NOW + 5)
+    monkeypatch.setattr("streams.faust.state_table._now", lambda: NOW + 5)
     table.restore(TP(C0.topic, 0), [record(C0.topic, 0, 9, NOW - 80 * DAY)])
     assert table.store.as_of(0) == NOW
 
@@ -153,12 +153,12 @@ def test_faust_restores_all_of_what_was_set_aside_and_nothing_twice_of_the_rest(
 
     async def recover() -> tuple[int | None, int | None]:
         topology = wire(tmp_path)
-        cast("Producer", topology.app.producer).ends[C0] = 5
-        consumer = consumer_of(topology.app)
+        cast("Producer", topology.app.faust.producer).ends[C0] = 5
+        consumer = topology.app.consumer
         consumer._thread.thread_loop.close()
         consumer._thread = Brokers()
         consumer._ours = True
-        offsets = topology.app.tables.recovery.active_offsets  # type: ignore[attr-defined]
+        offsets = topology.app.faust.tables.recovery.active_offsets  # type: ignore[attr-defined]
         other = TP(C0.topic, 1)
         offsets.update({C0: 7, other: 3})  # as Faust has read them
         await consumer.highwaters(C0, other)

@@ -1,0 +1,217 @@
+"""The Faust application of a worker: its table, its transport, and the one agent that processes batches.
+
+This is the only way into Faust. Whoever serves batches implements `Inputs` (claim, restore, open and close a partition)
+and two coroutines (fold and answer a batch); neither sees a Faust object.
+"""
+
+import os
+import socket
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any, NamedTuple, cast
+
+import faust
+from faust.tables.manager import TableManager
+from yarl import URL
+
+from streams.config.settings import Settings
+from streams.faust.progress import Recovery
+from streams.faust.state_table import StateTable
+from streams.faust.transport import BatchConsumer, BatchProducer, BatchTransport, Inputs
+from streams.records.merge import Batch
+
+#: Batches that are answered at the same time: while one waits for its acknowledgement, others are folded.
+CONCURRENCY = 32
+
+
+class Buffered(NamedTuple):
+    """What a worker has fetched from a partition of an input and not yet processed.
+
+    Attributes
+    ----------
+    topic
+        "forecasts" or "outcomes".
+    partition
+        Its number.
+    records, size
+        How many records are buffered, and their bytes.
+    paused
+        Whether fetching waits until some of them are processed.
+    lag
+        Records that the brokers hold and that are not fetched yet; None while that is not known.
+    """
+
+    topic: str
+    partition: int
+    records: int
+    size: int
+    paused: bool
+    lag: int | None
+
+
+class RawBytes(faust.Schema[bytes, bytes]):
+    """Leaves keys and values as they are: the engine decodes records, because it counts the bad ones."""
+
+    def loads_key(self, app: Any, message: Any, **_: Any) -> Any:  # noqa: ANN401, ARG002 - Faust's signature
+        """Return the key."""
+        return message.key
+
+    def loads_value(self, app: Any, message: Any, **_: Any) -> Any:  # noqa: ANN401, ARG002 - Faust's signature
+        """Return the value."""
+        return message.value
+
+
+class Application:
+    """A fresh Faust application that is not started.
+
+    Parameters
+    ----------
+    settings
+        Every setting.
+    memory
+        Keep the table in memory instead of RocksDB.
+
+    Attributes
+    ----------
+    faust
+        The application itself; only this folder and its tests use it.
+    table
+        The state table.
+    """
+
+    def __init__(self, settings: Settings, *, memory: bool = False) -> None:
+        self.faust = faust.App(
+            settings.app_id,
+            broker=[URL(f"kafka://{broker}") for broker in settings.brokers],
+            broker_credentials=settings.security.credentials(),
+            store="memory://" if memory else "rocksdb://",
+            datadir=str(settings.state_dir),
+            processing_guarantee="at_least_once",
+            stream_wait_empty=True,
+            stream_buffer_maxsize=1024,
+            broker_commit_interval=settings.commit_seconds,
+            broker_session_timeout=settings.session_seconds,
+            consumer_group_instance_id=settings.instance_id,
+            broker_heartbeat_interval=settings.session_seconds / 10,
+            broker_rebalance_timeout=max(settings.session_seconds, 30.0),
+            broker_request_timeout=max(settings.session_seconds, 40.0),
+            producer_acks=-1,
+            producer_request_timeout=settings.request_seconds,
+            producer_max_batch_size=settings.batch_bytes,
+            producer_max_request_size=settings.batch_bytes + 100_000,
+            producer_linger=0,
+            consumer_max_fetch_size=1 << 20,
+            consumer_auto_offset_reset="earliest",
+            topic_allow_declare=False,
+            topic_disable_leader=True,
+            table_standby_replicas=0,
+            recovery_consistency_check=True,
+            web_enabled=False,
+        )
+        self._transport = BatchTransport(self.faust.conf.broker_consumer, self.faust)
+        self.faust.transport = self._transport
+        self.faust.producer_transport = self._transport
+        self.table = StateTable(
+            self.faust,
+            memory=memory,
+            owner=settings.instance_id or f"{socket.gethostname()}/{os.getpid()}",
+            write_buffer_size=settings.write_buffer_bytes,
+            block_cache_size=settings.block_cache_bytes,
+        )
+        self.faust.tables.add(self.table)
+
+    def serve(self, inputs: Inputs, process: Callable[[Batch, Callable[[], None]], Awaitable[bool]]) -> None:
+        """Declare who serves the partitions; call it once, before the start.
+
+        Parameters
+        ----------
+        inputs
+            What the transport asks of the application.
+        process
+            Processes a batch. It calls its second argument once the batch is folded, so that the next one may begin.
+            Returns whether the batch is done; if not, nothing more is processed, as the process is about to end.
+        """
+        self._transport.inputs = inputs
+        sources = self.faust.topic(*inputs.sources, schema=RawBytes(key_type=bytes, value_type=bytes), internal=False)
+
+        @self.faust.agent(sources, name="process", concurrency=CONCURRENCY)
+        async def agent(batches: faust.StreamT[Any]) -> None:
+            async for event in cast("faust.Stream[Any]", batches).noack().events():
+                batch = event.value
+                if not await process(batch, lambda batch=batch: self.consumer.folded(batch)):  # type: ignore[misc]
+                    return
+                self.consumer.ack(event.message)
+                # Each of the agent's instances keeps its last event until the next, however large its records are.
+                batch.records.clear()
+
+    @property
+    def consumer(self) -> BatchConsumer:
+        """The consumer of the inputs."""
+        return cast("BatchConsumer", self.faust.consumer)
+
+    @property
+    def producer(self) -> BatchProducer:
+        """The producer of the changelog and of the outputs."""
+        return cast("BatchProducer", self.faust.producer)
+
+    @property
+    def serving(self) -> bool:
+        """Whether partitions are assigned, restored and served."""
+        app = self.faust
+        if app.should_stop or not app.started or app.rebalancing or app.in_recovery:
+            return False
+        return bool(app.tables.actives_ready and self.consumer.assignment())
+
+    @property
+    def crash(self) -> BaseException | None:
+        """What ended the application, or None."""
+        if not self.faust.crashed:
+            return None
+        return self.faust.crash_reason or RuntimeError("the application crashed")
+
+    def unrestored(self) -> int | None:
+        """Return how many offsets of the changelog are still to be restored, or None while nothing is restored.
+
+        Any thread may call it: it never asks first for anything that Faust makes on demand.
+        """
+        recovering = self._recovering()
+        return recovering.active_remaining_total() if recovering else None
+
+    def recovery(self) -> Recovery:
+        """Return how far the restoring is; any thread may call it, as `unrestored`."""
+        recovering = self._recovering()
+        if recovering is None:
+            return Recovery()
+        ends, offsets = dict(recovering.active_highwaters), dict(recovering.active_offsets)
+        left = sum(max((end or 0) - (offsets.get(tp) or 0), 0) for tp, end in ends.items())
+        return Recovery(left, sum((end or 0) + 1 for end in ends.values()))
+
+    def _recovering(self) -> Any:  # noqa: ANN401 - Faust's
+        # The public name would make the service, on the wrong event loop if another thread asks.
+        return cast("TableManager", self.faust.tables)._recovery if self.faust.in_recovery else None  # noqa: SLF001
+
+    def holds(self, batch: Batch) -> bool:
+        """Return whether the partition of a batch is still this worker's."""
+        return self.consumer.holds(batch)
+
+    def buffered(self) -> Iterator[Buffered]:
+        """Yield what is fetched and not processed; any thread may call it while `serving`."""
+        consumer = self.consumer
+        for lane in list(consumer.lanes.values()):
+            inputs = zip(("forecasts", "outcomes"), lane.sources, lane.buffers, lane.sizes, strict=True)
+            for topic, tp, buffer, size in inputs:
+                yield Buffered(topic, tp.partition, len(buffer), size, consumer.paused(tp), consumer.lag(tp))
+
+    async def start(self) -> None:
+        """Run until it is stopped or crashes."""
+        await self.faust.start()
+
+    async def stop(self) -> None:
+        """Finish the batches in flight, commit their offsets, and leave the group."""
+        app = self.faust
+        if app.started and not app.rebalancing and not app.in_recovery:
+            # Faust closes the tables before it waits for what is in flight, which needs them.
+            self.consumer.stop_flow()
+            app.flow_control.suspend()
+            app.flow_control.clear()
+            await self.consumer.wait_empty()
+        await app.stop()

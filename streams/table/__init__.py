@@ -1,1 +1,0 @@
-"""The state table and where it keeps its rows."""
