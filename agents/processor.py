@@ -17,10 +17,10 @@ from state.fence import FORECASTS, Fence
 from state.frames import CorruptFrame
 from streams.config.settings import Settings
 from streams.faust.changelog import MovedError, TooLargeError
-from streams.faust.outputs import Outputs, Parcel
+from streams.faust.outputs import OutputBatch, Outputs
 from streams.faust.state_table import StateTable
 from streams.metrics.challengers import Place
-from streams.metrics.gauges import Gauges, Held, Rows
+from streams.metrics.gauges import EncodedRow, Gauges, PartitionSnapshot
 from streams.records.decoding import Decoder
 from streams.records.lookalikes import Lookalikes
 from streams.records.merge import Batch, Merged
@@ -38,7 +38,7 @@ Probe = Callable[[int], None]
 
 
 @dataclass(frozen=True)
-class Folded:
+class AppliedBatch:
     """A batch whose effects are in the state.
 
     Attributes
@@ -53,7 +53,7 @@ class Folded:
 
     batch: Batch
     started: float
-    parcels: list[Parcel]
+    parcels: list[OutputBatch]
 
 
 class BatchProcessor:
@@ -110,14 +110,16 @@ class BatchProcessor:
             served = self._calibrators(partition, [*scores, *vectors])
             comparisons = self._comparisons(partition, scores)
             ages = self._ages(partition)
-            self._gauges.assigned(partition, Held(_committed(opened.fence), scores, vectors, served, comparisons, ages))
+            self._gauges.assigned(
+                partition, PartitionSnapshot(_committed(opened.fence), scores, vectors, served, comparisons, ages)
+            )
             forecasts, outcomes = opened.fence.next
             return forecasts, outcomes
 
     # A partition may hold rows of any number of streams, and all wait while it is taken up: what is read is bounded by
     # the number of streams that are shown.
 
-    def _scores(self, partition: int) -> dict[str, Rows]:
+    def _scores(self, partition: int) -> dict[str, EncodedRow]:
         """Return the scores of each stream of probabilities that is shown."""
         for key, _ in self._table.range(partition, keys.SCORES):
             if not self._gauges.shows(key[len(keys.SCORES) :].decode()):
@@ -125,7 +127,7 @@ class BatchProcessor:
         found = {stream: self._rows(partition, stream) for stream in self._gauges.shown()}
         return {stream: pair for stream, pair in found.items() if pair is not None}
 
-    def _rows(self, partition: int, stream: str) -> Rows | None:
+    def _rows(self, partition: int, stream: str) -> EncodedRow | None:
         row = self._table.read(partition, keys.scores(stream))
         return None if row is None else (row, self._table.read(partition, keys.windows(stream)))
 
@@ -178,7 +180,7 @@ class BatchProcessor:
         self._table.closed(partition)
         self._gauges.revoked(partition)
 
-    async def fold(self, batch: Batch) -> Folded:
+    async def fold(self, batch: Batch) -> AppliedBatch:
         """Put the effects of a batch into the state; what it returns is to be answered at once.
 
         Raises
@@ -194,9 +196,9 @@ class BatchProcessor:
                 # Its records are read again, from a fence that does not know of them: folded now, they would be
                 # merged with what comes after them, and their neighbours learnt in another order than was recorded.
                 raise MovedError(f"partition {batch.partition} was taken up again; a batch that was waiting is void")
-            return Folded(batch, started, await self._commit(batch.partition, batch.records))
+            return AppliedBatch(batch, started, await self._commit(batch.partition, batch.records))
 
-    async def answer(self, folded: Folded) -> None:
+    async def answer(self, folded: AppliedBatch) -> None:
         """Produce the outputs of a batch, after those of the batches before it; returns when all are acknowledged.
 
         Raises
@@ -213,7 +215,7 @@ class BatchProcessor:
         self._gauges.batch(len(batch.records), perf_counter() - folded.started)
         self._gauges.waited([record.timestamp for topic, record in batch.records if topic == FORECASTS])
 
-    async def _commit(self, number: int, records: Sequence[Merged]) -> list[Parcel]:
+    async def _commit(self, number: int, records: Sequence[Merged]) -> list[OutputBatch]:
         """Put records into the state, all at once if their rows fit one batch of the changelog."""
         parcels = []
         fitted = True
@@ -235,7 +237,7 @@ class BatchProcessor:
                 del self._fitting[number]
         return parcels
 
-    async def _commit_at_once(self, number: int, records: Sequence[Merged]) -> Parcel:
+    async def _commit_at_once(self, number: int, records: Sequence[Merged]) -> OutputBatch:
         partition = self._partitions.get(number)
         if partition is None:
             raise MovedError(f"partition {number} has moved; a batch of it that was waiting is left to its new owner")
@@ -257,7 +259,7 @@ class BatchProcessor:
         self._gauges.applied(number, effects, _committed(partition.fence))
         return parcel
 
-    async def _applied(self, partition: Partition, records: Sequence[Merged], parcel: Parcel) -> Effects:
+    async def _applied(self, partition: Partition, records: Sequence[Merged], parcel: OutputBatch) -> Effects:
         """Decode, apply and encode, a part at a time, and let others go on in between."""
         decoding = folding = 0.0
         partition.begin()

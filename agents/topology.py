@@ -18,7 +18,7 @@ from streams.faust.progress import Progress
 from streams.faust.state_table import StateTable
 from streams.metrics.gauges import Gauges
 from streams.records import skips
-from streams.records.merge import Batch, Record
+from streams.records.merge import Batch, KafkaRecord
 from streams.records.skips import PoisonError
 
 log = logging.getLogger("trueup")
@@ -89,7 +89,7 @@ class Topology:
         """Let go of a partition."""
         self.processor.close(partition)
 
-    def restore(self, tp: TP, records: Sequence[Record]) -> None:
+    def restore(self, tp: TP, records: Sequence[KafkaRecord]) -> None:
         """Write recovered changelog records."""
         self.table.restore(tp, records)
         self.progress.restored(len(records))

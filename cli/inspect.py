@@ -12,7 +12,7 @@ from state import keys, rows
 from state.fence import FATES, Fence
 from streams.config.settings import Settings
 from streams.kafka.topics import TopicsError, partitions
-from streams.metrics.description import Found, describe
+from streams.metrics.description import StateRows, describe
 
 #: Rows that say something of streams.
 KEPT = (keys.FENCE, keys.SCORES, keys.WINDOWS, keys.VECTORS, keys.CALIBRATOR, keys.COMPARISON, keys.AGES)
@@ -48,7 +48,7 @@ def run(settings: Settings, stream: str | None, *, json_output: bool) -> int:
     return 0
 
 
-async def read(settings: Settings) -> Found:
+async def read(settings: Settings) -> StateRows:
     """Read the changelog to its present end."""
     count = await partitions(settings, settings.changelog)
     if count is None:
@@ -74,9 +74,9 @@ async def read(settings: Settings) -> Found:
     return _found(newest)
 
 
-def _found(newest: dict[tuple[int, bytes], bytes]) -> Found:
+def _found(newest: dict[tuple[int, bytes], bytes]) -> StateRows:
     """Return what rows say, by partition and key."""
-    found = Found()
+    found = StateRows()
     for (partition, key), value in newest.items():
         kind = key[:1]
         if kind == keys.FENCE:

@@ -23,7 +23,7 @@ from streams.faust import appends
 from streams.faust.changelog import Changelog, FencedError
 from streams.faust.transport import BatchProducer, RecordBatch
 from streams.kafka import codecs, producer_ids
-from streams.kafka.producer_ids import ForbiddenError, Identity
+from streams.kafka.producer_ids import ForbiddenError, ProducerIdentity
 from streams.kafka.topics import TopicsError, partitions
 from streams.records import skips
 
@@ -40,7 +40,7 @@ class _Producer:
         self._settings = settings
         self._client = producer.client
 
-    async def identify(self, transactional_id: str, held: Identity) -> Identity:
+    async def identify(self, transactional_id: str, held: ProducerIdentity) -> ProducerIdentity:
         """Return the producer id of a transactional id with a new epoch."""
         async with asyncio.timeout(self._settings.request_seconds):
             return await producer_ids.take(self._client, transactional_id, held)

@@ -8,17 +8,15 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 
 from replay.sources.record import Source
+from state.arrays import Floats
 from state.events import Forecast, Outcome
 from state.fence import FORECASTS, OUTCOMES
 from state.forecasts import QUANTILES
 from state.scoring.ages import words
 from streams.config import stream_config
 from streams.records.decoding import Decoder
-
-Times = npt.NDArray[np.float64]
 
 DAY_MS: Final = 86_400_000
 #: Fewest forecasts that had time for their outcome, and outcomes of a label, that a proposal rests on.
@@ -193,7 +191,7 @@ def _seen(history: _History, stream: str) -> Seen:
 _LABELS: Final = 64
 
 
-def _label(label: float, ages: Times) -> Label:
+def _label(label: float, ages: Floats) -> Label:
     median, p99, largest = (float(q) for q in np.quantile(ages, (0.5, KNOWN, 1.0)))
     return Label(label, len(ages), median, p99, largest)
 

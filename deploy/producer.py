@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from lab import flights
-from lab.player import Message, Played, play
+from lab.player import Message, PlayerProgress, play
 from streams.config.settings import Settings, SettingsError
 
 #: How many times as fast as in 2013: a month in six minutes.
@@ -37,9 +37,9 @@ async def produce(settings: Settings, rows: int | None, speed: float) -> int:
     """Play the flights in their time and return how many messages were acknowledged."""
     messages = flights.load(rows).messages(forecasts=settings.forecasts, outcomes=settings.outcomes)
     client = {"bootstrap_servers": ",".join(settings.brokers), **settings.security.client_options()}
-    sent = Played(0, 0)
+    sent = PlayerProgress(0, 0)
 
-    def note(now: Played) -> None:
+    def note(now: PlayerProgress) -> None:
         nonlocal sent
         sent = now
 

@@ -19,7 +19,8 @@ from typing import Any, Final, Self
 import numpy as np
 import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
+from state.arrays import Floats
+
 #: Reads features, [n, d], and outcomes, [n].
 Loader = Callable[[], tuple[Floats, Floats]]
 

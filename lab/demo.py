@@ -24,11 +24,11 @@ from rich.markup import escape
 
 from lab import demo_report, flights, payments, topic_counts
 from lab.broker import Broker, BrokerError
-from lab.demo_report import Run
+from lab.demo_report import DemoRun
 from lab.launch import Worker, WorkerError
-from lab.live_progress import FIGURES, Board
-from lab.player import SLICE, Played, play
-from lab.scenario import Scenario, Stream
+from lab.live_progress import FIGURES, LiveProgress
+from lab.player import SLICE, PlayerProgress, play
+from lab.scenario import PlayedStream, Scenario
 from streams.atomic_file import written
 from streams.config.settings import Settings
 from streams.kafka import topics
@@ -187,14 +187,16 @@ def _names(run_id: str) -> dict[str, str]:
     }
 
 
-async def _perform(console: Console, settings: Settings, worker: Worker, scenario: Scenario, played: Stream) -> Run:
+async def _perform(
+    console: Console, settings: Settings, worker: Worker, scenario: Scenario, played: PlayedStream
+) -> DemoRun:
     """Play the stream, wait until all are processed, stop the worker and read what it wrote."""
     await worker.ready()
     total = played.records
     client = {"bootstrap_servers": ",".join(settings.brokers), **settings.security.client_options()}
-    progress = Played(0, 0)
+    progress = PlayerProgress(0, 0)
 
-    def note(now: Played) -> None:
+    def note(now: PlayerProgress) -> None:
         nonlocal progress
         progress = now
 
@@ -203,7 +205,7 @@ async def _perform(console: Console, settings: Settings, worker: Worker, scenari
     player = asyncio.create_task(play(messages, client, slice_messages=scenario.slice_messages, progress=note))
     applied = 0
     try:
-        with Board(console, scenario.stream, total, scenario.figures) as board:
+        with LiveProgress(console, scenario.stream, total, scenario.figures) as board:
             while True:
                 await asyncio.wait({player}, timeout=SCRAPE_SECONDS)
                 if player.done():
@@ -228,4 +230,4 @@ async def _perform(console: Console, settings: Settings, worker: Worker, scenari
     status = await worker.stop()
     console.print("reading the topics back", style="dim")
     counts = Counter(forecasts=sent[settings.forecasts], outcomes=sent[settings.outcomes])
-    return Run(counts, now - began, reading, status, await topic_counts.read(settings))
+    return DemoRun(counts, now - began, reading, status, await topic_counts.read(settings))

@@ -12,19 +12,19 @@ from rich.table import Table
 
 from lab import flights, reliability, topic_counts
 from lab.flights import Flights
-from lab.scrape import Reading
+from lab.scrape import ScrapedSamples
 from streams.config.settings import Settings
 
 
 @dataclass(frozen=True)
-class Run:
+class DemoRun:
     """What a run did: the player's counts, the worker's last metrics and exit status, the topics' contents."""
 
     sent: Mapping[str, int]
     seconds: float
-    reading: Reading
+    reading: ScrapedSamples
     worker_exit: int
-    held: topic_counts.Held
+    held: topic_counts.TopicCounts
 
     @property
     def events_per_s(self) -> float:
@@ -32,7 +32,7 @@ class Run:
         return sum(self.sent.values()) / self.seconds
 
 
-def account(settings: Settings, played: Flights, done: Run) -> dict[str, Any]:
+def account(settings: Settings, played: Flights, done: DemoRun) -> dict[str, Any]:
     """Return all that is known of a run, as it goes into JSON; ``problems`` is empty when all adds up."""
     fates = done.reading.fates()
     raw, p, y = done.held.scored()
@@ -74,7 +74,7 @@ def account(settings: Settings, played: Flights, done: Run) -> dict[str, Any]:
     }
 
 
-def identity(settings: Settings, done: Run) -> dict[str, Any]:
+def identity(settings: Settings, done: DemoRun) -> dict[str, Any]:
     """Return what a run was: its calibrator, its speed, where its topics are."""
     return {
         "calibrator": orjson.loads(next(iter(done.held.answers.values()), b"{}")).get("calibrator"),
@@ -94,7 +94,7 @@ def _or_none(value: float) -> float | None:
     return None if math.isnan(value) else value
 
 
-def draw(_: Flights, done: Run, out: Path) -> None:
+def draw(_: Flights, done: DemoRun, out: Path) -> None:
     """Draw the reliability diagram."""
     raw, p, y = done.held.scored()
     reliability.draw(

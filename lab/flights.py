@@ -21,6 +21,7 @@ import orjson
 from sklearn.ensemble import HistGradientBoostingClassifier
 
 from lab.player import Message
+from state.arrays import Floats, Integers
 
 #: The one stream all flights belong to.
 STREAM: Final = "flights"
@@ -33,9 +34,6 @@ _COLUMNS: Final = (
     "month", "day", "sched_dep_time", "carrier", "flight", "origin", "dest", "distance",
     "dep_delay", "arr_delay", "air_time",
 )  # fmt: skip
-
-Floats = npt.NDArray[np.float64]
-Times = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -58,8 +56,8 @@ class Flights:
     event_id: list[str]
     p: Floats
     y: Floats
-    forecast_ms: Times
-    outcome_ms: Times
+    forecast_ms: Integers
+    outcome_ms: Integers
 
     def __len__(self) -> int:
         return len(self.event_id)

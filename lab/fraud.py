@@ -19,16 +19,13 @@ import numpy as np
 import numpy.typing as npt
 
 from lab.player import Message
+from state.arrays import Floats, Integers
 
 #: The one stream all payments belong to.
 STREAM: Final = "cards"
 #: Time of the first payment at the earliest: 1 January 2026, ms.
 START_MS: Final = 1_767_225_600_000
 DAY_MS: Final = 86_400_000
-
-Floats = npt.NDArray[np.float64]
-Times = npt.NDArray[np.int64]
-Rows = npt.NDArray[np.int64]
 
 
 class Segment(NamedTuple):
@@ -131,10 +128,10 @@ class Reports(NamedTuple):
         0 for the first report of a payment whose first label it is, 1 for a correction, of silence too.
     """
 
-    row: Rows
-    y: Rows
-    ms: Times
-    revision: Rows
+    row: Integers
+    y: Integers
+    ms: Integers
+    revision: Integers
 
 
 @dataclass(frozen=True)
@@ -165,7 +162,7 @@ class Fraud:
     raw: Floats
     truth: Floats
     y: Floats
-    forecast_ms: Times
+    forecast_ms: Integers
     country: npt.NDArray[np.str_]
     channel: npt.NDArray[np.str_]
     reports: Reports
@@ -277,13 +274,13 @@ def make(shape: Shape | None = None) -> Fraud:
     )
 
 
-def times(shape: Shape, rng: np.random.Generator) -> Times:
+def times(shape: Shape, rng: np.random.Generator) -> Integers:
     """Return the payments' times in order, [rows], ms since the epoch."""
-    found: Times = np.sort(START_MS + (rng.random(shape.rows) * shape.days * DAY_MS).astype(np.int64))
+    found: Integers = np.sort(START_MS + (rng.random(shape.rows) * shape.days * DAY_MS).astype(np.int64))
     return found
 
 
-def reports(shape: Shape, y: Floats, risk: Floats, forecast_ms: Times, rng: np.random.Generator) -> Reports:
+def reports(shape: Shape, y: Floats, risk: Floats, forecast_ms: Integers, rng: np.random.Generator) -> Reports:
     """Return what is reported of payments, in the order of time.
 
     Parameters
@@ -310,7 +307,7 @@ def reports(shape: Shape, y: Floats, risk: Floats, forecast_ms: Times, rng: np.r
     early = (fraud & ~missed) | alarm
     zero = ~early if shape.zeros == "explicit" else np.zeros(n, dtype=np.bool_)
 
-    def at(who: npt.NDArray[np.bool_], days: Floats | float, y: int, revision: int) -> list[Rows]:
+    def at(who: npt.NDArray[np.bool_], days: Floats | float, y: int, revision: int) -> list[Integers]:
         row = np.flatnonzero(who)
         ms = forecast_ms[row] + (np.broadcast_to(days, n)[row] * DAY_MS).astype(np.int64)
         return [row, np.full(len(row), y), ms, np.full(len(row), revision)]

@@ -14,7 +14,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
 from lab import datasets
-from lab.fraud import Floats, Fraud, Shape, levelled, reports, times
+from lab.fraud import Fraud, Shape, levelled, reports, times
+from state.arrays import Floats
 
 #: Standard deviation of what is added to the log-odds of a score each time it is drawn.
 JITTER: Final = 0.05

@@ -10,7 +10,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Final, Self
 
-from lab.scrape import Reading, get
+from lab.scrape import ScrapedSamples, get
 from streams.config.settings import ACCESS
 
 HOST: Final = "127.0.0.1"
@@ -97,7 +97,7 @@ class Worker:
         except OSError:
             return False
 
-    async def scrape(self) -> Reading:
+    async def scrape(self) -> ScrapedSamples:
         """Return what its metrics say.
 
         Raises
@@ -106,7 +106,7 @@ class Worker:
             If it has ended or does not answer.
         """
         try:
-            return await asyncio.to_thread(Reading.of, HOST, self.port)
+            return await asyncio.to_thread(ScrapedSamples.of, HOST, self.port)
         except OSError as exc:
             await asyncio.sleep(0.5)  # a process that dies closes its sockets before it can be waited for
             self.check()

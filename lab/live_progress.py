@@ -10,7 +10,7 @@ from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from lab.scrape import Reading
+from lab.scrape import ScrapedSamples
 
 #: Seconds between two plain lines.
 PAUSE: Final = 5.0
@@ -23,7 +23,7 @@ Figures = Sequence[tuple[str, str, Mapping[str, str]]]
 FIGURES: Final[Figures] = (("ECE", "ece", {}), ("Brier score", "brier", {}), ("log loss", "log_loss", {}))
 
 
-class Board:
+class LiveProgress:
     """Shows how a run goes on. A context: the live display ends with it and leaves its last state.
 
     Parameters
@@ -74,7 +74,7 @@ class Board:
         if self._live:
             self._live.stop()
 
-    def show(self, played: int, reading: Reading) -> None:
+    def show(self, played: int, reading: ScrapedSamples) -> None:
         """Show a scrape, and how many events were played when it was made."""
         now = self._clock()
         processed = int(reading.total("records_total"))
@@ -89,10 +89,10 @@ class Board:
             self._said = now
             self._console.print(self._line(processed, reading), highlight=False, soft_wrap=True)
 
-    def _of(self, reading: Reading, name: str, **labels: str) -> float:
+    def _of(self, reading: ScrapedSamples, name: str, **labels: str) -> float:
         return reading.value(name, {"stream": self._stream, **labels})
 
-    def _table(self, reading: Reading) -> Table:
+    def _table(self, reading: ScrapedSamples) -> Table:
         table = Table(box=None, padding=(0, 3, 0, 0), header_style="dim")
         for column in ("", "raw", "calibrated"):
             table.add_column(column, justify="left" if not column else "right")
@@ -108,7 +108,7 @@ class Board:
             table.add_row("outcomes that wait for maturity", "", f"{waiting:,.0f}")
         return table
 
-    def _line(self, processed: int, reading: Reading) -> str:
+    def _line(self, processed: int, reading: ScrapedSamples) -> str:
         scores = ", ".join(
             f"{label} {_number(self._of(reading, name, kind='raw', **more))} -> "
             f"{_number(self._of(reading, name, kind='calibrated', **more))}"

@@ -6,14 +6,12 @@ from typing import Final
 
 import matplotlib as mpl
 import numpy as np
-import numpy.typing as npt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter
 
 from lab.reliability import CALIBRATED, FAINT, GREY, INK, RAW, STYLE
-
-Floats = npt.NDArray[np.float64]
+from state.arrays import Floats
 
 #: Days of a point over time, and points of a curve against the truth, equally many payments each.
 SPAN: Final = 3.0

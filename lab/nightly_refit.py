@@ -3,11 +3,11 @@
 from collections.abc import Callable
 
 import numpy as np
-import numpy.typing as npt
 from sklearn.isotonic import IsotonicRegression
 from sklearn.linear_model import LogisticRegression
 
-Floats = npt.NDArray[np.float64]
+from state.arrays import Floats
+
 #: From forecasts [n] to probabilities [n].
 Map = Callable[[Floats], Floats]
 #: From forecasts and outcomes, both [n], to the map they suggest.

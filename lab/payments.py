@@ -11,11 +11,12 @@ from rich.console import Console
 from rich.table import Table
 
 from lab import fraud, log_odds, topic_counts
-from lab.demo_report import Run, identity
+from lab.demo_report import DemoRun, identity
 from lab.fraud import Fraud, Shape
-from lab.reliability import Floats, loss
+from lab.reliability import loss
 from lab.scenario import Scenario
 from replay.ranking import ranks
+from state.arrays import Floats
 from streams.config.settings import Settings
 
 #: What a risk team sets for such a stream; `trueup config suggest cards` says the same of its history.
@@ -40,14 +41,14 @@ def load(rows: int | None) -> Fraud:
     return fraud.make(Shape() if rows is None else Shape(rows=rows))
 
 
-def served(played: Fraud, done: Run) -> Floats:
+def served(played: Fraud, done: DemoRun) -> Floats:
     """Return what was served for each payment, [n]; NaN where there is no answer."""
     answers = done.held.answers
     found = [orjson.loads(answers[event])["p"] if event in answers else np.nan for event in played.event_id]
     return np.array(found, dtype=np.float64)
 
 
-def account(settings: Settings, played: Fraud, done: Run) -> dict[str, Any]:
+def account(settings: Settings, played: Fraud, done: DemoRun) -> dict[str, Any]:
     """Return all that is known of a run, as it goes into JSON; ``problems`` is empty when all adds up."""
     fates, held, p = done.reading.fates(), done.held, served(played, done)
     matured = {label: int(done.reading.value("matured_events_total", {"label": label})) for label in _LABELS}
@@ -90,7 +91,7 @@ def _judged(played: Fraud, p: Floats, chosen: npt.NDArray[np.bool_]) -> dict[str
     }
 
 
-def _problems(played: Fraud, done: Run, matured: Mapping[str, int]) -> list[str]:
+def _problems(played: Fraud, done: DemoRun, matured: Mapping[str, int]) -> list[str]:
     """Return what does not add up, one sentence each."""
     fates, held, sent = done.reading.fates(), done.held, done.sent
     last = dict(zip(played.event_id, played.y.tolist(), strict=True))
@@ -108,7 +109,7 @@ def _problems(played: Fraud, done: Run, matured: Mapping[str, int]) -> list[str]
     return [f"{what}: {n:,}, but {other}: {m:,}" for what, n, other, m in equal if n != m]
 
 
-def draw(played: Fraud, done: Run, out: Path) -> None:
+def draw(played: Fraud, done: DemoRun, out: Path) -> None:
     """Draw raw and served scores against the truth, in log-odds."""
     p = served(played, done)
     rate = played.truth.mean()

@@ -30,7 +30,7 @@ class Message(NamedTuple):
     value: bytes
 
 
-class Played(NamedTuple):
+class PlayerProgress(NamedTuple):
     """How far the player is: messages acknowledged so far, and the time of the last one, ms."""
 
     messages: int
@@ -46,7 +46,7 @@ async def play(
     client: Mapping[str, Any],
     *,
     slice_messages: int = SLICE,
-    progress: Callable[[Played], None] | None = None,
+    progress: Callable[[PlayerProgress], None] | None = None,
     gate: Callable[[], Awaitable[None]] | None = None,
 ) -> Counter[str]:
     """Send messages in their order, each to the partition its key hashes to.
@@ -94,7 +94,7 @@ async def play(
             await _send(producer, piece, counts[piece[0].topic])
             sent.update(message.topic for message in piece)
             if progress is not None:
-                progress(Played(sent.total(), piece[-1].time_ms))
+                progress(PlayerProgress(sent.total(), piece[-1].time_ms))
         return sent
     finally:
         await producer.stop()

@@ -10,11 +10,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, PercentFormatter
 
+from state.arrays import Floats
 from state.scoring.scores import BINS, LOG_CLIP
 from state.scoring.wilson import wilson
 from streams.atomic_file import written
-
-Floats = npt.NDArray[np.float64]
 
 #: Bins with a smaller share of the events are drawn apart, hollow: what a calibrator served while it was new would
 #: otherwise look as weighty as all it served later. They count in the ECE like the others.
@@ -36,7 +35,7 @@ STYLE: Final[Any] = {
 }
 
 
-class Loss(NamedTuple):
+class ReliabilityErrors(NamedTuple):
     """How far forecasts were off: ECE in ten bins, Brier score, log loss in nats."""
 
     ece: float
@@ -71,16 +70,16 @@ def bin_of(p: Floats) -> npt.NDArray[np.int64]:
     return np.minimum((p * BINS).astype(np.int64), BINS - 1)
 
 
-def loss(p: Floats, y: Floats) -> Loss:
+def loss(p: Floats, y: Floats) -> ReliabilityErrors:
     """Score forecasts ``p`` in [0, 1] against outcomes ``y`` in {0, 1}, [n] each; NaN if there are none.
 
     Written apart from `state.scoring.scores`, from the definitions: the demo checks the worker's figures by it.
     """
     if not len(p):
-        return Loss(np.nan, np.nan, np.nan)
+        return ReliabilityErrors(np.nan, np.nan, np.nan)
     gap = np.bincount(bin_of(p), weights=p - y, minlength=BINS)
     clipped = np.clip(p, LOG_CLIP, 1 - LOG_CLIP)
-    return Loss(
+    return ReliabilityErrors(
         float(np.abs(gap).sum() / len(p)),
         float(np.mean((p - y) ** 2)),
         float(-np.mean(y * np.log(clipped) + (1 - y) * np.log1p(-clipped))),
@@ -176,5 +175,5 @@ def _band(axes: Axes, bins: Curve, colour: str, label: str) -> None:
     )
 
 
-def _caption(scores: Loss) -> str:
+def _caption(scores: ReliabilityErrors) -> str:
     return f"ECE {scores.ece:.4f}   Brier {scores.brier:.4f}"

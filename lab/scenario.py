@@ -7,12 +7,12 @@ from typing import Any, Protocol
 
 from rich.console import Console
 
-from lab.demo_report import Run
+from lab.demo_report import DemoRun
 from lab.player import Message
 from streams.config.settings import Settings
 
 
-class Stream(Protocol):
+class PlayedStream(Protocol):
     """What is played."""
 
     def __len__(self) -> int:
@@ -56,8 +56,8 @@ class Scenario:
     plan: str
     partitions: int
     slice_messages: int
-    load: Callable[[int | None], Stream]
+    load: Callable[[int | None], PlayedStream]
     figures: Sequence[tuple[str, str, Mapping[str, str]]]
-    account: Callable[[Settings, Any, Run], dict[str, Any]]
-    draw: Callable[[Any, Run, Path], None]
+    account: Callable[[Settings, Any, DemoRun], dict[str, Any]]
+    draw: Callable[[Any, DemoRun, Path], None]
     summary: Callable[[Console, Mapping[str, Any]], None]

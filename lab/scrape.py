@@ -56,7 +56,7 @@ class Fates(NamedTuple):
         return waited + labels + self.outcome_dead
 
 
-class Reading:
+class ScrapedSamples:
     """The samples of one scrape.
 
     Parameters

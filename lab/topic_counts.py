@@ -5,13 +5,13 @@ from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import orjson
 from aiokafka import AIOKafkaConsumer
 from aiokafka.structs import ConsumerRecord
 
 from lab.reliability import loss
-from lab.scrape import Fates, Reading
+from lab.scrape import Fates, ScrapedSamples
+from state.arrays import Floats
 from streams.config.settings import Settings
 
 #: Most bytes a partition may give at once; whole record batches keep the reader at 6 us a record.
@@ -19,11 +19,9 @@ FETCH_BYTES: Final = 4 << 20
 #: The worker adds up its scores in another order: they may differ in the last digits of a float.
 ROUNDING: Final = 1e-6
 
-Floats = npt.NDArray[np.float64]
-
 
 @dataclass
-class Held:
+class TopicCounts:
     """What the output topics hold.
 
     Attributes
@@ -80,7 +78,7 @@ class Held:
         return raw, p, y
 
 
-async def read(settings: Settings) -> Held:
+async def read(settings: Settings) -> TopicCounts:
     """Read the three output topics from their first record to their last.
 
     Raises
@@ -88,7 +86,7 @@ async def read(settings: Settings) -> Held:
     RuntimeError
         If records were deleted before they could be counted.
     """
-    held = Held()
+    held = TopicCounts()
     noted = {
         settings.calibrated: held.calibrated_record,
         settings.resolved: held.resolved_record,
@@ -130,7 +128,7 @@ async def _batches(
 
 
 def problems(
-    fates: Fates, sent: Mapping[str, int], held: Held, flights: Mapping[str, tuple[float, float]]
+    fates: Fates, sent: Mapping[str, int], held: TopicCounts, flights: Mapping[str, tuple[float, float]]
 ) -> list[str]:
     """Return what does not add up, one sentence each; nothing when all does.
 
@@ -161,7 +159,7 @@ def problems(
     return [f"{what}: {n:,}, but {other}: {m:,}" for what, n, other, m in equal if n != m]
 
 
-def disagreements(reading: Reading, held: Held, stream: str) -> list[str]:
+def disagreements(reading: ScrapedSamples, held: TopicCounts, stream: str) -> list[str]:
     """Return where the scores of ``/metrics`` differ from those of the records, one sentence each."""
     raw, p, y = held.scored()
     found = []

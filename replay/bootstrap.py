@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 from replay.measure import VOLUME, bins_of, knots, log_losses, parts, scorecard
 from replay.ranking import Buckets
 from replay.result import COMPARED, Bootstrap, Difference
+from state.arrays import Floats
 from state.scoring.scores import BINS
-
-Floats = NDArray[np.float64]
 
 #: Cells a block is made of. Blocks begin at cells' edges, so only cells' sums are kept, however long the history.
 CELLS = 8

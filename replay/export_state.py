@@ -13,7 +13,7 @@ from typing import Any
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.errors import KafkaError
 
-from replay.row_engine import Folded
+from replay.row_engine import EngineOutput
 from replay.sources.topics import TopicSource
 from state import keys
 from state.fence import Fence
@@ -68,7 +68,7 @@ async def _check(settings: Settings, partitions: int) -> None:
             )
 
 
-def write(settings: Settings, source: TopicSource, folded: Sequence[Folded]) -> int:
+def write(settings: Settings, source: TopicSource, folded: Sequence[EngineOutput]) -> int:
     """Write the state and return the number of rows, once all is acknowledged and committed.
 
     Raises
@@ -84,7 +84,7 @@ def write(settings: Settings, source: TopicSource, folded: Sequence[Folded]) -> 
         ) from exc
 
 
-async def _write(settings: Settings, source: TopicSource, folded: Sequence[Folded]) -> int:
+async def _write(settings: Settings, source: TopicSource, folded: Sequence[EngineOutput]) -> int:
     written = 0
     producer = AIOKafkaProducer(
         bootstrap_servers=",".join(settings.brokers),
@@ -117,7 +117,7 @@ async def _write(settings: Settings, source: TopicSource, folded: Sequence[Folde
     return written
 
 
-def _fence(source: TopicSource, partition: int, folded: Folded) -> Fence:
+def _fence(source: TopicSource, partition: int, folded: EngineOutput) -> Fence:
     """Return the fence; a topic of which nothing was applied is fenced off where its range ended."""
     fence = folded.fence
     for topic, spans in enumerate(source.spans):

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from replay.column_file import Tape
 from replay.configuration import Configuration
 from replay.in_memory_ledger import LOOK, Entrants, Row
-from replay.in_memory_queues import Queue, Queues
+from replay.in_memory_queues import Queues, WaitingQueue
 from state import rows
 from state.engine import HELD, RIPE, SWEEP
 from state.events import Event, Forecast, Outcome, Rejected
@@ -57,7 +57,7 @@ class Look(NamedTuple):
     Attributes
     ----------
     time
-        When the outcome before it was resolved, ms; see `Played`.
+        When the outcome before it was resolved, ms; see `PartitionResult`.
     stream, contender
         Their numbers.
     learnt
@@ -75,7 +75,7 @@ class Look(NamedTuple):
 
 
 @dataclass
-class Played:
+class PartitionResult:
     """What a contest on one partition gave; everything that grows with the records is on the tape.
 
     Columns of all probability forecasts, in the order in which they were answered: ``issued_ms`` (q), ``stream`` (i),
@@ -163,7 +163,7 @@ class Contest:
         self._note_implied = tape.column("implied", "b")
         self._note_revised = tape.column("revised", "q"), tape.column("revised_y", "b"), tape.column("revised_ms", "q")
         self._applied = 0
-        self.played = Played(directory)
+        self.played = PartitionResult(directory)
         self._fates = self.played.fates
 
     def play(self, events: Iterable[Event]) -> None:
@@ -180,7 +180,7 @@ class Contest:
         self.played.records = self._applied
         self._tape.spill()
 
-    def end(self) -> Played:
+    def end(self) -> PartitionResult:
         """Look at every calibrator a last time, write the tape, and return what was played."""
         for entrants in self._now.values():
             self._look(entrants)
@@ -373,7 +373,7 @@ class Contest:
                     break
         self._queues.settle()
 
-    def _mature(self, queue: Queue) -> None:
+    def _mature(self, queue: WaitingQueue) -> None:
         since, born, event_id = self._queues.pop(queue)
         row = self._rows.get(event_id)
         if row is None or row.born != born or row.entrants is None:
@@ -390,7 +390,7 @@ class Contest:
         elif row.status == IMMATURE:
             row.status, row.touched = ISSUED, applied
 
-    def _leaves(self, queue: Queue) -> bool:
+    def _leaves(self, queue: WaitingQueue) -> bool:
         """Remove the row of a queue's first entry, which is due; False if it has to stay for now."""
         _, named, event_id = queue.entries[0]
         row = self._rows.get(event_id)

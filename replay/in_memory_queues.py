@@ -9,7 +9,7 @@ from state.fence import MATURITY
 
 
 @dataclass(slots=True, eq=False)
-class Queue:
+class WaitingQueue:
     """What waits for one role and for equally long: since when (stream time, ms), named by a count, whose row."""
 
     role: int
@@ -33,22 +33,22 @@ class Queues:
     """
 
     def __init__(self) -> None:
-        self._queues: dict[tuple[int, int], Queue] = {}
+        self._queues: dict[tuple[int, int], WaitingQueue] = {}
         #: What matures first; replaced, not changed, when a queue opens.
-        self._order: list[Queue] = []
+        self._order: list[WaitingQueue] = []
         self.soonest = inf
 
     def push(self, role: int, ttl_ms: int, now: int, named: int, event_id: str) -> None:
         """Enter a row that is due ``ttl_ms`` after now, under a count as its name."""
         queue = self._queues.get((role, ttl_ms))
         if queue is None:
-            queue = self._queues[role, ttl_ms] = Queue(role, ttl_ms)
+            queue = self._queues[role, ttl_ms] = WaitingQueue(role, ttl_ms)
             self._order = sorted(self._queues.values(), key=lambda each: each.role != MATURITY)
         if not queue.entries:
             self.soonest = min(self.soonest, now + ttl_ms)
         queue.entries.append((now, named, event_id))
 
-    def pop(self, queue: Queue) -> tuple[int, int, str]:
+    def pop(self, queue: WaitingQueue) -> tuple[int, int, str]:
         """Remove the first entry of a queue, and return it; `settle` says when the next one is due."""
         queue.popped += 1
         return queue.entries.popleft()
@@ -57,7 +57,7 @@ class Queues:
         """Look up when the next entry is due, after some were removed."""
         self.soonest = min([each.due for each in self._order], default=inf)
 
-    def due(self, now: int) -> Iterator[Queue]:
+    def due(self, now: int) -> Iterator[WaitingQueue]:
         """Yield each queue for as long as its first entry is due and was popped, as `state.expiry.Expiry.due` does.
 
         Rows that mature go first.

@@ -5,17 +5,14 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
 from replay.ranking import ranks
 from replay.result import Ages, Alerts, Bin, Caught, Coverage, Delays, Scorecard
+from state.arrays import Floats, Integers
 from state.scoring.losses import LOG_CLIP
 from state.scoring.ranking import VOLUMES
 from state.scoring.scores import BINS
 from state.scoring.wilson import wilson
-
-Floats = NDArray[np.float64]
-Times = NDArray[np.int64]
 
 #: A band of which at least so many forecasts were issued, and less than this share has outcomes, cannot be judged.
 FEWEST, SHARE = 50, 0.5
@@ -39,7 +36,7 @@ _EDGES = (
 )
 
 
-def bins_of(p: Floats) -> Times:
+def bins_of(p: Floats) -> Integers:
     """Return the bin of each forecast, [n]: as `Scores` has it, .1 and above by the tenth, 1.0 in the last."""
     return np.where(p < 1.0 / BINS, 0, np.minimum((p * BINS).astype(np.int64), BINS - 1))
 
@@ -169,7 +166,7 @@ def reliability(p: Floats, y: Floats) -> list[Bin]:
     return found
 
 
-def delays(took: Times) -> Delays:
+def delays(took: Integers) -> Delays:
     """Return the distribution of the outcomes' delays, [n] ms."""
     if not len(took):
         return Delays((0, _S), (0,), None, None, None)
@@ -182,7 +179,7 @@ def delays(took: Times) -> Delays:
     return Delays(tuple(edges), tuple(int(n) for n in counts), median, p90, p99)
 
 
-def ages(took: Times, y: Floats) -> list[Ages]:
+def ages(took: Integers, y: Floats) -> list[Ages]:
     """Return how long outcomes took, [n] ms, by label, [n]."""
     found = []
     for label in (0, 1):

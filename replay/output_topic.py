@@ -8,7 +8,7 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError
 from aiokafka.producer.message_accumulator import BatchBuilder
 
-from replay.row_engine import Answer
+from replay.row_engine import PositionedRecord
 from streams.config.settings import Settings, SettingsError
 from streams.kafka import topics
 from streams.kafka.topics import TopicsError
@@ -39,7 +39,7 @@ def check(settings: Settings, topic: str, partitions: int) -> None:
         raise TopicsError(f"topic {topic} has {count} partitions, the replay {partitions}: it needs as many")
 
 
-def send(settings: Settings, topic: str, run: str, answers: Iterable[Answer]) -> int:
+def send(settings: Settings, topic: str, run: str, answers: Iterable[PositionedRecord]) -> int:
     """Produce records, each to the partition of what it answers, and return how many once all are acknowledged.
 
     Raises
@@ -56,7 +56,7 @@ def send(settings: Settings, topic: str, run: str, answers: Iterable[Answer]) ->
         ) from exc
 
 
-async def _send(settings: Settings, topic: str, run: str, answers: Iterable[Answer]) -> int:
+async def _send(settings: Settings, topic: str, run: str, answers: Iterable[PositionedRecord]) -> int:
     producer = AIOKafkaProducer(
         bootstrap_servers=",".join(settings.brokers),
         acks="all",

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from replay.configuration import Configuration
 from replay.delay import Delay, at_once
-from replay.in_memory_engine import Contest, Played
-from replay.row_engine import Engine, Folded
+from replay.in_memory_engine import Contest, PartitionResult
+from replay.row_engine import Engine, EngineOutput
 from replay.sources.merge import merged
-from replay.sources.record import Record, Source
+from replay.sources.record import Source, SourceRecord
 from state.events import Event, Outcome, Rejected
 from state.fence import FORECASTS, OUTCOMES
 from state.policy import Policies
@@ -67,8 +67,8 @@ class Done:
         Records of both topics whose time is before that of an earlier one.
     """
 
-    played: list[Played]
-    folded: Folded | None
+    played: list[PartitionResult]
+    folded: EngineOutput | None
     start_ms: int | None
     end_ms: int | None
     out_of_order: tuple[int, int]
@@ -150,7 +150,7 @@ class _Order:
         self._latest: list[float] = [-inf, -inf]
         self.behind = [0, 0]
 
-    def note(self, records: Sequence[Record]) -> None:
+    def note(self, records: Sequence[SourceRecord]) -> None:
         """Take note of records in the order in which they are played."""
         for topic in (FORECASTS, OUTCOMES):
             times = [record[0] for record in records if record[1] == topic]
@@ -191,7 +191,7 @@ class _Reader:
                 if isinstance(outcome, Outcome):
                     self._known.setdefault(outcome.event_id, outcome)
 
-    def events(self, records: Sequence[Record]) -> list[Event]:
+    def events(self, records: Sequence[SourceRecord]) -> list[Event]:
         """Return the events of some records, in the order in which they are to be played."""
         forecast, outcome = self._decoder.forecast, self._decoder.outcome
         if self._added_ms:
@@ -204,7 +204,7 @@ class _Reader:
         ]
         return events if self._known is None else list(at_once(events, self._known))
 
-    def _outcome(self, record: Record) -> Event:
+    def _outcome(self, record: SourceRecord) -> Event:
         if record.reason:
             return Rejected(record.offset, record.key, record.value, OUTCOMES, record.reason)
         return self._decoder.outcome(record.offset, record.key, record.value, max(record.timestamp, 0))

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import rocksdict
 
-from replay.sources.record import Record
+from replay.sources.record import SourceRecord
 from state.engine import BATCH_LIMIT, Partition
 from state.events import Calibrated, Event, Forecast, Rejected
 from state.fence import Fence
@@ -20,7 +20,7 @@ from streams.records.decoding import encode_calibrated
 _HEAD = struct.Struct("<qBqqII?")
 
 
-class Answer(NamedTuple):
+class PositionedRecord(NamedTuple):
     """A calibrated record, and where it stands among those of all partitions.
 
     Partitions are merged by the tuple: of their next answers that of the earliest record goes first. A partition keeps
@@ -37,7 +37,7 @@ class Answer(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Folded:
+class EngineOutput:
     """What the engine left: its fence, and below ``directory`` its rows and its calibrated records."""
 
     directory: Path
@@ -51,16 +51,16 @@ class Folded:
         finally:
             stored.close()
 
-    def answers(self, partition: int) -> Iterator[Answer]:
+    def answers(self, partition: int) -> Iterator[PositionedRecord]:
         """Yield the calibrated records in the order in which the engine gave them."""
         with (self.directory / "answers").open("rb") as file:
             while head := file.read(_HEAD.size):
                 timestamp, topic, offset, ts, n, m, keyed = _HEAD.unpack(head)
                 key, value = file.read(n), file.read(m)
-                yield Answer(timestamp, topic, partition, offset, ts, key if keyed else None, value)
+                yield PositionedRecord(timestamp, topic, partition, offset, ts, key if keyed else None, value)
 
 
-def answers(folded: Sequence[Folded]) -> Iterator[Answer]:
+def answers(folded: Sequence[EngineOutput]) -> Iterator[PositionedRecord]:
     """Yield the calibrated records of all partitions: by time, then topic, partition and offset of what they answer."""
     return merge(*(each.answers(n) for n, each in enumerate(folded)), key=lambda answer: answer[:4])
 
@@ -83,12 +83,12 @@ class Engine:
         get: Callable[[bytes], bytes | None] = self._rows.get
         self._partition = Partition(policies, get)
 
-    def fold(self, records: Sequence[Record], events: Sequence[Event]) -> None:
+    def fold(self, records: Sequence[SourceRecord], events: Sequence[Event]) -> None:
         """Apply some records; ``events`` are what they were decoded to, one each."""
         for at in range(0, len(events), BATCH_LIMIT):
             self._fold(records[at : at + BATCH_LIMIT], events[at : at + BATCH_LIMIT])
 
-    def _fold(self, records: Sequence[Record], events: Sequence[Event]) -> None:
+    def _fold(self, records: Sequence[SourceRecord], events: Sequence[Event]) -> None:
         effects = self._partition.fold(events)
         batch = rocksdict.WriteBatch(raw_mode=True)
         for name, row in effects.rows.items():
@@ -111,10 +111,10 @@ class Engine:
             head = _HEAD.pack(record.timestamp, record.topic, record.offset, output.ts, len(key), len(value), keyed)
             write(head + key + value)
 
-    def end(self) -> Folded:
+    def end(self) -> EngineOutput:
         """Write everything and return it."""
         self.close()
-        return Folded(self._directory, self._partition.fence)
+        return EngineOutput(self._directory, self._partition.fence)
 
     def close(self) -> None:
         """Close the store."""

@@ -22,7 +22,7 @@ from replay.measure import VOLUME
 from replay.partition_task import Done, Part
 from replay.report.page import page
 from replay.result import Pace, Result
-from replay.row_engine import Folded, answers
+from replay.row_engine import EngineOutput, answers
 from replay.sources.files import FileSource
 from replay.sources.record import Source
 from replay.sources.topics import TopicSource
@@ -214,7 +214,7 @@ def _result(request: Request, groups: Sequence[Sequence[Configuration]], passes:
     )
 
 
-def _folded(done: Sequence[Done]) -> list[Folded]:
+def _folded(done: Sequence[Done]) -> list[EngineOutput]:
     return [part.folded for part in done if part.folded is not None]
 
 

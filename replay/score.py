@@ -12,7 +12,7 @@ from replay import bootstrap
 from replay.bootstrap import Resampled
 from replay.column_file import played
 from replay.configuration import Configuration
-from replay.in_memory_engine import Look, Played
+from replay.in_memory_engine import Look, PartitionResult
 from replay.measure import VOLUME, Sums, ages, alerts, coverage, delays, reliability, scorecard
 from replay.result import (
     RAW,
@@ -29,6 +29,7 @@ from replay.result import (
     drawn,
 )
 from state import rows
+from state.arrays import Floats
 from state.fence import FATES, Fence
 from state.policy import Policy
 from state.rows import VectorScores
@@ -36,7 +37,6 @@ from state.scoring.bias import Bias
 from state.scoring.class_scores import ClassScores
 from state.scoring.history import KINDS, WINDOW
 
-Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
 #: Most windows of a series, and resolved forecasts of one at least.
@@ -81,7 +81,7 @@ class Columns:
     partition: NDArray[Any]
 
     @classmethod
-    def of(cls, parts: Sequence[Played], contenders: int) -> "Columns":
+    def of(cls, parts: Sequence[PartitionResult], contenders: int) -> "Columns":
         """Join the partitions."""
         streams = sorted({name for part in parts for name in part.streams})
         number = {name: i for i, name in enumerate(streams)}
@@ -180,7 +180,7 @@ def _warm(p: Floats, raw: Floats, known: Flags, place: NDArray[np.int64]) -> Fla
 
 
 @dataclass(frozen=True)
-class Board:
+class Scoreboard:
     """The contenders of one group under one delay, scored."""
 
     contenders: list[Contender]
@@ -188,13 +188,13 @@ class Board:
 
 
 def board(
-    parts: Sequence[Played],
+    parts: Sequence[PartitionResult],
     group: Sequence[Configuration],
     names: Sequence[str],
     delay: str,
     threshold: float | None,
     volume: float = VOLUME,
-) -> Board:
+) -> Scoreboard:
     """Score a group of configurations that were played together.
 
     Parameters
@@ -233,7 +233,7 @@ def board(
                 vectors=vectors,
             )
         )
-    return Board(contenders, columns)
+    return Scoreboard(contenders, columns)
 
 
 @dataclass
@@ -246,7 +246,7 @@ class Compared:
     how: Bootstrap | None = None
 
 
-def compared(boards: Sequence[Board], block: int | None, resamples: int, volume: float = VOLUME) -> Compared:
+def compared(boards: Sequence[Scoreboard], block: int | None, resamples: int, volume: float = VOLUME) -> Compared:
     """Compare every contender and its draw to raw, and every pair that resolved the same forecasts."""
     found = Compared()
     for each in boards:
@@ -286,7 +286,7 @@ def _resampled(
     return how, Resampled(how, columns.y[chosen], mine, volume)
 
 
-def dead(parts: Iterable[Played]) -> dict[str, dict[str, int]]:
+def dead(parts: Iterable[PartitionResult]) -> dict[str, dict[str, int]]:
     """Return dead letters by topic and reason."""
     counts: Counter[tuple[int, str]] = Counter()
     for part in parts:
@@ -313,7 +313,7 @@ def _largest(columns: Columns) -> list[str]:
 
 def _scored(
     columns: Columns,
-    parts: Sequence[Played],
+    parts: Sequence[PartitionResult],
     i: int,
     stream: str | None,
     policies: Sequence[Policy],
@@ -409,7 +409,7 @@ def _worst(columns: Columns, p: Floats, y: Floats, chosen: Any) -> WorstWindow |
 _Series = list[Look]
 
 
-def _looks(parts: Sequence[Played], i: int, stream: str | None) -> list[_Series]:
+def _looks(parts: Sequence[PartitionResult], i: int, stream: str | None) -> list[_Series]:
     """Return the looks at each calibrator of a contender that has an error."""
     found: dict[tuple[int, int], _Series] = {}
     for n, part in enumerate(parts):
@@ -467,7 +467,7 @@ def _windows(raw: Floats, p: Floats, y: Floats, time: NDArray[np.int64], looks: 
     return found
 
 
-def _features(parts: Sequence[Played], i: int, stream: str, policy: Policy) -> list[FeatureBias]:
+def _features(parts: Sequence[PartitionResult], i: int, stream: str, policy: Policy) -> list[FeatureBias]:
     total = Bias()
     for part in parts:
         if stream in part.streams and (bias := part.biases.get((part.streams.index(stream), i))):
@@ -477,7 +477,7 @@ def _features(parts: Sequence[Played], i: int, stream: str, policy: Policy) -> l
     return [FeatureBias(name, *each) for name, each in zip(names, both, strict=False)]
 
 
-def _vectors(parts: Sequence[Played], i: int) -> dict[str, Vectors]:
+def _vectors(parts: Sequence[PartitionResult], i: int) -> dict[str, Vectors]:
     found: dict[str, list[VectorScores]] = {}
     for part in parts:
         for (stream, contender), scores in part.vectors.items():

@@ -15,7 +15,7 @@ class Forecast(NamedTuple):
     key: bytes | None
     event_id: str
     stream: str
-    raw: forecasts.Forecast
+    raw: forecasts.ForecastValue
     x: tuple[float, ...]
     ts: int
     value: bytes | None = None
@@ -55,9 +55,9 @@ class Calibrated(NamedTuple):
     key: bytes | None
     event_id: str
     stream: str
-    raw: forecasts.Forecast
-    p: forecasts.Forecast
-    draw: forecasts.Forecast
+    raw: forecasts.ForecastValue
+    p: forecasts.ForecastValue
+    draw: forecasts.ForecastValue
     calibrator: str
     config: str
     version: int
@@ -75,9 +75,9 @@ class Resolved(NamedTuple):
     key: bytes | None
     event_id: str
     stream: str
-    raw: forecasts.Forecast
-    p: forecasts.Forecast
-    draw: forecasts.Forecast
+    raw: forecasts.ForecastValue
+    p: forecasts.ForecastValue
+    draw: forecasts.ForecastValue
     y: float
     calibrator: str
     version: int

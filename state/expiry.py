@@ -22,10 +22,10 @@ _ENTRY: Final = Struct("<qQB")
 _KIND: Final = keys.EXPIRY[0]
 
 #: When the entry was made (stream time, ms), the applied count that names it, and whose row it is.
-Entry = tuple[int, int, str]
+QueueEntry = tuple[int, int, str]
 
 
-def encode(entries: list[Entry]) -> bytes:
+def encode(entries: list[QueueEntry]) -> bytes:
     """Return the chunk row of these entries."""
     parts = []
     for since, born, event_id in entries:
@@ -34,7 +34,7 @@ def encode(entries: list[Entry]) -> bytes:
     return seal(_KIND, VERSION, b"".join(parts))
 
 
-def decode(frame: bytes) -> list[Entry]:
+def decode(frame: bytes) -> list[QueueEntry]:
     """Read a chunk row written by `encode`; raises `CorruptFrame` if it is not intact."""
     payload = unseal(_KIND, VERSION, frame)
     entries, at = [], 0
@@ -65,9 +65,9 @@ class Expiry:
     def __init__(self, get: Callable[[bytes], bytes | None], fence: Fence) -> None:
         self._get = get
         self._fence = fence
-        self._chunks: dict[bytes, list[Entry]] = {}
+        self._chunks: dict[bytes, list[QueueEntry]] = {}
         #: Key and content of the chunk each queue grows at, by time to live.
-        self._tails: dict[tuple[int, int], tuple[bytes, list[Entry]]] = {}
+        self._tails: dict[tuple[int, int], tuple[bytes, list[QueueEntry]]] = {}
         self._changed: dict[bytes, None] = {}
         self._dropped: dict[bytes, None] = {}
         #: No entry is due before this stream time, ms.
@@ -110,11 +110,11 @@ class Expiry:
                 seen = queue.head
                 yield queue
 
-    def first(self, queue: Queue) -> Entry:
+    def first(self, queue: Queue) -> QueueEntry:
         """Return the first entry of a queue that is not empty."""
         return self._chunk(keys.expiry(queue.role, queue.ttl_ms, queue.head // CHUNK))[queue.head % CHUNK]
 
-    def latest(self, role: int, after: int) -> list[Entry]:
+    def latest(self, role: int, after: int) -> list[QueueEntry]:
         """Return the entries of a role whose name is above an applied count, the earliest first; they stay."""
         found = []
         for queue in self._fence.queues.values():
@@ -158,7 +158,7 @@ class Expiry:
         self._tails.clear()
         return rows
 
-    def _chunk(self, key: bytes) -> list[Entry]:
+    def _chunk(self, key: bytes) -> list[QueueEntry]:
         chunk = self._chunks.get(key)
         if chunk is None:
             row = self._get(key)

@@ -248,13 +248,13 @@ class Quantiles:
 #: A forecast of a number.
 Law = Quantiles | Normal
 #: Any forecast, raw or served: a probability, those of classes, or a law.
-Forecast = float | Classwise | Law
+ForecastValue = float | Classwise | Law
 #: Kinds of forecast as rows name them, and as records do: by the field that holds what is served.
 PROBABILITY, PROBS, QUANTILES = range(3)
 KINDS = ("p", "probs", "quantiles")
 
 
-def admits(raw: Forecast, y: float) -> bool:
+def admits(raw: ForecastValue, y: float) -> bool:
     """Whether a forecast can have this outcome: 0 or 1; the number of a class; any finite number within `LARGEST`."""
     if isinstance(raw, float):
         return y in {0.0, 1.0}
@@ -263,7 +263,7 @@ def admits(raw: Forecast, y: float) -> bool:
     return abs(y) <= LARGEST
 
 
-def encode(forecast: Forecast) -> bytes:
+def encode(forecast: ForecastValue) -> bytes:
     """Return a forecast as bytes: a kind (u8), then f64s, little-endian.
 
     Notes
@@ -287,7 +287,7 @@ def encode(forecast: Forecast) -> bytes:
     return _SCALAR.pack(_PROBABILITY, forecast)
 
 
-def decode(payload: bytes) -> Forecast:
+def decode(payload: bytes) -> ForecastValue:
     """Read a forecast written by `encode`.
 
     Raises

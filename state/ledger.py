@@ -131,9 +131,9 @@ class Entry(NamedTuple):
     issued_ts: int
     resolved_ts: int
     y: float
-    raw: forecasts.Forecast
-    p: forecasts.Forecast
-    draw: forecasts.Forecast
+    raw: forecasts.ForecastValue
+    p: forecasts.ForecastValue
+    draw: forecasts.ForecastValue
     version: int
     config: str
     calibrator: str
@@ -256,7 +256,9 @@ def parse(payload: bytes) -> Entry:
     )
 
 
-def answer(payload: bytes, at: int) -> tuple[forecasts.Forecast, forecasts.Forecast, forecasts.Forecast, bytes]:
+def answer(
+    payload: bytes, at: int
+) -> tuple[forecasts.ForecastValue, forecasts.ForecastValue, forecasts.ForecastValue, bytes]:
     """Return raw, p, draw and the ticket of a payload whose kind is not `PROBABILITY`; its names end at ``at``.
 
     Raises
@@ -363,7 +365,7 @@ def _block(payload: bytes) -> tuple[int, int]:
 
 
 def _answer(
-    kind: int, raw: forecasts.Forecast, p: forecasts.Forecast, draw: forecasts.Forecast
+    kind: int, raw: forecasts.ForecastValue, p: forecasts.ForecastValue, draw: forecasts.ForecastValue
 ) -> tuple[tuple[float, float, float], bytes]:
     """Return raw, p and draw as they stand in the head, and as they stand behind the names."""
     if kind == PROBABILITY:
@@ -390,9 +392,9 @@ _NOBODY: Final = names(NO_CONFIG, "", "")
 def issued(
     applied: int,
     ts: int,
-    raw: forecasts.Forecast,
-    p: forecasts.Forecast,
-    draw: forecasts.Forecast,
+    raw: forecasts.ForecastValue,
+    p: forecasts.ForecastValue,
+    draw: forecasts.ForecastValue,
     version: int,
     who: bytes,
     ticket: bytes,
@@ -411,7 +413,7 @@ def with_key(issued: bytes, key: bytes | None) -> bytes:
     return issued[:1] + bytes((issued[1] | KEYED,)) + issued[2:] + _keyed(key)
 
 
-def repeats(payload: bytes, stream: str, raw: forecasts.Forecast) -> bool:
+def repeats(payload: bytes, stream: str, raw: forecasts.ForecastValue) -> bool:
     """Whether a forecast says again what a payload was answered for: the same stream and the same raw forecast."""
     end = names_end(payload)
     if payload[end - payload[HEAD.size + _NAMES.size - 1] : end] != stream.encode():

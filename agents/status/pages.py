@@ -31,7 +31,7 @@ _HEADERS: Final = (
 )
 
 
-class Answer(NamedTuple):
+class Response(NamedTuple):
     """A status and a body of a kind."""
 
     status: HTTPStatus
@@ -58,7 +58,7 @@ class Pages:
         start(f"{answer.status.value} {answer.status.phrase}", headers)
         return [] if environment["REQUEST_METHOD"] == "HEAD" else [answer.body]
 
-    def _answer(self, environment: "WSGIEnvironment") -> Answer:
+    def _answer(self, environment: "WSGIEnvironment") -> Response:
         path = environment["PATH_INFO"]
         json = path.startswith("/api")
         try:
@@ -69,24 +69,24 @@ class Pages:
             log.exception("cannot show %r", path)
             status, said = HTTPStatus.INTERNAL_SERVER_ERROR, "the page could not be made; the worker's log says why"
         if json:
-            return Answer(status, _JSON, orjson.dumps({"error": said}))
+            return Response(status, _JSON, orjson.dumps({"error": said}))
         body = page.problem(f"{status.value} {status.phrase}", self._readings.worker(), said)
-        return Answer(status, _HTML, body.encode())
+        return Response(status, _HTML, body.encode())
 
-    def _found(self, path: str, environment: "WSGIEnvironment") -> Answer:
+    def _found(self, path: str, environment: "WSGIEnvironment") -> Response:
         if environment["REQUEST_METHOD"] not in ("GET", "HEAD"):
             raise _Refused(HTTPStatus.METHOD_NOT_ALLOWED, "pages can only be read")
         asked = _parameters(environment.get("QUERY_STRING", ""))
         if path == "/":
-            return Answer(HTTPStatus.OK, _HTML, self._page(asked).encode())
+            return Response(HTTPStatus.OK, _HTML, self._page(asked).encode())
         if path in (API, API + "/"):
-            return Answer(HTTPStatus.OK, _JSON, orjson.dumps(self._list(asked)))
+            return Response(HTTPStatus.OK, _JSON, orjson.dumps(self._list(asked)))
         if path.startswith(API + "/"):
             # WSGI hands paths over as Latin-1, whatever they are.
             name = path.removeprefix(API + "/").encode("latin-1").decode("utf-8", errors="replace")
             described = self._stream(name)
             described["maps"] = self._readings.maps(name)
-            return Answer(HTTPStatus.OK, _JSON, orjson.dumps(described))
+            return Response(HTTPStatus.OK, _JSON, orjson.dumps(described))
         there = f"there are /, {API}, {API}/NAME, /metrics, /healthz and /readyz"
         raise _Refused(HTTPStatus.NOT_FOUND, there)
 

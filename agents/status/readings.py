@@ -20,7 +20,7 @@ from state.scoring.scores import SCORED, total
 from streams.config import effective_config
 from streams.config.settings import Settings
 from streams.faust.progress import Recovery
-from streams.metrics.description import Found, describe
+from streams.metrics.description import StateRows, describe
 from streams.metrics.gauges import Gauges
 
 #: Points of a calibration map: every hundredth from 0 to 1.
@@ -133,10 +133,10 @@ class Readings:
             for (partition, config), served in sorted(self._found(name).served[name].items())
         ]
 
-    def _found(self, name: str) -> Found:
+    def _found(self, name: str) -> StateRows:
         policy = self.settings.policies.of(name)
         config = policy.config if policy else ""
-        found = Found()
+        found = StateRows()
         for n, each in self.gauges.held().items():
             found.fences[n] = each.fence
             if (pair := each.scores.get(name)) is not None:

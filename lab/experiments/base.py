@@ -11,7 +11,7 @@ from state.calibrators.registry import check
 Job = Callable[[], Any]
 
 
-class Table(NamedTuple):
+class TextTable(NamedTuple):
     """A table of the report; cells are text."""
 
     title: str
@@ -37,7 +37,7 @@ class Section(NamedTuple):
 
     text: list[str]
     findings: list[str]
-    tables: list[Table]
+    tables: list[TextTable]
     pictures: list[tuple[str, str]] = []  # noqa: RUF012 - a default that nobody changes
     skipped: list[str] = []  # noqa: RUF012 - the same
 

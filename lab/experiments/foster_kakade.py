@@ -9,9 +9,9 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from lab.experiments import picture
-from lab.experiments.base import Experiment, Job, Section, Table, verdict
+from lab.experiments.base import Experiment, Job, Section, TextTable, verdict
 from lab.experiments.measure import slope
-from lab.experiments.play import Floats
+from state.arrays import Floats
 from state.calibrators import make
 
 TIMES: Final = tuple(1000 * 2**k for k in range(6))
@@ -146,7 +146,7 @@ def tell(results: Sequence[Any], out: Path) -> Section:
             f"that bound is at most {tighter:.2f} of Corollary 4.1's",
         ],
         tables=[
-            Table(
+            TextTable(
                 "Footnote 1: |Σ (ŷ − y)|",
                 ("T", *(f"{t:,}" for t in TIMES)),
                 [
@@ -154,7 +154,7 @@ def tell(results: Sequence[Any], out: Path) -> Section:
                     ("calibrated regression (Algorithm 2)", *(f"{v:,.1f}" for v in calibrated)),
                 ],
             ),
-            Table(
+            TextTable(
                 f"Worst subsequence and seed at T = {TIMES[-1]:,}",
                 ("opponent", "bias", "exponent of T", "share of the bound", "Brier regret", "its bound"),
                 rows,

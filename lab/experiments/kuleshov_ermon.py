@@ -8,9 +8,10 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from lab.experiments import picture
-from lab.experiments.base import Experiment, Job, Section, Table, even, usable
+from lab.experiments.base import Experiment, Job, Section, TextTable, even, usable
 from lab.experiments.measure import l1, l2_path, slope
-from lab.experiments.play import Floats, oppose, play, prompt
+from lab.experiments.play import oppose, play, prompt
+from state.arrays import Floats
 
 #: Figure 2: rounds, repetitions, and M = N.
 ROUNDS, SEEDS, RESOLUTION = 1000, range(20), 10
@@ -144,7 +145,7 @@ def tell(results: Sequence[Any], out: Path) -> Section:
         ],
         findings=findings,
         tables=[
-            Table(
+            TextTable(
                 f"Figure 2 after {ROUNDS} rounds",
                 ("sequence", "forecaster", "squared loss", "ℓ2 error after 300", f"ℓ2 error after {ROUNDS}"),
                 [
@@ -152,7 +153,7 @@ def tell(results: Sequence[Any], out: Path) -> Section:
                     for (o, w), path in mean.items()
                 ],
             ),
-            Table(
+            TextTable(
                 "Table 1: ℓ1 error, and exponents fitted to it",
                 ("subroutine", *(f"N = {n}" for n in GRIDS), *(f"T exponent, N = {n}" for n in GRIDS), "N exponent"),
                 [
@@ -167,7 +168,7 @@ def tell(results: Sequence[Any], out: Path) -> Section:
                 f"Errors at T = {TIMES[-1]:,}; T exponents from T = {TIMES[0]:,} on; N exponent at T = "
                 f"{TIMES[_EARLY]:,}.",
             ),
-            Table(
+            TextTable(
                 "Table 1: bytes of state",
                 ("subroutine", *(f"N = {n}" for n in GRIDS)),
                 [(f"`{spec}`", *(f"{rates[spec, n, 0].size:,}" for n in GRIDS)) for spec in known],

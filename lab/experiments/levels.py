@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from lab.experiments.play import Floats
+from state.arrays import Floats
 
 #: ``crossing`` plays each level by itself, as printed; ``sorted`` sorts what it plays; ``chain`` keeps the order.
 Way = Literal["crossing", "sorted", "chain"]

@@ -4,8 +4,9 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from lab.experiments.play import Floats, Rows, Stream
+from lab.experiments.play import Stream
 from lab.reliability import bin_of, loss
+from state.arrays import Floats, Integers
 from state.scoring.scores import BINS, LOG_CLIP
 
 #: Resamples of a bootstrap.
@@ -88,7 +89,7 @@ class Blocks(NamedTuple):
         clipped = np.clip(served, LOG_CLIP, 1 - LOG_CLIP)
         cells = block * BINS + bin_of(served)
 
-        def total(index: Rows, weights: Floats, length: int) -> Floats:
+        def total(index: Integers, weights: Floats, length: int) -> Floats:
             return np.bincount(index, weights, length).astype(np.float64)
 
         return cls(
@@ -105,7 +106,7 @@ class Blocks(NamedTuple):
         return np.column_stack([ece, weights @ self.brier, weights @ self.log_loss]) / n[:, None]
 
 
-class Interval(NamedTuple):
+class DifferenceInterval(NamedTuple):
     """A difference with its 95 % interval."""
 
     middle: float
@@ -118,7 +119,9 @@ class Interval(NamedTuple):
         return f"**{text}**" if self.low > 0 or self.high < 0 else text
 
 
-def differences(one: Blocks, other: Blocks, seed: int) -> tuple[Interval, Interval, Interval]:
+def differences(
+    one: Blocks, other: Blocks, seed: int
+) -> tuple[DifferenceInterval, DifferenceInterval, DifferenceInterval]:
     """Return ECE, Brier score and log loss of ``one`` minus ``other``'s, by a paired block bootstrap.
 
     Both are scored on the same resamples of whole blocks, which keeps what neighbouring rows have in common. Percentile
@@ -129,5 +132,5 @@ def differences(one: Blocks, other: Blocks, seed: int) -> tuple[Interval, Interv
     resampled = one.scores(weights.astype(np.float64)) - other.scores(weights.astype(np.float64))
     middle = (one.scores(np.ones((1, count))) - other.scores(np.ones((1, count))))[0]
     low, high = np.quantile(resampled, [0.025, 0.975], axis=0)
-    ece, brier, log_loss = (Interval(*each) for each in np.column_stack([middle, low, high]).tolist())
+    ece, brier, log_loss = (DifferenceInterval(*each) for each in np.column_stack([middle, low, high]).tolist())
     return ece, brier, log_loss

@@ -8,9 +8,10 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from lab.experiments import picture
-from lab.experiments.base import Experiment, Job, Section, Table, usable
+from lab.experiments.base import Experiment, Job, Section, TextTable, usable
 from lab.experiments.measure import l1, slope
-from lab.experiments.play import Floats, oppose, play, prompt
+from lab.experiments.play import oppose, play, prompt
+from state.arrays import Floats
 from state.calibrators import make
 
 TIMES, SEEDS = tuple(1000 * 2**k for k in range(7)), range(6)
@@ -110,7 +111,7 @@ def tell(results: Sequence[Any], out: Path) -> Section:
         ],
         findings=_findings(mean, times),
         tables=[
-            Table(
+            TextTable(
                 f"Totals at T = {TIMES[-1]:,} and fitted exponents",
                 ("calibrator", "stream", "calibration", "exponent", "theorem", "regret", "exponent", "theorem"),
                 rows,

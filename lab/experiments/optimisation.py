@@ -13,9 +13,9 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
 
 from lab.experiments import picture
-from lab.experiments.base import Experiment, Job, Section, Table
+from lab.experiments.base import Experiment, Job, Section, TextTable
 from lab.experiments.levels import Levels
-from lab.experiments.play import Floats
+from state.arrays import Floats
 
 #: As in the paper's Table 2: three random points, a Matérn kernel, 25 steps. Repetitions, and candidates a step.
 START, STEPS, SEEDS, CANDIDATES = 3, 25, range(5), 1000
@@ -118,14 +118,14 @@ FUNCTIONS: Final = (
 )
 
 
-class Found(NamedTuple):
+class SearchTrace(NamedTuple):
     """The least value found after each step, [STEPS + 1], and the calibration score of the forecasts on the way."""
 
     best: Floats
     score: float
 
 
-def optimise(name: str, acquisition: str, method: str, seed: int) -> Found:
+def optimise(name: str, acquisition: str, method: str, seed: int) -> SearchTrace:
     """Run Algorithm 3 once; all methods of a seed start from the same points and see the same candidates."""
     function = next(each for each in FUNCTIONS if each.name == name)
     rng = np.random.default_rng((seed, [each.name for each in FUNCTIONS].index(name)))
@@ -150,7 +150,7 @@ def optimise(name: str, acquisition: str, method: str, seed: int) -> Found:
         covered += u <= played
         x, y = np.vstack([x, candidates[chosen]]), np.append(y, new)
         best.append(float(y.min()))
-    return Found(np.array(best), float(np.sum((P - covered / STEPS) ** 2)))
+    return SearchTrace(np.array(best), float(np.sum((P - covered / STEPS) ** 2)))
 
 
 def _fit(x: Floats, y: Floats) -> GaussianProcessRegressor:
@@ -218,7 +218,7 @@ def wins(ours: Floats, theirs: Floats) -> float:
 
 def tell(results: Sequence[Any], out: Path) -> Section:
     """Tabulate wins, areas under the curves and calibration scores, as found."""
-    runs: dict[tuple[str, str, str, int], Found] = dict(zip(_runs(), results, strict=True))
+    runs: dict[tuple[str, str, str, int], SearchTrace] = dict(zip(_runs(), results, strict=True))
     rows, findings = [], []
     for acquisition in ACQUISITIONS:
         for method in METHODS[1:]:
@@ -270,7 +270,7 @@ def tell(results: Sequence[Any], out: Path) -> Section:
         ],
         findings=findings,
         tables=[
-            Table(
+            TextTable(
                 "By function: area under the curve (a), calibration score (c), share of runs won against raw (w)",
                 ("acquisition", "function", "raw a", "raw c", "online a", "c", "w", "leave-one-out a", "c", "w"),
                 rows,
@@ -281,13 +281,13 @@ def tell(results: Sequence[Any], out: Path) -> Section:
     )
 
 
-def _areas(runs: dict[tuple[str, str, str, int], Found], name: str, acquisition: str) -> dict[str, float]:
+def _areas(runs: dict[tuple[str, str, str, int], SearchTrace], name: str, acquisition: str) -> dict[str, float]:
     curves = {m: np.array([runs[name, acquisition, m, s].best for s in SEEDS]) for m in METHODS}
     low, high = min(c.min() for c in curves.values()), max(c.max() for c in curves.values())
     return {m: float(((c - low) / (high - low)).mean()) for m, c in curves.items()}
 
 
-def _paint(runs: dict[tuple[str, str, str, int], Found], out: Path) -> str:
+def _paint(runs: dict[tuple[str, str, str, int], SearchTrace], out: Path) -> str:
     def paint(axes: Any) -> None:  # noqa: ANN401 - an array of axes
         for axis, f in zip(axes.ravel(), FUNCTIONS, strict=True):
             for method, colour in zip(METHODS, (1, 2, 0), strict=True):

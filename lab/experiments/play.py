@@ -3,12 +3,9 @@
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from state.arrays import Floats, Integers
 from state.calibrators import Calibrator
-
-Floats = npt.NDArray[np.float64]
-Rows = npt.NDArray[np.int64]
 
 
 class Stream(NamedTuple):
@@ -31,8 +28,8 @@ class Stream(NamedTuple):
     name: str
     p: Floats
     y: Floats
-    rank: Rows
-    due: Rows
+    rank: Integers
+    due: Integers
     window: int
 
 

@@ -8,9 +8,9 @@ from typing import Any, Final, NamedTuple, get_args
 import numpy as np
 
 from lab.experiments import picture
-from lab.experiments.base import Experiment, Job, Section, Table, verdict
+from lab.experiments.base import Experiment, Job, Section, TextTable, verdict
 from lab.experiments.levels import Levels, Way
-from lab.experiments.play import Floats
+from state.arrays import Floats
 
 #: Eleven levels, T, steps η, and a seed a stream.
 P: Final = np.array([0.05, *np.arange(1, 10) / 10, 0.95])
@@ -18,7 +18,7 @@ ROUNDS, RATES, SEED = 10_000, (0.005, 0.05, 0.5), 11
 STREAMS: Final = ("right", "overconfident", "drifting", "opponent")
 
 
-class Run(NamedTuple):
+class QuantileRun(NamedTuple):
     """Largest |coverage - p|, its largest share of the bound, share of steps with crossed levels, and the path."""
 
     error: float
@@ -49,7 +49,7 @@ def _normal() -> tuple[Floats, Floats]:
 _NORMAL: Final = _normal()
 
 
-def run(way: Way, rate: float, stream: str) -> Run:
+def run(way: Way, rate: float, stream: str) -> QuantileRun:
     """Play one stream; the opponent puts u just above whichever level lags its coverage least."""
     levels = Levels(P, rate, way)
     u = None if stream == "opponent" else transforms(stream)
@@ -66,7 +66,7 @@ def run(way: Way, rate: float, stream: str) -> Run:
         error = levels.error()
         share = max(share, float((error / levels.bound()).max()))
         path[t] = error.max()
-    return Run(float(path[-1]), share, crossed / ROUNDS, path)
+    return QuantileRun(float(path[-1]), share, crossed / ROUNDS, path)
 
 
 def _runs() -> list[tuple[Way, float, str]]:
@@ -125,7 +125,7 @@ def tell(results: Sequence[Any], out: Path) -> Section:
             f"sorting keeps the order and loses coverage: off by up to {unsorted:.3f}",
         ],
         tables=[
-            Table(
+            TextTable(
                 f"Largest |coverage − p| at T = {ROUNDS:,}, and steps with crossed levels",
                 ("η", "stream", "crossing", "steps crossed", "sorted", "chain", "bound of the chain"),
                 [
@@ -147,7 +147,7 @@ def tell(results: Sequence[Any], out: Path) -> Section:
     )
 
 
-def _paint(runs: dict[tuple[Way, float, str], Run], out: Path) -> str:
+def _paint(runs: dict[tuple[Way, float, str], QuantileRun], out: Path) -> str:
     rate = 0.05
 
     def paint(axes: Any) -> None:  # noqa: ANN401 - an array of axes

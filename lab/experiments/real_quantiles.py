@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from lab import datasets
-from lab.experiments.base import Experiment, Job, Section, Table
+from lab.experiments.base import Experiment, Job, Section, TextTable
 from state.calibrators import make
 from state.forecasts import Quantiles
 from state.scoring.quantile_scores import QuantileScores
@@ -26,7 +26,7 @@ WEEK, LEARNT = 336, 4
 BAR: Final = "raw .427 / .488, online gradient descent η = .01 .011 / .031"
 
 
-class Run(NamedTuple):
+class SeriesRun(NamedTuple):
     """Largest error of coverage in all and in the worst window, mean pinball loss; of raw and recalibrated each."""
 
     rows: int
@@ -51,7 +51,7 @@ def laws(stream: str) -> tuple[list[Quantiles], list[float]]:
     return [Quantiles(levels, tuple((each + steps).tolist())) for each in last_week], demand[start:].tolist()
 
 
-def run(stream: str, link: str, rate: float) -> Run | str:
+def run(stream: str, link: str, rate: float) -> SeriesRun | str:
     """Play one stream; return why not where the data is not there."""
     try:
         raw, y = laws(stream)
@@ -70,7 +70,7 @@ def run(stream: str, link: str, rate: float) -> Run | str:
             worst = max(worst[0], window.error("raw")), max(worst[1], window.error("calibrated"))
             total, window = total + window, QuantileScores(LEVELS)
     total += window
-    return Run(
+    return SeriesRun(
         total.n,
         (total.error("raw"), total.error("calibrated")),
         worst,
@@ -90,7 +90,7 @@ def jobs() -> Sequence[Job]:
 def tell(results: Sequence[Any], out: Path) -> Section:  # noqa: ARG001 - no picture
     """Tabulate coverage and loss."""
     runs = dict(zip(_runs(), results, strict=True))
-    found = {key: each for key, each in runs.items() if isinstance(each, Run)}
+    found = {key: each for key, each in runs.items() if isinstance(each, SeriesRun)}
     findings = []
     for stream in dict.fromkeys(stream for stream, *_ in found):
         best = min((key for key in found if key[0] == stream), key=lambda key: found[key].pinball[1])
@@ -109,7 +109,7 @@ def tell(results: Sequence[Any], out: Path) -> Section:  # noqa: ARG001 - no pic
         for (stream, link, rate), each in found.items()
     ]
     head = ("stream", "link", "η", "error raw", "error", "worst raw", "worst", "pinball raw", "pinball")
-    tables = [Table("Largest |coverage − level| in all and in the worst window, mean pinball loss", head, rows)]
+    tables = [TextTable("Largest |coverage − level| in all and in the worst window, mean pinball loss", head, rows)]
     return Section(
         text=[
             (

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from agents import __version__
-from lab.experiments.base import Section, Table
+from lab.experiments.base import Section, TextTable
 from lab.experiments.registry import REGISTRY
 from streams.atomic_file import written
 
@@ -41,7 +41,7 @@ def write(sections: Mapping[str, Section], out: Path) -> Path:
     return path
 
 
-def markdown(table: Table) -> list[str]:
+def markdown(table: TextTable) -> list[str]:
     """Return the lines of a table, its title before it and its note after."""
     rows = [table.head, tuple("---" for _ in table.head), *table.rows]
     note = ["", table.note] if table.note else []

@@ -9,9 +9,10 @@ from typing import Any, Final
 import numpy as np
 
 from lab.experiments import picture
-from lab.experiments.base import Experiment, Job, Section, Table, even, verdict
+from lab.experiments.base import Experiment, Job, Section, TextTable, even, verdict
 from lab.experiments.measure import l1
-from lab.experiments.play import Floats, oppose, play, prompt
+from lab.experiments.play import oppose, play, prompt
+from state.arrays import Floats
 
 TIMES, SEEDS, GRIDS = tuple(1250 * 2**k for k in range(5)), range(8), (5, 10, 20, 50)
 OPPONENTS: Final = ("expected forecast", "coin", "switching")
@@ -82,7 +83,7 @@ def tell(results: Sequence[Any], out: Path) -> Section:
             f"without any margin the mean is below the bound in {inside} of {len(mean)}",
         ],
         tables=[
-            Table(
+            TextTable(
                 f"ℓ1 error of `minimax` at T = {TIMES[-1]:,}",
                 ("N", *OPPONENTS, "bound"),
                 [(str(n), *(f"{mean[o, n][-1]:.4f}" for o in OPPONENTS), f"{bounds[n][-1]:.4f}") for n in GRIDS],

@@ -10,9 +10,10 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 
 from lab import datasets, flights, nightly_refit
 from lab.experiments import picture
-from lab.experiments.base import Experiment, Job, Section, Table, usable, verdict
-from lab.experiments.measure import Blocks, Interval, Measured, differences, l1, measure
-from lab.experiments.play import Floats, Stream, oppose, play, prompt
+from lab.experiments.base import Experiment, Job, Section, TextTable, usable, verdict
+from lab.experiments.measure import Blocks, DifferenceInterval, Measured, differences, l1, measure
+from lab.experiments.play import Stream, oppose, play, prompt
+from state.arrays import Floats
 from state.calibrators import make
 from state.policy import DEFAULT_CALIBRATOR
 
@@ -50,7 +51,7 @@ SEED: Final = 5
 _RAW: Final = "raw"
 
 
-class Run(NamedTuple):
+class StreamRun(NamedTuple):
     """Scores of what was served, and their sums over blocks."""
 
     scores: Measured
@@ -69,7 +70,7 @@ def stream(name: str) -> Stream:
     return prompt(name, model.predict_proba(x[TRAINING:])[:, 1], y[TRAINING:], 2000)
 
 
-def run(name: str, delay: int, served_by: str) -> Run | str:
+def run(name: str, delay: int, served_by: str) -> StreamRun | str:
     """Play one stream once; return why not where the data is not there."""
     try:
         played = stream(name)
@@ -81,7 +82,7 @@ def run(name: str, delay: int, served_by: str) -> Run | str:
         p = _refitted(BASELINES[served_by], played, delay)
     else:
         p = play(make(served_by, name=name, seed=SEED), played, delay)
-    return Run(measure(p, played), Blocks.of(p, played))
+    return StreamRun(measure(p, played), Blocks.of(p, played))
 
 
 def _refitted(fit: nightly_refit.Fit, played: Stream, delay: int) -> Floats:
@@ -118,7 +119,7 @@ def tell(results: Sequence[Any], out: Path) -> Section:
     runs = dict(zip(every, results, strict=False))
     against = dict(zip(usable(SPECS)[0], results[len(every) :], strict=True))
     skipped = sorted({each for each in runs.values() if isinstance(each, str)})
-    found = {key: each for key, each in runs.items() if isinstance(each, Run)}
+    found = {key: each for key, each in runs.items() if isinstance(each, StreamRun)}
     names = [name for name in DELAYS if any(key[0] == name for key in found)]
     findings = [
         verdict(
@@ -170,12 +171,12 @@ def tell(results: Sequence[Any], out: Path) -> Section:
     )
 
 
-def _table(found: dict[tuple[str, int, str], Run], name: str, delay: int, against: dict[str, float]) -> Table:
+def _table(found: dict[tuple[str, int, str], StreamRun], name: str, delay: int, against: dict[str, float]) -> TextTable:
     raw = found[name, delay, _RAW]
     rows = []
     for way in _ways():
         one = found[name, delay, way]
-        brier: Interval | str = differences(one.blocks, raw.blocks, SEED)[1] if way != _RAW else "–"
+        brier: DifferenceInterval | str = differences(one.blocks, raw.blocks, SEED)[1] if way != _RAW else "–"
         rows.append(
             (
                 way if way in {_RAW, *BASELINES} else f"`{way}`",
@@ -189,15 +190,17 @@ def _table(found: dict[tuple[str, int, str], Run], name: str, delay: int, agains
             )
         )
     head = ("served by", "ECE", "worst window", "Brier", "log loss", "Brier regret", "ℓ1 opposed", "Brier less raw's")
-    return Table(f"{name}, outcomes {delay:,} rows later" if delay else name, head, rows)
+    return TextTable(f"{name}, outcomes {delay:,} rows later" if delay else name, head, rows)
 
 
-def _bars(names: list[str]) -> Table:
+def _bars(names: list[str]) -> TextTable:
     rows = [(name, who, bar) for name in names for who, bar in BARS[name]]
-    return Table("Others on the same streams, no added delay", ("stream", "who", "ECE / worst window / Brier"), rows)
+    return TextTable(
+        "Others on the same streams, no added delay", ("stream", "who", "ECE / worst window / Brier"), rows
+    )
 
 
-def _paint(found: dict[tuple[str, int, str], Run], names: list[str], out: Path) -> str:
+def _paint(found: dict[tuple[str, int, str], StreamRun], names: list[str], out: Path) -> str:
     shown = (_RAW, "batch Platt", "platt", "auto", "platt+regret_matching", DEFAULT_CALIBRATOR)
     measures: tuple[tuple[str, Callable[[Measured], float]], ...] = (
         ("ECE", lambda scores: scores.ece),

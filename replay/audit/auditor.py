@@ -25,13 +25,13 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from agents import compiled
-from replay.audit.output_matcher import Difference, Differs, Unauditable
-from replay.audit.partition_verifier import LABELS, Checked, Memory, Rederivation, Rows
+from replay.audit.output_matcher import Differs, OutputDifference, Unauditable
+from replay.audit.partition_verifier import LABELS, Checked, Memory, Rederivation, RowStore
 from streams.config.settings import Settings
 from streams.faust import unpacking
 from streams.kafka.topics import TopicsError, partitions
 from streams.records import skips
-from streams.records.merge import Record
+from streams.records.merge import KafkaRecord
 from streams.records.refused import SKIPPED
 
 T = TypeVar("T")
@@ -94,12 +94,12 @@ class Verdict:
 
     partition: int
     checked: Checked
-    difference: Difference | None = None
+    difference: OutputDifference | None = None
     unable: str | None = None
     skipped: list[str] = field(default_factory=list)
 
 
-class Source:
+class PartitionReader:
     """Reads one partition of every topic to the end it had.
 
     Parameters
@@ -174,7 +174,7 @@ class Source:
             await group.stop()
         return [(forecasts, outcomes) for forecasts, outcomes in offsets]
 
-    def open(self, partition: int, span: Span) -> list[Iterator[Record]]:
+    def open(self, partition: int, span: Span) -> list[Iterator[KafkaRecord]]:
         """Return the records of each of `LABELS`."""
         places = [self.place(label, partition) for label in LABELS]
 
@@ -202,7 +202,7 @@ class Source:
         except (ValueError, KeyError, TypeError, AttributeError):
             return  # it is none of ours, which the comparison will say
 
-    def _records(self, place: TopicPartition, end: int) -> Iterator[Record]:
+    def _records(self, place: TopicPartition, end: int) -> Iterator[KafkaRecord]:
         position, since = 0, monotonic()
         while position < end:
             batches, position = self._run(self._next(place))
@@ -220,7 +220,7 @@ class Source:
             raise RuntimeError("records are read by a runner")
         return self._runner.run(done)
 
-    async def _next(self, place: TopicPartition) -> tuple[list[Record], int]:
+    async def _next(self, place: TopicPartition) -> tuple[list[KafkaRecord], int]:
         batches = await self._consumer.getmany(place, timeout_ms=500)
         return batches.get(place, []), await self._consumer.position(place)
 
@@ -288,9 +288,11 @@ def _partition(settings: Settings, partition: int, span: Span, disk: bool) -> Ve
     """Audit one partition."""
     with ExitStack() as stack:
         runner = stack.enter_context(asyncio.Runner())
-        source = Source(settings, runner)
+        source = PartitionReader(settings, runner)
         stack.callback(lambda: runner.run(source.stop()))
-        rows: Rows = Disk(Path(stack.enter_context(TemporaryDirectory(prefix="trueup-audit-")))) if disk else Memory()
+        rows: RowStore = (
+            Disk(Path(stack.enter_context(TemporaryDirectory(prefix="trueup-audit-")))) if disk else Memory()
+        )
         verdict = Verdict(partition, Checked())
         try:
             runner.run(source.start())
@@ -315,7 +317,7 @@ def _partition(settings: Settings, partition: int, span: Span, disk: bool) -> Ve
 async def _spans(settings: Settings) -> dict[int, Span]:
     """Return what there is to read; raises `Unauditable` or `TopicsError` if it cannot be."""
     count = await _count(settings)
-    source = Source(settings)
+    source = PartitionReader(settings)
     try:
         await source.start()
         return await source.spans(count)

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 import orjson
 
 from state.engine import HELD
-from streams.records.merge import Record
+from streams.records.merge import KafkaRecord
 
 #: Records of one topic that may stand before one that was derived earlier. A redelivery repeats what was on its way, so
 #: twice as many are never exceeded; the rest is room for what several crashes in a row repeat.
@@ -24,7 +24,7 @@ class Unauditable(Exception):  # noqa: N818 - names what it found
     """The topics do not hold what an audit needs; the message says what is missing."""
 
 
-class Difference(NamedTuple):
+class OutputDifference(NamedTuple):
     """The first record of a partition that is not what the engine derives.
 
     Attributes
@@ -48,7 +48,7 @@ class Difference(NamedTuple):
 
 
 class Differs(Exception):  # noqa: N818 - names what it found
-    """Served and derived differ; the argument is the `Difference`."""
+    """Served and derived differ; the argument is the `OutputDifference`."""
 
 
 class Derived(NamedTuple):
@@ -88,14 +88,14 @@ class Matcher:
 
     partition: int
     label: str
-    records: Iterator[Record]
+    records: Iterator[KafkaRecord]
     identity: Callable[[bytes], Any]
     kept: Callable[[Any], bytes | None] = lambda _: None
     matched: int = 0
     copies: int = 0
     #: Derived, and not read yet; read, and not derived yet; matched lately.
     pending: dict[Any, Derived] = field(default_factory=dict)
-    ahead: dict[Any, list[Record]] = field(default_factory=dict)
+    ahead: dict[Any, list[KafkaRecord]] = field(default_factory=dict)
     recent: OrderedDict[Any, bytes] = field(default_factory=OrderedDict)
     #: Whether the topic has been read to its end.
     ended: bool = False
@@ -130,7 +130,7 @@ class Matcher:
                 named = identity(record.value or b"")
             except (ValueError, KeyError, TypeError):
                 raise Differs(
-                    Difference(self.partition, self.label, record.offset, None, "a record no worker writes")
+                    OutputDifference(self.partition, self.label, record.offset, None, "a record no worker writes")
                 ) from None
             derived = pending.pop(named, None)
             if derived is not None:
@@ -141,7 +141,7 @@ class Matcher:
                 self.ahead.setdefault(named, []).append(record)
                 self._ahead += 1
 
-    def rest(self) -> Iterator[Record]:
+    def rest(self) -> Iterator[KafkaRecord]:
         """Read what is left and yield every record that is no copy and was never derived."""
         for waiting in list(self.ahead.values()):
             yield from waiting
@@ -155,18 +155,18 @@ class Matcher:
             else:
                 yield record
 
-    def undone(self, record: Record) -> Difference:
+    def undone(self, record: KafkaRecord) -> OutputDifference:
         """Return the difference that a record is which was never derived."""
         try:
             identity = self.identity(record.value or b"")
         except (ValueError, KeyError, TypeError):
-            return Difference(self.partition, self.label, record.offset, None, "a record no worker writes")
+            return OutputDifference(self.partition, self.label, record.offset, None, "a record no worker writes")
         said = self.recent.get(identity) or self.kept(identity)
         if said is None:
-            return Difference(
+            return OutputDifference(
                 self.partition, self.label, record.offset, str(identity), "nothing in the inputs leads to this record"
             )
-        return Difference(
+        return OutputDifference(
             self.partition,
             self.label,
             record.offset,
@@ -175,16 +175,16 @@ class Matcher:
             compared(record.value, said),
         )
 
-    def _known(self, identity: object, record: Record) -> bool:
+    def _known(self, identity: object, record: KafkaRecord) -> bool:
         value = record.value
         return value is not None and (value == self.recent.get(identity) or value == self.kept(identity))
 
-    def _match(self, identity: object, derived: Derived, record: Record) -> None:
+    def _match(self, identity: object, derived: Derived, record: KafkaRecord) -> None:
         if record.value != derived.value:
             self._differs(record, derived.value, "served and derived differ")
         if record.key != derived.key:
             raise Differs(
-                Difference(
+                OutputDifference(
                     self.partition,
                     self.label,
                     record.offset,
@@ -198,17 +198,17 @@ class Matcher:
         if len(self.recent) > WINDOW:
             self.recent.popitem(last=False)
 
-    def _differs(self, record: Record, derived: bytes, what: str) -> None:
+    def _differs(self, record: KafkaRecord, derived: bytes, what: str) -> None:
         identity = str(self.identity(derived))
         raise Differs(
-            Difference(self.partition, self.label, record.offset, identity, what, compared(record.value, derived))
+            OutputDifference(self.partition, self.label, record.offset, identity, what, compared(record.value, derived))
         )
 
     def _missing(self, identity: object) -> None:
         raise Differs(self.missing(identity))
 
-    def missing(self, identity: object) -> Difference:
+    def missing(self, identity: object) -> OutputDifference:
         """Return the difference that a derived output is which has no record."""
         topic, offset = self.pending[identity].cause
         cause = f"the record that offset {offset} of {('forecasts', 'outcomes')[topic]} leads to is missing"
-        return Difference(self.partition, self.label, None, str(identity), cause)
+        return OutputDifference(self.partition, self.label, None, str(identity), cause)

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple, Protocol, TypeGuard
 
 import orjson
 
-from replay.audit.output_matcher import Derived, Difference, Differs, Matcher, Unauditable, compared
+from replay.audit.output_matcher import Derived, Differs, Matcher, OutputDifference, Unauditable, compared
 from state import keys, ledger
 from state.engine import BATCH_LIMIT, HELD, Effects, Partition
 from state.events import Calibrated, Event, Forecast, Outcome, Output, Resolved
@@ -24,7 +24,7 @@ from state.fence import FORECAST_FATES, FORECASTS, INPUT_FATES, OUTCOMES
 from streams.config.settings import Settings
 from streams.records.decoding import Decoder
 from streams.records.encoding import encode, key_of
-from streams.records.merge import Record
+from streams.records.merge import KafkaRecord
 from streams.records.refused import named
 
 #: Unanswered forecasts that may stand before an answered one; they are held in memory while it is looked for.
@@ -34,7 +34,7 @@ UNSETTLED: Final = HELD
 LABELS: Final = ("forecasts", "outcomes", "calibrated", "resolved", "dead-letters")
 
 
-class Rows(Protocol):
+class RowStore(Protocol):
     """Where the derived state is kept."""
 
     def get(self, key: bytes, /) -> bytes | None:
@@ -100,7 +100,7 @@ class _Joined(NamedTuple):
 class _Answer(NamedTuple):
     """An answer as it was served."""
 
-    record: Record
+    record: KafkaRecord
     event_id: str
     applied: int
     stream: object
@@ -129,9 +129,9 @@ class Rederivation:
         self,
         partition: int,
         settings: Settings,
-        topics: Sequence[Iterator[Record]],
+        topics: Sequence[Iterator[KafkaRecord]],
         committed: tuple[int, int] = (0, 0),
-        rows: Rows | None = None,
+        rows: RowStore | None = None,
     ) -> None:
         self.checked = Checked()
         self._number = partition
@@ -205,7 +205,7 @@ class Rederivation:
             self._check_copy(answer)
         return None
 
-    def _parsed(self, record: Record) -> _Answer:
+    def _parsed(self, record: KafkaRecord) -> _Answer:
         try:
             value = orjson.loads(record.value or b"")
             event_id, stream, config = value["event_id"], value["stream"], value["config"]
@@ -326,12 +326,12 @@ class Rederivation:
             if self._needs_answer(event):
                 if event.offset < self._committed[FORECASTS]:
                     what = f"offset {event.offset} of forecasts was acknowledged and has no answer"
-                    raise Differs(Difference(self._number, "calibrated", None, event.event_id, what))
+                    raise Differs(OutputDifference(self._number, "calibrated", None, event.event_id, what))
                 self.checked.waiting += 1
             elif not self.checked.waiting:
                 yield timestamp, event
 
-    def _beyond(self, outcome: Record) -> bool:
+    def _beyond(self, outcome: KafkaRecord) -> bool:
         """Whether the workers are not known to have come as far as this outcome."""
         return bool(self.checked.waiting and self._joined.ended and outcome.offset >= self._committed[OUTCOMES])
 
@@ -381,7 +381,7 @@ class Rederivation:
     def _compare(self, output: Calibrated) -> None:
         if not self._served or self._served[0].applied > output.applied:
             what = "the engine answers this forecast, and there is no answer"
-            raise Differs(Difference(self._number, "calibrated", None, output.event_id, what))
+            raise Differs(OutputDifference(self._number, "calibrated", None, output.event_id, what))
         answer = self._served.popleft()
         derived = self._encoded(output)
         if answer.record.value != derived:
@@ -394,7 +394,7 @@ class Rederivation:
             raise Differs(self._difference(answer.record, answer.event_id, "served under another key", fields))
         self.checked.calibrated += 1
 
-    def _answered_otherwise(self, answer: _Answer, derived: Output | None) -> Difference:
+    def _answered_otherwise(self, answer: _Answer, derived: Output | None) -> OutputDifference:
         fields = {} if derived is None else compared(answer.record.value, self._encoded(derived))
         what = "the engine makes no such answer at this place"
         return self._difference(answer.record, answer.event_id, what, fields)
@@ -420,7 +420,7 @@ class Rederivation:
 
     # -- records -----------------------------------------------------------------------------------------------------
 
-    def _decoded(self, record: Record, topic: int) -> Event:
+    def _decoded(self, record: KafkaRecord, topic: int) -> Event:
         decode = self._decoder.outcome if topic else self._decoder.forecast
         (event,) = named([decode(record.offset, record.key, record.value, max(record.timestamp, 0))])
         return event
@@ -443,9 +443,9 @@ class Rederivation:
         return None
 
     def _difference(
-        self, record: Record, event_id: str | None, what: str, fields: dict[str, tuple[Any, Any]] | None = None
-    ) -> Difference:
-        return Difference(self._number, "calibrated", record.offset, event_id, what, fields or {})
+        self, record: KafkaRecord, event_id: str | None, what: str, fields: dict[str, tuple[Any, Any]] | None = None
+    ) -> OutputDifference:
+        return OutputDifference(self._number, "calibrated", record.offset, event_id, what, fields or {})
 
 
 def _topic(event: Event) -> int:

@@ -11,7 +11,7 @@ from replay.report.definitions import DEFINITIONS
 from replay.report.figure import Figure, Series, series_of
 from replay.report.markup import Child, Markup, tag, text
 from replay.report.number_format import count, day, period, share
-from replay.report.recommendation import RULE, Choice
+from replay.report.recommendation import RULE, Recommendation
 from replay.report.table import Table
 from replay.report.warnings import cautions, limits
 from replay.result import RAW, Contender, Result
@@ -148,7 +148,7 @@ def _header(result: Result, contenders: Sequence[Contender]) -> Markup:
     )
 
 
-def _choice(chosen: Choice, *, compared: bool) -> Markup:
+def _choice(chosen: Recommendation, *, compared: bool) -> Markup:
     return tag(
         "section",
         tag("h2", "Which configuration"),

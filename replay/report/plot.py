@@ -7,7 +7,7 @@ from replay.report.axes import Scale
 from replay.report.markup import Markup, tag
 
 #: A place in values of the axes.
-Point = tuple[float, float]
+XY = tuple[float, float]
 
 #: Room around the axes for their words, in units: left, top, right, bottom.
 MARGINS: Final = (46.0, 27.0, 14.0, 38.0)
@@ -55,7 +55,7 @@ class Plot:
         """Return how a tick's word is anchored: inwards where it would leave the picture."""
         return "end" if at + 3.5 * len(said) > self.width else "middle"
 
-    def line(self, points: Sequence[Point], style: str) -> None:
+    def line(self, points: Sequence[XY], style: str) -> None:
         """Draw a line through points; none through fewer than two."""
         if len(points) > 1:
             self._add("path", d="M" + "L".join(f"{self._place(p)}" for p in points), class_=f"line {style}")
@@ -81,7 +81,7 @@ class Plot:
         """Draw a dot."""
         self._add("circle", _title(title), cx=self.x.at(x), cy=self.y.at(y), r=3.2, class_=f"dot {style}")
 
-    def segment(self, start: Point, end: Point, style: str) -> None:
+    def segment(self, start: XY, end: XY, style: str) -> None:
         """Draw a straight line between two places in values."""
         self.rule(self.x.at(start[0]), self.y.at(start[1]), self.x.at(end[0]), self.y.at(end[1]), style)
 
@@ -114,7 +114,7 @@ class Plot:
     def _add(self, name: str, *children: Markup | str | None, **attributes: str | float | None) -> None:
         self.parts.append(tag(name, *children, **attributes))
 
-    def _place(self, point: Point) -> str:
+    def _place(self, point: XY) -> str:
         return f"{self.x.at(point[0]):.1f} {self.y.at(point[1]):.1f}"
 
 

@@ -46,7 +46,7 @@ BRIEF: Final = 0.01
 
 
 @dataclass(frozen=True)
-class Choice:
+class Recommendation:
     """What to choose.
 
     Attributes
@@ -96,7 +96,7 @@ class Verdicts:
         return False
 
 
-def choose(result: Result) -> Choice:
+def choose(result: Result) -> Recommendation:
     """Apply the rule."""
     contenders = base(result)
     full = {each.name.removesuffix(f" delay {each.delay}"): each.name for each in contenders}
@@ -119,20 +119,24 @@ def choose(result: Result) -> Choice:
 
 def _chosen(
     contenders: Sequence[Contender], differences: Sequence[Difference], warming: Sequence[Difference]
-) -> Choice:
+) -> Recommendation:
     """Apply the rule to contenders of one delay."""
     if not contenders:
-        return Choice(None, "No choice can be made from this replay: no forecast of a probability was resolved.", ())
+        return Recommendation(
+            None, "No choice can be made from this replay: no forecast of a probability was resolved.", ()
+        )
     verdicts = Verdicts(differences)
     every = [RAW, *(each.name for each in contenders)]
     if not any(verdicts.of(name, RAW) for name in every):
         n = max(each.overall.settled.resolved for each in contenders if each.overall)
         few = f"After the warm-up {count(n)} do. Intervals need 200, and a choice without them would rest on chance."
-        return Choice(None, "No choice can be made from this replay: too few forecasts have an outcome.", (few,))
+        return Recommendation(
+            None, "No choice can be made from this replay: too few forecasts have an outcome.", (few,)
+        )
     rates = {each.overall.settled.raw.base_rate for each in contenders if each.overall}
     if rates <= {0.0, 1.0}:
         only = "yes" if rates == {1.0} else "no"
-        return Choice(
+        return Recommendation(
             None,
             f"No choice can be made from this replay: every outcome that is known is {only}.",
             ("What a forecaster makes of the other answer is not seen. Where nobody reports it, set `silence`.",),
@@ -144,7 +148,7 @@ def _chosen(
         # Of the rest some may only be not clearly different from everything: what is shown to help goes first.
         best = [each for each in best if verdicts.preferred(each, RAW)]
     if not best:
-        return Choice(
+        return Recommendation(
             None,
             "No choice can be made from this replay: the comparisons contradict one another.",
             ("Each forecaster is beaten by another one. The intervals are below.",),
@@ -155,7 +159,7 @@ def _chosen(
     if seen >= SEEN:
         return made
     few = f"No choice can be made for all forecasts: {share(seen)} of them have an outcome."
-    return Choice(None, few, tuple(f"Among those: {each}" for each in made.reasons))
+    return Recommendation(None, few, tuple(f"Among those: {each}" for each in made.reasons))
 
 
 def refusals(contenders: Sequence[Contender], verdicts: Verdicts, warming: Verdicts) -> dict[str, str]:
@@ -181,7 +185,7 @@ def _harms(each: Difference) -> bool:
 
 def _keep(
     contenders: Sequence[Contender], verdicts: Verdicts, best: Sequence[str], refused: Mapping[str, str]
-) -> Choice:
+) -> Recommendation:
     others = [each.name for each in contenders]
     alone = len(best) == 1
     beaten = all(verdicts.preferred(RAW, each) for each in others)
@@ -199,12 +203,12 @@ def _keep(
             "An interval that includes 0 does not show that two forecasters are equal, only that "
             f"{count(_n(contenders))} outcomes do not tell them apart."
         )
-    return Choice(RAW, headline, tuple(reasons))
+    return Recommendation(RAW, headline, tuple(reasons))
 
 
 def _take(
     contenders: Sequence[Contender], verdicts: Verdicts, best: Sequence[str], refused: Mapping[str, str]
-) -> Choice:
+) -> Recommendation:
     by_name = {each.name: each for each in contenders}
     order = [each.name for each in contenders]
     name = min(best, key=lambda each: (_parts(by_name[each]), _brier(by_name[each]), order.index(each)))
@@ -238,7 +242,7 @@ def _take(
                 f"{each} has what {name} has not: a bound on its error on any sequence, {score(other.bound)} here. "
                 "Where an adversary may choose the outcomes, that can matter more than simplicity."
             )
-    return Choice(name, headline, tuple(reasons))
+    return Recommendation(name, headline, tuple(reasons))
 
 
 def times(card: Scorecard) -> float:

@@ -19,7 +19,7 @@ from typing import IO, Any, cast
 
 import orjson
 
-from replay.sources.record import CHUNK, Chunk, Record
+from replay.sources.record import CHUNK, Chunk, SourceRecord
 from state.calibrators.base import new
 from state.fence import FORECASTS, OUTCOMES
 from streams.config.settings import SettingsError
@@ -112,7 +112,7 @@ class FileSource:
         number = before = time = 0
         several = self.partitions > 1
         for lines, at in _lines(path):
-            records: list[Record] = []
+            records: list[SourceRecord] = []
             places: list[int] = []
             append = records.append
             for record, line in lines:
@@ -133,7 +133,7 @@ class FileSource:
                         places.append(self._place(path, number, record.get("partition"), key))
                 elif several:
                     places.append(0)
-                append(new(Record, (time, topic, number, key, line, reason)))
+                append(new(SourceRecord, (time, topic, number, key, line, reason)))
                 number += 1
             yield places, Chunk(records, at - before)
             before = at
@@ -172,7 +172,7 @@ class SpooledSource:
                 except EOFError:
                     return
                 at = spool.tell()
-                yield Chunk([new(Record, record) for record in records], at - before)
+                yield Chunk([new(SourceRecord, record) for record in records], at - before)
                 before = at
 
 

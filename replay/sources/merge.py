@@ -7,7 +7,7 @@ topic is held, so memory does not grow with history.
 
 from collections.abc import Iterator
 
-from replay.sources.record import Chunk, Record
+from replay.sources.record import Chunk, SourceRecord
 
 
 def merged(forecasts: Iterator[Chunk], outcomes: Iterator[Chunk], added_ms: int = 0) -> Iterator[Chunk]:
@@ -37,10 +37,12 @@ def merged(forecasts: Iterator[Chunk], outcomes: Iterator[Chunk], added_ms: int 
             yield from chunks
 
 
-def _interleaved(mine: list[Record], i: int, others: list[Record], j: int) -> tuple[list[Record], int, int]:
+def _interleaved(
+    mine: list[SourceRecord], i: int, others: list[SourceRecord], j: int
+) -> tuple[list[SourceRecord], int, int]:
     """Merge from two places on until one side is used up; return the records and both places."""
     n, m = len(mine), len(others)
-    records: list[Record] = []
+    records: list[SourceRecord] = []
     append = records.append
     first, second = mine[i], others[j]
     while True:

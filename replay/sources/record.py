@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Protocol
 CHUNK = 2000
 
 
-class Record(NamedTuple):
+class SourceRecord(NamedTuple):
     """One record of an input topic.
 
     Attributes
@@ -57,5 +57,5 @@ class Source(Protocol):
 class Chunk(NamedTuple):
     """Some records in a row, and how much of `Source.size` they stand for."""
 
-    records: list[Record]
+    records: list[SourceRecord]
     done: int

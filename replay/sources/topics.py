@@ -16,7 +16,7 @@ import orjson
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError
 
-from replay.sources.record import CHUNK, Chunk, Record
+from replay.sources.record import CHUNK, Chunk, SourceRecord
 from state.fence import FORECASTS, OUTCOMES
 from streams.config.settings import Settings, SettingsError
 from streams.kafka.topics import TopicsError, partitions
@@ -87,7 +87,7 @@ class TopicSource:
                     fetched = runner.run(_fetched(consumer, place, at))
                     reached = runner.run(consumer.position(place))
                     records = [
-                        Record(record.timestamp, topic, record.offset, record.key, record.value)
+                        SourceRecord(record.timestamp, topic, record.offset, record.key, record.value)
                         for record in fetched
                         if record.offset < end
                     ]

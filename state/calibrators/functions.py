@@ -8,11 +8,9 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from state.arrays import Floats
 from state.scoring.smooth import smooth_error
-
-Floats = NDArray[np.float64]
 
 #: Most coordinates a growing family makes of a regression: 128 of them are 134 kB of state and 70 µs an event.
 MOST = 128

@@ -4,11 +4,9 @@ import math
 from struct import Struct
 
 import numpy as np
-from numpy.typing import NDArray
 
+from state.arrays import Floats
 from state.calibrators.base import require_length
-
-Floats = NDArray[np.float64]
 
 _HEAD = Struct("<QId")
 

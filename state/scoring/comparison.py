@@ -8,8 +8,8 @@ from state.scoring import losses
 from state.scoring.scores import Kind, Scores, grain
 
 #: Losses whose difference has an error; that of labels has few values and says little.
-Loss = Literal["brier", "log"]
-LOSSES: Final[tuple[Loss, ...]] = ("brier", "log")
+ComparedLoss = Literal["brier", "log"]
+LOSSES: Final[tuple[ComparedLoss, ...]] = ("brier", "log")
 #: What the two sides of `Comparison.scores` are called elsewhere.
 SIDES: Final[tuple[tuple[str, Kind], ...]] = (("champion", "raw"), ("challenger", "calibrated"))
 
@@ -107,7 +107,7 @@ class Comparison:
         """Events observed."""
         return self.scores.n
 
-    def difference(self, loss: Loss) -> Difference:
+    def difference(self, loss: ComparedLoss) -> Difference:
         """Return the mean difference of a loss, challenger minus champion, and its error."""
         n = self.n
         if not n:

@@ -18,7 +18,7 @@ from aiokafka.errors import ProducerFenced
 from state import keys
 from state.claim import Claim
 from streams.faust.transport import BatchProducer
-from streams.kafka.producer_ids import NOBODY, Identity
+from streams.kafka.producer_ids import NOBODY, ProducerIdentity
 
 log = logging.getLogger("trueup")
 
@@ -27,7 +27,7 @@ log = logging.getLogger("trueup")
 #: 32,767: one every six hours lasts 22 years.
 KEEP_SECONDS = 6 * 3600.0
 
-Rows = Mapping[bytes, bytes | None]
+RowWrites = Mapping[bytes, bytes | None]
 
 
 class TooLargeError(Exception):
@@ -56,7 +56,7 @@ class Writer:
         Records appended under it, modulo 2^31: the number of the next one.
     """
 
-    identity: Identity
+    identity: ProducerIdentity
     since: float
     sequence: int = 0
 
@@ -131,7 +131,7 @@ class Changelog:
         self._claimed.pop(partition, None)
         self._writers.pop(partition, None)
 
-    async def append(self, partition: int, rows: Rows) -> int:
+    async def append(self, partition: int, rows: RowWrites) -> int:
         """Append rows as one record batch and return the offset of the first, once it is acknowledged.
 
         Raises
@@ -161,7 +161,7 @@ class Changelog:
         """Return the partitions that are written from here."""
         return list(self._writers)
 
-    async def confirm(self, partition: int) -> tuple[Rows, int]:
+    async def confirm(self, partition: int) -> tuple[RowWrites, int]:
         """Raise the epoch if it is still ours, append that, and return the rows that were appended and their offset.
 
         Raises
@@ -181,17 +181,17 @@ class Changelog:
         self._writers[partition] = writer
         return rows, await self._send(partition, writer, rows)
 
-    async def _take(self, partition: int, held: Identity) -> Writer:
+    async def _take(self, partition: int, held: ProducerIdentity) -> Writer:
         now = self._clock()
         try:
             return Writer(await self._producer().identify(f"{self._topic()}-{partition}", held), now)
         except ProducerFenced:
             raise self._fenced(partition) from None
 
-    def _row(self, writer: Writer) -> Rows:
+    def _row(self, writer: Writer) -> RowWrites:
         return {keys.CLAIM: Claim(*writer.identity, self._owner).encode()}
 
-    async def _send(self, partition: int, writer: Writer, rows: Rows) -> int:
+    async def _send(self, partition: int, writer: Writer, rows: RowWrites) -> int:
         producer = self._producer()
         batch = producer.batch()
         if batch.extend([(key, value, None) for key, value in rows.items()]) < len(rows):

@@ -6,7 +6,7 @@ from itertools import zip_longest
 from state.events import Output
 from streams.config.settings import Settings
 from streams.faust.transport import BatchProducer, RecordBatch
-from streams.records.encoding import Record, encoded
+from streams.records.encoding import EncodedRecord, encoded
 
 
 class Outputs:
@@ -37,12 +37,12 @@ class Outputs:
             "dead-letters": settings.dead_letters,
         }
 
-    def parcel(self, partition: int) -> "Parcel":
+    def parcel(self, partition: int) -> "OutputBatch":
         """Return an empty parcel for a partition of every topic."""
-        return Parcel(self, partition)
+        return OutputBatch(self, partition)
 
 
-class Parcel:
+class OutputBatch:
     """The outputs of one batch: encoded and packed when they are made, sent when its effects are in the state.
 
     Each goes to the partition its input came from, so one event's records keep their order.
@@ -65,7 +65,7 @@ class Parcel:
             if records:
                 self._pack(label, records)
 
-    def _pack(self, label: str, records: list[Record]) -> None:
+    def _pack(self, label: str, records: list[EncodedRecord]) -> None:
         packed = self._packed[label]
         taken = packed[-1].extend(records) if packed else 0
         while taken < len(records):

@@ -16,7 +16,7 @@ from faust.types import TP, EventT
 from streams.faust.changelog import Changelog
 from streams.faust.stores import MemoryStore, RocksStore, Store
 from streams.faust.transport import BatchProducer
-from streams.records.merge import Record
+from streams.records.merge import KafkaRecord
 
 NAME = "state"
 
@@ -180,7 +180,7 @@ class StateTable(faust.Table):  # type: ignore[type-arg]
         stored = self.store.offset(partition)
         return None if stored is None else stored + 1
 
-    def restore(self, tp: TP, records: Sequence[Record]) -> None:
+    def restore(self, tp: TP, records: Sequence[KafkaRecord]) -> None:
         """Write recovered changelog records, in order, with the offset of the last.
 
         The rows are as of the beginning of the recovery, and if that began on rows that were there, as these.

@@ -11,7 +11,7 @@ from faust.stores import memory, rocksdb
 from faust.types import TP
 
 #: Row key and value; None deletes.
-Rows = Iterable[tuple[bytes, bytes | None]]
+RowItems = Iterable[tuple[bytes, bytes | None]]
 
 #: Key of how many writes a database has had (u64), and slots that remember the last of them. RocksDB's log holds at
 #: most three write buffers, 48 MB by default: more writes than slots only if they were smaller than a fence.
@@ -144,7 +144,7 @@ class RocksStore(rocksdb.Store):
         stored = self.read(partition, AS_OF)
         return None if stored is None else int.from_bytes(stored, "little", signed=True)
 
-    def write(self, partition: int, rows: Rows, offset: int, as_of: int | None = None) -> None:
+    def write(self, partition: int, rows: RowItems, offset: int, as_of: int | None = None) -> None:
         """Write rows, the changelog offset they reach to and the time they are as of, all or none.
 
         Parameters
@@ -277,7 +277,7 @@ class MemoryStore(memory.Store[bytes, bytes]):
         """Return None: it is not kept."""
         return None
 
-    def write(self, partition: int, rows: Rows, offset: int, as_of: int | None = None) -> None:  # noqa: ARG002 - as `RocksStore.write`
+    def write(self, partition: int, rows: RowItems, offset: int, as_of: int | None = None) -> None:  # noqa: ARG002 - as `RocksStore.write`
         """Write rows and the changelog offset they reach to."""
         stored = self._partitions.setdefault(partition, {})
         for key, value in rows:

@@ -29,9 +29,9 @@ from state.engine import HELD
 from streams.config.settings import Settings
 from streams.faust import appends, unpacking
 from streams.kafka import codecs, producer_ids, provenance
-from streams.kafka.producer_ids import Identity
+from streams.kafka.producer_ids import ProducerIdentity
 from streams.kafka.provenance import Described
-from streams.records.merge import Batch, Lane, Record
+from streams.records.merge import Batch, KafkaRecord, PartitionBuffer
 
 #: How long a fetch may wait at the broker for new records, ms. It answers at once when there are any; the bound is
 #: for partitions that are resumed while a fetch of others is on its way.
@@ -77,7 +77,7 @@ class Inputs(Protocol):
     def revoked(self, partition: int) -> None:
         """Let go of a partition."""
 
-    def restore(self, tp: TP, records: Sequence[Record]) -> None:
+    def restore(self, tp: TP, records: Sequence[KafkaRecord]) -> None:
         """Write changelog records to the table, with the offset of the last."""
 
     def restored(self, partition: int) -> int:
@@ -96,7 +96,7 @@ class Prefetched(unpacking.Prefetched):
         fetched._partition_records._consumer_record = _as_read  # noqa: SLF001 - where the copies are made
 
 
-def _as_read(_: TP, record: Record) -> Record:
+def _as_read(_: TP, record: KafkaRecord) -> KafkaRecord:
     return record
 
 
@@ -121,7 +121,7 @@ class Thread(driver.AIOKafkaConsumerThread):
         self,
         active_partitions: set[TP] | None,
         timeout: float,  # noqa: ASYNC109 - Faust's signature
-    ) -> Mapping[TP, list[Record]]:
+    ) -> Mapping[TP, list[KafkaRecord]]:
         """Fetch, by one task in the thread: Faust's queue of calls takes ten."""
         consumer = self._ensure_consumer()
         active = active_partitions or set()
@@ -169,7 +169,7 @@ class BatchConsumer(driver.Consumer):
     def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - as Faust calls it
         super().__init__(*args, **kwargs)
         self.inputs: Inputs = cast("BatchTransport", self.transport).inputs
-        self.lanes: dict[int, Lane] = {}
+        self.lanes: dict[int, PartitionBuffer] = {}
         self._committable: dict[TP, int] = {}
         #: Offsets the brokers have confirmed.
         self._confirmed: dict[TP, int] = {}
@@ -249,7 +249,7 @@ class BatchConsumer(driver.Consumer):
         raise NotImplementedError
         yield
 
-    def _buffer(self, tp: TP, records: list[Record]) -> None:
+    def _buffer(self, tp: TP, records: list[KafkaRecord]) -> None:
         self._lane(tp.partition).add(self.inputs.sources.index(tp.topic), records)
         self._handed[tp] = records[-1].offset + 1
 
@@ -281,14 +281,14 @@ class BatchConsumer(driver.Consumer):
             return None
         return max(end - handed, 0) + len(lane.buffers[self.inputs.sources.index(tp.topic)])
 
-    def _lane(self, partition: int) -> Lane:
+    def _lane(self, partition: int) -> PartitionBuffer:
         lane = self.lanes.get(partition)
         if lane is None:
             sources = [TP(topic, partition) for topic in self.inputs.sources]
-            lane = self.lanes[partition] = Lane(partition, sources)
+            lane = self.lanes[partition] = PartitionBuffer(partition, sources)
         return lane
 
-    async def _restore(self, tp: TP, records: list[Record]) -> None:
+    async def _restore(self, tp: TP, records: list[KafkaRecord]) -> None:
         """Write recovered records at once, and show Faust's recovery the last one, which tells it how far it is."""
         self.inputs.restore(tp, records)
         await self._deliver(self._to_message(tp, records[-1]))
@@ -346,7 +346,7 @@ class BatchConsumer(driver.Consumer):
         value = cast("bytes", batch)  # Faust hands the value on as it is
         return self._made(tp, end - 1, batch.records[-1][1].timestamp, None, value)
 
-    def _to_message(self, tp: TP, record: Record) -> ConsumerMessage:
+    def _to_message(self, tp: TP, record: KafkaRecord) -> ConsumerMessage:
         return self._made(tp, record.offset, record.timestamp, record.key, record.value)
 
     def _made(self, tp: TP, offset: int, timestamp: int, key: bytes | None, value: bytes | None) -> ConsumerMessage:
@@ -592,7 +592,7 @@ class BatchProducer(driver.Producer):
         settings = cast("BatchTransport", self.transport).inputs.settings
         return RecordBatch(self.max_batch_size, codecs.NUMBERS[settings.compression])
 
-    async def identify(self, transactional_id: str, held: Identity) -> Identity:
+    async def identify(self, transactional_id: str, held: ProducerIdentity) -> ProducerIdentity:
         """Return the producer id of a transactional id with a new epoch; see `streams.kafka.producer_ids.take`.
 
         Raises

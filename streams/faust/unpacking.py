@@ -43,7 +43,7 @@ _SHORTEST: Final = 26
 _CODEC, _LOG_TIME = 0x07, 0x08
 _NAMES: Final = {number: name for name, number in NUMBERS.items()}
 Packed = bytes | memoryview
-Limits = Callable[[str], int | None]
+SizeLimit = Callable[[str], int | None]
 Skips = Callable[[TopicPartition], Mapping[int, str]]
 #: First bytes of snappy as Java writes it: blocks, each behind its length.
 _XERIAL: Final = b"\x82SNAPPY\x00"
@@ -272,7 +272,7 @@ class Prefetched(OrderedDict[TopicPartition, Any]):
         Returns what is left out of a partition of a topic, by its offset.
     """
 
-    def __init__(self, limit: Limits, skips: Skips = lambda _: {}) -> None:
+    def __init__(self, limit: SizeLimit, skips: Skips = lambda _: {}) -> None:
         super().__init__()
         self._limit = limit
         self._skips = skips
@@ -335,7 +335,7 @@ def _portion(fetched: FetchResult, max_records: int | None = None) -> list[Any]:
     return records
 
 
-def bound(consumer: AIOKafkaConsumer, limit: Limits, skips: Skips = lambda _: {}) -> None:
+def bound(consumer: AIOKafkaConsumer, limit: SizeLimit, skips: Skips = lambda _: {}) -> None:
     """Bound what a consumer unpacks; call it when it has started and nothing is assigned to it. See `Prefetched`."""
     consumer._fetcher._records = Prefetched(limit, skips)  # noqa: SLF001 - aiokafka has no setting for it
 

@@ -22,14 +22,14 @@ BACKOFF = 0.1
 PRODUCER_FENCED = 90
 
 
-class Identity(NamedTuple):
+class ProducerIdentity(NamedTuple):
     """A producer id and an epoch of it; -1 where there is none yet."""
 
     producer_id: int
     epoch: int
 
 
-NOBODY = Identity(-1, -1)
+NOBODY = ProducerIdentity(-1, -1)
 
 
 class ForbiddenError(RuntimeError):
@@ -76,7 +76,7 @@ class InitProducerId(Request[_Request | _Request4]):  # type: ignore[misc]
 
     API_KEY = 22
 
-    def __init__(self, transactional_id: str, held: Identity) -> None:
+    def __init__(self, transactional_id: str, held: ProducerIdentity) -> None:
         self._fields: tuple[Any, ...] = (transactional_id, TRANSACTION_MS, *held, {})
 
     def build(self, request_struct_class: type[_Request]) -> Any:  # noqa: ANN401 - aiokafka's
@@ -84,7 +84,7 @@ class InitProducerId(Request[_Request | _Request4]):  # type: ignore[misc]
         return request_struct_class(*self._fields)
 
 
-async def take(client: AIOKafkaClient, transactional_id: str, held: Identity = NOBODY) -> Identity:
+async def take(client: AIOKafkaClient, transactional_id: str, held: ProducerIdentity = NOBODY) -> ProducerIdentity:
     """Return the transactional id's producer id with a new epoch, trying until a coordinator answers.
 
     Parameters
@@ -124,7 +124,7 @@ async def take(client: AIOKafkaClient, transactional_id: str, held: Identity = N
         await asyncio.sleep(BACKOFF)
 
 
-async def _ask(client: AIOKafkaClient, transactional_id: str, held: Identity) -> Identity:
+async def _ask(client: AIOKafkaClient, transactional_id: str, held: ProducerIdentity) -> ProducerIdentity:
     coordinator = await client.coordinator_lookup(CoordinationType.TRANSACTION, transactional_id)
     request = InitProducerId(transactional_id, held)
     response = await client.send(coordinator, request, group=ConnectionGroup.COORDINATION)
@@ -133,4 +133,4 @@ async def _ask(client: AIOKafkaClient, transactional_id: str, held: Identity) ->
         raise errors.ProducerFenced
     if code:
         raise errors.for_code(code)(f"{transactional_id}: error {code}")
-    return Identity(response.producer_id, response.producer_epoch)
+    return ProducerIdentity(response.producer_id, response.producer_epoch)

@@ -27,7 +27,7 @@ from streams.metrics import challenger_description
 
 
 @dataclass
-class Found:
+class StateRows:
     """The newest rows of every partition that say something of streams."""
 
     fences: dict[int, Fence] = field(default_factory=dict)
@@ -38,7 +38,7 @@ class Found:
     ages: dict[str, dict[int, Ages]] = field(default_factory=lambda: defaultdict(dict))
 
 
-def describe(found: Found, stream: str, policy: Policy | None = None) -> dict[str, Any]:
+def describe(found: StateRows, stream: str, policy: Policy | None = None) -> dict[str, Any]:
     """Return what the state says of a stream, as JSON would have it; ``policy`` is how it is configured now."""
     histories = found.histories.get(stream, {})
     scores = total(each.total for each in histories.values())

@@ -35,15 +35,15 @@ NO_POLICIES: Final = Policies()
 
 #: A stream's scores and its closed windows, None before the first. One value, because the server's thread reads it
 #: while the worker replaces it, and rows of different batches do not belong together.
-Rows = tuple[bytes, bytes | None]
+EncodedRow = tuple[bytes, bytes | None]
 
 
 @dataclass(slots=True)
-class Held:
+class PartitionSnapshot:
     """What is exported of one partition: its fence, and the latest rows of the streams shown, still encoded."""
 
     fence: Fence
-    scores: dict[str, Rows] = field(default_factory=dict)
+    scores: dict[str, EncodedRow] = field(default_factory=dict)
     vectors: dict[str, bytes] = field(default_factory=dict)
     calibrators: dict[str, bytes] = field(default_factory=dict)
     comparisons: dict[challengers.Place, bytes] = field(default_factory=dict)
@@ -77,7 +77,7 @@ class Gauges(Collector):
         self._version = version
         self._sampler = sampler
         self._policies = policies
-        self._held: dict[int, Held] = {}
+        self._held: dict[int, PartitionSnapshot] = {}
         #: Forecasts answered and events resolved here, by label of their stream.
         self._answered: dict[str, int] = {}
         self._scored: dict[str, int] = {}
@@ -121,9 +121,9 @@ class Gauges(Collector):
 
     # -- what the worker reports -----------------------------------------------------------------------------------
 
-    def assigned(self, partition: int, held: Held) -> None:
+    def assigned(self, partition: int, held: PartitionSnapshot) -> None:
         """Take up a partition whose state was restored."""
-        self._held[partition] = Held(
+        self._held[partition] = PartitionSnapshot(
             held.fence,
             self._kept(held.scores),
             self._kept(held.vectors),
@@ -167,7 +167,7 @@ class Gauges(Collector):
         """Return the streams that have series of their own."""
         return list(self._shown)
 
-    def held(self) -> dict[int, Held]:
+    def held(self) -> dict[int, PartitionSnapshot]:
         """Return what is held of each partition, for other readers; its rows are bytes, which nobody changes."""
         return dict(self._held)
 
@@ -190,7 +190,7 @@ class Gauges(Collector):
         self._count(effects.resolved, self._scored)
         held = self._held.get(partition)
         if held is None:
-            held = self._held[partition] = Held(fence)
+            held = self._held[partition] = PartitionSnapshot(fence)
         held.fence = fence
         held.calibrators.update(self._kept(effects.calibrators))
         held.vectors.update(self._kept({stream: row for (stream, _), row in effects.vectors.items()}))
@@ -280,7 +280,7 @@ class Gauges(Collector):
             yield "scored_events", (label,), n
         yield from self._of_streams(held)
 
-    def _of_streams(self, held: list[Held]) -> Iterator[Sample]:
+    def _of_streams(self, held: list[PartitionSnapshot]) -> Iterator[Sample]:
         histories: dict[str, list[History]] = {}
         vectors: dict[str, list[VectorScores]] = {}
         served: dict[str, list[Served]] = {}

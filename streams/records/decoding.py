@@ -113,7 +113,7 @@ class Decoder:
             if policy is None:
                 stream = self._name(record, "stream")
                 policy = self._policy(stream)
-            raw: forecasts.Forecast
+            raw: forecasts.ForecastValue
             if policy.kind == PROBABILITY:
                 p = record.get("p")
                 if p is None or "probs" in record or "quantiles" in record or "normal" in record:
@@ -203,7 +203,7 @@ def _only(record: dict[str, Any], *allowed: str) -> str:
     return kinds[0]
 
 
-def _distribution(record: dict[str, Any], policy: Policy) -> forecasts.Forecast:
+def _distribution(record: dict[str, Any], policy: Policy) -> forecasts.ForecastValue:
     """Return a forecast that is more than one probability."""
     kind = _only(record, "probs") if policy.kind == PROBS else _only(record, "quantiles", "normal")
     given = record[kind]

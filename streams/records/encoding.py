@@ -8,7 +8,7 @@ from streams.config.settings import Settings
 from streams.records.decoding import encode_calibrated, encode_letter, encode_resolved
 
 #: Key, value and Kafka timestamp (ms) of a record to produce.
-Record = tuple[bytes | None, bytes, int | None]
+EncodedRecord = tuple[bytes | None, bytes, int | None]
 
 
 def encode(output: Output, settings: Settings, partition: int) -> tuple[str, int | None, bytes]:
@@ -29,11 +29,11 @@ def key_of(output: Output, settings: Settings) -> bytes | None:
     return key
 
 
-def encoded(outputs: Iterable[Output], settings: Settings, partition: int) -> dict[str, list[Record]]:
+def encoded(outputs: Iterable[Output], settings: Settings, partition: int) -> dict[str, list[EncodedRecord]]:
     """Return the records of outputs by the label of their topic, in their order."""
-    calibrated: list[Record] = []
-    resolved: list[Record] = []
-    letters: list[Record] = []
+    calibrated: list[EncodedRecord] = []
+    resolved: list[EncodedRecord] = []
+    letters: list[EncodedRecord] = []
     for output in outputs:
         if type(output) is Calibrated:
             calibrated.append((output.key, encode_calibrated(output), output.ts))

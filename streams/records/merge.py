@@ -22,7 +22,7 @@ from faust.types import TP
 from state.engine import OUTSTANDING
 
 
-class Reading(Protocol):
+class ReadPositions(Protocol):
     """How far the topics have been read."""
 
     def caught_up(self, tp: TP) -> bool:
@@ -32,7 +32,7 @@ class Reading(Protocol):
         """Whether all before an offset is buffered, or was."""
 
 
-class Record(Protocol):
+class KafkaRecord(Protocol):
     """A record of a topic, however it was read."""
 
     @property
@@ -53,7 +53,7 @@ class Record(Protocol):
 
 
 #: A record and its topic: `state.fence.FORECASTS` or `state.fence.OUTCOMES`.
-Merged = tuple[int, Record]
+Merged = tuple[int, KafkaRecord]
 
 #: Later than any Kafka timestamp, ms.
 NEVER: Final = 1 << 63
@@ -88,7 +88,7 @@ class Batch:
 
 
 @dataclass(slots=True)
-class Lane:
+class PartitionBuffer:
     """What is buffered of one partition."""
 
     partition: int
@@ -99,12 +99,12 @@ class Lane:
     out: deque[Batch] = field(default_factory=deque)
     #: Next offset of each topic that was not applied before the lane started.
     fence: tuple[int, int] = (0, 0)
-    buffers: tuple[deque[Record], deque[Record]] = field(default_factory=lambda: (deque(), deque()))
+    buffers: tuple[deque[KafkaRecord], deque[KafkaRecord]] = field(default_factory=lambda: (deque(), deque()))
     #: Bytes of the keys and values in each buffer.
     sizes: list[int] = field(default_factory=lambda: [0, 0])
     held_since: float | None = None
 
-    def add(self, topic: int, records: Sequence[Record]) -> None:
+    def add(self, topic: int, records: Sequence[KafkaRecord]) -> None:
         """Buffer records of a topic, in the order of their offsets."""
         self.buffers[topic].extend(records)
         self.sizes[topic] += sum(map(_size, records))
@@ -113,7 +113,7 @@ class Lane:
         self,
         limit: int,
         size: int,
-        reading: Reading,
+        reading: ReadPositions,
         patience: float,
         clock: Callable[[], float] = monotonic,
     ) -> Batch | None:
@@ -158,7 +158,7 @@ class Lane:
         if self.out.popleft() is not batch:
             raise RuntimeError(f"a batch of partition {self.partition} was acknowledged before the one that it follows")
 
-    def _all_again(self, reading: Reading) -> bool:
+    def _all_again(self, reading: ReadPositions) -> bool:
         """Whether everything behind the fence is answered."""
         return not any(batch.again for batch in self.out) and all(
             reading.has_read(tp, fence) for tp, fence in zip(self.sources, self.fence, strict=True)
@@ -177,7 +177,7 @@ class Lane:
         return records
 
     def _new(
-        self, limit: int, size: int, reading: Reading, patience: float, clock: Callable[[], float]
+        self, limit: int, size: int, reading: ReadPositions, patience: float, clock: Callable[[], float]
     ) -> list[Merged]:
         """Take new records by their time."""
         forecasts, outcomes = self.buffers
@@ -216,10 +216,10 @@ class Lane:
             buffer.clear()
 
 
-def _time(buffer: deque[Record]) -> int:
+def _time(buffer: deque[KafkaRecord]) -> int:
     """Return when the first record of a buffer was written, ms; after everything else where there is none."""
     return buffer[0].timestamp if buffer else NEVER
 
 
-def _size(record: Record) -> int:
+def _size(record: KafkaRecord) -> int:
     return len(record.value or b"") + len(record.key or b"")

@@ -22,10 +22,11 @@ import numpy as np
 import orjson
 
 from lab import fraud, fraud_bank
-from lab.fraud import Floats, Fraud, Shape
+from lab.fraud import Fraud, Shape
 from replay.measure import log_losses
 from replay.ranking import Buckets, ranks
 from state import calibrators
+from state.arrays import Floats
 from streams.config.settings import Settings
 from tests.bench.figures import table
 from tests.bench.matured import nightly, play, schedule

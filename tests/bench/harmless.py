@@ -29,8 +29,8 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from lab.experiments.measure import l1
-from lab.experiments.play import Floats, Rows
 from lab.experiments.streams import stream
+from state.arrays import Floats, Integers
 from state.calibrators import Calibrator, make
 from state.policy import DEFAULT_CALIBRATOR
 from tests.bench.figures import table
@@ -71,10 +71,10 @@ class Labels(NamedTuple):
         Whether it replaces the opposite label, [m].
     """
 
-    due: Rows
-    row: Rows
+    due: Integers
+    row: Integers
     y: Floats
-    revised: Rows
+    revised: Integers
 
 
 @dataclass(frozen=True)
@@ -94,12 +94,12 @@ class Case:
     name: str
     raw: Floats
     y: Floats
-    delay: Rows
+    delay: Integers
     outcomes: str
-    partition: Rows
+    partition: Integers
 
     @property
-    def partitions(self) -> list[Rows]:
+    def partitions(self) -> list[Integers]:
         """The forecasts of each partition."""
         return [np.flatnonzero(self.partition == k) for k in range(int(self.partition.max()) + 1)]
 
@@ -127,7 +127,7 @@ def cases(quick: bool) -> Iterator[Case]:  # noqa: FBT001 - the flag of the comm
                     yield Case(label, raw, y, delay, outcomes, partition)
 
 
-def labels(case: Case, rows: Rows) -> Labels:
+def labels(case: Case, rows: Integers) -> Labels:
     """Return what becomes known of the forecasts of one partition, whose places are counted in it."""
     y, n, many = case.y[rows], len(rows), len(case.partitions)
     one = y == 1
@@ -204,7 +204,7 @@ def ranked(case: Case, p: Floats) -> Ranked:
     return Ranked(raw, served, gain, error, within, [(float(a), float(b)) for a, b in caught / ones])
 
 
-def _auc(case: Case, p: Floats, cells: Sequence[Rows]) -> tuple[float, float, float, float]:
+def _auc(case: Case, p: Floats, cells: Sequence[Integers]) -> tuple[float, float, float, float]:
     """Return AUC within cells of raw and of what was served, the gain, and its standard error."""
     total = raw_auc = served_auc = variance = 0.0
     for cell in cells:
@@ -224,7 +224,7 @@ def _auc(case: Case, p: Floats, cells: Sequence[Rows]) -> tuple[float, float, fl
     return raw_auc / total, served_auc / total, (served_auc - raw_auc) / total, error
 
 
-def _places(score: Floats, one: Rows) -> tuple[Floats, Floats]:
+def _places(score: Floats, one: Integers) -> tuple[Floats, Floats]:
     """Return the share of zeros below each one, and of ones above each zero; ties count half."""
 
     def ranks(values: Floats) -> Floats:

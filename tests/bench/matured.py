@@ -6,7 +6,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from lab.fraud import DAY_MS, START_MS, Floats, Fraud
+from lab.fraud import DAY_MS, START_MS, Fraud
+from state.arrays import Floats
 
 #: Forecasts and outcomes are at most so sure, as in `state.calibrators.logistic`.
 _CLIP: Final = 1e-6

@@ -26,7 +26,7 @@ from aiokafka import AIOKafkaProducer
 
 from lab.broker import Broker
 from lab.player import Message, play
-from lab.scrape import Reading
+from lab.scrape import ScrapedSamples
 from state.engine import BATCH_LIMIT, HELD
 from tests.bench import usage
 from tests.bench.recovery import PARTITIONS, Worker, world
@@ -233,7 +233,7 @@ async def watch(scene: Scene) -> None:
         await asyncio.sleep(max(EVERY, 10 * took))
 
 
-def _sample(scene: Scene, reading: Reading, s: float, took: float) -> Sample:
+def _sample(scene: Scene, reading: ScrapedSamples, s: float, took: float) -> Sample:
     return Sample(
         s=round(s, 1),
         rss_mib=round(usage.resident(scene.worker.process.pid)),

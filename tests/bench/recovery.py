@@ -23,7 +23,7 @@ from typing import Final, NamedTuple
 import orjson
 
 from lab.broker import Broker
-from lab.scrape import Reading, get
+from lab.scrape import ScrapedSamples, get
 from streams.config.settings import Settings
 from streams.kafka import topics
 from tests.bench import rows, usage
@@ -67,9 +67,9 @@ class Worker:
         except OSError:
             return 0
 
-    def reading(self) -> Reading:
+    def reading(self) -> ScrapedSamples:
         """Return what its metrics say."""
-        return Reading.of("127.0.0.1", self.port)
+        return ScrapedSamples.of("127.0.0.1", self.port)
 
     def ready(self) -> Start:
         """Wait until it serves; it must answer as alive and as not ready until then."""

@@ -11,7 +11,7 @@ from prometheus_client import generate_latest
 from agents.processor import BatchProcessor
 from agents.topology import Topology
 from cli import inspect_tables
-from lab.scrape import Reading
+from lab.scrape import ScrapedSamples
 from state import keys, rows
 from state.rows import Served
 from state.scoring.comparison import Comparison
@@ -19,7 +19,7 @@ from streams.config import stream_config
 from streams.config.settings import Settings
 from streams.faust.outputs import Outputs
 from streams.metrics import challenger_description
-from streams.metrics.description import Found, describe
+from streams.metrics.description import StateRows, describe
 from streams.records.merge import Batch
 from tests.agents.test_processor import Told, batch
 from tests.events import Sent, forecast, outcome
@@ -54,7 +54,7 @@ def test_a_worker_shows_challengers_after_a_restart_as_before(tmp_path: Path, *,
     assert before == after
     policy = given.policies.of("s")
     assert policy is not None
-    read = Reading("\n".join(after))
+    read = ScrapedSamples("\n".join(after))
     for each in policy.challengers:
         labels = {"stream": "s", "calibrator": each.calibrator, "config": each.config}
         assert read.value("shadow_events", labels) == 20
@@ -96,10 +96,10 @@ def compared(n: int, bias: float) -> Comparison:
     return comparison
 
 
-def found() -> Found:
+def found() -> StateRows:
     policy = settings(Path()).policies.of("s")
     assert policy is not None
-    rows = Found()
+    rows = StateRows()
     for partition in (0, 1):
         for each in (policy, *policy.challengers):
             rows.served["s"][partition, each.config] = Served.fresh(each.recipe, "s")

@@ -21,7 +21,7 @@ from state.scoring.losses import NAMES
 from state.scoring.scores import Scores
 from streams.config.settings import Settings
 from streams.kafka.topics import TopicsError
-from streams.metrics.description import Found, describe
+from streams.metrics.description import StateRows, describe
 from tests.streams.fakes import record
 
 SETTINGS = Settings(app_id="mine")
@@ -136,9 +136,9 @@ def test_a_changelog_that_cannot_be_read_is_said_and_the_client_is_stopped(monke
 # -- describing ----------------------------------------------------------------------------------------------------
 
 
-def found(**streams: list[dict[bytes, bytes]]) -> Found:
+def found(**streams: list[dict[bytes, bytes]]) -> StateRows:
     """Return what is found of streams, each with the rows of its partitions."""
-    made = Found()
+    made = StateRows()
     for stream, partitions in streams.items():
         for n, held in enumerate(partitions):
             made.fences[n] = Fence.decode(held[keys.FENCE])
@@ -173,7 +173,7 @@ def test_every_calibrator_is_described_by_its_own_row() -> None:
 
 
 def test_a_stream_without_an_outcome_has_no_scores() -> None:
-    described = describe(Found(), "s")
+    described = describe(StateRows(), "s")
     assert described == {"resolved": 0, "calibrators": []}
 
 

@@ -13,7 +13,7 @@ from state.scoring import history
 from state.scoring.ages import DAY_MS, Ages
 from state.scoring.history import KINDS, History
 from state.scoring.scores import SCORED
-from streams.metrics.description import Found, describe
+from streams.metrics.description import StateRows, describe
 
 
 def learnt(n: int, policy: Policy, seed: int = 1) -> tuple[History, Served]:
@@ -30,8 +30,8 @@ def learnt(n: int, policy: Policy, seed: int = 1) -> tuple[History, Served]:
     return known, served
 
 
-def found(n: int, policy: Policy) -> Found:
-    rows = Found()
+def found(n: int, policy: Policy) -> StateRows:
+    rows = StateRows()
     for partition in (0, 3):
         known, served = learnt(n, policy, seed=partition)
         rows.histories["s"][partition] = known
@@ -82,9 +82,9 @@ def test_the_report_names_the_worst_window(capsys: pytest.CaptureFixture[str]) -
     assert "sounds" in shown
 
 
-def rare(n: int, *, drawn: bool) -> Found:
+def rare(n: int, *, drawn: bool) -> StateRows:
     """Return a stream of 2 % of which half is served."""
-    rng, rows, known = random.Random(8), Found(), History()
+    rng, rows, known = random.Random(8), StateRows(), History()
     for _ in range(n):
         chance = 0.04 * rng.random()
         known.observe(10 * chance, chance / 2, float(rng.random() < chance), rng.choice([0.0, 0.02]) if drawn else None)

@@ -19,7 +19,7 @@ from state.scoring.comparison import Comparison
 from streams.config import stream_config
 from streams.config.settings import SettingsError
 from streams.kafka.topics import TopicsError
-from streams.metrics.description import Found
+from streams.metrics.description import StateRows
 
 DEFAULT = "platt+minimax"
 COMMENTED = """\
@@ -184,14 +184,14 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     policy = stream_config.parse(COMMENTED, DEFAULT).of("fraud-eu")
     assert policy is not None
     champion, challenger = policy.config, policy.challengers[1].config
-    found = Found()
+    found = StateRows()
     for stream in ("fraud-eu", "fraud-us", "other"):
         found.served[stream][0, champion] = Served.fresh(policy.recipe, stream)
         comparison = found.comparisons[stream][0, champion, challenger] = Comparison()
         for i in range(10):
             comparison.observe(0.5, 0.25, float(i % 4 == 0), 0.25)
 
-    async def read(_: object) -> Found:
+    async def read(_: object) -> StateRows:
         return found
 
     monkeypatch.setattr(inspect, "read", read)
@@ -251,7 +251,7 @@ def test_dry_run_changes_nothing(file: Path, capsys: pytest.CaptureFixture[str])
 def test_without_a_state_to_read_the_line_says_why_it_has_no_figures(
     file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    async def read(_: object) -> Found:
+    async def read(_: object) -> StateRows:
         raise TopicsError("there is no topic trueup-state-changelog")
 
     monkeypatch.setattr(inspect, "read", read)

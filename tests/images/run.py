@@ -19,7 +19,7 @@ from typing import Any, Final, Self
 
 from agents import __version__
 from lab.broker import Broker, BrokerError, free_port
-from lab.scrape import Reading, get
+from lab.scrape import ScrapedSamples, get
 from tests.images import pod, podman
 from tests.images.podman import CONFINED, ROOT, Podman, PodmanError
 
@@ -88,7 +88,7 @@ class Container:
 
     def forecasts(self) -> int:
         """Return how many forecasts it applied since it was started."""
-        return Reading.of(HOST, self.port).fates().forecasts
+        return ScrapedSamples.of(HOST, self.port).fates().forecasts
 
     def log(self) -> str:
         """Return what it printed."""
@@ -178,12 +178,12 @@ def _serve(trial: Trial, engine: Podman, brokers: str) -> None:
 
     with _worker(engine, "again", "state", brokers) as worker:
         trial.becomes("on the same volume it is ready", lambda: worker.said("/readyz") == 200)
-        restored = Reading.of(HOST, worker.port).total("recovery_restored_rows_total")
+        restored = ScrapedSamples.of(HOST, worker.port).total("recovery_restored_rows_total")
         # The newest rows of each partition are read again, the flights are not.
         trial.found("and restored next to nothing", restored < FLIGHTS / 100, f"{restored:g} rows")
         _play(trial, engine, brokers, 2 * FLIGHTS)
         trial.becomes("flights come again, and new ones", lambda: worker.forecasts() == 2 * FLIGHTS)
-        fates = Reading.of(HOST, worker.port).fates()
+        fates = ScrapedSamples.of(HOST, worker.port).fates()
         trial.found("what came again is answered again", fates.forecast_duplicate == FLIGHTS, fates.forecast_duplicate)
         engine.run("kill", "--signal=KILL", worker.name)
 
@@ -193,7 +193,7 @@ def _serve(trial: Trial, engine: Podman, brokers: str) -> None:
 
     with _worker(engine, "moved", "empty", brokers) as worker:
         trial.becomes("on an empty volume it is ready", lambda: worker.said("/readyz") == 200)
-        restored = Reading.of(HOST, worker.port).total("recovery_restored_rows_total")
+        restored = ScrapedSamples.of(HOST, worker.port).total("recovery_restored_rows_total")
         trial.found("and restored its state", restored > FLIGHTS, f"{restored:g} rows")
         _audit(trial, engine, brokers)
         engine.run("stop", "--time=60", worker.name)

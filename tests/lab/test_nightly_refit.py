@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from lab import nightly_refit
-from lab.nightly_refit import Fit, Floats
+from lab.nightly_refit import Fit
+from state.arrays import Floats
 
 
 def sigmoid(z: Floats) -> Floats:

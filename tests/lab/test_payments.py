@@ -9,11 +9,11 @@ import pytest
 
 from lab import log_odds, payments
 from lab.demo import SCENARIOS, export
-from lab.demo_report import Run
+from lab.demo_report import DemoRun
 from lab.fraud import Fraud
 from lab.reliability import loss
-from lab.scrape import Reading
-from lab.topic_counts import Held
+from lab.scrape import ScrapedSamples
+from lab.topic_counts import TopicCounts
 from state.calibrators import make
 from streams.config import stream_config
 from streams.config.settings import Settings
@@ -22,10 +22,10 @@ from tests.bench.matured import play, schedule
 ROWS = 4000
 
 
-def run(change: Callable[[Held], None] = lambda _: None) -> tuple[Fraud, Run]:
+def run(change: Callable[[TopicCounts], None] = lambda _: None) -> tuple[Fraud, DemoRun]:
     """Return payments, and a run whose worker served them raw and whose topics were then changed."""
     played = payments.load(ROWS)
-    held = Held()
+    held = TopicCounts()
     events = schedule(played, 45, until_ms=int(played.reports.ms.max()))
     match = play(make("identity"), played, events)
     p = match.p.tolist()
@@ -63,7 +63,7 @@ def run(change: Callable[[Held], None] = lambda _: None) -> tuple[Fraud, Run]:
         for name, value in scores._asdict().items():
             metrics[f'{name}{{stream="cards",kind="{what}"}}'] = value
     text = "".join(f"trueup_{name} {value!r}\n" for name, value in metrics.items())
-    return played, Run({"forecasts": ROWS, "outcomes": outcomes}, 2.0, Reading(text), 0, held)
+    return played, DemoRun({"forecasts": ROWS, "outcomes": outcomes}, 2.0, ScrapedSamples(text), 0, held)
 
 
 def test_account_of_a_run_in_which_all_is_well_has_no_problems() -> None:
@@ -75,16 +75,16 @@ def test_account_of_a_run_in_which_all_is_well_has_no_problems() -> None:
     assert orjson.loads(orjson.dumps(account))["calibrator"] == "identity"
 
 
-def lose_an_answer(held: Held) -> None:
+def lose_an_answer(held: TopicCounts) -> None:
     del held.answers["cards-000005"]
 
 
-def keep_an_old_label(held: Held) -> None:
+def keep_an_old_label(held: TopicCounts) -> None:
     event, (raw, p, y) = next(iter(held.resolved.items()))
     held.resolved[event] = raw, p, 1 - y
 
 
-def lose_a_resolved_event(held: Held) -> None:
+def lose_a_resolved_event(held: TopicCounts) -> None:
     del held.resolved[next(iter(held.resolved))]
 
 
@@ -96,7 +96,7 @@ def lose_a_resolved_event(held: Held) -> None:
         (lose_a_resolved_event, "but events in the topic of resolved events"),
     ],
 )
-def test_account_names_what_does_not_add_up(change: Callable[[Held], None], said: str) -> None:
+def test_account_names_what_does_not_add_up(change: Callable[[TopicCounts], None], said: str) -> None:
     problems = payments.account(Settings.from_env({}), *run(change))["problems"]
     assert any(said in each for each in problems)
 

@@ -11,7 +11,7 @@ from aiokafka.errors import KafkaError
 from aiokafka.partitioner import DefaultPartitioner
 
 from lab import player
-from lab.player import CopartitionError, Message, Played, play
+from lab.player import CopartitionError, Message, PlayerProgress, play
 from streams.kafka.partitioner import partition
 
 #: Before any broker's retention of a week: topics of the tests keep it.
@@ -69,7 +69,7 @@ def test_partition_is_that_of_kafkas_default_partitioner() -> None:
 def test_all_is_sent_in_order_with_its_time_and_both_topics_of_an_event_meet(kafka: str) -> None:
     async def scenario() -> None:
         forecasts, outcomes = names = await topics(kafka, 3, 3)
-        played: list[Played] = []
+        played: list[PlayerProgress] = []
         sent = await play(
             stream(forecasts, outcomes, 500),
             {"bootstrap_servers": kafka},
@@ -77,7 +77,7 @@ def test_all_is_sent_in_order_with_its_time_and_both_topics_of_an_event_meet(kaf
             progress=played.append,
         )
         assert sent == {forecasts: 500, outcomes: 497}
-        assert played[-1] == Played(997, FIRST + 499)
+        assert played[-1] == PlayerProgress(997, FIRST + 499)
         assert [each.messages for each in played] == [*range(64, 997, 64), 997]
         held = await contents(kafka, names)
         expected: dict[tuple[str, int], list[tuple[int, bytes, bytes]]] = {place: [] for place in held}

@@ -7,8 +7,8 @@ import orjson
 import pytest
 
 from lab.reliability import loss
-from lab.scrape import Fates, Reading
-from lab.topic_counts import Held, disagreements, problems
+from lab.scrape import Fates, ScrapedSamples
+from lab.topic_counts import TopicCounts, disagreements, problems
 
 FLIGHTS = {"a": (0.2, 1.0), "b": (0.4, 0.0), "c": (0.6, float("nan"))}
 FATES = Fates(
@@ -28,9 +28,9 @@ FATES = Fates(
 SENT = {"forecasts": 3, "outcomes": 2}
 
 
-def held() -> Held:
+def held() -> TopicCounts:
     """Return what the topics hold when all is well."""
-    topics = Held()
+    topics = TopicCounts()
     for event_id, (raw, y) in FLIGHTS.items():
         topics.calibrated_record(orjson.dumps({"event_id": event_id, "p": 0.5}))
         if y in {0, 1}:
@@ -38,23 +38,23 @@ def held() -> Held:
     return topics
 
 
-def lose_an_answer(topics: Held) -> None:
+def lose_an_answer(topics: TopicCounts) -> None:
     del topics.answers["c"]
 
 
-def answer_twice_differently(topics: Held) -> None:
+def answer_twice_differently(topics: TopicCounts) -> None:
     topics.calibrated_record(orjson.dumps({"event_id": "a", "p": 0.6}))
 
 
-def lose_a_resolved_event(topics: Held) -> None:
+def lose_a_resolved_event(topics: TopicCounts) -> None:
     del topics.resolved["a"]
 
 
-def join_with_anothers_outcome(topics: Held) -> None:
+def join_with_anothers_outcome(topics: TopicCounts) -> None:
     topics.resolved["a"] = (0.2, 0.5, 0.0)
 
 
-def hold_a_dead_letter_nobody_counted(topics: Held) -> None:
+def hold_a_dead_letter_nobody_counted(topics: TopicCounts) -> None:
     topics.dead_letter(orjson.dumps({"topic": "forecasts", "partition": 0, "offset": 1}))
 
 
@@ -79,7 +79,7 @@ def test_answers_repeated_byte_for_byte_are_in_order() -> None:
         (hold_a_dead_letter_nobody_counted, "dead: 0, but dead letters: 1"),
     ],
 )
-def test_what_the_topics_lack_is_named(harm: Callable[[Held], None], complaint: str) -> None:
+def test_what_the_topics_lack_is_named(harm: Callable[[TopicCounts], None], complaint: str) -> None:
     topics = held()
     harm(topics)
     assert any(complaint in problem for problem in problems(FATES, SENT, topics, FLIGHTS))
@@ -94,7 +94,7 @@ def test_a_fate_counted_once_too_often_is_noticed(fate: str) -> None:
 def test_the_newest_label_of_an_event_counts_in_whatever_order_its_records_come() -> None:
     records = [{"event_id": "a", "raw": 0.2, "p": 0.5, "y": y, "revision": n} for n, y in enumerate((0, 1, 0))]
     for order in ([0, 1, 2], [2, 0, 1], [0, 1, 2, 1, 2]):
-        topics = Held()
+        topics = TopicCounts()
         for n in order:
             topics.resolved_record(orjson.dumps(records[n]))
         assert topics.resolved == {"a": (0.2, 0.5, 0.0)}
@@ -108,9 +108,9 @@ def test_scores_that_differ_from_the_records_are_named() -> None:
         for kind, scores in (("raw", loss(raw, y)), ("calibrated", loss(p, y)))
         for name, value in scores._asdict().items()
     ]
-    assert disagreements(Reading("\n".join(lines) + "\n"), topics, "flights") == []
+    assert disagreements(ScrapedSamples("\n".join(lines) + "\n"), topics, "flights") == []
     other = replace(topics, resolved={**topics.resolved, "a": (0.2, 0.51, 1.0)})
-    assert disagreements(Reading("\n".join(lines) + "\n"), other, "flights")
+    assert disagreements(ScrapedSamples("\n".join(lines) + "\n"), other, "flights")
 
 
 def test_fates_follow_early_outcomes_to_their_end() -> None:
@@ -127,7 +127,7 @@ def test_fates_follow_early_outcomes_to_their_end() -> None:
         "trueup_pending_events 1",
         "trueup_early_outcomes 1",
     ]
-    fates = Reading("\n".join(lines) + "\n").fates()
+    fates = ScrapedSamples("\n".join(lines) + "\n").fates()
     assert (fates.resolved, fates.early, fates.expired_outcome) == (7, 1, 1)
     assert (fates.forecasts, fates.outcomes) == (13, 13)
     assert fates.issued == fates.resolved + fates.pending + fates.expired_forecast

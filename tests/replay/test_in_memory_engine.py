@@ -8,7 +8,7 @@ from hypothesis import given
 
 from replay.column_file import played
 from replay.configuration import Configuration, with_calibrator
-from replay.in_memory_engine import Contest, Played
+from replay.in_memory_engine import Contest, PartitionResult
 from state import keys, rows
 from state.events import Calibrated, Event, Forecast, Outcome, Rejected, Resolved
 from state.fence import FATES
@@ -17,7 +17,7 @@ from state.policy import Policies, Policy
 from tests.state.histories import HISTORIES, POLICIES, SMALL_BATCH, STEADY, History, Worker, play, seeded
 
 
-def contest(history: History, directory: Path, *others: Configuration) -> tuple[Played, list[Rejected]]:
+def contest(history: History, directory: Path, *others: Configuration) -> tuple[PartitionResult, list[Rejected]]:
     letters: list[Rejected] = []
     run = Contest([Configuration("present", POLICIES), *others], directory, letters.append, SMALL_BATCH)
     run.play(history.events)

@@ -18,16 +18,16 @@ from hypothesis import strategies as st
 
 from replay.sources.files import FileSource
 from replay.sources.merge import merged
-from replay.sources.record import Chunk, Record, Source
+from replay.sources.record import Chunk, Source, SourceRecord
 from state.fence import FORECASTS, OUTCOMES
 from streams.config.settings import SettingsError
 from streams.kafka.partitioner import partition
-from streams.records.merge import Lane
+from streams.records.merge import PartitionBuffer
 from tests.replay.history import written
 from tests.streams.fakes import record
 
 
-def all_of(source: Source, topic: int, number: int = 0) -> list[Record]:
+def all_of(source: Source, topic: int, number: int = 0) -> list[SourceRecord]:
     return [each for chunk in source.read(topic, number) for each in chunk.records]
 
 
@@ -41,9 +41,9 @@ def test_line_keeps_its_bytes_its_number_and_its_time(tmp_path: Path) -> None:
         tmp_path / "f", b'{"event_id": "a",  "ts": 5}', b"", b"junk", {"event_id": "b", "ts": 9, "timestamp": 7}
     )
     assert all_of(FileSource(path, path), FORECASTS) == [
-        Record(5, FORECASTS, 0, b"a", b'{"event_id": "a",  "ts": 5}'),
-        Record(5, FORECASTS, 1, None, b"junk"),
-        Record(7, FORECASTS, 2, b"b", b'{"event_id":"b","ts":9,"timestamp":7}'),
+        SourceRecord(5, FORECASTS, 0, b"a", b'{"event_id": "a",  "ts": 5}'),
+        SourceRecord(5, FORECASTS, 1, None, b"junk"),
+        SourceRecord(7, FORECASTS, 2, b"b", b'{"event_id":"b","ts":9,"timestamp":7}'),
     ]
 
 
@@ -116,7 +116,7 @@ TIMES = st.lists(st.integers(0, 20), max_size=40)
 
 @given(TIMES, TIMES, st.integers(1, 9))
 def test_merge_is_the_one_a_worker_does_on_full_topics(ours: list[int], theirs: list[int], length: int) -> None:
-    lane = Lane(0, ())
+    lane = PartitionBuffer(0, ())
     for topic, times in enumerate((ours, theirs)):
         lane.add(topic, [record("t", 0, offset, time) for offset, time in enumerate(times)])
     lane.sources = ("f", "o")  # type: ignore[assignment]  # names enough for a batch
@@ -125,7 +125,7 @@ def test_merge_is_the_one_a_worker_does_on_full_topics(ours: list[int], theirs: 
     live = [(topic, each.offset) for topic, each in (batch.records if batch else ())]
 
     def chunks(topic: int, times: list[int]) -> Iterator[Chunk]:
-        records = [Record(time, topic, offset, None, None) for offset, time in enumerate(times)]
+        records = [SourceRecord(time, topic, offset, None, None) for offset, time in enumerate(times)]
         for at in range(0, len(records), length):
             yield Chunk(records[at : at + length], 1)
             yield Chunk([], 0)
@@ -142,7 +142,7 @@ def test_merge_holds_one_chunk_of_each_topic() -> None:
     def chunks(topic: int) -> Iterator[Chunk]:
         for n in range(100):
             held.append(topic)
-            yield Chunk([Record(n * 10 + rng.randrange(5), topic, n, None, None)], 1)
+            yield Chunk([SourceRecord(n * 10 + rng.randrange(5), topic, n, None, None)], 1)
 
     for merged_so_far, _ in enumerate(merged(chunks(FORECASTS), chunks(OUTCOMES)), 1):
         assert len(held) <= merged_so_far + 2

@@ -12,7 +12,7 @@ from streams.config.settings import Settings
 from streams.kafka import topics
 from streams.kafka.permissions import commands
 from streams.kafka.topics import TopicsError
-from streams.metrics.description import Found
+from streams.metrics.description import StateRows
 from tests.e2e.world import World, wait_for
 from tests.events import mixed
 from tests.secure.conftest import single
@@ -95,7 +95,7 @@ def test_inspecting_needs_to_read_the_changelog_alone(world: MakeWorld, strongho
 
     def read() -> bool:
         try:
-            return asyncio.run(inspect.read(settings)) == Found()
+            return asyncio.run(inspect.read(settings)) == StateRows()
         except TopicsError:
             return False
 

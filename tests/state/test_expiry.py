@@ -7,19 +7,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from state import expiry, keys
-from state.expiry import CHUNK, Entry, Expiry
+from state.expiry import CHUNK, Expiry, QueueEntry
 from state.fence import EXPIRY, MATURED_EXPIRY, MATURITY, Fence, Queue
 from state.frames import OVERHEAD, CorruptFrame, seal
 from tests.state.histories import STEADY, Table
 
-ENTRIES: st.SearchStrategy[list[Entry]] = st.lists(
+ENTRIES: st.SearchStrategy[list[QueueEntry]] = st.lists(
     st.tuples(st.integers(-(2**63), 2**63 - 1), st.integers(0, 2**64 - 1), st.text("aé", max_size=100)), max_size=CHUNK
 )
 
 
 @STEADY
 @given(ENTRIES)
-def test_decoded_chunk_is_the_encoded_one(entries: list[Entry]) -> None:
+def test_decoded_chunk_is_the_encoded_one(entries: list[QueueEntry]) -> None:
     frame = expiry.encode(entries)
     assert expiry.decode(frame) == entries
     assert len(frame) == OVERHEAD + sum(17 + len(event_id.encode()) for _, _, event_id in entries)
@@ -27,7 +27,7 @@ def test_decoded_chunk_is_the_encoded_one(entries: list[Entry]) -> None:
 
 @STEADY
 @given(ENTRIES, st.data())
-def test_cut_or_changed_chunk_is_refused(entries: list[Entry], data: st.DataObject) -> None:
+def test_cut_or_changed_chunk_is_refused(entries: list[QueueEntry], data: st.DataObject) -> None:
     frame = expiry.encode(entries)
     at = data.draw(st.integers(0, len(frame) - 1))
     with pytest.raises(CorruptFrame):
@@ -50,7 +50,7 @@ class Queues:
         self.table = Table()
         self.fence = Fence()
         self.expiry = Expiry(self.table.get, self.fence)
-        self.waiting: dict[int, list[Entry]] = {}
+        self.waiting: dict[int, list[QueueEntry]] = {}
         self.born = 0
 
     def push(self, ttl_ms: int) -> None:

@@ -12,7 +12,7 @@ from state.forecasts import (
     MAX_CLASSES,
     MAX_LEVELS,
     Classwise,
-    Forecast,
+    ForecastValue,
     Law,
     Normal,
     Probs,
@@ -39,7 +39,7 @@ def quantiles(draw: st.DrawFn) -> Quantiles:
 NORMALS = st.builds(Normal, REAL, st.floats(1e-3, 1e6))
 LAWS: st.SearchStrategy[Law] = NORMALS | quantiles()
 UNIT = st.floats(0, 1)
-FORECASTS: st.SearchStrategy[Forecast] = (
+FORECASTS: st.SearchStrategy[ForecastValue] = (
     UNIT
     | LAWS
     | st.lists(UNIT, min_size=2, max_size=9).map(Classwise)
@@ -48,14 +48,14 @@ FORECASTS: st.SearchStrategy[Forecast] = (
 
 
 @given(FORECASTS)
-def test_bytes_give_back_the_same_forecast(forecast: Forecast) -> None:
+def test_bytes_give_back_the_same_forecast(forecast: ForecastValue) -> None:
     again = decode(encode(forecast))
     assert again == forecast
     assert type(again) is type(forecast)
 
 
 @given(FORECASTS)
-def test_damaged_bytes_are_refused(forecast: Forecast) -> None:
+def test_damaged_bytes_are_refused(forecast: ForecastValue) -> None:
     payload = encode(forecast)
     for damaged in (b"", payload[:-1], payload + b"\0", b"\0" + payload[1:], b"\x06" + payload[1:], payload[:1]):
         with pytest.raises(ValueError, match="kind"):
@@ -63,7 +63,7 @@ def test_damaged_bytes_are_refused(forecast: Forecast) -> None:
 
 
 @given(FORECASTS)
-def test_bytes_of_what_is_no_number_are_refused(forecast: Forecast) -> None:
+def test_bytes_of_what_is_no_number_are_refused(forecast: ForecastValue) -> None:
     with pytest.raises(ValueError, match="must"):
         decode(encode(forecast)[:-8] + struct.pack("<d", math.nan))
 

@@ -17,7 +17,7 @@ LEVELS = (0.1, 0.5, 0.9)
 NUMBERS = Policy("quantile", {"levels": LEVELS})
 CLASSES = Policy("multiclass", {"classes": 3, "each": "platt+minimax"})
 POLICIES = Policies([("numbers", NUMBERS), ("classes", CLASSES)], Policy("identity"))
-RAW: dict[str, forecasts.Forecast] = {"numbers": Normal(0.0, 1.0), "classes": Probs((0.2, 0.3, 0.5)), "s": 0.5}
+RAW: dict[str, forecasts.ForecastValue] = {"numbers": Normal(0.0, 1.0), "classes": Probs((0.2, 0.3, 0.5)), "s": 0.5}
 FIT = {"numbers": -3.25, "classes": 2.0, "s": 1.0}
 UNFIT = [("classes", 3.0), ("classes", 0.5), ("classes", -1.0), ("s", 2.0), ("s", -3.25)]
 

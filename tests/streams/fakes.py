@@ -14,7 +14,7 @@ from agents.topology import Topology, build
 from streams.config.settings import Settings
 from streams.faust.changelog import Writer
 from streams.faust.transport import RecordBatch
-from streams.kafka.producer_ids import NOBODY, Identity
+from streams.kafka.producer_ids import NOBODY, ProducerIdentity
 from streams.kafka.provenance import Described, Origin
 
 #: Partitions that a wired application has claimed.
@@ -79,20 +79,20 @@ class Producer:
         self.sent: list[Sent] = []
         self.ends: dict[tuple[str, int], int] = {}
         self.failure: Exception | None = None
-        self.given: dict[str, Identity] = {}
+        self.given: dict[str, ProducerIdentity] = {}
         self.newest: dict[tuple[int, int], tuple[int, int]] = {}
         self.described = Described(Origin("trueup", "cluster", "topic", PARTITIONS), 86_400_000)
 
-    async def identify(self, transactional_id: str, held: Identity) -> Identity:
+    async def identify(self, transactional_id: str, held: ProducerIdentity) -> ProducerIdentity:
         await asyncio.sleep(0)
         if self.failure is not None:
             raise self.failure
         given = self.given.get(transactional_id)
         if given is None:
-            given = Identity(100 + len(self.given), -1)
+            given = ProducerIdentity(100 + len(self.given), -1)
         elif held not in (NOBODY, given):
             raise ProducerFenced
-        given = self.given[transactional_id] = Identity(given.producer_id, given.epoch + 1)
+        given = self.given[transactional_id] = ProducerIdentity(given.producer_id, given.epoch + 1)
         return given
 
     async def describe(self, app: str, changelog: str) -> Described:
@@ -142,7 +142,7 @@ def wire(
     topology = build(settings or Settings(data_dir=directory), abort=lambda: None, memory=memory, probe=probe)
     topology.app.faust.producer = producer or Producer()  # type: ignore[assignment]
     for partition in range(PARTITIONS):
-        topology.table.changelog._writers[partition] = Writer(Identity(partition, 0), monotonic())
+        topology.table.changelog._writers[partition] = Writer(ProducerIdentity(partition, 0), monotonic())
     return topology
 
 

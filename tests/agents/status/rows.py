@@ -12,10 +12,10 @@ from state.fence import Fence
 from state.policy import Policies, Policy
 from streams.config.settings import Settings
 from streams.faust.progress import Recovery
-from streams.metrics.gauges import Gauges, Held
+from streams.metrics.gauges import Gauges, PartitionSnapshot
 
 
-def learnt(policies: Policies, streams: Iterable[str], n: int, seed: int = 0) -> Held:
+def learnt(policies: Policies, streams: Iterable[str], n: int, seed: int = 0) -> PartitionSnapshot:
     """Return what is held of a partition that has resolved ``n`` events of each stream; y is 1 with chance p²."""
     draw = random.Random(seed)
     stored: dict[bytes, bytes] = {}
@@ -38,7 +38,7 @@ def learnt(policies: Policies, streams: Iterable[str], n: int, seed: int = 0) ->
                 stored.pop(key, None)
             else:
                 stored[key] = row
-    held = Held(Fence.decode(stored[keys.FENCE]))
+    held = PartitionSnapshot(Fence.decode(stored[keys.FENCE]))
     for name in names:
         held.scores[name] = stored[keys.scores(name)], stored.get(keys.windows(name))
         policy = policies.of(name)
@@ -47,9 +47,9 @@ def learnt(policies: Policies, streams: Iterable[str], n: int, seed: int = 0) ->
     return held
 
 
-def renamed(held: Held, name: str, names: Iterable[str]) -> Held:
+def renamed(held: PartitionSnapshot, name: str, names: Iterable[str]) -> PartitionSnapshot:
     """Return the same with one stream's rows under many names: a thousand streams without a thousand folds."""
-    made = Held(held.fence)
+    made = PartitionSnapshot(held.fence)
     for each in names:
         made.scores[each] = held.scores[name]
         made.calibrators[each] = held.calibrators[name]
@@ -57,7 +57,10 @@ def renamed(held: Held, name: str, names: Iterable[str]) -> Held:
 
 
 def readings(
-    *partitions: Held, settings: Settings | None = None, ready: bool = True, recovery: Recovery | None = None
+    *partitions: PartitionSnapshot,
+    settings: Settings | None = None,
+    ready: bool = True,
+    recovery: Recovery | None = None,
 ) -> Readings:
     """Return readings of a worker that holds these partitions, numbered from 0."""
     gauges = Gauges(2000, "1.2.3", lambda: ())
@@ -66,7 +69,7 @@ def readings(
     return Readings(settings or Settings(), gauges, "1.2.3", lambda: ready, lambda: recovery or Recovery())
 
 
-def pages(*partitions: Held) -> Pages:
+def pages(*partitions: PartitionSnapshot) -> Pages:
     """Return the pages of such a worker."""
     return Pages(readings(*partitions))
 

@@ -21,7 +21,7 @@ from state.scoring.ages import DAY_MS, Ages
 from state.scoring.history import History
 from streams.config.settings import Settings
 from streams.faust.progress import Recovery
-from streams.metrics.gauges import Held
+from streams.metrics.gauges import PartitionSnapshot
 from tests.agents.status.rows import DEFAULT, learnt, pages, readings, renamed
 
 #: As records may name a stream: everything that means something to HTML, URLs, SVG or scripts.
@@ -112,7 +112,9 @@ def test_a_page_shows_what_was_drawn_how_it_ranks_and_what_labels_ask_for() -> N
     for t in range(400):
         ages.observe(t * DAY_MS // 30, 1)
         ages.expire()
-    held = Held(Fence(), {"fraud": (rows.encode_scores(known), None)}, ages={"fraud": rows.encode_ages(ages)})
+    held = PartitionSnapshot(
+        Fence(), {"fraud": (rows.encode_scores(known), None)}, ages={"fraud": rows.encode_ages(ages)}
+    )
     application = Pages(readings(held, settings=Settings(policies=DEFAULT)))
     answer = get(application, "/api/streams/fraud").json
     assert answer["draw"]["auc"] == pytest.approx(known.order.ranking("draw").auc().value)
@@ -131,7 +133,7 @@ def test_a_page_of_a_stream_that_draws_nothing_has_no_column_of_draws() -> None:
     known = History()
     for t in range(100):
         known.observe(t / 100, t / 200, float(t % 5 == 0))
-    held = Held(Fence(), {"s": (rows.encode_scores(known), None)})
+    held = PartitionSnapshot(Fence(), {"s": (rows.encode_scores(known), None)})
     assert not [each for each in tags(get(pages(held), "/", "stream=s").text, "th") if each.get("class") == "draw"]
 
 
@@ -149,7 +151,7 @@ def test_features_are_at_zero_in_the_map() -> None:
     stored: dict[bytes, bytes] = {}
     partition = Partition(policies, stored.get)
     effects = partition.fold([Forecast(0, None, "e", "s", 0.5, (0.1, 0.2), 1), Outcome(0, None, "e", 1.0, 2)])
-    held = Held(Fence(), calibrators={"s": effects.rows[keys.calibrator("s", policy.config)] or b""})
+    held = PartitionSnapshot(Fence(), calibrators={"s": effects.rows[keys.calibrator("s", policy.config)] or b""})
     (served,) = readings(held, settings=Settings(policies=policies)).maps("s")
     assert all(0 <= p <= 1 for p in served["calibrated"])
 
@@ -174,7 +176,7 @@ def test_streams_of_classes_and_numbers_are_shown_without_a_map(
         for event in (Forecast(i, None, f"e{i}", "s", raw, (), 1 + i), Outcome(i, None, f"e{i}", y, 2 + i))
     ]
     stored.update({k: v for k, v in Partition(policies, stored.get).fold(events).rows.items() if v is not None})
-    held = Held(Fence.decode(stored[keys.FENCE]))
+    held = PartitionSnapshot(Fence.decode(stored[keys.FENCE]))
     held.vectors["s"] = stored[keys.vectors("s", policy.config)]
     held.calibrators["s"] = stored[keys.calibrator("s", policy.config)]
     application = Pages(readings(held, settings=Settings(policies=policies)))
@@ -252,7 +254,7 @@ def test_pages_can_only_be_read() -> None:
 
 
 def test_a_defect_is_said_and_logged_and_does_not_show_its_insides(caplog: pytest.LogCaptureFixture) -> None:
-    broken = Held(ONE.fence, scores={"s": (b"no row", None)})
+    broken = PartitionSnapshot(ONE.fence, scores={"s": (b"no row", None)})
     answer = get(pages(broken), "/api/streams/s")
     assert answer.status == 500
     assert "the worker's log says why" in answer.json["error"]
@@ -287,7 +289,7 @@ def test_a_stream_is_shown_with_its_diagram_error_bound_and_regret() -> None:
 
 
 def test_a_stream_without_an_outcome_says_so() -> None:
-    waiting = Held(Fence(), calibrators={"churn": ONE.calibrators["churn"]})
+    waiting = PartitionSnapshot(Fence(), calibrators={"churn": ONE.calibrators["churn"]})
     for query in ("", "stream=churn"):
         assert "No outcome yet" in get(pages(waiting), "/", query).text
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
-from replay.audit.output_matcher import Difference, Differs, Unauditable
+from replay.audit.output_matcher import Differs, OutputDifference, Unauditable
 from state import keys
 from state.fence import EXPIRED_FORECAST
 from streams.config.settings import Settings
@@ -20,11 +20,11 @@ from tests.replay.audit.partitions import Topics, served
 SETTINGS = Settings.from_env({})
 
 
-def difference(topics: Topics) -> Difference:
+def difference(topics: Topics) -> OutputDifference:
     """Return what an audit of the topics complains of."""
     with pytest.raises(Differs) as found:
         topics.audit()
-    assert isinstance(found.value.args[0], Difference)
+    assert isinstance(found.value.args[0], OutputDifference)
     return found.value.args[0]
 
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from state.arrays import Floats
 from state.calibrators.calibrated_regression import FUNCTIONS, CalibratedRegression
-from state.calibrators.least_squares import Floats
 from state.scoring.smooth import smooth_error
 
 Outcome = Callable[[int, float, float, tuple[float, ...], random.Random], float]  # t, raw, answer, x

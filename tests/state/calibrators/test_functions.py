@@ -8,18 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from state.arrays import Floats
 from state.calibrators.base import MAX_FEATURES
-from state.calibrators.functions import (
-    MOST,
-    Floats,
-    Functions,
-    Growing,
-    Hats,
-    Linear,
-    Polynomial,
-    crossing,
-    line_meets_answer,
-)
+from state.calibrators.functions import MOST, Functions, Growing, Hats, Linear, Polynomial, crossing, line_meets_answer
 
 UNIT = st.floats(0, 1)
 WEIGHT = st.floats(-5, 5)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from state.calibrators import VECTORS, Recalibrator, make
-from state.forecasts import Classwise, Forecast, Law, Normal, Probs, Quantiles, decode, encode
+from state.forecasts import Classwise, ForecastValue, Law, Normal, Probs, Quantiles, decode, encode
 from tests.state.calibrators.test_laws import (
     decoded_goes_on_identically,
     issue,
@@ -49,7 +49,7 @@ STREAMS: dict[str, st.SearchStrategy[Stream]] = {
     ),
     "quantiles": st.lists(st.tuples(LAWS, st.just(()), OUTCOMES), min_size=1, max_size=25),
 }
-SIMPLE: dict[str, Forecast] = {"probs": Probs((0.5, 0.25, 0.25)), "quantiles": Normal(0.0, 1.0)}
+SIMPLE: dict[str, ForecastValue] = {"probs": Probs((0.5, 0.25, 0.25)), "quantiles": Normal(0.0, 1.0)}
 
 
 def serves_what_can_be_stored(make_one: Callable[[], Recalibrator[Any, Any]], stream: Stream) -> None:

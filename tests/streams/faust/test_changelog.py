@@ -9,7 +9,7 @@ from aiokafka.errors import KafkaError, OutOfOrderSequenceNumber
 from state import keys
 from state.claim import Claim
 from streams.faust.changelog import KEEP_SECONDS, Changelog, FencedError, MovedError, TooLargeError, Writer
-from streams.kafka.producer_ids import Identity
+from streams.kafka.producer_ids import ProducerIdentity
 from tests.streams.fakes import Batch, Producer
 
 TOPIC = "changelog"
@@ -75,7 +75,7 @@ def test_a_stale_batch_before_the_claim_is_appended_lands_and_is_history(produce
     one.take_up()
 
     async def race() -> None:
-        writer = await two._take(0, Identity(-1, -1))  # the epoch is raised, the claim not yet appended
+        writer = await two._take(0, ProducerIdentity(-1, -1))  # the epoch is raised, the claim not yet appended
         await one.append(0, {b"stale": b"row"})
         await two._send(0, writer, two._row(writer))
         with pytest.raises(FencedError):
@@ -89,7 +89,7 @@ def test_of_two_claims_at_once_the_later_wins(producer: Producer) -> None:
     one, two = Worker(producer, "one"), Worker(producer, "two")
 
     async def race() -> None:
-        earlier = await one._take(0, Identity(-1, -1))
+        earlier = await one._take(0, ProducerIdentity(-1, -1))
         await two.claim(0)
         with pytest.raises(FencedError):
             await one._send(0, earlier, one._row(earlier))
@@ -149,7 +149,7 @@ def test_a_gap_in_the_numbers_is_refused_by_the_log(producer: Producer) -> None:
 
 
 def test_numbers_begin_again_where_kafka_begins_again() -> None:
-    writer = Writer(Identity(7, 3), 0.0, sequence=2**31 - 2)
+    writer = Writer(ProducerIdentity(7, 3), 0.0, sequence=2**31 - 2)
     assert [writer.stamp(n) for n in (1, 3, 1)] == [(7, 3, 2**31 - 2), (7, 3, 2**31 - 1), (7, 3, 2)]
 
 
@@ -203,6 +203,6 @@ def test_a_worker_whose_claim_was_forgotten_ends(producer: Producer) -> None:
     worker = Worker(producer, "one")
     worker.take_up()
     producer.given.clear()
-    producer.given["other"] = Identity(7, 0)
+    producer.given["other"] = ProducerIdentity(7, 0)
     with pytest.raises(FencedError, match="have forgotten the claim of partition 0"):
         asyncio.run(worker.confirm(0))

@@ -13,7 +13,7 @@ from agents.topology import Topology
 from state import keys
 from streams.faust.changelog import KEEP_SECONDS, FencedError
 from streams.faust.transport import BatchConsumer
-from streams.kafka.producer_ids import Identity
+from streams.kafka.producer_ids import ProducerIdentity
 from tests.streams.brokers import C0, F0, Brokers, Run
 from tests.streams.fakes import Producer
 
@@ -68,7 +68,7 @@ def test_partitions_are_not_given_up_while_they_are_claimed(
         answer = asyncio.Event()
         identify = producer.identify
 
-        async def late(transactional_id: str, held: Identity) -> Identity:
+        async def late(transactional_id: str, held: ProducerIdentity) -> ProducerIdentity:
             await answer.wait()
             return await identify(transactional_id, held)
 
@@ -128,7 +128,9 @@ def test_a_worker_that_slept_for_long_asks_before_it_appends(run: Run, topology:
     run(topology.claim(0))
     table.changelog.adopt(0)
     table.changelog._writers[0].since -= KEEP_SECONDS
-    run(producer.identify(f"{C0.topic}-0", Identity(-1, -1)))  # another worker; its claim has been forgotten by the log
+    run(
+        producer.identify(f"{C0.topic}-0", ProducerIdentity(-1, -1))
+    )  # another worker; its claim has been forgotten by the log
     producer.newest.clear()
     with pytest.raises(FencedError):
         run(table.commit(0, {b"stale": b"1"}))

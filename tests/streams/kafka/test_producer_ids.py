@@ -10,7 +10,7 @@ from aiokafka import errors
 from aiokafka.client import CoordinationType
 
 from streams.kafka import producer_ids
-from streams.kafka.producer_ids import ForbiddenError, Identity, InitProducerId, take
+from streams.kafka.producer_ids import ForbiddenError, InitProducerId, ProducerIdentity, take
 
 ID = "trueup-state-changelog-3"
 
@@ -48,8 +48,8 @@ def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_coordinator_is_asked_with_what_is_held() -> None:
     client = Client(0, 0)
-    assert asyncio.run(take(client, ID)) == Identity(7, 4)
-    assert asyncio.run(take(client, ID, Identity(7, 3))) == Identity(7, 4)
+    assert asyncio.run(take(client, ID)) == ProducerIdentity(7, 4)
+    assert asyncio.run(take(client, ID, ProducerIdentity(7, 3))) == ProducerIdentity(7, 4)
     assert [fields[2:4] for _, fields in client.asked] == [(-1, -1), (7, 3)]
     assert {node for node, _ in client.asked} == {2}
 
@@ -57,7 +57,7 @@ def test_the_coordinator_is_asked_with_what_is_held() -> None:
 @pytest.mark.parametrize("code", [producer_ids.PRODUCER_FENCED, 47], ids=["version 4", "version 3"])
 def test_whoever_was_overtaken_is_told(code: int) -> None:
     with pytest.raises(errors.ProducerFenced):
-        asyncio.run(take(Client(code), ID, Identity(7, 3)))
+        asyncio.run(take(Client(code), ID, ProducerIdentity(7, 3)))
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_whoever_was_overtaken_is_told(code: int) -> None:
 )
 def test_what_passes_is_waited_for(passing: int | Exception) -> None:
     client = Client(passing, passing, 0)
-    assert asyncio.run(take(client, ID)) == Identity(7, 4)
+    assert asyncio.run(take(client, ID)) == ProducerIdentity(7, 4)
     assert len(client.asked) == 3
 
 
@@ -87,7 +87,7 @@ def test_brokers_too_old_are_named() -> None:
 
 @pytest.mark.parametrize(("newest", "version"), [(3, 3), (4, 4), (6, 4)])
 def test_the_newest_version_both_sides_know_is_spoken(newest: int, version: int) -> None:
-    request = InitProducerId("id", Identity(7, 3)).prepare({22: (0, newest)})
+    request = InitProducerId("id", ProducerIdentity(7, 3)).prepare({22: (0, newest)})
     assert version == request.API_VERSION
     # Kafka's protocol guide, InitProducerId request versions 3 and 4: compact string, int32, int64, int16, no tags.
     assert request.encode() == b"\x03id" + (10_000).to_bytes(4, "big") + (7).to_bytes(8, "big") + b"\0\3" + b"\0"

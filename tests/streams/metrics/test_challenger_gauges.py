@@ -5,13 +5,13 @@ import random
 import pytest
 from prometheus_client import generate_latest
 
-from lab.scrape import Reading
+from lab.scrape import ScrapedSamples
 from state import rows
 from state.engine import Effects
 from state.fence import Fence
 from state.scoring.comparison import LOSSES, SIDES, Comparison
 from streams.metrics.catalogue import CATALOGUE
-from streams.metrics.gauges import Gauges, Held
+from streams.metrics.gauges import Gauges, PartitionSnapshot
 
 PLACE = ("s", "platt", "0011aaff")
 LABELS = {"stream": "s", "calibrator": "platt", "config": "0011aaff"}
@@ -29,16 +29,18 @@ def gauges(most_streams: int = 10) -> Gauges:
     return Gauges(most_streams, "0", lambda: ())
 
 
-def reading(told: Gauges) -> Reading:
-    return Reading(generate_latest(told.registry).decode())
+def reading(told: Gauges) -> ScrapedSamples:
+    return ScrapedSamples(generate_latest(told.registry).decode())
 
 
-def held(**comparisons: Comparison) -> Held:
+def held(**comparisons: Comparison) -> PartitionSnapshot:
     row = rows.encode_comparison
-    return Held(Fence(), comparisons={(stream, *PLACE[1:]): row(each) for stream, each in comparisons.items()})
+    return PartitionSnapshot(
+        Fence(), comparisons={(stream, *PLACE[1:]): row(each) for stream, each in comparisons.items()}
+    )
 
 
-def shows(read: Reading, whole: Comparison, labels: dict[str, str]) -> None:
+def shows(read: ScrapedSamples, whole: Comparison, labels: dict[str, str]) -> None:
     assert read.value("shadow_events", labels) == whole.n
     for side, kind in SIDES:
         assert read.value("shadow_ece", labels | {"side": side}) == pytest.approx(whole.scores.ece(kind))

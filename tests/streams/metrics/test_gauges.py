@@ -20,7 +20,7 @@ from state.scoring import history
 from state.scoring.ages import DAY_MS, Ages
 from state.scoring.scores import Scores
 from streams.metrics.catalogue import CATALOGUE, RECORD_FATES
-from streams.metrics.gauges import OTHER, PREFIX, Gauges, Held, Sampler
+from streams.metrics.gauges import OTHER, PREFIX, Gauges, PartitionSnapshot, Sampler
 from streams.records.decoding import REASONS
 
 #: What a ready topology samples, one value for each metric that is not in the state.
@@ -58,7 +58,7 @@ class Live:
         rows = self._rows[partition]
         if partition not in self._engines:
             self._engines[partition] = Partition(self._policies, rows.get, self._most_held)
-            self.gauges.assigned(partition, Held(self._engines[partition].fence))
+            self.gauges.assigned(partition, PartitionSnapshot(self._engines[partition].fence))
         engine = self._engines[partition]
         effects = engine.fold(events)
         for key, row in effects.rows.items():
@@ -145,7 +145,7 @@ def test_scores_of_classes_and_numbers_add_up_over_partitions_and_survive_a_rest
     assert value(gauges, "accuracy", stream="classes", kind="raw") == pytest.approx(1 / 3)
     held = {stream: row for (stream, _), row in effects[0].vectors.items()}
     again = made()
-    again.assigned(0, Held(Fence(), vectors=held))
+    again.assigned(0, PartitionSnapshot(Fence(), vectors=held))
     assert value(again, "resolved_vectors", stream="classes") == 30
     for name, stream in (("coverage_error", "numbers"), ("classwise_ece", "classes")):
         for kind in ("raw", "calibrated"):
@@ -259,7 +259,7 @@ def test_stages_and_waits_are_counted() -> None:
 def test_partitions_are_counted_when_they_are_taken_up() -> None:
     gauges = made()
     for partition in (0, 1, 0):
-        gauges.assigned(partition, Held(Fence()))
+        gauges.assigned(partition, PartitionSnapshot(Fence()))
     assert (value(gauges, "held_partitions"), value(gauges, "opened_partitions_total")) == (2, 3)
     gauges.revoked(0)
     assert (value(gauges, "held_partitions"), value(gauges, "opened_partitions_total")) == (1, 3)
@@ -339,7 +339,7 @@ def test_counters_of_scores_start_with_this_worker_and_gauges_with_the_state() -
     before = Live(made())
     row = before.fold(0, pairs(20)).scores["s"]
     gauges = made()
-    gauges.assigned(0, Held(Fence(), {"s": (row, None)}))
+    gauges.assigned(0, PartitionSnapshot(Fence(), {"s": (row, None)}))
     assert value(gauges, "resolved", stream="s") == 20
     # Zero and not absent: increase() must see the first events that a new owner scores.
     assert value(gauges, "scored_events_total", stream="s") == 0
@@ -469,10 +469,10 @@ def test_the_oldest_row_is_that_of_any_partition_and_any_queue() -> None:
     gauges = made()
     assert value(gauges, "oldest_row_seconds") == 0
     short, long = Queue(1, 60_000, 3, 4, due=70_000), Queue(1, 3_600_000, 0, 2, due=3_605_000)
-    gauges.assigned(0, Held(Fence(stream_time=50_000, queues={(1, 60_000): short})))
+    gauges.assigned(0, PartitionSnapshot(Fence(stream_time=50_000, queues={(1, 60_000): short})))
     assert value(gauges, "oldest_row_seconds") == 40
-    gauges.assigned(1, Held(Fence(stream_time=50_000, queues={(1, 60_000): short, (1, 3_600_000): long})))
+    gauges.assigned(1, PartitionSnapshot(Fence(stream_time=50_000, queues={(1, 60_000): short, (1, 3_600_000): long})))
     assert value(gauges, "oldest_row_seconds") == 45
     empty = Queue(1, 3_600_000, 2, 2, due=1)
-    gauges.assigned(1, Held(Fence(stream_time=50_000, queues={(1, 3_600_000): empty})))
+    gauges.assigned(1, PartitionSnapshot(Fence(stream_time=50_000, queues={(1, 3_600_000): empty})))
     assert value(gauges, "oldest_row_seconds") == 40

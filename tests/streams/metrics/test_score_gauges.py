@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from prometheus_client import generate_latest
 
-from lab.scrape import Reading
+from lab.scrape import ScrapedSamples
 from state import keys, rows
 from state.engine import Effects, Partition
 from state.events import Event, Forecast, Outcome
@@ -21,7 +21,7 @@ from state.scoring.losses import NAMES
 from state.scoring.ranking import VOLUMES
 from state.scoring.scores import SCORED
 from streams.metrics.catalogue import CATALOGUE
-from streams.metrics.gauges import PREFIX, Gauges, Held
+from streams.metrics.gauges import PREFIX, Gauges, PartitionSnapshot
 
 
 @pytest.fixture(autouse=True)
@@ -33,8 +33,8 @@ def gauges(most_streams: int = 10) -> Gauges:
     return Gauges(most_streams, "0", lambda: ())
 
 
-def reading(told: Gauges) -> Reading:
-    return Reading(generate_latest(told.registry).decode())
+def reading(told: Gauges) -> ScrapedSamples:
+    return ScrapedSamples(generate_latest(told.registry).decode())
 
 
 def known(n: int, seed: int = 1, *, off: float = 0.0, drawn: bool = False) -> History:
@@ -45,8 +45,8 @@ def known(n: int, seed: int = 1, *, off: float = 0.0, drawn: bool = False) -> Hi
     return known
 
 
-def held(*streams: History) -> Held:
-    found = Held(Fence())
+def held(*streams: History) -> PartitionSnapshot:
+    found = PartitionSnapshot(Fence())
     for i, each in enumerate(streams):
         found.scores[f"s{i}"] = rows.encode_scores(each), rows.encode_windows(each) if each.windows else None
     return found
@@ -193,7 +193,7 @@ def folded(n: int, size: int, policy: Policy) -> tuple[Gauges, dict[bytes, bytes
     """Fold events of one stream in batches, telling the gauges of each."""
     rng, told, table = random.Random(4), gauges(), dict[bytes, bytes]()
     partition = Partition(Policies(default=policy), table.get)
-    told.assigned(0, Held(partition.fence))
+    told.assigned(0, PartitionSnapshot(partition.fence))
     events: list[Event] = []
     for t in range(n):
         x = (rng.uniform(-1, 1),)

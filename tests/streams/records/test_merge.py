@@ -10,7 +10,7 @@ from faust.types import TP
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streams.records.merge import Batch, Lane
+from streams.records.merge import Batch, PartitionBuffer
 from tests.streams.fakes import record
 
 F, O = 0, 1  # noqa: E741 - forecasts and outcomes, as `state.fence` numbers them
@@ -28,8 +28,8 @@ class Clock:
         return self.now
 
 
-def lane() -> Lane:
-    return Lane(3, SOURCES)
+def lane() -> PartitionBuffer:
+    return PartitionBuffer(3, SOURCES)
 
 
 def made(topic: int, *timestamps: int, start: int = 0, value: bytes | None = b"v") -> list[Record]:
@@ -63,7 +63,7 @@ class Reading:
 
 
 def take(
-    of: Lane,
+    of: PartitionBuffer,
     caught_up: Callable[[TP], bool] = always,
     *,
     limit: int = 1000,
@@ -75,7 +75,7 @@ def take(
     return of.take(limit, size, Reading(caught_up, read), patience, clock or Clock())
 
 
-def acknowledge(of: Lane) -> None:
+def acknowledge(of: PartitionBuffer) -> None:
     """Say that a batch is folded, and answered."""
     of.busy = False
     of.acknowledged(of.out[0])
