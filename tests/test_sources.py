@@ -90,3 +90,12 @@ def test_the_table_of_the_experiments_calls_nothing_but_arrays(module: str, name
     call = b"c" + module.encode() + b"\n" + name.encode() + b"\n."
     with pytest.raises(pickle.UnpicklingError, match="has no place in a table"):
         datasets._Frame(io.BytesIO(call)).load()
+
+
+def test_private_names_of_faust_and_aiokafka_are_used_behind_the_wall_alone() -> None:
+    using = [
+        str(path.relative_to(ROOT))
+        for path in SOURCES
+        if "noqa: SLF001" in path.read_text() and path.parent != ROOT / "streams" / "faust"
+    ]
+    assert using == []
