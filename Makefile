@@ -1,4 +1,4 @@
-# Needs Python 3.11, Java 17, Maven and the package registries; everything it makes stays inside this directory.
+# Needs Python 3.11, a JDK 17, Maven and the package registries; everything it makes stays inside this directory.
 PYTHON ?= python3.11
 BIN := .venv/bin
 STREAMS := tests/bench/rivals/kafka_streams
@@ -21,7 +21,7 @@ compiled: setup ## compile the engine by mypyc, if there is a C compiler; withou
 packages: ## install the Debian packages some tests use, where apt-get may; they skip without
 	./.ci/packages
 
-jars: deploy/kafka/lib/.stamp ## fetch Apache Kafka's jars, for the demo and the tests
+jars: deploy/kafka/lib/.stamp ## fetch Apache Kafka's jars by their hashes, for the demo and the tests
 rivals: .rivals/.stamp $(STREAMS)/target/.stamp ## fetch and build what trueup is measured beside, into .rivals
 data: .venv/.data ## fetch the experiments' data sets, 70 MB, into .venv
 
@@ -90,9 +90,11 @@ lock: setup ## resolve the dependencies anew and write their hashes (UPGRADE=--u
 	CUSTOM_COMPILE_COMMAND="make lock" $(LOCK) $(UPGRADE) --extra build -c requirements/dev.txt -o requirements/build.txt pyproject.toml
 	CUSTOM_COMPILE_COMMAND="make lock" $(LOCK) $(UPGRADE) --extra demo -c requirements/dev.txt -o requirements/demo.txt pyproject.toml
 	CUSTOM_COMPILE_COMMAND="make lock" $(LOCK) $(UPGRADE) -o requirements/rivals.txt requirements/rivals.in
+	deploy/maven/jars deploy/kafka/pom.xml requirements/kafka.txt
+	deploy/maven/jars $(STREAMS)/pom.xml requirements/streams.txt
 
 clean: ## remove everything that make made
-	rm -rf .venv .rivals .compiled .images $(STREAMS)/target trueup-bench trueup-fuzz deploy/kafka/lib deploy/kafka/target *.egg-info
+	rm -rf .venv .rivals .compiled .images $(STREAMS)/target trueup-bench trueup-fuzz deploy/kafka/lib *.egg-info
 	rm -rf .import_linter_cache .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find agents cli deploy lab replay state streams tests -name __pycache__ -prune -exec rm -rf {} +
 
@@ -115,11 +117,13 @@ clean: ## remove everything that make made
 	.rivals/bin/python -m pip install --quiet --require-hashes -r requirements/rivals.txt
 	touch $@
 
-$(STREAMS)/target/.stamp: $(STREAMS)/pom.xml $(STREAMS)/src/main/java/Job.java
-	mvn -B -q --strict-checksums -f $(STREAMS)/pom.xml compile dependency:copy-dependencies -DoutputDirectory=target/lib
+$(STREAMS)/target/.stamp: requirements/streams.txt deploy/maven/jars deploy/maven/Locked.java $(STREAMS)/src/main/java/Job.java
+	rm -rf $(STREAMS)/target
+	deploy/maven/jars $(STREAMS)/pom.xml requirements/streams.txt $(STREAMS)/target/lib
+	javac --release 17 -encoding UTF-8 -d $(STREAMS)/target/classes -cp '$(STREAMS)/target/lib/*' $(STREAMS)/src/main/java/Job.java
 	touch $@
 
-deploy/kafka/lib/.stamp: deploy/kafka/pom.xml
+deploy/kafka/lib/.stamp: requirements/kafka.txt deploy/maven/jars deploy/maven/Locked.java
 	rm -rf deploy/kafka/lib
-	mvn -B -q --strict-checksums -f deploy/kafka/pom.xml dependency:copy-dependencies -DoutputDirectory=lib
+	deploy/maven/jars deploy/kafka/pom.xml requirements/kafka.txt deploy/kafka/lib
 	touch $@
