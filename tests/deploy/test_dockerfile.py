@@ -45,6 +45,23 @@ def test_nobody_is_root_and_signals_reach_the_program(image: str) -> None:
     assert stages()[image].words("ENTRYPOINT")[0] == "python"
 
 
+def test_the_base_is_pinned_by_version_and_digest() -> None:
+    (base,) = re.findall(r"(?m)^ARG BASE=(.*)$", DOCKERFILE.read_text())
+    assert re.fullmatch(r"python:3\.11\.\d+-slim-bookworm@sha256:[0-9a-f]{64}", base)
+    assert {stage.base for stage in stages().values()} <= {"${BASE}", *stages()}
+
+
+@pytest.mark.parametrize("image", ["worker", "producer"])
+@pytest.mark.parametrize(("given", "status"), [({}, 2), ({"VERSION": ""}, 2), ({"VERSION": "0.1.0"}, 0)])
+def test_no_image_is_built_without_its_version(image: str, given: dict[str, str], status: int) -> None:
+    """Run the step that checks it, by the shell that Debian's images have."""
+    (stage, check) = next((s, run) for s in chain(image) for run in s.of("RUN") if "VERSION" in run)
+    assert "VERSION" in stage.of("ARG")  # no default
+    done = subprocess.run(["/bin/sh", "-c", check], env=given, capture_output=True, text=True, check=False)
+    assert done.returncode == status
+    assert ("--build-arg VERSION=" in done.stderr) == (status != 0)
+
+
 def test_every_package_is_pinned_by_its_hash() -> None:
     installs = [
         command

@@ -4,6 +4,7 @@ No cluster reads them here. The schemas are those of `NEWEST` and `OLDEST`; the 
 are compared with what its documentation has.
 """
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -265,6 +266,13 @@ def test_memory_is_enough_for_what_rocksdb_may_take() -> None:
     assert full < 2**30
 
 
+def test_production_names_its_image_by_digest() -> None:
+    (image,) = kustomization(KUBERNETES / "production")["images"]
+    assert image["name"] == "trueup"
+    assert re.fullmatch(r"sha256:[0-9a-f]{64}", image["digest"])
+    assert "newTag" not in image
+
+
 @needs_kubectl
 def test_kustomize_puts_production_together() -> None:
     found = rendered(KUBERNETES / "production")
@@ -278,7 +286,7 @@ def test_kustomize_puts_production_together() -> None:
     for kind in ("StatefulSet", "Job"):
         pod = by_kind[kind]["spec"]["template"]["spec"]
         (container,) = pod["containers"]
-        assert container["image"] == f"registry.example/trueup:{__version__}"
+        assert re.fullmatch(r"registry\.example/trueup@sha256:[0-9a-f]{64}", container["image"])
         assert {"secretName": "trueup-kafka", "defaultMode": 0o440} in [
             volume.get("secret") for volume in pod["volumes"]
         ]
