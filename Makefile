@@ -68,8 +68,8 @@ contracts: setup ## check that imports run cli -> lab -> replay -> agents -> str
 leaks: setup ## check that nothing that looks like a secret has come in (python -m tests.ci.leaks --accept: it is none)
 	$(BIN)/python -m tests.ci.leaks
 
-advisories: setup ## ask for known advisories of the locked packages; says so where none can be asked for
-	$(BIN)/python -m tests.ci.advisories
+advisories: setup ## ask for known advisories of the locked packages; STRICT=yes fails where one cannot be audited
+	$(BIN)/python -m tests.ci.advisories $(if $(STRICT),--strict)
 
 format: setup ## rewrite the code in the format that lint checks
 	$(BIN)/ruff check --fix --quiet --exit-zero .

@@ -1,9 +1,10 @@
-"""``python -m tests.ci.advisories``: whether an advisory is known of a locked package.
+"""``python -m tests.ci.advisories [--strict]``: whether an advisory is known of a locked package.
 
-pip-audit asks the package index for advisories. An index that has none to give is no reason to fail, and none to look
-as if all were well: what could not be asked is said. The status is 1 only when an advisory is known.
+pip-audit asks the package index for advisories. The status is 1 when one is known. Some indexes have no advisories:
+then the output says what was not audited, and the status is 0, or 1 with ``--strict``. Jars are not audited.
 """
 
+import argparse
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -26,10 +27,20 @@ class Verdict(NamedTuple):
     lines: list[str]
 
 
-def judge(report: Mapping[str, Any] | None, problem: str = "") -> Verdict:
-    """Return what pip-audit's report means; None is no report at all."""
+def judge(report: Mapping[str, Any] | None, problem: str = "", *, strict: bool = False) -> Verdict:
+    """Return what pip-audit's report means.
+
+    Parameters
+    ----------
+    report
+        What it printed as JSON; None if it printed no report.
+    problem
+        Why there is no report.
+    strict
+        Whether a package that was not audited fails.
+    """
     if report is None:
-        return Verdict(0, [f"NOT AUDITED: advisories cannot be asked for here ({problem or 'no answer'})"])
+        return Verdict(int(strict), [f"NOT AUDITED: advisories cannot be asked for here ({problem or 'no answer'})"])
     packages = report["dependencies"]
     skipped = [each["name"] for each in packages if "skip_reason" in each]
     found = [
@@ -39,28 +50,30 @@ def judge(report: Mapping[str, Any] | None, problem: str = "") -> Verdict:
     ]
     asked = len(packages) - len(skipped)
     if not asked:
-        return Verdict(0, [f"NOT AUDITED: the index knows no advisories of any of {len(packages)} packages"])
+        return Verdict(int(strict), [f"NOT AUDITED: the index knows no advisories of any of {len(packages)} packages"])
     lines = [f"{asked} of {len(packages)} packages audited, {len(found)} advisories"]
     if skipped:
         lines.append("not audited: " + ", ".join(skipped))
-    return Verdict(1 if found else 0, [*lines, *found])
+    return Verdict(int(bool(found or (strict and skipped))), [*lines, *found])
 
 
-def audit() -> Verdict:
-    """Ask, and judge the answer."""
+def audit(*, strict: bool = False) -> Verdict:
+    """Ask, and judge the answer as `judge` does."""
     command = [sys.executable, "-m", "pip_audit", "--disable-pip", "--no-deps", "--progress-spinner", "off"]
     command += ["--format", "json", "--requirement", LOCK]
     try:
         ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE, check=False)
-        return judge(orjson.loads(ended.stdout))
+        return judge(orjson.loads(ended.stdout), strict=strict)
     except subprocess.TimeoutExpired:
-        return judge(None, f"no answer in {PATIENCE:g} s")
+        return judge(None, f"no answer in {PATIENCE:g} s", strict=strict)
     except orjson.JSONDecodeError:
         last = ended.stderr.strip().splitlines()[-1:]
-        return judge(None, last[0][:200] if last else f"pip-audit ended with {ended.returncode}")
+        return judge(None, last[0][:200] if last else f"pip-audit ended with {ended.returncode}", strict=strict)
 
 
 if __name__ == "__main__":
-    verdict = audit()
+    parser = argparse.ArgumentParser(description="Ask for known advisories of the locked packages.")
+    parser.add_argument("--strict", action="store_true", help="fail if a package could not be audited")
+    verdict = audit(strict=parser.parse_args().strict)
     sys.stdout.write("\n".join(verdict.lines) + "\n")
     sys.exit(verdict.status)

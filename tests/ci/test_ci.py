@@ -1,5 +1,7 @@
 """What the checks of packages and of secrets make of what they are told."""
 
+import os
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -15,24 +17,37 @@ UNKNOWN: dict[str, Any] = {"name": "c", "skip_reason": "not found"}
 
 
 @pytest.mark.parametrize(
-    ("packages", "status", "says"),
+    ("packages", "status", "strictly", "says"),
     [
-        ([SAFE], 0, "1 of 1 packages audited, 0 advisories"),
-        ([SAFE, BROKEN], 1, "b 2: PYSEC-1, mended in 3"),
-        ([SAFE, UNKNOWN], 0, "not audited: c"),
-        ([UNKNOWN, UNKNOWN], 0, "NOT AUDITED: the index knows no advisories of any of 2 packages"),
+        ([SAFE], 0, 0, "1 of 1 packages audited, 0 advisories"),
+        ([SAFE, BROKEN], 1, 1, "b 2: PYSEC-1, mended in 3"),
+        ([SAFE, UNKNOWN], 0, 1, "not audited: c"),
+        ([UNKNOWN, UNKNOWN], 0, 1, "NOT AUDITED: the index knows no advisories of any of 2 packages"),
     ],
 )
-def test_only_a_known_advisory_fails_and_what_was_not_asked_is_said(
-    packages: list[dict[str, Any]], status: int, says: str
+def test_a_known_advisory_fails_and_what_was_not_audited_fails_if_strict(
+    packages: list[dict[str, Any]], status: int, strictly: int, says: str
 ) -> None:
-    verdict = judge({"dependencies": packages})
-    assert verdict.status == status
-    assert says in "\n".join(verdict.lines)
+    for strict, expected in ((False, status), (True, strictly)):
+        verdict = judge({"dependencies": packages}, strict=strict)
+        assert verdict.status == expected
+        assert says in "\n".join(verdict.lines)
 
 
-def test_no_answer_is_said_and_does_not_fail() -> None:
-    assert judge(None, "no route") == (0, ["NOT AUDITED: advisories cannot be asked for here (no route)"])
+@pytest.mark.parametrize("strict", [False, True])
+def test_no_answer_is_said_and_fails_if_strict(strict: bool) -> None:  # noqa: FBT001 - of the parameters
+    said = ["NOT AUDITED: advisories cannot be asked for here (no route)"]
+    assert judge(None, "no route", strict=strict) == (strict, said)
+
+
+def test_the_command_fails_strictly_where_nothing_can_be_asked() -> None:
+    """Run it as make does, with an index that is not there."""
+    place = {**os.environ, "PIP_INDEX_URL": "http://127.0.0.1:1", "HTTPS_PROXY": "http://127.0.0.1:1"}
+    for option, status in (("STRICT=", 0), ("STRICT=yes", 1)):
+        command = ["make", "--no-print-directory", "-o", ".venv/.stamp", "advisories", option]
+        done = subprocess.run(command, cwd=ROOT, env=place, capture_output=True, text=True, check=False)
+        assert "NOT AUDITED" in done.stdout
+        assert (done.returncode != 0) == bool(status)
 
 
 def test_the_lock_is_there() -> None:
