@@ -18,7 +18,7 @@ setup: .venv/.stamp ## install the locked packages and the trueup command into .
 compiled: setup ## compile the engine by mypyc, if there is a C compiler; without it all runs interpreted, and the same
 	$(BIN)/python deploy/compile.py
 
-packages: ## install the Debian packages some tests use, where apt-get may; they skip without
+packages: ## install the Debian packages that some tests use, if apt-get may; without them those tests skip
 	./.ci/packages
 
 jars: deploy/kafka/lib/.stamp ## fetch Apache Kafka's jars by their hashes, for the demo and the tests
@@ -65,7 +65,7 @@ types: setup ## check types, tests included
 contracts: setup ## check that imports run cli -> lab -> replay -> agents -> streams -> state
 	$(BIN)/lint-imports
 
-leaks: setup ## check that nothing that looks like a secret has come in (python -m tests.ci.leaks --accept: it is none)
+leaks: setup ## fail if something new looks like a secret (python -m tests.ci.leaks --accept: it is none)
 	$(BIN)/python -m tests.ci.leaks
 
 advisories: setup ## ask for known advisories of the locked packages; STRICT=yes fails where one cannot be audited

@@ -1,7 +1,7 @@
-"""``python -m tests.ci.leaks``: whether something that looks like a secret has come into the repository.
+"""``python -m tests.ci.leaks``: fail if something new in the repository looks like a secret.
 
-What stands in ``.secrets.baseline`` was looked at and is none: passwords of tests. ``--accept`` writes it anew; look at
-its difference before you commit it. Nothing is sent anywhere.
+``.secrets.baseline`` lists what looks like one and is none: passwords of tests. ``--accept`` writes it anew; read its
+diff before you commit it. Nothing is sent anywhere.
 """
 
 import subprocess
@@ -14,12 +14,12 @@ import orjson
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 BASELINE: Final = ".secrets.baseline"
-#: Hashes of packages and pictures are no secrets and look like them.
+#: Files that are not scanned: hashes of packages, and pictures, look like secrets.
 LEFT_OUT: Final = r"^requirements/|\.png$|^\.secrets\.baseline$"
 
 
 class Suspect(NamedTuple):
-    """What looks like a secret: where, of which kind, and its hash; not the line, which moves."""
+    """Something that looks like a secret: its file, kind and hash. The line is left out, because it changes."""
 
     file: str
     kind: str
@@ -27,7 +27,7 @@ class Suspect(NamedTuple):
 
 
 def suspects(found: Mapping[str, Iterable[Mapping[str, Any]]]) -> dict[Suspect, int]:
-    """Return what a scan found, with the line of each."""
+    """Return the suspects of a scan, each with its line."""
     return {
         Suspect(file, each["type"], each["hashed_secret"]): each["line_number"]
         for file, several in found.items()

@@ -1,4 +1,4 @@
-"""What the checks of packages and of secrets make of what they are told."""
+"""The checks for advisories and for secrets: their verdicts and exit statuses."""
 
 import os
 import subprocess

@@ -24,7 +24,7 @@ class Stage:
         return [arguments for name, arguments in self.steps if name == instruction]
 
     def words(self, instruction: str) -> list[str]:
-        """Return the list of an instruction in its form without a shell; of several, the last counts."""
+        """Return the words of an instruction in exec form, a JSON list; of several, those of the last."""
         words = json.loads(self.of(instruction)[-1])
         assert isinstance(words, list), instruction
         return words
@@ -35,7 +35,7 @@ class Stage:
         return dict(pairs)
 
     def copied(self) -> list[tuple[str | None, list[str]]]:
-        """Return where each COPY takes its files, None being the project, and which."""
+        """Return for each COPY the stage it copies from (None: the project) and the paths."""
         found = []
         for arguments in self.of("COPY"):
             words = arguments.split()
@@ -60,7 +60,7 @@ def stages(text: str | None = None) -> dict[str, Stage]:
 
 
 def chain(name: str) -> list[Stage]:
-    """Return a stage and those it is made from, the nearest first: what ends up in its image."""
+    """Return a stage and the stages it is built on, the nearest first. Together they make its image."""
     every = stages()
     found = [every[name]]
     while found[-1].base in every:

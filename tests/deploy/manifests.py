@@ -1,4 +1,4 @@
-"""The Kubernetes manifests as they stand in their files, and as Kustomize puts them together."""
+"""Read the Kubernetes manifests from their files, or as Kustomize renders them."""
 
 import shutil
 import subprocess
@@ -12,7 +12,7 @@ import yaml
 from tests.deploy.dockerfile import ROOT
 
 KUBERNETES: Final = ROOT / "deploy/kubernetes"
-#: Every directory that Kustomize is asked for by name, the dashboards' among them.
+#: Every directory with a kustomization.yaml.
 KUSTOMIZED: Final = (*sorted(path.parent for path in KUBERNETES.rglob("kustomization.yaml")), ROOT / "deploy/grafana")
 KUBECTL: Final = shutil.which("kubectl")
 
@@ -22,7 +22,7 @@ Manifest = dict[str, Any]
 
 
 def kustomization(directory: Path) -> Manifest:
-    """Return what says how a directory is put together."""
+    """Return a directory's kustomization.yaml."""
     found = yaml.safe_load((directory / "kustomization.yaml").read_text())
     assert isinstance(found, dict)
     return found
@@ -44,7 +44,7 @@ def of(kind: str, name: str = "trueup") -> Manifest:
 
 
 def rendered(directory: Path) -> list[Manifest]:
-    """Return what Kustomize makes of a directory."""
+    """Return the manifests that Kustomize renders from a directory."""
     assert KUBECTL is not None
     done = subprocess.run([KUBECTL, "kustomize", str(directory)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

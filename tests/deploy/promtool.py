@@ -21,7 +21,7 @@ Series = Mapping[str, str]
 
 @dataclass(frozen=True)
 class Scenario:
-    """What Prometheus sees, and the alerts that fire at ``at``, minutes after the first sample: all of them."""
+    """Input series, and all alerts that fire ``at`` minutes after the first sample."""
 
     series: Series
     at: int
@@ -54,12 +54,12 @@ class Scenario:
 
 
 def judge(directory: Path, scenarios: Sequence[Scenario]) -> None:
-    """Let promtool judge scenarios by the rules of `deploy/prometheus`; fail with what it says."""
+    """Run scenarios against the rules of `deploy/prometheus` by promtool; fail with its output."""
     for step in sorted({scenario.step for scenario in scenarios}):
         document = {
             "rule_files": [str(rules) for rules in RULES],
             "evaluation_interval": f"{step}m",
-            # As they stand in the files; promtool's own order is any, and alerts would see what was recorded before.
+            # Groups in the order of the files. In any other order alerts would see what was recorded a step before.
             "group_eval_order": [
                 group["name"] for rules in RULES for group in yaml.safe_load(rules.read_text())["groups"]
             ],

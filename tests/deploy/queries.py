@@ -1,4 +1,4 @@
-"""What PromQL asks for: names of metrics and their labels, and the names that there are."""
+"""Names and labels that PromQL queries use, and the names of metrics that exist."""
 
 from collections.abc import Iterator
 from functools import cache
@@ -30,7 +30,7 @@ def rules() -> list[dict[str, Any]]:
 
 @cache
 def recorded() -> frozenset[str]:
-    """Return the names that recording rules make."""
+    """Return the names of the recording rules."""
     return frozenset(rule["record"] for rule in rules() if "record" in rule)
 
 
@@ -49,7 +49,7 @@ def selectors(query: str) -> list[tuple[str, set[str]]]:
 
 
 def names(query: str) -> set[str]:
-    """Return the names a query asks for."""
+    """Return the names of the series that a query reads."""
     return {name for name, _ in selectors(query)}
 
 

@@ -38,7 +38,7 @@ def bins(
     which: int = 5,
     at: str = "0+{}x{}",
 ) -> dict[str, str]:
-    """Return a bin that gains ``n`` events a step: ``said`` on average, and it came true of a share ``came``."""
+    """Return a bin that gains ``n`` events a step: their mean forecast is ``said``, and a share ``came`` happened."""
     labels = f'{{{worker},{S},kind="{kind}",bin="{which}"}}'
     sums = {"events": n, "forecasts": n * said, "outcomes": n * came}
     return {f"trueup_resolved_bin_{noun}{labels}": at.format(each, LONG) for noun, each in sums.items()}
@@ -87,7 +87,7 @@ def ranked(raw: float, served: float, error: float, worker: str = W) -> dict[str
 
 
 def rare(n: float, served: float, rate: float) -> dict[str, str]:
-    """Return a stream that gains ``n`` events a step of a rare kind, for which one chance is served."""
+    """Return a stream that gains ``n`` events a step of a rare kind, all with the same forecast."""
     return bins(n, served, rate, which=0)
 
 
@@ -122,7 +122,7 @@ def letters(dead: float, records: float) -> dict[str, str]:
 
 
 def scene(*parts: dict[str, str], at: int, fires: str = "", step: int = 1, **values: float) -> Scenario:
-    """Return a healthy worker with the parts laid over it."""
+    """Return a healthy worker, with the series of the parts in place of its own."""
     series = healthy(step=step)
     for part in parts:
         series |= part
@@ -137,7 +137,7 @@ def only(name: str, values: str, worker: str = W) -> dict[str, str]:
     return {f"{name}{{{worker}}}": values}
 
 
-#: Ten bins of 110 events an hour, each off by .06 to another side: an ece of .06 where chance alone makes .04.
+#: Ten bins of 110 events an hour, off by .06 to alternating sides: the ECE is .06, where chance alone makes .04.
 NOISY: Final[dict[str, str]] = {
     series: values
     for i in range(10)
@@ -145,7 +145,7 @@ NOISY: Final[dict[str, str]] = {
 }
 DAY: Final = 24 * 60
 
-#: By alert: moments at which it fires, alone unless it says so, and moments just short of it.
+#: By alert: scenarios in which it fires, alone unless others are named, and scenarios just below its threshold.
 SCENARIOS: Final[dict[str, dict[str, list[Scenario]]]] = {
     "TrueupCalibrationErrorAboveBound": {
         "fires": [scene(guarantee(0.21, 0.2, 1000), at=15, fires="TrueupCalibrationErrorAboveBound")],
@@ -168,7 +168,7 @@ SCENARIOS: Final[dict[str, dict[str, list[Scenario]]]] = {
             scene(bins(10, 0.5, 0.44), at=95),
             scene(bins(20, 0.5, 0.44, kind="raw"), at=70),
             scene(NOISY, at=65),
-            # Two workers that err to opposite sides: the mean of their errors is .06, the error of both is 0.
+            # Two workers err to opposite sides: the mean of their errors is .06, and the error of both together is 0.
             scene(bins(20, 0.5, 0.44), bins(20, 0.5, 0.56, worker=V), healthy(V), at=70),
         ],
     },
@@ -180,7 +180,7 @@ SCENARIOS: Final[dict[str, dict[str, list[Scenario]]]] = {
             scene(rare(1000, 0.006, 0.004), at=75, fires="TrueupMeanOff"),
             # A slow stream, a dozen outcomes in half a day.
             scene(rare(10, 0.0, 0.004), at=13 * 60, step=2, fires="TrueupMeanOff"),
-            # Nothing has happened, and 60 were to be expected.
+            # No event happened, where 60 were expected.
             scene(rare(20, 0.05, 0.0), at=75, fires="TrueupMeanOff"),
         ],
         "quiet": [
@@ -189,13 +189,13 @@ SCENARIOS: Final[dict[str, dict[str, list[Scenario]]]] = {
             # Six outcomes are no evidence, and neither is the hour of a slow stream.
             scene(rare(20, 0.0, 0.004), at=75),
             scene(rare(500, 0.002, 0.004), at=8),
-            # The model may be off: that is what recalibration is for.
+            # The model's own forecasts may be off: recalibration is for that.
             scene(bins(500, 0.1, 0.004, kind="raw", which=1), at=75),
         ],
     },
     "TrueupServedNotCalibrated": {
         "fires": [
-            # What is going on now is told for as long as it goes on.
+            # The alert fires for as long as the trouble lasts.
             scene(recent("calibrated", 3.1), at=7 * DAY + 60, step=30, fires="TrueupServedNotCalibrated"),
             scene(alarm("calibrated", 3.1), at=5, fires="TrueupServedNotCalibrated"),
             scene(alarm("calibrated", 3.1), at=7 * DAY - 30, step=30, fires="TrueupServedNotCalibrated"),
@@ -204,9 +204,9 @@ SCENARIOS: Final[dict[str, dict[str, list[Scenario]]]] = {
             scene(alarm("calibrated", 2.9), recent("calibrated", 2.9), at=5),
             scene(recent("raw", 9.0), at=5),
             scene(recent("calibrated", 3.1), recent("calibrated", 0.0, V), healthy(V), at=5),
-            # Looked for in two places, it takes twice the evidence.
+            # Two places are looked at, so each needs twice the evidence.
             scene(alarm("calibrated", 3.1), alarm("calibrated", 0.0, V), healthy(V), at=5),
-            # Evidence stays; after a week it is no news.
+            # The evidence never falls, so the alert ends after a week.
             scene(alarm("calibrated", 3.1), at=7 * DAY + 60, step=30),
         ],
     },
@@ -221,7 +221,7 @@ SCENARIOS: Final[dict[str, dict[str, list[Scenario]]]] = {
             scene(ranked(0.83, 0.80, 0.02), at=40),
             scene(ranked(0.83, 0.80, 0.01), at=25),
             scene(ranked(0.80, 0.83, 0.01), at=40),
-            # A worker that ranks worse and one that ranks better: each has a say by its outcomes.
+            # One worker ranks worse and one better: each counts by its number of outcomes.
             scene(ranked(0.83, 0.80, 0.01), ranked(0.80, 0.83, 0.01, V), healthy(V), at=40),
         ],
     },
@@ -296,7 +296,7 @@ SCENARIOS: Final[dict[str, dict[str, list[Scenario]]]] = {
     "TrueupWorkerNotReady": {
         "fires": [
             scene(only("trueup_ready", f"0x{LONG}"), healthy(V), at=11, fires="TrueupWorkerNotReady"),
-            # Alone, nothing is served either.
+            # There is no other worker, so nothing is served.
             scene(only("trueup_ready", f"0x{LONG}"), at=11, fires="TrueupWorkerNotReady TrueupNoWorkerReady"),
         ],
         "quiet": [scene(only("trueup_ready", "0x9 1x20"), healthy(V), at=11)],
@@ -306,7 +306,7 @@ SCENARIOS: Final[dict[str, dict[str, list[Scenario]]]] = {
             scene(
                 only("trueup_last_update_timestamp_seconds", f"0x{LONG}"), lag("5x20"), at=7, fires="TrueupGaugesStale"
             ),
-            # One that has never committed shows no time of it.
+            # A worker that never committed has no time of its last commit.
             scene(
                 only("trueup_last_update_timestamp_seconds", f"_x{LONG}"), lag("5x20"), at=10, fires="TrueupGaugesStale"
             ),
@@ -362,7 +362,7 @@ def record(name: str, **labels: str) -> str:
 
 @needs_promtool
 def test_a_window_is_exact_while_a_partition_moves(tmp_path: Path) -> None:
-    """The old owner shows a partition for 40 minutes, nobody for five, then the new one, where the old one left off."""
+    """The old owner shows a partition for 40 minutes, nobody for five, then the new owner continues its counts."""
     moved = {
         **bins(10, 0.5, 0.4, at="0+{}x40"),
         **{
@@ -386,7 +386,7 @@ def test_a_window_is_exact_while_a_partition_moves(tmp_path: Path) -> None:
 
 @needs_promtool
 def test_ratios_are_those_of_the_sums_of_two_workers(tmp_path: Path) -> None:
-    """Four in five events at the first worker, whose forecasts are too high; the second's are too low.
+    """The first worker has four of five events and its forecasts are too high. The second's are too low.
 
     Rules read what is ten seconds old: after 21 steps of a minute, what there was after 20.
     """

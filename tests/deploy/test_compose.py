@@ -1,6 +1,6 @@
-"""docker-compose.yml: allowed by the specification, confined, and about things that exist.
+"""docker-compose.yml is valid, confines its containers, and names files, settings and commands that exist.
 
-No Docker engine reads it here; `make images` runs the images it names.
+No Docker engine reads it here. `make images` builds and runs the two images that it builds.
 """
 
 import json
@@ -23,9 +23,9 @@ FILE = ROOT / "docker-compose.yml"
 COMPOSE: dict[str, Any] = yaml.safe_load(FILE.read_text())
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
 WORKERS = [name for name in SERVICES if name.startswith("worker")]
-#: Services that end by themselves: nothing waits for their health.
+#: Services that end by themselves, so they have no health check.
 ENDING = {"topics", "producer"}
-#: Its start script writes the configuration beside itself.
+#: Services whose root cannot be read-only: Kafka's start script writes its configuration there.
 WRITABLE = {"kafka"}
 
 every_service = pytest.mark.parametrize("name", SERVICES)

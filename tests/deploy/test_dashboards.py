@@ -1,4 +1,4 @@
-"""The dashboards are what the sources say, and keep the rules of Grafana's dashboard linter, a program in Go."""
+"""The dashboards agree with their sources and keep the rules of Grafana's dashboard linter, which is written in Go."""
 
 import json
 import re
@@ -18,12 +18,12 @@ PANELS: Final = [
 ]
 #: Units of Grafana that the panels may use: its id of each, see "Standard options".
 UNITS: Final = {"none", "short", "locale", "s", "bytes", "percentunit", "reqps"}
-#: What Prometheus itself knows of its targets and alerts.
+#: Series that Prometheus itself makes, of targets and alerts.
 ITS_OWN: Final = {"up", "ALERTS"}
 
 
 def grounded(query: str) -> str:
-    """Return a query with the variables of Grafana filled in, so that it is PromQL."""
+    """Return a query as PromQL: with values in place of Grafana's variables."""
     return query.replace("$__rate_interval", "1m")
 
 
@@ -45,7 +45,7 @@ def test_a_query_asks_only_for_what_is_exported_or_recorded(dashboard: Dashboard
 
 @pytest.mark.parametrize(("dashboard", "panel"), PANELS)
 def test_a_query_follows_the_variables(dashboard: Dashboard, panel: Panel) -> None:
-    """Job everywhere, the worker where one worker exports it, stream and window where the dashboard has them."""
+    """Every selector names the job; the worker if each exports its own; stream and window if the dashboard has them."""
     variables = {name for name, _, _ in dashboard.variables}
     for query in panel.queries:
         for name, matched in selectors(grounded(query.expr)):
@@ -60,7 +60,7 @@ def test_a_query_follows_the_variables(dashboard: Dashboard, panel: Panel) -> No
 
 @cache
 def windowed() -> frozenset[str]:
-    """Return the recorded names that have a series for each window: by their rule, or by what it asks for."""
+    """Return the recorded names that have a series for each window, by their own rule or by a rule they read."""
     found: set[str] = set()
     for rule in rules():
         if "record" in rule and ("window" in rule.get("labels", {}) or names(rule["expr"]) & found):

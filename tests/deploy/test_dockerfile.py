@@ -1,4 +1,4 @@
-"""The image: who runs in it, what is in it and what is not; `make images` builds it and runs it."""
+"""The Dockerfile: users, contents, pins and settings of the images. `make images` builds and runs them."""
 
 import re
 import subprocess

@@ -1,6 +1,6 @@
 """deploy/maven/jars: the jars that run here are those of the locks, and no plugin of Maven's is fetched or run.
 
-Maven itself does the work, on a repository of files that a test can tamper with, with settings and a cache of its own.
+The real Maven runs, with a home of its own, on a repository of files that the tests tamper with.
 """
 
 import hashlib
@@ -47,12 +47,12 @@ class Site:
         return self.place / "home" / ".m2" / "repository"
 
     def publish(self, name: str, content: bytes, *needs: str) -> None:
-        """Put a jar into the repository, with the checksums that Maven looks at, as whoever holds a repository can."""
+        """Put a jar into the repository, with the checksums that Maven itself compares."""
         self._put(f"{name}-1.jar", name, content)
         self._put(f"{name}-1.pom", name, self._pom(name, needs))
 
     def project(self, *needs: str) -> None:
-        """Write the project, which knows no other repository."""
+        """Write the project; it uses this repository only."""
         url = f"<id>central</id><url>{(self.place / 'repository').as_uri()}</url>"
         where = (
             f"<repositories><repository>{url}</repository></repositories>"
@@ -76,7 +76,7 @@ class Site:
         return self.run(self.lib)
 
     def refused(self, jar: str) -> bool:
-        """Fetch; return whether this jar was refused and nothing was left to be used."""
+        """Fetch; return whether that failed, named this jar and left no jars."""
         done = self.fetch()
         return done.returncode != 0 and jar in done.stdout + done.stderr and not self.lib.exists()
 

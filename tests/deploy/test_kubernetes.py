@@ -1,7 +1,7 @@
-"""The Kubernetes manifests: what the schemas allow, held to what is restricted, about things that exist.
+"""The Kubernetes manifests are valid, meet the restricted pod standard, and name things that exist.
 
-No cluster reads them here. The schemas are those of `NEWEST` and `OLDEST`; the operator's two kinds have none there and
-are compared with what its documentation has.
+No cluster reads them here. They are compared with Kubernetes' schemas of `NEWEST` and `OLDEST`. The two kinds of the
+Prometheus operator have no schema there and are compared with the fields in its documentation.
 """
 
 import re
@@ -32,7 +32,7 @@ every_workload = pytest.mark.parametrize("workload", WORKLOADS, ids=lambda each:
 
 
 def allowed(manifest: Manifest, version: str = NEWEST) -> None:
-    """Fail, saying what, if a schema does not allow a manifest."""
+    """Fail with the reason if a schema does not allow a manifest."""
     if manifest["apiVersion"] == OPERATOR:
         operated(manifest)
     else:
@@ -40,7 +40,7 @@ def allowed(manifest: Manifest, version: str = NEWEST) -> None:
 
 
 def operated(manifest: Manifest) -> None:
-    """Fail if the Prometheus operator would refuse a manifest: it drops what it does not know, without a word."""
+    """Fail if a manifest has a field that the Prometheus operator does not know and would silently ignore."""
     spec = manifest["spec"]
     if manifest["kind"] == "ServiceMonitor":
         assert spec.keys() <= {"jobLabel", "selector", "endpoints", "sampleLimit"}
@@ -147,7 +147,7 @@ def test_it_runs_this_version_with_a_command_that_there_is(workload: Manifest) -
 
 
 def environment(*directories: str) -> dict[str, str]:
-    """Return the settings of workers by files that are put over each other."""
+    """Return the settings of workers: each directory's settings.env over those before it."""
     lines = "\n".join((KUBERNETES / each / "settings.env").read_text() for each in directories).splitlines()
     return dict(line.split("=", 1) for line in lines if line and not line.startswith("#"))
 
@@ -242,12 +242,12 @@ def probe(kind: str) -> dict[str, Any]:
 
 def test_probes_ask_what_a_worker_answers() -> None:
     paths = {kind: probe(kind)["httpGet"]["path"] for kind in ("startup", "readiness", "liveness")}
-    # Not ready while state is restored; alive all the while, or a long restore would never end.
+    # While state is restored a worker is not ready. It must be alive, or Kubernetes would end every long restore.
     assert paths == {"startup": "/healthz", "readiness": "/readyz", "liveness": "/healthz"}
 
 
 def test_a_hang_is_ended_by_the_liveness_probe_and_a_pause_is_not() -> None:
-    # It answers no when the loop has been still for ALIVE_SECONDS; then it takes this much longer.
+    # The worker says no when its loop stood still for ALIVE_SECONDS. Kubernetes ends it this much later.
     patience = probe("liveness")["periodSeconds"] * probe("liveness")["failureThreshold"]
     assert Settings().session_seconds <= ALIVE_SECONDS + patience <= 3 * ALIVE_SECONDS
 

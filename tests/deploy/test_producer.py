@@ -1,4 +1,4 @@
-"""The demo's producer: the flights' own order and gaps, shortened, from now on."""
+"""The demo's producer plays the flights from now on, in their order, with gaps that are shortened alike."""
 
 from deploy.producer import SPEED, moved
 from lab.player import Message

@@ -1,4 +1,4 @@
-"""Rules are valid, named after what they hold, and every alert can be looked up."""
+"""Rules are valid and named after their content, and every alert has an entry in the runbook."""
 
 import re
 
@@ -56,7 +56,7 @@ def test_every_alert_has_an_entry_in_the_runbook_and_every_entry_an_alert() -> N
 
 
 def test_what_is_made_of_sums_is_in_their_group() -> None:
-    """Groups run beside each other: one that reads another's sums may find some new and some old."""
+    """No group reads a series of another: groups run side by side, so some values would be new and some old."""
     for path in RULES:
         for group in yaml.safe_load(path.read_text())["groups"]:
             own = {rule["record"] for rule in group["rules"] if "record" in rule}
