@@ -1,7 +1,7 @@
-"""Which engine runs: compiled, where `deploy/compile.py` made one of these very sources, else interpreted.
+"""Choose the engine: compiled if `deploy/compile.py` compiled exactly these sources, else interpreted.
 
-Both are the same Python files and end in the same bytes; compiled by mypyc they take less time. A compiled
-copy of other sources than these would be another program, so it carries their hash and is passed over if it differs.
+Both come from the same Python files and write the same bytes; compiled by mypyc they take less time. The compiled copy
+carries a hash of its sources. If the sources here differ, the copy is another program and is not used.
 """
 
 import os
@@ -53,7 +53,7 @@ def prefer(environment: Mapping[str, str]) -> None:
 
 @contextmanager
 def handed_on() -> Iterator[None]:
-    """Let processes that are started meanwhile run the engine that this one runs: its objects go between them."""
+    """Make processes that start inside this context run the same engine, because its objects are sent between them."""
     before = os.environ.get(VARIABLE)
     os.environ[VARIABLE] = "yes" if runs() else "no"
     try:
@@ -65,12 +65,12 @@ def handed_on() -> Iterator[None]:
 
 
 def runs() -> bool:
-    """Whether the engine of this process is the compiled copy: where it came from says so, no source is read."""
+    """Return whether this process runs the compiled engine; its path tells, no source is read."""
     return "state" in sys.modules and _ours("state")
 
 
 def missing(environment: Mapping[str, str]) -> str | None:
-    """Return why the compiled copy is not to be used; None if it is."""
+    """Return why the compiled copy is not used, or None if it is."""
     if environment.get(VARIABLE) == "no":
         return f"{VARIABLE} is no"
     try:

@@ -1,4 +1,4 @@
-"""How often a worker has died of the same record: kept beside its state, so that it can say what helps."""
+"""Count how often a worker died of the same record. After some deaths the log names the command that helps."""
 
 import logging
 from pathlib import Path
@@ -11,13 +11,13 @@ from streams.config.settings import SettingsError
 
 log = logging.getLogger("trueup")
 
-#: From how many deaths on a restart is no remedy.
+#: From this many deaths on, another restart will not help.
 MANY: Final = 3
 NAME: Final = "deaths.json"
 
 
 def counted(directory: Path, place: str) -> int:
-    """Count a death of a record, ``TOPIC/PARTITION@OFFSET``, and return how many there were of it in a row."""
+    """Count a death caused by a record, ``TOPIC/PARTITION@OFFSET``; return how many it caused in a row."""
     path = directory / NAME
     try:
         known = orjson.loads(path.read_bytes())
@@ -33,7 +33,7 @@ def counted(directory: Path, place: str) -> int:
 
 
 def told(directory: Path, place: str) -> str:
-    """Count a death of a record, and return what is to be said of it."""
+    """Count a death caused by a record, and return the line for the log."""
     times = counted(directory, place)
     if times < MANY:
         return f"it died of {place}; death {times} of it in a row"

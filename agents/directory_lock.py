@@ -1,7 +1,7 @@
-"""A worker has its state directory for itself.
+"""One worker uses a state directory at a time.
 
-RocksDB locks each partition's database, so a second worker in the directory finds out partition by partition, after it
-has joined the group, when partitions move to it. It is told before.
+RocksDB locks each partition's database, so a second worker would fail when a partition moves to it, long after its
+start. This lock stops it at its start.
 """
 
 import fcntl
@@ -9,22 +9,22 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-#: Name of the file that is locked. It stays: a file that is removed may be locked by one and made anew by another.
+#: Name of the file that is locked. It is never removed: one process could lock the removed file and another a new one.
 NAME = "worker"
 
 
 class HeldError(RuntimeError):
-    """The directory cannot be had; the message says why."""
+    """The directory cannot be locked; the message says why."""
 
 
 @contextmanager
 def held(directory: Path) -> Iterator[None]:
-    """Hold a directory, which is made if need be, while the context lasts or until the process ends, however it does.
+    """Lock a directory while the context lasts, or until the process ends in any way. Make the directory if necessary.
 
     Raises
     ------
     HeldError
-        If another process holds it, or it cannot be made or locked.
+        If another process has locked it, or it cannot be made or locked.
     """
     try:
         directory.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""``python -m agents.health``: whether the worker of this container is alive, for the image's health check.
+"""``python -m agents.health``: the health check of the image; asks whether the worker of this container is alive.
 
 It reads the few settings it needs itself: `streams.config.settings` imports Faust, which takes a second of processor
 time at every check.
@@ -13,7 +13,7 @@ from typing import Final
 
 #: Longest wait for an answer, s; less than the health check's own, so that the reason is printed.
 SECONDS: Final = 5.0
-#: What a worker listens on that was not told otherwise; a test compares them with the settings.
+#: Where a worker listens by default; a test compares these with the settings.
 HOST, PORT = "127.0.0.1", 9464
 
 

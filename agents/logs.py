@@ -6,7 +6,7 @@ import time
 
 import orjson
 
-#: Faust and aiokafka tell every rebalance in dozens of lines; the worker says what matters of it.
+#: Faust and aiokafka log dozens of lines at every rebalance. The worker logs what matters.
 _QUIET = ("faust", "mode", "aiokafka", "streams")
 
 
@@ -34,7 +34,7 @@ def configure(level: str = "INFO") -> None:
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-8s %(name)s  %(message)s"))
     else:
         handler.setFormatter(JsonFormatter())
-    known = level in logging.getLevelNamesMapping()  # a command says what is allowed when it reads its settings
+    known = level in logging.getLevelNamesMapping()  # an unknown level is reported when the settings are read
     logging.basicConfig(level=level if known else "INFO", handlers=[handler], force=True)
     for name in _QUIET:
         logging.getLogger(name).setLevel(logging.WARNING)

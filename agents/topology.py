@@ -1,4 +1,4 @@
-"""The wiring: an application, its processor, its gauges, and what joins them."""
+"""The wiring of a worker: application, processor, gauges."""
 
 import asyncio
 import logging
@@ -26,16 +26,16 @@ log = logging.getLogger("trueup")
 
 @dataclass(eq=False)
 class Topology:
-    """An application that is wired and not started. Also answers what the transport asks of it (`Inputs`).
+    """A worker that is wired and not started. It is also the `Inputs` of the transport.
 
     Attributes
     ----------
     app
         The application; `agents.worker.run` runs it.
     abort
-        Ends the process, at once and with a status that is not 0.
+        Ends the process at once, with a status that is not 0.
     failure
-        What ended the process, if something did.
+        What ended the process, or None.
     progress
         How far restoring the state is.
     failed_logins
@@ -82,7 +82,7 @@ class Topology:
         return fence
 
     def skipped(self, tp: TopicPartition) -> Mapping[int, str]:
-        """Return what is left out of a partition of a topic, by its offset, and why."""
+        """Return the skipped records of a topic-partition: the reason by offset."""
         return self._skips.get((tp.topic, tp.partition), {})
 
     def revoked(self, partition: int) -> None:
@@ -122,10 +122,10 @@ class Topology:
         except asyncio.CancelledError:
             raise
         except MovedError as exc:
-            if self.app.holds(batch):  # then it has not moved, and something is wrong
+            if self.app.holds(batch):  # the partition has not moved, so something is wrong
                 self.failed(exc)
                 return False
-            # Its lane is gone, so acknowledging it commits nothing; it only is no longer waited for.
+            # Its buffer is gone, so the acknowledgement commits nothing. It only ends the wait for this batch.
             log.info("%s", exc)
         except BaseException as exc:  # noqa: BLE001 - whatever it is, the batch is not done
             self.failed(exc)
@@ -159,10 +159,10 @@ def build(
 
 
 def _now(topology: Topology) -> Iterator[tuple[str, tuple[str, ...], float]]:
-    """Read what is not in the state.
+    """Yield the gauges that are not in the state.
 
-    Called by the metrics server's thread, so it must not be the first to ask for anything Faust makes on demand:
-    that would be bound to the wrong event loop.
+    The thread of the metrics server calls this. So it must not ask first for anything that Faust makes on demand: Faust
+    would bind it to the wrong event loop.
     """
     yield "ready", (), float(topology.ready)
     yield "failed_logins", (), topology.failed_logins()

@@ -14,7 +14,7 @@ from streams.config.settings import Settings
 from streams.kafka.topics import TopicsError, partitions
 from streams.metrics.description import StateRows, describe
 
-#: Rows that say something of streams.
+#: Kinds of rows that describe streams.
 KEPT = (keys.FENCE, keys.SCORES, keys.WINDOWS, keys.VECTORS, keys.CALIBRATOR, keys.COMPARISON, keys.AGES)
 
 
@@ -75,7 +75,7 @@ async def read(settings: Settings) -> StateRows:
 
 
 def _found(newest: dict[tuple[int, bytes], bytes]) -> StateRows:
-    """Return what rows say, by partition and key."""
+    """Decode rows, given by partition and key."""
     found = StateRows()
     for (partition, key), value in newest.items():
         kind = key[:1]

@@ -1,4 +1,4 @@
-"""What ``trueup inspect`` prints of streams: tables for people, of what `streams.metrics.description` says in JSON."""
+"""The tables that ``trueup inspect`` prints. `streams.metrics.description` has the same figures for JSON."""
 
 from collections.abc import Callable
 from typing import Any
@@ -19,7 +19,7 @@ def console(*, stderr: bool = False) -> Console:
 
 
 def show(report: dict[str, dict[str, Any]], counts: dict[str, int], *, whole: bool) -> None:
-    """Print what `describe` says of each stream, ``whole`` or a line each, and counts of all."""
+    """Print the description of each stream, in full if ``whole``, else one line each; then the counts of all."""
     shown_on = console()
     table = Table("stream", "resolved", "ECE raw", "ECE", "AUC raw", "AUC", "regret", "calibrator")
     for name, each in report.items():

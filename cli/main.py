@@ -15,7 +15,7 @@ from streams.config.settings import Settings, SettingsError
 from streams.kafka import permissions, topics
 from streams.records.decoding import Decoder
 
-#: Exit status of a command that was asked for something impossible, as sysexits.h has it.
+#: Exit status when the arguments or settings ask for something impossible (EX_CONFIG of sysexits.h).
 MISCONFIGURED = 78
 
 EPILOG = """\
@@ -373,7 +373,7 @@ _COMMANDS = {
     "skip": _skip,
 }
 
-#: What these write is data: state, records, reports of them. It is for whoever runs them.
+#: These commands write data: state, records, reports. Only the user who runs them may read it.
 _PRIVATE = ("worker", "replay", "audit", "inspect")
 
 if __name__ == "__main__":

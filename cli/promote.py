@@ -1,7 +1,7 @@
 """``trueup promote``: champion and challenger change places in the streams file, with an audit line beside it.
 
-Nothing is sent to the workers: they read the file when they start. A challenger's row is the one it would have as the
-champion, so a worker that starts under the new file serves it warm, and the champion of before challenges.
+Nothing is sent to the workers: they read the file when they start. A challenger already has the state that it needs as
+champion. So a worker that starts with the new file serves it at once, and the old champion becomes a challenger.
 """
 
 import asyncio
@@ -36,13 +36,13 @@ from streams.config.settings import Settings, SettingsError
 from streams.kafka.topics import TopicsError
 from streams.metrics import challenger_description
 
-#: How long the changelog is read for the figures of the audit line, s; without them the promotion goes on.
+#: Longest time to read the changelog for the figures of the audit line, s. Without the figures the promotion goes on.
 PATIENCE = 60.0
 
 
 @dataclass(frozen=True)
 class Promotion:
-    """What changes places.
+    """The champion and the challenger that change places.
 
     Attributes
     ----------
@@ -61,7 +61,7 @@ class Promotion:
 
     @property
     def promoted(self) -> Policy:
-        """What the pattern's policy is afterwards."""
+        """The policy of the pattern after the promotion."""
         beside = list(self.champion.shadow)
         beside[self.place] = Challenger(self.champion.calibrator, self.champion.options)
         return replace(self.challenger, shadow=tuple(beside))
@@ -128,7 +128,7 @@ def _promote(
         line |= {"before": sha256(before).hexdigest(), "after": sha256(after).hexdigest()}
         line |= {"figures": figures} if missing is None else {"figures": None, "figures_missing": missing}
         audit = path.with_name(path.name + ".audit.jsonl")
-        # The line first: a change that nobody wrote down is worse than a line whose hash says that it did not happen.
+        # The audit line is written first. If the change then fails, the hash in the line shows that it did not happen.
         atomic_file.append(audit, orjson.dumps(line) + b"\n")
         atomic_file.replace(new, path)
     _tell(promotion, figures, missing, audit)
@@ -136,7 +136,7 @@ def _promote(
 
 
 def find(policies: Policies, stream: str, calibrator: str) -> Promotion:
-    """Return the challenger of a stream that a name or a configuration means.
+    """Find the challenger of a stream by the name of its calibrator or by its configuration.
 
     Raises
     ------
@@ -163,7 +163,7 @@ def find(policies: Policies, stream: str, calibrator: str) -> Promotion:
 
 
 def rewritten(text: str, promotion: Promotion) -> str:
-    """Return the text of the streams file with champion and challenger in each other's place, and all else as it was.
+    """Return the text of the streams file with champion and challenger swapped, and everything else unchanged.
 
     Raises
     ------
@@ -188,7 +188,7 @@ def rewritten(text: str, promotion: Promotion) -> str:
 
 
 def _set(table: MutableMapping[str, Any], policy: Policy) -> None:
-    """Write a calibrator and its options into a table, in the form in which they stand there."""
+    """Write a calibrator and its options into a table; keep the form that the file uses."""
     table["calibrator"] = policy.calibrator
     options = table.get("options")
     if not policy.options:
@@ -214,7 +214,7 @@ def _value(value: object) -> object:
 
 
 def _require_only(promotion: Promotion, before: Policies, after: Settings) -> None:
-    """Raise unless the new file means what the old one did, but for the two that changed places."""
+    """Raise unless the new file differs from the old one by the swap alone."""
     expected = [
         (pattern, promotion.promoted if pattern == promotion.pattern else policy) for pattern, policy in before.patterns
     ]
@@ -225,7 +225,7 @@ def _require_only(promotion: Promotion, before: Policies, after: Settings) -> No
 
 @contextmanager
 def _locked(directory: Path) -> Iterator[None]:
-    """Hold the directory of the file, so that two promotions follow each other."""
+    """Lock the directory of the file, so that two promotions run one after the other."""
     opened = os.open(directory, os.O_RDONLY)
     try:
         fcntl.flock(opened, fcntl.LOCK_EX)
@@ -236,13 +236,13 @@ def _locked(directory: Path) -> Iterator[None]:
 
 @contextmanager
 def _beside(path: Path, content: bytes) -> Iterator[Path]:
-    """Write a file beside another, with its mode and owner, that is gone afterwards unless it has replaced it."""
+    """Write a temporary file beside another, with its mode and owner; remove it unless it replaced the other."""
     with atomic_file.beside(path) as (new, file):
         file.write(content)
         file.flush()
         known = path.stat()
         os.fchmod(file.fileno(), stat.S_IMODE(known.st_mode))
-        with suppress(PermissionError):  # only root may give a file away
+        with suppress(PermissionError):  # only root may change the owner of a file
             os.fchown(file.fileno(), known.st_uid, known.st_gid)
         os.fsync(file.fileno())
         yield new

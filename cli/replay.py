@@ -33,7 +33,7 @@ examples:
 
 
 def add(commands: Any) -> None:  # noqa: ANN401 - argparse has no public name for it
-    """Add the command to the program's."""
+    """Add the command to the command line."""
     replay = commands.add_parser(
         "replay",
         help="run history again: compare calibrators, rebuild state",
@@ -105,7 +105,7 @@ def _positive(value: str) -> int:
 
 
 def request(options: argparse.Namespace, settings: Settings) -> "Request":
-    """Return what is asked for.
+    """Turn parsed options into a request.
 
     Raises
     ------
@@ -141,7 +141,7 @@ def request(options: argparse.Namespace, settings: Settings) -> "Request":
 
 
 def source(options: argparse.Namespace, settings: Settings) -> Any:  # noqa: ANN401 - a Source
-    """Return what `add_source`'s options ask for; raises as `request`."""
+    """Turn the options of `add_source` into a source; raises as `request`."""
     from replay.sources.files import FileSource  # noqa: PLC0415
     from replay.sources.topics import Range, moment, reread, resolved  # noqa: PLC0415
 
@@ -171,7 +171,7 @@ def source(options: argparse.Namespace, settings: Settings) -> Any:  # noqa: ANN
 
 
 def run(options: argparse.Namespace) -> int:
-    """Replay, show what was found, and return the exit status."""
+    """Replay, print the result, and return the exit status."""
     from rich.console import Console  # noqa: PLC0415 - not for --help
 
     from cli.replay_table import show  # noqa: PLC0415
@@ -180,7 +180,7 @@ def run(options: argparse.Namespace) -> int:
 
     settings = Settings.from_env(os.environ)
     wanted = request(options, settings)
-    # Told to end, a replay cleans up, as on Ctrl-C.
+    # SIGTERM cleans up as Ctrl-C does.
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with Bar(Console(stderr=True)) as bar:

@@ -18,7 +18,7 @@ _SHOWN = ({"ece": "ECE", "brier": "Brier"}, {"auc": "AUC", "recall": "recall"})
 
 
 def show(console: Console, result: Result, pace: Pace) -> None:
-    """Print what was found: what was read, scores, differences, warnings."""
+    """Print the result: what was read, scores, differences, warnings."""
     span = ""
     if result.start_ms is not None and result.end_ms is not None:
         span = f" from {_day(result.start_ms)} to {_day(result.end_ms)}"
@@ -51,7 +51,7 @@ def show(console: Console, result: Result, pace: Pace) -> None:
 
 
 def _scores(contenders: list[Contender]) -> Table:
-    """Return a row a contender; raw forecasts once for each delay, because what was resolved depends on it."""
+    """Return one row for each contender, and one for raw at each delay, which decides what is resolved."""
     table = _table("ECE", "chance", "worst", "Brier", "log", "regret", "ℓ1", "bound")
     delays: set[str] = set()
     for contender in contenders:
@@ -96,7 +96,7 @@ def _order(card: Scorecard) -> Iterator[str]:
 
 
 def _table(*figures: str) -> Table:
-    """Return a table whose first column gives way: at 80 columns no figure may be cut."""
+    """Return a table that shortens its first column only, so that 80 columns show every figure in full."""
     table = Table(Column("", overflow="fold"), box=SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
     for name in figures:
         table.add_column(name, justify="right", no_wrap=True)
@@ -128,7 +128,7 @@ def _interval(each: Difference) -> str:
 
 
 def warnings(result: Result) -> list[str]:
-    """Return what must be said beside the figures, one sentence each."""
+    """Return the warnings that belong to the figures, one sentence each."""
     found = []
     for topic, reasons in result.dead.items():
         if reasons:

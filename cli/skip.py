@@ -1,7 +1,7 @@
 """``trueup skip TOPIC/PARTITION@OFFSET``: go on without a record that ends every worker which reads it.
 
-It claims the record's partition as a worker does, so whoever serves it now is shut out and starts again. Then nobody
-can move the fence, and the row is appended only if the record is still to be applied.
+The command claims the partition of the record, as a worker does. The worker that serves the partition is shut out and
+starts again. Nobody else can move the fence now, so the row is appended only if the record is still to be applied.
 """
 
 import asyncio
@@ -29,12 +29,12 @@ from streams.records import skips
 
 #: Longest reason, characters.
 REASON: Final = 500
-#: Records at the end of a changelog among which the newest fence is looked for first; each batch has one.
+#: How many records at the end of a changelog are searched first for the newest fence. Each batch contains one.
 TAIL: Final = 10_000
 
 
 class _Producer:
-    """What the changelog needs of a producer, over a client of its own."""
+    """The producer that the changelog needs, with a client of its own."""
 
     def __init__(self, settings: Settings, producer: AIOKafkaProducer) -> None:
         self._settings = settings
@@ -58,14 +58,14 @@ class _Producer:
 
 
 def run(settings: Settings, place: str, reason: str) -> str:
-    """Skip a record, and return what is to be said of it.
+    """Skip a record, and return a message about it.
 
     Raises
     ------
     SettingsError
-        If the place is none of an input, or was applied already, or the reason is too long.
+        If the place is not in an input topic, or was applied already, or the reason is too long.
     TopicsError
-        If the brokers cannot be asked, or somebody took the partition up meanwhile.
+        If the brokers cannot be asked, or a worker took the partition over meanwhile.
     """
     topic, partition, offset = parsed(settings, place)
     if not reason.strip() or len(reason) > REASON:
@@ -90,7 +90,7 @@ def parsed(settings: Settings, place: str) -> tuple[int, int, int]:
     Raises
     ------
     SettingsError
-        If it is none, or of another topic.
+        If the text has another form, or names another topic.
     """
     found = re.fullmatch(r"([a-zA-Z0-9._-]+)/([0-9]{1,9})@([0-9]{1,18})", place)
     inputs = settings.forecasts, settings.outcomes
@@ -110,7 +110,7 @@ async def _append(settings: Settings, partition: int, skip: skips.Skip) -> None:
         consumer = await stack.enter_async_context(AIOKafkaConsumer(enable_auto_commit=False, **options))
         client = _Producer(settings, await stack.enter_async_context(AIOKafkaProducer(**options)))
         changelog = Changelog(lambda: settings.changelog, lambda: cast("BatchProducer", client), "trueup skip")
-        await _require(settings, consumer, partition, skip)  # before anybody is shut out
+        await _require(settings, consumer, partition, skip)  # before the claim shuts a worker out
         await changelog.claim(partition)
         changelog.adopt(partition)
         await _require(settings, consumer, partition, skip)
@@ -118,7 +118,7 @@ async def _append(settings: Settings, partition: int, skip: skips.Skip) -> None:
 
 
 async def _require(settings: Settings, consumer: AIOKafkaConsumer, partition: int, skip: skips.Skip) -> None:
-    """See that a record is there and still to be applied."""
+    """Check that the record exists and is still to be applied."""
     fence = await _fence(consumer, TopicPartition(settings.changelog, partition))
     source = TopicPartition((settings.forecasts, settings.outcomes)[skip.topic], partition)
     end = (await consumer.end_offsets([source]))[source]

@@ -1,4 +1,4 @@
-"""What a stream's history says of its labels: when they come, and which ``matures``, ``silence`` and ``ttl`` fit."""
+"""``trueup config suggest``: when a stream's labels come, and which ``matures``, ``silence`` and ``ttl`` fit."""
 
 import json
 import math
@@ -19,23 +19,23 @@ from streams.config import stream_config
 from streams.records.decoding import Decoder
 
 DAY_MS: Final = 86_400_000
-#: Fewest forecasts that had time for their outcome, and outcomes of a label, that a proposal rests on.
+#: A proposal needs at least so many forecasts that had time for their outcome, and outcomes of a label.
 FEWEST, FEWEST_EACH = 200, 20
-#: Everything is reported where this share has an outcome; silence means something where less than `RARELY` has.
+#: If this share of forecasts has an outcome, every outcome is reported. If less than `RARELY` has, silence is a label.
 NEARLY, RARELY = 0.95, 0.5
-#: Outcomes of 0 that are so few beside those of 1 are not what is reported, but a slip.
+#: So few outcomes of 0 beside those of 1 count as mistakes, not as labels that are reported.
 SLIP: Final = 0.05
-#: Medians of two labels that differ by this share of the longer one: which comes first matters.
+#: Two labels differ in age if their medians differ by this share of the longer one.
 APART: Final = 0.25
-#: What is learnt at maturity is what is known by then: of outcomes of every label this share, at least.
+#: At maturity, at least this share of the outcomes of every label must be known.
 KNOWN: Final = 0.99
-#: A row is kept for longer than the latest outcome took, because a later one may come.
+#: A row is kept so many times longer than the latest outcome took, because a later one may come.
 SPARE: Final = 1.1
 
 
 @dataclass(frozen=True)
 class Label:
-    """First outcomes of one label: how many, and their ages in ms."""
+    """First outcomes of one label: their number and their ages in ms."""
 
     label: float
     n: int
@@ -46,7 +46,7 @@ class Label:
 
 @dataclass(frozen=True)
 class Seen:
-    """What was seen of a stream.
+    """Observations of a stream.
 
     Attributes
     ----------
@@ -64,7 +64,7 @@ class Seen:
     revised, last_revised_ms
         Events whose label changed, and the age at the latest change; NaN without one.
     orphans
-        Outcomes of the whole history that belong to no forecast of it, of any stream.
+        Outcomes of the whole history without a forecast, of any stream.
     """
 
     stream: str
@@ -80,7 +80,7 @@ class Seen:
 
 @dataclass(frozen=True)
 class Proposal:
-    """What to set, ms and a label; None where the setting is not to be made. And why, in sentences."""
+    """Proposed settings, in ms, and the label of silence; None means: do not set. With reasons, in sentences."""
 
     matures_ms: float | None = None
     silence: int | None = None
@@ -114,21 +114,21 @@ class _History:
 
 
 def read(source: Source, decoder: Decoder, stream: str) -> Seen:
-    """Read a history, all partitions of it, and say what is in it of one stream.
+    """Read all partitions of a history and observe one stream.
 
     Parameters
     ----------
     source
         Where the records are.
     decoder
-        Of the present plan; what it rejects is passed over.
+        Of the present streams file; rejected records are ignored.
     stream
         The stream's name.
 
     Raises
     ------
     LookupError
-        If it has no forecast there; the message names the streams that have most.
+        If the stream has no forecast in the history; the message names the streams that have most.
     """
     history, seen = _History(), Counter[str]()
     for partition in range(source.partitions):
@@ -187,7 +187,7 @@ def _seen(history: _History, stream: str) -> Seen:
     )
 
 
-#: More different labels than classes have are numbers.
+#: More different labels than this are numbers, not classes.
 _LABELS: Final = 64
 
 
@@ -204,7 +204,7 @@ def propose(seen: Seen, *, numbers: bool = False) -> Proposal:
     seen
         The history.
     numbers
-        Whether outcomes are numbers, which silence cannot stand for and whose ages are not told apart.
+        Whether outcomes are numbers. Silence cannot stand for a number, and ages are not compared by number.
     """
     half = words(seen.span_ms / 2)
     if seen.old < FEWEST or not seen.labels:
@@ -217,7 +217,7 @@ def propose(seen: Seen, *, numbers: bool = False) -> Proposal:
         f"{seen.known / seen.old:.1%} of {seen.old:,} forecasts that had at least {half} for it have an outcome."
     ]
     silence = None if numbers else _silence(seen, reasons)
-    # Nearly all ages at once are one age with a few that lie far out.
+    # If nearly all ages are equal, the few others are outliers.
     matures = latest if latest <= SPARE * known else known
     apart = not numbers and _apart(enough, reasons)
     kept: float | None = None
@@ -229,7 +229,7 @@ def propose(seen: Seen, *, numbers: bool = False) -> Proposal:
             f"99 in 100 outcomes of every label have come after {words(known)}, the last after {words(latest)}: a "
             f'forecast matures after "{words(matures)}".'
         )
-    # In the units of the file, so that the one stays above the other when both are rounded.
+    # Both are rounded in the units of the file, so that one stays above the other.
     ttl = float(
         stream_config.duration(words(round(SPARE * max(latest, stream_config.duration(words(kept)) if kept else 0.0))))
     )
@@ -255,14 +255,14 @@ def propose(seen: Seen, *, numbers: bool = False) -> Proposal:
 
 
 def _silence(seen: Seen, reasons: list[str]) -> int | None:
-    """Return the label that no outcome stands for; None if silence does not tell."""
+    """Return the label that silence means, or None if silence means nothing."""
     share = seen.known / seen.old
     zeros, ones = (sum(each.n for each in seen.labels if each.label == label) for label in (0.0, 1.0))
     if zeros + ones < seen.known:
         if share < NEARLY:
             reasons.append("Which class silence stands for cannot be told from history: no silence.")
         return None
-    # Never the other way round: where most outcomes are 0 because ones are rare, those that are missing may be either.
+    # Never 1: where ones are rare and most outcomes are 0, a missing outcome may be either.
     if share < RARELY and zeros <= SLIP * ones:
         reasons.append(
             f"Nearly all outcomes are 1, {ones:,} of {seen.known:,}, and most forecasts have none: silence means 0. "
@@ -278,7 +278,7 @@ def _silence(seen: Seen, reasons: list[str]) -> int | None:
 
 
 def _apart(labels: Sequence[Label], reasons: list[str]) -> bool:
-    """Say whether outcomes of one label come sooner than those of another."""
+    """Return a sentence if outcomes of one label come sooner than those of another."""
     if len(labels) < 2:
         return False
     by_age = sorted(labels, key=lambda each: each.median_ms)
@@ -293,7 +293,7 @@ def _apart(labels: Sequence[Label], reasons: list[str]) -> bool:
 
 
 def is_numbers(kind: int) -> bool:
-    """Whether the outcomes of a kind of forecast are numbers."""
+    """Return whether the outcomes of a kind of forecast are numbers."""
     return kind == QUANTILES
 
 
@@ -313,7 +313,7 @@ def told(seen: Seen, proposal: Proposal) -> str:
 
 
 def plain(seen: Seen, proposal: Proposal) -> Mapping[str, Any]:
-    """Return the same as values for JSON; what there is not is null."""
+    """Return the same as values for JSON; a missing value is null."""
     figures = asdict(seen)
     if math.isnan(seen.last_revised_ms):
         figures["last_revised_ms"] = None
@@ -322,5 +322,5 @@ def plain(seen: Seen, proposal: Proposal) -> Mapping[str, Any]:
 
 
 def _quoted(name: str) -> str:
-    """Return a name as a basic string of TOML, which escapes as JSON does."""
+    """Return a name as a basic string of TOML; TOML escapes as JSON does."""
     return json.dumps(name, ensure_ascii=False)
