@@ -256,7 +256,10 @@ def _experiments(options: argparse.Namespace) -> int:
 
 
 def _broker(options: argparse.Namespace) -> int:
-    from lab import broker  # noqa: PLC0415 - not part of a worker
+    try:
+        from lab import broker  # noqa: PLC0415 - not part of a worker
+    except ModuleNotFoundError as exc:  # the worker's image holds no lab
+        raise SettingsError(f"the broker for development needs {exc.name}: run it from a checkout") from exc
 
     return broker.serve(options.port, options.data_dir)
 

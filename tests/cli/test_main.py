@@ -378,6 +378,18 @@ def test_demo_without_its_packages_says_how_to_get_them(
     assert "make setup" in line
 
 
+def test_a_worker_image_without_the_lab_says_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import lab  # noqa: PLC0415 - to take the module out of it
+
+    monkeypatch.delattr(lab, "broker", raising=False)
+    monkeypatch.setitem(sys.modules, "lab.broker", None)
+    assert main.main(["broker"]) == MISCONFIGURED
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "checkout" in line
+
+
 def test_the_log_level_of_the_settings_is_that_of_the_commands(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker, "run", Called(0))
     monkeypatch.setenv("TRUEUP_LOG_LEVEL", "warning")
