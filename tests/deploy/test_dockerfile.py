@@ -126,3 +126,15 @@ def test_it_says_what_it_is() -> None:
     labels = stages()["worker"].variables("LABEL")
     kinds = ("title", "description", "licenses", "version", "revision")
     assert labels.keys() == {f"org.opencontainers.image.{kind}" for kind in kinds}
+
+
+def test_the_image_of_a_worker_holds_no_lab() -> None:
+    copied = {
+        path
+        for stage in [*chain("worker"), stages()["build"]]
+        for origin, paths in stage.copied()
+        if origin is None
+        for path in paths
+    }
+    assert {"agents", "cli", "replay", "state", "streams"} <= copied
+    assert "lab" not in copied
