@@ -11,6 +11,11 @@ from typing import TYPE_CHECKING, Any
 from streams.config import stream_config
 from streams.config.settings import Settings, SettingsError
 
+#: Exit status when what is read cannot be used (EX_DATAERR of sysexits.h).
+UNUSABLE = 65
+#: As `replay.sources.table.UNITS`, which takes a while to import; a test compares them.
+SCORE_UNITS = ("probability", "percent", "permille", "log-odds")
+
 if TYPE_CHECKING:
     from replay.run import Request
 
@@ -24,6 +29,8 @@ examples:
   trueup demo --export flights && \\
   trueup replay --forecasts flights/forecasts.jsonl --outcomes flights/outcomes.jsonl \\
       --calibrator platt --calibrator platt+regret_matching       which is better, on real flights, without a broker
+  trueup replay --table scores.csv --score p --label fraud --time scored_at --label-time reported_at \\
+      --report review.html                                        one table of last quarter
   trueup replay --last 7d --threshold 0.8                         would it have helped last week?
   trueup replay --last 90d --report review.html                   a page to put before a review
   trueup replay --delay as-is --delay none --delay +2d            what late labels cost
@@ -94,6 +101,22 @@ def add_source(parser: argparse.ArgumentParser) -> tuple[Any, Any]:
     files = parser.add_argument_group("records of files instead: JSON lines, .gz too, or Parquet")
     files.add_argument("--forecasts", type=Path, metavar="FILE")
     files.add_argument("--outcomes", type=Path, metavar="FILE")
+    table = parser.add_argument_group("or one table, CSV or Parquet, a row a forecast with its label")
+    table.add_argument("--table", type=Path, metavar="FILE")
+    table.add_argument("--score", metavar="COLUMN", help="the model's score")
+    table.add_argument("--score-unit", default="probability", metavar="UNIT", help=f"{', '.join(SCORE_UNITS)}")
+    table.add_argument("--label", metavar="COLUMN", help="what happened; empty where it is not known")
+    table.add_argument(
+        "--labels", metavar="TEXT=0|1|skip,...", help="what labels mean, such as fraud=1,legit=0,open=skip"
+    )
+    table.add_argument("--time", metavar="COLUMN", help="when the score was made")
+    table.add_argument("--label-time", metavar="COLUMN", help="when the label was known (default: with the score)")
+    table.add_argument(
+        "--time-format", metavar="FORMAT", help="such as '%%d.%%m.%%Y %%H:%%M' (default: ISO 8601 or numbers)"
+    )
+    table.add_argument("--id", metavar="COLUMN", help="the event's id (default: the number of the row)")
+    table.add_argument("--stream-column", metavar="COLUMN", help="the stream of each row")
+    table.add_argument("--stream-name", metavar="NAME", help="the stream of all rows (default: the file's name)")
     return what, files
 
 
@@ -142,16 +165,13 @@ def request(options: argparse.Namespace, settings: Settings) -> "Request":
 
 def source(options: argparse.Namespace, settings: Settings) -> Any:  # noqa: ANN401 - a Source
     """Turn the options of `add_source` into a source; raises as `request`."""
-    from replay.sources.files import FileSource  # noqa: PLC0415
     from replay.sources.topics import Range, moment, reread, resolved  # noqa: PLC0415
 
     given = [name for name in ("start", "end", "last", "offsets") if getattr(options, name) is not None]
-    if options.forecasts or options.outcomes:
-        if not (options.forecasts and options.outcomes):
-            raise SettingsError("--forecasts and --outcomes belong together")
+    if options.forecasts or options.outcomes or options.table:
         if given:
             raise SettingsError("--from, --to, --last and --offsets are of topics, not of files")
-        return FileSource(options.forecasts, options.outcomes, getattr(options, "partitions", None) or 1)
+        return _of_files(options)
     if getattr(options, "partitions", None):
         raise SettingsError("--partitions is of files; topics have theirs")
     if options.offsets:
@@ -170,13 +190,65 @@ def source(options: argparse.Namespace, settings: Settings) -> Any:  # noqa: ANN
     return resolved(settings, os.environ, Range(start, end))
 
 
+def _of_files(options: argparse.Namespace) -> Any:  # noqa: ANN401 - a Source
+    from replay.sources.files import FileSource  # noqa: PLC0415
+
+    if options.table:
+        if options.forecasts or options.outcomes:
+            raise SettingsError("--table stands for both files: do not give --forecasts and --outcomes beside it")
+        return _table(options)
+    if not (options.forecasts and options.outcomes):
+        raise SettingsError("--forecasts and --outcomes belong together")
+    return FileSource(options.forecasts, options.outcomes, getattr(options, "partitions", None) or 1)
+
+
+def _table(options: argparse.Namespace) -> Any:  # noqa: ANN401 - a Source
+    from replay.sources.table import UNITS, Columns, TableSource  # noqa: PLC0415 - imports numpy
+
+    missing = [f"--{name}" for name in ("score", "label", "time") if getattr(options, name) is None]
+    if missing:
+        raise SettingsError(f"--table needs {' and '.join(missing)} too: the names of its columns")
+    if options.score_unit not in UNITS:
+        raise SettingsError(f"--score-unit {options.score_unit}: must be one of {', '.join(UNITS)}")
+    columns = Columns(
+        score=options.score,
+        label=options.label,
+        time=options.time,
+        label_time=options.label_time,
+        id=options.id,
+        stream=options.stream_column,
+        stream_name=options.stream_name or options.table.name.split(".")[0] or "table",
+        unit=options.score_unit,
+        labels=_meanings(options.labels),
+        time_format=options.time_format,
+    )
+    return TableSource(options.table, options.table, getattr(options, "partitions", None) or 1, columns)
+
+
+def _meanings(text: str | None) -> dict[str, int | None]:
+    """Return what ``--labels`` says that labels mean."""
+    values = {"0": 0, "1": 1, "skip": None}
+    found: dict[str, int | None] = {}
+    for each in text.split(",") if text else ():
+        label, _, value = each.rpartition("=")
+        if not label or value not in values:
+            raise SettingsError(f"--labels {each!r}: write TEXT=0, TEXT=1 or TEXT=skip, separated by commas")
+        found[label.strip()] = values[value]
+    return found
+
+
 def run(options: argparse.Namespace) -> int:
-    """Replay, print the result, and return the exit status."""
+    """Replay, print the result, and return the exit status.
+
+    `UNUSABLE` (EX_DATAERR of sysexits.h) if a table does not hold what it was said to hold, or if more than half of the
+    records are dead letters: figures of the rest would mislead.
+    """
     from rich.console import Console  # noqa: PLC0415 - not for --help
 
     from cli.replay_table import show  # noqa: PLC0415
     from replay.progress import Bar  # noqa: PLC0415
     from replay.run import replay  # noqa: PLC0415
+    from replay.sources.table import TableError  # noqa: PLC0415
 
     settings = Settings.from_env(os.environ)
     wanted = request(options, settings)
@@ -185,9 +257,19 @@ def run(options: argparse.Namespace) -> int:
     try:
         with Bar(Console(stderr=True)) as bar:
             result, pace = replay(wanted, os.environ, bar.show)
+    except TableError as exc:
+        sys.stderr.write(f"trueup: {exc}\n")
+        return UNUSABLE
     finally:
         signal.signal(signal.SIGTERM, before)
     show(Console(stderr=options.json, markup=False, emoji=False), result, pace)
     if options.json:
         sys.stdout.write(result.encode().decode() + "\n")
+    dead = {f"{count} {reason} in {topic}" for topic, each in result.dead.items() for reason, count in each.items()}
+    if 2 * sum(sum(each.values()) for each in result.dead.values()) > result.records:
+        sys.stderr.write(
+            f"trueup: more than half of {result.records} records cannot be used: {', '.join(sorted(dead))}; "
+            "--dead-letters FILE shows them\n"
+        )
+        return UNUSABLE
     return 0

@@ -43,10 +43,11 @@ def sources(manifest: Mapping[str, object]) -> Table:
             for topic, each in files.items()
         ]
         partitions = _whole(manifest.get("partitions"))
+        said = "One table." if "table" in files else "Two files."
         return Table(
             "sources",
             "What was read",
-            "Two files." if partitions == 1 else f"Two files, shared out as {count(partitions)} partitions.",
+            said if partitions == 1 else f"{said[:-1]}, shared out as {count(partitions)} partitions.",
             ["", "File", "Bytes", "BLAKE2b, 128 bits"],
             rows,
             2,

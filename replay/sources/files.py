@@ -57,7 +57,7 @@ class FileSource:
 
     def __post_init__(self) -> None:
         for path in (self.forecasts, self.outcomes):
-            if _begins(path) == _PARQUET:
+            if begins(path) == _PARQUET:
                 _parquet()
 
     @property
@@ -73,7 +73,7 @@ class FileSource:
     def manifest(self) -> Mapping[str, Any]:
         """Return names, sizes and digests of the files."""
         files = {"forecasts": self.forecasts, "outcomes": self.outcomes}
-        return {"files": {topic: _identity(path) for topic, path in files.items()}, "partitions": self.partitions}
+        return {"files": {topic: identity(path) for topic, path in files.items()}, "partitions": self.partitions}
 
     def read(self, topic: int, partition: int) -> Iterator[Chunk]:
         """Yield the records of a file; only of a file that is one partition: see `spool`."""
@@ -180,7 +180,8 @@ def _spool(directory: Path, topic: int, partition: int) -> Path:
     return directory / f"{('forecasts', 'outcomes')[topic]}-{partition}.spool"
 
 
-def _begins(path: Path) -> bytes:
+def begins(path: Path) -> bytes:
+    """Return the first four bytes of a file; SettingsError if it cannot be read."""
     try:
         with path.open("rb") as file:
             return file.read(4)
@@ -188,7 +189,8 @@ def _begins(path: Path) -> bytes:
         raise SettingsError(f"cannot read {path}: {exc.strerror}") from exc
 
 
-def _identity(path: Path) -> dict[str, Any]:
+def identity(path: Path) -> dict[str, Any]:
+    """Return what tells a file apart: name, size and digest."""
     with path.open("rb") as file:
         digest = blake2b(digest_size=16)
         while block := file.read(1 << 20):
@@ -198,7 +200,7 @@ def _identity(path: Path) -> dict[str, Any]:
 
 def _lines(path: Path) -> Iterator[tuple[list[Line], int]]:
     """Yield records as they are parsed and as bytes, with the bytes of the file read so far. Blank lines are none."""
-    magic = _begins(path)
+    magic = begins(path)
     if magic == _PARQUET:
         yield from _parquet_lines(path)
         return

@@ -1,0 +1,185 @@
+"""One table of scores and labels, as risk teams keep them, is two topics."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+
+from cli import main, replay
+from replay.sources.record import SourceRecord
+from replay.sources.table import UNITS, Columns, TableError, TableSource
+from state.fence import FORECASTS, OUTCOMES
+
+PLAIN = Columns("p", "fraud", "at")
+#: 2026-01-01 in ms since 1970.
+JANUARY = 1_767_225_600_000
+DAY = 86_400_000
+
+
+def table(tmp_path: Path, text: str, columns: Columns = PLAIN, **options: Any) -> TableSource:
+    path = tmp_path / "scores.csv"
+    path.write_text(text)
+    return TableSource(path, path, options.get("partitions", 1), columns)
+
+
+def records(source: TableSource, topic: int) -> list[SourceRecord]:
+    return [record for chunk in source.read(topic, 0) for record in chunk.records]
+
+
+def values(source: TableSource, topic: int) -> list[tuple[int, dict[str, Any]]]:
+    return [(each.timestamp, orjson.loads(each.value or b"")) for each in records(source, topic)]
+
+
+def test_a_row_is_a_forecast_and_where_its_label_is_known_an_outcome(tmp_path: Path) -> None:
+    source = table(
+        tmp_path,
+        "id,p,fraud,at,known\na,0.25,1,2026-01-02,2026-01-20\nb,0.5,,2026-01-01,\n007,0.75,0,2026-01-03,2026-01-04\n",
+        Columns("p", "fraud", "at", "known", "id", stream_name="cards"),
+    )
+    assert values(source, FORECASTS) == [
+        (JANUARY, {"event_id": "b", "stream": "cards", "p": 0.5}),
+        (JANUARY + DAY, {"event_id": "a", "stream": "cards", "p": 0.25}),
+        (JANUARY + 2 * DAY, {"event_id": "007", "stream": "cards", "p": 0.75}),
+    ]
+    assert values(source, OUTCOMES) == [
+        (JANUARY + 3 * DAY, {"event_id": "007", "y": 0}),
+        (JANUARY + 19 * DAY, {"event_id": "a", "y": 1}),
+    ]
+    assert source.size == 5
+
+
+@pytest.mark.parametrize(
+    ("times", "form"),
+    [
+        (("2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"), None),
+        (("2026-01-01 00:00:00", "2026-01-02 00:00:00"), None),
+        (("1767225600", "1767312000"), None),
+        (("1767225600000", "1767312000000"), None),
+        (("1767225600000000", "1767312000000000"), None),
+        (("01.01.2026 00:00", "02.01.2026 00:00"), "%d.%m.%Y %H:%M"),
+        (("01/01/2026", "01/02/2026"), "%m/%d/%Y"),
+    ],
+)
+def test_times_are_read_as_they_are_usually_written(tmp_path: Path, times: tuple[str, str], form: str | None) -> None:
+    text = "p,fraud,at\n" + "".join(f"0.5,1,{each}\n" for each in times)
+    source = table(tmp_path, text, Columns("p", "fraud", "at", time_format=form))
+    assert [each.timestamp for each in records(source, FORECASTS)] == [JANUARY, JANUARY + DAY]
+
+
+def test_times_that_could_be_read_in_two_ways_are_not_guessed(tmp_path: Path) -> None:
+    with pytest.raises(TableError, match=r"'03/04/2026' is not a time .* --time-format"):
+        records(table(tmp_path, "p,fraud,at\n0.5,1,03/04/2026\n"), FORECASTS)
+
+
+@pytest.mark.parametrize(
+    ("unit", "written", "p"),
+    [("probability", "0.25", 0.25), ("percent", "25", 0.25), ("permille", "250", 0.25), ("log-odds", "0", 0.5)],
+)
+def test_scores_are_read_in_their_unit(tmp_path: Path, unit: str, written: str, p: float) -> None:
+    source = table(tmp_path, f"p,fraud,at\n{written},1,2026-01-01\n", Columns("p", "fraud", "at", unit=unit))
+    ((_, made),) = values(source, FORECASTS)
+    assert made["p"] == pytest.approx(p, abs=1e-12)
+
+
+def test_scores_in_another_unit_are_an_error_that_names_the_option(tmp_path: Path) -> None:
+    with pytest.raises(TableError, match=r"100% of the scores are not in \[0, 1\] .* --score-unit"):
+        records(table(tmp_path, "p,fraud,at\n25,1,2026-01-01\n800,0,2026-01-01\n"), FORECASTS)
+
+
+def test_labels_are_read_by_a_table(tmp_path: Path) -> None:
+    text = "p,fraud,at\n.1,Fraud,2026-01-01\n.2,legit,2026-01-02\n.3,open,2026-01-03\n.4,,2026-01-04\n"
+    given = {"fraud": 1, "legit": 0, "open": None}
+    source = table(tmp_path, text, Columns("p", "fraud", "at", labels=given))
+    assert [(each["event_id"], each["y"]) for _, each in values(source, OUTCOMES)] == [("0", 1), ("1", 0)]
+    with pytest.raises(TableError, match=r"'Fraud'; say what it means, such as --labels"):
+        records(table(tmp_path, text), OUTCOMES)
+
+
+@pytest.mark.parametrize("written", ["true,false", "1,0", "1.0,0.0", "yes,no"])
+def test_usual_labels_need_no_table(tmp_path: Path, written: str) -> None:
+    yes, no = written.split(",")
+    source = table(tmp_path, f"p,fraud,at\n.1,{yes},2026-01-01\n.2,{no},2026-01-02\n")
+    assert [each["y"] for _, each in values(source, OUTCOMES)] == [1, 0]
+
+
+def test_rows_without_a_time_or_a_score_become_dead_letters(tmp_path: Path) -> None:
+    source = table(tmp_path, "p,fraud,at\n.1,1,\n,0,2026-01-02\n.3,1,2026-01-03\n")
+    assert [each.reason for each in records(source, FORECASTS)] == ["timestamp", None, None]
+    assert [each["p"] for _, each in values(source, FORECASTS)] == [0.1, None, 0.3]
+
+
+def test_a_missing_column_is_named_with_those_there_are(tmp_path: Path) -> None:
+    with pytest.raises(TableError, match=r"--label fraud: .* there are: p, chargeback, at"):
+        records(table(tmp_path, "p,chargeback,at\n0.5,1,2026-01-01\n"), FORECASTS)
+
+
+def test_parquet_gives_the_same_records(tmp_path: Path) -> None:
+    rows = {"p": [0.25, 0.5], "fraud": [True, None], "at": [datetime(2026, 1, day, tzinfo=UTC) for day in (1, 2)]}
+    path = tmp_path / "scores.parquet"
+    pa.parquet.write_table(pa.table(rows), path)
+    text = table(tmp_path, "p,fraud,at\n0.25,true,2026-01-01\n0.5,,2026-01-02\n")
+    for topic in (FORECASTS, OUTCOMES):
+        assert records(TableSource(path, path, 1, PLAIN), topic) == records(text, topic)
+
+
+def made(tmp_path: Path, rows: int = 2000) -> Path:
+    path = tmp_path / "quarter.csv"
+    lines = [
+        f"{(i % 100 + 0.5) / 100},{int(i % 7 == 0)},{1_767_225_600 + 60 * i},{1_767_312_000 + 60 * i}"
+        for i in range(rows)
+    ]
+    path.write_text("\n".join(["p,fraud,at,known", *lines]) + "\n")
+    return path
+
+
+def run(*arguments: object) -> int:
+    return main.main(["replay", "--json", *map(str, arguments)])
+
+
+COLUMNS = ("--score", "p", "--label", "fraud", "--time", "at", "--label-time", "known")
+
+
+@pytest.mark.parametrize("partitions", [1, 3])
+def test_a_report_comes_of_one_table_in_one_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], partitions: int
+) -> None:
+    page = tmp_path / "review.html"
+    assert run("--table", made(tmp_path), *COLUMNS, "--report", page, "--partitions", partitions) == 0
+    found = orjson.loads(capsys.readouterr().out.splitlines()[-1])
+    assert found["records"] == 4000
+    (contender,) = found["contenders"]
+    assert contender["overall"]["raw"]["n"] == 2000
+    assert contender["calibrators"].keys() == {"quarter"}
+    assert "One table" in page.read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "said"),
+    [
+        (("--score", "score", "--label", "fraud", "--time", "at"), 65, "there are: p, fraud, at, known"),
+        (("--score", "p", "--label", "fraud"), 78, "--table needs --time too"),
+        ((*COLUMNS, "--score-unit", "thousand"), 78, "--score-unit thousand"),
+        ((*COLUMNS, "--labels", "fraud"), 78, "TEXT=0, TEXT=1 or TEXT=skip"),
+        ((*COLUMNS, "--last", "7d"), 78, "of topics"),
+    ],
+)
+def test_a_wrong_column_is_unusable_data_and_a_wrong_option_a_wrong_question(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], status: int, said: str
+) -> None:
+    assert run("--table", made(tmp_path, 10), *arguments) == status
+    assert said in capsys.readouterr().err
+
+
+def test_a_replay_of_mostly_dead_letters_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "wrong.jsonl"
+    path.write_text('{"id": 1, "riskScore": 0.5, "timestamp": 1767225600000}\n' * 20)
+    assert run("--forecasts", path, "--outcomes", path) == replay.UNUSABLE
+    assert "more than half of 40 records cannot be used: 20 event_id in forecasts" in capsys.readouterr().err
+
+
+def test_the_units_of_the_help_are_those_there_are() -> None:
+    assert replay.SCORE_UNITS == UNITS
