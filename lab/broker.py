@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 HOST: Final = "127.0.0.1"
 KAFKA: Final = Path(__file__).resolve().parents[1] / "deploy" / "kafka"
@@ -29,6 +29,24 @@ STOP_SECONDS: Final = 15.0  # 1 on the same machine
 
 class BrokerError(RuntimeError):
     """Kafka cannot run here; the message says why and what to do."""
+
+
+class Seat(NamedTuple):
+    """A broker's place in a cluster. Every broker has a controller, and all controllers vote.
+
+    Attributes
+    ----------
+    cluster
+        Id of the cluster: 22 characters of base64.
+    node
+        Number of the broker, from 1.
+    controllers
+        Ports of the controllers of brokers 1, 2, ... on this machine.
+    """
+
+    cluster: str
+    node: int
+    controllers: tuple[int, ...]
 
 
 class Broker:
@@ -49,6 +67,8 @@ class Broker:
     fronts
         Ports of proxies on this machine. For each the broker listens on a port more, see `backs`, and tells those who
         connect there that it is found at the proxy's.
+    seat
+        Its place in a cluster of several; `None`: it is the only one.
 
     Attributes
     ----------
@@ -73,6 +93,7 @@ class Broker:
         properties: str = "",
         users: Mapping[str, str] | None = None,
         fronts: Sequence[int] = (),
+        seat: Seat | None = None,
     ) -> None:
         self._temporary: TemporaryDirectory[str] | None = None
         if data_dir is None:
@@ -83,11 +104,12 @@ class Broker:
         self._heap = heap
         self._properties = properties
         self._users = dict(users or {})
-        self._controller = free_port(port)
-        self._port = port or free_port(self._controller)
+        self._seat = seat or Seat(cluster_id(), 1, (free_port(port),))
+        self._controller = self._seat.controllers[self._seat.node - 1]
+        self._port = port or free_port(*self._seat.controllers)
         self.bootstrap = f"{HOST}:{self._port}"
         self._fronts = tuple(fronts)
-        self.backs = tuple(free_port(self._port) for _ in fronts)
+        self.backs = tuple(free_port(self._port, *self._seat.controllers) for _ in fronts)
         self._jvm: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
@@ -117,10 +139,41 @@ class Broker:
         BrokerError
             Java or the jars are missing, the port is taken, the JVM died, or it was not ready in `START_SECONDS`.
         """
+        self.launch()
+        self.wait()
+
+    def launch(self) -> None:
+        """Do the first half of `start`: a broker of a cluster is not ready before others run.
+
+        Raises
+        ------
+        BrokerError
+            Java or the jars are missing, or the port is taken.
+        """
         if self.alive:
             raise BrokerError(f"the broker already runs at {self.bootstrap}")
         try:
-            self._format_and_start()
+            self._format_and_launch()
+        except BaseException:
+            self.stop()
+            raise
+
+    def wait(self) -> None:
+        """Do the second half of `start`: return once the broker answers a metadata request.
+
+        Raises
+        ------
+        BrokerError
+            The JVM died, or it was not ready in `START_SECONDS`.
+        """
+        deadline = time.monotonic() + START_SECONDS
+        try:
+            while not _answers(self._port):
+                if not self.alive:
+                    raise BrokerError(f"Kafka died while starting; its log ends:\n{self.tail()}")
+                if time.monotonic() > deadline:
+                    raise BrokerError(f"Kafka was not ready within {START_SECONDS:.0f} s; its log ends:\n{self.tail()}")
+                time.sleep(0.05)
         except BaseException:
             self.stop()
             raise
@@ -161,24 +214,25 @@ class Broker:
             raise BrokerError("the broker is not running")
         return self._jvm
 
-    def _format_and_start(self) -> None:
-        deadline = time.monotonic() + START_SECONDS
+    def _format_and_launch(self) -> None:
         (self.directory / "tmp").mkdir(parents=True, exist_ok=True)
         settings = self.directory / "server.properties"
         names = [f"FRONT{i}" for i in range(len(self._fronts))]
         listeners = "".join(f",{name}://{HOST}:{port}" for name, port in zip(names, self.backs, strict=True))
         advertised = "".join(f",{name}://{HOST}:{port}" for name, port in zip(names, self._fronts, strict=True))
+        voters = ",".join(f"{node}@{HOST}:{port}" for node, port in enumerate(self._seat.controllers, 1))
         ours = f"""
+node.id={self._seat.node}
 listeners=PLAINTEXT://{self.bootstrap},CONTROLLER://{HOST}:{self._controller}{listeners}
 advertised.listeners=PLAINTEXT://{self.bootstrap}{advertised}
 listener.security.protocol.map={",".join(f"{name}:PLAINTEXT" for name in ["PLAINTEXT", "CONTROLLER", *names])}
-controller.quorum.voters=1@{HOST}:{self._controller}
+controller.quorum.voters={voters}
 log.dirs={self.directory / "data"}
 {self._properties}
 """
         settings.write_text((KAFKA / "server.properties").read_text() + ours)
         if not (self.directory / "data" / "meta.properties").exists():
-            storage = ["kafka.tools.StorageTool", "format", "-t", uuid.uuid4().hex[:22], "-c", str(settings)]
+            storage = ["kafka.tools.StorageTool", "format", "-t", self._seat.cluster, "-c", str(settings)]
             for user, password in self._users.items():
                 for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
                     storage += ["--add-scram", f"{mechanism}=[name={user},password={password}]"]
@@ -190,12 +244,6 @@ log.dirs={self.directory / "data"}
         except OSError as error:
             raise BrokerError(f"port {self._port} is taken: choose another, or end what listens there") from error
         self._jvm = self._java(f"-Xms{self._heap}", f"-Xmx{self._heap}", "kafka.Kafka", str(settings))
-        while not _answers(self._port):
-            if not self.alive:
-                raise BrokerError(f"Kafka died while starting; its log ends:\n{self.tail()}")
-            if time.monotonic() > deadline:
-                raise BrokerError(f"Kafka was not ready within {START_SECONDS:.0f} s; its log ends:\n{self.tail()}")
-            time.sleep(0.05)
 
     def _java(self, *arguments: str) -> subprocess.Popen[bytes]:
         """Start java on Kafka's jars: what it prints goes to the log, what it unpacks into the directory."""
@@ -233,12 +281,17 @@ def _die_with_parent() -> Callable[[], None] | None:
     return run
 
 
-def free_port(other: int | None = None) -> int:
+def cluster_id() -> str:
+    """Return a new id of a cluster."""
+    return uuid.uuid4().hex[:22]
+
+
+def free_port(*others: int | None) -> int:
     """Return a free port below those of outgoing connections: no client takes it while the broker is down."""
     while True:
         port = 20_000 + secrets.randbelow(12_000)
         with suppress(OSError), socket.create_server((HOST, port)):
-            if port != other:
+            if port not in others:
                 return port
 
 

@@ -141,7 +141,10 @@ class Worker:
 class World:
     """Topics, workers and what they left."""
 
-    def __init__(self, bootstrap: str, directory: Path, partitions: int = 2, **settings: str) -> None:
+    def __init__(
+        self, bootstrap: str, directory: Path, partitions: int = 2, *, replication: int = 1, **settings: str
+    ) -> None:
+        self.bootstrap = bootstrap
         self.name = f"w{uuid.uuid4().hex[:8]}"
         self.directory = directory
         self.partitions = partitions
@@ -161,7 +164,7 @@ class World:
         }
         self.settings = Settings.from_env(self.environment)
         self._past: list[tuple[dict[int, int], Settings]] = []
-        asyncio.run(topics.create(self.settings, partitions=partitions))
+        asyncio.run(topics.create(self.settings, partitions=partitions, replication=replication))
         self._workers: list[Worker] = []
         #: What an operator left out, by topic and offset.
         self.skips: dict[str, dict[int, str]] = {}
@@ -191,7 +194,7 @@ class World:
         """
 
         async def run() -> None:
-            producer = AIOKafkaProducer(bootstrap_servers=self.settings.brokers[0], linger_ms=5, **options)
+            producer = AIOKafkaProducer(bootstrap_servers=self.bootstrap, linger_ms=5, **options)
             async with producer:
                 sent = [
                     await producer.send(self.topic(record.topic), record.value, key=record.key, timestamp_ms=record.ts)
@@ -211,7 +214,7 @@ class World:
         """Show every record of a topic or of one of its partitions, each partition in order."""
 
         async def run() -> None:
-            consumer = AIOKafkaConsumer(bootstrap_servers=self.settings.brokers[0], auto_offset_reset="earliest")
+            consumer = AIOKafkaConsumer(bootstrap_servers=self.bootstrap, auto_offset_reset="earliest")
             async with consumer:
                 unpacking.bound(consumer, self.settings.unpacks, lambda tp: self.skips.get(tp.topic, {}))
                 numbers = range(self.partitions) if partition is None else [partition]
@@ -237,7 +240,7 @@ class World:
 
     def _progress(self) -> int:
         async def run() -> int:
-            consumer = AIOKafkaConsumer(bootstrap_servers=self.settings.brokers[0], group_id=self.name)
+            consumer = AIOKafkaConsumer(bootstrap_servers=self.bootstrap, group_id=self.name)
             async with consumer:
                 tps = [
                     TopicPartition(self.topic(label), n)
