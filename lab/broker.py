@@ -69,6 +69,8 @@ class Broker:
         connect there that it is found at the proxy's.
     seat
         Its place in a cluster of several; `None`: it is the only one.
+    java
+        Options of the JVM besides.
 
     Attributes
     ----------
@@ -94,6 +96,7 @@ class Broker:
         users: Mapping[str, str] | None = None,
         fronts: Sequence[int] = (),
         seat: Seat | None = None,
+        java: Sequence[str] = (),
     ) -> None:
         self._temporary: TemporaryDirectory[str] | None = None
         if data_dir is None:
@@ -102,6 +105,7 @@ class Broker:
         self.directory = data_dir.resolve()
         self.log = self.directory / "broker.log"
         self._heap = heap
+        self._options = tuple(java)
         self._properties = properties
         self._users = dict(users or {})
         self._seat = seat or Seat(cluster_id(), 1, (free_port(port),))
@@ -243,7 +247,7 @@ log.dirs={self.directory / "data"}
             socket.create_server((HOST, self._port)).close()
         except OSError as error:
             raise BrokerError(f"port {self._port} is taken: choose another, or end what listens there") from error
-        self._jvm = self._java(f"-Xms{self._heap}", f"-Xmx{self._heap}", "kafka.Kafka", str(settings))
+        self._jvm = self._java(f"-Xms{self._heap}", f"-Xmx{self._heap}", *self._options, "kafka.Kafka", str(settings))
 
     def _java(self, *arguments: str) -> subprocess.Popen[bytes]:
         """Start java on Kafka's jars: what it prints goes to the log, what it unpacks into the directory."""
