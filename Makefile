@@ -34,11 +34,11 @@ experiments: compiled data ## the papers' results and five real streams again, i
 test: compiled jars ## run the tests, end to end ones included
 	$(BIN)/pytest
 
-chaos: compiled jars ## 200,000 events and every kind of fault against real workers and a real broker, judged; about five minutes
-	$(BIN)/python -m tests.chaos
+chaos: compiled jars ## 200,000 events and every kind of fault, judged; about five minutes, with three brokers (BROKERS=3) twenty
+	$(BIN)/python -m tests.chaos --brokers $(or $(BROKERS),1)
 
 soak: compiled jars ## an hour of steady load and random faults: memory, waits and lag in soak.png, then the same judge
-	$(BIN)/python -m tests.chaos.soak
+	$(BIN)/python -m tests.chaos.soak --brokers $(or $(BROKERS),1)
 
 fuzz: setup ## fuzz decoders, configuration and command line, a minute each of 14 targets (SECONDS=60)
 	$(BIN)/python -m tests.fuzz.run --seconds $(or $(SECONDS),60)

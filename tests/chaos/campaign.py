@@ -1,7 +1,8 @@
-"""A campaign: broker, proxies, workers and load, one fault after another, and what was seen of each."""
+"""A campaign: brokers, proxies, workers and load, one fault after another, and what was seen of each."""
 
 import asyncio
 import logging
+import math
 import signal
 import sys
 import tempfile
@@ -9,25 +10,31 @@ import time
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError
 
-from lab.broker import HOST, Broker
+from lab.broker import HOST
+from tests.chaos import outages, silence, strikes, trials  # noqa: F401 - three of them register their strikes
+from tests.chaos.cluster import Cluster
 from tests.chaos.faults import Fault
 from tests.chaos.feed import Feed
 from tests.chaos.fleet import Exit, Fleet
 from tests.chaos.judge import Verdict, judge_all
 from tests.chaos.proxy import Proxy
-from tests.chaos.strikes import Stage, strike
+from tests.chaos.stage import Stage, strike
 from tests.e2e.world import World, wait_for
 
-#: Silence after which a worker's partitions move, s. A loaded machine lets a worker wait for some seconds.
-SESSION = 6.0
+#: Silence after which a worker's partitions move, s: with one broker, and with three, where a new leader must be found
+#: within the time a send may take. A loaded machine lets a worker wait for some seconds.
+SESSION, SESSION_OF_THREE = 6.0, 10.0
 #: Of that, how long a send may take.
 REQUEST = 5 / 6
+#: Longest silence beyond the session and the outage that a fault makes, s.
+GRACE = 10.0
 #: Longest wait until all that was sent is applied and all workers serve, s.
 PATIENCE = 240.0
 SETTINGS = {
@@ -51,12 +58,33 @@ ttl = "10m"
 """
 
 
-class Seen(NamedTuple):
-    """What was seen of a fault: how workers ended meanwhile, and after how many s from its end all was well again."""
+@dataclass
+class Seen:
+    """What was seen of a fault.
+
+    Attributes
+    ----------
+    fault
+        What went wrong.
+    began, ended
+        When it began, and when all was well again, s since 1970.
+    seconds
+        From the end of the fault until all was well again.
+    exits
+        How workers ended meanwhile.
+    broken
+        What was promised and not kept, a sentence each.
+    silence
+        Longest time for which a partition answered nothing while an acknowledged forecast waited, s; see `measure`.
+    """
 
     fault: Fault
-    exits: list[Exit]
+    began: float
+    ended: float
     seconds: float
+    exits: list[Exit]
+    broken: list[str]
+    silence: float = math.nan
 
 
 class Reach(NamedTuple):
@@ -75,24 +103,35 @@ def stage(
     seed: int,
     rate: float,
     live: bool = False,
-    session: float = SESSION,
+    brokers: int = 1,
+    session: float | None = None,
 ) -> Iterator[Stage]:
-    """Set up broker, proxies, workers and load."""
+    """Set up brokers, proxies, workers and load."""
+    session = session or default_session(brokers)
     with ExitStack() as stack:
-        proxies = [stack.enter_context(Proxy()) for _ in range(workers)]
-        broker = stack.enter_context(Broker(directory / "broker", fronts=[proxy.port for proxy in proxies]))
-        for proxy, port in zip(proxies, broker.backs, strict=True):
-            proxy.upstream = port
+        proxies = [[stack.enter_context(Proxy()) for _ in range(brokers)] for _ in range(workers)]
+        cluster = stack.enter_context(Cluster(directory, [[own[n].port for own in proxies] for n in range(brokers)]))
+        for worker, own in enumerate(proxies):
+            for proxy, broker in zip(own, cluster.brokers, strict=True):
+                proxy.upstream = broker.backs[worker]
+        cluster.heal()
         (directory / "streams.toml").write_text(STREAMS)
         settings = {
             "TRUEUP_STREAMS": str(directory / "streams.toml"),
             "TRUEUP_SESSION_SECONDS": str(session),
             "TRUEUP_REQUEST_SECONDS": str(session * REQUEST),
         }
-        world = World(broker.bootstrap, directory, partitions, **SETTINGS, **settings)
-        fleet = stack.enter_context(Fleet(world, [f"{HOST}:{proxy.port}" for proxy in proxies]))
+        world = World(cluster.bootstrap, directory, partitions, replication=cluster.replication, **SETTINGS, **settings)
+        cluster.configure(world.settings.calibrated, message_timestamp_type="LogAppendTime")  # see `silence`
+        addresses = [",".join(f"{HOST}:{proxy.port}" for proxy in own) for own in proxies]
+        fleet = stack.enter_context(Fleet(world, addresses))
         feed = stack.enter_context(Feed(world, seed, rate, live=live))
-        yield Stage(world, broker, proxies, fleet, feed)
+        yield Stage(world, cluster, proxies, fleet, feed)
+
+
+def default_session(brokers: int) -> float:
+    """Return the session of a campaign's workers, s."""
+    return SESSION if brokers == 1 else SESSION_OF_THREE
 
 
 @contextmanager
@@ -110,6 +149,7 @@ def asked(options: Namespace, name: str, *, live: bool = False) -> Iterator[Stag
             seed=options.seed,
             rate=options.rate,
             live=live,
+            brokers=options.brokers,
         ) as on:
             yield on
 
@@ -118,7 +158,7 @@ def reach(world: World) -> Reach | None:
     """Return how far the group has come, or None while the broker cannot say."""
 
     async def ask() -> Reach:
-        consumer = AIOKafkaConsumer(bootstrap_servers=world.settings.brokers[0], group_id=world.name)
+        consumer = AIOKafkaConsumer(bootstrap_servers=world.bootstrap, group_id=world.name)
         try:  # not `async with`: that leaves open what could not be started
             await consumer.start()
             tps = [
@@ -152,18 +192,27 @@ def recover(on: Stage, patience: float = PATIENCE) -> None:
 
 
 def run(on: Stage, faults: Sequence[Fault]) -> list[Seen]:
-    """Strike with one fault after another, each when the workers have recovered from the one before."""
+    """Strike with one fault after another, each when workers and brokers have recovered from the one before."""
     seen = []
     recover(on)
     for n, fault in enumerate(faults):
-        before = len(on.fleet.exits)
-        strike(fault, on)
+        before, began, broken = len(on.fleet.exits), time.time(), []
+        try:
+            strike(fault, on)
+        except AssertionError as exc:
+            broken.append(str(exc))
         struck = time.monotonic()
         recover(on)
-        seen.append(Seen(fault, on.fleet.exits[before:], time.monotonic() - struck))
-        ended = ", ".join(f"worker {e.number}: {e.status} {e.cause[:100]}" for e in seen[-1].exits) or "none ended"
-        well = f"well after {seen[-1].seconds:.1f} s"
-        print(f"{n + 1}/{len(faults)} {fault}: {ended}; {well}", file=sys.stderr, flush=True)
+        seconds = time.monotonic() - struck
+        exits = on.fleet.exits[before:]
+        if fault.spares:
+            broken += [f"worker {e.number} ended with {e.status}: {e.cause[:100]}" for e in exits if e.status > 0]
+        seen.append(Seen(fault, began, time.time(), seconds, exits, broken))
+        ended = ", ".join(f"worker {e.number}: {e.status} {e.cause[:100]}" for e in exits) or "none ended"
+        print(f"{n + 1}/{len(faults)} {fault}: {ended}; well after {seconds:.1f} s", file=sys.stderr, flush=True)
+        for sentence in broken:
+            print(f"    BROKEN: {sentence}", file=sys.stderr, flush=True)
+        on.cluster.heal()
     return seen
 
 
@@ -180,3 +229,13 @@ def judged(on: Stage, events: int) -> tuple[Verdict, bool]:
     print(f"stopped with {statuses}; judging", file=sys.stderr, flush=True)
     verdict = judge_all(on.world)
     return verdict, verdict.good and not any(statuses)
+
+
+def measure(on: Stage, seen: Sequence[Seen]) -> None:
+    """Note how long each fault silenced a partition, and that it was too long; the load must have ended."""
+    silences = silence.measured(on.world, on.feed.acknowledged)
+    for each in seen:
+        each.silence = silence.longest(silences, each.began, each.ended)
+        bound = on.world.settings.session_seconds + GRACE + each.fault.outage
+        if each.silence > bound:
+            each.broken.append(f"a partition was silent for {each.silence:.1f} s, more than {bound:.1f}")

@@ -3,8 +3,15 @@
 import os
 import shutil
 import subprocess
-from contextlib import suppress
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import cast
+
+import rocksdict
+
+from streams.faust.stores import AS_OF, ORIGIN, RocksStore
 
 SIZE = "512m"
 
@@ -39,6 +46,32 @@ class Disk:
         """Lose the data."""
         shutil.rmtree(self.data, ignore_errors=True)
 
+    def age(self, seconds: float) -> None:
+        """Let the rows be as of a time so long ago, and lack what they should hold."""
+        for rows in self._robbed():
+            rows[AS_OF] = int((time.time() - seconds) * 1000).to_bytes(8, "little", signed=True)
+
+    def estrange(self) -> None:
+        """Let the rows be those of another changelog."""
+        for rows in self._robbed():
+            rows[ORIGIN] = b'{"app":"another","cluster":"another","partitions":1,"topic":""}'
+
+    def advance(self) -> None:
+        """Let the rows be of changelog records that do not exist."""
+        for rows in self._robbed():
+            rows[RocksStore.offset_key] = str(10**12).encode()
+
+    def _robbed(self) -> Iterator[rocksdict.Rdict]:
+        """Open the databases that have rows, one after another, without the rows: who serves from them is found out."""
+        for path in self.data.rglob("*.db"):
+            with _opened(path) as rows:
+                if rows.get(RocksStore.offset_key) is None:
+                    continue
+                for key in list(rows.keys()):
+                    if not cast("bytes", key).startswith((b"__trueup\0", b"__faust\0")):
+                        del rows[key]
+                yield rows
+
     def close(self) -> None:
         """Unmount."""
         if self.small:
@@ -47,3 +80,12 @@ class Disk:
 
 def _ran(*command: str | Path) -> bool:
     return subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[rocksdict.Rdict]:
+    rows = rocksdict.Rdict(str(path), rocksdict.Options(raw_mode=True))
+    try:
+        yield rows
+    finally:
+        rows.close()

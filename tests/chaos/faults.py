@@ -1,8 +1,9 @@
-"""Faults as data: what befalls the workers, their disks, the network and the broker, in an order drawn from a seed.
+"""Faults as data: what befalls the workers, their disks, the network and the brokers, in an order drawn from a seed.
 
 What each does is told in ``strikes.py``.
 """
 
+import math
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -11,13 +12,39 @@ from typing import Any, ClassVar
 
 @dataclass(frozen=True)
 class Fault:
-    """Something that goes wrong. ``name`` is how the report and the operations page call it."""
+    """Something that goes wrong.
+
+    Attributes
+    ----------
+    name
+        How the report and the operations page call it.
+    spares
+        Whether workers are to live on: two brokers stay in sync, and every worker reaches them.
+    """
 
     name: ClassVar[str]
+    spares: ClassVar[bool] = False
+
+    @property
+    def outage(self) -> float:
+        """For how long nothing can be answered whatever workers do, s; infinite where that depends on other things."""
+        return 0.0
 
     def __str__(self) -> str:
         """Return the name and what was drawn."""
         return " ".join([self.name, *(f"{field.name}={getattr(self, field.name)}" for field in fields(self))])
+
+
+@dataclass(frozen=True)
+class Outage(Fault):
+    """One that keeps workers from the brokers for so long, s."""
+
+    seconds: float
+
+    @property
+    def outage(self) -> float:
+        """As long as it lasts."""
+        return self.seconds
 
 
 @dataclass(frozen=True)
@@ -90,37 +117,33 @@ class KillRestoring(Fault):
 
 
 @dataclass(frozen=True)
-class KillBroker(Fault):
+class KillBroker(Outage):
     """The broker is killed and comes back on the same data and port."""
 
     name = "broker killed"
-    seconds: float
 
 
 @dataclass(frozen=True)
-class FreezeBroker(Fault):
+class FreezeBroker(Outage):
     """The broker is stopped and woken: connections stay, nothing answers."""
 
     name = "broker frozen"
-    seconds: float
 
 
 @dataclass(frozen=True)
-class Cut(Fault):
+class Cut(Outage):
     """Connections between workers and broker are reset, and new ones too."""
 
     name = "network cut"
     workers: tuple[int, ...]
-    seconds: float
 
 
 @dataclass(frozen=True)
-class Silence(Fault):
+class Silence(Outage):
     """Nothing passes between workers and broker, and no side is told."""
 
     name = "network silent"
     workers: tuple[int, ...]
-    seconds: float
 
 
 @dataclass(frozen=True)
@@ -131,13 +154,12 @@ class LongSilence(Silence):
 
 
 @dataclass(frozen=True)
-class Slow(Fault):
+class Slow(Outage):
     """Every byte between workers and broker is late, acknowledgements too."""
 
     name = "slow acknowledgements"
     workers: tuple[int, ...]
     delay: float
-    seconds: float
 
 
 @dataclass(frozen=True)
@@ -146,6 +168,11 @@ class RefuseChangelog(Fault):
 
     name = "changelog sends refused"
     seconds: float
+
+    @property
+    def outage(self) -> float:
+        """Until a worker has noticed, and then some."""
+        return math.inf
 
 
 @dataclass(frozen=True)
@@ -182,11 +209,203 @@ class Poison(Fault):
     records: int
 
 
-#: Every kind, in the order of the operations page.
-KINDS: tuple[type[Fault], ...] = (
-    KillAtStep, Kill, Stop, Stall, EmptyDisk, Damage, FullDisk, KillRestoring, KillBroker, FreezeBroker, Cut, Silence,
-    LongSilence, Slow, RefuseChangelog, Storm, ClockJump, WildTimestamps, Poison,
+@dataclass(frozen=True)
+class OldDisk(Fault):
+    """The worker is killed and comes back on rows of 30 days ago, which lack what the changelog has forgotten since."""
+
+    name = "old disk"
+    worker: int
+
+
+@dataclass(frozen=True)
+class ForeignDisk(Fault):
+    """The worker is killed and comes back on rows of another changelog."""
+
+    name = "foreign disk"
+    worker: int
+
+
+@dataclass(frozen=True)
+class AheadDisk(Fault):
+    """The worker is killed and comes back on rows that the changelog has lost."""
+
+    name = "disk ahead of its changelog"
+    worker: int
+
+
+@dataclass(frozen=True)
+class PoisonedTime(Fault):
+    """In another application: one record dated 9999, while forecasts wait for their outcomes."""
+
+    name = "poisoned time"
+
+
+@dataclass(frozen=True)
+class Overtaken(Fault):
+    """In another application: retention deletes inputs that a stopped worker has not read; then it goes on."""
+
+    name = "retention overtakes a worker"
+
+
+@dataclass(frozen=True)
+class DoubledIds(Fault):
+    """Two more workers start at a time under one instance id."""
+
+    name = "doubled instance id"
+
+
+@dataclass(frozen=True)
+class KillLeader(Fault):
+    """The broker that leads a partition of the changelog is killed, and comes back."""
+
+    name = "leader killed"
+    spares = True
+    partition: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class FreezeLeader(Fault):
+    """The same is stopped and woken: connections stay, nothing answers."""
+
+    name = "leader frozen"
+    spares = True
+    partition: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class KillFollower(Fault):
+    """A broker that follows in a partition of the changelog is killed, and comes back."""
+
+    name = "follower killed"
+    spares = True
+    partition: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class FreezeFollower(Fault):
+    """The same is stopped and woken."""
+
+    name = "follower frozen"
+    spares = True
+    partition: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class KillCoordinator(Fault):
+    """The broker that coordinates the group is killed, and comes back."""
+
+    name = "coordinator killed"
+    spares = True
+    seconds: float
+
+
+@dataclass(frozen=True)
+class FreezeCoordinator(Fault):
+    """The same is stopped and woken."""
+
+    name = "coordinator frozen"
+    spares = True
+    seconds: float
+
+
+@dataclass(frozen=True)
+class KillController(Fault):
+    """The broker whose controller is active is killed, and comes back."""
+
+    name = "controller killed"
+    spares = True
+    seconds: float
+
+
+@dataclass(frozen=True)
+class FreezeController(Fault):
+    """The same is stopped and woken."""
+
+    name = "controller frozen"
+    spares = True
+    seconds: float
+
+
+@dataclass(frozen=True)
+class KillBoth(Fault):
+    """A worker and the broker that leads a partition of the changelog are killed at once."""
+
+    name = "worker and leader killed"
+    worker: int
+    partition: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class RollingRestart(Fault):
+    """The brokers are restarted in good order, one after another."""
+
+    name = "rolling restart of brokers"
+    spares = True
+
+
+@dataclass(frozen=True)
+class Reassign(Fault):
+    """All partitions of all topics lose their leader to other replicas, and get a third one again."""
+
+    name = "partitions reassigned"
+    spares = True
+
+
+@dataclass(frozen=True)
+class BelowMinIsr(Outage):
+    """A broker is killed, and the changelog is to have more replicas in sync than are left."""
+
+    name = "below min.insync.replicas"
+
+
+@dataclass(frozen=True)
+class KillTwo(Outage):
+    """Two of three brokers are killed, and come back."""
+
+    name = "two brokers killed"
+
+
+@dataclass(frozen=True)
+class KillAll(Outage):
+    """All brokers are killed, and come back."""
+
+    name = "all brokers killed"
+
+
+@dataclass(frozen=True)
+class SilentLeader(Outage):
+    """Nothing passes between a worker and the broker that leads a partition of the changelog; others reach it."""
+
+    name = "network to the leader silent"
+    worker: int
+    partition: int
+
+
+#: What befalls workers, their disks, their network and their load, in the order of the operations page.
+WORKERS: tuple[type[Fault], ...] = (
+    KillAtStep, Kill, Stop, Stall, EmptyDisk, Damage, FullDisk, KillRestoring, OldDisk, ForeignDisk, AheadDisk, Cut,
+    Silence, LongSilence, Slow, RefuseChangelog, Storm, DoubledIds, ClockJump, WildTimestamps, PoisonedTime, Poison,
+    Overtaken,
 )  # fmt: skip
+#: What befalls the only broker.
+ONE: tuple[type[Fault], ...] = (KillBroker, FreezeBroker)
+#: What befalls three brokers.
+THREE: tuple[type[Fault], ...] = (
+    KillLeader, FreezeLeader, KillFollower, FreezeFollower, KillCoordinator, FreezeCoordinator, KillController,
+    FreezeController, KillBoth, SilentLeader, RollingRestart, Reassign, BelowMinIsr, KillTwo, KillAll,
+)  # fmt: skip
+
+
+def kinds(brokers: int) -> tuple[type[Fault], ...]:
+    """Return every kind of a campaign with one broker, or with three."""
+    return WORKERS + (ONE if brokers == 1 else THREE)
+
+
 DAMAGE = (
     ("*.sst", "halved"),
     ("*.sst", "flipped"),
@@ -197,21 +416,25 @@ DAMAGE = (
 )
 
 
-def draw(kind: type[Fault], rng: random.Random, workers: int, session: float) -> list[Fault]:
+def draw(kind: type[Fault], rng: random.Random, workers: int, session: float, partitions: int = 1) -> list[Fault]:
     """Draw the faults of a kind that one round has; more than one where their kinds have kinds.
 
     Parameters
     ----------
-    workers
+    workers, partitions
         How many there are to choose from.
     session
         Silence after which a worker's partitions move, s.
     """
+    names = {field.name for field in fields(kind)}
+    few = round(rng.uniform(1, session / 2), 1)
 
     def one(**drawn: Any) -> Fault:
-        if "worker" in {field.name for field in fields(kind)}:
+        if "worker" in names:
             drawn["worker"] = rng.randrange(workers)
-        if "workers" in {field.name for field in fields(kind)}:
+        if "partition" in names:
+            drawn["partition"] = rng.randrange(partitions)
+        if "workers" in names:
             some = rng.sample(range(workers), rng.randint(1, workers))
             drawn["workers"] = tuple(sorted(some))
         return kind(**drawn)
@@ -220,17 +443,13 @@ def draw(kind: type[Fault], rng: random.Random, workers: int, session: float) ->
         return [one(step=step) for step in range(1, 6)]
     if kind is Damage:
         return [one(files=files, how=how) for files, how in DAMAGE]
-    few = round(rng.uniform(1, session / 2), 1)
-    if kind is KillBroker:  # away for a moment, and for longer than workers wait
+    if kind in (KillBroker, KillAll):  # away for a moment, and for longer than workers wait
         return [one(seconds=few), one(seconds=session + few)]
     drawn: dict[type[Fault], dict[str, Any]] = {
-        Stall: {"seconds": session + few},
         FullDisk: {"seconds": few},
         KillRestoring: {"after": 1},
-        FreezeBroker: {"seconds": session + few},
         Cut: {"seconds": few},
         Silence: {"seconds": few},
-        LongSilence: {"seconds": session + few},
         Slow: {"delay": round(rng.uniform(0.05, 0.4), 2), "seconds": session},
         RefuseChangelog: {"seconds": few},
         Storm: {"joins": 4},
@@ -238,12 +457,12 @@ def draw(kind: type[Fault], rng: random.Random, workers: int, session: float) ->
         WildTimestamps: {"records": 2000, "seconds": 300},
         Poison: {"records": 5000},
     }
-    return [one(**drawn.get(kind, {}))]
+    return [one(**drawn.get(kind, {"seconds": session + few} if "seconds" in names else {}))]
 
 
-def schedule(seed: int, workers: int, session: float, kinds: Sequence[type[Fault]] = KINDS) -> list[Fault]:
+def schedule(seed: int, workers: int, session: float, kinds: Sequence[type[Fault]], partitions: int = 1) -> list[Fault]:
     """Return a round of faults, every kind at least once, in an order drawn from the seed."""
     rng = random.Random(seed)
-    faults = [fault for kind in kinds for fault in draw(kind, rng, workers, session)]
+    faults = [fault for kind in kinds for fault in draw(kind, rng, workers, session, partitions)]
     rng.shuffle(faults)
     return faults

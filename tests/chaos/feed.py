@@ -4,13 +4,14 @@ import asyncio
 import itertools
 import threading
 import time
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Iterator
-from typing import Self
+from typing import NamedTuple, Self
 
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError
 
+from streams.kafka.partitioner import partition
 from tests.e2e.world import World
 from tests.events import Sent, mixed
 
@@ -20,12 +21,22 @@ PART = 1000
 TICK = 0.1
 #: Time between events, ms, by the records' own clock; outcomes come up to fifty such steps later.
 STEP = 100
+#: Longest wait for an acknowledgement before a send is done again, ms.
+REQUEST_MS = 5000
+
+
+class Acknowledged(NamedTuple):
+    """A send that was acknowledged: the offset of its last record, and when, s since 1970."""
+
+    offset: int
+    at: float
 
 
 class Feed:
-    """Produces on a thread of its own, straight to the broker; a context.
+    """Produces on a thread of its own, straight to the brokers; a context.
 
-    A send that fails is done again: the copies are events like any other, which the worker must tell apart.
+    A send that fails is done again: the copies are events like any other, which the worker must tell apart. A partition
+    whose leader is away does not hold the others up.
 
     Parameters
     ----------
@@ -43,11 +54,16 @@ class Feed:
         self._extra: deque[list[Sent]] = deque()
         self._closing = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._run()), name="feed")
-        #: Events made, and records acknowledged.
-        self.events, self.acknowledged = 0, 0
+        #: Events made.
+        self.events = 0
         #: Event time of the record made last, ms.
         self.clock = 0
+        #: Of each partition of the forecasts: the offset of the last record of each send, and when it was acknowledged.
+        self.acknowledged: dict[int, list[Acknowledged]] = {n: [] for n in range(world.partitions)}
         self._least = 0
+        #: Parts of the load that are not acknowledged yet, and whether nobody waits for them any more.
+        self._pending = 0
+        self._abandoned = False
 
     def __enter__(self) -> Self:
         """Begin."""
@@ -56,7 +72,7 @@ class Feed:
 
     def __exit__(self, *_: object) -> None:
         """End, at once."""
-        self._least = 0
+        self._least, self._abandoned = 0, True
         self._closing.set()
         self._thread.join()
 
@@ -80,8 +96,20 @@ class Feed:
 
     async def _run(self) -> None:
         producer = await self._connected()
+        lanes: list[asyncio.Queue[list[Sent]]] = [asyncio.Queue() for _ in range(self._world.partitions)]
+        async with asyncio.TaskGroup() as tasks:
+            sending = [tasks.create_task(self._send(producer, n, lane)) for n, lane in enumerate(lanes)]
+            await self._fill(lanes)
+            for task in sending:
+                task.cancel()
+        await producer.stop()
+
+    async def _fill(self, lanes: list[asyncio.Queue[list[Sent]]]) -> None:
+        """Give every partition its records, in order; when the load ends, return when all are acknowledged."""
         began, taken = time.monotonic(), 0
-        while not self._closing.is_set() or self.events < self._least or self._extra:
+        while not self._closing.is_set() or self.events < self._least or self._extra or self._pending:
+            if self._abandoned:
+                return
             due = int((time.monotonic() - began) * self._rate) - taken
             if self._closing.is_set():
                 due = 5 * PART if self.events < self._least else 0
@@ -92,29 +120,46 @@ class Feed:
                 batch = [record._replace(ts=now) for record in batch]
             while self._extra:
                 batch += self._extra.popleft()
-            for start in range(0, len(batch), PART):
-                producer = await self._send(producer, batch[start : start + PART])
+            of_partition: dict[int, list[Sent]] = defaultdict(list)
+            for record in batch:
+                of_partition[partition(record.key, len(lanes))].append(record)
+            for n, records in of_partition.items():
+                for start in range(0, len(records), PART):
+                    lanes[n].put_nowait(records[start : start + PART])
+                    self._pending += 1
             await asyncio.sleep(0 if self._closing.is_set() else TICK)
-        await producer.stop()
+            while self._closing.is_set() and self._pending and not self._abandoned:  # noqa: ASYNC110 - set by a thread
+                await asyncio.sleep(0.01)
 
-    async def _send(self, producer: AIOKafkaProducer, records: list[Sent]) -> AIOKafkaProducer:
+    async def _send(self, producer: AIOKafkaProducer, number: int, lane: asyncio.Queue[list[Sent]]) -> None:
         while True:
-            try:
-                sent = [
-                    await producer.send(self._world.topic(r.topic), r.value, key=r.key, timestamp_ms=r.ts)
-                    for r in records
-                ]
-                await asyncio.gather(*sent)
-            except KafkaError:
-                await producer.stop()
-                producer = await self._connected()
-            else:
-                self.acknowledged += len(records)
-                return producer
+            records = await lane.get()
+            while True:
+                try:
+                    appended = await self._appended(producer, number, records)
+                except KafkaError:
+                    await asyncio.sleep(TICK)
+                    continue
+                break
+            if appended is not None:
+                self.acknowledged[number].append(Acknowledged(appended, time.time()))
+            self._pending -= 1
+
+    async def _appended(self, producer: AIOKafkaProducer, number: int, records: list[Sent]) -> int | None:
+        """Return the offset of the last forecast among records that were acknowledged."""
+        sent = [
+            await producer.send(self._world.topic(r.topic), r.value, key=r.key, timestamp_ms=r.ts, partition=number)
+            for r in records
+        ]
+        forecasts = self._world.topic("forecasts")
+        offsets = [each.offset for each in await asyncio.gather(*sent) if each.topic == forecasts]
+        return max(offsets, default=None)
 
     async def _connected(self) -> AIOKafkaProducer:
         while True:
-            producer = AIOKafkaProducer(bootstrap_servers=self._world.settings.brokers[0], linger_ms=5, acks="all")
+            producer = AIOKafkaProducer(
+                bootstrap_servers=self._world.bootstrap, linger_ms=5, acks="all", request_timeout_ms=REQUEST_MS
+            )
             try:
                 await producer.start()
             except KafkaError:

@@ -30,12 +30,12 @@ class Exit(NamedTuple):
 class Member:
     """A place in the fleet: the worker that fills it now, its disk and its orders."""
 
-    def __init__(self, number: int, world: World, brokers: str, *, small_disk: bool) -> None:
+    def __init__(self, number: int, world: World, brokers: str, *, small_disk: bool, **settings: str) -> None:
         self.number = number
         self.disk = Disk(world.directory / f"disk-{number}", small=small_disk)
         self.orders = world.directory / f"orders-{number}.json"
         self._world = world
-        self._environment = {"TRUEUP_BROKERS": brokers, "TRUEUP_DATA_DIR": str(self.disk.data)}
+        self._environment = {"TRUEUP_BROKERS": brokers, "TRUEUP_DATA_DIR": str(self.disk.data), **settings}
         self._lives = 0
         self._next: dict[str, float] = {}
         self.worker = self._born()
@@ -93,10 +93,12 @@ class Fleet:
     world
         Topics and settings.
     brokers
-        For each worker the address it finds the broker at.
+        For each worker the addresses it finds the brokers at.
     """
 
     def __init__(self, world: World, brokers: Sequence[str]) -> None:
+        self._world = world
+        self._guests = 0
         self.exits: list[Exit] = []
         self.members = [Member(n, world, address, small_disk=n == 0) for n, address in enumerate(brokers)]
         self._closing = threading.Event()
@@ -115,6 +117,11 @@ class Fleet:
             member.signal(signal.SIGCONT)
             member.worker.kill()
             member.disk.close()
+
+    def guest(self, **settings: str) -> Member:
+        """Start a worker that nobody starts again, straight at the brokers; who asks for it ends it."""
+        self._guests += 1
+        return Member(100 + self._guests, self._world, self._world.bootstrap, small_disk=False, **settings)
 
     def settle(self, patience: float) -> None:
         """Return when every worker that is not held serves."""

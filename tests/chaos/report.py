@@ -10,11 +10,11 @@ from tests.chaos.judge import Verdict
 
 
 def table(seen: Sequence[Seen]) -> str:
-    """Return a line a kind of fault: how often, how workers ended, and after how long all was well again."""
+    """Return a line a kind of fault: how often, how workers ended, the longest silence, and when all was well again."""
     kinds: dict[str, list[Seen]] = defaultdict(list)
     for each in seen:
         kinds[each.fault.name].append(each)
-    lines = [f"{'fault':28}{'times':>6}  {'exits':24}{'well again, s':>14}"]
+    lines = [f"{'fault':32}{'times':>6}  {'exits':24}{'silent, s':>10}{'well again, s':>15}"]
     for name, found in kinds.items():
         counts: dict[int, int] = defaultdict(int)
         causes = set()
@@ -23,25 +23,34 @@ def table(seen: Sequence[Seen]) -> str:
                 counts[exit_.status] += 1
                 causes.add(exit_.cause)
         exits = ", ".join(f"{n} x {status}" for status, n in sorted(counts.items())) or "none"
-        lines.append(f"{name:28}{len(found):>6}  {exits:24}{max(each.seconds for each in found):>14.1f}")
+        silent, well = max(each.silence for each in found), max(each.seconds for each in found)
+        lines.append(f"{name:32}{len(found):>6}  {exits:24}{silent:>10.1f}{well:>15.1f}")
         lines += [f"    {cause[:160]}" for cause in sorted(causes - {""})]
+        lines += [f"    BROKEN: {sentence}" for each in found for sentence in each.broken]
     return "\n".join(lines)
 
 
-def conclusion(verdict: Verdict, faults: int, seconds: float) -> str:
+def conclusion(verdict: Verdict, seen: Sequence[Seen], seconds: float) -> str:
     """Return the verdict in words and, as the last line, as JSON."""
+    kinds = len({type(each.fault) for each in seen})
+    broken = sum(len(each.broken) for each in seen)
     lines = [f"FOUND: {finding}" for finding in verdict.findings]
     lines += [
-        f"{faults} faults in {seconds:.0f} s; {verdict.records:,} records, {verdict.events:,} events",
+        f"{len(seen)} faults of {kinds} kinds in {seconds:.0f} s",
+        f"{verdict.records:,} records, {verdict.events:,} events",
         f"{verdict.copies:,} records of the outputs are copies of others, as after a crash they may",
         f"lost {verdict.lost}, doubled {verdict.doubled}, differing answers {verdict.differing_answers}",
+        f"promises broken {broken}",
         orjson.dumps(
             {
                 "events": verdict.events,
-                "faults": faults,
+                "records": verdict.records,
+                "faults": len(seen),
+                "kinds": kinds,
                 "lost": verdict.lost,
                 "doubled": verdict.doubled,
                 "differing_answers": verdict.differing_answers,
+                "promises_broken": broken,
                 "seconds": round(seconds, 1),
             }
         ).decode(),

@@ -98,7 +98,7 @@ class Sampler:
         seen: OrderedDict[str, None] = OrderedDict()
         topic = self._world.topic("calibrated")
         while not self._closing.is_set():
-            consumer = AIOKafkaConsumer(bootstrap_servers=self._world.settings.brokers[0], auto_offset_reset="latest")
+            consumer = AIOKafkaConsumer(bootstrap_servers=self._world.bootstrap, auto_offset_reset="latest")
             try:
                 await consumer.start()
                 consumer.assign([TopicPartition(topic, n) for n in range(self._world.partitions)])

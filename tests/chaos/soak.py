@@ -16,15 +16,15 @@ import orjson
 
 from tests.chaos import campaign, picture, report
 from tests.chaos.campaign import Seen
-from tests.chaos.faults import KINDS, Fault, WildTimestamps, schedule
+from tests.chaos.faults import Fault, WildTimestamps, kinds, schedule
 from tests.chaos.samples import Sample, Sampler
 
 
-def endless(seed: int, workers: int) -> Iterator[Fault]:
+def endless(seed: int, workers: int, brokers: int = 1, partitions: int = 1) -> Iterator[Fault]:
     """Draw rounds of faults for ever. No wild timestamps: waits are measured by the records' own."""
-    kinds = [kind for kind in KINDS if kind is not WildTimestamps]
+    drawn = [kind for kind in kinds(brokers) if kind is not WildTimestamps]
     for round_ in itertools.count():
-        yield from schedule(seed * 1000 + round_, workers, campaign.SESSION, kinds)
+        yield from schedule(seed * 1000 + round_, workers, campaign.default_session(brokers), drawn, partitions)
 
 
 def growth(samples: list[Sample]) -> float:
@@ -47,6 +47,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=60)
     parser.add_argument("--rate", type=float, default=2000.0, help="records a second")
     parser.add_argument("--every", type=float, default=45.0, help="mean seconds between faults; 0: none at all")
+    parser.add_argument("--brokers", type=int, choices=(1, 3), default=1, help="three replicate everything")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--partitions", type=int, default=4)
     parser.add_argument("--seed", type=int, default=1)
@@ -63,7 +64,7 @@ def main() -> int:
         campaign.recover(on)
         end = time.monotonic() + options.minutes * 60
         with Sampler(on.world, on.fleet) as sampler:
-            for fault in endless(options.seed, options.workers):
+            for fault in endless(options.seed, options.workers, options.brokers, options.partitions):
                 pause = rng.expovariate(1 / options.every) if options.every else float("inf")
                 left = end - time.monotonic()
                 time.sleep(max(min(pause, left), 0))
@@ -94,7 +95,7 @@ def main() -> int:
         "most_files": max((n for s in sampler.samples for n in s.files.values()), default=0),
         "picture": str(options.picture),
     }
-    concluded, _, last = report.conclusion(verdict, len(seen), time.monotonic() - began).rpartition("\n")
+    concluded, _, last = report.conclusion(verdict, seen, time.monotonic() - began).rpartition("\n")
     print(concluded)
     print(orjson.dumps(orjson.loads(last) | figures).decode())
     return 0 if good else 1

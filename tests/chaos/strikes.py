@@ -1,44 +1,17 @@
-"""What each fault does to the stage: workers, disks, proxies, broker, load."""
+"""What each fault of workers, disks, network and load does; those of the brokers are told in ``outages.py``."""
 
-import asyncio
 import os
 import signal
 import time
-from dataclasses import dataclass
-from functools import singledispatch
+from collections.abc import Callable
 from pathlib import Path
 
-from aiokafka.admin import AIOKafkaAdminClient
-from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
-
-from lab.broker import Broker
 from tests.chaos import faults
-from tests.chaos.faults import Fault
-from tests.chaos.feed import Feed
-from tests.chaos.fleet import Fleet, Member
+from tests.chaos.disk import Disk
+from tests.chaos.fleet import Member
 from tests.chaos.proxy import Proxy
-from tests.e2e.world import World
+from tests.chaos.stage import PATIENCE, Stage, strike
 from tests.events import Sent, forecast, outcome
-
-#: Longest wait for a worker to meet with what was ordered, s.
-PATIENCE = 120.0
-
-
-@dataclass
-class Stage:
-    """What faults strike. The proxies are those of the workers, in order."""
-
-    world: World
-    broker: Broker
-    proxies: list[Proxy]
-    fleet: Fleet
-    feed: Feed
-
-
-@singledispatch
-def strike(fault: Fault, stage: Stage) -> None:
-    """Inject a fault; returns when it is over, and what it ended has ended."""
-    raise NotImplementedError(type(fault))
 
 
 def _end(stage: Stage, member: Member) -> None:
@@ -139,77 +112,73 @@ def _(fault: faults.KillRestoring, stage: Stage) -> None:
 
 
 @strike.register
-def _(fault: faults.KillBroker, stage: Stage) -> None:
-    stage.broker.kill()
-    time.sleep(fault.seconds)
-    stage.broker.start()
+def _(fault: faults.OldDisk, stage: Stage) -> None:
+    _tamper(stage, fault.worker, lambda disk: disk.age(30 * 86_400.0))
 
 
 @strike.register
-def _(fault: faults.FreezeBroker, stage: Stage) -> None:
-    stage.broker.pause()
-    time.sleep(fault.seconds)
-    stage.broker.resume()
+def _(fault: faults.ForeignDisk, stage: Stage) -> None:
+    _tamper(stage, fault.worker, Disk.estrange)
+
+
+@strike.register
+def _(fault: faults.AheadDisk, stage: Stage) -> None:
+    _tamper(stage, fault.worker, Disk.advance)
+
+
+def _tamper(stage: Stage, worker: int, how: Callable[[Disk], None]) -> None:
+    member = stage.fleet.members[worker]
+    _end(stage, member)
+    how(member.disk)
+    _begin(member)
 
 
 @strike.register
 def _(fault: faults.Cut, stage: Stage) -> None:
-    for worker in fault.workers:
-        stage.proxies[worker].cut()
+    for proxy in _proxies(stage, fault.workers):
+        proxy.cut()
     _mend_after(fault.seconds, stage, fault.workers)
 
 
 @strike.register
 def _(fault: faults.Silence, stage: Stage) -> None:
-    for worker in fault.workers:
-        stage.proxies[worker].silence()
+    for proxy in _proxies(stage, fault.workers):
+        proxy.silence()
     _mend_after(fault.seconds, stage, fault.workers)
 
 
 @strike.register
 def _(fault: faults.Slow, stage: Stage) -> None:
-    for worker in fault.workers:
-        stage.proxies[worker].slow(fault.delay)
+    for proxy in _proxies(stage, fault.workers):
+        proxy.slow(fault.delay)
     _mend_after(fault.seconds, stage, fault.workers)
 
 
 def _mend_after(seconds: float, stage: Stage, workers: tuple[int, ...]) -> None:
     time.sleep(seconds)
-    for worker in workers:
-        stage.proxies[worker].mend()
+    for proxy in _proxies(stage, workers):
+        proxy.mend()
+
+
+def _proxies(stage: Stage, workers: tuple[int, ...]) -> list[Proxy]:
+    return [proxy for worker in workers for proxy in stage.proxies[worker]]
 
 
 @strike.register
 def _(fault: faults.RefuseChangelog, stage: Stage) -> None:
     since = len(stage.fleet.exits)
-    _limit_changelog(stage.world, 100)
+    stage.cluster.configure(stage.world.settings.changelog, max_message_bytes="100")
     for _ in range(int(PATIENCE * 10)):  # until somebody's send was refused
         if len(stage.fleet.exits) > since:
             break
         time.sleep(0.1)
     time.sleep(fault.seconds)
-    _limit_changelog(stage.world, 1_048_588)
-
-
-def _limit_changelog(world: World, largest: int) -> None:
-    """Let the broker take record batches of so many bytes."""
-
-    async def run() -> None:
-        admin = AIOKafkaAdminClient(bootstrap_servers=world.settings.brokers[0])
-        await admin.start()
-        try:
-            configs = {"cleanup.policy": "compact", "max.message.bytes": str(largest)}
-            await admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, world.settings.changelog, configs)])
-        finally:
-            await admin.close()
-
-    asyncio.run(run())
+    stage.cluster.configure(stage.world.settings.changelog, max_message_bytes="1048588")
 
 
 @strike.register
 def _(fault: faults.Storm, stage: Stage) -> None:
-    address = stage.world.environment["TRUEUP_BROKERS"]
-    guest = Member(90 + len(list(stage.world.directory.glob("disk-9*"))), stage.world, address, small_disk=False)
+    guest = stage.fleet.guest()
     try:
         for n in range(fault.joins):
             end = time.monotonic() + PATIENCE

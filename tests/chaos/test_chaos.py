@@ -1,4 +1,4 @@
-"""A short campaign: what ``make chaos`` does with every kind of fault and many more events."""
+"""Short campaigns: what ``make chaos`` does with every kind of fault and many more events."""
 
 from pathlib import Path
 
@@ -7,20 +7,37 @@ import pytest
 from tests.chaos import campaign, faults
 from tests.chaos.judge import judge_all
 
-FAULTS = (
+OF_ONE_BROKER = (
     faults.KillAtStep(worker=0, step=3),
     faults.Poison(records=2000),
     faults.Damage(worker=1, files="MANIFEST-*", how="shortened"),
     faults.KillBroker(seconds=1.0),
+)
+OF_THREE_BROKERS = (
+    faults.KillLeader(partition=0, seconds=1.0),
+    faults.FreezeController(seconds=5.0),
+    faults.Reassign(),
 )
 
 
 @pytest.mark.slow
 def test_nothing_is_lost_or_doubled_whatever_strikes(tmp_path: Path) -> None:
     with campaign.stage(tmp_path, workers=2, partitions=4, seed=7, rate=300.0, session=3.0) as on:
-        seen = campaign.run(on, FAULTS)
+        seen = campaign.run(on, OF_ONE_BROKER)
         assert campaign.drain(on, 5_000) == [0, 0]
         verdict = judge_all(on.world)
     assert verdict.good, verdict.findings
     assert verdict.events >= 5_000
     assert -9 in [ended.status for ended in seen[0].exits]
+
+
+@pytest.mark.slow
+def test_nothing_is_lost_or_doubled_while_brokers_come_and_go(tmp_path: Path) -> None:
+    with campaign.stage(tmp_path, brokers=3, workers=2, partitions=3, seed=7, rate=200.0) as on:
+        seen = campaign.run(on, OF_THREE_BROKERS)
+        assert campaign.drain(on, 2_000) == [0, 0]
+        campaign.measure(on, seen)
+        verdict = judge_all(on.world)
+    assert verdict.good, verdict.findings
+    assert verdict.events >= 2_000
+    assert seen[0].silence > 0

@@ -176,6 +176,10 @@ class World:
         name: str = getattr(self.settings, label.replace("-", "_"))
         return name
 
+    def topics(self) -> list[str]:
+        """Return the names of all topics, the changelog's too."""
+        return [topic.name for topic in topics.wanted(self.settings)]
+
     @contextmanager
     def worker(self, *accident: str, **settings: str) -> Iterator[Worker]:
         """Run a worker; it is killed on leaving if it still runs."""

@@ -1,0 +1,47 @@
+"""What faults strike: brokers, proxies, workers and load; and how a fault says that a promise was broken."""
+
+from dataclasses import dataclass
+from functools import singledispatch
+
+from tests.chaos.cluster import Cluster
+from tests.chaos.faults import Fault
+from tests.chaos.feed import Feed
+from tests.chaos.fleet import Fleet
+from tests.chaos.proxy import Proxy
+from tests.e2e.world import World
+
+#: Longest wait for a worker to meet with what was ordered, s.
+PATIENCE = 120.0
+
+
+class BrokenPromiseError(AssertionError):
+    """A worker did what it must not; the message says what. The campaign notes it and goes on."""
+
+
+@dataclass
+class Stage:
+    """What faults strike.
+
+    Attributes
+    ----------
+    proxies
+        Those of each worker, one to each broker.
+    """
+
+    world: World
+    cluster: Cluster
+    proxies: list[list[Proxy]]
+    fleet: Fleet
+    feed: Feed
+
+
+@singledispatch
+def strike(fault: Fault, stage: Stage) -> None:
+    """Inject a fault; returns when it is over, and what it ended has ended.
+
+    Raises
+    ------
+    BrokenPromiseError
+        If a worker did not do what this fault asks of it.
+    """
+    raise NotImplementedError(type(fault))
