@@ -3,8 +3,14 @@
 import logging
 import sys
 import time
+from typing import Final
 
 import orjson
+
+#: A warning or an error that says the same as one before it is written again after so long, s.
+REPEAT_SECONDS: Final = 60.0
+#: Different messages that are remembered.
+_REMEMBERED: Final = 1000
 
 #: Faust and aiokafka log dozens of lines at every rebalance. The worker logs what matters.
 _QUIET = ("faust", "mode", "aiokafka", "streams")
@@ -27,6 +33,35 @@ class JsonFormatter(logging.Formatter):
         return orjson.dumps({name: text.encode(errors="replace").decode() for name, text in line.items()}).decode()
 
 
+class Repeats(logging.Filter):
+    """Lets a warning or an error through once a minute if it says the same again and again, and counts the others.
+
+    While a broker is away, each part of the Kafka client says so several times a second.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        #: When each message was written, s since 1970, and how often it was left out since.
+        self._written: dict[tuple[str, str], tuple[float, int]] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Return whether a record is to be written."""
+        if record.levelno < logging.WARNING:
+            return True
+        text = record.getMessage()
+        message = record.name, text
+        written, left_out = self._written.get(message, (record.created - REPEAT_SECONDS, 0))
+        if record.created - written < REPEAT_SECONDS:
+            self._written[message] = written, left_out + 1
+            return False
+        if left_out:
+            record.msg, record.args = f"{text} (and {left_out} times more since this was written last)", ()
+        if len(self._written) >= _REMEMBERED:
+            self._written.clear()
+        self._written[message] = record.created, 0
+        return True
+
+
 def configure(level: str = "INFO") -> None:
     """Send logs to standard error: readable at a terminal, JSON elsewhere."""
     handler = logging.StreamHandler(sys.stderr)
@@ -34,7 +69,9 @@ def configure(level: str = "INFO") -> None:
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-8s %(name)s  %(message)s"))
     else:
         handler.setFormatter(JsonFormatter())
+    handler.addFilter(Repeats())
     known = level in logging.getLevelNamesMapping()  # an unknown level is reported when the settings are read
     logging.basicConfig(level=level if known else "INFO", handlers=[handler], force=True)
     for name in _QUIET:
         logging.getLogger(name).setLevel(logging.WARNING)
+    logging.getLogger("mode.timers").setLevel(logging.ERROR)  # it tells each commit that takes long, several a second

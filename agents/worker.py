@@ -26,6 +26,9 @@ log = logging.getLogger("trueup")
 
 #: Exit statuses of sysexits.h: EX_CONFIG for configuration errors, EX_SOFTWARE for failures while running.
 MISCONFIGURED, FAILED = 78, 70
+#: How long a start waits for brokers that cannot be asked, s: as long as a cluster takes to replace one of its own;
+#: and the pause between two questions, s.
+START_SECONDS, START_PAUSE = 20.0, 0.5
 #: The loop must tick this often to count as alive, s. Restoring a large state ticks; a hang does not.
 ALIVE_SECONDS = 30.0
 
@@ -42,12 +45,12 @@ def run(settings: Settings, *, probe: Probe = lambda _: None) -> int:
     """Run a worker until SIGTERM or SIGINT, and return its exit status.
 
     0 after a clean stop: the batches in flight were finished and their offsets committed. `MISCONFIGURED` if the
-    topics, the metrics address or the credentials are wrong. `FAILED` if the brokers cannot be asked, because a restart
-    may find them. `FAILED` also if a send or the state fails: the process then ends at once, and what was not
-    acknowledged is done again after the restart.
+    topics, the metrics address or the credentials are wrong. `FAILED` if the brokers cannot be asked for
+    `START_SECONDS`, because a restart may find them. `FAILED` also if a send or the state fails: the process then ends
+    at once, and what was not acknowledged is done again after the restart.
     """
     try:
-        problems = asyncio.run(topics.check(settings))
+        problems = asyncio.run(_checked(settings))
     except Exception as exc:  # noqa: BLE001 - any reason the brokers cannot be asked
         log.error("%s", str(exc) or type(exc).__name__)  # noqa: TRY400 - a message, not a fault
         return MISCONFIGURED if isinstance(exc, topics.TopicsError) and exc.lasting else FAILED
@@ -61,6 +64,20 @@ def run(settings: Settings, *, probe: Probe = lambda _: None) -> int:
     except HeldError as exc:
         log.error("%s", exc)  # noqa: TRY400 - a message, not a fault
         return MISCONFIGURED
+
+
+async def _checked(settings: Settings) -> list[str]:
+    """Return what is wrong with the topics, asking again for a while if the brokers cannot be asked."""
+    deadline = monotonic() + START_SECONDS
+    while True:
+        try:
+            return await topics.check(settings)
+        except Exception as exc:
+            lasting = isinstance(exc, topics.TopicsError) and exc.lasting
+            if lasting or monotonic() >= deadline:
+                raise
+            log.warning("the brokers cannot be asked yet: %s", str(exc) or type(exc).__name__)
+        await asyncio.sleep(START_PAUSE)
 
 
 def collect_rarely() -> None:

@@ -53,7 +53,7 @@ class _Producer:
         """Append record batches; return the offsets of their first records."""
         sealed = {TopicPartition(topic, partition): batch.sealed(-1, -1, -1) for batch, topic, partition in batches}
         async with asyncio.timeout(self._settings.request_seconds):
-            offsets = await appends.append(self._client, sealed, int(self._settings.request_seconds * 1000))
+            offsets = await appends.append(self._client, sealed)
         return [offsets[place] for place in sealed]
 
 

@@ -162,12 +162,6 @@ class Settings:
                 f"TRUEUP_LETTER_BYTES={self.letter_bytes} is too much for TRUEUP_BATCH_BYTES={self.batch_bytes}: "
                 "a batch must hold four times a letter"
             )
-        if self.request_seconds > self.session_seconds:
-            raise SettingsError(
-                "TRUEUP_REQUEST_SECONDS must not exceed TRUEUP_SESSION_SECONDS: "
-                "a write that hangs must die before the partition moves"
-            )
-
         if self.access.password and not self.access.certfile and not self.on_loopback:
             raise SettingsError(
                 f"TRUEUP_METRICS_PASSWORD would go in the clear, as TRUEUP_METRICS_HOST={self.metrics_host} "
@@ -186,6 +180,11 @@ class Settings:
     def state_dir(self) -> Path:
         """Where the state of this application is kept."""
         return self.data_dir / self.app_id
+
+    @property
+    def attempt_seconds(self) -> float:
+        """Longest wait for one answer of one broker, s: a third, so that there is time to ask another."""
+        return self.request_seconds / 3
 
     @property
     def changelog(self) -> str:

@@ -27,6 +27,8 @@ log = logging.getLogger("trueup")
 BACKOFF: Final = 0.1
 #: By all in-sync replicas.
 ACKS: Final = -1
+#: How much of an attempt a leader may wait for its replicas; then it says so, and is not taken for silent.
+REPLICAS: Final = 0.75
 _FENCED: Final = frozenset({PRODUCER_FENCED, errors.InvalidProducerEpoch.errno})
 #: To each broker, for all partitions of the changelog, and as many for those of the outputs.
 CONNECTIONS: Final = 8
@@ -34,11 +36,11 @@ CONNECTIONS: Final = 8
 Batches = Mapping[TopicPartition, bytes]
 
 
-async def append(client: AIOKafkaClient, batches: Batches, timeout_ms: int) -> dict[TopicPartition, int]:
+async def append(client: AIOKafkaClient, batches: Batches) -> dict[TopicPartition, int]:
     """Append a record batch to each partition, trying until all are acknowledged, and return their first offsets.
 
-    A batch that is sent again is appended once, by its producer id and its numbers. Nothing else may be on its way to
-    these partitions meanwhile.
+    A batch that is sent again is appended once, by its producer id and its numbers: be it to a leader that was slow, or
+    to the one that has taken its place. Nothing else may be on its way to these partitions meanwhile.
 
     Parameters
     ----------
@@ -46,8 +48,6 @@ async def append(client: AIOKafkaClient, batches: Batches, timeout_ms: int) -> d
         Connected to the brokers.
     batches
         Whole, with producer id, epoch and number.
-    timeout_ms
-        How long a broker may wait for its replicas.
 
     Raises
     ------
@@ -65,7 +65,7 @@ async def append(client: AIOKafkaClient, batches: Batches, timeout_ms: int) -> d
             leader = client.cluster.leader_for_partition(place)
             if leader is not None and leader >= 0:
                 led[leader][place] = data
-        asked = [_ask(client, leader, part, timeout_ms) for leader, part in led.items()]
+        asked = [_ask(client, leader, part) for leader, part in led.items()]
         for found in [await asked[0]] if len(asked) == 1 else await asyncio.gather(*asked):
             offsets |= found
         left = {place: data for place, data in left.items() if place not in offsets}
@@ -75,19 +75,20 @@ async def append(client: AIOKafkaClient, batches: Batches, timeout_ms: int) -> d
         await asyncio.sleep(BACKOFF)
 
 
-async def _ask(client: AIOKafkaClient, leader: int, batches: Batches, timeout_ms: int) -> dict[TopicPartition, int]:
+async def _ask(client: AIOKafkaClient, leader: int, batches: Batches) -> dict[TopicPartition, int]:
     """Send one request, and return where what it appended begins; what is worth another attempt is left out."""
     topics = defaultdict(list)
     for (topic, partition), data in batches.items():
         topics[topic].append((partition, data))
     first, *_ = batches
-    request = ProduceRequest(None, ACKS, timeout_ms, list(topics.items()))
+    wait_ms = int(client._request_timeout_ms * REPLICAS)  # noqa: SLF001 - no public way to ask
+    request = ProduceRequest(None, ACKS, wait_ms, list(topics.items()))
     try:
         response = await client.send(leader, request, group=(first.topic, first.partition % CONNECTIONS))
     except errors.KafkaError as exc:
         if not exc.retriable:
             raise
-        log.warning("appending to %s, trying again: %r", ", ".join(topics), exc)
+        log.debug("appending to %s, trying again: %r", ", ".join(topics), exc)  # the client says which broker is away
         return {}
     found = {}
     for topic, partitions in response.topics:

@@ -28,6 +28,7 @@ from mode import Service, ServiceT
 from state.engine import HELD
 from streams.config.settings import Settings
 from streams.faust import appends, unpacking
+from streams.faust.client import hasten
 from streams.kafka import codecs, producer_ids, provenance
 from streams.kafka.producer_ids import ProducerIdentity
 from streams.kafka.provenance import Described
@@ -115,6 +116,8 @@ class Thread(driver.AIOKafkaConsumerThread):
         consumer._fetch_max_wait_ms = FETCH_WAIT_MS  # noqa: SLF001 - Faust has no setting for it
         # Faust has one only together with transactions of its own. What a producer took back is not answered.
         consumer._isolation_level = "read_committed"  # noqa: SLF001 - as above
+        settings = cast("BatchConsumer", self.consumer).inputs.settings
+        hasten(consumer._client, settings.attempt_seconds)  # noqa: SLF001 - as above
         return consumer
 
     async def getmany(
@@ -587,6 +590,11 @@ class BatchProducer(driver.Producer):
         # A retried batch is appended once and in order.
         return {"enable_idempotence": True}
 
+    def _new_producer(self, transactional_id: str | None = None) -> aiokafka.AIOKafkaProducer:
+        producer = super()._new_producer(transactional_id)
+        hasten(producer.client, cast("BatchTransport", self.transport).inputs.settings.attempt_seconds)
+        return producer
+
     def batch(self) -> RecordBatch:
         """Return an empty record batch; its ``append`` returns None when it is full, before it is compressed."""
         settings = cast("BatchTransport", self.transport).inputs.settings
@@ -650,7 +658,7 @@ class BatchProducer(driver.Producer):
                 self._sequences[place] = (sequence + batch.record_count()) % 2**31
         try:
             async with asyncio.timeout(self.request_timeout):
-                offsets = await appends.append(producer.client, sealed, int(self.request_timeout * 1000))
+                offsets = await appends.append(producer.client, sealed)
         except TimeoutError:
             places = ", ".join(f"{topic}/{partition}" for topic, partition in sealed)
             raise TimeoutError(f"not acknowledged in {self.request_timeout:g} s: {places}") from None

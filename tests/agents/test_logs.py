@@ -106,6 +106,31 @@ def test_the_libraries_are_quiet_until_they_warn(monkeypatch: pytest.MonkeyPatch
     assert [line["message"] for line in lines(stream)] == ["a broker is gone"]
 
 
+def test_what_is_said_ten_times_a_second_is_written_once_a_minute_with_how_often(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stream = configured(monkeypatch)
+    fields = {"name": "aiokafka", "levelno": 40, "levelname": "ERROR", "msg": "broker %d is away"}
+    for tenth in range(601):
+        for broker in (1, 2):
+            record = logging.makeLogRecord({**fields, "args": (broker,)})
+            record.created = 1_700_000_000 + tenth / 10
+            logging.root.handle(record)
+    assert [line["message"] for line in lines(stream)] == [
+        "broker 1 is away",
+        "broker 2 is away",
+        "broker 1 is away (and 599 times more since this was written last)",
+        "broker 2 is away (and 599 times more since this was written last)",
+    ]
+
+
+def test_what_is_no_complaint_is_written_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = configured(monkeypatch)
+    for _ in range(3):
+        logging.getLogger("trueup").info("ready")
+    assert len(lines(stream)) == 3
+
+
 def test_configuring_again_replaces_the_handlers(monkeypatch: pytest.MonkeyPatch) -> None:
     first = configured(monkeypatch)
     second = configured(monkeypatch)

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from aiokafka.errors import NodeNotReadyError
 
 from agents import compiled, worker
 from agents.directory_lock import held
@@ -25,6 +26,13 @@ def collector(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep this process's garbage collector as it is."""
     monkeypatch.setattr(gc, "freeze", lambda: None)
     monkeypatch.setattr(gc, "set_threshold", lambda *_: None)
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wait for no broker."""
+    monkeypatch.setattr(worker, "START_SECONDS", 0.0)
+    monkeypatch.setattr(worker, "START_PAUSE", 0.0)
 
 
 def says(monkeypatch: pytest.MonkeyPatch, *problems: str, failure: Exception | None = None) -> None:
@@ -59,6 +67,36 @@ def test_brokers_that_cannot_be_asked_are_a_message_and_a_restart_may_find_them(
     says(monkeypatch, failure=failure)
     assert worker.run(Settings(data_dir=tmp_path)) == FAILED
     assert messages(caplog) == [said]
+
+
+def test_a_start_asks_again_while_a_broker_is_not_ready(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(worker, "START_SECONDS", 60.0)
+    answers: list[Exception | list[str]] = [
+        NodeNotReadyError("broker 2"),
+        topics.TopicsError("no broker", lasting=False),
+        ["one is missing"],
+    ]
+
+    async def check(_: Settings) -> list[str]:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(topics, "check", check)
+    assert worker.run(Settings(data_dir=tmp_path)) == MISCONFIGURED
+    assert messages(caplog) == ["one is missing"]
+
+
+def test_a_start_does_not_wait_for_what_will_not_pass(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(worker, "START_SECONDS", 60.0)
+    says(monkeypatch, failure=topics.TopicsError("a wrong password"))
+    assert worker.run(Settings(data_dir=tmp_path)) == MISCONFIGURED
+    assert messages(caplog) == ["a wrong password"]
 
 
 def test_a_data_directory_that_cannot_be_made_is_a_message(

@@ -159,7 +159,7 @@ def test_a_defect_is_a_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
         ("TRUEUP_BROKER", "kafka:9092", "TRUEUP_BROKER is not a setting of trueup; there are: "),
         ("TRUEUP_BROKERS", "kafka", "TRUEUP_BROKERS='kafka': must be host:port"),
         ("TRUEUP_BATCH_RECORDS", "4001", "TRUEUP_BATCH_RECORDS='4001': must be a whole number between 1 and 4000"),
-        ("TRUEUP_REQUEST_SECONDS", "300", "TRUEUP_REQUEST_SECONDS must not exceed TRUEUP_SESSION_SECONDS"),
+        ("TRUEUP_REQUEST_SECONDS", "301", "TRUEUP_REQUEST_SECONDS='301': must be between 0.5 and 300 seconds"),
         ("TRUEUP_STREAMS", "/nowhere/streams.toml", "cannot read /nowhere/streams.toml"),
         ("TRUEUP_LOG_LEVEL", "LOUD", "TRUEUP_LOG_LEVEL='LOUD': must be one of DEBUG, INFO, WARNING, ERROR"),
         ("TRUEUP_DEFAULT_CALIBRATOR", "plat", "'plat'"),

@@ -242,12 +242,6 @@ def test_a_letter_that_does_not_fit_a_batch_is_refused() -> None:
     assert "TRUEUP_BATCH_BYTES=10000" in said
 
 
-def test_a_request_that_outlives_the_session_is_refused() -> None:
-    said = refused(TRUEUP_REQUEST_SECONDS="20", TRUEUP_SESSION_SECONDS="10")
-    assert "TRUEUP_REQUEST_SECONDS must not exceed TRUEUP_SESSION_SECONDS" in said
-    assert Settings.from_env({"TRUEUP_REQUEST_SECONDS": "10", "TRUEUP_SESSION_SECONDS": "10"}).request_seconds == 10
-
-
 @pytest.mark.parametrize("batch_bytes", [900_000, 1_800_000])
 def test_the_longest_letter_of_settings_that_are_accepted_fits_a_batch(batch_bytes: int) -> None:
     longest = min((batch_bytes - 4096) // 4, 600_000)

@@ -32,6 +32,7 @@ class Cluster:
     def __init__(self, leaders: dict[TopicPartition, int]) -> None:
         self.leaders = leaders
         self.cluster = self
+        self._request_timeout_ms = 1000
         self.asked: list[tuple[int, dict[TopicPartition, bytes]]] = []
         self.groups: list[object] = []
         self.updates = 0
@@ -68,7 +69,7 @@ class Cluster:
 
 def append(cluster: Cluster, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
     batches = {place: f"{place.topic}/{place.partition}".encode() for place in places}
-    return asyncio.run(appends.append(cluster, batches, 1000))
+    return asyncio.run(appends.append(cluster, batches))
 
 
 @pytest.fixture(autouse=True)

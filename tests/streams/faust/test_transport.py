@@ -749,7 +749,7 @@ def test_numbers_of_records_go_on_from_zero_after_the_last_there_is(
 ) -> None:
     asked: list[bytes] = []
 
-    async def append(_: object, batches: dict[TopicPartition, bytes], __: int) -> dict[TopicPartition, int]:
+    async def append(_: object, batches: dict[TopicPartition, bytes]) -> dict[TopicPartition, int]:
         asked.extend(batches.values())
         return dict.fromkeys(batches, 0)
 

@@ -1,0 +1,172 @@
+"""The connection to the brokers, with a bound on how long a broker that is silent holds anything up.
+
+aiokafka waits for an answer as long as for the slowest request there is, opens one connection at a time, and asks any
+broker for metadata, be it the one that is silent. So a broker that is frozen and not dead held up everything for 30 s
+and more, although the cluster had replaced it after 9.
+
+Here an attempt takes a few seconds at most. Then the broker counts as silent: nobody waits for a connection to it, one
+task asks once a second whether it is back and which brokers lead now, and the log says both once.
+"""
+
+import asyncio
+import logging
+import random
+from collections import defaultdict
+from collections.abc import Iterable
+from time import monotonic
+from typing import Any, Final, cast
+
+from aiokafka.client import AIOKafkaClient, ConnectionGroup
+from aiokafka.conn import AIOKafkaConnection, CloseReason
+from aiokafka.errors import KafkaError, NodeNotReadyError, RequestTimedOutError
+from aiokafka.protocol.group import JoinGroupRequest, SyncGroupRequest
+from aiokafka.protocol.metadata import MetadataRequest
+
+log = logging.getLogger("trueup")
+
+#: Pauses between two attempts to reach a silent broker, the first and the longest, s.
+FIRST_PROBE, PROBE = 0.1, 1.0
+#: The connections by which that is tried.
+_PROBES: Final = "probes"
+#: Requests that brokers answer when all members of the group have come, which may take a rebalance.
+_FOR_ALL_MEMBERS: Final = (JoinGroupRequest, SyncGroupRequest)
+
+
+class Client(AIOKafkaClient):  # type: ignore[misc]  # aiokafka ships no type hints
+    """aiokafka's client with short attempts; make one with `hasten`.
+
+    Attributes
+    ----------
+    patience
+        Longest wait for the members of the group, s. All else is answered within ``_request_timeout_ms``, or counts as
+        silence.
+    silent
+        Brokers that are silent, and what looks after each.
+    """
+
+    patience: float
+    silent: dict[int, asyncio.Task[None]]
+    _locks: defaultdict[tuple[int, Any], asyncio.Lock]
+
+    @property
+    def _get_conn_lock(self) -> asyncio.Lock:
+        """A lock for nobody: `_get_conn` has one for each connection, so that one does not wait for another."""
+        return asyncio.Lock()
+
+    @property
+    def _attempt(self) -> float:
+        return float(self._request_timeout_ms / 1000)
+
+    async def _get_conn(
+        self, node_id: int, *, group: object = ConnectionGroup.DEFAULT, no_hint: bool = False  # noqa: ARG002 - aiokafka's
+    ) -> AIOKafkaConnection | None:
+        """Return a connection, or None if the broker is silent or cannot be reached now."""
+        open_one = self._conns.get((node_id, group))
+        if open_one is not None and open_one.connected():
+            return open_one
+        async with self._locks[node_id, group]:
+            return None if node_id in self.silent else await self._connected(node_id, group)
+
+    async def _connected(self, node_id: int, group: object) -> AIOKafkaConnection | None:
+        connection = None
+        try:
+            async with asyncio.timeout(self._attempt):
+                connection = await super()._get_conn(node_id, group=group)
+        except TimeoutError:
+            pass
+        if connection is None:
+            self._fell_silent(node_id)
+        return connection
+
+    async def send(self, node_id: int, request: object, *, group: object = ConnectionGroup.DEFAULT) -> Any:  # noqa: ANN401 - any response
+        """Send a request and return what is answered.
+
+        Raises
+        ------
+        NodeNotReadyError
+            If the broker is silent or cannot be reached.
+        RequestTimedOutError
+            If it does not answer in time.
+        KafkaError
+            If the connection breaks.
+        """
+        connection = await self._get_conn(node_id, group=group)
+        if connection is None:
+            raise NodeNotReadyError(f"broker {node_id} cannot be reached")
+        connection._request_timeout = self.patience if isinstance(request, _FOR_ALL_MEMBERS) else self._attempt  # noqa: SLF001 - the bound of the next request
+        try:
+            return await connection.send(request)
+        except TimeoutError as exc:
+            connection.close(reason=CloseReason.CONNECTION_TIMEOUT)
+            self._fell_silent(node_id)
+            raise RequestTimedOutError from exc
+
+    def get_random_node(self) -> int | None:
+        """Return any broker, if there is one that is not silent one of these."""
+        nodes = [broker.nodeId for broker in self.cluster.brokers()]
+        awake = [node for node in nodes if node not in self.silent] or nodes
+        return random.choice(awake) if awake else None  # noqa: S311 - nothing secret
+
+    async def _metadata_update(self, cluster_metadata: Any, topics: Iterable[str]) -> bool:  # noqa: ANN401 - aiokafka's
+        """Ask brokers that are not silent first, one after another."""
+        awake = [broker.nodeId for broker in self.cluster.brokers() if broker.nodeId not in self.silent]
+        for node_id in random.sample(awake, len(awake)):
+            try:
+                metadata = await self.send(node_id, MetadataRequest(list(topics) or None))
+            except KafkaError:
+                continue
+            if metadata.brokers:
+                cluster_metadata.update_metadata(metadata)
+                return True
+        return cast("bool", await super()._metadata_update(cluster_metadata, topics))
+
+    def _fell_silent(self, node_id: int) -> None:
+        if node_id not in self.silent:
+            self.silent[node_id] = asyncio.get_running_loop().create_task(self._look_after(node_id))
+
+    async def _look_after(self, node_id: int) -> None:
+        """Try to reach a silent broker until it answers, and say what becomes of it."""
+        began, told, pause = monotonic(), "", FIRST_PROBE
+        try:
+            while True:
+                listed = self.cluster.broker_metadata(node_id) is not None
+                if listed and await self._reached(node_id):
+                    break
+                said = "does not answer" if listed else "does not answer, and the cluster goes on without it"
+                if said != told:
+                    log.warning("broker %s %s", node_id, said)
+                    told = said
+                if listed:
+                    self.force_metadata_update()
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, PROBE)
+            if told:
+                log.warning("broker %s answers again, after %.1f s", node_id, monotonic() - began)
+        finally:
+            del self.silent[node_id]
+
+    async def _reached(self, node_id: int) -> bool:
+        try:
+            async with asyncio.timeout(self._attempt):
+                return await super()._get_conn(node_id, group=_PROBES) is not None
+        except TimeoutError:
+            return False
+
+    async def close(self) -> None:
+        """Close all connections."""
+        for task in list(self.silent.values()):
+            task.cancel()
+        await super().close()
+
+
+def hasten(client: AIOKafkaClient, attempt: float) -> None:
+    """Make a client that is not started a `Client`: aiokafka's consumers and producers make their own.
+
+    Parameters
+    ----------
+    attempt
+        Longest wait for an answer of a broker, s.
+    """
+    client.__class__ = Client
+    client.patience, client._request_timeout_ms = client._request_timeout_ms / 1000, int(attempt * 1000)  # noqa: SLF001
+    client.silent, client._locks = {}, defaultdict(asyncio.Lock)  # noqa: SLF001

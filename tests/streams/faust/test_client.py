@@ -1,0 +1,186 @@
+"""A broker that is silent holds nobody up: what is asked of it ends soon, and the others are asked."""
+
+import asyncio
+import logging
+import struct
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from aiokafka.client import AIOKafkaClient
+from aiokafka.errors import KafkaError, NodeNotReadyError, RequestTimedOutError
+from aiokafka.protocol.admin import ApiVersionRequest_v0, ApiVersionResponse_v0
+from aiokafka.protocol.group import JoinGroupRequest
+from aiokafka.protocol.metadata import MetadataRequest, MetadataResponse_v0
+from aiokafka.structs import BrokerMetadata
+
+from streams.faust import client as clients
+from streams.faust.client import Client, hasten
+
+#: Of the brokers' answers, s.
+ATTEMPT, PATIENCE = 0.2, 30.0
+
+
+class Broker:
+    """Answers requests for versions and for metadata until it is frozen, and counts connections."""
+
+    def __init__(self, node: int) -> None:
+        self.node = node
+        self.awake = asyncio.Event()
+        self.awake.set()
+        self.asked = 0
+        self.port = 0
+        self.others: list[Broker] = []
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while True:
+                (size,) = struct.unpack(">i", await reader.readexactly(4))
+                kind, _, correlation = struct.unpack_from(">hhi", await reader.readexactly(size))
+                await self.awake.wait()
+                self.asked += 1
+                if kind == ApiVersionRequest_v0.API_KEY:
+                    body = ApiVersionResponse_v0(0, [(kind, 0, 0) for kind in (3, 11, 18)]).encode()
+                else:
+                    nodes = [(each.node, "127.0.0.1", each.port) for each in self.others]
+                    body = MetadataResponse_v0(nodes, []).encode()
+                writer.write(struct.pack(">ii", len(body) + 4, correlation) + body)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            writer.close()
+
+
+@asynccontextmanager
+async def cluster(brokers: int) -> AsyncIterator[tuple[Client, list[Broker]]]:
+    made = [Broker(node) for node in range(brokers)]
+    servers = [await asyncio.start_server(broker.serve, "127.0.0.1", 0) for broker in made]
+    for broker, server in zip(made, servers, strict=True):
+        broker.port, broker.others = server.sockets[0].getsockname()[1], made
+    client = AIOKafkaClient(bootstrap_servers=f"127.0.0.1:{made[-1].port}", request_timeout_ms=int(PATIENCE * 1000))
+    hasten(client, ATTEMPT)
+    assert isinstance(client, Client)
+    await client.bootstrap()
+    try:
+        yield client, made
+    finally:
+        for broker in made:
+            broker.awake.set()
+        await client.close()
+        for server in servers:
+            server.close()
+
+
+def run(scenario: Callable[[Client, list[Broker]], Coroutine[Any, Any, None]], brokers: int = 2) -> None:
+    async def bounded() -> None:
+        async with asyncio.timeout(20), cluster(brokers) as (client, made):
+            await scenario(client, made)
+
+    asyncio.run(bounded())
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    while not condition():  # noqa: ASYNC110 - nothing says when
+        await asyncio.sleep(0.01)
+
+
+@pytest.fixture(autouse=True)
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clients, "FIRST_PROBE", 0.01)
+    monkeypatch.setattr(clients, "PROBE", 0.02)
+
+
+def test_a_request_to_a_broker_that_freezes_ends_and_nobody_waits_for_it_again() -> None:
+    async def scenario(client: Client, brokers: list[Broker]) -> None:
+        await client.send(0, MetadataRequest([]))
+        brokers[0].awake.clear()
+        with pytest.raises(RequestTimedOutError):
+            await client.send(0, MetadataRequest([]))
+        asked = asyncio.create_task(client.send(0, MetadataRequest([])))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert isinstance(asked.exception(), NodeNotReadyError)
+
+    run(scenario)
+
+
+def test_a_connection_to_a_frozen_broker_holds_up_no_other() -> None:
+    async def scenario(client: Client, brokers: list[Broker]) -> None:
+        brokers[0].awake.clear()
+        frozen = asyncio.create_task(client.send(0, MetadataRequest([])))
+        await until(client._locks[0, 0].locked)
+        await client.send(1, MetadataRequest([]))
+        assert not frozen.done()
+        with pytest.raises(KafkaError):
+            await frozen
+
+    run(scenario)
+
+
+def test_metadata_and_coordinators_are_asked_of_brokers_that_answer() -> None:
+    async def scenario(client: Client, brokers: list[Broker]) -> None:
+        for broker in brokers[:4]:
+            broker.awake.clear()
+            with pytest.raises(KafkaError):
+                await client.send(broker.node, MetadataRequest([]))
+        assert {client.get_random_node() for _ in range(100)} == {4}
+        assert await client.force_metadata_update()
+        for broker in brokers:
+            broker.awake.clear()
+        with pytest.raises(KafkaError):
+            await client.send(4, MetadataRequest([]))
+        assert client.get_random_node() in range(5)
+
+    run(scenario, brokers=5)
+
+
+def test_a_broker_that_answers_again_is_asked_again_and_the_log_has_one_line_of_each(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def scenario(client: Client, brokers: list[Broker]) -> None:
+        brokers[0].awake.clear()
+        for _ in range(20):
+            with pytest.raises(KafkaError):
+                await client.send(0, MetadataRequest([]))
+        await until(lambda: bool(caplog.records))
+        brokers[0].awake.set()
+        await until(lambda: not client.silent)
+        await client.send(0, MetadataRequest([]))
+
+    with caplog.at_level(logging.INFO, logger="trueup"):
+        run(scenario)
+    said = [record.getMessage() for record in caplog.records if record.name == "trueup"]
+    assert said[0] == "broker 0 does not answer"
+    assert said[1].startswith("broker 0 answers again, after ")
+    assert len(said) == 2
+
+
+def test_a_broker_that_the_cluster_has_replaced_is_not_asked(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(client: Client, brokers: list[Broker]) -> None:
+        brokers[0].awake.clear()
+        with pytest.raises(KafkaError):
+            await client.send(0, MetadataRequest([]))
+        for broker in brokers:
+            broker.others = brokers[1:]
+        await until(lambda: len(caplog.records) == 2)
+        assert client.cluster.brokers() == {BrokerMetadata(1, "127.0.0.1", brokers[1].port, None)}
+        with pytest.raises(NodeNotReadyError):
+            await client.send(0, MetadataRequest([]))
+
+    with caplog.at_level(logging.INFO, logger="trueup"):
+        run(scenario)
+    said = [record.getMessage() for record in caplog.records if record.name == "trueup"]
+    assert said == ["broker 0 does not answer", "broker 0 does not answer, and the cluster goes on without it"]
+
+
+def test_members_of_the_group_are_waited_for() -> None:
+    async def scenario(client: Client, brokers: list[Broker]) -> None:
+        await client.send(0, MetadataRequest([]))
+        brokers[0].awake.clear()
+        joining = asyncio.create_task(client.send(0, JoinGroupRequest("group", 1000, 1000, "", "", "consumer", [])))
+        done, _ = await asyncio.wait([joining], timeout=3 * ATTEMPT)
+        assert not done
+        joining.cancel()
+
+    run(scenario)
