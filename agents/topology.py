@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -52,6 +53,8 @@ class Topology:
     progress: Progress = field(default_factory=Progress)
     failed_logins: Callable[[], int] = lambda: 0
     _skips: dict[tuple[str, int], dict[int, str]] = field(default_factory=dict)
+    #: Records that were deleted unread, by topic.
+    _lost: Counter[str] = field(default_factory=Counter)
 
     @property
     def sources(self) -> tuple[str, str]:
@@ -67,12 +70,21 @@ class Topology:
         return await self.table.vet(partitions)
 
     async def keep(self) -> None:
-        """Confirm the claims that have not been for long."""
+        """Confirm the claims that have not been for long, and that the inputs are the topics they were."""
         await self.table.keep()
+        for partition in self.table.changelog.claims():
+            await self.table.recognise(partition, self.sources)
 
     async def applied(self, partition: int) -> tuple[int, int]:
-        """Take up a partition and return its fence."""
+        """Take up a partition and return its fence.
+
+        Raises
+        ------
+        DataLossError
+            If an input topic was made anew since records of it were applied.
+        """
         fence = await self.processor.reopen(partition)
+        await self.table.recognise(partition, self.sources)
         for topic in self.sources:
             self._skips.pop((topic, partition), None)
         for skip in skips.read(self.table.range(partition, skips.LETTER)):
@@ -99,6 +111,10 @@ class Topology:
         offset = self.table.offset(partition)
         return 0 if offset is None else offset + 1
 
+    def lost(self, tp: TP, records: int) -> None:
+        """Count records of an input that were deleted before they were read."""
+        self._lost[tp.topic] += records
+
     def failed(self, exc: BaseException) -> None:
         """Stop at once, acknowledging nothing: what was not finished is done again after the restart."""
         if self.failure is None:
@@ -107,6 +123,15 @@ class Topology:
             if isinstance(exc, PoisonError):
                 log.critical("%s", deaths.told(self.settings.data_dir, exc.place))
             self.abort()
+
+    @property
+    def healthy(self) -> bool:
+        """Whether nothing has gone wrong that only a restart repairs."""
+        return self.failure is None and not self.app.expelled
+
+    def lost_records(self, topic: str) -> int:
+        """Return how many records of an input were deleted before they were read, since the process began."""
+        return self._lost[topic]
 
     @property
     def ready(self) -> bool:
@@ -166,6 +191,8 @@ def _now(topology: Topology) -> Iterator[tuple[str, tuple[str, ...], float]]:
     """
     yield "ready", (), float(topology.ready)
     yield "failed_logins", (), topology.failed_logins()
+    for label, topic in zip(("forecasts", "outcomes"), topology.sources, strict=True):
+        yield "lost_records", (label,), topology.lost_records(topic)
     progress = topology.progress
     yield "recovery_remaining_records", (), float(topology.app.unrestored() or 0)
     yield "recovery_restored_rows", (), float(progress.rows)

@@ -100,7 +100,7 @@ async def _serve(settings: Settings, probe: Probe) -> int:
             settings.metrics_host,
             settings.metrics_port,
             topology.gauges.registry,
-            lambda: monotonic() - ticked < ALIVE_SECONDS,
+            lambda: monotonic() - ticked < ALIVE_SECONDS and topology.healthy,
             lambda: topology.ready,
             Pages(Readings(settings, topology.gauges, __version__, lambda: topology.ready, topology.app.recovery)),
             settings.access,

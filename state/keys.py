@@ -19,6 +19,8 @@ AGES: Final = b"A"
 COMPARISON: Final = b"H"
 #: The worker that writes the partition (`state.claim`): written by the table, not by the engine, which never reads it.
 CLAIM: Final = b"O"
+#: The topics that the partition's records came from (`state.inputs`): written by the table, never read by the engine.
+INPUTS: Final = b"I"
 
 
 def ledger(event_id: str) -> bytes:

@@ -162,6 +162,11 @@ class Application:
         return bool(app.tables.actives_ready and self.consumer.assignment())
 
     @property
+    def expelled(self) -> bool:
+        """Whether the worker is no member of its group any more and will never be; any thread may ask."""
+        return bool(self.faust.started and self.consumer.expelled)
+
+    @property
     def crash(self) -> BaseException | None:
         """What ended the application, or None."""
         if not self.faust.crashed:

@@ -58,7 +58,11 @@ class Client(AIOKafkaClient):  # type: ignore[misc]  # aiokafka ships no type hi
         return float(self._request_timeout_ms / 1000)
 
     async def _get_conn(
-        self, node_id: int, *, group: object = ConnectionGroup.DEFAULT, no_hint: bool = False  # noqa: ARG002 - aiokafka's
+        self,
+        node_id: int,
+        *,
+        group: object = ConnectionGroup.DEFAULT,
+        no_hint: bool = False,  # noqa: ARG002 - aiokafka's
     ) -> AIOKafkaConnection | None:
         """Return a connection, or None if the broker is silent or cannot be reached now."""
         open_one = self._conns.get((node_id, group))

@@ -13,9 +13,12 @@ from typing import Any, cast
 import faust
 from faust.types import TP, EventT
 
+from state import keys
+from state.fence import Fence
+from state.inputs import InputIds
 from streams.faust.changelog import Changelog
 from streams.faust.stores import MemoryStore, RocksStore, Store
-from streams.faust.transport import BatchProducer
+from streams.faust.transport import BatchProducer, DataLossError
 from streams.records.merge import KafkaRecord
 
 NAME = "state"
@@ -105,6 +108,40 @@ class StateTable(faust.Table):  # type: ignore[type-arg]
         described = await producer.describe(self.app.conf.id, str(self.changelog_topic_name))
         origin, oldest = described.origin.encode(), _now() - described.retention_ms // 2
         return [each for each in partitions if self.store.vet(each, origin, self._claimed[each][1], oldest)]
+
+    async def recognise(self, partition: int, topics: tuple[str, str]) -> None:
+        """Compare the input topics with those that the partition's rows came from, and note them where nobody has.
+
+        Parameters
+        ----------
+        partition
+            Number of the partition.
+        topics
+            Names of the topics of forecasts and of outcomes.
+
+        Raises
+        ------
+        DataLossError
+            If one was made anew since records of it were applied: the fence would hide as many of its records.
+        KafkaError, TimeoutError
+            If the brokers do not say, or as `commit`.
+        """
+        ids = await cast("BatchProducer", self.app.producer).topic_ids(topics)
+        if not all(ids):  # brokers older than 2.8 give none
+            return
+        row, now = self.read(partition, keys.INPUTS), InputIds(*ids)
+        known = now if row is None else InputIds.decode(row)
+        fence = self.read(partition, keys.FENCE)
+        applied = Fence.decode(fence).next if fence else (0, 0)
+        for topic, before, found, offset in zip(topics, known, now, applied, strict=True):
+            if before != found and offset:
+                raise DataLossError(
+                    f"the state of partition {partition} has applied {topic} up to offset {offset - 1}, but that topic "
+                    f"was deleted and made anew: its id was {before} and is {found}. Restore it, or give the worker "
+                    "another TRUEUP_APP_ID"
+                )
+        if row is None or known != now:
+            await self.commit(partition, {keys.INPUTS: now.encode()})
 
     async def commit(
         self, partition: int, rows: Mapping[bytes, bytes | None], probe: Callable[[int], None] = lambda _: None

@@ -16,7 +16,8 @@ from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Mappin
 from typing import Any, ClassVar, Protocol, cast
 
 import aiokafka
-from aiokafka.consumer.fetcher import FetchResult
+from aiokafka.consumer.fetcher import Fetcher, FetchResult, OffsetResetStrategy
+from aiokafka.errors import NoOffsetForPartitionError, OffsetOutOfRangeError
 from aiokafka.producer.message_accumulator import BatchBuilder
 from aiokafka.structs import TopicPartition
 from faust.tables.recovery import RebalanceAgain
@@ -41,12 +42,18 @@ FETCH_WAIT_MS = 100
 FETCH_TIMEOUT = 0.2
 #: How often to look for claims that have to be confirmed, s; see `streams.faust.changelog.KEEP_SECONDS`.
 KEEP_INTERVAL = 60.0
+#: How often to look whether the worker is a member of its group, s.
+MEMBERSHIP_INTERVAL = 1.0
 #: Offsets that batches on their way may span, with room for the control records of transactional producers.
 REDELIVERED = 4 * HELD
 
 
 class DataLossError(RuntimeError):
     """Input records were deleted by retention before they were read."""
+
+
+class MembershipError(RuntimeError):
+    """The worker is no member of its group any more, and the client does not join it again."""
 
 
 class Inputs(Protocol):
@@ -84,6 +91,9 @@ class Inputs(Protocol):
     def restored(self, partition: int) -> int:
         """Return the next offset of the changelog to restore."""
 
+    def lost(self, tp: TP, records: int) -> None:
+        """Count records of an input that were deleted before they were read."""
+
     def failed(self, exc: BaseException) -> None:
         """End the process: what went wrong cannot be continued from."""
 
@@ -108,8 +118,9 @@ class Thread(driver.AIOKafkaConsumerThread):
         """Start the consumer."""
         await super().on_start()
         inputs = cast("BatchConsumer", self.consumer).inputs
-        prefetched = Prefetched(inputs.settings.unpacks, inputs.skipped)
-        self._ensure_consumer()._fetcher._records = prefetched  # noqa: SLF001 - nothing is subscribed yet
+        fetcher = self._ensure_consumer()._fetcher  # noqa: SLF001 - nothing is subscribed yet
+        fetcher._records = Prefetched(inputs.settings.unpacks, inputs.skipped)  # noqa: SLF001 - as above
+        report_lost_positions(fetcher, inputs.sources)
 
     def _create_worker_consumer(self, transport: driver.Transport) -> aiokafka.AIOKafkaConsumer:
         consumer = super()._create_worker_consumer(transport)
@@ -150,6 +161,19 @@ class Thread(driver.AIOKafkaConsumerThread):
 
         await self.call_thread(apply)
 
+    def expelled(self) -> BaseException | None:
+        """Return why the consumer is no member of its group any more and will never be again, or None.
+
+        aiokafka keeps such an error for callers of its public methods, and Faust calls none. Any thread may ask.
+        """
+        coordinator = self._consumer and self._consumer._coordinator  # noqa: SLF001 - no public way to ask
+        if coordinator is None or coordinator._closing.done():  # noqa: SLF001 - as above
+            return None
+        task = coordinator._coordination_task  # noqa: SLF001 - as above
+        if task.done() and not task.cancelled():
+            return cast("BaseException", task.exception() or RuntimeError("the coordination ended"))
+        return cast("BaseException | None", coordinator._pending_exception)  # noqa: SLF001 - as above
+
     def reach(self, tp: TP) -> tuple[int | None, int | None]:
         """Return the next offset to hand over and the end of the partition at the last fetch, where known.
 
@@ -162,6 +186,26 @@ class Thread(driver.AIOKafkaConsumerThread):
         state = assignment.state_value(tp)
         end = state.highwater if state.lso is None or state.lso < 0 else state.lso
         return (state.position if state.has_valid_position else None), end
+
+
+def report_lost_positions(fetcher: Fetcher, topics: Iterable[str]) -> None:
+    """Let a fetcher raise where an offset of some topics is out of range, instead of going on with the first record.
+
+    aiokafka has one setting for that and for partitions of which no offset is committed. Those begin with the first
+    record, and so do partitions of other topics.
+    """
+    set_error, topics = fetcher._set_error, frozenset(topics)  # noqa: SLF001 - aiokafka has no hook for it
+
+    def decide(tp: TopicPartition, error: Exception) -> None:
+        reset = isinstance(error, OffsetOutOfRangeError) and tp.topic not in topics
+        if reset or isinstance(error, NoOffsetForPartitionError):
+            state = fetcher._subscriptions.subscription.assignment.state_value(tp)  # noqa: SLF001 - as above
+            state.await_reset(OffsetResetStrategy.EARLIEST)
+        else:
+            set_error(tp, error)
+
+    fetcher._default_reset_strategy = OffsetResetStrategy.NONE  # noqa: SLF001 - as above
+    fetcher._set_error = decide  # noqa: SLF001 - as above
 
 
 class BatchConsumer(driver.Consumer):
@@ -199,8 +243,7 @@ class BatchConsumer(driver.Consumer):
             while not (self.should_stop or cast("Service", fetcher).should_stop):
                 await self._seek_back()
                 seeks = self._seeks
-                records, _ = await self._wait_next_records(FETCH_TIMEOUT)
-                for tp, fetched in (records or {}).items():
+                for tp, fetched in (await self._fetched()).items():
                     if seeks != self._seeks or not self.flow_active:
                         self._dropped.add(tp)
                     elif self._is_changelog_tp(tp):
@@ -222,6 +265,15 @@ class BatchConsumer(driver.Consumer):
         except Exception as exc:  # noqa: BLE001 - whatever it is, records are missing now
             self.inputs.failed(exc)
 
+    async def _fetched(self) -> Mapping[TP, list[KafkaRecord]]:
+        """Return the next records of each partition."""
+        try:
+            records, _ = await self._wait_next_records(FETCH_TIMEOUT)
+        except OffsetOutOfRangeError as exc:
+            await self._out_of_range(*exc.args)
+            return {}
+        return cast("Mapping[TP, list[KafkaRecord]]", records or {})
+
     async def _seek_back(self) -> None:
         """Go back to records that were dropped.
 
@@ -240,6 +292,44 @@ class BatchConsumer(driver.Consumer):
         }
         if positions:
             await self._thread.seek_wait(positions)
+
+    async def _out_of_range(self, positions: Mapping[TP, int]) -> None:
+        """Go on with the first record that is left of partitions whose next record is not there.
+
+        Raises
+        ------
+        DataLossError
+            If the worker is to stop on lost records, or there never was such an offset in the topic.
+        """
+        for tp, position in positions.items():
+            if self._thread.reach(tp)[0] != position:  # somebody has sought elsewhere meanwhile
+                continue
+            earliest, end = (await self.earliest_offsets(tp))[tp], (await self.highwaters(tp))[tp]
+            if position >= earliest:
+                raise DataLossError(
+                    f"{tp.topic}/{tp.partition} was read up to offset {position}, but it ends at {end} now: was the "
+                    "topic made anew? Restore it, or give the worker another TRUEUP_APP_ID"
+                )
+            self._lose(tp, position, earliest)
+            await self.seek_wait({tp: earliest})
+            self._handed[tp] = earliest
+
+    def _lose(self, tp: TP, position: int, earliest: int) -> None:
+        """Count records that were deleted unread, from a position up to the first that is left.
+
+        Raises
+        ------
+        DataLossError
+            If the worker is to stop on it.
+        """
+        message = (
+            f"{earliest - position} records of {tp.topic}/{tp.partition} from offset {position} were deleted unread: "
+            "lengthen the topic's retention; TRUEUP_DATA_LOSS=continue goes on without them"
+        )
+        if self.inputs.settings.data_loss == "stop":
+            raise DataLossError(message)
+        self.log.error(message)
+        self.inputs.lost(tp, earliest - position)
 
     async def seek_wait(self, partitions: Mapping[TP, int]) -> None:
         """Seek, and let fetches that are on their way be dropped."""
@@ -456,6 +546,31 @@ class BatchConsumer(driver.Consumer):
             self.inputs.failed(exc)
             raise
 
+    # -- membership ------------------------------------------------------------------------------------------------
+
+    @property
+    def expelled(self) -> bool:
+        """Whether the worker is no member of its group any more and does not join it again; any thread may ask."""
+        return self._thread.expelled() is not None
+
+    @Service.task
+    async def _watch(self) -> None:
+        """End the process once it is no member any more: it would wait for partitions for ever."""
+        while not self.should_stop:
+            await self.sleep(MEMBERSHIP_INTERVAL)
+            self._check_membership()
+
+    def _check_membership(self) -> None:
+        error = self._thread.expelled()
+        if error is not None and not self.should_stop:
+            reason = error.__cause__ or error
+            self.inputs.failed(
+                MembershipError(
+                    f"the group has no place for this worker: {reason!r}. Does another one run under the same "
+                    "TRUEUP_INSTANCE_ID?"
+                )
+            )
+
     # -- rebalances ------------------------------------------------------------------------------------------------
 
     async def on_partitions_assigned(self, assigned: set[TP], generation_id: int = 0) -> None:
@@ -537,13 +652,7 @@ class BatchConsumer(driver.Consumer):
             )
         applied = fence or committed or 0
         if applied < earliest and (fence or committed is not None):
-            message = (
-                f"{earliest - applied} records of {tp.topic}/{tp.partition} from offset {applied} were deleted unread: "
-                "lengthen the topic's retention; TRUEUP_DATA_LOSS=continue goes on without them"
-            )
-            if self.inputs.settings.data_loss == "stop":
-                raise DataLossError(message)
-            self.log.error(message)
+            self._lose(tp, applied, earliest)
         start = fence - REDELIVERED if committed is None else min(committed, fence)
         return max(start, earliest)
 
@@ -633,6 +742,15 @@ class BatchProducer(driver.Producer):
                 return await provenance.describe(self._ensure_producer().client, app, changelog)
         except TimeoutError:
             raise TimeoutError(f"nobody said in {self.request_timeout:g} s what {changelog} is") from None
+
+    async def topic_ids(self, topics: Iterable[str]) -> list[str]:
+        """Return the ids of topics; see `streams.kafka.provenance.topic_id`. Raises as `describe`."""
+        try:
+            async with asyncio.timeout(self.request_timeout):
+                client = self._ensure_producer().client
+                return [await provenance.topic_id(client, topic) for topic in topics]
+        except TimeoutError:
+            raise TimeoutError(f"no broker said in {self.request_timeout:g} s which topics the inputs are") from None
 
     async def append(self, batches: Sequence[tuple[RecordBatch, str, int]]) -> list[int]:
         """Append record batches, each to another topic and partition; return the offsets of their first records.

@@ -6,7 +6,8 @@ another cluster. Brokers give every topic an id that never comes again (KIP-516,
 
 import asyncio
 import json
-from typing import Any, Final, NamedTuple
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, NamedTuple, TypeVar
 from uuid import UUID
 
 from aiokafka import errors
@@ -25,6 +26,8 @@ from aiokafka.protocol.types import (
     Schema,
     TaggedFields,
 )
+
+T = TypeVar("T")
 
 #: Pause before another attempt, s.
 BACKOFF: Final = 0.1
@@ -158,9 +161,27 @@ async def describe(client: AIOKafkaClient, app: str, name: str) -> Described:
     KafkaError
         If the brokers refuse for a reason that will not pass.
     """
+
+    async def ask() -> Described:
+        return Described(await _origin(client, app, name), await _retention(client, name))
+
+    return await _insisted(client, ask)
+
+
+async def topic_id(client: AIOKafkaClient, name: str) -> str:
+    """Return the id of a topic as hexadecimal digits, empty where brokers are older than 2.8; raises as `describe`."""
+
+    async def ask() -> str:
+        return (await _origin(client, "", name)).topic
+
+    return await _insisted(client, ask)
+
+
+async def _insisted(client: AIOKafkaClient, ask: Callable[[], Awaitable[T]]) -> T:
+    """Ask until a broker answers."""
     while True:
         try:
-            return Described(await _origin(client, app, name), await _retention(client, name))
+            return await ask()
         except errors.KafkaError as exc:
             if not exc.retriable:
                 raise

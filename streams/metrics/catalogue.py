@@ -71,6 +71,13 @@ CATALOGUE: Final = {
             "Records that came again after a restart and were answered from the ledger",
         ),
         Metric(
+            "lost_records",
+            "counter",
+            ("topic",),
+            "Input records that were deleted before they were read, under TRUEUP_DATA_LOSS=continue",
+            "lengthen the topic's retention, and find out why the worker was that far behind",
+        ),
+        Metric(
             "failed_logins",
             "counter",
             (),

@@ -4,7 +4,7 @@
 BATCHES`` stops it there until SIGCONT; ``--slow-seeks S`` delays the return of every seek, so that fetches already
 under way come back after it; ``--slow-batches S`` delays every batch; ``--kill-restoring ROWS`` kills it when so many
 rows have been restored; ``--poison KEY`` fails at every record of this key; ``--unfenced`` appends to the changelog as
-a producer that no claim has named.
+a producer that no claim has named; ``--unsynced`` has the group's coordinator answer SyncGroup by an unknown error.
 """
 
 import argparse
@@ -16,6 +16,9 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from aiokafka.consumer.group_coordinator import GroupCoordinator
+from aiokafka.errors import UnknownError
+from aiokafka.protocol.group import SyncGroupRequest
 from faust.types import TP
 
 from agents import logs, worker
@@ -37,6 +40,7 @@ def main() -> int:
     parser.add_argument("--slow-batches", type=float, default=0.0)
     parser.add_argument("--kill-restoring", type=int, default=0)
     parser.add_argument("--poison", type=str.encode)
+    parser.add_argument("--unsynced", action="store_true")
     options = parser.parse_args()
     logs.configure()
     accidents = {signal.SIGKILL: list(options.kill), signal.SIGSTOP: list(options.freeze)}
@@ -54,6 +58,8 @@ def main() -> int:
         RecordBatch.stamp = property(lambda _: None, lambda _, __: None)  # type: ignore[assignment]
     if options.slow_seeks:
         slow_down(options.slow_seeks)
+    if options.unsynced:
+        refuse_to_sync()
     if options.poison:
         poison(options.poison)
     if options.kill_restoring:
@@ -70,6 +76,19 @@ def slow_down(seconds: float) -> None:
         await asyncio.sleep(seconds)
 
     Thread.seek_wait = late  # type: ignore[method-assign,assignment]
+
+
+def refuse_to_sync() -> None:
+    """Let the coordinator answer SyncGroup as it does when two members start under one name."""
+    send = GroupCoordinator._send_req
+
+    async def answered(self: GroupCoordinator, request: object) -> Any:
+        response = await send(self, request)
+        if isinstance(request, SyncGroupRequest):
+            response.error_code = UnknownError.errno
+        return response
+
+    GroupCoordinator._send_req = answered
 
 
 def poison(key: bytes) -> None:

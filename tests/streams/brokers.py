@@ -5,6 +5,7 @@ from collections import defaultdict
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any
 
+from aiokafka.errors import OffsetOutOfRangeError
 from aiokafka.structs import ConsumerRecord
 from faust.types import TP
 
@@ -25,6 +26,7 @@ class Brokers(Thread):
         self.assigned: set[TP] = set()
         self.commits: dict[TP, int | None] = {}
         self.refuses_commits = False
+        self.expels: BaseException | None = None
         self.first: dict[TP, int] = {}
         self.ends: dict[TP, int] = {}
         #: Where the fetcher goes on.
@@ -41,6 +43,9 @@ class Brokers(Thread):
 
     def assignment(self) -> set[TP]:
         return self.assigned
+
+    def expelled(self) -> BaseException | None:
+        return self.expels
 
     async def committed(self, tps: Iterable[TP]) -> dict[TP, int | None]:
         await asyncio.sleep(0)
@@ -75,6 +80,8 @@ class Brokers(Thread):
         fetched = {}
         for tp in sorted(active or ()):
             start = self.positions.get(tp, 0)
+            if not self.first.get(tp, 0) <= start <= self.ends.get(tp, start):
+                raise OffsetOutOfRangeError({tp: start})
             if records := self.held[tp][start : start + 2]:
                 fetched[tp] = records
                 self.positions[tp] = start + len(records)

@@ -82,6 +82,66 @@ def test_start_refuses_a_topic_that_ends_before_what_was_applied(
         consumer._start(F0, committed, 70, 0, 50)
 
 
+# -- a position that is not there any more -----------------------------------------------------------------------
+
+
+async def read(consumer: BatchConsumer, topology: Topology) -> list[int]:
+    """Fetch until the topic's last record is buffered or the process has ended; return the offsets that are."""
+    async with fetching(consumer, F0):
+        while topology.failure is None and consumer._handed[F0] < 10:  # noqa: ASYNC110 - nothing says when
+            await asyncio.sleep(0)
+    return offsets(consumer, F0) if consumer.lanes else []
+
+
+def overtake(brokers: Brokers, consumer: BatchConsumer) -> None:
+    """Let retention delete what lies between the worker and offset 7."""
+    brokers.assigned = {F0}
+    brokers.append(F0, 10)
+    brokers.positions[F0] = consumer._handed[F0] = 2
+    brokers.first[F0] = 7
+
+
+def test_a_worker_that_retention_overtakes_ends(
+    run: Run, topology: Topology, consumer: BatchConsumer, brokers: Brokers
+) -> None:
+    overtake(brokers, consumer)
+    assert run(read(consumer, topology)) == []
+    assert isinstance(topology.failure, DataLossError)
+    assert str(topology.failure).startswith("5 records of forecasts/0 from offset 2 were deleted unread: ")
+    assert topology.lost_records("forecasts") == 0
+
+
+@pytest.mark.parametrize("settings", [Settings(data_loss="continue")], ids=["willing"])
+def test_or_counts_what_it_lost_and_goes_on(
+    run: Run, topology: Topology, consumer: BatchConsumer, brokers: Brokers
+) -> None:
+    overtake(brokers, consumer)
+    assert run(read(consumer, topology)) == [7, 8, 9]
+    assert topology.failure is None
+    assert (topology.lost_records("forecasts"), topology.lost_records("outcomes")) == (5, 0)
+
+
+@pytest.mark.parametrize("settings", [Settings(data_loss=each) for each in ("stop", "continue")], ids=["stop", "go on"])
+def test_a_topic_that_ends_before_the_position_ends_the_worker(
+    run: Run, topology: Topology, consumer: BatchConsumer, brokers: Brokers
+) -> None:
+    overtake(brokers, consumer)
+    brokers.first[F0], brokers.positions[F0], consumer._handed[F0] = 0, 11, 9
+    assert run(read(consumer, topology)) == []
+    assert isinstance(topology.failure, DataLossError)
+    assert "was read up to offset 11, but it ends at 10 now" in str(topology.failure)
+
+
+def test_an_error_of_a_position_that_was_left_meanwhile_is_nothing(
+    run: Run, topology: Topology, consumer: BatchConsumer, brokers: Brokers
+) -> None:
+    overtake(brokers, consumer)
+    brokers.positions[F0] = 8
+    run(consumer._out_of_range({F0: 2}))
+    assert topology.failure is None
+    assert brokers.positions[F0] == 8
+
+
 # -- perform_seek --------------------------------------------------------------------------------------------------
 
 

@@ -9,8 +9,12 @@ import pytest
 from aiokafka.errors import KafkaError
 from faust.types import TP
 
+from state import keys
+from state.fence import Fence
+from state.inputs import InputIds
 from streams.faust.changelog import TooLargeError
 from streams.faust.state_table import ForeignWriterError, StateTable
+from streams.faust.transport import DataLossError
 from tests.streams.fakes import Producer, Row, record, wire
 
 CHANGELOG = "trueup-state-changelog"
@@ -157,3 +161,50 @@ def test_size_counts_the_rows_of_a_partition(table: StateTable) -> None:
 
 def test_the_changelog_is_named_as_the_settings_say(table: StateTable) -> None:
     assert table.changelog_topic_name == CHANGELOG
+
+
+def known(producer: Producer, forecasts: str, outcomes: str) -> None:
+    producer.ids.update({"f": forecasts * 32, "o": outcomes * 32})
+
+
+def applied(table: StateTable, forecasts: int, outcomes: int) -> None:
+    asyncio.run(table.commit(0, {keys.FENCE: Fence([forecasts, outcomes]).encode()}))
+
+
+def test_the_topics_of_the_inputs_are_noted_once(table: StateTable, producer: Producer) -> None:
+    known(producer, "1", "2")
+    for _ in range(3):
+        asyncio.run(table.recognise(0, ("f", "o")))
+        applied(table, 5, 5)
+    rows = [row for row in producer.rows(CHANGELOG) if row.key == keys.INPUTS]
+    assert [InputIds.decode(row.value or b"") for row in rows] == [InputIds("1" * 32, "2" * 32)]
+    assert table.read(0, keys.INPUTS) == rows[0].value
+
+
+@pytest.mark.parametrize(("fence", "topic"), [((7, 0), "f"), ((0, 7), "o"), ((7, 7), "f")])
+def test_a_topic_that_was_made_anew_under_the_state_is_refused(
+    table: StateTable, producer: Producer, fence: tuple[int, int], topic: str
+) -> None:
+    known(producer, "1", "2")
+    asyncio.run(table.recognise(0, ("f", "o")))
+    applied(table, *fence)
+    known(producer, "3", "4")
+    with pytest.raises(DataLossError, match=f"has applied {topic} up to offset 6, but that topic was deleted and made"):
+        asyncio.run(table.recognise(0, ("f", "o")))
+
+
+def test_a_topic_that_was_made_anew_before_anything_of_it_was_applied_is_taken(
+    table: StateTable, producer: Producer
+) -> None:
+    known(producer, "1", "2")
+    asyncio.run(table.recognise(0, ("f", "o")))
+    applied(table, 7, 0)
+    known(producer, "1", "4")
+    asyncio.run(table.recognise(0, ("f", "o")))
+    assert InputIds.decode(table.read(0, keys.INPUTS) or b"") == InputIds("1" * 32, "4" * 32)
+
+
+def test_brokers_that_give_no_ids_are_taken_at_their_names(table: StateTable) -> None:
+    applied(table, 7, 7)
+    asyncio.run(table.recognise(0, ("f", "o")))
+    assert table.read(0, keys.INPUTS) is None

@@ -13,7 +13,8 @@ from typing import Any, cast
 import pytest
 from aiokafka import TopicPartition
 from aiokafka.consumer.fetcher import FetchResult
-from aiokafka.errors import CommitFailedError, KafkaError
+from aiokafka.consumer.subscription_state import TopicPartitionState
+from aiokafka.errors import CommitFailedError, KafkaError, NoOffsetForPartitionError, OffsetOutOfRangeError
 from aiokafka.record.default_records import DefaultRecordBatch
 from faust.transport.drivers import aiokafka as driver
 from faust.types import TP, Message
@@ -22,7 +23,15 @@ from faust.types.tuples import ConsumerMessage
 from agents.topology import Topology
 from streams.config.settings import Settings
 from streams.faust import appends
-from streams.faust.transport import FETCH_WAIT_MS, BatchConsumer, BatchProducer, BatchTransport, Thread
+from streams.faust.transport import (
+    FETCH_WAIT_MS,
+    BatchConsumer,
+    BatchProducer,
+    BatchTransport,
+    MembershipError,
+    Thread,
+    report_lost_positions,
+)
 from streams.faust.unpacking import RecordSet
 from streams.kafka import codecs
 from streams.records.merge import Batch
@@ -88,7 +97,7 @@ def test_on_start_keeps_records_as_they_were_read_and_bounds_those_of_others(
     run: Run, thread: Direct, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def start(_: driver.AIOKafkaConsumerThread) -> None:
-        thread._ensure_consumer()._fetcher = SimpleNamespace(_records=OrderedDict())
+        thread._ensure_consumer()._fetcher = SimpleNamespace(_records=OrderedDict(), _set_error=None)
 
     monkeypatch.setattr(driver.AIOKafkaConsumerThread, "on_start", start)
     run(thread.on_start())
@@ -105,6 +114,70 @@ def test_on_start_keeps_records_as_they_were_read_and_bounds_those_of_others(
         fetched[tp] = result
         assert result._partition_records._records.limit == limit
     thread._ensure_consumer()._fetcher = None
+
+
+def test_only_lost_positions_of_the_inputs_are_errors(run: Run) -> None:
+    errors: list[tuple[TP, Exception]] = []
+    lost = OffsetOutOfRangeError({F0: 5})
+
+    async def scenario() -> list[bool]:
+        await asyncio.sleep(0)
+        states = {tp: TopicPartitionState(None) for tp in (F0, O0, C0)}
+        assignment = SimpleNamespace(state_value=states.__getitem__)
+        subscriptions = SimpleNamespace(subscription=SimpleNamespace(assignment=assignment))
+        fetcher = SimpleNamespace(_set_error=lambda *each: errors.append(each), _subscriptions=subscriptions)
+        report_lost_positions(fetcher, (F, O))
+        fetcher._set_error(F0, lost)
+        fetcher._set_error(C0, OffsetOutOfRangeError({C0: 5}))
+        fetcher._set_error(O0, NoOffsetForPartitionError(O0))
+        return [states[tp].awaiting_reset for tp in (F0, O0, C0)]
+
+    assert run(scenario()) == [False, True, True]
+    assert errors == [(F0, lost)]
+
+
+class Coordination:
+    """What aiokafka's coordinator keeps of an error."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._closing = loop.create_future()
+        self._coordination_task: asyncio.Future[None] = loop.create_future()
+        self._pending_exception: Exception | None = None
+
+
+def test_a_consumer_is_expelled_when_its_coordination_has_failed_or_ended(run: Run, thread: Direct) -> None:
+    kafka = thread._ensure_consumer()
+
+    async def scenario() -> list[str | None]:
+        await asyncio.sleep(0)
+        said: list[str | None] = [repr(thread.expelled())]
+        kafka._coordinator = coordination = Coordination(asyncio.get_running_loop())
+        said.append(repr(thread.expelled()))
+        coordination._pending_exception = KafkaError("UnknownError()")
+        said.append(repr(thread.expelled()))
+        coordination._pending_exception = None
+        coordination._coordination_task.set_exception(KafkaError("unexpected"))
+        said.append(repr(thread.expelled()))
+        coordination._closing.set_result(None)
+        return [*said, repr(thread.expelled())]
+
+    said = run(scenario())
+    kafka._coordinator = None
+    assert said == ["None", "None", "KafkaError('UnknownError()')", "KafkaError('unexpected')", "None"]
+
+
+def test_a_worker_that_is_expelled_ends_and_is_not_healthy(
+    topology: Topology, consumer: BatchConsumer, brokers: Brokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(type(topology.app.faust), "started", True)
+    consumer._check_membership()
+    assert topology.failure is None
+    assert topology.healthy
+    brokers.expels = KafkaError("FencedInstanceId")
+    assert not topology.healthy
+    consumer._check_membership()
+    assert isinstance(topology.failure, MembershipError)
+    assert "FencedInstanceId" in str(topology.failure)
 
 
 def test_getmany_fetches_of_the_active_partitions_in_the_thread(
@@ -726,7 +799,7 @@ def test_batches_are_appended_under_their_own_stamp_or_the_producers_next_number
 ) -> None:
     asked: list[dict[TopicPartition, bytes]] = []
 
-    async def append(client: object, batches: dict[TopicPartition, bytes], _: int) -> dict[TopicPartition, int]:
+    async def append(client: object, batches: dict[TopicPartition, bytes]) -> dict[TopicPartition, int]:
         assert client is kafka.client
         asked.append(batches)
         return dict.fromkeys(batches, 40) | {TopicPartition(O, 3): 41}

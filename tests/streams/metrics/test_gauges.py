@@ -27,6 +27,8 @@ from streams.records.decoding import REASONS
 SAMPLES = [
     ("ready", (), 1.0),
     ("failed_logins", (), 0.0),
+    ("lost_records", ("forecasts",), 0.0),
+    ("lost_records", ("outcomes",), 0.0),
     ("recovery_remaining_records", (), 5.0),
     ("recovery_restored_rows", (), 0.0),
     ("recovery_seconds", (), 2.5),

@@ -1,0 +1,45 @@
+"""The inputs: which topics a partition's records came from, by the ids that brokers gave them."""
+
+from typing import NamedTuple, Self
+
+from state import keys
+from state.frames import CorruptFrame, seal, unseal
+
+VERSION = 1
+_KIND = keys.INPUTS[0]
+#: Length of an id, bytes.
+_ID = 16
+
+
+class InputIds(NamedTuple):
+    """The row that says which topics the offsets of the fence are of.
+
+    A topic that is deleted and made anew has the same name and other records, and its offsets begin at 0 again. Its id
+    is another one.
+
+    Attributes
+    ----------
+    forecasts, outcomes
+        Ids of the topics, 32 hexadecimal digits.
+    """
+
+    forecasts: str
+    outcomes: str
+
+    def encode(self) -> bytes:
+        """Return the row."""
+        return seal(_KIND, VERSION, b"".join(map(bytes.fromhex, self)))
+
+    @classmethod
+    def decode(cls, row: bytes) -> Self:
+        """Read a row.
+
+        Raises
+        ------
+        CorruptFrame
+            If it is not one.
+        """
+        payload = unseal(_KIND, VERSION, row)
+        if len(payload) != 2 * _ID:
+            raise CorruptFrame(f"ids of topics take {2 * _ID} bytes, these are {len(payload)}")
+        return cls(payload[:_ID].hex(), payload[_ID:].hex())

@@ -1,0 +1,101 @@
+"""What a worker must not go on from in silence: inputs that are gone, and a group that has no place for it."""
+
+import asyncio
+import signal
+from collections.abc import Callable
+
+import pytest
+from aiokafka import TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
+
+from agents.worker import FAILED
+from streams.kafka import topics
+from tests.e2e.world import Worker, World, wait_for
+from tests.events import forecast
+
+MakeWorld = Callable[..., World]
+#: A worker may be stopped for as long as its topic is changed, and keeps its partitions.
+PATIENT = {"TRUEUP_SESSION_SECONDS": "120", "TRUEUP_REQUEST_SECONDS": "60"}
+
+
+def send(w: World, start: int, stop: int) -> None:
+    w.send(forecast(f"e{i}", 0.5, 1000 + i) for i in range(start, stop))
+
+
+def delete_records(w: World, before: int) -> None:
+    """Delete forecasts as retention does."""
+
+    async def run() -> None:
+        admin = AIOKafkaAdminClient(bootstrap_servers=w.bootstrap)
+        await admin.start()
+        try:
+            await admin.delete_records({TopicPartition(w.topic("forecasts"), 0): RecordsToDelete(before)})
+        finally:
+            await admin.close()
+
+    asyncio.run(run())
+
+
+def overtake(w: World, worker: Worker) -> None:
+    """Stop the worker at offset 100, append up to 2,000, delete up to 1,500, and let it go on."""
+    wait_for("the first records", lambda: worker.metric("records_total") == 100)
+    worker.process.send_signal(signal.SIGSTOP)
+    send(w, 100, 2000)
+    delete_records(w, 1500)
+    worker.process.send_signal(signal.SIGCONT)
+
+
+def test_a_worker_that_retention_overtakes_while_it_runs_ends(world: MakeWorld) -> None:
+    w = world(partitions=1, **PATIENT)
+    send(w, 0, 100)
+    with w.worker() as worker:
+        overtake(w, worker)
+        assert worker.process.wait(90) == FAILED
+        assert "were deleted unread" in worker.printed
+
+
+def test_or_counts_what_was_lost_and_goes_on(world: MakeWorld) -> None:
+    w = world(partitions=1, TRUEUP_DATA_LOSS="continue", **PATIENT)
+    send(w, 0, 100)
+    with w.worker() as worker:
+        overtake(w, worker)
+        wait_for("the records that are left", lambda: worker.metric("lag_records") == 0 and worker.ready())
+        wait_for("their number", lambda: worker.metric("records_total") + worker.metric("lost_records_total") == 2000)
+        assert worker.metric("lost_records_total", topic="forecasts") > 1000
+        assert worker.stop() == 0
+
+
+def test_a_topic_that_was_made_anew_and_is_longer_than_the_fence_is_noticed(world: MakeWorld) -> None:
+    w = world(partitions=1)
+    send(w, 0, 200)
+    with w.worker() as worker:
+        w.wait_until_applied(200)
+        assert worker.stop() == 0
+    asyncio.run(remade(w))
+    send(w, 200, 700)
+    with w.worker() as worker:
+        assert worker.process.wait(90) == FAILED
+        assert "was deleted and made anew" in worker.printed
+    assert w.applied()["forecasts_issued"] == 200
+
+
+async def remade(w: World) -> None:
+    """Delete the topic of forecasts and make it again."""
+    admin = AIOKafkaAdminClient(bootstrap_servers=w.bootstrap)
+    await admin.start()
+    try:
+        await admin.delete_topics([w.topic("forecasts")])
+        while w.topic("forecasts") in await admin.list_topics():  # noqa: ASYNC110 - nothing says when
+            await asyncio.sleep(0.1)
+    finally:
+        await admin.close()
+    await topics.create(w.settings, partitions=1)
+
+
+@pytest.mark.parametrize("name", [{}, {"TRUEUP_INSTANCE_ID": "one"}], ids=["", "static"])
+def test_a_worker_for_which_the_group_has_no_place_ends(world: MakeWorld, name: dict[str, str]) -> None:
+    w = world(partitions=1, **name)
+    send(w, 0, 10)
+    with w.worker("--unsynced") as worker:
+        assert worker.process.wait(90) == FAILED
+        assert "the group has no place for this worker" in worker.printed

@@ -1,0 +1,31 @@
+"""The row of the topics that a partition's records came from."""
+
+import pytest
+
+from state import keys
+from state.frames import CorruptFrame, seal
+from state.inputs import InputIds
+
+ONE, TWO = "00112233445566778899aabbccddeeff", "f" * 32
+
+
+def test_ids_are_read_as_they_were_written() -> None:
+    ids = InputIds(ONE, TWO)
+    assert InputIds.decode(ids.encode()) == ids
+
+
+def test_the_bytes_are_those_of_the_ids() -> None:
+    payload = bytes.fromhex(ONE) + bytes.fromhex(TWO)
+    assert InputIds(ONE, TWO).encode() == seal(keys.INPUTS[0], 1, payload)
+
+
+@pytest.mark.parametrize("size", [0, 31, 33])
+def test_a_row_of_another_length_is_refused(size: int) -> None:
+    with pytest.raises(CorruptFrame, match=f"these are {size}"):
+        InputIds.decode(seal(keys.INPUTS[0], 1, bytes(size)))
+
+
+def test_it_stands_beside_no_other_row() -> None:
+    letters = [each for name, each in vars(keys).items() if name.isupper() and isinstance(each, bytes)]
+    assert len(letters) == len(set(letters))
+    assert keys.INPUTS in letters
