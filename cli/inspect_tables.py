@@ -109,6 +109,7 @@ def _health(each: dict[str, Any]) -> Table:
     row("ECE", lambda of: f"{of['ece']:.4f}")
     row("  by chance alone", lambda of: f"{of['ece_noise']:.4f}")
     row("smooth ECE", lambda of: f"{of['smooth_ece']:.4f}")
+    row("distance to calibration, at most", lambda of: _figure(of["certificate"]))
     row("worst window's ECE", lambda of: _worst(of.get("worst_window")))
     row("relative error", lambda of: _figure(of["relative_error"]))
     row("  by chance alone", lambda of: _figure(of["relative_error_noise"]))

@@ -9,8 +9,10 @@ import numpy as np
 from replay.ranking import ranks
 from replay.result import Ages, Alerts, Bin, Caught, Coverage, Delays, Scorecard
 from state.arrays import Floats, Integers
+from state.scoring.cells import EDGES, FINE
+from state.scoring.certificate import certificate
 from state.scoring.losses import LOG_CLIP
-from state.scoring.ranking import VOLUMES
+from state.scoring.ranking import VOLUMES, Ranking
 from state.scoring.scores import BINS
 from state.scoring.wilson import wilson
 
@@ -113,6 +115,7 @@ def scorecard(p: Floats, y: Floats, worst: float | None, volume: float = VOLUME)
         ece=sums.ece,
         ece_noise=sums.noise,
         ece_smooth=sums.smooth,
+        certificate=_certificate(p, y),
         worst_window_ece=worst,
         brier=_mean(float(np.square(p - y).sum()), n),
         log_loss=_mean(float(log_losses(p, y).sum()), n),
@@ -127,6 +130,13 @@ def scorecard(p: Floats, y: Floats, worst: float | None, volume: float = VOLUME)
         caught=[Caught(each, recall[each], precision[each]) for each in VOLUMES],
         distinct=len(np.unique(p)),
     )
+
+
+def _certificate(p: Floats, y: Floats) -> float:
+    """Return the certificate of forecasts and outcomes, [n] each; NaN without any."""
+    cells = np.searchsorted(EDGES, p, side="right")
+    zeros, ones = (np.bincount(cells[y == label], minlength=FINE).tolist() for label in (0, 1))
+    return certificate(Ranking(zeros, ones))
 
 
 def _ranked(

@@ -43,6 +43,8 @@ class Scorecard:
         as can be measured with ``n``.
     ece_smooth
         The same under hat weights (`state.scoring.scores.Scores.smooth_ece`), which no bin's edge can make jump.
+    certificate
+        Bound on the distance to calibration (`state.scoring.certificate`), from 0 up.
     worst_window_ece
         Largest ``ece`` of a window of 5,000 outcomes in a row on one partition, as live; None before the first window.
     brier, log_loss
@@ -69,6 +71,7 @@ class Scorecard:
     ece: float
     ece_noise: float
     ece_smooth: float
+    certificate: float
     worst_window_ece: float | None
     brier: float
     log_loss: float

@@ -217,6 +217,7 @@ _SCORED: Final = (
     ("calibration error (ECE)", "ece", True),
     ("by chance alone", "ece_noise", False),
     ("smooth ECE", "smooth_ece", False),
+    ("distance to calibration, at most", "certificate", True),
     ("relative error", "relative_error", False),
     ("by chance alone", "relative_error_noise", False),
     ("mean off by", "relative_bias", True),

@@ -37,6 +37,13 @@ DEFINITIONS: Final = (
         ),
     ),
     (
+        "Distance",
+        (
+            "To calibration, at most: changed by so much on average, p would have been perfectly calibrated: of the "
+            "forecasts of each value, exactly that share were yes."
+        ),
+    ),
+    (
         "Worst window",
         "The largest ECE of 5,000 outcomes in a row of one stream on one partition; windows do not overlap.",
     ),

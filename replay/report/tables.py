@@ -69,6 +69,7 @@ def comparison(contenders: Sequence[tuple[Series, Contender]], chosen: str | Non
         "ECE",
         "Chance",
         "Smooth ECE",
+        "Distance",
         "Worst window",
         "Brier score",
         "Log loss",
@@ -92,7 +93,15 @@ def comparison(contenders: Sequence[tuple[Series, Contender]], chosen: str | Non
 def _card(overall: Scored, kind: str) -> Iterator[Markup]:
     card = overall.raw if kind == "raw" else overall.calibrated
     yield cell(card.n, count(card.n))
-    for value in (card.ece, card.ece_noise, card.ece_smooth, card.worst_window_ece, card.brier, card.log_loss):
+    for value in (
+        card.ece,
+        card.ece_noise,
+        card.ece_smooth,
+        card.certificate,
+        card.worst_window_ece,
+        card.brier,
+        card.log_loss,
+    ):
         yield cell(value, score(value))
 
 

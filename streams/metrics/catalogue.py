@@ -180,6 +180,14 @@ CATALOGUE: Final = {
             "judge deterministic calibrators by it: their ece depends on where the edges of bins lie",
         ),
         Metric(
+            "certificate",
+            "gauge",
+            ("stream", "kind"),
+            "Bound on the distance to calibration: how far forecasts are, on average and at most, from perfectly "
+            "calibrated ones; over the life of the state",
+            "trueup verify computes it again from the topic resolved; below .01 the width of the cells is most of it",
+        ),
+        Metric(
             "relative_error",
             "gauge",
             ("stream", "kind"),

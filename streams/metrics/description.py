@@ -16,6 +16,7 @@ from state.rows import Served, VectorScores
 from state.scoring import history
 from state.scoring.ages import Ages, findings, late
 from state.scoring.alarm import ALPHA
+from state.scoring.certificate import certificate
 from state.scoring.class_scores import ClassScores
 from state.scoring.comparison import Comparison
 from state.scoring.history import KINDS, Alarmed, History
@@ -118,6 +119,7 @@ def _scored(scores: Scores, kind: Kind) -> dict[str, Any]:
         "ece": scores.ece(kind),
         "ece_noise": scores.noise(kind),
         "smooth_ece": scores.smooth_ece(kind),
+        "certificate": _or_none(certificate(scores.ranking(kind))),
         "relative_error": _or_none(scores.relative_error(kind)),
         "relative_error_noise": _or_none(scores.relative_noise(kind)),
         "relative_bias": _or_none(scores.relative_bias(kind)),

@@ -12,6 +12,7 @@ from state.policy import Policy
 from state.rows import Served, VectorScores
 from state.scoring import history
 from state.scoring.ages import Ages, findings, late
+from state.scoring.certificate import certificate
 from state.scoring.class_scores import ClassScores
 from state.scoring.history import KINDS, History
 from state.scoring.losses import NAMES
@@ -34,6 +35,7 @@ def scored(label: str, scores: Scores) -> Iterator[Sample]:
         yield "ece", (label, kind), scores.ece(kind)
         yield "ece_noise", (label, kind), scores.noise(kind)
         yield "smooth_ece", (label, kind), scores.smooth_ece(kind)
+        yield "certificate", (label, kind), certificate(scores.ranking(kind))
         relative = scores.relative_error(kind)
         if not math.isnan(relative):
             yield "relative_error", (label, kind), relative

@@ -16,6 +16,7 @@ from state.policy import Policies, Policy
 from state.rows import Served
 from state.scoring import history
 from state.scoring.ages import DAY_MS, Ages
+from state.scoring.certificate import certificate
 from state.scoring.history import KINDS, History
 from state.scoring.losses import NAMES
 from state.scoring.ranking import VOLUMES
@@ -65,6 +66,7 @@ def test_gauges_are_the_views_of_the_rows() -> None:
             "ece": scores.ece(kind),
             "ece_noise": scores.noise(kind),
             "smooth_ece": scores.smooth_ece(kind),
+            "certificate": certificate(scores.ranking(kind)),
             "relative_error": scores.relative_error(kind),
             "relative_error_noise": scores.relative_noise(kind),
             "auc": each.order.ranking(kind).auc().value,
@@ -107,7 +109,7 @@ def test_what_is_drawn_has_series_only_where_something_is() -> None:
 
 
 #: Most series a stream of probabilities can have, with a challenger's apart; the page on operations names it.
-MOST = 170
+MOST = 175
 
 
 def test_the_series_of_a_stream_are_bounded() -> None:
