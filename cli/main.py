@@ -7,6 +7,9 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
+
+from aiokafka.errors import KafkaError
 
 from agents import __version__, logs
 from cli import replay
@@ -193,6 +196,12 @@ def _parser() -> argparse.ArgumentParser:
     promote.add_argument("--reason", help="why, for the audit line")
     promote.add_argument("--dry-run", action="store_true", help="show what would change, and change nothing")
 
+    replay.add(commands)
+    _add_readers(commands)
+    return parser
+
+
+def _add_readers(commands: Any) -> None:  # noqa: ANN401 - argparse has no public name for it
     inspect = commands.add_parser(
         "inspect",
         help="show the state of a stream, from the changelog",
@@ -200,8 +209,16 @@ def _parser() -> argparse.ArgumentParser:
     )
     inspect.add_argument("stream", nargs="?", help="name of the stream (default: list the streams)")
     inspect.add_argument("--json", action="store_true", help="print one JSON object")
-    replay.add(commands)
-    return parser
+
+    verify = commands.add_parser(
+        "verify",
+        help="compute the certificate of calibration again, from the output records alone",
+        description="Reads records of the topic `resolved`, and says of each stream how far its scores are "
+        "at most from perfectly calibrated ones. Shares no code with the worker. Its gauge trueup_certificate has "
+        "the same digits if the records go back as far as its state.",
+    )
+    verify.add_argument("records", metavar="FILE|TOPIC", help="a file of such records as JSON lines, or a topic")
+    verify.add_argument("--json", action="store_true", help="print one JSON object")
 
 
 def _positive(value: str) -> int:
@@ -362,6 +379,36 @@ def _audit(options: argparse.Namespace) -> int:
     return auditor.run(Settings.from_env(os.environ), json_output=options.json, disk=options.disk)
 
 
+def _verify(options: argparse.Namespace) -> int:
+    from cli import verify  # noqa: PLC0415 - not part of a worker
+
+    path = Path(options.records)
+    if path.is_file():
+        with path.open("rb") as lines:
+            found = verify.verify(lines)
+    else:
+        found = verify.verify(asyncio.run(_values(Settings.from_env(os.environ), options.records)))
+    if options.json:
+        print(json.dumps(found))
+        return 0
+    for stream, kinds in found.items():
+        for kind, (n, certificate) in kinds.items():
+            print(f"{stream}: {kind}, {n:,} events: at most {certificate} from perfectly calibrated")
+    return 0
+
+
+async def _values(settings: Settings, topic: str) -> list[bytes]:
+    """Return the values of a topic; TopicsError if it cannot be read."""
+    from streams.kafka.whole_topics import batches  # noqa: PLC0415 - the client takes a while to import
+
+    if await topics.partitions(settings, topic) is None:
+        raise topics.TopicsError(f"there is neither a file nor a topic {topic}")
+    try:
+        return [record.value async for _, records in batches(settings, [topic]) for record in records]
+    except KafkaError as exc:
+        raise topics.TopicsError(f"cannot read {topic} from {', '.join(settings.brokers)}: {exc}") from exc
+
+
 _COMMANDS = {
     "audit": _audit,
     "worker": _worker,
@@ -374,6 +421,7 @@ _COMMANDS = {
     "replay": replay.run,
     "promote": _promote,
     "skip": _skip,
+    "verify": _verify,
 }
 
 #: These commands write data: state, records, reports. Only the user who runs them may read it.

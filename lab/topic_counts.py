@@ -1,21 +1,18 @@
 """What the output topics hold, read to their ends and counted apart from the worker that wrote them."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
 import orjson
-from aiokafka import AIOKafkaConsumer
-from aiokafka.structs import ConsumerRecord
 
 from lab.reliability import loss
 from lab.scrape import Fates, ScrapedSamples
 from state.arrays import Floats
 from streams.config.settings import Settings
+from streams.kafka.whole_topics import batches
 
-#: Most bytes a partition may give at once; whole record batches keep the reader at 6 us a record.
-FETCH_BYTES: Final = 4 << 20
 #: The worker adds up its scores in another order: they may differ in the last digits of a float.
 ROUNDING: Final = 1e-6
 
@@ -92,39 +89,11 @@ async def read(settings: Settings) -> TopicCounts:
         settings.resolved: held.resolved_record,
         settings.dead_letters: held.dead_letter,
     }
-    async for topic, records in _batches(settings, list(noted)):
+    async for topic, records in batches(settings, list(noted), whole=True):
         note = noted[topic]
         for record in records:
             note(record.value)
     return held
-
-
-async def _batches(
-    settings: Settings, topics: list[str]
-) -> AsyncIterator[tuple[str, list[ConsumerRecord[bytes, bytes]]]]:
-    # Without a group, subscribing assigns all partitions of the topics.
-    consumer = AIOKafkaConsumer(
-        *topics,
-        bootstrap_servers=",".join(settings.brokers),
-        enable_auto_commit=False,
-        auto_offset_reset="earliest",
-        max_partition_fetch_bytes=FETCH_BYTES,
-        **settings.security.client_options(),
-    )
-    try:
-        await consumer.start()
-        places = consumer.assignment()
-        first, end = await consumer.beginning_offsets(places), await consumer.end_offsets(places)
-        if any(first.values()):
-            raise RuntimeError("records of the output topics were deleted by retention before they were counted")
-        left = {place for place in places if end[place]}
-        while left:
-            for place, records in (await consumer.getmany(*left, timeout_ms=1000)).items():
-                yield place.topic, records
-                if records[-1].offset + 1 >= end[place]:
-                    left.discard(place)
-    finally:
-        await consumer.stop()
 
 
 def problems(

@@ -1,0 +1,98 @@
+"""The certificate of the records beside that of the state: two programs, the same digits."""
+
+import ast
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cli import main, verify
+from state.scoring.cells import EDGES, FINE
+from state.scoring.certificate import certificate
+from state.scoring.ranking import Ranking
+from state.scoring.scores import SCORED, Scores
+
+P = st.one_of(st.floats(0, 1), st.sampled_from([0.0, 0.1, 0.25, 0.9, 1.0, *EDGES[::20]]))
+CELLS = st.dictionaries(
+    st.integers(0, FINE - 1), st.tuples(st.integers(0, 5000), st.integers(0, 5000)).filter(any), min_size=1
+)
+
+
+def resolved(event: int, raw: float, p: float, draw: float, y: int, revision: int = 0) -> str:
+    return json.dumps(
+        {
+            "event_id": f"e{event}",
+            "stream": "s",
+            "raw": raw,
+            "p": p,
+            "draw": draw,
+            "y": y,
+            "issued_ts": 1,
+            "revision": revision,
+        }
+    )
+
+
+def test_cells_are_those_of_the_state() -> None:
+    assert tuple(verify.EDGES) == (0.0, *EDGES, 1.0)
+
+
+@given(CELLS)
+def test_certificate_has_the_digits_of_the_state(cells: dict[int, tuple[int, int]]) -> None:
+    zeros, ones = ([cells.get(c, (0, 0))[label] for c in range(FINE)] for label in (0, 1))
+    assert verify.certificate({c: list(n) for c, n in cells.items()}) == certificate(Ranking(zeros, ones))
+
+
+@given(st.lists(st.tuples(P, P, P, st.integers(0, 1)), min_size=1, max_size=30))
+def test_records_give_the_digits_of_their_scores(events: list[tuple[float, float, float, int]]) -> None:
+    scores = Scores()
+    for raw, p, draw, y in events:
+        scores.observe(raw, p, float(y), draw)
+    found = verify.verify(resolved(i, *event) for i, event in enumerate(events))["s"]
+    for kind in SCORED:
+        assert found[kind] == (len(events), certificate(scores.ranking(kind)))
+
+
+def test_last_revision_of_an_event_counts_in_any_order_and_a_repeated_record_once() -> None:
+    records = [resolved(1, 0.2, 0.3, 0.3, 0, 2), resolved(1, 0.2, 0.3, 0.3, 1), resolved(2, 0.2, 0.3, 0.3, 1)]
+    alone = verify.verify([resolved(1, 0.2, 0.3, 0.3, 0), resolved(2, 0.2, 0.3, 0.3, 1)])
+    assert verify.verify([*records, *records]) == alone
+    assert alone["s"]["raw"][0] == 2
+
+
+def test_records_of_classes_and_numbers_have_no_certificate() -> None:
+    vectors = {"event_id": "e", "stream": "s", "raw": [0.5, 0.5], "probs": [0.4, 0.6], "draw": [0.4, 0.6], "y": 1}
+    assert verify.verify([json.dumps({**vectors, "issued_ts": 1, "revision": 0})]) == {}
+
+
+def test_verify_imports_the_standard_library_only_and_has_at_most_60_lines() -> None:
+    text = Path(verify.__file__).read_text()
+    tree = ast.parse(text)
+    modules = [node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    modules += [alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names]
+    assert modules
+    assert {name.split(".")[0] for name in modules if name} <= sys.stdlib_module_names
+    documented = [node for node in ast.walk(tree) if isinstance(node, ast.Module | ast.FunctionDef)]
+    said = "\n".join(ast.get_docstring(node, clean=False) or "" for node in documented).splitlines()
+    assert sum(map(bool, map(str.strip, text.splitlines()))) - sum(map(bool, map(str.strip, said))) <= 60
+
+
+def test_command_reads_a_file_and_the_program_alone_reads_its_input(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "resolved.jsonl"
+    path.write_text("\n".join(resolved(i, 0.2, 0.25, 0.3, int(i % 4 == 0)) for i in range(40)))
+    assert main.main(["verify", str(path), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["s"]["raw"][0] == 40
+    with path.open() as records:
+        alone = subprocess.run(
+            [sys.executable, "-I", verify.__file__], stdin=records, capture_output=True, text=True, check=True
+        )
+    assert json.loads(alone.stdout) == found
+    assert main.main(["verify", str(path)]) == 0
+    assert f"s: raw, 40 events: at most {found['s']['raw'][1]} from" in capsys.readouterr().out

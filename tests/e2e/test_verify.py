@@ -1,0 +1,53 @@
+"""``trueup verify`` finds in the output records what the worker's gauge says."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import orjson
+
+from tests.e2e.world import ROOT, World
+from tests.events import mixed, outcome
+
+MakeWorld = Callable[..., World]
+
+
+def verify(w: World, records: str) -> dict[str, dict[str, tuple[int, float]]]:
+    """Run the command as a user does."""
+    done = subprocess.run(
+        [sys.executable, "-m", "cli.main", "verify", records, "--json"],
+        env={**os.environ, **w.environment},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found: dict[str, dict[str, tuple[int, float]]] = orjson.loads(done.stdout)
+    return found
+
+
+def test_verify_has_the_digits_of_the_gauge_after_revisions_of_two_partitions(world: MakeWorld, tmp_path: Path) -> None:
+    w = world(partitions=2)
+    made = mixed(3000)
+    w.send(made.sent)
+    with w.worker() as worker:
+        w.wait_until_applied(len(made.sent))
+        first = [orjson.loads(record.value or b"") for record in w.read("resolved")]
+        revised = [each for each in first if each["p"] != each["raw"]][:50]
+        w.send([outcome(each["event_id"], 1 - each["y"], each["resolved_ts"] + 1, revision=1) for each in revised])
+        w.wait_until_applied(len(made.sent) + len(revised))
+        found = verify(w, w.topic("resolved"))
+        assert found.keys() == {"stream-0", "stream-1", "stream-2"}
+        for stream, kinds in found.items():
+            for kind in ("raw", "calibrated"):
+                n, certificate = kinds[kind]
+                assert worker.metric("resolved", stream=stream) == n
+                assert worker.metric("certificate", stream=stream, kind=kind) == certificate
+    records = tmp_path / "resolved.jsonl"
+    records.write_bytes(b"\n".join(record.value or b"" for record in w.read("resolved")))
+    assert len(w.read("resolved")) > len(first)
+    assert verify(w, str(records)) == found
