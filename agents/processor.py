@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from time import perf_counter
 
-from state import keys
 from state.engine import BATCH_LIMIT, Effects, Partition
 from state.fence import FORECASTS, Fence
 from state.frames import CorruptFrame
@@ -19,8 +18,9 @@ from streams.config.settings import Settings
 from streams.faust.changelog import MovedError, TooLargeError
 from streams.faust.outputs import OutputBatch, Outputs
 from streams.faust.state_table import StateTable
-from streams.metrics.challengers import Place
-from streams.metrics.gauges import EncodedRow, Gauges, PartitionSnapshot
+from streams.metrics import snapshot
+from streams.metrics.gauges import Gauges
+from streams.metrics.snapshot import PartitionSnapshot
 from streams.records.decoding import Decoder
 from streams.records.lookalikes import Lookalikes
 from streams.records.merge import Batch, Merged
@@ -96,7 +96,7 @@ class BatchProcessor:
         self._partitions: dict[int, Partition] = {}
         #: How many records had rows that fit one batch of the changelog, of partitions where not all did.
         self._fitting: dict[int, int] = {}
-        #: Held while a batch of a partition is folded, and while one is answered.
+        #: PartitionSnapshot while a batch of a partition is folded, and while one is answered.
         self._folding: dict[int, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._answering: dict[int, asyncio.Lock] = defaultdict(asyncio.Lock)
 
@@ -106,73 +106,23 @@ class BatchProcessor:
             self._fitting.pop(partition, None)
             self._table.reopened(partition)
             opened = self._partitions[partition] = Partition(self._policies, self._table.reader(partition))
-            scores, vectors = self._scores(partition), self._vectors(partition)
-            served = self._calibrators(partition, [*scores, *vectors])
-            comparisons = self._comparisons(partition, scores)
-            ages = self._ages(partition)
-            self._gauges.assigned(
-                partition, PartitionSnapshot(_committed(opened.fence), scores, vectors, served, comparisons, ages)
-            )
+            self._take_slots(partition)
+            self._gauges.assigned(partition, self._held(partition, self._gauges.shown(), opened.fence))
             forecasts, outcomes = opened.fence.next
             return forecasts, outcomes
 
-    # A partition may hold rows of any number of streams, and all wait while it is taken up: what is read is bounded by
-    # the number of streams that are shown.
+    def _take_slots(self, partition: int) -> None:
+        """Give the streams of a partition slots, until there are none left.
 
-    def _scores(self, partition: int) -> dict[str, EncodedRow]:
-        """Return the scores of each stream of probabilities that is shown."""
-        for key, _ in self._table.range(partition, keys.SCORES):
-            if not self._gauges.shows(key[len(keys.SCORES) :].decode()):
-                break
-        found = {stream: self._rows(partition, stream) for stream in self._gauges.shown()}
-        return {stream: pair for stream, pair in found.items() if pair is not None}
+        A partition may hold rows of any number of streams, and all wait while it is taken up: what is read is bounded
+        by the number of slots.
+        """
+        for streams in snapshot.present(lambda prefix: self._table.range(partition, prefix), self._policies):
+            all(map(self._gauges.shows, streams))  # until one finds none
 
-    def _rows(self, partition: int, stream: str) -> EncodedRow | None:
-        row = self._table.read(partition, keys.scores(stream))
-        return None if row is None else (row, self._table.read(partition, keys.windows(stream)))
-
-    def _vectors(self, partition: int) -> dict[str, bytes]:
-        """Return the scores of each stream of classes or numbers that is shown, as it is configured now."""
-        for key, _ in self._table.range(partition, keys.VECTORS):
-            config, stream = keys.of_vectors(key)
-            policy = self._policies.of(stream)
-            if policy and policy.config == config and not self._gauges.shows(stream):
-                break
-        found = {}
-        for stream in self._gauges.shown():
-            policy = self._policies.of(stream)
-            row = policy and self._table.read(partition, keys.vectors(stream, policy.config))
-            if row:
-                found[stream] = row
-        return found
-
-    def _comparisons(self, partition: int, streams: Iterable[str]) -> dict[Place, bytes]:
-        """Return the row of each challenger of each scored stream, beside what serves now."""
-        found = {}
-        for stream in streams:
-            policy = self._policies.of(stream)
-            if policy is None:
-                continue
-            for each in policy.challengers:
-                row = self._table.read(partition, keys.comparison(stream, policy.config, each.config))
-                if row:
-                    found[stream, each.calibrator, each.config] = row
-        return found
-
-    def _ages(self, partition: int) -> dict[str, bytes]:
-        """Return the ages of the outcomes of each stream that is shown."""
-        found = {stream: self._table.read(partition, keys.ages(stream)) for stream in self._gauges.shown()}
-        return {stream: row for stream, row in found.items() if row is not None}
-
-    def _calibrators(self, partition: int, streams: Iterable[str]) -> dict[str, bytes]:
-        """Return the row of the calibrator that serves each scored stream now."""
-        found = {}
-        for stream in streams:
-            policy = self._policies.of(stream)
-            row = policy and self._table.read(partition, keys.calibrator(stream, policy.config))
-            if row:
-                found[stream] = row
-        return found
+    def _held(self, partition: int, streams: Iterable[str], fence: Fence) -> PartitionSnapshot:
+        """Return what the gauges hold of some streams of a partition, as it is stored."""
+        return snapshot.read(lambda key: self._table.read(partition, key), self._policies, streams, _committed(fence))
 
     def close(self, partition: int) -> None:
         """Let go of a partition that has moved."""
@@ -257,6 +207,9 @@ class BatchProcessor:
         for said in self._lookalikes.among(effects.rows):
             log.warning("%s", said)
         self._gauges.applied(number, effects, _committed(partition.fence))
+        if gained := self._gauges.gained():  # slots that changed hands: their rows have not been read
+            for each, opened in self._partitions.items():
+                self._gauges.restored(each, self._held(each, gained, opened.fence))
         return parcel
 
     async def _applied(self, partition: Partition, records: Sequence[Merged], parcel: OutputBatch) -> Effects:

@@ -136,7 +136,7 @@ def _head(worker: Mapping[str, Any]) -> str:
     ago = worker["seconds_since_update"]
     numbers = [str(each["partition"]) for each in worker["partitions"]]
     listed = ", ".join(numbers) if len(numbers) <= 12 else f"{len(numbers)}: {numbers[0]} to {numbers[-1]}"
-    facts = (
+    facts = [
         ("partitions", listed or "none"),
         ("wait for their outcome", f"{worker['pending']:,}"),
         ("wait until their forecast matures", f"{worker['waiting']:,}"),
@@ -144,7 +144,9 @@ def _head(worker: Mapping[str, Any]) -> str:
         ("last batch", "none yet" if ago is None else f"{_duration(ago)} ago"),
         ("version", worker["version"]),
         ("configuration", worker["config"]),
-    )
+    ]
+    if worker["hidden"]:
+        facts.append(("streams without metrics", f"{worker['hidden']:,}"))
     shown = "".join(f"<div><dt>{name}</dt><dd>{escape(value)}</dd></div>" for name, value in facts)
     return (
         f'<header><h1><a href="/">trueup</a></h1><span class="of">{escape(worker["app_id"])}{own}</span>{badge}'

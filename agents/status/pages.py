@@ -128,7 +128,7 @@ class Pages:
     def _stream(self, name: str) -> dict[str, Any]:
         described = self._readings.stream(name)
         if described is None:
-            raise _Refused(HTTPStatus.NOT_FOUND, f"this worker holds no state of stream {name!r}")
+            raise _Refused(HTTPStatus.NOT_FOUND, self._readings.missing(name))
         return described
 
 

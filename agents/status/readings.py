@@ -75,15 +75,14 @@ class Readings:
             "pending": sum(each.fence.pending for each in held.values()),
             "waiting": sum(each.fence.waiting for each in held.values()),
             "early": sum(each.fence.early for each in held.values()),
+            "hidden": self.gauges.hidden,
             "seconds_since_update": max(time() - updated, 0.0) if updated else None,
         }
 
     def names(self, query: str = "") -> list[str]:
         """Return the streams whose names hold the text, case aside, sorted."""
         wanted = query.casefold()
-        found: set[str] = set()
-        for each in self.gauges.held().values():
-            found.update(list(each.scores), list(each.vectors), list(each.calibrators))
+        found = set[str]().union(*(each.streams() for each in self.gauges.held().values()))
         return sorted(name for name in found if wanted in name.casefold())
 
     def ordered(self, names: list[str], order: str) -> list[str]:
@@ -112,6 +111,22 @@ class Readings:
         if not (found.histories or found.vectors or found.served):
             return None
         return {"stream": name, **describe(found, name, self.settings.policies.of(name))}
+
+    def missing(self, name: str) -> str:
+        """Return why there is nothing to show of a stream: none of its state is here, or it has no metric series.
+
+        Pages show the streams that have series: see `streams.metrics.slots`.
+        """
+        most, hidden = self.settings.metrics_streams, self.gauges.hidden
+        how = f"name it in the TOML file, or raise TRUEUP_METRICS_STREAMS, which is {most}; trueup inspect shows it"
+        if self.gauges.hides(name):
+            return f"this worker holds state of stream {name!r}, which has no metrics and no page: {how}"
+        if hidden:
+            return (
+                f"this worker shows nothing of stream {name!r}: it holds no state of it, or the stream is one of those "
+                f"that have no metrics and no page ({hidden:,} came since the start): {how}"
+            )
+        return f"this worker holds no state of stream {name!r}"
 
     def maps(self, name: str) -> list[dict[str, Any]]:
         """Return the map from raw to calibrated of each partition's calibrator, without features; of the mean answer.

@@ -241,6 +241,14 @@ OPERATIONS: Final = Dashboard(
                     alert="TrueupLabelCoverageFallen",
                 ),
                 _lines(
+                    "Streams without metrics",
+                    "Streams that came to a worker and have no series of their own; no alert can fire for them.",
+                    [Query(over("max", _now("trueup_hidden_streams"), "instance"), "{{instance}}")],
+                    "short",
+                    levels=((None, "green"), (1, "orange")),
+                    alert="TrueupStreamsHidden",
+                ),
+                _lines(
                     "Dead letters by reason",
                     "A second. The reference page explains each reason; the letter names its place.",
                     [

@@ -104,7 +104,9 @@ class Settings:
     metrics_host: str = _setting("Address /metrics, /healthz and /readyz listen on", _text, "127.0.0.1")
     metrics_port: int = _setting("Their port; 0 takes a free one", _number(0, 65_535), 9464)
     metrics_streams: int = _setting(
-        "Streams with gauges of their own; the rest are counted together as 'other'", _number(1, 10_000), 200
+        "Streams with metrics of their own, the TOML file's first; raise Prometheus's sample_limit with it",
+        _number(1, 10_000),
+        200,
     )
     record_bytes: int = _setting("Longest input value, bytes", _number(64, 800_000), Limits().record_bytes)
     id_bytes: int = _setting("Longest event id and stream name, bytes", _number(8, 255), Limits().id_bytes)

@@ -131,7 +131,7 @@ CATALOGUE: Final = {
             "answered_forecasts",
             "counter",
             ("stream",),
-            "Forecasts answered, duplicates included, redelivered ones not",
+            "Forecasts answered, duplicates included, redelivered ones not; without a stream: of all hidden streams",
             "scored_events falling behind it: outcomes are missing or late",
         ),
         Metric(
@@ -141,7 +141,12 @@ CATALOGUE: Final = {
             "Partitions taken up; all that are held are taken up again in a rebalance",
             "if it keeps rising, the group does not come to rest: look for workers that restart",
         ),
-        Metric("scored_events", "counter", ("stream",), "Resolved events scored by this worker"),
+        Metric(
+            "scored_events",
+            "counter",
+            ("stream",),
+            "Resolved events scored by this worker; without a stream: of all hidden streams",
+        ),
         Metric("resolved", "gauge", ("stream",), "Resolved events scored over the life of the state"),
         Metric(
             "scored_partitions",
@@ -373,6 +378,13 @@ CATALOGUE: Final = {
         Metric("waiting_outcomes", "gauge", (), "Outcomes that wait until their forecast matures"),
         Metric("early_outcomes", "gauge", (), "Outcomes that wait for their forecast"),
         Metric("held_partitions", "gauge", (), "Partitions this worker holds"),
+        Metric(
+            "hidden_streams",
+            "gauge",
+            (),
+            "Streams that came since the start and have no series of their own; at most 10,000 are counted",
+            "name those that matter in the TOML file, or raise TRUEUP_METRICS_STREAMS and Prometheus's sample_limit",
+        ),
         Metric(
             "lag_records",
             "gauge",

@@ -5,10 +5,8 @@ from collections.abc import Iterable, Iterator
 
 from state import rows
 from state.scoring.comparison import LOSSES, SIDES, Comparison
+from streams.metrics.snapshot import Place
 from streams.metrics.sums import Sample
-
-#: Stream, the challenger's calibrator, its configuration.
-Place = tuple[str, str, str]
 
 
 def series(found: Iterable[tuple[Place, bytes]]) -> Iterator[Sample]:

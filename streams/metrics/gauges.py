@@ -1,9 +1,8 @@
 """What a worker tells Prometheus. Counters count once, after the commit point; gauges are views of stored sums."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from time import time
-from typing import Final, TypeVar
+from time import monotonic, time
+from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -20,12 +19,14 @@ from state.scoring.scores import total
 from streams.metrics import challengers, sums, views
 from streams.metrics.catalogue import CATALOGUE, DELAYS, LATENCIES, RECORD_FATES, SIZES, STAGES, WAITS
 from streams.metrics.latency import Latencies
+from streams.metrics.slots import Slots, named
+from streams.metrics.snapshot import PartitionSnapshot
 from streams.metrics.sums import Sample
 from streams.records.decoding import REASONS
 
 PREFIX = "trueup_"
-#: Counts all streams beyond the first ones together, so that names in records cannot mint series.
-OTHER = "other"
+#: Counts all streams that have no series of their own. No stream has this name, and Prometheus drops an empty label.
+HIDDEN: Final = ""
 #: The input topics as labels name them, whatever they are called in Kafka.
 INPUTS = ("forecasts", "outcomes")
 #: Where the label of an event that was learnt at maturity came from, with the fates that count it.
@@ -33,24 +34,6 @@ MATURED = {"reported": "matured", "implied": "implied"}
 NO_POLICIES: Final = Policies()
 
 
-#: A stream's scores and its closed windows, None before the first. One value, because the server's thread reads it
-#: while the worker replaces it, and rows of different batches do not belong together.
-EncodedRow = tuple[bytes, bytes | None]
-
-
-@dataclass(slots=True)
-class PartitionSnapshot:
-    """What is exported of one partition: its fence, and the latest rows of the streams shown, still encoded."""
-
-    fence: Fence
-    scores: dict[str, EncodedRow] = field(default_factory=dict)
-    vectors: dict[str, bytes] = field(default_factory=dict)
-    calibrators: dict[str, bytes] = field(default_factory=dict)
-    comparisons: dict[challengers.Place, bytes] = field(default_factory=dict)
-    ages: dict[str, bytes] = field(default_factory=dict)
-
-
-T = TypeVar("T")
 #: Reads now and here.
 Sampler = Callable[[], Iterable[Sample]]
 
@@ -61,19 +44,29 @@ class Gauges(Collector):
     Parameters
     ----------
     most_streams
-        Streams with series of their own. Only their rows are held: the rest cost no memory and no time at a scrape.
+        Streams with series of their own, see `Slots`. Only their rows are held: the rest cost no time at a scrape.
     version
         Version of the program.
     sampler
         Reads what is not in the state: lag, buffers, store sizes, readiness.
     policies
-        What streams are configured to do: the ages of their outcomes are held against it.
+        What streams are configured to do: those it names have series, and ages of outcomes are held against it.
+    clock
+        Returns the time, s; decides when slots change hands.
     """
 
-    def __init__(self, most_streams: int, version: str, sampler: Sampler, policies: Policies = NO_POLICIES) -> None:
+    def __init__(
+        self,
+        most_streams: int,
+        version: str,
+        sampler: Sampler,
+        policies: Policies = NO_POLICIES,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]  # a series beside every counter that says only when
         self.registry = CollectorRegistry()
-        self._most_streams = most_streams
+        self._slots = Slots(most_streams, named(policies), clock)
+        self._gained: list[str] = []
         self._version = version
         self._sampler = sampler
         self._policies = policies
@@ -82,7 +75,6 @@ class Gauges(Collector):
         self._answered: dict[str, int] = {}
         self._scored: dict[str, int] = {}
         self._waited, self._delayed = Latencies(WAITS), Latencies(DELAYS)
-        self._shown: dict[str, None] = {}
         self._updated = 0.0
         self._counters: dict[str, Counter] = {}
         self._histograms: dict[str, Histogram] = {}
@@ -123,28 +115,25 @@ class Gauges(Collector):
 
     def assigned(self, partition: int, held: PartitionSnapshot) -> None:
         """Take up a partition whose state was restored."""
-        self._held[partition] = PartitionSnapshot(
-            held.fence,
-            self._kept(held.scores),
-            self._kept(held.vectors),
-            self._kept(held.calibrators),
-            self._compared(held.comparisons),
-            self._kept(held.ages),
-        )
+        self._held[partition] = held
+        for stream in held.streams():
+            if not self.shows(stream):
+                held.drop(stream)
         self._counters["opened_partitions"].inc()
         # From zero, so that increase() sees the first events; a stream that is new starts with its first batch.
-        zero = dict.fromkeys((*held.scores, *held.vectors), 0)
-        self._count(zero, self._scored)
-        self._count(zero, self._answered)
+        for stream in (*held.streams(), *([HIDDEN] if self.hidden else [])):
+            self._answered.setdefault(stream, 0)
+            self._scored.setdefault(stream, 0)
 
-    def _kept(self, found: Mapping[str, T]) -> dict[str, T]:
-        return {stream: row for stream, row in found.items() if self.shows(stream)}
+    def restored(self, partition: int, held: PartitionSnapshot) -> None:
+        """Take the rows of streams that gained a slot, see `gained`."""
+        if partition in self._held:
+            self._held[partition].add(held)
 
-    def _compared(self, found: Mapping[challengers.Place, bytes]) -> dict[challengers.Place, bytes]:
-        return {place: row for place, row in found.items() if self.shows(place[0])}
-
-    def _label(self, stream: str) -> str:
-        return stream if self.shows(stream) else OTHER
+    def gained(self) -> list[str]:
+        """Return the streams that gained a slot from another since this was asked; their rows are yet to be read."""
+        gained, self._gained = self._gained, []
+        return gained
 
     def revoked(self, partition: int) -> None:
         """Let go of a partition, so that its new owner's series are the only ones."""
@@ -155,17 +144,21 @@ class Gauges(Collector):
         return list(self._held)
 
     def shows(self, stream: str) -> bool:
-        """Whether a stream has series of its own: the first that ask do, until there are as many as may."""
-        if stream in self._shown:
-            return True
-        if len(self._shown) >= self._most_streams or stream == OTHER:
-            return False
-        self._shown[stream] = None
-        return True
+        """Return whether a stream has series of its own, and give it a slot if one is free; see `Slots.take`."""
+        return self._slots.take(stream)
 
     def shown(self) -> list[str]:
-        """Return the streams that have series of their own."""
-        return list(self._shown)
+        """Return the streams that have a slot; see `Slots.shown`."""
+        return self._slots.shown
+
+    def hides(self, stream: str) -> bool:
+        """Return whether a stream came here and has no series; this worker's partitions may hold state of it."""
+        return self._slots.hides(stream)
+
+    @property
+    def hidden(self) -> int:
+        """How many streams came here and have no series of their own; see `Slots.hidden`."""
+        return self._slots.hidden
 
     def held(self) -> dict[int, PartitionSnapshot]:
         """Return what is held of each partition, for other readers; its rows are bytes, which nobody changes."""
@@ -192,16 +185,14 @@ class Gauges(Collector):
         if held is None:
             held = self._held[partition] = PartitionSnapshot(fence)
         held.fence = fence
-        held.calibrators.update(self._kept(effects.calibrators))
-        held.vectors.update(self._kept({stream: row for (stream, _), row in effects.vectors.items()}))
-        held.comparisons.update(self._compared(effects.comparisons))
-        held.ages.update(self._kept(effects.ages))
-        # A revision may change a closed window and leave the present one.
-        for stream in self._kept({**effects.scores, **effects.windows}):
-            row, closed = held.scores.get(stream, (None, None))
-            row = effects.scores.get(stream, row)
-            if row is not None:
-                held.scores[stream] = row, effects.windows.get(stream, closed)
+        held.applied(effects, self.shows)
+        for loses, gains in self._slots.active(_events(effects)):
+            self._gained.append(gains)
+            for each in self._held.values():
+                each.drop(loses)
+            for counted in (self._answered, self._scored):
+                counted.pop(loses, None)
+                counted.setdefault(gains, 0)
 
     def _fared(self, fates: Mapping[str, int]) -> None:
         """Count what became of records and rows."""
@@ -220,7 +211,7 @@ class Gauges(Collector):
     def _count(self, found: Mapping[str, int], counted: dict[str, int]) -> None:
         """Add up what was counted by stream."""
         for stream, n in found.items():
-            label = self._label(stream)
+            label = stream if self.shows(stream) else HIDDEN
             counted[label] = counted.get(label, 0) + n
 
     def produced(self, topic: str, n: int) -> None:
@@ -270,6 +261,7 @@ class Gauges(Collector):
         yield "waiting_outcomes", (), sum(partition.fence.waiting for partition in held)
         yield "early_outcomes", (), sum(partition.fence.early for partition in held)
         yield "held_partitions", (), len(held)
+        yield "hidden_streams", (), self.hidden
         yield "oldest_row_seconds", (), max((_oldest(partition.fence) for partition in held), default=0.0)
         if self._updated:
             yield "last_update_timestamp_seconds", (), self._updated
@@ -307,6 +299,13 @@ class Gauges(Collector):
         for stream, made in served.items():
             yield from views.guaranteed(stream, made)
             yield from sums.learnt(stream, made)
+
+
+def _events(effects: Effects) -> dict[str, int]:
+    """Return how many forecasts and outcomes of each stream a batch took."""
+    return {
+        s: effects.answered.get(s, 0) + effects.resolved.get(s, 0) for s in {**effects.answered, **effects.resolved}
+    }
 
 
 def _oldest(fence: Fence) -> float:

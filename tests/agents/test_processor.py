@@ -20,6 +20,7 @@ from streams.faust.changelog import MovedError, TooLargeError
 from streams.faust.outputs import Outputs
 from streams.faust.state_table import ForeignWriterError
 from streams.metrics.catalogue import STAGES
+from streams.metrics.slots import REVIEW_SECONDS, Slots
 from streams.records.decoding import Decoder
 from streams.records.merge import Batch, Merged
 from tests.events import Sent, forecast, mixed, outcome
@@ -550,7 +551,13 @@ def test_batches_after_one_that_was_too_large_are_cut_before_they_are_folded(sce
 
 
 @pytest.fixture
-def crowded(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> Scene:
+def clock() -> list[float]:
+    """Return the one time that slots know."""
+    return [0.0]
+
+
+@pytest.fixture
+def crowded(scene: Scene, clock: list[float]) -> Scene:
     """Return a scene with the scores of 300 streams, of which 5 may be shown, and nothing held of them."""
     for n in range(3):
         names = [f"s{i:03d}" for i in range(n * 100, n * 100 + 100)]
@@ -564,9 +571,8 @@ def crowded(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> Scene:
     scene.processor.close(0)
     scene.topology.table.changelog._writers.update(claims)
     gauges = scene.topology.gauges
-    gauges._shown.clear()
     gauges._scored.clear()
-    monkeypatch.setattr(gauges, "_most_streams", 5)
+    gauges._slots = Slots(5, clock=lambda: clock[0])
     return scene
 
 
@@ -593,7 +599,26 @@ def test_events_of_streams_that_are_not_shown_are_counted_once_after_a_restart(c
     crowded.reopen()
     more = [forecast("again", 0.3, 3000, stream="s200"), outcome("again", 1, 4000)]
     crowded.fold(batch(more, (300, 300)))
-    assert crowded.counted("scored_events_total", stream="other") == 1
+    assert crowded.counted("scored_events_total", stream="") == 1
     crowded.fold(batch([forecast("b", 0.3, 5000, stream="s001"), outcome("b", 1, 5000)], (301, 301)))
     assert crowded.counted("scored_events_total", stream="s001") == 1
     assert crowded.counted("resolved", stream="s001") == 2
+
+
+def test_a_stream_that_gains_its_series_late_shows_all_that_is_stored_of_it(crowded: Scene, clock: list[float]) -> None:
+    crowded.reopen()
+    busy = [
+        each for i in range(40) for each in (forecast(f"b{i}", 0.3, 3000, stream="s200"), outcome(f"b{i}", 1, 4000))
+    ]
+    crowded.fold(batch(busy[:20], (300, 300)))
+    assert not crowded.counted("resolved", stream="s200")
+    assert crowded.counted("hidden_streams") == 2, "the first that found no slot, and this one"
+    clock[0] = REVIEW_SECONDS
+    crowded.fold(batch(busy[20:], (310, 310)))
+    assert crowded.counted("resolved", stream="s200") == 41
+    # The label of nobody goes on, and the stream's own counter begins.
+    assert crowded.counted("scored_events_total", stream="") == 40
+    more = [forecast("more", 0.3, 5000, stream="s200"), outcome("more", 1, 5000)]
+    crowded.fold(batch(more, (340, 340)))
+    assert crowded.counted("scored_events_total", stream="s200") == 1
+    assert crowded.counted("resolved", stream="s200") == 42

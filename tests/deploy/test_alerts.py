@@ -329,6 +329,13 @@ SCENARIOS: Final[dict[str, dict[str, list[Scenario]]]] = {
         "fires": [scene(letters(2, 100), at=17, fires="TrueupDeadLetters")],
         "quiet": [scene(letters(2, 250), at=17), scene(letters(0.5, 10), at=17)],
     },
+    "TrueupStreamsHidden": {
+        "fires": [scene(only("trueup_hidden_streams", f"1x{LONG}"), at=16, fires="TrueupStreamsHidden")],
+        "quiet": [
+            scene(only("trueup_hidden_streams", f"0x{LONG}"), at=16),
+            scene(only("trueup_hidden_streams", f"1x{LONG}"), at=14),
+        ],
+    },
 }
 
 

@@ -12,7 +12,8 @@ from state.fence import Fence
 from state.policy import Policies, Policy
 from streams.config.settings import Settings
 from streams.faust.progress import Recovery
-from streams.metrics.gauges import Gauges, PartitionSnapshot
+from streams.metrics.gauges import Gauges
+from streams.metrics.snapshot import PartitionSnapshot
 
 
 def learnt(policies: Policies, streams: Iterable[str], n: int, seed: int = 0) -> PartitionSnapshot:

@@ -1,6 +1,7 @@
 """What the pages answer, asked as a server asks them."""
 
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from io import BytesIO
 from typing import Any, NamedTuple
@@ -21,7 +22,8 @@ from state.scoring.ages import DAY_MS, Ages
 from state.scoring.history import History
 from streams.config.settings import Settings
 from streams.faust.progress import Recovery
-from streams.metrics.gauges import PartitionSnapshot
+from streams.metrics.gauges import Gauges
+from streams.metrics.snapshot import PartitionSnapshot
 from tests.agents.status.rows import DEFAULT, learnt, pages, readings, renamed
 
 #: As records may name a stream: everything that means something to HTML, URLs, SVG or scripts.
@@ -243,6 +245,27 @@ def test_what_cannot_be_answered_is_refused_in_kind(path: str, query: str, statu
         assert answer.json["error"]
     else:
         assert answer.text.startswith("<!doctype html>")
+
+
+def test_pages_say_the_truth_of_a_stream_that_has_no_metrics() -> None:
+    told = readings(ONE)
+    assert get(Pages(told), "/api/streams/nobody").json["error"] == "this worker holds no state of stream 'nobody'"
+    assert "streams without metrics" not in get(Pages(told), "/").text
+    crowded = Gauges(1, "0", lambda: ())
+    crowded.assigned(0, renamed(ONE, "churn", ["s0", "s1"]))
+    application = Pages(replace(told, gauges=crowded))
+    hidden = next(name for name in ("s0", "s1") if crowded.hides(name))
+    answer = get(application, f"/api/streams/{hidden}")
+    assert answer.status == 404
+    assert f"holds state of stream '{hidden}', which has no metrics" in answer.json["error"]
+    assert "TRUEUP_METRICS_STREAMS" in answer.json["error"]
+    unsure = get(application, "/api/streams/nobody").json["error"]
+    assert "it holds no state of it, or the stream is one of those that have no metrics" in unsure
+    assert ("streams without metrics", "1") in facts(get(application, "/").text)
+
+
+def facts(text: str) -> set[tuple[str, str]]:
+    return set(re.findall("<dt>(.*?)</dt><dd>(.*?)</dd>", text))
 
 
 def test_pages_can_only_be_read() -> None:

@@ -11,7 +11,8 @@ from state.engine import Effects
 from state.fence import Fence
 from state.scoring.comparison import LOSSES, SIDES, Comparison
 from streams.metrics.catalogue import CATALOGUE
-from streams.metrics.gauges import Gauges, PartitionSnapshot
+from streams.metrics.gauges import Gauges
+from streams.metrics.snapshot import PartitionSnapshot
 
 PLACE = ("s", "platt", "0011aaff")
 LABELS = {"stream": "s", "calibrator": "platt", "config": "0011aaff"}

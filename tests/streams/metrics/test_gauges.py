@@ -20,7 +20,9 @@ from state.scoring import history
 from state.scoring.ages import DAY_MS, Ages
 from state.scoring.scores import Scores
 from streams.metrics.catalogue import CATALOGUE, RECORD_FATES
-from streams.metrics.gauges import OTHER, PREFIX, Gauges, PartitionSnapshot, Sampler
+from streams.metrics.gauges import HIDDEN, PREFIX, Gauges, Sampler
+from streams.metrics.slots import REVIEW_SECONDS
+from streams.metrics.snapshot import PartitionSnapshot, read
 from streams.records.decoding import REASONS
 
 #: What a ready topology samples, one value for each metric that is not in the state.
@@ -70,6 +72,9 @@ class Live:
                 rows[key] = row
         self.gauges.applied(partition, effects, engine.fence)
         return effects
+
+    def stored(self, partition: int, *streams: str) -> PartitionSnapshot:
+        return read(self._rows[partition].get, self._policies, streams, self._engines[partition].fence)
 
     def scores(self, partition: int, stream: str) -> Scores:
         return decode_history(self._rows[partition][keys.scores(stream)], None).total
@@ -294,30 +299,56 @@ def test_streams_have_series_of_their_own() -> None:
     assert (value(gauges, "resolved", stream="a"), value(gauges, "resolved", stream="b")) == (10, 20)
 
 
-def test_streams_beyond_the_cap_are_counted_together_as_other() -> None:
-    gauges = made(most_streams=2)
+def test_streams_without_a_slot_are_counted_together_under_no_name() -> None:
+    gauges = made(most_streams=3)
     live = Live(gauges)
-    for partition, (stream, n) in enumerate({"a": 4, "b": 5, "c": 6, "d": 7, "other": 8}.items()):
+    for partition, (stream, n) in enumerate({"a": 4, "b": 5, "other": 8, "c": 6, "d": 7}.items()):
         live.fold(partition, pairs(n, stream))
-    assert value(gauges, "scored_events_total", stream=OTHER) == 6 + 7 + 8
-    assert value(gauges, "answered_forecasts_total", stream=OTHER) == 6 + 7 + 8
-    assert {dict(labels)["stream"] for labels in samples(gauges)["trueup_resolved"]} == {"a", "b"}
+    for name in ("scored_events_total", "answered_forecasts_total"):
+        assert value(gauges, name, stream=HIDDEN) == 6 + 7
+        assert value(gauges, name, stream="other") == 8
+    assert value(gauges, "hidden_streams") == 2
+    assert {dict(labels)["stream"] for labels in samples(gauges)["trueup_resolved"]} == {"a", "b", "other"}
 
 
-def test_streams_beyond_the_cap_are_counted_once_over_batches_and_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hidden_streams_are_counted_once_over_batches_and_windows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(history, "WINDOW", 20)
     gauges = made(most_streams=1)
     live = Live(gauges)
     live.fold(0, pairs(1, "shown"))
     for start in range(1, 61, 12):
         live.fold(0, pairs(12, "hidden", start))
-    assert value(gauges, "scored_events_total", stream=OTHER) == 60
+    assert value(gauges, "scored_events_total", stream=HIDDEN) == 60
 
 
-def test_a_stream_that_is_called_other_has_no_series_of_its_own() -> None:
-    gauges = made()
-    assert not gauges.shows(OTHER)
-    assert gauges.shown() == []
+def test_a_stream_that_the_configuration_names_has_series_whatever_names_came_before_it() -> None:
+    gauges = Gauges(2, "9.9", lambda: (), Policies([("fraud", Policy()), ("c-*", Policy())], Policy()))
+    live = Live(gauges)
+    for i in range(20):
+        live.fold(0, pairs(1, f"c-{i}", 2 * i))
+    live.fold(0, pairs(3, "fraud", 100))
+    assert value(gauges, "resolved", stream="fraud") == 3
+    assert {dict(labels)["stream"] for labels in samples(gauges)["trueup_resolved"]} == {"fraud", "c-0"}
+    assert value(gauges, "hidden_streams") == 19
+
+
+def test_a_hidden_stream_that_is_active_takes_the_series_of_one_that_is_not() -> None:
+    now = 0.0
+    gauges = Gauges(2, "9.9", lambda: (), Policies(default=Policy()), lambda: now)
+    live = Live(gauges)
+    live.fold(0, [*pairs(1, "junk", 0), *pairs(5, "busy", 10)])
+    live.fold(0, pairs(8, "late", 20))
+    assert value(gauges, "resolved", stream="late") is None
+    now = REVIEW_SECONDS
+    live.fold(0, [*pairs(10, "late", 100), *pairs(9, "busy", 200)])
+    assert gauges.gained() == ["late"]
+    assert gauges.gained() == []
+    gauges.restored(0, live.stored(0, "late"))
+    assert value(gauges, "resolved", stream="late") == 18
+    assert value(gauges, "scored_events_total", stream="late") == 0
+    assert value(gauges, "resolved", stream="junk") is None
+    assert value(gauges, "resolved", stream="busy") == 14
+    assert (value(gauges, "hidden_streams"), gauges.hides("junk"), gauges.hides("late")) == (1, True, False)
 
 
 def test_rows_are_held_of_the_streams_that_are_shown_and_of_no_other() -> None:
@@ -327,7 +358,12 @@ def test_rows_are_held_of_the_streams_that_are_shown_and_of_no_other() -> None:
         live.fold(0, pairs(2, f"stream-{i}", 2 * i))
     held = gauges._held[0]
     assert set(held.scores) == set(held.calibrators) == {"stream-0", "stream-1", "stream-2"}
-    assert len(gauges._scored) == 3 + 1
+    assert {dict(labels)["stream"] for labels in samples(gauges)["trueup_scored_events_total"]} == {
+        "",
+        "stream-0",
+        "stream-1",
+        "stream-2",
+    }
 
 
 @pytest.mark.parametrize("stream", ['"', "\\", 'a"b\\c', "é漢🂡", "{x}", " "])

@@ -22,7 +22,8 @@ from state.scoring.losses import NAMES
 from state.scoring.ranking import VOLUMES
 from state.scoring.scores import SCORED
 from streams.metrics.catalogue import CATALOGUE
-from streams.metrics.gauges import PREFIX, Gauges, PartitionSnapshot
+from streams.metrics.gauges import PREFIX, Gauges
+from streams.metrics.snapshot import PartitionSnapshot
 
 
 @pytest.fixture(autouse=True)
@@ -95,7 +96,7 @@ def test_every_gauge_of_a_stream_is_in_the_catalogue_and_every_kind_is_bounded()
     families = {family.name: family for family in told.registry.collect()}
     assert families.keys() == {PREFIX + name for name in CATALOGUE}
     for family in families.values():
-        assert {sample.labels.get("stream", "other") for sample in family.samples} <= {"s0", "s1", "other"}
+        assert {sample.labels.get("stream", "") for sample in family.samples} <= {"s0", "s1", ""}
 
 
 def test_what_is_drawn_has_series_only_where_something_is() -> None:

@@ -1,0 +1,117 @@
+"""Which streams have metric series of their own: those that the configuration names, and the most active of the rest.
+
+Names of streams come with records, so anybody who may produce can make up any number of them. Series cost memory in
+the worker and in Prometheus, so their number is bounded, and a made-up name must not keep out a stream that matters.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from time import monotonic
+from typing import Final
+
+from state.policy import Policies
+
+#: How often slots may change hands, s. A stream that gains or loses its series is a gap in every diagram.
+REVIEW_SECONDS: Final = 60.0
+#: Hidden streams that are told apart.
+MOST_HIDDEN: Final = 10_000
+#: Characters that make a name in the configuration a pattern.
+_PATTERN: Final = frozenset("*?[")
+
+
+class Slots:
+    """Shares a bounded number of slots among streams.
+
+    Parameters
+    ----------
+    most
+        Slots. A stream that ``named`` holds always has one, even where there are more such streams than slots.
+    named
+        Streams that the configuration names.
+    clock
+        Returns the time, s.
+
+    Notes
+    -----
+    The other slots go to the streams that come first. Once a stream comes that finds none free, events are counted by
+    stream. Every `REVIEW_SECONDS` the most active hidden stream takes the slot of the least active shown one, if it had
+    more than twice as many events, and so on with the next of both. At most `MOST_HIDDEN` names are counted: when one
+    more comes, all counts are halved and names whose count is 0 are forgotten, so a stream that keeps coming is kept
+    among any number of names that come once.
+
+    Examples
+    --------
+    >>> slots = Slots(2, ["fraud"])
+    >>> slots.take("a"), slots.take("b"), slots.take("fraud")
+    (True, False, True)
+    >>> slots.hidden
+    1
+    """
+
+    def __init__(self, most: int, named: Iterable[str] = (), clock: Callable[[], float] = monotonic) -> None:
+        self._named = frozenset(named)
+        self._free = max(most - len(self._named), 0)
+        self._clock = clock
+        self._next = 0.0
+        #: Streams that are not named in the configuration, with their events since the last review.
+        self._shown: dict[str, int] = {}
+        self._hidden: dict[str, int] = {}
+
+    def take(self, stream: str) -> bool:
+        """Return whether a stream has a slot; one that has none takes a free one. One that finds none is hidden."""
+        if stream in self._named or stream in self._shown:
+            return True
+        if len(self._shown) < self._free:
+            self._shown[stream] = 0
+            return True
+        if stream not in self._hidden:
+            while len(self._hidden) >= MOST_HIDDEN:
+                self._hidden = {name: n // 2 for name, n in self._hidden.items() if n > 1}
+            if not self._hidden:
+                self._next = self._clock() + REVIEW_SECONDS
+            self._hidden[stream] = 0
+        return False
+
+    def active(self, events: Mapping[str, int]) -> list[tuple[str, str]]:
+        """Count events by stream, and return the slots that change hands now: who loses one, and who gains it."""
+        if not self._hidden:
+            return []
+        for stream, n in events.items():
+            counted = self._shown if stream in self._shown else self._hidden
+            if stream in counted:
+                counted[stream] += n
+        if self._clock() < self._next:
+            return []
+        return self._review()
+
+    def _review(self) -> list[tuple[str, str]]:
+        changed = []
+        least = sorted(self._shown, key=self._shown.__getitem__)
+        most = sorted(self._hidden, key=self._hidden.__getitem__, reverse=True)
+        for loses, gains in zip(least, most, strict=False):
+            if self._hidden[gains] <= 2 * self._shown[loses]:
+                break
+            self._hidden[loses], self._shown[gains] = self._shown.pop(loses), self._hidden.pop(gains)
+            changed.append((loses, gains))
+        self._shown = dict.fromkeys(self._shown, 0)
+        self._hidden = dict.fromkeys(self._hidden, 0)
+        self._next = self._clock() + REVIEW_SECONDS
+        return changed
+
+    @property
+    def shown(self) -> list[str]:
+        """The streams that have a slot; those that are named, whether they have ever come or not."""
+        return [*self._named, *self._shown]
+
+    @property
+    def hidden(self) -> int:
+        """How many streams came and have no slot; at most `MOST_HIDDEN`."""
+        return len(self._hidden)
+
+    def hides(self, stream: str) -> bool:
+        """Return whether a stream came and has no slot."""
+        return stream in self._hidden
+
+
+def named(policies: Policies) -> list[str]:
+    """Return the streams that a configuration names, without those that it describes by a pattern."""
+    return [pattern for pattern, _ in policies.patterns if not _PATTERN & set(pattern)]

@@ -1,0 +1,115 @@
+"""The newest rows of a partition that say something of streams, still encoded, for whoever reads beside the worker.
+
+One thread replaces rows, others read them; nobody changes a row. Rows are held of the streams that are shown.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, MutableMapping
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Any
+
+from state import keys
+from state.engine import Effects
+from state.fence import Fence
+from state.policy import Policies
+
+#: A stream's scores and its closed windows, None before the first. One value, because rows of different batches do not
+#: belong together, and a reader may come between two assignments.
+EncodedRow = tuple[bytes, bytes | None]
+#: Stream, the challenger's calibrator, its configuration.
+Place = tuple[str, str, str]
+
+
+@dataclass(slots=True)
+class PartitionSnapshot:
+    """What is held of one partition: its fence, and rows by stream."""
+
+    fence: Fence
+    scores: dict[str, EncodedRow] = field(default_factory=dict)
+    vectors: dict[str, bytes] = field(default_factory=dict)
+    calibrators: dict[str, bytes] = field(default_factory=dict)
+    comparisons: dict[Place, bytes] = field(default_factory=dict)
+    ages: dict[str, bytes] = field(default_factory=dict)
+
+    def add(self, other: "PartitionSnapshot") -> None:
+        """Take the rows of ``other`` in the place of those held; the fence stays."""
+        self.scores.update(other.scores)
+        self.vectors.update(other.vectors)
+        self.calibrators.update(other.calibrators)
+        self.comparisons.update(other.comparisons)
+        self.ages.update(other.ages)
+
+    def drop(self, stream: str) -> None:
+        """Let go of a stream's rows."""
+        by_stream: tuple[MutableMapping[str, Any], ...] = self.scores, self.vectors, self.calibrators, self.ages
+        for each in by_stream:
+            each.pop(stream, None)
+        for place in [place for place in self.comparisons if place[0] == stream]:
+            del self.comparisons[place]
+
+    def applied(self, effects: Effects, shows: Callable[[str], bool]) -> None:
+        """Take what a batch changed of the streams that are shown."""
+        self.calibrators.update((s, row) for s, row in effects.calibrators.items() if shows(s))
+        self.vectors.update((s, row) for (s, _), row in effects.vectors.items() if shows(s))
+        self.comparisons.update((place, row) for place, row in effects.comparisons.items() if shows(place[0]))
+        self.ages.update((s, row) for s, row in effects.ages.items() if shows(s))
+        # A revision may change a closed window and leave the present one.
+        for stream in {**effects.scores, **effects.windows}:
+            row, closed = self.scores.get(stream, (None, None))
+            row = effects.scores.get(stream, row)
+            if row is not None and shows(stream):
+                self.scores[stream] = row, effects.windows.get(stream, closed)
+
+    def streams(self) -> list[str]:
+        """Return the streams of which there is a row; safe beside a thread that replaces rows."""
+        places = (place[0] for place in list(self.comparisons))
+        rows = list(self.scores), list(self.vectors), list(self.calibrators), list(self.ages), places
+        return list(dict.fromkeys(chain(*rows)))
+
+
+def present(
+    rows_from: Callable[[bytes], Iterable[tuple[bytes, object]]], policies: Policies
+) -> Iterator[Iterator[str]]:
+    """Yield the streams whose scores are stored in a partition: of probabilities, then of vectors as configured now.
+
+    Parameters
+    ----------
+    rows_from
+        Returns the keys that begin with a prefix, in their order, with their rows.
+    policies
+        How streams are configured.
+    """
+    yield (key[len(keys.SCORES) :].decode() for key, _ in rows_from(keys.SCORES))
+    vectors = (keys.of_vectors(key) for key, _ in rows_from(keys.VECTORS))
+    yield (stream for config, stream in vectors if (policy := policies.of(stream)) and policy.config == config)
+
+
+def read(
+    row: Callable[[bytes], bytes | None], policies: Policies, streams: Iterable[str], fence: Fence
+) -> PartitionSnapshot:
+    """Return the stored rows of streams: of calibrators and challengers those that are configured now.
+
+    Parameters
+    ----------
+    row
+        Returns the row of a key, None if there is none.
+    """
+    held = PartitionSnapshot(fence)
+    for stream in streams:
+        if (scores := row(keys.scores(stream))) is not None:
+            held.scores[stream] = scores, row(keys.windows(stream))
+        if (ages := row(keys.ages(stream))) is not None:
+            held.ages[stream] = ages
+        policy = policies.of(stream)
+        if policy is None:
+            continue
+        if vectors := row(keys.vectors(stream, policy.config)):
+            held.vectors[stream] = vectors
+        if stream not in held.scores and stream not in held.vectors:
+            continue
+        if calibrator := row(keys.calibrator(stream, policy.config)):
+            held.calibrators[stream] = calibrator
+        for each in policy.challengers:
+            if comparison := row(keys.comparison(stream, policy.config, each.config)):
+                held.comparisons[stream, each.calibrator, each.config] = comparison
+    return held
