@@ -11,9 +11,12 @@ from faust.types import TP
 
 from agents import __version__, deaths
 from agents.processor import BatchProcessor, Probe
+from state import keys
+from state.fence import Fence
 from streams.config.settings import Settings
 from streams.faust.application import Application
 from streams.faust.changelog import MovedError
+from streams.faust.in_force import Announcer
 from streams.faust.outputs import Outputs
 from streams.faust.progress import Progress
 from streams.faust.state_table import StateTable
@@ -48,6 +51,7 @@ class Topology:
     table: StateTable
     gauges: Gauges
     processor: BatchProcessor
+    announcer: Announcer
     abort: Callable[[], None]
     failure: BaseException | None = None
     progress: Progress = field(default_factory=Progress)
@@ -76,22 +80,25 @@ class Topology:
             await self.table.recognise(partition, self.sources)
 
     async def applied(self, partition: int) -> tuple[int, int]:
-        """Take up a partition and return its fence.
+        """Take up a partition, say what is in force in it from now on, and return the offsets of its fence.
 
         Raises
         ------
         DataLossError
             If an input topic was made anew since records of it were applied.
         """
-        fence = await self.processor.reopen(partition)
+        offsets = await self.processor.reopen(partition)
         await self.table.recognise(partition, self.sources)
+        row = self.table.read(partition, keys.FENCE)
+        fence = Fence() if row is None else Fence.decode(row)
+        await self.announcer.announce(partition, self.table.claimed(partition), fence)
         for topic in self.sources:
             self._skips.pop((topic, partition), None)
         for skip in skips.read(self.table.range(partition, skips.LETTER)):
             log.warning("leaving out %s/%d@%d: %s", self.sources[skip.topic], partition, skip.offset, skip.reason)
             left_out = self._skips.setdefault((self.sources[skip.topic], partition), {})
             left_out[skip.offset] = skips.why(skip.offset, skip.reason)
-        return fence
+        return offsets
 
     def skipped(self, tp: TopicPartition) -> Mapping[int, str]:
         """Return the skipped records of a topic-partition: the reason by offset."""
@@ -178,7 +185,8 @@ def build(
     gauges = Gauges(settings.metrics_streams, __version__, lambda: _now(topology), settings.policies)
     outputs = Outputs(settings, lambda: app.producer, gauges.produced)
     processor = BatchProcessor(settings, app.table, outputs, gauges, probe, app.holds)
-    topology = Topology(settings, app, app.table, gauges, processor, abort)
+    announcer = Announcer(settings, lambda: app.producer, app.table.owner)
+    topology = Topology(settings, app, app.table, gauges, processor, announcer, abort)
     app.serve(topology, topology.process)
     return topology
 

@@ -144,18 +144,7 @@ def _parser() -> argparse.ArgumentParser:
     acls = actions.add_parser("acls", help="print the commands that grant a worker's user what it needs, and no more")
     acls.add_argument("principal", nargs="?", default="User:trueup", help="the user (default: %(default)s)")
 
-    audit = commands.add_parser(
-        "audit",
-        help="derive every served prediction again from the topics, and compare bit for bit",
-        description="Reads forecasts, outcomes and what was made of them, from their first records; changes nothing. "
-        "Give it the settings of the workers, TRUEUP_STREAMS included.",
-        epilog="exit status: 0 all agree, 1 something differs, 2 it could not be checked",
-    )
-    audit.add_argument("--json", action="store_true", help="print one JSON object as the last line")
-    audit.add_argument(
-        "--disk", action="store_true", help="keep the derived state in a temporary RocksDB, not in memory"
-    )
-
+    _add_audit(commands)
     skip = commands.add_parser(
         "skip",
         help="go on without a record that ends every worker which reads it",
@@ -219,6 +208,26 @@ def _add_readers(commands: Any) -> None:  # noqa: ANN401 - argparse has no publi
     )
     verify.add_argument("records", metavar="FILE|TOPIC", help="a file of such records as JSON lines, or a topic")
     verify.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def _add_audit(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    audit = commands.add_parser(
+        "audit",
+        help="derive every served prediction again from the topics, and compare bit for bit",
+        description="Reads forecasts, outcomes and what was made of them, from their first records; changes no topic. "
+        "What was in force, the workers have written down; give it their settings for what is older.",
+        epilog="exit status: 0 all agree, 1 something differs, 2 it could not be checked",
+    )
+    audit.add_argument("--json", action="store_true", help="print one JSON object as the last line")
+    audit.add_argument(
+        "--disk", action="store_true", help="keep the derived state in a temporary RocksDB, not in memory"
+    )
+    audit.add_argument(
+        "--checkpoint",
+        type=Path,
+        metavar="DIR",
+        help="go on from what the last audit left there, and leave what this one derives of partitions that agree",
+    )
 
 
 def _positive(value: str) -> int:
@@ -376,7 +385,9 @@ def _skip(options: argparse.Namespace) -> int:
 def _audit(options: argparse.Namespace) -> int:
     from replay.audit import auditor  # noqa: PLC0415 - not part of a worker
 
-    return auditor.run(Settings.from_env(os.environ), json_output=options.json, disk=options.disk)
+    return auditor.run(
+        Settings.from_env(os.environ), json_output=options.json, disk=options.disk, checkpoint=options.checkpoint
+    )
 
 
 def _verify(options: argparse.Namespace) -> int:

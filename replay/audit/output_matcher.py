@@ -59,6 +59,40 @@ class Derived(NamedTuple):
     cause: tuple[int, int]
 
 
+class Read(NamedTuple):
+    """A record of an output topic; ``timestamp`` in ms since the epoch."""
+
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    timestamp: int
+
+
+class Unsettled(NamedTuple):
+    """What of a topic has no counterpart yet, and what may come again.
+
+    Attributes
+    ----------
+    next
+        Next offset to read.
+    matched, copies
+        Records that are what was derived, and copies of them.
+    pending
+        Derived, and not read yet.
+    ahead
+        Read, and not derived yet.
+    recent
+        Values matched lately, the oldest first.
+    """
+
+    next: int
+    matched: int
+    copies: int
+    pending: list[Derived]
+    ahead: list[Read]
+    recent: list[bytes]
+
+
 def compared(served: bytes | None, derived: bytes) -> dict[str, tuple[Any, Any]]:
     """Return the fields in which two values differ; a value that is not a JSON object counts as one field."""
     try:
@@ -95,10 +129,12 @@ class Matcher:
     copies: int = 0
     #: Derived, and not read yet; read, and not derived yet; matched lately.
     pending: dict[Any, Derived] = field(default_factory=dict)
-    ahead: dict[Any, list[KafkaRecord]] = field(default_factory=dict)
+    ahead: dict[Any, list[Any]] = field(default_factory=dict)
     recent: OrderedDict[Any, bytes] = field(default_factory=OrderedDict)
     #: Whether the topic has been read to its end.
     ended: bool = False
+    #: Next offset to read.
+    next: int = 0
     _ahead: int = 0
 
     def derive(self, identity: object, derived: Derived) -> None:
@@ -126,6 +162,7 @@ class Matcher:
             if record is None:
                 self.ended = True
                 return
+            self.next = record.offset + 1
             try:
                 named = identity(record.value or b"")
             except (ValueError, KeyError, TypeError):
@@ -140,6 +177,27 @@ class Matcher:
             else:
                 self.ahead.setdefault(named, []).append(record)
                 self._ahead += 1
+
+    def unsettled(self) -> Unsettled:
+        """Return what another audit needs to go on from here."""
+        ahead = [record for waiting in self.ahead.values() for record in waiting]
+        return Unsettled(
+            self.next,
+            self.matched,
+            self.copies,
+            list(self.pending.values()),
+            [Read(each.offset, each.key, each.value, each.timestamp) for each in ahead],
+            list(self.recent.values()),
+        )
+
+    def resume(self, earlier: Unsettled) -> None:
+        """Go on from where an earlier audit stopped."""
+        self.next, self.matched, self.copies = earlier.next, earlier.matched, earlier.copies
+        self.pending = {self.identity(each.value): each for each in earlier.pending}
+        self.recent = OrderedDict((self.identity(value), value) for value in earlier.recent)
+        for record in earlier.ahead:
+            self.ahead.setdefault(self.identity(record.value or b""), []).append(record)
+        self._ahead = len(earlier.ahead)
 
     def rest(self) -> Iterator[KafkaRecord]:
         """Read what is left and yield every record that is no copy and was never derived."""

@@ -8,20 +8,21 @@ could not be read. How those lie among the outcomes is not told and is taken by 
 teach nothing and are answered from the ledger, so it matters to no answer, unless a row falls due at that very record.
 """
 
+from bisect import insort
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain, islice
 from typing import Any, Final, NamedTuple, Protocol, TypeGuard
 
 import orjson
 
-from replay.audit.output_matcher import Derived, Differs, Matcher, OutputDifference, Unauditable, compared
+from replay.audit.output_matcher import Derived, Differs, Matcher, OutputDifference, Unauditable, Unsettled, compared
+from replay.audit.terms import Terms
 from state import keys, ledger
 from state.engine import BATCH_LIMIT, HELD, Effects, Partition
 from state.events import Calibrated, Event, Forecast, Outcome, Output, Resolved
-from state.fence import FORECAST_FATES, FORECASTS, INPUT_FATES, OUTCOMES
-from streams.config.settings import Settings
+from state.fence import FORECAST_FATES, FORECASTS, INPUT_FATES, OUTCOMES, Fence
 from streams.records.decoding import Decoder
 from streams.records.encoding import encode, key_of
 from streams.records.merge import KafkaRecord
@@ -43,6 +44,9 @@ class RowStore(Protocol):
     def write(self, rows: Mapping[bytes, bytes | None]) -> None:
         """Write rows; None deletes."""
 
+    def items(self) -> Iterable[tuple[bytes, bytes]]:
+        """Return all rows."""
+
 
 class Memory(dict[bytes, bytes]):
     """Rows in a dictionary."""
@@ -54,6 +58,12 @@ class Memory(dict[bytes, bytes]):
                 self.pop(key, None)
             else:
                 self[key] = value
+
+
+def fence_of(rows: RowStore) -> Fence:
+    """Return how far the inputs were applied."""
+    row = rows.get(keys.FENCE)
+    return Fence() if row is None else Fence.decode(row)
 
 
 @dataclass
@@ -87,6 +97,38 @@ class Checked:
     unsettled: int = 0
 
 
+@dataclass
+class Derivation:
+    """How far an audit has come, for another to go on from.
+
+    Attributes
+    ----------
+    terms
+        What was in force at the last answer.
+    checked
+        What was compared.
+    issued
+        The ``applied`` of the last answer.
+    next_answer
+        Next offset of ``calibrated``.
+    joined, letters
+        What of ``resolved`` and of ``dead-letters`` has no counterpart yet.
+    gone
+        Ledger rows that left last.
+    rows
+        The derived state.
+    """
+
+    terms: Terms
+    checked: Checked
+    issued: int
+    next_answer: int
+    joined: Unsettled
+    letters: Unsettled
+    gone: dict[bytes, bytes]
+    rows: RowStore
+
+
 class _Joined(NamedTuple):
     """What a ``resolved`` record speaks of: an event, and how often its label had changed."""
 
@@ -107,6 +149,13 @@ class _Answer(NamedTuple):
     config: object
 
 
+class _Input(NamedTuple):
+    """A decoded record of an input; both topics are merged by ``rank``: the claim, and then the record time."""
+
+    rank: tuple[int, int]
+    event: Event
+
+
 class Rederivation:
     """Derives a partition's answers again and compares them with those in the topics.
 
@@ -114,8 +163,8 @@ class Rederivation:
     ----------
     partition
         Its number.
-    settings
-        Of the workers that served.
+    terms
+        What was in force, in order. What no worker wrote down may be corrected by ``promotions``.
     topics
         The records of the topics of `LABELS`, each from its very first.
     committed
@@ -123,35 +172,59 @@ class Rederivation:
         its outputs must be there.
     rows
         Where the derived state is kept; empty.
+    promotions
+        Lines of ``FILE.audit.jsonl``: which calibrators have served where no worker wrote down what was in force.
+    since
+        An earlier audit to go on from, whose rows are in ``rows``; ``topics`` then begin where it stopped.
+    settled
+        Called once with what another audit can go on from: after the last answer, and before what follows it is put
+        in an order that later answers may tell better.
     """
 
     def __init__(
         self,
         partition: int,
-        settings: Settings,
+        terms: Sequence[Terms],
         topics: Sequence[Iterator[KafkaRecord]],
         committed: tuple[int, int] = (0, 0),
         rows: RowStore | None = None,
+        promotions: Sequence[Mapping[str, Any]] = (),
+        since: "Derivation | None" = None,
+        settled: Callable[["Derivation"], None] = lambda _: None,
     ) -> None:
         self.checked = Checked()
         self._number = partition
-        self._settings = settings
-        self._policies = settings.policies
-        self._decoder = Decoder(settings.policies, settings.limits)
+        #: What was in force, in order, and the place there of what is ordered now and of what is folded now.
+        self.terms = list(terms)
+        self._ordering = self._folding = 0
+        self._promotions = promotions
+        #: What is known of it before any answer is read, and the place there of what is read of each input now.
+        self._recorded = list(self.terms)
+        self._decoders = [Decoder(each.settings.policies, each.settings.limits) for each in self._recorded]
+        self._reading = [0, 0]
         self._forecasts, self._outcomes, self._calibrated, resolved, letters = topics
         self._committed = committed
         self._rows = Memory() if rows is None else rows
-        self._engine = Partition(settings.policies, self._rows.get)
+        self._engine = Partition(self.terms[0].settings.policies, self._rows.get)
         self._gone: dict[bytes, bytes] = {}
         #: Answers from the ledger, as a worker does after a crash; rows that left lately may have been read there.
-        self._ledger = Partition(settings.policies, self._kept)
-        self._unanswered: deque[tuple[int, Event]] = deque()
+        self._ledger = Partition(self.terms[0].settings.policies, self._kept)
+        self._unanswered: deque[_Input] = deque()
         self._served: deque[_Answer] = deque()
         self._batch: dict[int, bytes] = {}
         self._issued = 0
         self._stopped: Exception | None = None
+        self._settled = settled
+        self._next_answer_at = 0
         self._joined = Matcher(partition, "resolved", resolved, _joined, self._resolved_again)
         self._letters = Matcher(partition, "dead-letters", letters, _place)
+        if since is not None:
+            self.checked = replace(since.checked)
+            self._gone |= since.gone
+            self._issued = since.issued
+            self._next_answer_at = since.next_answer
+            self._joined.resume(since.joined)
+            self._letters.resume(since.letters)
 
     def run(self) -> Iterator[int]:
         """Fold and compare to the end; yields how many input records each step folded.
@@ -169,16 +242,41 @@ class Rederivation:
             yield len(events)
         if self._stopped is not None:
             raise self._stopped
+        self._settled(self._derivation())
         for step in self._tail():
             self._fold(step)
             yield len(step)
         self._settle()
 
+    def _fold(self, events: Sequence[Event]) -> None:
+        """Fold events in order, each under what was in force at its place."""
+        self._gone.clear()
+        while self._folding + 1 < len(self.terms):
+            following = self.terms[self._folding + 1]
+            here = following.applied - self._engine.fence.applied
+            if here >= len(events):
+                break
+            if here > 0:
+                self._fold_under(events[:here])
+                events = events[here:]
+            self._require_place(following)
+            self._folding += 1
+            self._engine = Partition(following.settings.policies, self._rows.get)
+        self._fold_under(events)
+
+    def _require_place(self, terms: Terms) -> None:
+        """See that a worker took the partition up where the answers say that it stood."""
+        fence = self._engine.fence
+        if terms.next is not None and (fence.applied, tuple(fence.next)) != (terms.applied, terms.next):
+            what = f"{terms.owner} took the partition up after other records than the answers say"
+            fields = {"applied": (terms.applied, fence.applied), "next": (list(terms.next), fence.next)}
+            raise Differs(OutputDifference(self._number, "configurations", None, None, what, fields))
+
     # -- the order ---------------------------------------------------------------------------------------------------
 
     def _order(self) -> Iterator[Event]:
         """Yield the events up to the last answered forecast, in the order in which they were folded."""
-        place = 0
+        place = self._engine.fence.applied
         try:
             while (answer := self._next_answer(place)) is not None:
                 room = answer.applied - 1 - place
@@ -190,7 +288,7 @@ class Rederivation:
                         yield self._outcome(answer)
                 self._served.append(answer)
                 self._batch[answer.applied] = answer.record.value or b""
-                yield self._unanswered.popleft()[1]
+                yield self._unanswered.popleft().event
                 place = answer.applied
         except (Differs, Unauditable) as exc:
             self._stopped = exc  # what was ordered before it is compared first
@@ -198,6 +296,7 @@ class Rederivation:
     def _next_answer(self, place: int) -> _Answer | None:
         """Return the next answer that is the first of its forecast; those before it must be copies."""
         for record in self._calibrated:
+            self._next_answer_at = record.offset + 1
             answer = self._parsed(record)
             if answer.applied > place:
                 self._require_configuration(answer)
@@ -222,15 +321,31 @@ class Rederivation:
         return _Answer(record, event_id, applied, stream, config)
 
     def _require_configuration(self, answer: _Answer) -> None:
-        stream, config = answer.stream, answer.config
-        policy = self._policies.of(stream) if isinstance(stream, str) else None
-        if policy is None or policy.config != config:
+        """See that an answer is under the configuration that was in force, as far as that is known."""
+        place = answer.applied - 1
+        while self._ordering + 1 < len(self.terms) and self.terms[self._ordering + 1].applied <= place:
+            self._ordering += 1
+        terms, stream, config = self.terms[self._ordering], answer.stream, answer.config
+        policy = terms.settings.policies.of(stream) if isinstance(stream, str) else None
+        if policy is not None and policy.config == config:
+            return
+        if terms.next is not None:
+            fields = {"config": (config, policy and policy.config)}
+            what = f"answered under another configuration than {terms.owner} had taken the partition up with"
+            raise Differs(self._difference(answer.record, answer.event_id, what, fields))
+        promoted = None
+        if isinstance(stream, str) and isinstance(config, str):
+            promoted = terms.promoted(stream, config, self._promotions, place)
+        if promoted is None:
             given = "no configuration" if policy is None else f"configuration {policy.config}"
             raise Unauditable(
                 f"calibrated/{self._number} offset {answer.record.offset} (event {answer.event_id!r}) was answered "
-                f"under configuration {config} of stream {stream!r}, TRUEUP_STREAMS gives it {given}: audit with the "
-                "file that was in force; if it never changed, the record was altered"
+                f"under configuration {config} of stream {stream!r}. TRUEUP_STREAMS gives it {given}, and neither the "
+                "configurations topic nor FILE.audit.jsonl says what was in force: audit with the file that was; if "
+                "it never changed, the record was altered"
             )
+        insort(self.terms, promoted, key=lambda each: each.applied)
+        self._ordering += 1
 
     def _check_copy(self, answer: _Answer) -> None:
         """Compare an answer that came again with the first, or with what the ledger says; rows of no fold are read."""
@@ -248,7 +363,7 @@ class Rederivation:
             )
         self.checked.copies += 1
 
-    def _before(self, answer: _Answer, room: int) -> list[tuple[int, Event]]:
+    def _before(self, answer: _Answer, room: int) -> list[_Input]:
         """Return the forecasts that stand before an answered one, which is then the first that waits."""
         waiting, found = self._unanswered, 0
         while True:
@@ -262,8 +377,8 @@ class Rederivation:
                         f"forecasts/{self._number} has more than {LOOKAHEAD:,} unanswered records before offset "
                         f"{record.offset}"
                     )
-                waiting.append((record.timestamp, self._decoded(record, FORECASTS)))
-            event = waiting[found][1]
+                waiting.append(self._input(record, FORECASTS))
+            event = waiting[found].event
             if isinstance(event, Forecast) and event.event_id == answer.event_id:
                 break
             found += 1
@@ -272,8 +387,8 @@ class Rederivation:
             raise Differs(self._difference(answer.record, answer.event_id, what))
         return [waiting.popleft() for _ in range(found)]
 
-    def _merged(self, forecasts: Sequence[tuple[int, Event]], outcomes: int) -> Iterator[Event]:
-        """Yield forecasts and the next outcomes by record time, a forecast first."""
+    def _merged(self, forecasts: Sequence[_Input], outcomes: int) -> Iterator[Event]:
+        """Yield forecasts and the next outcomes by rank, a forecast first."""
         at = 0
         if forecasts and outcomes > 0:
             self.checked.by_time += len(forecasts) + outcomes
@@ -281,12 +396,13 @@ class Rederivation:
             record = next(self._outcomes, None)
             if record is None:
                 break  # the answer that follows is at another place than it says
-            while at < len(forecasts) and forecasts[at][0] <= record.timestamp:
-                yield forecasts[at][1]
+            outcome = self._input(record, OUTCOMES)
+            while at < len(forecasts) and forecasts[at].rank <= outcome.rank:
+                yield forecasts[at].event
                 at += 1
-            yield self._decoded(record, OUTCOMES)
-        for _, event in forecasts[at:]:
-            yield event
+            yield outcome.event
+        for each in forecasts[at:]:
+            yield each.event
 
     def _outcome(self, answer: _Answer) -> Event:
         record = next(self._outcomes, None)
@@ -294,22 +410,23 @@ class Rederivation:
             raise Differs(
                 self._difference(answer.record, answer.event_id, "'applied' counts more outcomes than there are")
             )
-        return self._decoded(record, OUTCOMES)
+        return self._input(record, OUTCOMES).event
 
     def _tail(self) -> Iterator[list[Event]]:
         """Yield what follows the last answer, by record time: all but forecasts that wait for their answer."""
-        forecasts, outcomes = self._open_forecasts(), self._outcomes
+        forecasts = self._open_forecasts()
+        outcomes = (self._input(record, OUTCOMES) for record in self._outcomes)
         forecast, outcome = next(forecasts, None), next(outcomes, None)
         events: list[Event] = []
         while forecast is not None or outcome is not None:
-            if outcome is None or (forecast is not None and forecast[0] <= outcome.timestamp):
+            if outcome is None or (forecast is not None and forecast.rank <= outcome.rank):
                 assert forecast is not None  # noqa: S101 - for the type checker
-                events.append(forecast[1])
+                events.append(forecast.event)
                 forecast = next(forecasts, None)
-            elif self._beyond(outcome):
+            elif self._beyond(outcome.event):
                 break
             else:
-                events.append(self._decoded(outcome, OUTCOMES))
+                events.append(outcome.event)
                 outcome = next(outcomes, None)
             if len(events) == BATCH_LIMIT:
                 yield events
@@ -317,21 +434,22 @@ class Rederivation:
         if events:
             yield events
 
-    def _open_forecasts(self) -> Iterator[tuple[int, Event]]:
+    def _open_forecasts(self) -> Iterator[_Input]:
         """Yield what follows the last answered forecast, up to the first that waits for its answer."""
         unanswered = list(self._unanswered)
         self._unanswered.clear()
-        later = ((record.timestamp, self._decoded(record, FORECASTS)) for record in self._forecasts)
-        for timestamp, event in chain(unanswered, later):
+        later = (self._input(record, FORECASTS) for record in self._forecasts)
+        for forecast in chain(unanswered, later):
+            event = forecast.event
             if self._needs_answer(event):
                 if event.offset < self._committed[FORECASTS]:
                     what = f"offset {event.offset} of forecasts was acknowledged and has no answer"
                     raise Differs(OutputDifference(self._number, "calibrated", None, event.event_id, what))
                 self.checked.waiting += 1
             elif not self.checked.waiting:
-                yield timestamp, event
+                yield forecast
 
-    def _beyond(self, outcome: KafkaRecord) -> bool:
+    def _beyond(self, outcome: Event) -> bool:
         """Whether the workers are not known to have come as far as this outcome."""
         return bool(self.checked.waiting and self._joined.ended and outcome.offset >= self._committed[OUTCOMES])
 
@@ -343,9 +461,9 @@ class Rederivation:
 
     # -- the fold ----------------------------------------------------------------------------------------------------
 
-    def _fold(self, events: Sequence[Event]) -> None:
+    def _fold_under(self, events: Sequence[Event]) -> None:
         outputs, effects = self._applied(events)
-        self._gone = {
+        self._gone |= {
             key: row
             for key, value in effects.rows.items()
             if value is None and key[:1] == keys.LEDGER and (row := self._rows.get(key)) is not None
@@ -361,9 +479,9 @@ class Rederivation:
                 identity = _Joined(output.event_id, output.revision)
                 self._joined.derive(identity, Derived(output.key, self._encoded(output), cause))
             else:
-                value, key = self._encoded(output), key_of(output, self._settings)
+                value, key = self._encoded(output), key_of(output, self.terms[self._folding].settings)
                 self._letters.derive(_place(value), Derived(key, value, (output.topic, output.offset)))
-        if self._served:
+        if self._served and self._served[0].applied <= self._engine.fence.applied:
             answer = self._served[0]
             again = self._again(answer.event_id)
             raise Differs(self._answered_otherwise(answer, again))
@@ -399,6 +517,18 @@ class Rederivation:
         what = "the engine makes no such answer at this place"
         return self._difference(answer.record, answer.event_id, what, fields)
 
+    def _derivation(self) -> "Derivation":
+        return Derivation(
+            self.terms[self._folding],
+            replace(self.checked),
+            self._issued,
+            self._next_answer_at,
+            self._joined.unsettled(),
+            self._letters.unsettled(),
+            self._gone,
+            self._rows,
+        )
+
     # -- the end -----------------------------------------------------------------------------------------------------
 
     def _settle(self) -> None:
@@ -420,13 +550,18 @@ class Rederivation:
 
     # -- records -----------------------------------------------------------------------------------------------------
 
-    def _decoded(self, record: KafkaRecord, topic: int) -> Event:
-        decode = self._decoder.outcome if topic else self._decoder.forecast
+    def _input(self, record: KafkaRecord, topic: int) -> _Input:
+        """Decode a record under what was in force when it was applied."""
+        at, terms = self._reading[topic], self._recorded
+        while at + 1 < len(terms) and terms[at + 1].begins(topic, record.offset):
+            at = self._reading[topic] = at + 1
+        decoder = self._decoders[at]
+        decode = decoder.outcome if topic else decoder.forecast
         (event,) = named([decode(record.offset, record.key, record.value, max(record.timestamp, 0))])
-        return event
+        return _Input((terms[at].claim, record.timestamp), event)
 
     def _encoded(self, output: Output) -> bytes:
-        return encode(output, self._settings, self._number)[2]
+        return encode(output, self.terms[self._folding].settings, self._number)[2]
 
     def _kept(self, key: bytes) -> bytes | None:
         row = self._rows.get(key)

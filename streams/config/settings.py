@@ -193,6 +193,11 @@ class Settings:
         """Topic of the state table's changelog, as Faust names it."""
         return f"{self.app_id}-state-changelog"
 
+    @property
+    def configurations(self) -> str:
+        """Topic of what is in force in each partition, see `streams.config.in_force`."""
+        return f"{self.app_id}-configurations"
+
     def unpacks(self, topic: str) -> int | None:
         """Return the most bytes a record batch of a topic may expand to; None of what workers write themselves."""
         return self.unpacked_bytes if topic in (self.forecasts, self.outcomes) else None

@@ -41,6 +41,7 @@ class StateTable(faust.Table):  # type: ignore[type-arg]
 
     def __init__(self, app: faust.App, *, memory: bool = False, owner: str = "", **options: int) -> None:
         self._memory = memory
+        self.owner = owner
         self.changelog = Changelog(
             lambda: str(self.changelog_topic_name), lambda: cast("BatchProducer", app.producer), owner
         )
@@ -85,6 +86,10 @@ class StateTable(faust.Table):  # type: ignore[type-arg]
         """Shut all others out of a partition's changelog; raises as `Changelog.claim`."""
         began = _now()
         self._claimed[partition] = began, await self.changelog.claim(partition)
+
+    def claimed(self, partition: int) -> int:
+        """Return the offset of the newest claim of a partition in its changelog; KeyError if it was never claimed."""
+        return self._claimed[partition][1]
 
     async def vet(self, partitions: Iterable[int]) -> list[int]:
         """Set aside what this disk holds of claimed partitions and the changelog cannot bring up to date.

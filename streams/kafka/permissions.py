@@ -61,7 +61,7 @@ def needed(settings: Settings) -> list[Grant]:
         *(Grant("topic", name, ("Read", "DescribeConfigs")) for name in (settings.forecasts, settings.outcomes)),
         *(
             Grant("topic", name, ("Write", "DescribeConfigs"))
-            for name in (settings.calibrated, settings.resolved, settings.dead_letters)
+            for name in (settings.calibrated, settings.resolved, settings.dead_letters, settings.configurations)
         ),
         Grant("topic", settings.changelog, ("Read", "Write", "DescribeConfigs")),
         Grant("group", settings.app_id, ("Read",)),

@@ -50,6 +50,7 @@ def wanted(settings: Settings) -> list[Topic]:
         Topic(settings.resolved, compacted=False, batch_bytes=batch),
         Topic(settings.dead_letters, compacted=False, batch_bytes=batch),
         Topic(settings.changelog, compacted=True, batch_bytes=batch),
+        Topic(settings.configurations, compacted=True, batch_bytes=batch),
     ]
 
 

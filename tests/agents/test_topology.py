@@ -8,9 +8,11 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from aiokafka.errors import NotEnoughReplicasError
 from faust.types import TP
 
 from agents.topology import Topology, build
+from streams.config import in_force
 from streams.config.settings import Settings
 from streams.faust.state_table import StateTable
 from streams.faust.stores import MemoryStore, RocksStore
@@ -454,3 +456,32 @@ def test_lag_buffers_and_sizes_are_sampled_by_partition(
     assert value(topology, "lag_records", topic="outcomes", partition="0") is None, "its end is not known"
     assert value(topology, "state_rows", partition="0") == 1
     assert value(topology, "state_bytes", partition="0") == 6
+
+
+def test_what_is_in_force_is_written_once_a_claim_and_before_anything_else(run: Run, topology: Topology) -> None:
+    producer = cast("Producer", topology.app.producer)
+
+    def announced() -> list[in_force.InForce]:
+        assert producer.sent == []
+        return in_force.read((row.key, row.value) for partition, row in producer.announced if partition == 3)
+
+    run(topology.applied(3))
+    run(topology.applied(3))
+    (first,) = announced()
+    assert first.configuration == in_force.described(topology.settings)
+    assert (first.applied, first.next, first.claim) == (0, (0, 0), topology.table.claimed(3))
+    count = len(producer.announced)
+    topology.table._claimed[3] = topology.table._claimed[3][0], 12
+    run(topology.applied(3))
+    assert [each.claim for each in announced()] == [first.claim, 12]
+    assert len(producer.announced) == 2 * count
+
+
+def test_a_partition_is_not_taken_up_before_what_is_in_force_is_acknowledged(run: Run, topology: Topology) -> None:
+    producer = cast("Producer", topology.app.producer)
+    producer.failure = NotEnoughReplicasError()
+    with pytest.raises(NotEnoughReplicasError):
+        run(topology.applied(3))
+    producer.failure = None
+    run(topology.applied(3))
+    assert len(producer.announced) == 2

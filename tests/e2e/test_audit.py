@@ -2,13 +2,14 @@
 
 from collections.abc import Callable
 from contextlib import ExitStack
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
 import orjson
 import pytest
 
 from replay.audit import auditor
+from state.policy import Policies, Policy
 from streams.config.settings import Settings
 from tests.e2e.test_crashes import KILLED
 from tests.e2e.world import World, wait_for
@@ -22,7 +23,7 @@ Audited = Callable[..., tuple[int, dict[str, Any]]]
 def audited(capsys: pytest.CaptureFixture[str]) -> Audited:
     """Audit a world and return the exit status and what the last line says."""
 
-    def run(world: World, **options: bool) -> tuple[int, dict[str, Any]]:
+    def run(world: World, **options: Any) -> tuple[int, dict[str, Any]]:
         capsys.readouterr()
         status = auditor.run(world.settings, json_output=True, **options)
         return status, orjson.loads(capsys.readouterr().out.splitlines()[-1])
@@ -83,15 +84,15 @@ def test_all_agree_after_kills_and_rebalances_and_an_altered_record_is_named(
     assert difference["offset"] == max(r.offset for r in w.read("calibrated") if r.partition == record.partition)
 
 
-def test_topics_that_cannot_be_audited_say_why(world: MakeWorld, audited: Audited, tmp_path: Path) -> None:
+def test_topics_that_cannot_be_audited_say_why(world: MakeWorld, audited: Audited) -> None:
     w = world(partitions=1)
     w.send([forecast(f"e{i}", 0.5, i) for i in range(9)])
     with w.worker() as worker:
         w.wait_until_applied(9)
         assert worker.stop() == 0
-    other = tmp_path / "streams.toml"
-    other.write_text('[streams."*"]\ncalibrator = "identity"\n')
-    changed = Settings.from_env(w.environment | {"TRUEUP_STREAMS": str(other)})
+    untold = Settings.from_env(w.environment | {"TRUEUP_APP_ID": f"{w.name}-other"})
+    assert auditor.run(untold, json_output=False) == auditor.AGREE, "under the settings that were in force"
+    changed = replace(untold, policies=Policies([("*", Policy("identity"))]))
     assert auditor.run(changed, json_output=False) == auditor.UNCHECKED
     assert auditor.run(Settings.from_env(w.environment | {"TRUEUP_RESOLVED": "nowhere"}), json_output=False) == 2
     _delete_before(w, "forecasts", 4)

@@ -4,15 +4,18 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import orjson
+import pytest
 
 from replay.audit import auditor
 from state import keys, rows
+from streams.config.settings import Settings
 from tests.e2e.test_inspect import inspect
 from tests.e2e.world import ROOT, World, wait_for
-from tests.events import forecast, mixed, outcome
+from tests.events import Sent, forecast, mixed, outcome
 
 MakeWorld = Callable[..., World]
 FILE = """\
@@ -38,7 +41,9 @@ def promote(w: World, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_promoted_challenger_serves_warm_and_nothing_is_lost(world: MakeWorld, tmp_path: Path) -> None:
+def test_promoted_challenger_serves_warm_nothing_is_lost_and_all_of_it_can_be_audited(
+    world: MakeWorld, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     file = tmp_path / "streams.toml"
     file.write_text(FILE)
     w = world(TRUEUP_STREAMS=str(file))
@@ -54,7 +59,8 @@ def test_promoted_challenger_serves_warm_and_nothing_is_lost(world: MakeWorld, t
             assert worker.metric("shadow_events", calibrator=each.calibrator, config=each.config) == resolved
         assert worker.stop() == 0
     w.judge()
-    assert auditor.run(w.settings, json_output=True) == auditor.AGREE
+    of_then, checkpoint = w.settings, tmp_path / "checkpoint"
+    assert auditor.run(w.settings, json_output=True, checkpoint=checkpoint) == auditor.AGREE
     shown = orjson.loads(inspect(w, "stream-1", "--json").stdout)["streams"]["stream-1"]["shadows"]
     assert {each["challenger"]["calibrator"] for each in shown} == {"histogram", "platt+minimax"}
     assert all(each["champion"]["config"] == before.config for each in shown)
@@ -108,3 +114,29 @@ def test_promoted_challenger_serves_warm_and_nothing_is_lost(world: MakeWorld, t
             if key[:1] == keys.CALIBRATOR and key[1:5].hex() == each.config
         )
         assert sum(found) == resolved + again + OLD
+
+    # Either file, and none: what was in force, the workers have written down.
+    for settings in (of_then, w.settings, replace(w.settings, streams=None, policies=Settings().policies)):
+        capsys.readouterr()
+        assert auditor.run(settings, json_output=True) == auditor.AGREE
+        whole = orjson.loads(capsys.readouterr().out.splitlines()[-1])
+        assert [len(found) for found in whole["in_force"].values()] == [2, 2]
+    assert auditor.run(w.settings, json_output=True, checkpoint=checkpoint) == auditor.AGREE
+    daily = orjson.loads(capsys.readouterr().out.splitlines()[-1])
+    assert daily["checked"] == whole["checked"]
+    assert daily["resumed"] > 1000
+
+    # A tampered answer of either configuration, each in a partition of its own.
+    altered = {}
+    for partition, config in enumerate((before.config, after.config)):
+        record = next(
+            each for each in w.read("calibrated", partition) if f'"config":"{config}"'.encode() in (each.value or b"")
+        )
+        value = orjson.loads(record.value or b"")
+        altered[partition] = value["event_id"]
+        w.send([Sent("calibrated", record.key or b"", orjson.dumps(value | {"p": 0.123456}), record.ts)])
+    for kept in (None, checkpoint):
+        assert auditor.run(w.settings, json_output=True, checkpoint=kept) == auditor.DIFFER
+        found = orjson.loads(capsys.readouterr().out.splitlines()[-1])["differences"]
+        assert {each["partition"]: each["event_id"] for each in found} == altered
+        assert all(list(each["fields"]) == ["p"] for each in found)

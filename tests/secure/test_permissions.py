@@ -80,7 +80,7 @@ def test_making_topics_needs_create_describe_and_describe_configs(world: MakeWor
 
     def made() -> bool:
         try:
-            return len(asyncio.run(topics.create(settings, partitions=1))) == 6
+            return len(asyncio.run(topics.create(settings, partitions=1))) == 7
         except TopicsError:
             return False
 

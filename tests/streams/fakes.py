@@ -4,7 +4,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from time import monotonic
+from time import monotonic, time
 from typing import Any, NamedTuple
 
 from aiokafka.errors import OutOfOrderSequenceNumber, ProducerFenced
@@ -79,6 +79,8 @@ class Producer:
         self.size = size
         self.sent: list[Sent] = []
         self.ends: dict[tuple[str, int], int] = {}
+        #: What was said of what is in force: partition and record.
+        self.announced: list[tuple[int, Row]] = []
         self.failure: Exception | None = None
         self.given: dict[str, ProducerIdentity] = {}
         self.newest: dict[tuple[int, int], tuple[int, int]] = {}
@@ -129,6 +131,9 @@ class Producer:
             if known >= 0 and sequence != (following if epoch == known else 0):
                 raise OutOfOrderSequenceNumber
             self.newest[partition, producer_id] = epoch, sequence + len(batch.rows)
+        if topic.endswith("-configurations"):
+            self.announced += [(partition, row) for row in batch.rows]
+            return 0
         offset = self.ends.get((topic, partition), 0)
         self.ends[topic, partition] = offset + len(batch.rows)
         self.sent.append(Sent(topic, partition, batch.rows))
@@ -152,6 +157,7 @@ def wire(
     topology.app.faust.producer = producer or Producer()  # type: ignore[assignment]
     for partition in range(PARTITIONS):
         topology.table.changelog._writers[partition] = Writer(ProducerIdentity(partition, 0), monotonic())
+        topology.table._claimed[partition] = int(time() * 1000), 0
     return topology
 
 

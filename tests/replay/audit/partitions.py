@@ -1,12 +1,14 @@
 """One partition as a worker leaves it: inputs folded in an order nobody wrote down, crashes and copies included."""
 
 import random
-from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
-from replay.audit.partition_verifier import LABELS, Memory, Rederivation
+from replay.audit.partition_verifier import LABELS, Derivation, Memory, Rederivation, fence_of
+from replay.audit.terms import Terms, timeline
 from state.engine import Partition
 from state.events import Event
+from streams.config.in_force import InForce, described
 from streams.config.settings import Settings
 from streams.records.decoding import Decoder
 from streams.records.encoding import encode, key_of
@@ -32,6 +34,9 @@ class Topics:
         self.settings = settings
         self.records: dict[str, list[Kept]] = {label: [] for label in LABELS}
         self.committed = (0, 0)
+        #: What workers wrote of what is in force, and the lines of FILE.audit.jsonl.
+        self.in_force: list[InForce] = []
+        self.promotions: list[dict[str, Any]] = []
 
     def append(self, label: str, key: bytes | None, value: bytes | None, timestamp: int = 0) -> None:
         """Append a record to a topic."""
@@ -48,16 +53,43 @@ class Topics:
 
     def audit(self, settings: Settings | None = None) -> Rederivation:
         """Audit them and return what was checked."""
-        found = Rederivation(
-            3, settings or self.settings, [iter(self.records[label]) for label in LABELS], self.committed, Memory()
-        )
-        for _ in found.run():
-            pass
-        return found
+        terms = timeline(settings or self.settings, self.in_force)
+        return audited(self, terms, Memory())
+
+    def since(self, offsets: Sequence[int]) -> list[Iterator[Kept]]:
+        """Return the records of each of `LABELS` from an offset on."""
+        return [
+            iter([record for record in self.records[label] if record.offset >= offset])
+            for label, offset in zip(LABELS, offsets, strict=True)
+        ]
+
+
+def audited(
+    topics: Topics,
+    terms: Sequence[Terms],
+    rows: Memory,
+    since: Derivation | None = None,
+    settled: Callable[[Derivation], None] = lambda _: None,
+) -> Rederivation:
+    """Audit topics from their beginning, or from where an earlier audit stopped."""
+    offsets = [0] * 5
+    if since is not None:
+        offsets = [*fence_of(rows).next, since.next_answer, since.joined.next, since.letters.next]
+    found = Rederivation(3, terms, topics.since(offsets), topics.committed, rows, topics.promotions, since, settled)
+    for _ in found.run():
+        pass
+    return found
 
 
 def served(
-    sent: Iterable[Sent], settings: Settings, seed: int = 1, crashes: float = 0.0, *, timely: bool = False
+    sent: Iterable[Sent],
+    settings: Settings,
+    seed: int = 1,
+    crashes: float = 0.0,
+    *,
+    timely: bool = False,
+    topics: Topics | None = None,
+    rows: Memory | None = None,
 ) -> Topics:
     """Return the topics after a worker has folded everything.
 
@@ -74,14 +106,20 @@ def served(
         or after all. It comes back to where it was before the batch.
     timely
         Fold by record time, as a worker that is behind does; otherwise interleave the topics by chance.
+    topics, rows
+        To go on from, as a worker with other settings does after a clean stop.
     """
     rng = random.Random(seed)
-    topics = Topics(settings)
+    topics = Topics(settings) if topics is None else topics
     for record in sent:
         topics.append(record.topic, record.key, record.value, record.ts)
     inputs = [_decoded(settings, topics.records[label], topic) for topic, label in enumerate(LABELS[:2])]
-    rows = Memory()
-    worker, at, committed = Partition(settings.policies, rows.get), [0, 0], [0, 0]
+    rows = Memory() if rows is None else rows
+    fence = fence_of(rows)
+    first, second = fence.next
+    claim = len(topics.in_force)
+    topics.in_force.append(InForce(claim, fence.applied, (first, second), described(settings), f"worker-{claim}"))
+    worker, at, committed = Partition(settings.policies, rows.get), list(fence.next), list(fence.next)
     while any(at[topic] < len(inputs[topic]) for topic in (0, 1)):
         batch = list(_timely(rng, inputs, topics, at) if timely else _taken(rng, inputs, at))
         effects = worker.fold(batch)

@@ -1,0 +1,304 @@
+"""The topics of an audit, read from offset to offset, one partition of each at a time."""
+
+import asyncio
+import base64
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from time import monotonic
+from typing import Any, Final, TypeVar
+
+import orjson
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.client import AIOKafkaClient
+
+from replay.audit.checkpoint import Skips
+from replay.audit.output_matcher import Unauditable
+from replay.audit.partition_verifier import LABELS
+from replay.audit.terms import Terms
+from streams.config import in_force
+from streams.config.in_force import InForce, InForceError
+from streams.config.settings import Settings
+from streams.faust import unpacking
+from streams.kafka import provenance
+from streams.kafka.topics import partitions
+from streams.records import skips
+from streams.records.merge import KafkaRecord
+from streams.records.refused import SKIPPED
+
+T = TypeVar("T")
+
+#: Most bytes a partition may give at once; whole record batches keep the reader at 6 us a record.
+FETCH_BYTES: Final = 4 << 20
+#: The brokers must give the next records of a topic that has some within this time, s.
+STALL_SECONDS: Final = 60.0
+
+
+@dataclass(frozen=True)
+class Span:
+    """What the topics of one partition held when the audit began.
+
+    Attributes
+    ----------
+    first, end
+        Offset of the first record kept and the next offset, by label.
+    committed
+        What the workers had committed of forecasts and of outcomes before that.
+    told
+        The same as ``first`` and ``end``, of what is in force; (0, 0) where there is no such topic.
+    """
+
+    first: Mapping[str, int]
+    end: Mapping[str, int]
+    committed: tuple[int, int]
+    told: tuple[int, int] = (0, 0)
+
+    @property
+    def inputs(self) -> int:
+        """Input records to fold, at most."""
+        return self.end["forecasts"] + self.end["outcomes"]
+
+
+class PartitionReader:
+    """Reads one partition of every topic to the end it had.
+
+    Parameters
+    ----------
+    settings
+        Name the topics and the brokers.
+    runner
+        Runs the client while records are asked for; not needed for `spans`.
+    """
+
+    def __init__(self, settings: Settings, runner: asyncio.Runner | None = None) -> None:
+        self._settings = settings
+        self._runner = runner
+        self._consumer: Any = None
+        #: What workers left out, and why, by topic and partition, then offset; known once a partition is open.
+        self.skipped: dict[tuple[str, int], dict[int, str]] = {}
+        #: Most bytes that a batch of a topic may unpack to; None for no bound.
+        self._unpacks: dict[str, int | None] = {}
+
+    async def start(self) -> None:
+        """Connect."""
+        self._consumer = AIOKafkaConsumer(
+            bootstrap_servers=",".join(self._settings.brokers),
+            enable_auto_commit=False,
+            max_partition_fetch_bytes=FETCH_BYTES,
+            isolation_level="read_committed",  # as a worker reads its inputs
+            **self._settings.security.client_options(),
+        )
+        await self._consumer.start()
+        unpacking.bound(
+            self._consumer, self._unpacks.get, lambda place: self.skipped.get((place.topic, place.partition), {})
+        )
+
+    async def stop(self) -> None:
+        """Disconnect."""
+        if self._consumer is not None:
+            await self._consumer.stop()
+
+    def place(self, label: str, partition: int) -> TopicPartition:
+        """Return a partition of a topic by its label."""
+        return TopicPartition(getattr(self._settings, label.replace("-", "_")), partition)
+
+    async def spans(self, count: int, *, told: bool) -> dict[int, Span]:
+        """Return what there is to read of each partition.
+
+        What was committed is asked for first, and the ends of the inputs last: every output that is read then has its
+        inputs, and every committed input its outputs. What is in force is written before the first output under it,
+        so its end is asked for after theirs.
+
+        Parameters
+        ----------
+        told
+            Whether there is a topic of what is in force.
+        """
+        committed = await self._committed(count)
+        ends: dict[TopicPartition, int] = {}
+        for label in reversed(LABELS):
+            ends |= await self._consumer.end_offsets([self.place(label, n) for n in range(count)])
+        if told:
+            ends |= await self._consumer.end_offsets([self.place("configurations", n) for n in range(count)])
+        first = await self._consumer.beginning_offsets(list(ends))
+        return {
+            n: Span(
+                {label: first[self.place(label, n)] for label in LABELS},
+                {label: ends[self.place(label, n)] for label in LABELS},
+                committed[n],
+                (first.get(self.place("configurations", n), 0), ends.get(self.place("configurations", n), 0)),
+            )
+            for n in range(count)
+        }
+
+    async def _committed(self, count: int) -> list[tuple[int, int]]:
+        group = AIOKafkaConsumer(
+            bootstrap_servers=",".join(self._settings.brokers),
+            group_id=self._settings.app_id,
+            enable_auto_commit=False,
+            **self._settings.security.client_options(),
+        )
+        try:
+            await group.start()  # nothing is subscribed, so it does not join the group
+            offsets = [[await group.committed(self.place(label, n)) or 0 for label in LABELS[:2]] for n in range(count)]
+        finally:
+            await group.stop()
+        return [(forecasts, outcomes) for forecasts, outcomes in offsets]
+
+    def in_force(self, partition: int, span: Span) -> list[InForce]:
+        """Return what workers wrote of what is in force in a partition.
+
+        Raises
+        ------
+        Unauditable
+            If it cannot be read.
+        """
+        place = self.place("configurations", partition)
+        first, end = span.told
+        if first == end:
+            return []
+        self._run(self._begin({place: first}))
+        try:
+            return in_force.read((record.key, record.value) for record in self._records(place, [(end, None)]))
+        except InForceError as exc:
+            raise Unauditable(f"{place.topic}/{partition}: {exc}") from exc
+
+    def note_skips(self, partition: int, span: Span, since: Skips | None) -> Skips:
+        """Read from the dead letters what was left out: inputs are read by it."""
+        letters, end = self.place("dead-letters", partition), span.end["dead-letters"]
+        if since is not None:
+            self.skipped.update(since.found)
+        self._run(self._begin({letters: since.next if since else span.first["dead-letters"]}))
+        for record in self._records(letters, [(end, None)]):
+            self._skip(record.value or b"")
+        return Skips(end, self.skipped)
+
+    def open(
+        self, partition: int, span: Span, since: Mapping[str, int], terms: Sequence[Terms]
+    ) -> list[Iterator[KafkaRecord]]:
+        """Return the records of each of `LABELS`, from the offsets of ``since`` on, unpacked as workers did then."""
+        places = {self.place(label, partition): since[label] for label in LABELS}
+        stretches = [_stretches(label, terms, span.end[label]) for label in LABELS]
+        for place, ((_, limit), *_) in zip(places, stretches, strict=True):
+            self._unpacks[place.topic] = limit
+        self._run(self._begin(places))
+        return [self._records(place, each) for place, each in zip(places, stretches, strict=True)]
+
+    async def _begin(self, places: Mapping[TopicPartition, int]) -> None:
+        self._consumer.assign(list(places))
+        for place, offset in places.items():
+            self._consumer.seek(place, offset)
+
+    def _skip(self, value: bytes) -> None:
+        """Note what a dead letter says was left out."""
+        if b'"reason":"skipped"' not in value:
+            return
+        try:
+            letter = orjson.loads(value)
+            found = skips.of_letter(orjson.loads(base64.b64decode(letter["value"])))
+            if letter["reason"] == SKIPPED and found is not None:
+                self.skipped.setdefault((letter["topic"], letter["partition"]), {})[found[0]] = found[1]
+        except (ValueError, KeyError, TypeError, AttributeError):
+            return  # it is none of ours, which the comparison will say
+
+    def _records(self, place: TopicPartition, stretches: Sequence[tuple[int, int | None]]) -> Iterator[KafkaRecord]:
+        """Yield records up to the last of some ends; with each, how many bytes a batch before it may unpack to."""
+        position, since = self._run(self._position(place)), monotonic()
+        for n, (end, limit) in enumerate(stretches):
+            if n and position < end:
+                self._unpacks[place.topic] = limit
+                self._consumer.seek(place, position)  # what was fetched was unpacked by the limit before
+            while position < end:
+                batches, position = self._run(self._next(place))
+                for record in batches:
+                    if record.offset >= end:
+                        position = end
+                        break
+                    yield record
+                if batches:
+                    since = monotonic()
+                elif monotonic() - since > STALL_SECONDS:
+                    raise Unauditable(
+                        f"{place.topic}/{place.partition} gave nothing for {STALL_SECONDS:g} s at {position}"
+                    )
+
+    def _run(self, done: Coroutine[Any, Any, T]) -> T:
+        if self._runner is None:
+            raise RuntimeError("records are read by a runner")
+        return self._runner.run(done)
+
+    async def _next(self, place: TopicPartition) -> tuple[list[KafkaRecord], int]:
+        batches = await self._consumer.getmany(place, timeout_ms=500)
+        return batches.get(place, []), await self._consumer.position(place)
+
+    async def _position(self, place: TopicPartition) -> int:
+        return int(await self._consumer.position(place))
+
+
+def _stretches(label: str, terms: Sequence[Terms], end: int) -> list[tuple[int, int | None]]:
+    """Return up to which offsets a batch of a topic could unpack to how many bytes."""
+    if label not in LABELS[:2]:
+        return [(end, None)]
+    topic = LABELS.index(label)
+    recorded = [each for each in terms[1:] if each.next is not None]
+    until = [min(each.next[topic], end) for each in recorded if each.next is not None]
+    limits = [terms[0].settings.unpacked_bytes, *(each.settings.unpacked_bytes for each in recorded)]
+    return list(zip([*until, end], limits, strict=True))
+
+
+async def spans(settings: Settings) -> dict[int, Span]:
+    """Return what there is to read; raises `Unauditable` or `TopicsError` if it cannot be."""
+    count, told = await _count(settings)
+    source = PartitionReader(settings)
+    try:
+        await source.start()
+        return await source.spans(count, told=told)
+    finally:
+        await source.stop()
+
+
+async def _count(settings: Settings) -> tuple[int, bool]:
+    """Return how many partitions there are, and whether there is a topic of what is in force.
+
+    Raises
+    ------
+    Unauditable
+        Unless all topics have as many.
+    """
+    counts = {}
+    for label in (*LABELS, "configurations"):
+        name = getattr(settings, label.replace("-", "_"))
+        count = await partitions(settings, name)
+        if count is None and label in LABELS:
+            raise Unauditable(f"there is no topic {name}")
+        if count is not None:
+            counts[name] = count
+    if len(set(counts.values())) > 1:
+        raise Unauditable(f"the topics do not have equally many partitions: {counts}")
+    return next(iter(counts.values())), settings.configurations in counts
+
+
+async def origins(settings: Settings) -> dict[str, list[Any]]:
+    """Return what the brokers call each topic: a topic that was made anew has the same name and other records."""
+    client = AIOKafkaClient(bootstrap_servers=",".join(settings.brokers), **settings.security.client_options())
+    try:
+        await client.bootstrap()
+        names = {label: getattr(settings, label.replace("-", "_")) for label in LABELS}
+        found = {label: await provenance.describe(client, settings.app_id, name) for label, name in names.items()}
+    finally:
+        await client.close()
+    return {label: [names[label], *each.origin[1:]] for label, each in found.items()}
+
+
+def require_kept(partition: int, span: Span, since: Mapping[str, int]) -> None:
+    """See that no record that is to be read was deleted."""
+    cut = [
+        f"{label}/{partition} begins at offset {span.first[label]}"
+        for label in LABELS
+        if span.first[label] > since[label]
+    ]
+    if cut:
+        raise Unauditable(
+            f"records were deleted by retention ({', '.join(cut)}): answers depend on every record before them, so an "
+            "audit needs all topics from their first record, or from where the last one stopped: give them "
+            "retention.ms=-1, audit with --checkpoint before they are deleted, or audit a whole copy"
+        )

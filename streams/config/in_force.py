@@ -1,0 +1,196 @@
+"""What is in force in a partition: the record a worker writes when it takes the partition up.
+
+An answer depends on the streams file and on a few settings. Both change: a challenger is promoted, a limit is raised.
+So a worker writes what it runs before it gives its first answer, with the place from which that holds. An audit reads
+these records, and derives every answer under what was in force when it was given.
+
+The topic is compacted and its keys never come again, but for those of configurations, whose values never change. So
+it keeps every record. Records are ordered by ``claim``, the offset of the worker's claim in the changelog: a record
+that arrives late is still recognised as the older one.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields, replace
+from hashlib import blake2b
+from itertools import pairwise
+from typing import Any, Final
+
+import orjson
+
+from state.policy import Challenger, Policies, Policy
+from streams.config.settings import Settings
+
+VERSION: Final = 1
+#: The settings that decide what is answered, beside the streams file.
+LIMITS: Final = ("record_bytes", "id_bytes", "ahead_seconds", "letter_bytes", "unpacked_bytes")
+_TAKEN_UP: Final = b"taken-up/"
+_CONFIGURATION: Final = b"configuration/"
+
+
+class InForceError(ValueError):
+    """The records of what is in force cannot be read; the message says which and why."""
+
+
+@dataclass(frozen=True)
+class InForce:
+    """What a worker runs in a partition, and since when.
+
+    Attributes
+    ----------
+    claim
+        Offset of the worker's claim in the changelog. A later claim has a larger one.
+    applied
+        Records of both inputs that had been applied before.
+    next
+        Next offset of forecasts and of outcomes.
+    configuration
+        What `described` gave, as canonical JSON.
+    owner, at
+        Who took the partition up, and when (ISO 8601); for people.
+    """
+
+    claim: int
+    applied: int
+    next: tuple[int, int]
+    configuration: bytes
+    owner: str = ""
+    at: str = ""
+
+    @property
+    def digest(self) -> str:
+        """Hash of the configuration, 32 hex digits."""
+        return digest(self.configuration)
+
+
+def digest(configuration: bytes) -> str:
+    """Return the hash of a configuration, 32 hex digits."""
+    return blake2b(configuration, digest_size=16).hexdigest()
+
+
+def described(settings: Settings) -> bytes:
+    """Return everything of the settings that decides answers, as canonical JSON.
+
+    Options that are not set are written with their defaults: a later version may have others.
+    """
+    policies = settings.policies
+    found = {
+        "streams": [[pattern, _plain(policy)] for pattern, policy in policies.patterns],
+        "default": policies.default and _plain(policies.default),
+        "early_ttl_ms": policies.early_ttl_ms,
+        "limits": {name: getattr(settings, name) for name in LIMITS},
+    }
+    return orjson.dumps(found, option=orjson.OPT_SORT_KEYS)
+
+
+def restored(configuration: bytes, settings: Settings) -> Settings:
+    """Return settings with what `described` gave in the place of their own.
+
+    Raises
+    ------
+    InForceError
+        If this version does not know what it names.
+    """
+    try:
+        found = orjson.loads(configuration)
+        patterns = [(pattern, _policy(policy)) for pattern, policy in found["streams"]]
+        default = found["default"] and _policy(found["default"])
+        limits = {name: found["limits"][name] for name in LIMITS}
+        # What a letter may be is checked against this, which decides nothing.
+        limits["batch_bytes"] = max(settings.batch_bytes, 4 * limits["letter_bytes"] + 4096)
+        return replace(settings, policies=Policies(patterns, default, found["early_ttl_ms"]), **limits)
+    except (ValueError, KeyError, TypeError, AttributeError) as exc:
+        raise InForceError(f"configuration {digest(configuration)} cannot be read by this version: {exc!r}") from exc
+
+
+def _plain(policy: Policy) -> dict[str, Any]:
+    made = {each.name: getattr(policy, each.name) for each in fields(policy)}
+    shadow = [{"calibrator": each.calibrator, "options": _options(each)} for each in policy.challengers]
+    return made | {"options": _options(policy), "shadow": shadow}
+
+
+def _options(policy: Policy) -> Any:  # noqa: ANN401 - of the calibrator
+    return orjson.loads(policy.recipe)["options"]
+
+
+def _policy(made: Mapping[str, Any]) -> Policy:
+    features = made["features"]
+    shadow = tuple(Challenger(each["calibrator"], values(each["options"])) for each in made["shadow"])
+    features = tuple(features) if isinstance(features, list) else features
+    return Policy(**{**made, "options": values(made["options"]), "features": features, "shadow": shadow})
+
+
+def values(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options as a policy takes them, from JSON."""
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in options.items()}
+
+
+# -- records ---------------------------------------------------------------------------------------------------------
+
+
+def records(now: InForce, room: int) -> list[tuple[bytes, bytes]]:
+    """Return the records to append, key and value, in order: the configuration in parts, then who runs it.
+
+    Parameters
+    ----------
+    room
+        Most bytes of a part.
+    """
+    whole = now.configuration
+    parts = [whole[at : at + room] for at in range(0, len(whole), room)]
+    said = {
+        "version": VERSION,
+        "claim": now.claim,
+        "applied": now.applied,
+        "next": now.next,
+        "configuration": now.digest,
+        "parts": len(parts),
+        "owner": now.owner,
+        "at": now.at,
+    }
+    taken_up = b"%b%020d" % (_TAKEN_UP, now.claim), orjson.dumps(said)
+    return [*((_part(now.digest, len(parts), n), part) for n, part in enumerate(parts)), taken_up]
+
+
+def _part(name: str, count: int, n: int) -> bytes:
+    return _CONFIGURATION + f"{name}/{count}/{n}".encode()
+
+
+def read(found: Iterable[tuple[bytes | None, bytes | None]]) -> list[InForce]:
+    """Return what was in force in a partition, the oldest first.
+
+    Parameters
+    ----------
+    found
+        All records of the topic's partition, key and value, in any order.
+
+    Raises
+    ------
+    InForceError
+        If a record is none that `records` makes, or one is missing.
+    """
+    kept = {key: value for key, value in found if key is not None and value is not None}
+    said = [_read(key, value, kept) for key, value in kept.items() if key.startswith(_TAKEN_UP)]
+    said.sort(key=lambda each: each.claim)
+    for before, after in pairwise(said):
+        if after.applied < before.applied:
+            raise InForceError(
+                f"claim {after.claim} took the partition up after {after.applied} records, claim {before.claim} before "
+                f"it after {before.applied}"
+            )
+    return said
+
+
+def _read(key: bytes, value: bytes, kept: Mapping[bytes, bytes]) -> InForce:
+    try:
+        said = orjson.loads(value)
+        if said["version"] != VERSION:
+            raise InForceError(f"record {key.decode()} is of version {said['version']}, this reads {VERSION}")
+        name, count = said["configuration"], said["parts"]
+        whole = b"".join([kept[_part(name, count, n)] for n in range(count)])
+        first, second = said["next"]
+        made = InForce(said["claim"], said["applied"], (first, second), whole, said["owner"], said["at"])
+    except (orjson.JSONDecodeError, KeyError, TypeError) as exc:
+        raise InForceError(f"record {key!r} cannot be read, or what it names is missing: {exc!r}") from exc
+    if made.digest != name:
+        raise InForceError(f"configuration {name} is not what its name says")
+    return made

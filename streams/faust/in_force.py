@@ -1,0 +1,62 @@
+"""Says what is in force in a partition before its first answer: `streams.config.in_force` on its topic."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from state.fence import Fence
+from streams.config import in_force
+from streams.config.settings import Settings
+from streams.faust.transport import BatchProducer
+
+
+class Announcer:
+    """Writes what this worker runs when it takes a partition up.
+
+    Parameters
+    ----------
+    settings
+        What is in force, and the topic.
+    producer
+        Returns the producer; the application makes it when it starts.
+    owner
+        Name of this worker, for people.
+    """
+
+    def __init__(self, settings: Settings, producer: Callable[[], BatchProducer], owner: str) -> None:
+        self._settings = settings
+        self._producer = producer
+        self._owner = owner
+        self._configuration = in_force.described(settings)
+        #: The claim under which each partition was announced last.
+        self._announced: dict[int, int] = {}
+
+    async def announce(self, partition: int, claim: int, fence: Fence) -> None:
+        """Write what is in force from this fence on, and return when it is acknowledged.
+
+        A claim is announced once: nobody else writes the partition under it, and settings do not change.
+
+        Parameters
+        ----------
+        partition
+            Which was taken up.
+        claim
+            Offset of its claim in the changelog.
+        fence
+            As it was recovered after the claim.
+
+        Raises
+        ------
+        KafkaError, TimeoutError
+            If the brokers do not acknowledge; the partition must not be answered then.
+        """
+        if self._announced.get(partition) == claim:
+            return
+        first, second = fence.next
+        at = datetime.now(UTC).isoformat(timespec="seconds")
+        now = in_force.InForce(claim, fence.applied, (first, second), self._configuration, self._owner, at)
+        producer = self._producer()
+        for key, value in in_force.records(now, self._settings.batch_bytes // 2):
+            batch = producer.batch()
+            batch.extend([(key, value, None)])
+            await producer.append([(batch, self._settings.configurations, partition)])
+        self._announced[partition] = claim

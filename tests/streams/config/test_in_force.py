@@ -1,0 +1,104 @@
+"""What is in force is written so that it can be read as it was, whatever the order in which the records stand."""
+
+import random
+from pathlib import Path
+
+import orjson
+import pytest
+
+from state import calibrators
+from state.policy import Policies, Policy
+from streams.config import in_force
+from streams.config.in_force import InForce, InForceError
+from streams.config.settings import Settings
+
+FILE = """
+closed = true
+early_ttl = "3d"
+[streams."fraud-*"]
+calibrator = "platt+regret_matching"
+options = { grid = 20 }
+ttl = "90d"
+matures = "45d"
+silence = 0
+learn = "arrival"
+revisable = "120d"
+features = ["amount", "age"]
+seed = 18446744073709551615
+alarm_since = 2026-11-22
+shadow = ["minimax", { calibrator = "histogram", options = { bins = 20 } }]
+[streams.demand]
+calibrator = "quantile"
+options = { levels = [0.1, 0.5, 0.9] }
+[streams.intent]
+calibrator = "multiclass"
+options = { classes = 3, each = "histogram" }
+"""
+NOW = InForce(40, 1000, (600, 400), in_force.described(Settings()), "worker-1", "2026-11-22T05:00:00+00:00")
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    path = tmp_path / "streams.toml"
+    path.write_text(FILE)
+    return Settings.from_env({"TRUEUP_STREAMS": str(path), "TRUEUP_RECORD_BYTES": "1000", "TRUEUP_LETTER_BYTES": "99"})
+
+
+def test_what_was_written_means_what_was_in_force(settings: Settings) -> None:
+    written = in_force.described(settings)
+    read = in_force.restored(written, Settings())
+    assert in_force.described(read) == written
+    assert (read.limits, read.unpacked_bytes) == (settings.limits, settings.unpacked_bytes)
+    assert read.policies.of("other") is None
+    for stream in ("fraud-eu", "demand", "intent"):
+        was, now = settings.policies.of(stream), read.policies.of(stream)
+        assert was is not None
+        assert now is not None
+        assert (now.config, now.labels, now.kind, now.features) == (was.config, was.labels, was.kind, was.features)
+        assert now.alarm_since_ms == was.alarm_since_ms
+        assert [each.config for each in now.challengers] == [each.config for each in was.challengers]
+
+
+@pytest.mark.parametrize("name", [*calibrators.REGISTRY, *calibrators.VECTORS])
+def test_every_calibrator_is_the_same_again(name: str) -> None:
+    policies = Policies([("*", Policy(name))])
+    read = in_force.restored(in_force.described(Settings(policies=policies)), Settings())
+    policy = read.policies.of("any")
+    assert policy is not None
+    assert policy.recipe == Policy(name).recipe
+
+
+def test_settings_that_decide_nothing_do_not_show() -> None:
+    other = Settings(app_id="other", batch_records=7, session_seconds=99, metrics_port=1)
+    assert in_force.described(other) == in_force.described(Settings())
+
+
+def test_records_are_read_in_any_order_and_the_oldest_claim_is_first() -> None:
+    later = InForce(77, 1000, (600, 400), in_force.described(Settings(record_bytes=999)), "worker-2", "later")
+    found = [*in_force.records(later, 100), *in_force.records(NOW, 64), *in_force.records(NOW, 64)]
+    random.Random(1).shuffle(found)
+    assert in_force.read(found) == [NOW, later]
+    assert max(len(value) for _, value in in_force.records(NOW, 64)[:-1]) == 64
+
+
+def test_records_that_are_missing_or_altered_are_refused() -> None:
+    found = in_force.records(NOW, 300)
+    for lost in range(len(found) - 1):
+        with pytest.raises(InForceError, match="is missing"):
+            in_force.read(found[:lost] + found[lost + 1 :])
+    key, part = found[0]
+    with pytest.raises(InForceError, match="is not what its name says"):
+        in_force.read([(key, part.replace(b"0", b"1")), *found[1:]])
+    key, said = found[-1]
+    with pytest.raises(InForceError, match="of version 2, this reads 1"):
+        in_force.read([*found[:-1], (key, orjson.dumps(orjson.loads(said) | {"version": 2}))])
+    backwards = in_force.records(InForce(41, 999, (599, 400), NOW.configuration), 300)
+    with pytest.raises(InForceError, match="claim 41 took the partition up after 999 records, claim 40"):
+        in_force.read([*found, *backwards])
+
+
+def test_a_configuration_of_a_later_version_is_refused() -> None:
+    made = orjson.loads(NOW.configuration)
+    made["default"]["calibrator"] = "of-tomorrow"
+    with pytest.raises(InForceError, match="cannot be read by this version"):
+        in_force.restored(orjson.dumps(made), Settings())
