@@ -1,6 +1,7 @@
 """The chaos suite: ``python -m tests.chaos [--brokers 3] [--seed N]``; the same seed draws the same faults."""
 
 import argparse
+import math
 import sys
 import time
 from pathlib import Path
@@ -19,6 +20,7 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=3)
     parser.add_argument("--partitions", type=int, default=6)
     parser.add_argument("--rate", type=float, default=1000.0, help="records a second while faults are injected")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="faults that have not begun then are left out")
     parser.add_argument("--only", nargs="+", choices=names, default=names, help="kinds of faults")
     parser.add_argument(
         "--directory", type=Path, help="where logs, disks and broker are kept; default: a temporary one"
@@ -30,7 +32,7 @@ def main() -> int:
     print(f"seed {options.seed}: {len(faults)} faults\n" + "\n".join(f"  {fault}" for fault in faults), flush=True)
     began = time.monotonic()
     with campaign.asked(options, "chaos") as on:
-        seen = campaign.run(on, faults)
+        seen = campaign.run(on, faults, options.minutes * 60)
         verdict, good = campaign.judged(on, options.events)
         campaign.measure(on, seen)
     print(report.table(seen))

@@ -191,11 +191,18 @@ def recover(on: Stage, patience: float = PATIENCE) -> None:
     wait_for("the workers to catch up", there, patience)
 
 
-def run(on: Stage, faults: Sequence[Fault]) -> list[Seen]:
-    """Strike with one fault after another, each when workers and brokers have recovered from the one before."""
-    seen = []
+def run(on: Stage, faults: Sequence[Fault], seconds: float = math.inf) -> list[Seen]:
+    """Strike with one fault after another, each when workers and brokers have recovered from the one before.
+
+    After so many seconds the rest is left out: a machine that has other work may need long for each.
+    """
+    seen: list[Seen] = []
     recover(on)
+    end = time.monotonic() + seconds
     for n, fault in enumerate(faults):
+        if time.monotonic() > end:
+            print(f"{len(faults) - n} faults are left out: the time is up", file=sys.stderr, flush=True)
+            break
         before, began, broken = len(on.fleet.exits), time.time(), []
         try:
             strike(fault, on)
@@ -203,13 +210,13 @@ def run(on: Stage, faults: Sequence[Fault]) -> list[Seen]:
             broken.append(str(exc))
         struck = time.monotonic()
         recover(on)
-        seconds = time.monotonic() - struck
+        well = time.monotonic() - struck
         exits = on.fleet.exits[before:]
         if fault.spares:
             broken += [f"worker {e.number} ended with {e.status}: {e.cause[:100]}" for e in exits if e.status > 0]
-        seen.append(Seen(fault, began, time.time(), seconds, exits, broken))
+        seen.append(Seen(fault, began, time.time(), well, exits, broken))
         ended = ", ".join(f"worker {e.number}: {e.status} {e.cause[:100]}" for e in exits) or "none ended"
-        print(f"{n + 1}/{len(faults)} {fault}: {ended}; well after {seconds:.1f} s", file=sys.stderr, flush=True)
+        print(f"{n + 1}/{len(faults)} {fault}: {ended}; well after {well:.1f} s", file=sys.stderr, flush=True)
         for sentence in broken:
             print(f"    BROKEN: {sentence}", file=sys.stderr, flush=True)
         on.cluster.heal()
