@@ -19,6 +19,13 @@ LEVELS = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95)
 #: η: pinball loss within 2 % of the true law's on forecasts too narrow (2 and 4 times), too wide (2) or off by one
 #: deviation, and of .002 to .05 the least under drift.
 RATE = 0.02
+#: Of the largest delay, in outcomes, a step is at most this share. Half of it learns a little sooner, and costs twice
+#: as much where forecasts drift about as fast as outcomes come (`docs/calibrators.md`).
+STEADY = 0.25
+#: Outstanding forecasts are counted at so many moments, the blocks' ends, an even number.
+BLOCKS = 32
+#: Of ticket and state. Version 1 counted no outstanding forecasts; its states are refused.
+VERSION = 2
 #: Without a declared range, a level played at or below 0 is served as the raw quantile of this level, and one at or
 #: above 1 as that of 1 - TAIL: 6 deviations of a normal law, and a number where the theorem wants an infinite one.
 TAIL = 1e-9
@@ -32,7 +39,7 @@ class Quantile:
     levels
         p_1 < ... < p_m, at least two: what is served, whatever levels the raw forecast gives. None: `LEVELS`.
     rate
-        η, at most 1 / (1 + outstanding) for outcomes that wait.
+        η, the largest step. Where outcomes come late, the step taken is smaller, see the notes.
     link
         ``identity``, the paper's, steps in the level itself; ``logit`` in its log-odds, where a level of .005 takes
         steps of its own size and does not fall below 0.
@@ -43,9 +50,15 @@ class Quantile:
 
     Notes
     -----
-    With u = F(y), the raw forecast's distribution function at the outcome, n outcomes and k_j of them covered,
-    ``s_j = p_j + η (p_j n - k_j)``: online gradient descent on the quantile pinball loss, as a function of integers,
-    so updates commute exactly. What is *played* is a chain from the anchor a, the level nearest the median:
+    With u = F(y), the raw forecast's distribution function at the outcome, n outcomes and k_j of them covered, ``s_j
+    = p_j + e (p_j n - k_j)``: online gradient descent on the quantile pinball loss, as a function of integers, so
+    updates commute exactly. The step is ``e = min(η, STEADY / (1 + D))``, D the forecasts that were outstanding: an
+    outcome that comes D forecasts late moves the levels when D others are already on their way, and larger steps make
+    the levels swing. D is counted, not declared: a ticket holds r, the outcomes learnt when it was issued. Of the n
+    outcomes learnt, A(w) have r < w. So A(w) - w were outstanding when w had been learnt, and have resolved since. D
+    is the largest A(w) - w over the ends w of `BLOCKS` blocks of equal length, n / 2 <= w <= n. A long wait is so
+    forgotten when the outcomes have doubled. The order of outcomes changes neither A nor n. What is *played* is a
+    chain from the anchor a, the level nearest the median:
 
         v_a = s_a;   upward v_j = max(v_{j-1}, s_j);   downward v_j = min(v_{j+1}, s_j)
 
@@ -53,19 +66,21 @@ class Quantile:
     never cross; that the s_j alone do not is Lemma 4 of the paper, which is false. Served: Q(v_j), Q the raw quantile
     function; for v_j <= 0 and v_j >= 1 the end of the declared range.
 
-    With the logit link, ``s_j = logit(p_j) + 4 η (p_j n - k_j)``, steps of η at the median, and v_j is the sigmoid of
+    With the logit link, ``s_j = logit(p_j) + 4 e (p_j n - k_j)``, steps of η at the median, and v_j is the sigmoid of
     the chain: -infinity below the log-odds of `TAIL`, where nothing is covered, and infinity above those of 1 - TAIL.
     Measured, 15,000 outcomes, seven levels, mean pinball loss at η = .01: normal forecasts with half the true
     deviation, identity .2414, logit .2274 (raw .2602, the true law .2264); with a bias of one deviation .2382, .2280
-    (raw .3404). The price is a bound five times as wide: 1 / η becomes (21 + |logit p_j|) / (4 η).
+    (raw .3404). The price is a bound five times as wide: 1 / e becomes (21 + |logit p_j|) / (4 e).
 
     At an atom of F, u is uniform between P(Y < y) and P(Y <= y), drawn by the event id. What is served has
     P(y < q_j) <= k_j / n <= P(y <= q_j) while outcomes lie in the declared range or, if none is, between the raw
     quantiles of `TAIL` and 1 - TAIL.
 
-    Ticket: the draw (u64), v (f64 each), the raw forecast (`state.forecasts.encode`). Bytes, little-endian: m (u32),
-    the levels (f64 each), then for j = 0..m the outcomes with v_j < u <= v_{j+1} (u64 each): k_j is the sum of those
-    before j. ``12 + 16 m`` bytes.
+    Ticket: the draw and the outcomes learnt (u64 each), the levels played (f64 each), the raw forecast
+    (`state.forecasts.encode`). Bytes, little-endian: m (u32), the levels (f64 each), then for j = 0..m the outcomes
+    with v_j < u <= v_{j+1} (u64 each): k_j is the sum of those before j. Then of each block the outcomes whose
+    tickets were issued in it (u64 each). A block is 2**b outcomes long, b the least with n < 2**b `BLOCKS`. ``268 +
+    16 m`` bytes.
 
     References
     ----------
@@ -95,7 +110,7 @@ class Quantile:
             0.0, 1.0, MAX_LEVELS, "levels to serve; none: " + ", ".join(f"{p:g}" for p in LEVELS), least=2
         ),
         "link": Choice("logit", ("identity", "logit"), "scale of the steps"),
-        "rate": Number(RATE, 1e-6, 1.0, "η, the step; at most 1 / (1 + outstanding)"),
+        "rate": Number(RATE, 1e-6, 1.0, "η, the largest step; smaller steps are taken where outcomes come late"),
         "low": Number(-LARGEST, -LARGEST, LARGEST, "least value that can occur; the default declares none"),
         "high": Number(LARGEST, -LARGEST, LARGEST, "greatest value that can occur; the default declares none"),
     }
@@ -119,22 +134,46 @@ class Quantile:
         self._logit = link == "logit"
         self._start = tuple(map(_log_odds, self.levels)) if self._logit else self.levels
         self._ends = (_FIRST, -_FIRST) if self._logit else (0.0, 1.0)
-        self._step = 4.0 * rate if self._logit else rate
+        self._rate, self._scale = rate, 4.0 if self._logit else 1.0
         self._low, self._high = low, high
         self._draw = Draw(name, seed)
         m = len(self.levels)
-        self._ticket = Struct(f"<Q{m}d")
-        self._state = Struct(f"<I{m}d{m + 1}Q")
-        self._take([0] * (m + 1))
+        self._ticket = Struct(f"<QQ{m}d")
+        self._state = Struct(f"<I{m}d{m + 1 + BLOCKS}Q")
+        self._take([0] * (m + 1), [0] * BLOCKS)
 
-    def _take(self, counts: list[int]) -> None:
-        self._counts = counts
+    def _take(self, counts: list[int], blocks: list[int]) -> None:
+        self._counts, self._blocks = counts, blocks
         self.learnt = sum(counts)
+        self._block_bits = _block_bits(self.learnt)
         self._play = self._played()
+
+    def _issued(self, version: int) -> None:
+        """Count a ticket that was issued when so many outcomes were learnt; before `learnt` counts its outcome."""
+        if self.learnt + 1 == BLOCKS << self._block_bits:
+            blocks = self._blocks
+            self._blocks = [a + b for a, b in zip(blocks[::2], blocks[1::2], strict=True)] + [0] * (BLOCKS // 2)
+            self._block_bits += 1
+        self._blocks[min(version, self.learnt) >> self._block_bits] += 1
+
+    def outstanding(self) -> int:
+        """Return the most forecasts that were outstanding at once, of those resolved since; see the class's notes."""
+        n, bits = self.learnt, self._block_bits
+        first = -(-n >> bits + 1)  # the first end to look at; the end of block i is (i + 1) << bits
+        issued = sum(self._blocks[:first])
+        most = max(issued - (first << bits), 0)
+        for end in range(first + 1, (n >> bits) + 1):
+            issued += self._blocks[end - 1]
+            most = max(most, issued - (end << bits))
+        return most
+
+    def _step(self, outstanding: int) -> float:
+        """Return the step with so many outstanding, on the scale of the link."""
+        return self._scale * min(self._rate, STEADY / (1 + outstanding))
 
     def _played(self) -> tuple[float, ...]:
         """Return v, from the counts."""
-        n, step = self.learnt, self._step
+        n, step = self.learnt, self._step(self.outstanding())
         covered = accumulate(self._counts[:-1])
         s = [z + step * (p * n - k) for z, p, k in zip(self._start, self.levels, covered, strict=True)]
         v = chain(s, self._anchor)
@@ -154,7 +193,7 @@ class Quantile:
                 value = ppf(min(max(v, TAIL), 1.0 - TAIL))
             values.append(low if value < low else high if value > high else value)  # noqa: FURB136 - twice the price
         served = Quantiles(self.levels, tuple(values))
-        ticket = self._ticket.pack(self._draw(key), *play) + forecasts.encode(p)
+        ticket = self._ticket.pack(self._draw(key), self.learnt, *play) + forecasts.encode(p)
         return new(Answer, (served, served, ticket))
 
     def update(self, ticket: bytes, y: float) -> None:
@@ -162,6 +201,7 @@ class Quantile:
         if not math.isfinite(y):
             raise ValueError(f"an outcome must be a finite number, got {y!r}")
         self._counts[self._covering(ticket, y)] += 1
+        self._issued(self._ticket.unpack_from(ticket)[1])
         self.learnt += 1
         self._play = self._played()
 
@@ -175,7 +215,7 @@ class Quantile:
 
     def _covering(self, ticket: bytes, y: float) -> int:
         """Return the first of the levels played that covers an outcome; their number if none does."""
-        draw, *play = self._ticket.unpack_from(ticket)
+        draw, _, *play = self._ticket.unpack_from(ticket)
         below, at = forecasts.decode_law(ticket[self._ticket.size :]).cdf(y)
         u = below + (at - below) * ((draw + 0.5) / (1 << BITS))
         return bisect_left(play, u)
@@ -188,15 +228,20 @@ class Quantile:
 
     def encode(self) -> bytes:
         """Return the counts; layout in the class's notes."""
-        return self._state.pack(len(self.levels), *self.levels, *self._counts)
+        return self._state.pack(len(self.levels), *self.levels, *self._counts, *self._blocks)
 
     def decode(self, payload: bytes) -> None:
-        """Take over counts written by `encode`; ValueError if they are of other levels or cut."""
+        """Take over counts written by `encode`; ValueError if they are of other levels, cut, or of another version."""
+        if len(payload) == self._state.size - 8 * BLOCKS:
+            raise ValueError(f"state of quantile has format version 1, this build reads version {VERSION}")
         require_length(payload, self._state.size)
         m, *rest = self._state.unpack(payload)
         if m != len(self.levels) or tuple(rest[:m]) != self.levels:
             raise ValueError(f"state of levels {rest[:m]} does not fit {self.levels}")
-        self._take(rest[m:])
+        counts, blocks = rest[m:-BLOCKS], rest[-BLOCKS:]
+        if sum(counts) != sum(blocks):
+            raise ValueError(f"state of {sum(counts)} outcomes, issued in blocks that hold {sum(blocks)}")
+        self._take(counts, blocks)
 
     def coverage(self) -> list[float]:
         """Return k_j / n, how often each level that was played covered the outcome; NaN before the first."""
@@ -212,29 +257,40 @@ class Quantile:
     def bound(self, outstanding: int = 0) -> float | None:
         """Return the bound on `error`, which holds for any outcomes, also those chosen against the calibrator.
 
+        Parameters
+        ----------
+        outstanding
+            The most forecasts that were outstanding at once while another was issued. What was counted stands in for
+            less.
+
         Notes
         -----
-        With D outstanding, T learnt, h levels between j and the anchor, e the step (η; 4 η with the logit link), z_j
-        where s_j starts, and a and b the ends of its scale (0 and 1; the log-odds of `TAIL` and 1 - TAIL), above the
-        anchor (below it mirrored):
+        With D outstanding at most, T learnt, h levels between j and the anchor, G_j = p_j n - k_j after n outcomes,
+        z_j where s_j starts, a and b the ends of its scale (0 and 1; the log-odds of `TAIL` and 1 - TAIL), and e the
+        least step, that with D outstanding, above the anchor (below it mirrored):
 
             |k_j / T - p_j| <= max(b - z_j + e (1 + D) p_j, z_j - a + e (1 + D) (1 - p_j + h)) / (e T)
 
-        Above b, level j covers, so s_j rises only by outcomes that were played before, at most D and one more. The
-        anchor falls below a by at most e (1 + D) (1 - p) for the same reason. And s_j - s_{j+1} grows only where
-        v_j < u <= v_{j+1}, which needs v_{j+1} = s_{j+1}: so it is at most e (1 + D) (1 + p_j - p_{j+1}), and the sum
-        over h levels is how far below the anchor's a level's s may lie. Last, e (k_j - p_j T) = z_j - s_j.
+        No step is below e, because what is counted as outstanding was outstanding: A(w) - w counts tickets issued
+        before w outcomes were learnt and learnt after. While G_j > (b - z_j) / e, s_j = z_j + (step) G_j is above b,
+        and level j covers. So G_j rises further only by outcomes of forecasts issued before, at most D and one more,
+        each by p_j. For the same reason the anchor has G >= -(z - a) / e - (1 + D) (1 - p). And G_j - G_{j+1} grows,
+        by 1 + p_j - p_{j+1} at most, only where v_j < u <= v_{j+1}. That needs v_{j+1} = s_{j+1} > s_j, hence (step)
+        (G_j - G_{j+1}) < z_{j+1} - z_j. So the difference is at most (z_{j+1} - z_j) / e + (1 + D) (1 + p_j -
+        p_{j+1}). The sum over h levels is how far below the anchor's a level's G may lie.
         """
         if not self.learnt:
             return None
-        late = self._step * (1 + outstanding)
+        outstanding = max(outstanding, self.outstanding())
+        step = self._step(outstanding)
+        late = step * (1 + outstanding)
         first, last = self._ends
         most = 0.0
         for j, (level, z) in enumerate(zip(self.levels, self._start, strict=True)):
             h = abs(j - self._anchor)
             p, up, down = (level, last - z, z - first) if j >= self._anchor else (1.0 - level, z - first, last - z)
             most = max(most, up + late * p, down + late * (1.0 - p + h))
-        return min(1.0, most / (self._step * self.learnt))
+        return min(1.0, most / (step * self.learnt))
 
 
 def chain(s: Sequence[float], anchor: int) -> tuple[float, ...]:
@@ -247,6 +303,11 @@ def chain(s: Sequence[float], anchor: int) -> tuple[float, ...]:
     """
     below = tuple(accumulate(reversed(s[: anchor + 1]), min))[:0:-1]
     return below + tuple(accumulate(s[anchor:], max))
+
+
+def _block_bits(n: int) -> int:
+    """Return the least b with n < 2**b `BLOCKS`."""
+    return (n // BLOCKS).bit_length()
 
 
 def _log_odds(p: float) -> float:

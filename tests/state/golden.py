@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from state import claim, expiry, fence, ledger, rows
-from state.calibrators import REGISTRY
+from state.calibrators import REGISTRY, quantile
 from state.claim import Claim
 from state.fence import EXPIRY, MATURITY, Fence, Queue
 from state.forecasts import PROBS, QUANTILES, Classwise, Normal, Probs, Quantiles
@@ -22,8 +22,10 @@ from state.scoring.history import WINDOW, History
 
 FOLDER: Final = Path(__file__).parent / "golden"
 #: Calibrators whose rows are kept, and options that make them small.
-SPECS: Final = (*REGISTRY, "platt+minimax")
+SPECS: Final = (*REGISTRY, "platt+minimax", "quantile")
 SMALL: Final = {"buckets": 4, "grid": 5}
+#: Of calibrators whose own bytes changed since the first version of their rows.
+VERSIONS: Final = {"quantile": quantile.VERSION}
 
 
 class Row(NamedTuple):
@@ -110,6 +112,15 @@ def _calibrator(spec: str) -> Served:
     return made
 
 
+def _quantile() -> Served:
+    made = Served.fresh(Policy("quantile", {"levels": (0.25, 0.75)}, seed=7).recipe, "demand")
+    tickets = [made.calibrator.predict(Normal(0.0, 1.0), (), b"event-%d" % t).ticket for t in range(3)]
+    for ticket, y in zip(tickets, (0.5, -2.0, 0.0), strict=True):
+        made.calibrator.update(ticket, y)
+    made.late = 3
+    return made
+
+
 def _history(n: int) -> History:
     history = History()
     for t in range(n):
@@ -161,7 +172,12 @@ def golden() -> list[Row]:
             for name, entry in _ledger().items()
         ),
         *(
-            Row(f"calibrator-{spec}", rows.CALIBRATOR_VERSION, rows.encode_calibrator(_calibrator(spec)), calibrator)
+            Row(
+                f"calibrator-{spec}",
+                VERSIONS.get(spec, rows.CALIBRATOR_VERSION),
+                rows.encode_calibrator(_quantile() if spec == "quantile" else _calibrator(spec)),
+                calibrator,
+            )
             for spec in SPECS
         ),
         Row(
