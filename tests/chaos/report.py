@@ -34,13 +34,15 @@ def conclusion(verdict: Verdict, seen: Sequence[Seen], seconds: float) -> str:
     """Return the verdict in words and, as the last line, as JSON."""
     kinds = len({type(each.fault) for each in seen})
     broken = sum(len(each.broken) for each in seen)
+    # Where brokers could be written to and reached, silence is the workers' own.
+    silent = max((each.silence for each in seen if not each.fault.outage), default=0.0)
     lines = [f"FOUND: {finding}" for finding in verdict.findings]
     lines += [
         f"{len(seen)} faults of {kinds} kinds in {seconds:.0f} s",
         f"{verdict.records:,} records, {verdict.events:,} events",
         f"{verdict.copies:,} records of the outputs are copies of others, as after a crash they may",
         f"lost {verdict.lost}, doubled {verdict.doubled}, differing answers {verdict.differing_answers}",
-        f"promises broken {broken}",
+        f"promises broken {broken}; longest silence while enough brokers could be reached: {silent:.1f} s",
         orjson.dumps(
             {
                 "events": verdict.events,
@@ -51,6 +53,7 @@ def conclusion(verdict: Verdict, seen: Sequence[Seen], seconds: float) -> str:
                 "doubled": verdict.doubled,
                 "differing_answers": verdict.differing_answers,
                 "promises_broken": broken,
+                "longest_silence": round(silent, 1),
                 "seconds": round(seconds, 1),
             }
         ).decode(),

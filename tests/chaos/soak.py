@@ -74,6 +74,7 @@ def main() -> int:
                 seen += campaign.run(on, [fault])
                 marks.append((at, sampler.now(), fault.name))
         verdict, good = campaign.judged(on, 0)
+        campaign.measure(on, seen)
     waits = [wait for sample in sampler.samples for wait in sample.waits]
     calm = [
         wait
