@@ -49,6 +49,7 @@ from state.ledger import EARLY, IMMATURE, ISSUED, MOST_REVISIONS, RESOLVED, UNSA
 from state.policy import Policy
 from state.rows import Served, VectorScores
 from state.scoring.bias import Bias
+from state.witnesses import SLACK, Entry, Witnesses
 
 
 class Look(NamedTuple):
@@ -149,6 +150,7 @@ class Contest:
         self._stream_time = 0
         self._resolved_time = 0
         self._queues = Queues()
+        self._witnesses = Witnesses()
         self._issued = self._resolved = 0
         tape = self._tape = Tape(directory)
         self._note_issued_ms = tape.column("issued_ms", "q")
@@ -187,10 +189,13 @@ class Contest:
         self._tape.close()
         return self.played
 
-    def _forecast(self, forecast: Forecast) -> None:
+    def _forecast(self, forecast: Forecast) -> None:  # noqa: PLR0912 - in parts it costs a call more, on every event
         _, _, event_id, stream, raw, x, ts, _ = forecast
-        if ts > self._stream_time:  # noqa: PLR1730 - max() costs three times as much, on every event
-            self._stream_time = ts
+        if ts > self._stream_time:
+            if ts - self._stream_time > SLACK or self._witnesses.waiting:
+                self._follow(ts)
+            else:
+                self._stream_time = ts
         if self._stream_time >= self._queues.soonest:
             self._sweep()
         found = self._rows.get(event_id)
@@ -225,7 +230,10 @@ class Contest:
         self._rows[event_id] = row = Row(
             entrants.status, applied, entrants, raw, index, entrants.learnt, tickets, ts, kept
         )
-        self._queues.push(entrants.role, entrants.due_ms, self._stream_time, applied, event_id)
+        if ts > self._stream_time:
+            self._witnesses.hold(Entry(entrants.role, entrants.due_ms, applied, event_id))
+        else:
+            self._queues.push(entrants.role, entrants.due_ms, self._stream_time, applied, event_id)
         self._fates[FORECAST_ISSUED] += 1
         if found is not None:
             self._join(forecast, row, found)
@@ -254,15 +262,21 @@ class Contest:
 
     def _outcome(self, outcome: Outcome) -> None:
         _, _, event_id, y, ts, _, number = outcome
-        if ts > self._stream_time:  # noqa: PLR1730 - max() costs three times as much, on every event
-            self._stream_time = ts
+        if ts > self._stream_time:
+            if ts - self._stream_time > SLACK or self._witnesses.waiting:
+                self._follow(ts)
+            else:
+                self._stream_time = ts
         if self._stream_time >= self._queues.soonest:
             self._sweep()
         row = self._rows.get(event_id)
         fates, applied = self._fates, self._applied
         if row is None:
             fates[OUTCOME_EARLY] += 1
-            self._queues.push(EXPIRY, self._early_ttl_ms, self._stream_time, applied, event_id)
+            if ts > self._stream_time:
+                self._witnesses.hold(Entry(EXPIRY, self._early_ttl_ms, applied, event_id))
+            else:
+                self._queues.push(EXPIRY, self._early_ttl_ms, self._stream_time, applied, event_id)
             self._rows[event_id] = row = Row(EARLY, applied)
             row.label(EARLY, applied, ts, y, ts, number)
         elif not row.admits(y):
@@ -357,6 +371,17 @@ class Contest:
             if scores is None:
                 scores = self.played.vectors[entrants.number, n] = rows.vector_scores(p)
             rows.observe(scores, raw, p, y, event_id.encode(), sign)
+
+    def _follow(self, ts: int) -> None:
+        """Move stream time by a record that is far ahead, or follows some which are, as the engine does."""
+        if ts - self._stream_time > SLACK:
+            self._witnesses.add(ts, self._applied)
+        else:
+            self._stream_time = ts
+        for now, entry in self._witnesses.settled(self._stream_time, self._applied):
+            self._stream_time = now
+            if entry is not None:
+                self._queues.push(entry.role, entry.ttl_ms, now, entry.named, entry.event_id)
 
     def _sweep(self) -> None:
         """Let forecasts mature and let go of rows that fell due, as `state.engine.Partition` does."""

@@ -50,6 +50,7 @@ from state.rows import Served, VectorScores
 from state.scoring.ages import Ages
 from state.scoring.comparison import Comparison
 from state.scoring.history import History
+from state.witnesses import SLACK, Entry, Witnesses
 
 #: Most events a batch may hold, and batches of a partition that may be on their way at a time: the outputs of one
 #: are acknowledged while the next is folded.
@@ -94,6 +95,9 @@ class Effects:
         The rows among ``rows`` that changed of each stream's scores, of its closed windows, of the scores of each
         stream and configuration whose forecasts are more than one probability, and of the calibrator that serves a
         stream now.
+    lapsed
+        When the forecasts and outcomes that expired in this batch without a partner were due, and the forecasts that
+        silence labelled: stream time, ms.
     ages
         The rows among ``rows`` that changed of the ages of each stream's outcomes.
     comparisons
@@ -105,6 +109,7 @@ class Effects:
     outputs: list[Output] = field(default_factory=list)
     fates: list[int] = field(default_factory=lambda: [0] * len(FATES))
     delays: list[int] = field(default_factory=list)
+    lapsed: list[int] = field(default_factory=list)
     rejected: list[tuple[int, str]] = field(default_factory=list)
     again: list[int] = field(default_factory=lambda: [0, 0])
     answered: dict[str, int] = field(default_factory=lambda: defaultdict(int))
@@ -189,6 +194,7 @@ class Partition:
         row = self._get(keys.FENCE)
         self.fence = Fence() if row is None else Fence.decode(row)
         self._expiry = Expiry(self._get, self.fence)
+        self._witnesses = Witnesses(self._get(keys.WITNESSES))
         #: Whether what matured last was told again: outputs of the sweep belong to no record that is redelivered.
         self._retold = False
         self._forget()
@@ -300,7 +306,10 @@ class Partition:
             payload = ledger.with_key(payload, record_key)
         if service.shadows:
             payload = ledger.with_shadows(payload, self._ask(service.shadows, raw, x, name))
-        self._expiry.push(service.role, service.due_ms, fence.applied, event_id)
+        if ts > fence.stream_time:
+            self._witnesses.hold(Entry(service.role, service.due_ms, fence.applied, event_id))
+        else:
+            self._expiry.push(service.role, service.due_ms, fence.applied, event_id)
         fence.fates[ISSUED] += 1
         made, config, applied = service.calibrator, service.config, fence.applied
         served = record_key, event_id, stream, raw, p, draw, made, config, version, ts, applied
@@ -357,7 +366,10 @@ class Partition:
         found = self._payload(key)
         if found is None:
             fence.fates[EARLY] += 1
-            self._expiry.push(EXPIRY, self._policies.early_ttl_ms, fence.applied, event_id)
+            if ts > fence.stream_time:
+                self._witnesses.hold(Entry(EXPIRY, self._policies.early_ttl_ms, fence.applied, event_id))
+            else:
+                self._expiry.push(EXPIRY, self._policies.early_ttl_ms, fence.applied, event_id)
             self._changed[key] = ledger.early(fence.applied, y, ts, outcome.offset, number)
             return
         status = found[0]
@@ -574,8 +586,11 @@ class Partition:
     def _advance(self, ts: int) -> None:
         """Move stream time forward, let forecasts mature, and let go of rows that fell due."""
         fence, expiry = self.fence, self._expiry
-        if ts > fence.stream_time:  # noqa: PLR1730 - max() costs three times as much, on every event
-            fence.stream_time = ts
+        if ts > fence.stream_time:
+            if ts - fence.stream_time > SLACK or self._witnesses.waiting:
+                self._follow(ts)
+            else:
+                fence.stream_time = ts
         if fence.stream_time < expiry.soonest:
             return
         swept = ripe = 0
@@ -589,6 +604,18 @@ class Partition:
                 swept += 1
                 if swept == SWEEP:
                     return
+
+    def _follow(self, ts: int) -> None:
+        """Move stream time by a record that is far ahead, or that follows some which are."""
+        fence, witnesses = self.fence, self._witnesses
+        if ts - fence.stream_time > SLACK:
+            witnesses.add(ts, fence.applied)
+        else:
+            fence.stream_time = ts
+        for now, entry in witnesses.settled(fence.stream_time, fence.applied):
+            fence.stream_time = now
+            if entry is not None:
+                self._expiry.push(*entry)
 
     def _mature(self, queue: Queue) -> None:
         """Let the first forecast of a queue mature: it is learnt with the outcome it has, or with what silence says."""
@@ -613,6 +640,7 @@ class Partition:
         elif status != ledger.RESOLVED and silence is not None and _admits(payload, silence):
             fence.fates[IMPLIED] += 1
             due = since + queue.ttl_ms
+            self._effects.lapsed.append(due)
             self._resolve(key, ledger.key_of(payload, name), event_id, payload, silence, due, ledger.UNSAID, 0)
         elif status == ledger.IMMATURE:
             self._changed[key] = ledger.ripe(payload, fence.applied)
@@ -620,7 +648,7 @@ class Partition:
     def _leaves(self, queue: Queue) -> bool:
         """Remove the row of a queue's first entry, which is due; False if it has to stay for now."""
         fence, expiry = self.fence, self._expiry
-        _, named, event_id = expiry.first(queue)
+        since, named, event_id = expiry.first(queue)
         key = keys.LEDGER + event_id.encode()
         payload = self._payload(key)
         # A row that was entered again later (its forecast came after its outcome) leaves with its later entry.
@@ -638,9 +666,11 @@ class Partition:
                 return True
             if entry.status in (ledger.ISSUED, ledger.IMMATURE):
                 fence.fates[EXPIRED_FORECAST] += 1
+                self._effects.lapsed.append(since + queue.ttl_ms)
                 self._of_ages(entry.stream).expire()
             elif entry.status == ledger.EARLY:
                 fence.fates[EXPIRED_OUTCOME] += 1
+                self._effects.lapsed.append(since + queue.ttl_ms)
             self._changed[key] = None
         expiry.pop(queue)
         return True
@@ -766,6 +796,7 @@ class Partition:
             effects.vectors[stream, config] = changes[keys.vectors(stream, config)] = row
         for stream, ages in self._aged.items():
             effects.ages[stream] = changes[keys.ages(stream)] = rows.encode_ages(ages)
+        changes.update(self._witnesses.changes())
         changes[keys.FENCE] = self.fence.encode()
         if max(len(self._learners), len(self._ages)) > CACHED:
             self._forget()

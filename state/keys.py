@@ -15,6 +15,8 @@ VECTORS: Final = b"V"
 EXPIRY: Final = b"Q"
 #: How old outcomes of a stream are when they come.
 AGES: Final = b"A"
+#: Records far ahead of stream time (`state.witnesses`).
+WITNESSES: Final = b"T"
 #: A challenger beside a champion.
 COMPARISON: Final = b"H"
 #: The worker that writes the partition (`state.claim`): written by the table, not by the engine, which never reads it.

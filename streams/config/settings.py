@@ -111,7 +111,9 @@ class Settings:
     record_bytes: int = _setting("Longest input value, bytes", _number(64, 800_000), Limits().record_bytes)
     id_bytes: int = _setting("Longest event id and stream name, bytes", _number(8, 255), Limits().id_bytes)
     ahead_seconds: float = _setting(
-        "How far an event's ts may lie ahead of its Kafka timestamp, s", _seconds(0, 1e9), 86_400.0
+        "How far an event's ts may lie ahead of its Kafka timestamp, and that ahead of the brokers' clock, s",
+        _seconds(0, 1e9),
+        300.0,
     )
     letter_bytes: int = _setting("How much of a dead letter's value is kept", _number(0, 600_000), 16_384)
     batch_records: int = _setting("Most records folded and committed at once", _number(1, BATCH_LIMIT), BATCH_LIMIT)

@@ -16,6 +16,8 @@ from streams.kafka import codecs, connectivity, permissions
 BATCH_OVERHEAD = 4096
 #: Longest wait for the leaders of new topics, s.
 LEADER_SECONDS = 30.0
+#: How far ahead of its own clock a broker takes a record's timestamp, ms. Brokers before 3.6 know the other name only.
+AHEAD, AHEAD_BEFORE = "message.timestamp.after.max.ms", "message.timestamp.difference.max.ms"
 #: How long the changelog keeps deletions, ms: a disk that was away for half of it can still be brought up to date.
 DELETE_RETENTION_MS = 7 * 86_400_000
 
@@ -33,19 +35,32 @@ class TopicsError(RuntimeError):
 
 @dataclass(frozen=True)
 class Topic:
-    """What a topic must be: name, cleanup policy, and the largest record batch it must take, bytes."""
+    """What a topic must be.
+
+    Attributes
+    ----------
+    name
+        Of the topic.
+    compacted
+        Whether its cleanup policy is compaction, or deletion.
+    batch_bytes
+        Largest record batch it must take; 0 of the inputs, which others write.
+    ahead_ms
+        How far ahead of the broker's clock it may take a record's timestamp, ms; None of what workers write.
+    """
 
     name: str
     compacted: bool
     batch_bytes: int
+    ahead_ms: int | None = None
 
 
 def wanted(settings: Settings) -> list[Topic]:
     """Return the topics of a worker, inputs first."""
-    batch = settings.batch_bytes + BATCH_OVERHEAD
+    batch, ahead = settings.batch_bytes + BATCH_OVERHEAD, settings.limits.ahead_ms
     return [
-        Topic(settings.forecasts, compacted=False, batch_bytes=0),
-        Topic(settings.outcomes, compacted=False, batch_bytes=0),
+        Topic(settings.forecasts, compacted=False, batch_bytes=0, ahead_ms=ahead),
+        Topic(settings.outcomes, compacted=False, batch_bytes=0, ahead_ms=ahead),
         Topic(settings.calibrated, compacted=False, batch_bytes=batch),
         Topic(settings.resolved, compacted=False, batch_bytes=batch),
         Topic(settings.dead_letters, compacted=False, batch_bytes=batch),
@@ -82,6 +97,8 @@ async def create(
             configs = {"cleanup.policy": "compact" if topic.compacted else "delete"}
             if topic.batch_bytes:
                 configs["max.message.bytes"] = str(max(topic.batch_bytes, 1_048_588))
+            if topic.ahead_ms is not None:
+                configs[AHEAD] = str(topic.ahead_ms)
             if replication >= 3:
                 configs["min.insync.replicas"] = "2"
             if topic.compacted:
@@ -244,6 +261,13 @@ def _problems(topic: Topic, configs: Mapping[str, str]) -> list[str]:
             f"topic {topic.name} has max.message.bytes={largest}, it must be at least {topic.batch_bytes}: "
             "or lower TRUEUP_BATCH_BYTES"
         )
+    if topic.ahead_ms is not None and configs.get("message.timestamp.type") != "LogAppendTime":
+        ahead = configs.get(AHEAD, configs.get(AHEAD_BEFORE, "unknown"))
+        if not ahead.isdigit() or int(ahead) > topic.ahead_ms:
+            problems.append(
+                f"topic {topic.name} has {AHEAD}={ahead}, it must be at most {topic.ahead_ms} (TRUEUP_AHEAD_SECONDS): "
+                "records from a clock that runs ahead would let rows expire early"
+            )
     return problems
 
 

@@ -98,6 +98,14 @@ CATALOGUE: Final = {
             "Rows whose time to live passed: forecasts without an outcome, outcomes without a forecast",
             "if it rises, outcomes come later than ttl, or under other keys or ids than their forecasts",
         ),
+        Metric(
+            "expired_early",
+            "counter",
+            (),
+            "Events that expired, or were labelled by silence, although by this worker's clock they were not due for "
+            "another ten minutes",
+            "a clock ran ahead: several records moved stream time beyond now; see the runbook, TrueupExpiredEarly",
+        ),
         Metric("outputs", "counter", ("topic",), "Records produced and acknowledged"),
         Metric(
             "label_delay_seconds",

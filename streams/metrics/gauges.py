@@ -29,6 +29,8 @@ PREFIX = "trueup_"
 HIDDEN: Final = ""
 #: The input topics as labels name them, whatever they are called in Kafka.
 INPUTS = ("forecasts", "outcomes")
+#: By how much a row must be due in the future, by this clock, for its expiry to count as early, s: clocks may differ.
+EARLY: Final = 600
 #: Where the label of an event that was learnt at maturity came from, with the fates that count it.
 MATURED = {"reported": "matured", "implied": "implied"}
 NO_POLICIES: Final = Policies()
@@ -84,7 +86,7 @@ class Gauges(Collector):
             "stage_seconds": LATENCIES,
         }
         counters = ("records", "redelivered_records", "dead_letters", "expired", "matured_events", "outputs")
-        for name in (*counters, "opened_partitions"):
+        for name in (*counters, "opened_partitions", "expired_early"):
             self._counters[name] = Counter(
                 PREFIX + name, CATALOGUE[name].help, CATALOGUE[name].labels, registry=self.registry
             )
@@ -179,6 +181,9 @@ class Gauges(Collector):
             if n:
                 self._counters["redelivered_records"].labels(topic).inc(n)
         self._delayed.observe(effects.delays)
+        if effects.lapsed:
+            soon = (self._updated + EARLY) * 1000
+            self._counters["expired_early"].inc(sum(due > soon for due in effects.lapsed))
         self._count(effects.answered, self._answered)
         self._count(effects.resolved, self._scored)
         held = self._held.get(partition)

@@ -40,7 +40,8 @@ REASONS: Final = {
     "conflict": "an earlier forecast of this event_id has another stream or another forecast, and was answered",
     "revision": "revision is not a whole number from 1 to 4294967295",
     "parked_label": "the outcome that was parked for this forecast, here the value, is not one it can have",
-    "timestamp": "ts is not a whole number of ms, before 1970, after 9999, or too far ahead of the record's own time",
+    "timestamp": "ts is not a whole number of ms, before 1970, or TRUEUP_AHEAD_SECONDS ahead of the record's Kafka "
+    "timestamp; or that lies after 9999",
 }
 
 

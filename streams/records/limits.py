@@ -14,13 +14,14 @@ class Limits:
     id_bytes
         Longest event id and stream name, bytes in UTF-8; at most 255, for the state's rows.
     ahead_ms
-        How far ``ts`` may lie ahead of the Kafka timestamp, ms. One record from a clock that runs wild would
-        otherwise move stream time forward and expire every row.
+        How far ``ts`` may lie ahead of the Kafka timestamp, ms; `streams.kafka.topics` has the brokers refuse Kafka
+        timestamps that lie further ahead of their clock. Records from a clock that runs ahead would otherwise move
+        stream time forward and expire rows.
     letter_bytes
         How much of a dead letter's value is kept.
     """
 
     record_bytes: int = 65_536
     id_bytes: int = 128
-    ahead_ms: int = 24 * 3600 * 1000
+    ahead_ms: int = 300_000
     letter_bytes: int = 16_384

@@ -454,7 +454,7 @@ def draw(kind: type[Fault], rng: random.Random, workers: int, session: float, pa
         RefuseChangelog: {"seconds": few},
         Storm: {"joins": 4},
         ClockJump: {"seconds": rng.choice((-1, 1)) * rng.uniform(100, 1e6)},
-        WildTimestamps: {"records": 2000, "seconds": 300},
+        WildTimestamps: {"records": 2000, "seconds": 240},
         Poison: {"records": 5000},
     }
     return [one(**drawn.get(kind, {"seconds": session + few} if "seconds" in names else {}))]

@@ -241,6 +241,13 @@ SCENARIOS: Final[dict[str, dict[str, list[Scenario]]]] = {
         "fires": [scene(finding("classes"), at=65, fires="TrueupLabelsMisread")],
         "quiet": [scene(finding("ttl"), at=55)],
     },
+    "TrueupExpiredEarly": {
+        "fires": [scene(only("trueup_expired_early_total", "0x30 5x100"), at=40, fires="TrueupExpiredEarly")],
+        "quiet": [
+            scene(only("trueup_expired_early_total", "0x100"), at=40),
+            scene(only("trueup_expired_early_total", "5x100"), at=40),
+        ],
+    },
     "TrueupLabelCoverageFallen": {
         # Of 120 forecasts in half an hour 96 had outcomes, for a day; then 48.
         "fires": [scene(labels(120, "0+96x48 4656+48x400"), at=31 * 60, step=30, fires="TrueupLabelCoverageFallen")],

@@ -128,7 +128,10 @@ def test_check_notes_how_state_may_be_lost_and_topics_are_made_to_keep_deletions
     assert noted() == ["min.insync.replicas is below 2"], "of one replica; deletions are kept for seven days"
     for label in labels:
         policy = "compact" if label == "changelog" else "delete"
-        asyncio.run(changed(broker, w.topic(label), cleanup_policy=policy, min_insync_replicas="2"))
+        configs = {"cleanup_policy": policy, "min_insync_replicas": "2"}
+        if label in ("forecasts", "outcomes"):
+            configs["message_timestamp_after_max_ms"] = str(w.settings.limits.ahead_ms)
+        asyncio.run(changed(broker, w.topic(label), **configs))
     short = f"topic {changelog} has delete.retention.ms=86400000"
     wait_for("the brokers to know of the change", lambda: noted() == [short], 20)
     kept = str(topics.DELETE_RETENTION_MS)

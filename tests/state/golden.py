@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from state import claim, expiry, fence, ledger, rows
+from state import claim, expiry, fence, ledger, rows, witnesses
 from state.calibrators import REGISTRY, quantile
 from state.claim import Claim
 from state.fence import EXPIRY, MATURITY, Fence, Queue
@@ -19,6 +19,7 @@ from state.rows import Served
 from state.scoring.ages import DAY_MS, Ages
 from state.scoring.comparison import Comparison
 from state.scoring.history import WINDOW, History
+from state.witnesses import Witnesses
 
 FOLDER: Final = Path(__file__).parent / "golden"
 #: Calibrators whose rows are kept, and options that make them small.
@@ -151,6 +152,17 @@ def _ages() -> Ages:
     return ages
 
 
+def _witnesses(row: bytes | None = None) -> bytes:
+    found = Witnesses(row)
+    if row is None:
+        found.add(1_700_003_600_000, 21)
+        found.hold(witnesses.Entry(EXPIRY, 2_592_000_000, 21, "event-é"))
+        found.add(1_700_003_600_005, 22)
+    encoded = found.encode()
+    assert encoded is not None
+    return encoded
+
+
 def golden() -> list[Row]:
     """Return every row that is kept."""
 
@@ -213,6 +225,7 @@ def golden() -> list[Row]:
             rows.encode_ages(_ages()),
             lambda row: rows.encode_ages(rows.decode_ages(row)),
         ),
+        Row("witnesses", witnesses.VERSION, _witnesses(), _witnesses),
         Row("expiry", expiry.VERSION, expiry.encode(entries), lambda row: expiry.encode(expiry.decode(row))),
     ]
 

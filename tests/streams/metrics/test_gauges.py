@@ -225,6 +225,18 @@ def test_a_redelivered_batch_counts_only_as_redelivered() -> None:
     assert after == before
 
 
+def test_what_expired_before_its_time_is_counted() -> None:
+    gauges = made()
+    live = Live(gauges, held=0)
+    assert value(gauges, "expired_early_total") == 0
+    past, future = 1000, int(time() * 1000) + 60 * 86_400_000
+    for i, (start, late) in enumerate([(past, past + 40 * 86_400_000), (future - 40 * 86_400_000, future)]):
+        for n, ts in enumerate([start] * 3 + [late] * 6):  # the first three are due ten days before the others
+            live.fold(0, [Forecast(9 * i + n, None, f"e{i}-{n}", "s", 0.5, (), ts)])
+    assert value(gauges, "expired_total", kind="forecast") == 9 + 3
+    assert value(gauges, "expired_early_total") == 3
+
+
 def test_expired_rows_are_counted() -> None:
     gauges = made()
     live = Live(gauges, held=1000)

@@ -1,0 +1,157 @@
+"""Records that are far ahead of stream time: stream time follows them when several say so.
+
+Rows expire and forecasts mature in stream time, which never falls. So one record from a clock that runs ahead must not
+move it: a record that is more than `SLACK` ahead is a witness, and the time stays. When `SEVERAL` witnesses have come,
+stream time moves to the earliest of them, and on with each that is then within the slack. After a quiet night this
+takes three records. A witness that nobody joins is forgotten after `MEMORY` applied records.
+
+Entries of expiry queues stand in the order of stream time. So the entry of a row that a witness made waits here, and is
+entered when stream time has reached the witness, or when the witness is forgotten.
+"""
+
+from struct import Struct
+from typing import Final, NamedTuple
+
+from state.frames import DAMAGE, CorruptFrame, damaged, seal, unseal
+from state.keys import WITNESSES
+
+VERSION: Final = 1
+#: How far ahead of stream time one record may move it, ms.
+SLACK: Final = 300_000
+#: How many records have to say that it is later than that.
+SEVERAL: Final = 3
+#: How many applied records a witness is remembered for.
+MEMORY: Final = 10_000
+
+_WITNESS: Final = Struct("<qQBQQB")
+_KIND: Final = WITNESSES[0]
+_NO_ROLE: Final = 0xFF
+
+
+class Entry(NamedTuple):
+    """An entry of an expiry queue that waits: arguments of `state.expiry.Expiry.push`."""
+
+    role: int
+    ttl_ms: int
+    named: int
+    event_id: str
+
+
+class Witness(NamedTuple):
+    """A record far ahead of stream time.
+
+    Attributes
+    ----------
+    ts
+        Its event time, ms.
+    applied
+        The partition's applied count when it came.
+    entry
+        The queue entry of the row that it made, if it made one.
+    """
+
+    ts: int
+    applied: int
+    entry: Entry | None
+
+
+class Witnesses:
+    """The witnesses of one partition, as a working copy; at most ``SEVERAL - 1`` wait.
+
+    Parameters
+    ----------
+    row
+        As `encode` returned it; None while there are none.
+
+    Raises
+    ------
+    CorruptFrame
+        If the row is not intact.
+    """
+
+    def __init__(self, row: bytes | None = None) -> None:
+        self.waiting: list[Witness] = [] if row is None else _decode(row)
+        self._changed = False
+
+    def add(self, ts: int, applied: int) -> None:
+        """Note a record far ahead; `settled` is to be called next."""
+        self.waiting.append(Witness(ts, applied, None))
+        self._changed = True
+
+    def hold(self, entry: Entry) -> None:
+        """Keep the queue entry of the row that the last witness made."""
+        self.waiting[-1] = self.waiting[-1]._replace(entry=entry)
+        self._changed = True
+
+    def settled(self, now: int, applied: int) -> list[tuple[int, Entry | None]]:
+        """Remove the witnesses that stream time has reached, or that are forgotten.
+
+        Parameters
+        ----------
+        now
+            Stream time, ms.
+        applied
+            The partition's applied count.
+
+        Returns
+        -------
+        list of tuple of int and Entry or None
+            For each that was removed: stream time from then on, ms, which never falls, and the entry to make then.
+        """
+        settled: list[tuple[int, Entry | None]] = []
+        remembered: list[Witness] = []
+        for witness in self.waiting:
+            if applied - witness.applied > MEMORY:
+                settled.append((now, witness.entry))
+            else:
+                remembered.append(witness)
+        remembered.sort(key=lambda witness: witness.ts)
+        if len(remembered) >= SEVERAL:
+            now = max(now, remembered[0].ts)
+        left: list[Witness] = []
+        for witness in remembered:
+            if witness.ts - now > SLACK:
+                left.append(witness)
+            else:
+                now = max(now, witness.ts)
+                settled.append((now, witness.entry))
+        if settled:
+            left.sort(key=lambda witness: witness.applied)
+            self.waiting = left
+            self._changed = True
+        return settled
+
+    def changes(self) -> dict[bytes, bytes | None]:
+        """Return the row to write since the last call, None if it is to be deleted; nothing if nothing changed."""
+        if not self._changed:
+            return {}
+        self._changed = False
+        return {WITNESSES: self.encode()}
+
+    def encode(self) -> bytes | None:
+        """Return the row, every witness in the order in which they came; None if there are none."""
+        if not self.waiting:
+            return None
+        parts = []
+        for ts, applied, entry in self.waiting:
+            role, ttl_ms, named, event_id = entry or Entry(_NO_ROLE, 0, 0, "")
+            name = event_id.encode()
+            parts.append(_WITNESS.pack(ts, applied, role, ttl_ms, named, len(name)) + name)
+        return seal(_KIND, VERSION, b"".join(parts))
+
+
+def _decode(row: bytes) -> list[Witness]:
+    payload = unseal(_KIND, VERSION, row)
+    found, at = [], 0
+    try:
+        while at < len(payload):
+            ts, applied, role, ttl_ms, named, n = _WITNESS.unpack_from(payload, at)
+            at += _WITNESS.size
+            entry = None if role == _NO_ROLE else Entry(role, ttl_ms, named, payload[at : at + n].decode())
+            found.append(Witness(ts, applied, entry))
+            at += n
+    except DAMAGE as exc:
+        raise damaged(_KIND, exc) from exc
+    if at > len(payload):
+        raise CorruptFrame("the last witness is cut")
+    return found
