@@ -241,6 +241,15 @@ OPERATIONS: Final = Dashboard(
                     alert="TrueupLabelCoverageFallen",
                 ),
                 _lines(
+                    "Expired before their time",
+                    "Events a second that expired, or were labelled by silence, ten minutes or more before they were "
+                    "due by the worker's clock: records of the future moved stream time.",
+                    [Query(over("sum", _rate("trueup_expired_early_total"), "instance"), "{{instance}}")],
+                    "reqps",
+                    levels=((None, "green"), (0.001, "red")),
+                    alert="TrueupExpiredEarly",
+                ),
+                _lines(
                     "Streams without metrics",
                     "Streams that came to a worker and have no series of their own; no alert can fire for them.",
                     [Query(over("max", _now("trueup_hidden_streams"), "instance"), "{{instance}}")],
