@@ -152,3 +152,7 @@ def tell(settings: Settings, port: int) -> None:
             settings.metrics_host,
             port,
         )
+    if not settings.policies.coin:
+        log.warning(
+            "TRUEUP_COIN_KEY is not set: whoever knows an event's id can foretell its draw; see docs/security.md"
+        )

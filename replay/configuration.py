@@ -63,7 +63,7 @@ def configurations(
     found += [with_calibrator(settings.policies, spec) for spec in calibrators]
     for path in files:
         try:
-            policies = stream_config.parse(path.read_text(), settings.default_calibrator)
+            policies = stream_config.parse(path.read_text(), settings.default_calibrator, settings.policies.coin)
         except OSError as exc:
             raise SettingsError(f"cannot read {path}: {exc.strerror}") from exc
         except ValueError as exc:
@@ -97,7 +97,7 @@ def _promoted(policies: Policies, spec: str) -> Configuration:
 
     patterns = [(pattern, promoted(policy)) for pattern, policy in policies.patterns]
     default = policies.default and promoted(policies.default)
-    return Configuration(spec, Policies(patterns, default, policies.early_ttl_ms))
+    return Configuration(spec, Policies(patterns, default, policies.early_ttl_ms, policies.coin))
 
 
 def _all(policies: Policies) -> list[Policy]:
@@ -124,7 +124,7 @@ def with_calibrator(policies: Policies, spec: str) -> Configuration:
         default = _changed(policies.default, name, options) if policies.default else None
         if default is None and not patterns:
             Policy(name, options)
-        return Configuration(spec, Policies(patterns, default, policies.early_ttl_ms))
+        return Configuration(spec, Policies(patterns, default, policies.early_ttl_ms, policies.coin))
     except ValueError as exc:
         raise SettingsError(f"--calibrator {spec}: {exc}") from exc
 

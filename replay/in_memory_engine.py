@@ -451,7 +451,8 @@ class Contest:
         found: list[Policy] = [policy for policies in self._policies if (policy := policies.of(stream))]
         if not found:
             raise LookupError(f"stream {stream!r} has no policy; decoding rejects such records")
-        served, policy = [Served.fresh(each.recipe, stream) for each in found], found[0]
+        coin = self._policies[0].coin
+        served, policy = [Served.fresh(each.recipe, stream, coin) for each in found], found[0]
         entrants = Entrants(
             len(self.played.streams),
             found[0].kind,

@@ -740,9 +740,9 @@ class Partition:
         if learner is None:
             row = self._get(key)
             if row is not None:
-                served = rows.decode_calibrator(row, stream)
+                served = rows.decode_calibrator(row, stream, self._policies.coin)
             elif policy is not None:
-                served = Served.fresh(policy.recipe, stream)
+                served = Served.fresh(policy.recipe, stream, self._policies.coin)
             else:
                 raise LookupError(f"stream {stream!r} has tickets of configuration {config} but no calibrator row")
             learner = self._learners[key] = _Learner(stream, config, key, served)

@@ -202,10 +202,21 @@ class Policy:
         return blake2b(self.recipe.encode(), digest_size=4).hexdigest()
 
 
-def build(recipe: str, stream: str) -> calibrators.Recalibrator[Any, Any]:
-    """Make the calibrator a recipe describes, as new, for one stream."""
+def build(recipe: str, stream: str, coin: bytes = b"") -> calibrators.Recalibrator[Any, Any]:
+    """Make the calibrator a recipe describes, as new, for one stream.
+
+    Parameters
+    ----------
+    recipe
+        `Policy.recipe`.
+    stream
+        Its name, which keys the draws.
+    coin
+        Secret that keys the draws too, at most 64 bytes; without it whoever knows an event's id can compute its draw.
+    """
     made = json.loads(recipe)
-    return calibrators.make(made["calibrator"], name=stream, seed=made["seed"], **made["options"])
+    name = f"{stream}\0{blake2b(stream.encode(), key=coin).hexdigest()}" if coin else stream
+    return calibrators.make(made["calibrator"], name=name, seed=made["seed"], **made["options"])
 
 
 class Policies:
@@ -219,6 +230,8 @@ class Policies:
         Policy of a stream that no pattern matches; None closes the set, and such records are rejected.
     early_ttl_ms
         How long an outcome waits for a forecast that has not come, in stream time, ms.
+    coin
+        Secret that keys every draw, see `build`; empty: none.
     """
 
     def __init__(
@@ -226,10 +239,12 @@ class Policies:
         patterns: Sequence[tuple[str, Policy]] = (),
         default: Policy | None = None,
         early_ttl_ms: int = DEFAULT_TTL_MS,
+        coin: bytes = b"",
     ) -> None:
         self.patterns = tuple(patterns)
         self.default = default
         self.early_ttl_ms = early_ttl_ms
+        self.coin = coin
         self._found: dict[str, Policy | None] = {}
         #: Whether every stream forecasts by one probability, so that every outcome must be 0 or 1.
         self.binary = all(
@@ -247,6 +262,11 @@ class Policies:
                 self._found.clear()
             self._found[stream] = policy
             return policy
+
+    @property
+    def coin_name(self) -> str:
+        """What tells coins apart and does not give them away, 8 hex digits; empty without one."""
+        return blake2b(b"coin", key=self.coin, digest_size=4).hexdigest() if self.coin else ""
 
     def matched(self, stream: str) -> tuple[str, Policy] | None:
         """Return the first pattern that matches a stream, with its policy; None where the default counts."""

@@ -49,9 +49,9 @@ class Served:
     late: int = 0
 
     @classmethod
-    def fresh(cls, recipe: str, stream: str) -> "Served":
-        """Make a calibrator that has learnt nothing."""
-        return cls(recipe, build(recipe, stream))
+    def fresh(cls, recipe: str, stream: str, coin: bytes = b"") -> "Served":
+        """Make a calibrator that has learnt nothing; for the coin see `state.policy.build`."""
+        return cls(recipe, build(recipe, stream, coin))
 
     @property
     def outstanding(self) -> int:
@@ -67,8 +67,8 @@ def encode_calibrator(served: Served) -> bytes:
     return seal(keys.CALIBRATOR[0], CALIBRATOR_VERSION, payload)
 
 
-def decode_calibrator(frame: bytes, stream: str) -> Served:
-    """Read a calibrator's row.
+def decode_calibrator(frame: bytes, stream: str, coin: bytes = b"") -> Served:
+    """Read a calibrator's row; who does not draw needs no coin, see `state.policy.build`.
 
     Raises
     ------
@@ -80,7 +80,7 @@ def decode_calibrator(frame: bytes, stream: str) -> Served:
         n, late = _HEAD.unpack_from(payload)
         end = _HEAD.size + n
         recipe = payload[_HEAD.size : end].decode()
-        served = Served(recipe, build(recipe, stream), late)
+        served = Served(recipe, build(recipe, stream, coin), late)
         served.calibrator.decode(payload[end:])
     except DAMAGE as exc:
         raise damaged(keys.CALIBRATOR[0], exc) from exc

@@ -72,7 +72,7 @@ class Terms:
         if changed is None:
             return None
         patterns = [(each, changed if each == pattern else was) for each, was in policies.patterns]
-        made = Policies(patterns, policies.default, policies.early_ttl_ms)
+        made = Policies(patterns, policies.default, policies.early_ttl_ms, policies.coin)
         return replace(self, applied=applied, settings=replace(self.settings, policies=made))
 
 

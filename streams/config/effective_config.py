@@ -24,6 +24,7 @@ def shown(settings: Settings) -> dict[str, str]:
         for name, (attribute, _) in names.items():
             if not name.endswith("_FILE"):
                 found[name] = _guarded(held, attribute)
+    found["TRUEUP_COIN_KEY"] = HIDDEN if settings.policies.coin else ""
     return found
 
 
@@ -50,9 +51,8 @@ def policies(settings: Settings) -> dict[str, dict[str, Any]]:
 def fingerprint(settings: Settings) -> str:
     """Return a hash of what decides answers and state, 8 hex digits: all workers of a group should show the same."""
     common = {name: value for name, value in shown(settings).items() if not name[7:].startswith(_OWN)}
-    text = json.dumps(
-        [common, policies(settings), settings.policies.early_ttl_ms], sort_keys=True, separators=(",", ":")
-    )
+    decided = [common, policies(settings), settings.policies.early_ttl_ms, settings.policies.coin_name]
+    text = json.dumps(decided, sort_keys=True, separators=(",", ":"))
     return blake2b(text.encode(), digest_size=4).hexdigest()
 
 

@@ -78,6 +78,7 @@ def described(settings: Settings) -> bytes:
         "default": policies.default and _plain(policies.default),
         "early_ttl_ms": policies.early_ttl_ms,
         "limits": {name: getattr(settings, name) for name in LIMITS},
+        "coin": policies.coin_name,
     }
     return orjson.dumps(found, option=orjson.OPT_SORT_KEYS)
 
@@ -97,9 +98,17 @@ def restored(configuration: bytes, settings: Settings) -> Settings:
         limits = {name: found["limits"][name] for name in LIMITS}
         # What a letter may be is checked against this, which decides nothing.
         limits["batch_bytes"] = max(settings.batch_bytes, 4 * limits["letter_bytes"] + 4096)
-        return replace(settings, policies=Policies(patterns, default, found["early_ttl_ms"]), **limits)
+        policies = Policies(patterns, default, found["early_ttl_ms"], settings.policies.coin)
+        coin = found.get("coin", "")
     except (ValueError, KeyError, TypeError, AttributeError) as exc:
         raise InForceError(f"configuration {digest(configuration)} cannot be read by this version: {exc!r}") from exc
+    if coin != policies.coin_name:
+        drew, here = f"key {coin}" if coin else "no key", policies.coin_name or "not set"
+        raise InForceError(
+            f"configuration {digest(configuration)} drew with {drew}, TRUEUP_COIN_KEY here is {here}: give the key "
+            "that was in force"
+        )
+    return replace(settings, policies=policies, **limits)
 
 
 def _plain(policy: Policy) -> dict[str, Any]:

@@ -217,7 +217,7 @@ class Settings:
             for f in fields(cls)
             if "parse" in f.metadata
         ]
-        return own + [(name, help_, "none") for name, (_, help_) in (SECURITY | ACCESS).items()]
+        return own + [(name, help_, "none") for name, (_, help_) in (SECURITY | ACCESS | COIN).items()]
 
     @classmethod
     def from_env(cls, environment: Mapping[str, str]) -> "Settings":
@@ -231,10 +231,10 @@ class Settings:
         known = {f"TRUEUP_{f.name.upper()}": f for f in fields(cls) if "parse" in f.metadata}
         values: dict[str, Any] = {}
         for name, value in environment.items():
-            if not name.startswith("TRUEUP_") or name in (SECURITY | ACCESS) or name in _ELSEWHERE:
+            if not name.startswith("TRUEUP_") or name in (SECURITY | ACCESS | COIN) or name in _ELSEWHERE:
                 continue
             if name not in known:
-                allowed = ", ".join(sorted([*known, *SECURITY, *ACCESS]))
+                allowed = ", ".join(sorted([*known, *SECURITY, *ACCESS, *COIN]))
                 raise SettingsError(f"{name} is not a setting of trueup; there are: {allowed}")
             try:
                 values[known[name].name] = known[name].metadata["parse"](value)
@@ -245,7 +245,11 @@ class Settings:
             values["security"] = Security(**_collected(environment, SECURITY))
             values["access"] = Access(**_collected(environment, ACCESS))
             text = _read(values["streams"], STREAMS_BYTES) if values.get("streams") else ""
-            values["policies"] = stream_config.parse(text, values.get("default_calibrator", DEFAULT_CALIBRATOR))
+            coin = _collected(environment, COIN).get("coin", "").encode()
+            if coin and not SHORTEST_COIN <= len(coin) <= LONGEST_COIN:
+                raise ValueError(f"TRUEUP_COIN_KEY must have {SHORTEST_COIN} to {LONGEST_COIN} bytes")
+            default = values.get("default_calibrator", DEFAULT_CALIBRATOR)
+            values["policies"] = stream_config.parse(text, default, coin)
         except (ValueError, OSError) as exc:
             raise SettingsError(str(exc)) from exc
         return cls(**values)
@@ -273,6 +277,12 @@ ACCESS = {
     "TRUEUP_METRICS_PASSWORD": ("password", "The reader's password"),
     "TRUEUP_METRICS_PASSWORD_FILE": ("password", "File that holds the reader's password"),
 }
+#: The secret that keys the draws. Every worker of a group needs the same.
+COIN = {
+    "TRUEUP_COIN_KEY": ("coin", "Secret that keys the draws, 16 to 64 bytes: without it, event ids foretell them"),
+    "TRUEUP_COIN_KEY_FILE": ("coin", "File that holds this secret"),
+}
+SHORTEST_COIN, LONGEST_COIN = 16, 64
 #: Variables of the development broker, and of which engine runs: read elsewhere, before there are settings.
 _ELSEWHERE = ("TRUEUP_KAFKA_LIB", "TRUEUP_COMPILED")
 

@@ -48,8 +48,8 @@ _STREAM = (
 _CHALLENGER = ("calibrator", "options")
 
 
-def parse(text: str, default_calibrator: str) -> Policies:
-    """Read the file's text.
+def parse(text: str, default_calibrator: str, coin: bytes = b"") -> Policies:
+    """Read the file's text; for the coin see `state.policy.build`.
 
     Raises
     ------
@@ -62,10 +62,10 @@ def parse(text: str, default_calibrator: str) -> Policies:
         raise ValueError(f"the streams file is not TOML: {exc}") from exc
     except RecursionError:
         raise ValueError("the streams file is nested too deeply") from None
-    return policies(table, default_calibrator)
+    return policies(table, default_calibrator, coin)
 
 
-def policies(table: Mapping[str, Any], default_calibrator: str) -> Policies:
+def policies(table: Mapping[str, Any], default_calibrator: str, coin: bytes = b"") -> Policies:
     """Make the policies of a parsed file; raises ValueError as `parse` does."""
     _known("the streams file", table, _TOP)
     closed = _typed(table, "closed", bool, default=False)
@@ -80,7 +80,7 @@ def policies(table: Mapping[str, Any], default_calibrator: str) -> Policies:
             patterns.append((pattern, _policy(stream, default_calibrator)))
         except ValueError as exc:
             raise ValueError(f"{where}: {exc}") from exc
-    return Policies(patterns, None if closed else Policy(default_calibrator), early)
+    return Policies(patterns, None if closed else Policy(default_calibrator), early, coin)
 
 
 def duration(value: object) -> int:

@@ -14,6 +14,7 @@ from aiokafka.errors import NodeNotReadyError
 from agents import compiled, worker
 from agents.directory_lock import held
 from agents.worker import FAILED, MISCONFIGURED
+from state.policy import Policies
 from streams.config.settings import Settings
 from streams.kafka import topics
 from streams.kafka.security import Access
@@ -172,6 +173,14 @@ def test_metrics_that_are_open_to_the_network_are_a_warning(
 ) -> None:
     worker.tell(Settings(metrics_host=host, access=access), 9464)
     assert ("open to whoever reaches" in caplog.text) == warned
+
+
+@pytest.mark.parametrize(("coin", "lines"), [(b"", 1), (b"0123456789abcdef", 0)])
+def test_a_worker_without_a_key_of_the_draws_says_so_once(
+    caplog: pytest.LogCaptureFixture, coin: bytes, lines: int
+) -> None:
+    worker.tell(Settings(policies=Policies(coin=coin)), 9464)
+    assert sum("TRUEUP_COIN_KEY" in said for said in caplog.messages) == lines
 
 
 def test_the_engine_that_runs_is_told_without_reading_its_sources_again(

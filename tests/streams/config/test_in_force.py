@@ -73,6 +73,18 @@ def test_settings_that_decide_nothing_do_not_show() -> None:
     assert in_force.described(other) == in_force.described(Settings())
 
 
+def test_what_was_drawn_with_another_key_is_refused_by_its_name() -> None:
+    keyed, other = (Settings(policies=Policies(coin=coin)) for coin in (b"0123456789abcdef", b"fedcba9876543210"))
+    written = in_force.described(keyed)
+    assert b"0123456789abcdef" not in written
+    assert in_force.restored(written, keyed).policies.coin == keyed.policies.coin
+    for settings in (other, Settings()):
+        with pytest.raises(InForceError, match=f"drew with key {keyed.policies.coin_name}, TRUEUP_COIN_KEY here"):
+            in_force.restored(written, settings)
+    with pytest.raises(InForceError, match="drew with no key"):
+        in_force.restored(in_force.described(Settings()), keyed)
+
+
 def test_records_are_read_in_any_order_and_the_oldest_claim_is_first() -> None:
     later = InForce(77, 1000, (600, 400), in_force.described(Settings(record_bytes=999)), "worker-2", "later")
     found = [*in_force.records(later, 100), *in_force.records(NOW, 64), *in_force.records(NOW, 64)]

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from state.events import Rejected
 from state.fence import FORECASTS
+from streams.config import effective_config
 from streams.config.settings import Settings, SettingsError
 from streams.kafka.security import Security
 from streams.kafka.topics import wanted
@@ -54,6 +55,7 @@ GIVEN: dict[str, tuple[str, Any]] = {
     "TRUEUP_LOG_LEVEL": ("debug", "DEBUG"),
     "TRUEUP_DATA_LOSS": ("continue", "continue"),
 }
+COIN = ("TRUEUP_COIN_KEY", "TRUEUP_COIN_KEY_FILE")
 SECURITY = {
     "TRUEUP_SECURITY_PROTOCOL": "SASL_SSL",
     "TRUEUP_SASL_MECHANISM": "PLAIN",
@@ -113,6 +115,24 @@ def test_who_may_read_metrics_is_read() -> None:
     ]
 
 
+def test_the_key_of_the_draws_is_read_and_kept_out_of_sight(tmp_path: Path) -> None:
+    name, file = COIN
+    (tmp_path / "coin").write_text("0123456789abcdef\n")
+    keyed = Settings.from_env({file: str(tmp_path / "coin")})
+    assert keyed.policies.coin == Settings.from_env({name: "0123456789abcdef"}).policies.coin == b"0123456789abcdef"
+    assert Settings.from_env({}).policies.coin == b""
+    assert effective_config.shown(keyed)[name] == effective_config.HIDDEN
+    assert "0123456789abcdef" not in repr(keyed)
+    other = Settings.from_env({name: "another key, as long"})
+    assert len({effective_config.fingerprint(each) for each in (keyed, other, Settings())}) == 3
+
+
+@pytest.mark.parametrize("key", ["0123456789abcde", "x" * 65])
+def test_a_key_of_the_draws_that_is_too_short_or_too_long_is_refused_and_not_shown(key: str) -> None:
+    said = refused(TRUEUP_COIN_KEY=key)
+    assert said == "TRUEUP_COIN_KEY must have 16 to 64 bytes"
+
+
 def test_the_streams_file_is_read(tmp_path: Path) -> None:
     path = tmp_path / "streams.toml"
     path.write_text('closed = true\n[streams."fraud-*"]\ncalibrator = "platt"\n')
@@ -129,7 +149,7 @@ def test_the_default_calibrator_serves_streams_the_file_does_not_name() -> None:
 
 def test_the_variables_described_are_all_that_are_read() -> None:
     described = {name for name, _, _ in Settings.described()}
-    assert described == GIVEN.keys() | SECURITY.keys() | ACCESS.keys() | FILES | {"TRUEUP_STREAMS"}
+    assert described == GIVEN.keys() | SECURITY.keys() | ACCESS.keys() | FILES | {"TRUEUP_STREAMS", *COIN}
     own = {f"TRUEUP_{f.name.upper()}" for f in fields(Settings)} - {
         "TRUEUP_SECURITY",
         "TRUEUP_ACCESS",
