@@ -58,7 +58,9 @@ def _whole(shown_on: Console, each: dict[str, Any]) -> None:
     measures = ("error", "bound", "noise", "internal_regret")
     held = Table("partition", "calibrator", "config", "version", "outstanding", *measures)
     for one in each["calibrators"]:
-        figures = ("–" if one[name] is None else f"{one[name]:.4f}" for name in measures)
+        # A bound of 1 says nothing.
+        shown = {**one, "bound": None if one["bound"] == 1.0 else one["bound"]}
+        figures = ("–" if shown[name] is None else f"{shown[name]:.4f}" for name in measures)
         held.add_row(
             str(one["partition"]),
             one["calibrator"],

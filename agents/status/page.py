@@ -309,11 +309,16 @@ def _promise(described: Mapping[str, Any], *, short: bool) -> str:
     held = guarantee(described["calibrators"])
     error, bound = held["error"], held["bound"]
     said = []
-    if error is not None and bound is not None:
+    if error is not None and bound is not None and bound < 1.0:
         word = "over" if error > bound else "under"
         said.append(f'<p class="note">error {error:.4f}, {word} its bound {bound:.4f}</p>{diagram.gauge(error, bound)}')
     elif error is not None:
-        said.append(f'<p class="note">error {error:.4f}, no bound is known</p>')
+        why = (
+            "its calibrator has no theorem"
+            if bound is None
+            else "too few outcomes yet, or too many others come between a forecast and its own"
+        )
+        said.append(f'<p class="note">error {error:.4f}, no bound below 1 is proven: {why}</p>')
     lines = "".join(
         f"<tr><th>regret, {words}</th>{_regret(described['regret'][loss])}</tr>"
         for loss, words in _LOSSES.items()

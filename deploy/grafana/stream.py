@@ -257,9 +257,11 @@ STREAM: Final = Dashboard(
                     "Error against bound",
                     "What the calibrator measures of itself, over its life: the error, what the theorem allows, and "
                     "the noise. "
-                    "Empty where the calibrator has no theorem.",
+                    "The bound is drawn where it is below 1; empty where the calibrator has no theorem.",
                     [
-                        Query(over("max", _here("stream:trueup_calibration_bound:ratio")), "bound", BAD, "dashed"),
+                        Query(
+                            f"{over('max', _here('stream:trueup_calibration_bound:ratio'))} < 1", "bound", BAD, "dashed"
+                        ),
                         Query(over("max", _here("stream:trueup_calibration_error:ratio")), "error", CALIBRATED),
                         Query(over("max", _here("stream:trueup_calibration_noise:ratio")), "noise", MUTED, "dashed"),
                     ],

@@ -38,10 +38,8 @@ def figures(drawn: Sequence[tuple[Series, Contender]]) -> Iterator[Figure]:
             "bound",
             "Measured error beside its bound",
             "Solid: the ℓ1 error that each calibrator measured over its grid points up to that time; dotted: the "
-            "theorem's "
-            "bound on it, on any sequence. A solid line over its dotted line would refute the theorem's assumptions "
-            "here. "
-            "Scale of powers of ten.",
+            "theorem's bound on it, on any sequence, where one below 1 is proven. A solid line over its dotted line "
+            "would refute the theorem's assumptions here. Scale of powers of ten.",
             [Panel(each.name, _bound(series, windows)) for series, each, windows in bounded],
         )
     yield Figure(
@@ -81,7 +79,7 @@ def _regret(drawn: _Drawn) -> Markup:
 
 def _bound(series: Series, windows: Sequence[Window]) -> Markup:
     errors = [(float(w.end_ms), w.error) for w in windows if w.error is not None]
-    bounds = [(float(w.end_ms), w.bound) for w in windows if w.bound is not None]
+    bounds = [(float(w.end_ms), w.bound) for w in windows if w.bound is not None and w.bound < 1.0]
     values = [v for _, v in (*errors, *bounds) if v > 0]
     low, high = min(values, default=0.01), max(values, default=1.0)
     ends = 10.0 ** math.floor(math.log10(low) + 1e-9), 10.0 ** math.ceil(math.log10(high) - 1e-9)

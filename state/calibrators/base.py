@@ -132,10 +132,12 @@ class Recalibrator(Protocol[_Raw_contra, _Answer_co]):
     def bound(self, outstanding: int = 0) -> float | None:
         """Return the theorem's bound on the expected `error`; None before the first outcome or without a theorem.
 
+        A bound of 1 says nothing: no error of probabilities can be larger.
+
         Parameters
         ----------
         outstanding
-            Most forecasts that waited for their outcomes at one time.
+            Mean number of other outcomes that were learnt between a forecast and its own outcome, or more.
         """
 
 

@@ -6,7 +6,7 @@ positive means "too low here, move right". Every field is played by one rule, so
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from struct import Struct
 from typing import Any, ClassVar, Final
 from zlib import crc32
@@ -244,20 +244,50 @@ class Bucketed(ABC):
             most = max(most, 2.0 * step * (s - n * point) - step * step * n)
         return most / self.learnt
 
-    def _per_bucket(self) -> list[tuple[int, float]]:
-        """Return, for each touched bucket, T_j outcomes learnt and the widest gap between neighbours it has played."""
+    def _per_bucket(self) -> list[tuple[int, int, float]]:
+        """Return of each touched bucket its outcomes, its touched cells, and its widest gap between neighbours."""
         width = self._grid.last + 1
         k, denominator = self._grid.numerators, self._grid.denominator
-        played: dict[int, tuple[int, float]] = {}
+        played: dict[int, tuple[int, int, float]] = {}
         before = -2
         for cell in sorted(self._cells):
             j, i = divmod(cell, width)
-            t, h = played.get(j, (0, 0.0))
+            t, touched, h = played.get(j, (0, 0, 0.0))
             if i and cell == before + 1:
                 h = max(h, (k[i] - k[i - 1]) / denominator)
-            played[j] = t + self._cells[cell][0], h
+            played[j] = t + self._cells[cell][0], touched + 1, h
             before = cell
         return list(played.values())
+
+    def _within(self, length: Callable[[int, int, float, int], float], outstanding: int) -> float:
+        """Return what Σ|φ| / T stays under: the ratio of the two is at most 1 in expectation.
+
+        Parameters
+        ----------
+        length
+            Returns R where E Σ φ² <= R², for so many outcomes in so many cells that could be touched, with a widest gap
+            of neighbours that were played, and so large a sum of delays.
+        outstanding
+            As in `bound`.
+
+        Notes
+        -----
+        In bucket j, K_j cells are touched, and Σ|φ| <= sqrt(K_j Φ_j) with Φ_j = Σ φ². Without delays, by Cauchy and
+        Schwarz with weights 1 / R_j, Σ|φ| of all buckets is at most sqrt(Σ K_j R_j) sqrt(Σ Φ_j / R_j). The last root is
+        at most sqrt(Σ R_j) in expectation, so this is never more than Σ sqrt(N + 1) R_j. It holds for any sequence of
+        forecasts that does not react to the draws. Of delays only the sum over all buckets is known. They then are
+        one field: sqrt(Σ K_j) R, on any sequence.
+        """
+        found, width = self._per_bucket(), self._grid.last + 1
+        touched = sum(each for _, each, _ in found)
+        if outstanding:
+            gap = max(h for *_, h in found)
+            total = math.sqrt(touched) * length(self.learnt, width * self._buckets.last, gap, outstanding * self.learnt)
+        else:
+            lengths = [length(t, width, h, 0) for t, _, h in found]
+            cells = sum(each * r for (_, each, _), r in zip(found, lengths, strict=True))
+            total = math.sqrt(cells * sum(lengths))
+        return total / self.learnt
 
     def _resolution(self) -> float:
         """Return Σ n_i h_i / 2T, h_i the wider gap beside point i: the error that the grid cannot avoid, 1/(2N)."""
@@ -267,7 +297,7 @@ class Bucketed(ABC):
 
     def _roots(self, per_outcome: float) -> float:
         """Return Σ_j sqrt(per_outcome T_j) / T over the buckets j."""
-        return sum(math.sqrt(per_outcome * t) for t, _ in self._per_bucket()) / self.learnt
+        return sum(math.sqrt(per_outcome * t) for t, *_ in self._per_bucket()) / self.learnt
 
 
 class Counting(Bucketed):

@@ -18,9 +18,11 @@ class Minimax(Counting):
 
         L* <= 1 + 2 h |V_i| |V_{i+1}| / (|V_i| + |V_{i+1}|) <= 1 + h sqrt(L / 2),
 
-    so E L_T <= a_T, a_t = a_{t-1} + 1 + sqrt(a_{t-1}) h / sqrt(2), and E Σ|V_i| <= sqrt((N + 1) a_T). The adjacent rule
-    attains the bound L* needs; it is not the optimum of the lecture's linear program, which mixes far points and is
-    worse in practice. For T to infinity the bound on the error tends to sqrt(N + 1) h / (2 sqrt(2)), not to 0.
+    so E L_T <= a_T, a_t = a_{t-1} + 1 + sqrt(a_{t-1}) h / sqrt(2), and Σ|V_i| <= sqrt(K L) with K points touched. An
+    outcome that comes late was played on a field that others have moved since, by at most 1 each: that adds twice their
+    number, whenever it does, so a_0 = 2 Σ delays is enough. The adjacent rule attains
+    the bound L* needs; it is not the optimum of the lecture's linear program, which mixes far points and is worse in
+    practice. For T to infinity the bound on the error tends to sqrt(K) h / (2 sqrt(2)), not to 0.
 
     References
     ----------
@@ -46,32 +48,30 @@ class Minimax(Counting):
         return s * self._grid.denominator - n * self._grid.numerators[i]
 
     def bound(self, outstanding: int = 0) -> float | None:
-        """Return Σ_j sqrt((N + 1) a_{T_j}) / T over the buckets; None before the first outcome.
+        """Return the bound of the class's notes, at most 1; None before the first outcome.
 
-        An outcome that comes while D others are outstanding was played on a field up to D steps old, which adds 2D to
-        the increase of L: the 1 above becomes 1 + 2D. With several buckets the sum holds for any sequence of forecasts
-        that does not react to the draws; with one bucket, always.
+        The ratio of the error to it is at most 1 in expectation.
         """
-        if not self.learnt:
-            return None
-        total = sum(_sqrt_a(t, h, 1 + 2 * outstanding) for t, h in self._per_bucket())
-        return min(1.0, math.sqrt(self._grid.last + 1) * total / self.learnt)
+        return min(1.0, self._within(length, outstanding)) if self.learnt else None
 
 
-def _sqrt_a(t: int, h: float, c: int) -> float:
-    """Return sqrt(a_t) for a_t = a_{t-1} + c + 2 κ sqrt(a_{t-1}), κ = h / (2 sqrt(2)), from above.
+def length(t: int, cells: int, h: float, late: int) -> float:  # noqa: ARG001 - of any number of cells
+    """Return sqrt(a_t) for a_t = a_{t-1} + 1 + 2 κ sqrt(a_{t-1}), a_0 = 2 late, κ = h / (2 sqrt(2)), from above.
 
-    a' = c + 2 κ sqrt(a) is convex, so its solution lies on or above the recursion. With x = 2 κ sqrt(a) / c it reads
-    x - log(1 + x) = 2 κ² t / c, which Newton's iteration solves in a few steps from above, x0 = r + sqrt(2 r).
+    a' = 1 + 2 κ sqrt(a) is convex, so its solution lies on or above the recursion. With x = 2 κ sqrt(a) and
+    F(x) = x - log(1 + x) it reads F(x_t) = F(x_0) + 2 κ² t, which Newton's iteration solves in a few steps from above:
+    F is convex, and x_0 + r + sqrt(2 r) is above the solution for r = 2 κ² t.
     """
     if h == 0.0:
-        return math.sqrt(c * t)
+        return math.sqrt(t + 2 * late)
     kappa = h / (2.0 * math.sqrt(2.0))
-    r = 2.0 * kappa * kappa * t / c
-    x = r + math.sqrt(2.0 * r)
+    first = 2.0 * kappa * math.sqrt(2.0 * late)
+    r = 2.0 * kappa * kappa * t
+    goal = first - math.log1p(first) + r
+    x = first + r + math.sqrt(2.0 * r)
     for _ in range(50):
-        step = (x - math.log1p(x) - r) * (1.0 + x) / x
+        step = (x - math.log1p(x) - goal) * (1.0 + x) / x
         x -= step
         if abs(step) <= 1e-12 * x:
             break
-    return c * x / (2.0 * kappa)
+    return x / (2.0 * kappa)

@@ -7,7 +7,7 @@ from struct import Struct
 from typing import ClassVar
 
 from state.calibrators.base import Answer, new, require_length
-from state.calibrators.minimax import _sqrt_a
+from state.calibrators.minimax import length
 from state.calibrators.options import Integer, Option
 from state.draw import BITS, Draw
 from state.forecasts import Probs
@@ -185,9 +185,10 @@ class Simplex:
         learnt: dict[int, int] = {}
         for cell, s in self._cells.items():
             learnt[cell // points] = learnt.get(cell // points, 0) + sum(s)
-        # a' = c + 2 κ sqrt(a) with κ = sqrt(2/3) / N; `Minimax` has κ = h / (2 sqrt(2)).
-        h = 4.0 / (math.sqrt(3.0) * self._grid)
-        total = sum(_sqrt_a(t, h, 2 * (1 + 2 * outstanding)) for t in learnt.values())
+        # a' = c + 2 κ sqrt(a) with κ = sqrt(2/3) / N; `Minimax` has c = 1, for a / c, and κ = h / (2 sqrt(2)).
+        root = math.sqrt(2 * (1 + 2 * outstanding))
+        h = 4.0 / (math.sqrt(3.0) * self._grid * root)
+        total = root * sum(length(t, 1, h, 0) for t in learnt.values())
         return min(1.0, math.sqrt(2.0 / 3.0 * points) * total / self.learnt)
 
 

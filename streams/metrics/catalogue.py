@@ -298,7 +298,7 @@ CATALOGUE: Final = {
             "calibration_bound",
             "gauge",
             ("stream",),
-            "What the theorem says its expectation stays under, pending outcomes included",
+            "What the theorem says its expectation stays under, late outcomes included; 1 says nothing",
             "an error above it means broken assumptions: outcomes that depend on the draw, or a defect",
         ),
         Metric(

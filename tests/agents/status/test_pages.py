@@ -301,7 +301,7 @@ def test_the_page_shows_how_far_restoring_is() -> None:
 
 
 def test_a_stream_is_shown_with_its_diagram_error_bound_and_regret() -> None:
-    text = get(pages(ONE, TWO), "/").text
+    text = get(pages(learnt(DEFAULT, ["churn", "fraud"], 3000)), "/").text
     labels = [each.get("aria-label") or "" for each in tags(text, "svg")]
     assert sum(label.startswith("reliability of ") for label in labels) == 2
     assert sum("under its bound" in label for label in labels) == 2
@@ -372,3 +372,9 @@ def test_error_and_bound_are_means_over_what_was_learnt() -> None:
     assert held == {"error": pytest.approx(0.15), "bound": pytest.approx(0.3)}
     assert guarantee([one, {**two, "bound": None}])["bound"] is None
     assert guarantee([]) == {"error": None, "bound": None}
+
+
+def test_a_bound_that_says_nothing_is_not_drawn_and_the_page_says_why() -> None:
+    page = get(pages(ONE, TWO), "/", "stream=churn").text
+    assert "no bound below 1 is proven: too few outcomes yet, or too many others come between" in page
+    assert not [each for each in tags(page, "svg") if "its bound" in (each.get("aria-label") or "")]
