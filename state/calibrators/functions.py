@@ -26,15 +26,12 @@ class Functions(Protocol):
     ----------
     count
         How many there are now.
-    shift, norm
-        Of the weights w with which `error` tests: the largest |weight of ŷ|, and the largest ‖w‖².
+    norm
+        The largest ‖w‖² of the weights w with which `error` tests.
     """
 
     @property
     def count(self) -> int: ...  # noqa: D102 - see the class
-
-    @property
-    def shift(self) -> float: ...  # noqa: D102
 
     @property
     def norm(self) -> float: ...  # noqa: D102
@@ -56,7 +53,6 @@ class Linear:
     """No test function of the answer but the answer."""
 
     count = 0
-    shift = 0.0
     norm = 1.0
 
     def names(self, features: Sequence[str]) -> list[str]:  # noqa: ARG002 - there are none
@@ -122,7 +118,7 @@ class Hats:
 
     def __init__(self, knots: int) -> None:
         self.count = knots + 1
-        self.shift, self.norm = 0.0, float(knots + 1)
+        self.norm = float(knots + 1)
         self._cells = knots
 
     def names(self, features: Sequence[str]) -> list[str]:  # noqa: ARG002 - none depends on x
@@ -171,7 +167,6 @@ class Growing:
     is at most 1 + 1 + Σ 2**(l-1) 4**-l <= 5/2 on every mesh.
     """
 
-    shift = 1.0
     norm = 2.5
 
     def __init__(self, finest: int, features: int, taken: int) -> None:

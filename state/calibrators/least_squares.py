@@ -16,12 +16,14 @@ REBUILD = 100_000
 
 
 class LeastSquares:
-    """The θ that minimises Σ (θ·f - y)² + ‖θ‖² over the rounds so far, and the sums it is solved from.
+    """The θ that minimises Σ (θ·f - y)² + ‖θ - θ₀‖² over the rounds so far, and the sums it is solved from.
 
     Parameters
     ----------
     size
         n, the number of coordinates of f. The first is the constant 1.
+    prior
+        The coordinate whose weight is 1 before the first round, and drawn to 1 ever after; None: all are 0.
 
     Attributes
     ----------
@@ -37,9 +39,9 @@ class LeastSquares:
     Notes
     -----
     Two symmetric matrices, the *pair*, take one outer product each a round: the sums M = I + Σ zz', whose blocks are
-    A = I + Σ ff', -b = -Σ yf and 1 + Σ y²; and M swept on A (Goodnight 1979),
+    A = I + Σ ff', -b = -Σ yf - θ₀ and 1 + Σ y² + ‖θ₀‖²; and M swept on A (Goodnight 1979),
 
-        N = [[ c - b'A^-1 b,  θ' ],  with θ = A^-1 b and c = Σ y²,
+        N = [[ c - b'A^-1 b,  θ' ],  with θ = A^-1 b and c = Σ y² + ‖θ₀‖²,
              [ θ,         -A^-1  ]]
 
     which changes by gg', g = (θ·f - y, -A^-1 f) / sqrt(1 + q) (Sherman & Morrison 1950). N is computed anew from M by
@@ -48,7 +50,7 @@ class LeastSquares:
     With ŷ = clip(θ·f) at each round, y in [0, 1], and for all θ (Azoury & Warmuth 2001, Theorem 4.6, with the constant
     one gets from (ŷ - y)² <= (θ·f - y)²/(1 + q) + q/(1 + q) and Σ (θ·f - y)²/(1 + q) = loss)
 
-        Σ (ŷ - y)² <= Σ (θ·f - y)² + ‖θ‖² + ln det A,
+        Σ (ŷ - y)² <= Σ (θ·f - y)² + ‖θ - θ₀‖² + ln det A,
 
     and for features in [-1, 1], ln det A <= n ln(1 + T). Larger features leave the first line true and empty: ln det A
     may then outgrow T, and so does the regret.
@@ -67,11 +69,16 @@ class LeastSquares:
 
     __slots__ = ("_both", "_column", "_g", "_outer", "_pair", "_row", "_swept", "learnt", "log_det", "theta", "z")
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, prior: int | None = None) -> None:
         self.learnt = 0
         self.log_det = 0.0
         pair = np.stack([np.eye(size + 1), -np.eye(size + 1)])
         pair[1, 0, 0] = 0.0
+        if prior is not None:
+            at = prior + 1
+            pair[0, 0, 0] = 2.0
+            pair[0, 0, at] = pair[0, at, 0] = -1.0
+            pair[1, 0, at] = pair[1, at, 0] = 1.0
         self._hold(pair)
 
     def _hold(self, pair: Floats) -> None:
@@ -93,8 +100,13 @@ class LeastSquares:
 
     @property
     def b(self) -> Floats:
-        """Σ y f, shape (n,)."""
+        """Σ y f + θ₀, shape (n,)."""
         return -self._pair[0, 0, 1:]
+
+    @property
+    def weights(self) -> Floats:
+        """θ, shape (n,)."""
+        return self._swept[0, 1:]
 
     @property
     def inverse(self) -> Floats:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from state import claim, expiry, fence, ledger, rows, witnesses
-from state.calibrators import REGISTRY, quantile
+from state.calibrators import REGISTRY, calibrated_regression, quantile
 from state.claim import Claim
 from state.fence import EXPIRY, MATURITY, Fence, Queue
 from state.forecasts import PROBS, QUANTILES, Classwise, Normal, Probs, Quantiles
@@ -26,7 +26,7 @@ FOLDER: Final = Path(__file__).parent / "golden"
 SPECS: Final = (*REGISTRY, "platt+minimax", "quantile")
 SMALL: Final = {"buckets": 4, "grid": 5}
 #: Of calibrators whose own bytes changed since the first version of their rows.
-VERSIONS: Final = {"quantile": quantile.VERSION}
+VERSIONS: Final = {"calibrated_regression": calibrated_regression.VERSION, "quantile": quantile.VERSION}
 
 
 class Row(NamedTuple):

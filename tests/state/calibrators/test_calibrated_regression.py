@@ -46,13 +46,15 @@ def test_bias_error_and_regret_stay_under_their_bounds(functions: str, outcome: 
         happened += y
         if t % 50 == 0 or t < 20:
             sums = calibrator._sums
-            assert served <= sums.theta[0] + sums.log_det  # the regret to all weights, see LeastSquares
+            # Φ is the regret to all weights, and the worst (Σ w·f (ŷ - y))² / w'Aw of all weights at once.
+            potential = calibrator.potential()
+            assert potential == pytest.approx(served - sums.theta[0], abs=1e-6)
+            assert potential == pytest.approx(
+                calibrator._bias() @ np.linalg.solve(sums.a, calibrator._bias()), abs=1e-6
+            )
+            assert potential <= calibrator.potential_bound()
             assert regret <= calibrator.regret_bound()
             assert all(abs(bias) <= bound for _, _, bias, bound in calibrator.biases())
-            # All weights of the test functions at once: the worst (Σ w·f (ŷ - y) + w_ŷ)² / w'Aw.
-            off = -np.array(sums.theta[1:])
-            off[1] += 1.0
-            assert off @ sums.a @ off <= 1.0 + sums.log_det
     error, bound = calibrator.error(), calibrator.bound()
     assert error is not None
     assert bound is not None
@@ -61,30 +63,80 @@ def test_bias_error_and_regret_stay_under_their_bounds(functions: str, outcome: 
 
 
 @pytest.mark.parametrize("functions", FUNCTIONS)
-def test_what_is_served_is_a_fixed_point_of_the_regression(functions: str) -> None:
+def test_what_is_served_is_the_maps_answer_or_a_fixed_point_of_the_regression(functions: str) -> None:
     calibrator = CalibratedRegression(features=2, functions=functions, knots=8)
-    rng = random.Random(2)
+    rng, fixed = random.Random(2), 0
     for t in range(1500):
         raw, x = rng.random(), features(t, 2, rng)
         p, _, ticket = calibrator.predict(raw, x)
-        tail = np.empty(calibrator._functions.count)
-        calibrator._functions.fill(tail, p, x)
-        value = float(np.array(calibrator._sums.theta[1:]) @ (1.0, p, raw, *x, *tail))
-        assert min(max(value, 0.0), 1.0) == pytest.approx(p, abs=1e-9)
-        calibrator.update(ticket, float(raw > 0.5))
+        if calibrator.potential() <= 1.0 + calibrator._sums.log_det:
+            assert p == calibrator._map.answer(raw, x)
+        else:
+            fixed += 1
+            tail = np.empty(calibrator._functions.count)
+            calibrator._functions.fill(tail, p, x)
+            value = float(np.array(calibrator._sums.theta[1:]) @ (1.0, p, raw, *x, *tail))
+            assert min(max(value, 0.0), 1.0) == pytest.approx(p, abs=2e-9)
+        calibrator.update(ticket, float(p <= 0.5))
+    assert 50 < fixed < 1450
 
 
-def test_slope_above_1_occurs_and_is_served_a_fixed_point() -> None:
+def rare(seed: int, n: int, spread: float) -> tuple[list[float], list[tuple[float, ...]], list[float]]:
+    """Return forecasts of events at .5 %, eight segments off by log-odds of that deviation, and outcomes; n of them."""
+    rng = np.random.default_rng(seed)
+    x = np.eye(8)[rng.integers(0, 8, n)]
+    z = rng.normal(0.0, 1.0, n) - 5.75
+    offsets = rng.normal(0.0, spread, 8)
+    rates = np.exp(offsets) / np.exp(offsets).mean()  # segments differ, and the forecast's mean is right
+    raw = 1.0 / (1.0 + np.exp(-z))
+    y = rng.random(n) < raw * rates[x.argmax(axis=1)]
+    return raw.tolist(), [tuple(row) for row in x.tolist()], y.astype(float).tolist()
+
+
+def log_loss(served: list[float], y: list[float]) -> float:
+    return -sum(math.log(p if happened else 1.0 - p) for p, happened in zip(served, y, strict=True)) / len(y)
+
+
+@pytest.mark.parametrize("spread", [0.7, 0.0])
+def test_rare_events_are_served_as_well_as_raw_from_the_first_outcome(spread: float) -> None:
+    """Exactly 0 was served to every event until an event had happened, and to a tenth of them ever after."""
+    ratios, gains = [], []
+    for seed in (21, 22, 23):
+        raw, xs, y = rare(seed, 10_000, spread)
+        calibrator, served = CalibratedRegression(features=8), []
+        assert calibrator.predict(raw[0], xs[0]).p == pytest.approx(raw[0])
+        for p, x, happened in zip(raw, xs, y, strict=True):
+            answer = calibrator.predict(p, x)
+            served.append(answer.p)
+            calibrator.update(answer.ticket, happened)
+        assert 0.0 < min(served) <= max(served) < 1.0
+        ratios.append(log_loss(served, y) / log_loss(raw, y))
+        gains.append(auc(served, y) - auc(raw, y))
+    assert max(ratios) <= 1.02
+    assert not spread or sum(gains) > 0.0
+
+
+def auc(p: list[float], y: list[float]) -> float:
+    """Return the share of pairs, one that happened and one that did not, which p orders rightly; p has no ties."""
+    ranked = sorted(range(len(p)), key=p.__getitem__)
+    ones = [rank for rank, t in enumerate(ranked, 1) if y[t]]
+    return (sum(ones) - len(ones) * (len(ones) + 1) / 2) / (len(ones) * (len(p) - len(ones)))
+
+
+@pytest.mark.parametrize("raw", [0.0, 1e-12, 1.0])
+def test_certainty_is_never_served(raw: float) -> None:
     calibrator = CalibratedRegression()
-    rng, seen = random.Random(2), 0
-    for _ in range(3000):
-        raw = rng.random()
+    for y in [1.0 - round(raw)] * 30 + [float(round(raw))] * 300:
         p, _, ticket = calibrator.predict(raw)
-        _, constant, slope, weight = calibrator._sums.theta
-        seen += slope > 1.0
-        assert min(max(slope * p + constant + weight * raw, 0.0), 1.0) == pytest.approx(p, abs=1e-9)
-        calibrator.update(ticket, float(raw > 0.5))
-    assert seen > 0
+        assert 0.0 < p < 1.0
+        calibrator.update(ticket, y)
+
+
+def test_state_of_the_first_version_is_refused_with_its_number() -> None:
+    calibrator = CalibratedRegression(features=1)
+    old = calibrator.encode()[: -len(calibrator._map.encode())]
+    with pytest.raises(ValueError, match="format version 1, this build reads version 2"):
+        calibrator.decode(old)
 
 
 def test_bias_is_the_sum_it_says() -> None:
@@ -140,7 +192,7 @@ def rate(n: int) -> float:
     missed: float = sum(7 * 4.0**level / 2 for level in range(levels)) + 0.5
     m = 2 + 2 ** (levels - 1)  # the level due at n itself has seen nothing yet
     log_det = m * math.log1p(n * (3 + levels - 1) / m)
-    return (missed + 1.0 + math.sqrt((n + 2.5) * (1.0 + log_det))) / n
+    return (missed + math.sqrt((n + 2.5) * (2.0 + log_det))) / n
 
 
 @pytest.mark.parametrize("outcome", ["adversary", "adversary on a mesh", "iid", "drift"])
@@ -186,7 +238,7 @@ def test_growing_by_feature_is_smoothly_calibrated_on_each_subsequence() -> None
     assert growing.levels == [3, 3, 2]  # at 4096 outcomes the last had 456
     lengths = xs.sum(axis=0)
     for i, length in enumerate(lengths):
-        bound = 1.0 + math.sqrt((length + 2.5) * calibrator.regret_bound())
+        bound = math.sqrt((length + 2.5) * calibrator.potential_bound())
         assert smooth_calibration_error(p, error * xs[:, i]) <= bound + missed[i]
         assert bound + missed[i] < length
         assert length / 20 < (p - error) @ xs[:, i] < length - length / 20  # both outcomes occurred on each

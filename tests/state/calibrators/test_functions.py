@@ -138,7 +138,6 @@ def test_growing_family_spans_what_is_linear_between_its_knots(answer: float, le
 def test_lipschitz_weights_are_as_small_as_the_bound_takes_them(levels: int, seed: int) -> None:
     _, weights = lipschitz(levels, seed)
     assert weights @ weights <= Growing.norm
-    assert abs(weights[1]) <= Growing.shift
 
 
 def test_growing_family_measures_what_hats_on_its_mesh_do() -> None:
