@@ -11,7 +11,7 @@ it. Partitions have `CONNECTIONS` of them to share, those of the changelog apart
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from aiokafka import errors
@@ -36,7 +36,9 @@ CONNECTIONS: Final = 8
 Batches = Mapping[TopicPartition, bytes]
 
 
-async def append(client: AIOKafkaClient, batches: Batches) -> dict[TopicPartition, int]:
+async def append(
+    client: AIOKafkaClient, batches: Batches, waits: Callable[[], None] = lambda: None
+) -> dict[TopicPartition, int]:
     """Append a record batch to each partition, trying until all are acknowledged, and return their first offsets.
 
     A batch that is sent again is appended once, by its producer id and its numbers: be it to a leader that was slow, or
@@ -48,6 +50,8 @@ async def append(client: AIOKafkaClient, batches: Batches) -> dict[TopicPartitio
         Connected to the brokers.
     batches
         Whole, with producer id, epoch and number.
+    waits
+        Called whenever a leader says that it has appended a batch and still waits for its replicas.
 
     Raises
     ------
@@ -65,7 +69,7 @@ async def append(client: AIOKafkaClient, batches: Batches) -> dict[TopicPartitio
             leader = client.cluster.leader_for_partition(place)
             if leader is not None and leader >= 0:
                 led[leader][place] = data
-        asked = [_ask(client, leader, part) for leader, part in led.items()]
+        asked = [_ask(client, leader, part, waits) for leader, part in led.items()]
         for found in [await asked[0]] if len(asked) == 1 else await asyncio.gather(*asked):
             offsets |= found
         left = {place: data for place, data in left.items() if place not in offsets}
@@ -75,7 +79,9 @@ async def append(client: AIOKafkaClient, batches: Batches) -> dict[TopicPartitio
         await asyncio.sleep(BACKOFF)
 
 
-async def _ask(client: AIOKafkaClient, leader: int, batches: Batches) -> dict[TopicPartition, int]:
+async def _ask(
+    client: AIOKafkaClient, leader: int, batches: Batches, waits: Callable[[], None]
+) -> dict[TopicPartition, int]:
     """Send one request, and return where what it appended begins; what is worth another attempt is left out."""
     topics = defaultdict(list)
     for (topic, partition), data in batches.items():
@@ -101,5 +107,15 @@ async def _ask(client: AIOKafkaClient, leader: int, batches: Batches) -> dict[To
                 error = errors.for_code(code)(f"{topic}/{partition}")
                 if not error.retriable:
                     raise error
+                if code == errors.RequestTimedOutError.errno:
+                    waits()
+                    log.warning(
+                        "broker %d waits for a replica of %s/%d that does not follow; it goes on without the replica "
+                        "after replica.lag.time.max.ms",
+                        leader,
+                        topic,
+                        partition,
+                    )
+                    continue
                 log.warning("appending to %s/%d, trying again: %r", topic, partition, error)
     return found

@@ -42,10 +42,13 @@ class Client(AIOKafkaClient):  # type: ignore[misc]  # aiokafka ships no type hi
         silence.
     silent
         Brokers that are silent, and what looks after each.
+    replaced
+        Brokers without which the cluster has gone on, and which have not been reached since.
     """
 
     patience: float
     silent: dict[int, asyncio.Task[None]]
+    replaced: set[int]
     _locks: defaultdict[tuple[int, Any], asyncio.Lock]
 
     @property
@@ -69,7 +72,12 @@ class Client(AIOKafkaClient):  # type: ignore[misc]  # aiokafka ships no type hi
         if open_one is not None and open_one.connected():
             return open_one
         async with self._locks[node_id, group]:
-            return None if node_id in self.silent else await self._connected(node_id, group)
+            if node_id in self.silent:
+                return None
+            if self.cluster.broker_metadata(node_id) is None and (node_id, group) not in self._conns:
+                self.force_metadata_update()
+                return None
+            return await self._connected(node_id, group)
 
     async def _connected(self, node_id: int, group: object) -> AIOKafkaConnection | None:
         connection = None
@@ -80,6 +88,9 @@ class Client(AIOKafkaClient):  # type: ignore[misc]  # aiokafka ships no type hi
             pass
         if connection is None:
             self._fell_silent(node_id)
+        elif node_id in self.replaced:
+            self.replaced.discard(node_id)
+            log.warning("broker %s is back", node_id)
         return connection
 
     async def send(self, node_id: int, request: object, *, group: object = ConnectionGroup.DEFAULT) -> Any:  # noqa: ANN401 - any response
@@ -129,21 +140,20 @@ class Client(AIOKafkaClient):  # type: ignore[misc]  # aiokafka ships no type hi
             self.silent[node_id] = asyncio.get_running_loop().create_task(self._look_after(node_id))
 
     async def _look_after(self, node_id: int) -> None:
-        """Try to reach a silent broker until it answers, and say what becomes of it."""
-        began, told, pause = monotonic(), "", FIRST_PROBE
+        """Try to reach a silent broker until it answers or the cluster goes on without it, and say which."""
+        began, told, pause = monotonic(), False, FIRST_PROBE
         try:
-            while True:
-                listed = self.cluster.broker_metadata(node_id) is not None
-                if listed and await self._reached(node_id):
-                    break
-                said = "does not answer" if listed else "does not answer, and the cluster goes on without it"
-                if said != told:
-                    log.warning("broker %s %s", node_id, said)
-                    told = said
-                if listed:
-                    self.force_metadata_update()
+            while not await self._reached(node_id):
+                if self.cluster.broker_metadata(node_id) is None:
+                    log.warning("broker %s does not answer, and the cluster goes on without it", node_id)
+                    self.replaced.add(node_id)
+                    return
+                if not told:
+                    log.warning("broker %s does not answer", node_id)
+                    told = True
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, PROBE)
+                await self.force_metadata_update()
             if told:
                 log.warning("broker %s answers again, after %.1f s", node_id, monotonic() - began)
         finally:
@@ -173,4 +183,4 @@ def hasten(client: AIOKafkaClient, attempt: float) -> None:
     """
     client.__class__ = Client
     client.patience, client._request_timeout_ms = client._request_timeout_ms / 1000, int(attempt * 1000)  # noqa: SLF001
-    client.silent, client._locks = {}, defaultdict(asyncio.Lock)  # noqa: SLF001
+    client.silent, client.replaced, client._locks = {}, set(), defaultdict(asyncio.Lock)  # noqa: SLF001

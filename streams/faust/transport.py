@@ -44,6 +44,8 @@ FETCH_TIMEOUT = 0.2
 KEEP_INTERVAL = 60.0
 #: How often to look whether the worker is a member of its group, s.
 MEMBERSHIP_INTERVAL = 1.0
+#: Longest wait for replicas that do not follow, s: brokers go on without one after ``replica.lag.time.max.ms``, 30 s.
+REPLICA_SECONDS = 60.0
 #: Offsets that batches on their way may span, with room for the control records of transactional producers.
 REDELIVERED = 4 * HELD
 
@@ -128,7 +130,8 @@ class Thread(driver.AIOKafkaConsumerThread):
         # Faust has one only together with transactions of its own. What a producer took back is not answered.
         consumer._isolation_level = "read_committed"  # noqa: SLF001 - as above
         settings = cast("BatchConsumer", self.consumer).inputs.settings
-        hasten(consumer._client, settings.attempt_seconds)  # noqa: SLF001 - as above
+        # Two heartbeats may fail before the session ends.
+        hasten(consumer._client, min(settings.attempt_seconds, settings.session_seconds / 3))  # noqa: SLF001 - as above
         return consumer
 
     async def getmany(
@@ -762,8 +765,8 @@ class BatchProducer(driver.Producer):
         ProducerFenced, KafkaError
             If the brokers refuse one.
         TimeoutError
-            If they have not acknowledged all within ``request_seconds``: a worker must give up before its partitions
-            move, so this ends the process.
+            If they have not acknowledged all within ``request_seconds``, or within `REPLICA_SECONDS` where leaders say
+            that they wait for replicas. This ends the process.
         """
         producer = self._ensure_producer()
         own = producer._txn_manager  # noqa: SLF001 - where an idempotent producer keeps its id
@@ -774,9 +777,15 @@ class BatchProducer(driver.Producer):
             sealed[place] = batch.sealed(own.producer_id, own.producer_epoch, sequence)
             if batch.stamp is None:
                 self._sequences[place] = (sequence + batch.record_count()) % 2**31
+        now = asyncio.get_running_loop().time
+        end = now() + REPLICA_SECONDS
         try:
-            async with asyncio.timeout(self.request_timeout):
-                offsets = await appends.append(producer.client, sealed)
+            async with asyncio.timeout(self.request_timeout) as limit:
+
+                def waits() -> None:
+                    limit.reschedule(max(limit.when() or 0.0, min(now() + self.request_timeout, end)))
+
+                offsets = await appends.append(producer.client, sealed, waits)
         except TimeoutError:
             places = ", ".join(f"{topic}/{partition}" for topic, partition in sealed)
             raise TimeoutError(f"not acknowledged in {self.request_timeout:g} s: {places}") from None

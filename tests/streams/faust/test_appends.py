@@ -12,6 +12,7 @@ from aiokafka.errors import (
     NotLeaderForPartitionError,
     OutOfOrderSequenceNumber,
     ProducerFenced,
+    RequestTimedOutError,
     TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
 )
@@ -95,6 +96,19 @@ def test_a_partition_that_moved_is_asked_for_again_where_it_went_and_the_others_
     assert append(cluster, [C0, R0]) == {C0: 7, R0: 5}
     assert cluster.asked[1:] == [(2, {C0: b"calibrated/0"})]
     assert cluster.updates == 1
+
+
+def test_a_leader_that_waits_for_its_replicas_is_asked_again_and_that_is_told() -> None:
+    cluster, told = Cluster({C0: 1, R0: 1}), [0]
+    cluster.script = [{C0: (RequestTimedOutError.errno, -1), R0: (0, 5)}, KafkaConnectionError("gone")]
+
+    def waits() -> None:
+        told[0] += 1
+
+    batches = {place: f"{place.topic}/{place.partition}".encode() for place in (C0, R0)}
+    assert asyncio.run(appends.append(cluster, batches, waits)) == {C0: 7, R0: 5}
+    assert told == [1]
+    assert cluster.asked[1:] == [(1, {C0: b"calibrated/0"})] * 2
 
 
 def test_a_broker_that_goes_away_is_asked_again_with_the_same_bytes() -> None:

@@ -156,22 +156,32 @@ def test_a_broker_that_answers_again_is_asked_again_and_the_log_has_one_line_of_
     assert len(said) == 2
 
 
-def test_a_broker_that_the_cluster_has_replaced_is_not_asked(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_broker_that_the_cluster_has_replaced_is_asked_when_the_cluster_has_it_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async def scenario(client: Client, brokers: list[Broker]) -> None:
         brokers[0].awake.clear()
         with pytest.raises(KafkaError):
             await client.send(0, MetadataRequest([]))
         for broker in brokers:
             broker.others = brokers[1:]
-        await until(lambda: len(caplog.records) == 2)
+        await until(lambda: bool(client.replaced))
         assert client.cluster.brokers() == {BrokerMetadata(1, "127.0.0.1", brokers[1].port, None)}
         with pytest.raises(NodeNotReadyError):
             await client.send(0, MetadataRequest([]))
+        brokers[0].awake.set()
+        for broker in brokers:
+            broker.others = brokers
+        with pytest.raises(NodeNotReadyError):
+            await client.send(0, MetadataRequest([]))
+        await client.force_metadata_update()
+        await client.send(0, MetadataRequest([]))
+        assert not client.replaced
 
     with caplog.at_level(logging.INFO, logger="trueup"):
         run(scenario)
     said = [record.getMessage() for record in caplog.records if record.name == "trueup"]
-    assert said == ["broker 0 does not answer", "broker 0 does not answer, and the cluster goes on without it"]
+    assert said[-2:] == ["broker 0 does not answer, and the cluster goes on without it", "broker 0 is back"]
 
 
 def test_members_of_the_group_are_waited_for() -> None:

@@ -22,7 +22,7 @@ from faust.types.tuples import ConsumerMessage
 
 from agents.topology import Topology
 from streams.config.settings import Settings
-from streams.faust import appends
+from streams.faust import appends, transport
 from streams.faust.transport import (
     FETCH_WAIT_MS,
     BatchConsumer,
@@ -799,7 +799,7 @@ def test_batches_are_appended_under_their_own_stamp_or_the_producers_next_number
 ) -> None:
     asked: list[dict[TopicPartition, bytes]] = []
 
-    async def append(client: object, batches: dict[TopicPartition, bytes]) -> dict[TopicPartition, int]:
+    async def append(client: object, batches: dict[TopicPartition, bytes], _: object) -> dict[TopicPartition, int]:
         assert client is kafka.client
         asked.append(batches)
         return dict.fromkeys(batches, 40) | {TopicPartition(O, 3): 41}
@@ -817,12 +817,38 @@ def test_batches_are_appended_under_their_own_stamp_or_the_producers_next_number
 
 
 @pytest.mark.usefixtures("kafka")
+@pytest.mark.parametrize(("bound", "given_up"), [(60.0, False), (0.5, True)])
+def test_a_leader_that_waits_for_its_replicas_is_waited_for_but_not_for_ever(
+    run: Run, producer: BatchProducer, monkeypatch: pytest.MonkeyPatch, bound: float, *, given_up: bool
+) -> None:
+    async def append(
+        _: object, batches: dict[TopicPartition, bytes], waits: Callable[[], None]
+    ) -> dict[TopicPartition, int]:
+        now = asyncio.get_running_loop().time
+        end = now() + 1.5 * producer.request_timeout
+        while now() < end:
+            waits()
+            await asyncio.sleep(0)
+        return dict.fromkeys(batches, 3)
+
+    monkeypatch.setattr(appends, "append", append)
+    monkeypatch.setattr(transport, "REPLICA_SECONDS", bound)
+    producer.request_timeout = 1.0
+    sending = producer.append([(cast("Any", Batched()), O, 3)])
+    if given_up:
+        with pytest.raises(TimeoutError, match="not acknowledged"):
+            run(sending)
+    else:
+        assert run(sending) == [3]
+
+
+@pytest.mark.usefixtures("kafka")
 def test_numbers_of_records_go_on_from_zero_after_the_last_there_is(
     run: Run, producer: BatchProducer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[bytes] = []
 
-    async def append(_: object, batches: dict[TopicPartition, bytes]) -> dict[TopicPartition, int]:
+    async def append(_: object, batches: dict[TopicPartition, bytes], __: object) -> dict[TopicPartition, int]:
         asked.extend(batches.values())
         return dict.fromkeys(batches, 0)
 
