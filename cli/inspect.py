@@ -1,7 +1,10 @@
 """``trueup inspect``: what the state says of a stream, read from the changelog."""
 
 import asyncio
+import logging
 import sys
+from collections.abc import Mapping
+from typing import Final
 
 import orjson
 from aiokafka import AIOKafkaConsumer, TopicPartition
@@ -14,6 +17,12 @@ from streams.config.settings import Settings
 from streams.kafka.topics import TopicsError, partitions
 from streams.metrics.description import StateRows, describe
 
+log = logging.getLogger("trueup")
+
+#: Longest wait for anything of the changelog, s: longer than a cluster takes to replace a broker.
+STILL_SECONDS: Final = 60.0
+#: How often the log says how far the reading is, s.
+TELL_SECONDS: Final = 5.0
 #: Kinds of rows that describe streams.
 KEPT = (keys.FENCE, keys.SCORES, keys.WINDOWS, keys.VECTORS, keys.CALIBRATOR, keys.COMPARISON, keys.AGES)
 
@@ -49,29 +58,59 @@ def run(settings: Settings, stream: str | None, *, json_output: bool) -> int:
 
 
 async def read(settings: Settings) -> StateRows:
-    """Read the changelog to its present end."""
+    """Read the changelog to its present end, however long that takes, while it goes on.
+
+    Raises
+    ------
+    TopicsError
+        If there is no changelog, or nothing of it has come for `STILL_SECONDS`.
+    KafkaError
+        If the brokers refuse.
+    """
     count = await partitions(settings, settings.changelog)
     if count is None:
         raise TopicsError(f"there is no topic {settings.changelog}: is TRUEUP_APP_ID that of the workers?")
     consumer = AIOKafkaConsumer(
         bootstrap_servers=",".join(settings.brokers),
         auto_offset_reset="earliest",
+        request_timeout_ms=int(settings.request_seconds * 1000),
         **settings.security.client_options(),
     )
-    newest: dict[tuple[int, bytes], bytes] = {}
     try:
         await consumer.start()
         tps = [TopicPartition(settings.changelog, n) for n in range(count)]
         consumer.assign(tps)
-        ends = await consumer.end_offsets(tps)
-        while any([await consumer.position(tp) < ends[tp] for tp in tps]):
-            for tp, records in (await consumer.getmany(timeout_ms=500)).items():
-                for record in records:
-                    if record.key[:1] in KEPT and record.value is not None:
-                        newest[tp.partition, record.key] = record.value
+        return _found(await _newest(consumer, await consumer.end_offsets(tps)))
     finally:
         await consumer.stop()
-    return _found(newest)
+
+
+async def _newest(consumer: AIOKafkaConsumer, ends: Mapping[TopicPartition, int]) -> dict[tuple[int, bytes], bytes]:
+    """Return the newest value of each key of each partition before its end."""
+    newest: dict[tuple[int, bytes], bytes] = {}
+    now = asyncio.get_running_loop().time
+    total = left = sum(ends.values())
+    tell = now() + TELL_SECONDS
+    try:
+        async with asyncio.timeout(STILL_SECONDS) as limit:
+            while found := sum([max(end - await consumer.position(tp), 0) for tp, end in ends.items()]):
+                if found < left:
+                    left = found
+                    limit.reschedule(now() + STILL_SECONDS)
+                if now() >= tell:
+                    log.info("reading the changelog: %d of %d offsets", total - left, total)
+                    tell = now() + TELL_SECONDS
+                for tp, records in (await consumer.getmany(timeout_ms=500)).items():
+                    for record in records:
+                        if record.key[:1] in KEPT and record.value is not None:
+                            newest[tp.partition, record.key] = record.value
+    except TimeoutError:
+        raise TopicsError(
+            f"the changelog cannot be read to its end: nothing of it came for {STILL_SECONDS:g} s, and {left} of "
+            f"{total} offsets are left. Do the brokers that lead it answer?",
+            lasting=False,
+        ) from None
+    return newest
 
 
 def _found(newest: dict[tuple[int, bytes], bytes]) -> StateRows:

@@ -1,6 +1,7 @@
 """What ``trueup inspect`` makes of rows: the parts that need no broker."""
 
 import asyncio
+import logging
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -48,6 +49,8 @@ class Changelog:
         self._partitions = partitions
         self._at: Counter[TopicPartition] = Counter()
         self.running = False
+        #: Offset of partition 0 that is never reached, as if the broker that leads it had frozen.
+        self.frozen: int | None = None
 
     def __call__(self, **options: Any) -> "Changelog":
         assert options["bootstrap_servers"] == ",".join(SETTINGS.brokers)
@@ -70,10 +73,11 @@ class Changelog:
         return self._at[tp]
 
     async def getmany(self, **_: Any) -> dict[TopicPartition, list[Any]]:
+        await asyncio.sleep(0)
         fetched = {}
         for n, held in self._partitions.items():
             tp = TopicPartition(SETTINGS.changelog, n)
-            if self._at[tp] < len(held):
+            if self._at[tp] < len(held) and (n, self._at[tp]) != (0, self.frozen):
                 key, value = held[self._at[tp]]
                 fetched[tp] = [record(tp.topic, n, self._at[tp], 0, key, value)]
                 self._at[tp] += 1
@@ -113,6 +117,41 @@ def test_the_newest_row_of_each_key_and_partition_counts(monkeypatch: pytest.Mon
         (1, config): 4,
     }
     assert not made.running
+
+
+def test_a_changelog_that_does_not_move_is_given_up_with_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    stored = learnt("s", 3)
+    made = changelog(monkeypatch, {0: [*stored.items()], 1: [*stored.items()]})
+    made.frozen = 1
+    monkeypatch.setattr(inspect, "STILL_SECONDS", 0.05)
+    with pytest.raises(TopicsError) as caught:
+        inspected()
+    assert f"{len(stored) - 1} of {2 * len(stored)} offsets are left" in str(caught.value)
+    assert not caught.value.lasting
+    assert not made.running
+
+
+def test_a_changelog_that_moves_is_read_however_long_it_takes(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    stored = learnt("s", 3)
+    made = changelog(monkeypatch, {0: [*stored.items()] * 40})
+    now = 0.0
+
+    async def getmany(**_: Any) -> dict[TopicPartition, list[Any]]:
+        nonlocal now
+        now += 0.9 * inspect.STILL_SECONDS
+        await asyncio.sleep(0)
+        return await Changelog.getmany(made)
+
+    async def read() -> StateRows:
+        monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: now)
+        return await inspect.read(SETTINGS)
+
+    monkeypatch.setattr(made, "getmany", getmany)
+    with caplog.at_level(logging.INFO):
+        assert asyncio.run(read()).fences == {0: Fence.decode(stored[keys.FENCE])}
+    assert f"of {40 * len(stored)} offsets" in caplog.text
 
 
 def test_a_changelog_that_is_not_there_is_said_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
