@@ -9,6 +9,7 @@ from hashlib import blake2b
 from typing import Any, NamedTuple, cast
 
 from state import calibrators
+from state.calibrators.simplex import CLASSES
 from state.forecasts import KINDS, LARGEST, PROBABILITY, PROBS
 
 #: Keeps the order of the raw forecasts and serves them until the outcomes support something else. On bank-full, Elec2
@@ -174,7 +175,7 @@ class Policy:
     @property
     def classes(self) -> int:
         """Number of classes, where forecasts are of classes."""
-        return int(cast("int", self._options["classes"]))
+        return int(cast("int", self._options.get("classes", CLASSES)))
 
     @property
     def _options(self) -> dict[str, calibrators.Value]:

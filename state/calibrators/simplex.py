@@ -18,6 +18,8 @@ BUCKETS, GRID = 3, 10
 Vector = tuple[int, int, int]
 Weights = tuple[int, ...]
 
+#: It has no option for the number of classes.
+CLASSES = 3
 _TICKET = Struct("<HH")
 _HEAD = Struct("<III")
 _CELL = Struct("<I3Q")

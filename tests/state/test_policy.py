@@ -6,7 +6,10 @@ import pytest
 
 from state.calibrators import MAX_FEATURES, REGISTRY
 from state.calibrators.bucketed import BUCKETS, GRID
+from state.events import Forecast, Rejected
 from state.policy import DEFAULT_CALIBRATOR, DEFAULT_TTL_MS, Challenger, Policies, Policy, build
+from streams.records.decoding import Decoder
+from streams.records.limits import Limits
 
 
 def test_default_is_the_guarded_calibrator_for_thirty_days() -> None:
@@ -161,3 +164,13 @@ def test_challenger_is_found_beside_what_serves_now_and_nothing_else() -> None:
     assert policies.challenger("s", beta.config, policy.config) is None
     assert policies.challenger("s", policy.config, "00000000") is None
     assert policies.challenger("t", policy.config, beta.config) is None
+
+
+def test_forecasts_of_three_classes_need_no_option_to_be_checked_and_decoded() -> None:
+    policies = Policies([("s", Policy("simplex", matures_ms=10, silence=2.0))])
+    decoder = Decoder(policies, Limits())
+    forecast = b'{"event_id":"a","stream":"s","probs":[0.2,0.3,0.5]}'
+    assert isinstance(decoder.forecast(0, b"a", forecast, 1000), Forecast)
+    assert isinstance(decoder.forecast(1, b"b", forecast.replace(b"0.2,", b""), 1000), Rejected)
+    with pytest.raises(ValueError, match="silence must be the number of a class, 0 to 2"):
+        Policy("simplex", matures_ms=10, silence=3.0)
