@@ -1,0 +1,266 @@
+"""One law for two engines: replay's, which keeps no rows, and the workers' agree on every figure, to the last bit.
+
+Histories have everything that producers send, and streams have every option of labels, every kind of forecast and
+challengers. The workers' engine folds them in batches of any size, and some batches come again. Compared are what is
+served and drawn, what becomes of every record, every label and revision, the state of every calibrator, the champion's
+and the challengers', and all scores and comparisons.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from hypothesis import given
+from hypothesis import settings as examples
+from hypothesis import strategies as st
+
+from replay.column_file import played
+from replay.configuration import Configuration, promotions
+from replay.in_memory_engine import Contest, PartitionResult
+from state import keys, rows
+from state.events import Calibrated, Event, Forecast, Outcome, Output, Rejected, Resolved
+from state.fence import FORECASTS, OUTCOMES
+from state.forecasts import PROBABILITY, Normal, Probs, Quantiles
+from state.policy import Challenger, Policies, Policy
+from state.scoring.comparison import Comparison
+from state.scoring.scores import Scores
+from tests.state.histories import SMALL_BATCH, Table, Worker
+
+#: By stream: calibrator, options, number of features, a label that silence may stand for, challengers.
+STREAMS: dict[str, tuple[str, dict[str, Any], int, float, tuple[Challenger, ...]]] = {
+    "counts": ("minimax", {"buckets": 2, "grid": 4}, 0, 0.0, (Challenger("histogram", {}), Challenger("platt", {}))),
+    "drawn": ("platt+regret_matching", {"buckets": 1, "grid": 5}, 0, 1.0, (Challenger("minimax", {"grid": 9}),)),
+    "served": ("prudent", {}, 0, 0.0, ()),
+    "features": ("calibrated_regression", {}, 1, 0.0, (Challenger("ridge", {}),)),
+    "classes": ("multiclass", {"classes": 3, "each": "histogram"}, 0, 2.0, ()),
+    "together": ("simplex", {"grid": 6}, 0, 1.0, ()),
+    "numbers": ("quantile", {"levels": (0.1, 0.5, 0.9)}, 0, 3.0, ()),
+}
+RAW: dict[str, Sequence[Any]] = {
+    "classes": (Probs((0.2, 0.3, 0.5)), Probs((1.0, 0.0, 0.0)), Probs((0.1, 0.8, 0.1))),
+    "together": (Probs((0.2, 0.3, 0.5)), Probs((0.0, 0.5, 0.5)), Probs((0.6, 0.3, 0.1))),
+    "numbers": (Normal(2.0, 1.5), Normal(-3.0, 0.5), Quantiles((0.1, 0.5, 0.9), (0.0, 2.0, 5.0))),
+}
+CHANCES = (0.0, 0.003, 0.25, 0.6, 1.0)
+#: Labels; 7 is one that only a number can have.
+LABELS = (0.0, 1.0, 1.0, 0.0, 2.0, 7.0)
+
+
+@st.composite
+def policies(draw: st.DrawFn, stream: str) -> Policy:
+    """Return a policy of a stream with any options of labels."""
+    calibrator, options, features, silent, shadow = STREAMS[stream]
+    matures = draw(st.sampled_from([0, 15, 30]))
+    ttl = matures + draw(st.sampled_from([1, 40, 300]))
+    return Policy(
+        calibrator,
+        options,
+        features=features,
+        ttl_ms=ttl,
+        shadow=shadow if draw(st.booleans()) else (),
+        matures_ms=matures,
+        silence=silent if matures and draw(st.booleans()) else None,
+        learn=draw(st.sampled_from(["", "arrival", "maturity"] if matures else ["", "arrival"])),
+        revisable_ms=draw(st.sampled_from([0, ttl + 1, ttl + 200])),
+    )
+
+
+@st.composite
+def plans(draw: st.DrawFn) -> Policies:
+    """Return policies for all streams, so that they share a partition, its queues and its clock."""
+    early = draw(st.sampled_from([5, 25, 400]))
+    return Policies([(each, draw(policies(each))) for each in STREAMS], early_ttl_ms=early)
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> list[Event]:
+    """Return events of one partition as producers may send them, duplicates, conflicts and junk included."""
+    n = draw(st.integers(20, 140))
+    events: list[Event] = []
+    offsets, now = [0, 0], 1000
+    rng = draw(st.randoms(use_true_random=False))
+    ids = draw(st.sampled_from([6, 30, 80]))
+    gaps = draw(st.sampled_from([(0, 1, 2), (0, 1, 4, 20), (0, 0, 5, 100)]))
+    streams = draw(st.lists(st.sampled_from(list(STREAMS)), min_size=1, max_size=4, unique=True))
+    said: dict[str, tuple[str, Any]] = {}
+    for _ in range(n):
+        now += rng.choice(gaps)
+        ts = now - rng.choice((0, 0, 0, 30))
+        kind = rng.choices(("forecast", "outcome", "junk"), (10, 12, 1))[0]
+        topic = FORECASTS if kind == "forecast" else OUTCOMES if kind == "outcome" else rng.randrange(2)
+        offsets[topic] += rng.choice((1, 1, 1, 3))
+        place = offsets[topic], b"key"
+        name = f"e{max(0, len(events) // 2 - rng.randrange(ids)) if ids > 6 else rng.randrange(ids)}"
+        if kind == "forecast":
+            stream = rng.choice(streams)
+            made = stream, rng.choice(RAW.get(stream, CHANCES))
+            if name in said and rng.random() < 0.5:  # as a producer does that tries again
+                made = said[name]
+            said[name] = made
+            x = (rng.choice((-1.0, 0.5)),) if made[0] == "features" else ()
+            events.append(Forecast(*place, name, *made, x, ts, b"value"))
+        elif kind == "outcome":
+            events.append(Outcome(*place, name, rng.choice(LABELS), ts, b"value", rng.choice((0, 0, 0, 1, 2))))
+        else:
+            events.append(Rejected(*place, b"junk", topic, "not_json"))
+    return events
+
+
+@dataclass
+class Folded:
+    """What the workers' engine made: its rows, and the outputs of events that were new."""
+
+    table: Table
+    outputs: list[Output]
+    issued: list[Calibrated]
+
+
+def folded(plan: Policies, events: Sequence[Event], cuts: Sequence[int], again: Sequence[bool]) -> Folded:
+    """Fold events in batches; after some, the worker dies, and the batch comes again to another one."""
+    table = Table()
+    worker = Worker(plan, table, SMALL_BATCH)
+    outputs: list[Output] = []
+    issued: list[Calibrated] = []
+    at = n = 0
+    while at < len(events):
+        batch = events[at : at + cuts[n % len(cuts)]]
+        made = worker.fold(*batch).outputs
+        outputs += made
+        for each in made:  # an answer that is told again has the place of the first
+            if isinstance(each, Calibrated) and each.applied > (issued[-1].applied if issued else 0):
+                issued.append(each)
+        if again[n % len(again)]:
+            rows_before = dict(table)
+            worker = Worker(plan, table, SMALL_BATCH)
+            worker.fold(*batch)
+            assert dict(table) == rows_before
+        at += len(batch)
+        n += 1
+    return Folded(table, outputs, issued)
+
+
+def contested(
+    plan: Policies, events: Sequence[Event], directory: Path
+) -> tuple[Contest, PartitionResult, list[Rejected]]:
+    """Play events to the plan and to every promotion of its challengers."""
+    shadowed = any(policy.shadow for _, policy in plan.patterns)
+    found = promotions(plan) if shadowed else [Configuration("present", plan)]
+    letters: list[Rejected] = []
+    contest = Contest(found, directory, letters.append, SMALL_BATCH)
+    contest.play(events)
+    return contest, contest.end(), letters
+
+
+@examples(max_examples=60)
+@given(
+    plans(),
+    histories(),
+    st.lists(st.integers(1, SMALL_BATCH), min_size=1, max_size=7),
+    st.lists(st.booleans(), min_size=1, max_size=7),
+)
+def test_both_engines_agree_on_every_figure(
+    plan: Policies, events: list[Event], cuts: list[int], again: list[bool]
+) -> None:
+    engine = folded(plan, events, cuts, again)
+    with TemporaryDirectory() as directory:
+        contest, made, letters = contested(plan, events, Path(directory))
+        # What becomes of every record.
+        assert made.fates == engine.table.fence.fates
+        assert made.records == engine.table.fence.applied == len(events)
+        assert letters == [each for each in engine.outputs if isinstance(each, Rejected)]
+        column = {
+            name: played(Path(directory), name, kind).tolist()
+            for name, kind in (
+                *(("stream", "i"), ("raw", "d"), ("p0", "d"), ("draw0", "d"), ("version", "q"), ("issued_ms", "q")),
+                *(("index", "q"), ("y", "b"), ("delay_ms", "q"), ("implied", "b")),
+                *(("revised", "q"), ("revised_y", "b"), ("revised_ms", "q")),
+            )
+        }
+        # What is served and drawn, in order.
+        chances = [each for each in engine.issued if plan_of(plan, each.stream).kind == PROBABILITY]
+        names = ("stream", "raw", "p0", "draw0", "version", "issued_ms")
+        assert [
+            (made.streams[stream], *served) for stream, *served in zip(*(column[name] for name in names), strict=True)
+        ] == [(each.stream, each.raw, each.p, each.draw, each.version, each.ts) for each in chances]
+        # Every label, and every revision.
+        said = [
+            each
+            for each in engine.outputs
+            if isinstance(each, Resolved) and plan_of(plan, each.stream).kind == PROBABILITY
+        ]
+        joined = [each for each in said if not each.revision]
+        assert [
+            (column["p0"][i], float(y), delay, bool(implied))
+            for i, y, delay, implied in zip(
+                *(column[name] for name in ("index", "y", "delay_ms", "implied")), strict=True
+            )
+        ] == [(each.p, each.y, each.resolved_ts - each.issued_ts, each.implied) for each in joined]
+        places = {(each.event_id, each.issued_ts, each.version): at for at, each in enumerate(joined)}
+        assert list(zip(*(column[name] for name in ("revised", "revised_y", "revised_ms")), strict=True)) == [
+            (places[each.event_id, each.issued_ts, each.version], each.y, each.resolved_ts)
+            for each in said
+            if each.revision
+        ]
+        labels = [float(y) for y in column["y"]]
+        for at, y in zip(column["revised"], column["revised_y"], strict=True):
+            labels[at] = float(y)
+        for stream in made.streams:
+            same_stream(plan, stream, engine.table, contest, made, column, labels)
+
+
+def same_stream(
+    plan: Policies,
+    stream: str,
+    table: Table,
+    contest: Contest,
+    made: PartitionResult,
+    column: dict[str, list[Any]],
+    labels: list[float],
+) -> None:
+    """See that calibrators and scores of a stream are the same bytes."""
+    policy = plan_of(plan, stream)
+    entrants = contest._now[stream]
+    for served in entrants.served:
+        served.late = entrants.late
+        config = next(each.config for each in (policy, *policy.challengers) if each.recipe == served.recipe)
+        row = table.get(keys.calibrator(stream, config))
+        assert row is not None
+        assert rows.encode_calibrator(served) == row
+    # The first contender is the champion; of the others those that are a challenger here.
+    if policy.kind != PROBABILITY:
+        row = table.get(keys.vectors(stream, policy.config))
+        scores = made.vectors.get((entrants.number, 0))
+        assert (row is None) == (scores is None)
+        assert scores is None or rows.encode_vector_scores(scores) == row
+        return
+    resolved = [(i, y) for i, y in zip(column["index"], labels, strict=True) if column["stream"][i] == entrants.number]
+    scored = Scores()
+    for i, y in resolved:
+        scored.observe(column["raw"][i], column["p0"][i], y, column["draw0"][i])
+    history_row = table.get(keys.scores(stream))
+    if history_row is None:
+        assert not resolved
+        return
+    history = rows.decode_history(history_row, table.get(keys.windows(stream)))
+    assert history.total == scored
+    if policy.features:
+        assert made.biases[entrants.number, 0] == history.bias
+    for n, served in enumerate(entrants.served):
+        challenger = next((each for each in policy.challengers if each.recipe == served.recipe), None)
+        if challenger is None:
+            continue
+        p, drawn = (played(made.directory, f"{name}{n}", "d").tolist() for name in ("p", "draw"))
+        compared = Comparison()
+        for i, y in resolved:
+            compared.observe(column["p0"][i], p[i], y, drawn[i])
+        row = table.get(keys.comparison(stream, policy.config, challenger.config))
+        assert (row is None) == (not resolved)
+        assert row is None or rows.decode_comparison(row) == compared
+
+
+def plan_of(plan: Policies, stream: str) -> Policy:
+    policy = plan.of(stream)
+    assert policy is not None
+    return policy
