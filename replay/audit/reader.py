@@ -1,13 +1,11 @@
 """The topics of an audit, read from offset to offset, one partition of each at a time."""
 
 import asyncio
-import base64
 from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any, Final, TypeVar
 
-import orjson
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.client import AIOKafkaClient
 
@@ -23,7 +21,6 @@ from streams.kafka import provenance
 from streams.kafka.topics import partitions
 from streams.records import skips
 from streams.records.merge import KafkaRecord
-from streams.records.refused import SKIPPED
 
 T = TypeVar("T")
 
@@ -169,7 +166,10 @@ class PartitionReader:
             self.skipped.update(since.found)
         self._run(self._begin({letters: since.next if since else span.first["dead-letters"]}))
         for record in self._records(letters, [(end, None)]):
-            self._skip(record.value or b"")
+            found = skips.of_dead_letter(record.value or b"")
+            if found is not None:
+                topic, number, offset, why = found
+                self.skipped.setdefault((topic, number), {})[offset] = why
         return Skips(end, self.skipped)
 
     def open(
@@ -187,18 +187,6 @@ class PartitionReader:
         self._consumer.assign(list(places))
         for place, offset in places.items():
             self._consumer.seek(place, offset)
-
-    def _skip(self, value: bytes) -> None:
-        """Note what a dead letter says was left out."""
-        if b'"reason":"skipped"' not in value:
-            return
-        try:
-            letter = orjson.loads(value)
-            found = skips.of_letter(orjson.loads(base64.b64decode(letter["value"])))
-            if letter["reason"] == SKIPPED and found is not None:
-                self.skipped.setdefault((letter["topic"], letter["partition"]), {})[found[0]] = found[1]
-        except (ValueError, KeyError, TypeError, AttributeError):
-            return  # it is none of ours, which the comparison will say
 
     def _records(self, place: TopicPartition, stretches: Sequence[tuple[int, int | None]]) -> Iterator[KafkaRecord]:
         """Yield records up to the last of some ends; with each, how many bytes a batch before it may unpack to."""

@@ -1,25 +1,32 @@
 """The two input topics, read from fixed offsets to fixed offsets, without a consumer group.
 
 Offsets are resolved once, before anything is read: what is appended meanwhile is not part of the replay, and a manifest
-makes the same replay again. Nothing is committed and no group is named, so workers do not notice. As a worker does, it
-reads uncommitted records of transactional producers too; their control records are offsets that hold nothing.
+makes the same replay again. Nothing is committed and no group is named, so workers do not notice.
+
+Records are read as a worker reads them. Those of aborted transactions are passed over. A batch that expands beyond
+``TRUEUP_UNPACKED_BYTES`` is one dead letter. So is a record that ``trueup skip`` left out, which the workers' dead
+letters tell.
 """
 
 import asyncio
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import orjson
 from aiokafka import AIOKafkaConsumer, TopicPartition
-from aiokafka.errors import KafkaError
+from aiokafka.errors import KafkaError, TopicAuthorizationFailedError
 
 from replay.sources.record import CHUNK, Chunk, SourceRecord
 from state.fence import FORECASTS, OUTCOMES
 from streams.config.settings import Settings, SettingsError
+from streams.faust import unpacking
 from streams.kafka.topics import TopicsError, partitions
+from streams.records import skips
+from streams.records.refused import Refused
+from streams.records.skips import PoisonError
 
 #: Most bytes a partition may give at once: whole record batches keep the cost of a record at that of its decoding.
 FETCH_BYTES = 4 << 20
@@ -43,11 +50,14 @@ class TopicSource:
         Of the topics.
     spans
         Of both topics, [start, end) for each partition.
+    skipped
+        What operators left out: the reason by topic, partition and offset.
     """
 
     environment: Mapping[str, str]
     names: tuple[str, str]
     spans: tuple[Spans, Spans]
+    skipped: Mapping[str, Mapping[int, Mapping[int, str]]] = field(default_factory=dict)
 
     @property
     def partitions(self) -> int:
@@ -61,10 +71,15 @@ class TopicSource:
 
     def manifest(self) -> Mapping[str, Any]:
         """Return topics and offsets; `resolved` reads them again."""
-        return {
-            label: {"topic": name, "offsets": {str(n): list(span) for n, span in enumerate(spans)}}
-            for label, name, spans in zip(("forecasts", "outcomes"), self.names, self.spans, strict=True)
-        }
+        found: dict[str, Any] = {}
+        for label, name, spans in zip(("forecasts", "outcomes"), self.names, self.spans, strict=True):
+            found[label] = {"topic": name, "offsets": {str(n): list(span) for n, span in enumerate(spans)}}
+            if self.skipped.get(name):
+                found[label]["skipped"] = {
+                    str(n): {str(offset): why for offset, why in sorted(each.items())}
+                    for n, each in sorted(self.skipped[name].items())
+                }
+        return found
 
     def read(self, topic: int, partition: int) -> Iterator[Chunk]:
         """Yield the records of one partition's range.
@@ -80,14 +95,17 @@ class TopicSource:
         settings = Settings.from_env(self.environment)
         place = TopicPartition(self.names[topic], partition)
         with asyncio.Runner() as runner:
-            consumer = runner.run(_opened(settings, place, start))
+            left_out = self.skipped.get(place.topic, {}).get(partition, {})
+            consumer = runner.run(_opened(settings, place, start, left_out))
             try:
                 at = start
                 while at < end:
                     fetched = runner.run(_fetched(consumer, place, at))
                     reached = runner.run(consumer.position(place))
                     records = [
-                        SourceRecord(record.timestamp, topic, record.offset, record.key, record.value)
+                        SourceRecord(
+                            record.timestamp, topic, record.offset, record.key, record.value, _refused(record.value)
+                        )
                         for record in fetched
                         if record.offset < end
                     ]
@@ -95,16 +113,24 @@ class TopicSource:
                     reached = min(reached, end)
                     yield Chunk(records, reached - at)
                     at = reached
-            except KafkaError as exc:
+            except (KafkaError, PoisonError) as exc:
                 raise TopicsError(f"cannot read {place.topic}/{partition} at offset {at}: {exc!r}") from exc
             finally:
                 runner.run(consumer.stop())
 
 
-async def _opened(settings: Settings, place: TopicPartition, start: int) -> AIOKafkaConsumer:
+def _refused(value: bytes | None) -> str | None:
+    """Return the reason of a record that stands for others, which are not read."""
+    return value.reason if isinstance(value, Refused) else None
+
+
+async def _opened(
+    settings: Settings, place: TopicPartition, start: int, left_out: Mapping[int, str]
+) -> AIOKafkaConsumer:
     consumer = _consumer(settings, auto_offset_reset="none", max_partition_fetch_bytes=FETCH_BYTES)
     try:
         await consumer.start()
+        unpacking.bound(consumer, lambda _: settings.unpacked_bytes, lambda _: left_out)
         consumer.assign([place])
         consumer.seek(place, start)
     except BaseException:
@@ -131,6 +157,7 @@ def _consumer(settings: Settings, **options: Any) -> AIOKafkaConsumer:  # noqa: 
     return AIOKafkaConsumer(
         bootstrap_servers=",".join(settings.brokers),
         enable_auto_commit=False,
+        isolation_level="read_committed",
         **options,
         **settings.security.client_options(),
     )
@@ -157,10 +184,43 @@ def resolved(settings: Settings, environment: Mapping[str, str], wanted: Range) 
     """
     try:
         spans = asyncio.run(_spans(settings, wanted))
+        names = settings.forecasts, settings.outcomes
+        skipped = asyncio.run(_skipped(settings, dict(zip(names, spans, strict=True))))
     except KafkaError as exc:
         raise TopicsError(f"cannot read from {', '.join(settings.brokers)}: {exc!r}") from exc
     kept = {name: value for name, value in environment.items() if name.startswith("TRUEUP_")}
-    return TopicSource(kept, (settings.forecasts, settings.outcomes), spans)
+    return TopicSource(kept, names, spans, skipped)
+
+
+async def _skipped(settings: Settings, spans: Mapping[str, Spans]) -> dict[str, dict[int, dict[int, str]]]:
+    """Return what operators left out of some ranges, by the dead letters; nothing where these cannot be read."""
+    found: dict[str, dict[int, dict[int, str]]] = {}
+    count = await partitions(settings, settings.dead_letters)
+    if count is None:
+        return found
+    consumer = _consumer(settings)
+    try:
+        await consumer.start()
+        places = [TopicPartition(settings.dead_letters, n) for n in range(count)]
+        first, ends = await consumer.beginning_offsets(places), await consumer.end_offsets(places)
+        consumer.assign(places)
+        for place in places:  # seek_to_beginning races with the search for the end that the assignment begins
+            consumer.seek(place, first[place])
+        while any([await consumer.position(place) < ends[place] for place in places]):
+            for records in (await consumer.getmany(timeout_ms=500)).values():
+                for record in records:
+                    said = skips.of_dead_letter(record.value or b"")
+                    if said is None or said[0] not in spans:
+                        continue
+                    topic, partition, offset, why = said
+                    start, end = spans[topic][partition] if partition < len(spans[topic]) else (0, 0)
+                    if start <= offset < end:
+                        found.setdefault(topic, {}).setdefault(partition, {})[offset] = why
+    except TopicAuthorizationFailedError:
+        return {}
+    finally:
+        await consumer.stop()
+    return found
 
 
 async def _spans(settings: Settings, wanted: Range) -> tuple[Spans, Spans]:
@@ -204,6 +264,13 @@ def reread(path: Path, environment: Mapping[str, str]) -> TopicSource:
     try:
         given = orjson.loads(path.read_bytes())
         topics = [given[label]["topic"] for label in ("forecasts", "outcomes")]
+        skipped = {
+            given[label]["topic"]: {
+                int(n): {int(offset): str(why) for offset, why in each.items()}
+                for n, each in given[label].get("skipped", {}).items()
+            }
+            for label in ("forecasts", "outcomes")
+        }
         spans = [
             tuple((int(start), int(end)) for _, (start, end) in sorted(offsets.items(), key=lambda item: int(item[0])))
             for offsets in (given[label]["offsets"] for label in ("forecasts", "outcomes"))
@@ -215,7 +282,7 @@ def reread(path: Path, environment: Mapping[str, str]) -> TopicSource:
     if len(spans[0]) != len(spans[1]) or any(start > end or start < 0 for each in spans for start, end in each):
         raise SettingsError(f"{path} gives offsets that no topic can have")
     kept = {name: value for name, value in environment.items() if name.startswith("TRUEUP_")}
-    return TopicSource(kept, (topics[0], topics[1]), (spans[0], spans[1]))
+    return TopicSource(kept, (topics[0], topics[1]), (spans[0], spans[1]), skipped)
 
 
 def moment(text: str) -> int:

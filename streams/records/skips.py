@@ -5,8 +5,9 @@ its whole batch where that cannot be read, is then a dead letter with the reason
 offset that was asked for; audits read it there.
 """
 
+import base64
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from state import frames
@@ -69,10 +70,19 @@ def why(offset: int, reason: str) -> str:
     return f"{_SAID}{offset}: {reason}"
 
 
-def of_letter(said: Mapping[str, object]) -> tuple[int, str] | None:
-    """Return the offset that was asked for, and what was said, of a dead letter's value that `why` went into."""
-    text = said.get("refused")
-    if not isinstance(text, str) or not text.startswith(_SAID):
+def of_dead_letter(value: bytes) -> tuple[str, int, int, str] | None:
+    """Return what a dead letter says was left out: topic, partition, the offset that was asked for, and why.
+
+    None if it says nothing of the kind, or is no dead letter.
+    """
+    if b'"reason":"skipped"' not in value:
         return None
-    offset = text.removeprefix(_SAID).partition(":")[0]
-    return (int(offset), text) if offset.isdigit() else None
+    try:
+        letter = json.loads(value)
+        text = json.loads(base64.b64decode(letter["value"]))["refused"]
+        offset = text.removeprefix(_SAID).partition(":")[0]
+        if letter["reason"] != "skipped" or not text.startswith(_SAID) or not offset.isdigit():
+            return None
+        return letter["topic"], letter["partition"], int(offset), text
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None

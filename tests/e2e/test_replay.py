@@ -10,6 +10,7 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
+from cli import skip
 from replay import export_state
 from replay.configuration import configurations
 from replay.output_topic import HEADER
@@ -18,8 +19,9 @@ from replay.sources.topics import Range, TopicSource, reread, resolved
 from state import keys
 from streams.config.settings import SettingsError
 from streams.kafka.topics import TopicsError
-from tests.e2e.world import Read, World
-from tests.events import mixed
+from tests.e2e.test_hostile import send_at_once
+from tests.e2e.world import Read, World, wait_for
+from tests.events import Sent, forecast, mixed, outcome
 
 MADE = mixed(1500, seed=7)
 #: In the midst of the history, ms.
@@ -213,3 +215,42 @@ def test_offsets_are_resolved_for_every_partition(world: Callable[..., World]) -
     assert isinstance(source, TopicSource)
     assert source.size == len(MADE.sent)
     assert source.partitions == 2
+
+
+def test_replay_reads_what_a_worker_reads(world: Callable[..., World], tmp_path: Path) -> None:
+    live = world(partitions=1, TRUEUP_UNPACKED_BYTES=str(2 << 20))
+    live.send([forecast("a", 0.3, 1000), outcome("a", 1, 1001)])
+    take_back(live, forecast("taken-back", 0.5, 1002))
+    send_at_once(live, "forecasts", "zstd", [b"{}", bytes(20 << 20), b"{}"])
+    live.send([outcome("b", 1, 1999), forecast("b", 0.4, 2000), outcome("a", 0, 2001)])
+    place = f"{live.topic('outcomes')}/0@1"
+    skip.run(live.settings, place, "a defect")
+    with live.worker() as worker:
+        wait_for("all answers", lambda: (len(live.read("calibrated")), len(live.read("dead-letters"))) == (2, 2))
+        assert worker.stop() == 0
+    request = replace(
+        asked(live), output=tmp_path / "out.jsonl", letters=tmp_path / "dead.jsonl", manifest=tmp_path / "run.json"
+    )
+    result, _ = replay(request, live.environment)
+    assert result.dead == {"forecasts": {"batch": 1}, "outcomes": {"skipped": 1}}
+    assert result.contenders[0].fates == live.applied()
+    assert answers(Read(0, 0, None, line, 0) for line in lines(tmp_path / "out.jsonl")) == answers(
+        live.read("calibrated")
+    )
+    assert sorted(lines(tmp_path / "dead.jsonl")) == sorted(each.value or b"" for each in live.read("dead-letters"))
+    again = reread(tmp_path / "run.json", live.environment)
+    assert again.skipped == {live.topic("forecasts"): {}, live.topic("outcomes"): {0: {1: "skipped at 1: a defect"}}}
+    assert replay(replace(request, source=again), live.environment)[0].encode() == result.encode()
+
+
+def take_back(world: World, record: Sent) -> None:
+    """Send a record in a transaction, and abort it."""
+
+    async def run() -> None:
+        producer = AIOKafkaProducer(bootstrap_servers=world.settings.brokers[0], transactional_id=world.name)
+        async with producer:
+            await producer.begin_transaction()
+            await producer.send_and_wait(world.topic(record.topic), record.value, key=record.key)
+            await producer.abort_transaction()
+
+    asyncio.run(run())
