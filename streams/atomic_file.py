@@ -1,7 +1,7 @@
-"""Files that are there whole or not at all, and through which nobody is led elsewhere.
+"""Write files completely or not at all, without following links.
 
-A name that can be guessed, in a directory where others may write, could be a link that they planted. So what is new has
-a random name, must not exist before, and is no link.
+In a directory where others may write, somebody could put a link at a name that can be guessed. So a new file gets a
+random name. It must not exist yet, and it must not be a link.
 """
 
 import os
@@ -13,18 +13,18 @@ from typing import IO, Final
 
 from streams.config.settings import SettingsError
 
-#: The file must not be there, and its name must be no link.
+#: The file must not exist, and its name must not be a link.
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @contextmanager
 def beside(path: Path) -> Iterator[tuple[Path, IO[bytes]]]:
-    """Make a file in the directory of ``path`` that is gone afterwards, unless it has taken that name.
+    """Make a temporary file in the directory of ``path``; it is removed at the end, unless it was renamed.
 
     Raises
     ------
     OSError
-        If it cannot be made.
+        If the file cannot be made.
     """
     new = path.with_name(f".{path.name[:200]}.{secrets.token_hex(16)}.part")
     with os.fdopen(os.open(new, _NEW, 0o666), "wb") as file:
@@ -36,7 +36,7 @@ def beside(path: Path) -> Iterator[tuple[Path, IO[bytes]]]:
 
 
 def replace(new: Path, path: Path) -> None:
-    """Give a file that is on disk the name of another, and see that the name is on disk, too."""
+    """Rename a file, replacing ``path``, and wait until the new name is on disk; the content must be on disk before."""
     new.replace(path)
     directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -47,14 +47,14 @@ def replace(new: Path, path: Path) -> None:
 
 @contextmanager
 def written(path: Path) -> Iterator[IO[bytes]]:
-    """Open a file that takes the name of ``path`` when all went well; else ``path`` is as it was.
+    """Open a new file that replaces ``path`` at the end; after an exception ``path`` is unchanged.
 
-    A link that has this name is replaced, not followed.
+    If ``path`` is a link, the link is replaced, not followed.
 
     Raises
     ------
     SettingsError
-        If nothing can be written there.
+        If no file can be made there.
     """
     with ExitStack() as stack:
         try:
@@ -68,12 +68,12 @@ def written(path: Path) -> Iterator[IO[bytes]]:
 
 
 def append(path: Path, line: bytes) -> None:
-    """Append a line to a file, which must be no link, and see that it is on disk.
+    """Append a line to a file, which must not be a link, and wait until the line is on disk.
 
     Raises
     ------
     OSError
-        If it cannot be.
+        If the line cannot be written.
     """
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
     with os.fdopen(os.open(path, flags, 0o666), "ab") as file:

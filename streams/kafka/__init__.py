@@ -1,1 +1,1 @@
-"""What is asked of the brokers beside records: topics, rights, connections."""
+"""Requests to the brokers that are not about records: topics, permissions, connections."""

@@ -1,6 +1,6 @@
-"""Why a broker cannot be used: one sentence that names the setting to change, and never a secret.
+"""Explain why a broker cannot be used, in one sentence that names the setting to change and holds no secret.
 
-aiokafka says only that it could not bootstrap. So when it could not, each broker is asked once more, step by step.
+aiokafka says only that it could not bootstrap. So after that error this module asks each broker again, step by step.
 """
 
 import asyncio
@@ -21,11 +21,11 @@ from streams.kafka.security import Security
 
 #: Longest wait for the alert that follows a TLS handshake, s.
 ALERT_SECONDS: Final = 2.0
-#: OpenSSL's numbers of what is wrong with a certificate: X509_V_ERR_*.
+#: OpenSSL's error numbers for a certificate (X509_V_ERR_*): unknown authority, wrong host, not valid now.
 _ISSUER, _NAME, _TIME = (2, 18, 19, 20, 21, 24, 27), (62, 64), (9, 10)
 
 
-#: What a broker says that trying again does not change.
+#: Errors that do not go away by trying again.
 _LASTING = (
     ssl.SSLCertVerificationError,
     SaslAuthenticationFailed,
@@ -35,14 +35,14 @@ _LASTING = (
 
 
 class Reason(NamedTuple):
-    """Why brokers cannot be used, and whether it is settings that have to change."""
+    """Why brokers cannot be used; ``lasting`` if a setting has to change."""
 
     said: str
     lasting: bool
 
 
 async def reasons(settings: Settings) -> Reason:
-    """Return why each of the brokers cannot be used; those that can are left out."""
+    """Return why the brokers cannot be used; brokers that can be used are left out."""
     found = [each for each in await asyncio.gather(*(_reason(settings, each) for each in settings.brokers)) if each]
     if found:
         return Reason("; ".join(each.said for each in found), any(each.lasting for each in found))
@@ -69,7 +69,7 @@ async def _reason(settings: Settings, broker: str) -> Reason | None:
 
 
 async def _said(security: Security, host: str, port: int, exc: Exception) -> str:
-    """Return what an error of a connection means."""
+    """Return what a connection error means."""
     match exc:
         case ssl.SSLCertVerificationError():
             said = _untrusted(security, exc)
@@ -101,7 +101,10 @@ def _untrusted(security: Security, exc: ssl.SSLCertVerificationError) -> str:
 
 
 async def _closed(security: Security, host: str, port: int) -> str:
-    """Return why a broker may have closed a connection: in TLS 1.3 it tells only who reads on after the handshake."""
+    """Return why a broker may have closed a connection.
+
+    In TLS 1.3 the reason comes after the handshake, so only a client that reads on sees it.
+    """
     if security.context is None:
         return "it closed the connection: does it speak TLS there? Then set TRUEUP_SECURITY_PROTOCOL to SSL or SASL_SSL"
     try:
@@ -117,7 +120,7 @@ async def _closed(security: Security, host: str, port: int) -> str:
         if "CERTIFICATE" in (exc.reason or ""):
             wanted = "refuses the certificate of" if security.certfile else "asks for a client's certificate: set"
             return f"it {wanted} TRUEUP_SSL_CERTFILE ({(exc.reason or '').lower().replace('_', ' ')})"
-        return f"it does not speak TLS as we do: {(exc.reason or str(exc)).lower().replace('_', ' ')}"
+        return f"it does not speak TLS as this client does: {(exc.reason or str(exc)).lower().replace('_', ' ')}"
     except OSError:
         return f"it does not speak TLS there: is TRUEUP_SECURITY_PROTOCOL={security.protocol} that of this port?"
     if security.protocol == "SSL":

@@ -1,4 +1,4 @@
-"""The partition of a key, as Kafka's own default partitioner chooses it."""
+"""Compute the partition of a key as Kafka's default partitioner does."""
 
 from functools import lru_cache
 
@@ -6,11 +6,11 @@ from aiokafka.partitioner import murmur2
 
 
 def partition(key: bytes, count: int) -> int:
-    """Return the partition Kafka's own default partitioner gives a key among ``count``."""
+    """Return the partition of a key among ``count`` partitions, as Kafka's default partitioner chooses it."""
     return (_hashed(key) & 0x7FFFFFFF) % count
 
 
 @lru_cache(maxsize=1 << 16)
 def _hashed(key: bytes) -> int:
-    # An outcome's key was hashed for its forecast not long before; the hash is pure Python, 3 us.
+    # An outcome has the key of an earlier forecast. The hash is pure Python and takes 3 us, so it is cached.
     return int(murmur2(key))

@@ -1,7 +1,8 @@
-"""What the brokers let this user do, asked before a worker starts.
+"""Check before a worker starts what the brokers allow its user to do.
 
-Without it a missing grant shows as a topic that "does not exist", a group that never forms or a send that fails after
-everything was restored. Brokers since 2.3 answer which operations the asking user may do with a topic and a group.
+Without this check a missing grant shows late and unclearly: as a topic that "does not exist", as a group that never
+forms, or as a send that fails after everything was restored. Brokers since 2.3 tell which operations the user may do
+with a topic and with a group.
 """
 
 import shlex
@@ -21,28 +22,28 @@ from aiokafka.protocol.types import Array, Boolean, Bytes, Int16, Int32, Schema,
 from streams.config.settings import Settings
 from streams.faust.requests import ask
 
-#: Kafka's numbers of the operations a worker needs; the answer has a bit for each.
+#: Kafka's numbers for the operations that a worker needs; the answer has one bit for each.
 OPERATIONS: Final = {"Read": 3, "Write": 4, "Describe": 8, "DescribeConfigs": 10}
-#: The answer of a broker that does not know.
+#: The answer of a broker that does not tell.
 _UNKNOWN: Final = -(1 << 31)
 
-#: What may be done with one thing; None: the broker did not say.
+#: The operations allowed on one topic, group or id; None if the broker did not tell.
 Allowed = frozenset[str] | None
 #: Types of coordinators, as the protocol numbers them.
 _TRANSACTION: Final = 1
 
 
 class Grant(NamedTuple):
-    """What a worker's user must be allowed to do with one thing.
+    """What a worker's user must be allowed to do with one topic, one group, or ids with one prefix.
 
     Attributes
     ----------
     kind
         ``topic``, ``group`` or ``transactional-id``, as ``kafka-acls.sh`` names them.
     name
-        Of the thing; of a transactional id, what it starts with.
+        Name of the topic or group; of transactional ids, their prefix.
     operations
-        As Kafka names them. Read and Write let a thing be seen (Describe), too.
+        As Kafka names them. Read and Write include Describe.
     """
 
     kind: str
@@ -56,7 +57,7 @@ class Grant(NamedTuple):
 
 
 def needed(settings: Settings) -> list[Grant]:
-    """Return all a worker needs, and nothing it does not."""
+    """Return all grants that a worker needs, and no others."""
     return [
         *(Grant("topic", name, ("Read", "DescribeConfigs")) for name in (settings.forecasts, settings.outcomes)),
         *(
@@ -173,7 +174,7 @@ class _Group(Request[_GroupsRequest]):  # type: ignore[misc]
 
 
 def commands(settings: Settings, principal: str) -> list[str]:
-    """Return a ``kafka-acls.sh`` command for each grant; whoever runs it says how it logs in."""
+    """Return a ``kafka-acls.sh`` command for each grant; its login comes from ``admin.properties``."""
     return [
         shlex.join(
             [
@@ -189,9 +190,9 @@ def commands(settings: Settings, principal: str) -> list[str]:
 
 
 async def of_topics(admin: AIOKafkaAdminClient, names: Iterable[str]) -> dict[str, Allowed]:
-    """Return what may be done with each topic; a topic that does not exist is missing.
+    """Return which operations are allowed on each topic; a topic that does not exist is missing.
 
-    One that may not even be seen is there with nothing allowed, whether it exists or not: the brokers do not say.
+    A topic that this user may not even see has an empty set. The brokers do not tell whether it exists.
     """
     try:
         response = await ask(admin, _Topics(names))
@@ -205,9 +206,9 @@ async def of_topics(admin: AIOKafkaAdminClient, names: Iterable[str]) -> dict[st
 
 
 async def lacking(admin: AIOKafkaAdminClient, settings: Settings, topics: Mapping[str, Allowed]) -> list[str]:
-    """Return a sentence for each thing on which this user lacks a grant; what the brokers do not tell is passed over.
+    """Return a sentence for each missing grant; a grant that the brokers do not tell about is not reported.
 
-    ``topics`` is what `of_topics` said.
+    ``topics`` is the result of `of_topics`.
     """
     sentences = []
     for grant in needed(settings):
@@ -225,20 +226,20 @@ async def lacking(admin: AIOKafkaAdminClient, settings: Settings, topics: Mappin
 
 
 async def _of_group(admin: AIOKafkaAdminClient, name: str) -> Allowed:
-    """Return what may be done with a consumer group, be there one yet or not."""
+    """Return which operations are allowed on a consumer group, which need not exist yet."""
     try:
         coordinator = await admin.find_coordinator(name)
         response = await ask(admin, _Group(name), coordinator)
     except GroupAuthorizationFailedError:
         return frozenset()
-    except (KafkaError, NotImplementedError):  # no coordinator yet, or a broker before 2.3: the worker will find out
+    except (KafkaError, NotImplementedError):  # no coordinator yet, or a broker before 2.3
         return None
     code, *_, bits = response.groups[0]
     return frozenset() if code == GroupAuthorizationFailedError.errno else _allowed(bits)
 
 
 async def _of_transactions(admin: AIOKafkaAdminClient, prefix: str) -> Allowed:
-    """Return what may be done with transactional ids: the brokers tell only whether there is any grant."""
+    """Return an empty set if there is no grant on these transactional ids, else None: brokers tell no more."""
     try:
         await admin.find_coordinator(f"{prefix}state", _TRANSACTION)
     except TransactionalIdAuthorizationFailed:

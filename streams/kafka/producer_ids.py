@@ -1,9 +1,11 @@
 """Producer ids from the transaction coordinator, without transactions.
 
-A transactional id has one producer id, and every request for it raises the epoch. Brokers keep the highest epoch a
-producer id has appended with, for each partition, and refuse what comes with a lower one, in a transaction or not
-(KIP-98). aiokafka speaks version 0 of the request, which cannot say which epoch the caller holds (KIP-360); the
-versions here can, so a worker that has been overtaken is told, and does not overtake in turn.
+A transactional id has one producer id. Every request for it raises its epoch. For each partition, brokers keep the
+highest epoch with which a producer id has appended, and refuse appends with a lower one, inside and outside
+transactions (KIP-98).
+
+aiokafka uses version 0 of the request, which cannot name the epoch that the caller holds. The versions here can
+(KIP-360). So a worker learns that another one has taken over, instead of taking over again.
 """
 
 import asyncio
@@ -14,16 +16,16 @@ from aiokafka.client import AIOKafkaClient, ConnectionGroup, CoordinationType
 from aiokafka.protocol.api import Request, RequestStruct, Response
 from aiokafka.protocol.types import CompactString, Int16, Int32, Int64, Schema, TaggedFields
 
-#: No transaction is ever begun, so none can time out; the brokers want a number below their maximum.
+#: No transaction is ever begun, so none can time out. The brokers require a number below their maximum.
 TRANSACTION_MS = 10_000
 #: Pause before another attempt, s.
 BACKOFF = 0.1
-#: Of version 4; aiokafka has no name for it.
+#: An error code of version 4 that aiokafka does not know.
 PRODUCER_FENCED = 90
 
 
 class ProducerIdentity(NamedTuple):
-    """A producer id and an epoch of it; -1 where there is none yet."""
+    """A producer id and its epoch; both are -1 before the first request."""
 
     producer_id: int
     epoch: int
@@ -33,7 +35,7 @@ NOBODY = ProducerIdentity(-1, -1)
 
 
 class ForbiddenError(RuntimeError):
-    """The brokers do not let this user have the producer id."""
+    """The brokers do not allow this user the transactional id."""
 
 
 class _Response(Response):  # type: ignore[misc]  # aiokafka ships no type hints
@@ -72,7 +74,7 @@ class _Request4(_Request):
 
 
 class InitProducerId(Request[_Request | _Request4]):  # type: ignore[misc]
-    """Asks for the next epoch of a transactional id, if the one held is still the newest."""
+    """Request for the next epoch of a transactional id, refused if the caller's epoch is not the newest."""
 
     API_KEY = 22
 
@@ -92,18 +94,18 @@ async def take(client: AIOKafkaClient, transactional_id: str, held: ProducerIden
     client
         Connected to the brokers.
     transactional_id
-        Any name; its users overtake one another.
+        Any name. A new epoch fences off all earlier users of the name.
     held
-        What the caller holds; the epoch is then raised only if nobody has raised it since.
+        The id and epoch that the caller holds. The epoch is raised only if nobody else has raised it since.
 
     Raises
     ------
     ProducerFenced
-        If somebody has.
+        If somebody else has raised the epoch.
     ForbiddenError
         If an ACL is missing.
     KafkaError
-        If the brokers refuse for another reason that will not pass.
+        If the brokers refuse for another reason that trying again does not change.
     """
     while True:
         try:

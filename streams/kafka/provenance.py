@@ -1,7 +1,7 @@
-"""Which changelog a disk's rows are of, and for how long the changelog can bring a disk up to date.
+"""From which changelog a disk's rows come, and how old they may be before the changelog can no longer update them.
 
-A name does not say it: a topic that is deleted and made anew has the same name and other rows, and so has a topic of
-another cluster. Brokers give every topic an id that never comes again (KIP-516, Apache Kafka 2.8).
+The topic's name is not enough. A topic that was deleted and made again has the same name and other rows, and so has a
+topic of another cluster. But brokers give every topic a unique id (KIP-516, Apache Kafka 2.8).
 """
 
 import asyncio
@@ -31,12 +31,12 @@ T = TypeVar("T")
 
 #: Pause before another attempt, s.
 BACKOFF: Final = 0.1
-#: What Kafka takes where a topic does not say, ms.
+#: Kafka's default for a topic that does not set it, ms.
 DELETE_RETENTION_MS: Final = 86_400_000
 
 
 class Origin(NamedTuple):
-    """What rows on a disk are of.
+    """Where rows on a disk come from.
 
     Attributes
     ----------
@@ -47,7 +47,7 @@ class Origin(NamedTuple):
     topic
         Id of the changelog, as hexadecimal digits; empty where brokers are older than 2.8.
     partitions
-        Of the changelog.
+        Number of partitions of the changelog.
     """
 
     app: str
@@ -56,12 +56,12 @@ class Origin(NamedTuple):
     partitions: int
 
     def encode(self) -> bytes:
-        """Return it as a row: JSON with sorted keys."""
+        """Return the origin as a row: JSON with sorted keys."""
         return json.dumps(self._asdict(), sort_keys=True, separators=(",", ":")).encode()
 
 
 class Described(NamedTuple):
-    """What brokers say of a changelog: its origin, and how long it keeps tombstones, ms."""
+    """A changelog as the brokers describe it: its origin, and how long it keeps tombstones, ms."""
 
     origin: Origin
     retention_ms: int
@@ -145,7 +145,7 @@ class _Topic(Request[MetadataRequest_v5 | _Request]):  # type: ignore[misc]
 
 
 async def describe(client: AIOKafkaClient, app: str, name: str) -> Described:
-    """Return what the brokers say of a changelog, trying until one answers.
+    """Return a changelog's origin and tombstone retention, trying until a broker answers.
 
     Parameters
     ----------
@@ -154,12 +154,12 @@ async def describe(client: AIOKafkaClient, app: str, name: str) -> Described:
     app
         ``TRUEUP_APP_ID``.
     name
-        Of the changelog.
+        Name of the changelog.
 
     Raises
     ------
     KafkaError
-        If the brokers refuse for a reason that will not pass.
+        If the brokers refuse for a reason that trying again does not change.
     """
 
     async def ask() -> Described:
@@ -178,7 +178,7 @@ async def topic_id(client: AIOKafkaClient, name: str) -> str:
 
 
 async def _insisted(client: AIOKafkaClient, ask: Callable[[], Awaitable[T]]) -> T:
-    """Ask until a broker answers."""
+    """Ask again until a broker answers."""
     while True:
         try:
             return await ask()
@@ -201,7 +201,7 @@ async def _origin(client: AIOKafkaClient, app: str, name: str) -> Origin:
 
 
 async def _retention(client: AIOKafkaClient, name: str) -> int:
-    """Return how long a compacted topic keeps tombstones, ms; Kafka's own value where this user may not ask."""
+    """Return how long a compacted topic keeps tombstones, ms; Kafka's default if this user may not ask."""
     request = DescribeConfigsRequest([(ConfigResourceType.TOPIC, name, ["delete.retention.ms"])])
     response = await client.send(client.get_random_node(), request)
     ((code, _, _, _, entries),) = response.resources

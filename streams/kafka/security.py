@@ -1,4 +1,4 @@
-"""How clients prove who they are and what they trust, from the environment and files; never from a URL."""
+"""TLS and passwords of connections to the brokers and of the HTTP server; from environment and files, never from a URL."""
 
 import base64
 import hashlib
@@ -22,11 +22,11 @@ class Security:
     Attributes
     ----------
     protocol
-        One of `PROTOCOLS`. SASL over plain text is not offered: it would send the password in the clear.
+        One of `PROTOCOLS`. SASL without TLS is not offered: it would send the password in clear text.
     mechanism, username, password
-        SASL, with ``SASL_SSL`` only.
+        Of SASL; used only with ``SASL_SSL``.
     cafile
-        Authorities to trust; None trusts the system's.
+        File of the certificate authorities to trust; None trusts the system's.
     certfile, keyfile, key_password
         The client's certificate, for mutual TLS.
     """
@@ -60,7 +60,7 @@ class Security:
 
     @cached_property
     def context(self) -> ssl.SSLContext | None:
-        """The TLS context, verifying names and certificates; None in plain text.
+        """Return the TLS context, which verifies names and certificates; None without TLS.
 
         Raises
         ------
@@ -76,7 +76,7 @@ class Security:
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         if self.certfile:
             try:
-                # Without a function OpenSSL would ask the terminal for the password of an encrypted key, and wait.
+                # Without a function, OpenSSL asks for the password of an encrypted key on the terminal, and waits.
                 context.load_cert_chain(self.certfile, self.keyfile, lambda: self.key_password or "")
             except OSError as exc:
                 files = f"TRUEUP_SSL_CERTFILE={self.certfile}" + (f" and {self.keyfile}" if self.keyfile else "")
@@ -87,7 +87,7 @@ class Security:
         return context
 
     def client_options(self) -> dict[str, Any]:
-        """Return the options aiokafka's clients take."""
+        """Return the options of aiokafka's clients."""
         options: dict[str, Any] = {"security_protocol": self.protocol, "ssl_context": self.context}
         if self.protocol == "SASL_SSL":
             options |= {
@@ -98,7 +98,7 @@ class Security:
         return options
 
     def credentials(self) -> CredentialsT | None:
-        """Return what Faust takes in place of `client_options`."""
+        """Return the same as Faust's credentials."""
         if self.protocol == "SASL_SSL":
             return faust.SASLCredentials(
                 username=self.username,
@@ -118,10 +118,10 @@ class Access:
     certfile, keyfile
         The worker's certificate, for HTTPS.
     username, password
-        What readers must know (HTTP basic authentication); the probes are open to all.
+        What readers must give (HTTP basic authentication). The probes need none.
     hosts
-        Names by which metrics and pages are asked for, separated by commas, beside the worker's own, addresses, and
-        names without a dot.
+        Host names that requests may use, separated by commas. The worker's own name, addresses, and names without a
+        dot are always allowed.
     """
 
     certfile: str | None = None
@@ -140,7 +140,7 @@ class Access:
 
     @cached_property
     def context(self) -> ssl.SSLContext | None:
-        """The TLS context of the server; None for plain HTTP.
+        """Return the TLS context of the server; None for plain HTTP.
 
         Raises
         ------
@@ -163,12 +163,12 @@ class Access:
         return frozenset(name.strip().lower() for name in (self.hosts or "").split(",") if name.strip())
 
     def admits(self, authorization: str) -> bool:
-        """Whether the value of an ``Authorization`` header is the right one; as fast for wrong ones, however wrong."""
+        """Return whether the value of an ``Authorization`` header is right, in constant time."""
         if self.username is None:
             return True
         given = base64.b64encode(f"{self.username}:{self.password}".encode()).decode()
-        # Digests are compared, so that not even the password's length shows in the time.
-        scheme, _, shown = authorization.strip().partition(" ")  # the scheme's name is of any case (RFC 9110)
+        # Digests have equal lengths, so the time of the comparison does not show the password's length.
+        scheme, _, shown = authorization.strip().partition(" ")  # the scheme's name may have any case (RFC 9110)
         said = f"{'Basic' if scheme.lower() == 'basic' else scheme} {shown.strip()}"
         return hmac.compare_digest(_digest(f"Basic {given}"), _digest(said))
 
@@ -178,7 +178,7 @@ def _digest(text: str) -> bytes:
 
 
 def _said(exc: OSError) -> str:
-    """Return what is wrong with a file; OpenSSL names the place in its own source, which helps nobody."""
+    """Return what is wrong with a file, without the place in OpenSSL's source that OpenSSL names."""
     if isinstance(exc, ssl.SSLError):
         return (exc.reason or "not PEM").lower().replace("_", " ")
     return exc.strerror or str(exc)

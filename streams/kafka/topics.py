@@ -1,4 +1,4 @@
-"""The topics: made as trueup needs them, and checked before a worker starts."""
+"""Make the topics as trueup needs them, and check them before a worker starts."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
@@ -16,16 +16,16 @@ from streams.kafka import codecs, connectivity, permissions
 BATCH_OVERHEAD = 4096
 #: Longest wait for the leaders of new topics, s.
 LEADER_SECONDS = 30.0
-#: How far ahead of its own clock a broker takes a record's timestamp, ms. Brokers before 3.6 know the other name only.
+#: The setting of how far a record's timestamp may be ahead of the broker's clock, ms; and its name before Kafka 3.6.
 AHEAD, AHEAD_BEFORE = "message.timestamp.after.max.ms", "message.timestamp.difference.max.ms"
-#: How long the changelog keeps deletions, ms: a disk that was away for half of it can still be brought up to date.
+#: How long the changelog keeps deletions, ms. A disk that was away for at most half of it can still be updated.
 DELETE_RETENTION_MS = 7 * 86_400_000
 
 
 class TopicsError(RuntimeError):
     """The topics are not as trueup needs them, or could not be made; the message says what to change.
 
-    ``lasting`` is False where trying again may help: brokers that could not be reached.
+    ``lasting`` is False if trying again may help, because the brokers could not be reached.
     """
 
     def __init__(self, message: str, *, lasting: bool = True) -> None:
@@ -35,18 +35,18 @@ class TopicsError(RuntimeError):
 
 @dataclass(frozen=True)
 class Topic:
-    """What a topic must be.
+    """What a topic must be like.
 
     Attributes
     ----------
     name
-        Of the topic.
+        Name of the topic.
     compacted
-        Whether its cleanup policy is compaction, or deletion.
+        Whether its cleanup policy is compaction; otherwise it is deletion.
     batch_bytes
-        Largest record batch it must take; 0 of the inputs, which others write.
+        Largest record batch that it must accept; 0 for inputs, which producers write.
     ahead_ms
-        How far ahead of the broker's clock it may take a record's timestamp, ms; None of what workers write.
+        How far ahead of the broker's clock it may accept a record's timestamp, ms; None for topics that workers write.
     """
 
     name: str
@@ -77,12 +77,12 @@ async def create(
     Parameters
     ----------
     partitions
-        Of every topic; those that exist keep theirs, and `check` says if they differ.
+        Of every new topic. Existing topics keep theirs, and `check` reports differences.
     replication
-        Copies of every topic. With three, writes need two in sync.
+        Copies of every topic. With three or more, writes need two in sync.
     retention_ms
-        How long inputs and outputs are kept; None leaves it to the brokers. It must be longer than the longest
-        time a worker may be down, and for replay as long as history is wanted.
+        How long inputs and outputs are kept, ms; None for the brokers' default. It must be longer than the longest
+        time for which a worker may be down. Replay can read only what is kept.
 
     Raises
     ------
@@ -132,7 +132,7 @@ async def check(settings: Settings, *, as_worker: bool = True) -> list[str]:
     Parameters
     ----------
     as_worker
-        Whether whoever asks must also be allowed to do what a worker does; who makes topics need not be.
+        Whether to check a worker's permissions, too. The user that makes topics does not need them.
     """
     async with _admin(settings) as admin:
         topics = wanted(settings)
@@ -170,10 +170,10 @@ async def check(settings: Settings, *, as_worker: bool = True) -> list[str]:
 
 
 async def remarks(settings: Settings) -> list[str]:
-    """Return what is not wrong with the topics and may surprise, one sentence each.
+    """Return warnings about settings of the topics that are allowed, one sentence each.
 
-    That is a ``compression.type`` by which the brokers pack anew what a worker has packed already, deletions that the
-    changelog does not keep for long, and records that may be lost although they were acknowledged.
+    They are about a ``compression.type`` that makes the brokers compress batches again, about a changelog that keeps
+    deletions for a short time, and about acknowledged records that may be lost.
     """
     async with _admin(settings) as admin:
         topics = wanted(settings)
@@ -189,7 +189,7 @@ async def remarks(settings: Settings) -> list[str]:
 
 
 def _losable(configs: Mapping[str, Mapping[str, str]]) -> list[str]:
-    """Return how acknowledged records may be lost, with the topics concerned."""
+    """Return how acknowledged records may be lost, with the names of the topics."""
     alone = [name for name, each in configs.items() if int(each.get("min.insync.replicas", "1")) < 2]
     unclean = [name for name, each in configs.items() if each.get("unclean.leader.election.enable") == "true"]
     found = []
@@ -218,7 +218,7 @@ def _remarks(topic: Topic, ours: str, configs: Mapping[str, str]) -> list[str]:
 
 
 def _packed(topic: Topic, ours: str, configs: Mapping[str, str]) -> list[str]:
-    if not topic.batch_bytes:  # others write it
+    if not topic.batch_bytes:  # an input: producers write it
         return []
     theirs = configs.get("compression.type", "producer")
     if theirs in ("producer", "uncompressed" if ours == "none" else ours):

@@ -1,4 +1,4 @@
-"""Topics from their first record that is kept to what was their last when reading began."""
+"""Read topics from the first kept record to the record that was the last one when reading began."""
 
 from collections.abc import AsyncIterator, Sequence
 from typing import Final
@@ -8,19 +8,19 @@ from aiokafka.structs import ConsumerRecord
 
 from streams.config.settings import Settings
 
-#: Most bytes a partition may give at once; whole record batches keep the reader at 6 us a record.
+#: Most bytes to fetch from a partition at once. With whole record batches, reading takes 6 us a record.
 FETCH_BYTES: Final = 4 << 20
 
 
 async def batches(
     settings: Settings, topics: Sequence[str], *, whole: bool = False
 ) -> AsyncIterator[tuple[str, list[ConsumerRecord[bytes, bytes]]]]:
-    """Yield the records of each partition in order, with the name of their topic; joins no group.
+    """Yield the records of each partition in order, with the name of their topic, without joining a group.
 
     Raises
     ------
     RuntimeError
-        If ``whole``, and records were deleted.
+        If ``whole`` is set, and records were deleted.
     KafkaError
         If the topics cannot be read.
     """
