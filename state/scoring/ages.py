@@ -1,4 +1,4 @@
-"""How old forecasts are when their outcomes come, by label, and what that says of a stream's configuration."""
+"""Count how old forecasts are when their outcomes come, by label, and check a stream's configuration by these ages."""
 
 import math
 from bisect import bisect_right
@@ -14,10 +14,10 @@ DAY_MS: Final = 24 * HOUR_MS
 #: Inner edges of the cells of an age, ms: a minute, times the root of 2 each, to 11 years.
 EDGES: Final[tuple[int, ...]] = tuple(round(MINUTE_MS * 2.0 ** (k / 2)) for k in range(46))
 CELLS: Final = len(EDGES) + 1
-#: Labels are told apart up to this one; class numbers above count as it.
+#: Class numbers above this one count as this one.
 LABELS: Final = 16
 
-#: Fewest outcomes, and of each label that are compared, for the words of `findings`.
+#: Fewest outcomes for `findings`, in all and of each label that is compared.
 FEWEST: Final = 100
 FEWEST_EACH: Final = 20
 #: The shares from which on a finding is made: of outcomes in the last tenth of the time they have; of outcomes that
@@ -36,16 +36,16 @@ Name = Literal["ttl", "silence", "classes", "matures"]
 
 
 class Ages:
-    """Counts of outcomes by age and label, and of forecasts that were left without one.
+    """Counts of outcomes by age and label, and of forecasts that expired without an outcome.
 
     Notes
     -----
-    An age falls into one of 47 cells: below a minute, 45 that grow by the root of 2, and above 11 years; so a quantile
-    is within 20 % of the ages' own. Counts add up over partitions.
+    An age falls into one of 47 cells: below a minute, then 45 cells, each wider than the one before by the root of 2,
+    and above 11 years. So a quantile has an error of at most 20 %. Counts of partitions may be added.
 
-    Bytes, little-endian: forecasts that expired (u64), then of each label that has come, upwards: the label, the bytes
-    of a count (1, 2, 4 or 8), the first cell that has any, how many cells follow from there to the last one (u8 each),
-    their counts. Two labels have usually about 100 bytes; at most 6.1 kB.
+    Bytes, little-endian: forecasts that expired (u64). Then for each label that has come, in ascending order: the
+    label, the bytes of a count (1, 2, 4 or 8), the first cell with a count, the number of cells from there to the last
+    one (u8 each), their counts. With two labels usually about 100 bytes; at most 6.1 kB.
 
     Examples
     --------
@@ -68,9 +68,9 @@ class Ages:
         Parameters
         ----------
         age_ms
-            Of its forecast, at least 0.
+            Age of its forecast, at least 0.
         label
-            0 or 1, the number of a class, or 0 of numbers.
+            0 or 1, or the number of a class; 0 for outcomes that are numbers.
         """
         label = min(label, LABELS - 1)
         counts = self._counts.get(label)
@@ -79,7 +79,7 @@ class Ages:
         counts[bisect_right(EDGES, age_ms)] += 1
 
     def expire(self) -> None:
-        """Count a forecast that was left without an outcome."""
+        """Count a forecast that expired without an outcome."""
         self.expired += 1
 
     def __add__(self, other: Self) -> Self:
@@ -115,7 +115,7 @@ class Ages:
         Raises
         ------
         ValueError
-            If it is cut, or names labels or cells there are not.
+            If it is cut, or names labels or cells that do not exist.
         """
         if len(payload) < _HEAD.size:
             raise ValueError(f"ages of {len(payload)} bytes are shorter than their own header")
@@ -141,7 +141,7 @@ class Ages:
 
     @property
     def labels(self) -> list[int]:
-        """The labels that have come, upwards."""
+        """The labels that have come, in ascending order."""
         return sorted(self._counts)
 
     def n(self, label: int) -> int:
@@ -150,11 +150,11 @@ class Ages:
 
     @property
     def total(self) -> int:
-        """Outcomes of all labels."""
+        """The number of outcomes of all labels."""
         return sum(map(sum, self._counts.values()))
 
     def quantile(self, label: int | None, level: float) -> float:
-        """Return the age that this share of a label's outcomes, or of all, have not passed, ms; NaN of none."""
+        """Return the quantile of the ages of a label's outcomes, or of all outcomes, ms; NaN without outcomes."""
         counts = self._all() if label is None else self._of(label)
         left = level * sum(counts)
         if not any(counts):
@@ -164,12 +164,12 @@ class Ages:
                 low, high = _bounds(cell)
                 return low + (high - low) * left / count
             left -= count
-        return float(EDGES[-1])  # rounding left a little
+        return float(EDGES[-1])  # rounding errors
 
     def after(self, age_ms: float, until_ms: float = math.inf) -> float:
-        """Return the share of the outcomes that came after an age, when none could after ``until_ms``; NaN of none.
+        """Return the share of the outcomes that came after an age; NaN without outcomes.
 
-        The ages of a cell are spread evenly, over the part of it below ``until_ms``.
+        No outcome can be older than ``until_ms``. Ages are taken as evenly spread over the part of a cell below it.
         """
         counts, total = self._all(), self.total
         if not total:
@@ -182,10 +182,10 @@ class Ages:
         return late / total
 
     def apart(self) -> float:
-        """Return the largest difference of the age distributions of any label and of all others, in [0, 1].
+        """Return the largest difference between the age distributions of one label and of all others, in [0, 1].
 
-        NaN while no label, or nothing else, has `FEWEST_EACH` outcomes, and 0 while chance alone makes it that large in
-        one stream of a hundred (Kolmogorov and Smirnov's test).
+        NaN if no label has `FEWEST_EACH` outcomes while the others have as many, too. 0 if the difference is not
+        significant at 1 % (Kolmogorov-Smirnov test).
         """
         everything, total = self._all(), self.total
         most = math.nan
@@ -206,18 +206,18 @@ class Ages:
 
 
 def _bounds(cell: int) -> tuple[float, float]:
-    """Return where a cell begins and ends, ms; the last one is as long as the one before."""
+    """Return where a cell begins and ends, ms; the last cell is taken as long as the one before."""
     low = EDGES[cell - 1] if cell else 0
     return low, EDGES[cell] if cell < len(EDGES) else low * math.sqrt(2.0)
 
 
 class Finding(NamedTuple):
-    """Something that ages say is wrong with a stream's configuration.
+    """An error in a stream's configuration that the ages of its outcomes show.
 
     Attributes
     ----------
     name
-        ``ttl``: outcomes come, or would come, after the row is gone. ``silence``: outcomes 1 alone are reported.
+        ``ttl``: outcomes come after the row is deleted. ``silence``: only outcomes 1 are reported.
         ``classes``: labels come at different ages, and the calibrator learns them as they come. ``matures``: too many
         outcomes come after their forecast matured.
     words
@@ -229,28 +229,28 @@ class Finding(NamedTuple):
 
 
 def late(ages: Ages, ttl_ms: int) -> float:
-    """Return the share of the outcomes that came in the last tenth of the time to live; NaN of none.
+    """Return the share of the outcomes that came in the last tenth of the time to live; NaN without outcomes.
 
-    If delays end well before it is over, there are none. If there are many, others came after it and were lost.
+    A time to live that is long enough has none there. If there are many, others came later and were lost.
     """
     return ages.after(0.9 * ttl_ms, ttl_ms)
 
 
 def expired(ages: Ages) -> float:
-    """Return the share of the forecasts that were left without an outcome, of those that have expired or have one."""
+    """Return the share of forecasts without an outcome, among those that have expired or have an outcome."""
     known = ages.total + ages.expired
     return ages.expired / known if known else math.nan
 
 
 def findings(ages: Ages, ttl_ms: int, matures_ms: int = 0, *, silence: bool = False) -> list[Finding]:
-    """Return what the ages say is wrong with a stream's configuration, in words that say what to set.
+    """Return the errors in a stream's configuration that the ages show, in words that say what to set.
 
     Parameters
     ----------
     ages
-        Of all partitions.
+        Ages of all partitions.
     ttl_ms, matures_ms
-        As configured; ``matures_ms`` is 0 where outcomes are learnt as they come.
+        As configured; ``matures_ms`` is 0 if outcomes are learnt as they come.
     silence
         Whether a forecast without an outcome gets a label when it matures.
     """
@@ -267,7 +267,7 @@ def findings(ages: Ages, ttl_ms: int, matures_ms: int = 0, *, silence: bool = Fa
         )
         found.append(Finding("ttl", text))
     lost = expired(ages)
-    # Numbers have the label 0: that they are reported, and some are not, says nothing of silence.
+    # All numbers count as label 0, so a single label says nothing about silence.
     if lost >= EXPIRED and not silence and ages.labels == [1] and not cut:
         text = (
             f"only outcomes 1 are reported, and {lost:.0%} of the forecasts expire without one: what is served rises "
@@ -294,13 +294,13 @@ def findings(ages: Ages, ttl_ms: int, matures_ms: int = 0, *, silence: bool = Fa
 
 
 def suggested(ages: Ages) -> float:
-    """Return the age by which 99 % of the outcomes of every label have come, if it has enough, ms; NaN of none."""
+    """Return the age by which 99 % of the outcomes of every label have come, ms; NaN if no label has enough."""
     enough = [label for label in ages.labels if ages.n(label) >= FEWEST_EACH] or ages.labels
     return max((ages.quantile(label, 0.99) for label in enough), default=math.nan)
 
 
 def words(ms: float) -> str:
-    """Return a duration as a configuration has it, rounded up: whole days, or hours or minutes if it has few.
+    """Return a duration as in a configuration file, rounded up to whole days, or to hours or minutes if it is short.
 
     Examples
     --------

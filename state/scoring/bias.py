@@ -14,8 +14,8 @@ _SUMS: Final = 4
 class Bias:
     """Sums over events with features x_1..x_d: n, and for each feature Σx, Σx², Σx(raw - y), Σx(p - y).
 
-    A forecast that is calibrated given x has no bias along any feature. Features reach the outcome by way of the
-    ticket, see `state.calibrators.features_of`: streams whose calibrator takes none have no sums here, and pay nothing.
+    A forecast that is calibrated given x has no bias along any feature. The ticket keeps the features until the outcome
+    comes, see `state.calibrators.features_of`. Streams whose calibrator takes no features have no sums here.
     Bytes, little-endian: d (u16), and if d > 0 n, then the four sums of each feature (f64). 2 bytes without features,
     2,058 with 64.
 
@@ -37,9 +37,8 @@ class Bias:
     def observe(self, x: Sequence[float], raw: float, p: float, y: float, sign: int = 1) -> None:
         """Add an event, or with ``sign = -1`` take out one that was added.
 
-        Events of another number of features than before begin anew: they are other features. An event from before that
-        is no longer in the sums, and taking it out changes nothing. Sums are exact, see `scores.grain`, as far
-        as features are not beyond 2e6.
+        If the number of features changes, the sums begin again, because these are other features. Taking out an event
+        from before that changes nothing. Sums are exact for features in [-2e6, 2e6], see `scores.grain`.
         """
         if not x:
             return

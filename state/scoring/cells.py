@@ -1,4 +1,4 @@
-"""Where a forecast falls: coarse cells, whose sums say how far it is off, and fine ones, which say how it ranks."""
+"""Cells of forecasts: coarse ones, whose sums give calibration errors, and fine ones, whose counts give rankings."""
 
 import math
 from typing import Final
@@ -14,8 +14,8 @@ BANDS: Final[tuple[float, ...]] = tuple(
 #: Inner edges of the coarse cells: the ten low bands, then the nine bins of width .1 above.
 COARSE: Final[tuple[float, ...]] = (*BANDS, *(k / BINS for k in range(1, BINS)))
 
-#: Stretches of log-odds, and the step that divides each: 1/16 multiplies the odds by 1.064. From 1e-4 to .88 two
-#: forecasts are told apart if their odds differ by that much, below and above if by a quarter.
+#: Stretches of log-odds, and the step within each. A step of 1/16 multiplies the odds by 1.064. It is the width of a
+#: fine cell from 1e-4 to .88; below and above, the width is a quarter.
 _STRETCHES: Final = ((-13.0, -9.25, 0.25), (-9.25, 2.0, 0.0625), (2.0, 9.0, 0.25))
 
 

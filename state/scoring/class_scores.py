@@ -13,7 +13,7 @@ _HEAD = Struct("<I")
 
 
 class Hits(NamedTuple):
-    """Sums over the forecasts that fell into one bin: count, Σp, and how often the class came."""
+    """Sums over the forecasts of one bin: count, Σp, and how often the class occurred."""
 
     n: float
     p: float
@@ -31,11 +31,11 @@ class ClassScores:
     Notes
     -----
     Each class is scored as a forecast of its own, "this class or not". The top label is the class of the highest
-    probability, the first of several. The log loss alone needs a distribution and is taken at the normalised
-    probabilities; all else at what was served.
+    probability; of equal ones the first. Only the log loss needs a distribution, so it uses normalised probabilities.
+    Everything else uses the probabilities as served.
 
-    What is summed is rounded to multiples of 2**-30 (`scores.grain`), so sums are exact below 2**23, in any order
-    of adding and with events taken out again. A window is a difference, ``later - earlier``.
+    Numbers are rounded to multiples of 2**-30 before they are summed (`scores.grain`), so sums below 2**23 are exact,
+    in any order and also after events are taken out again. A window is a difference, ``later - earlier``.
 
     Bytes, little-endian: K (u32), n, then for raw and for calibrated: for each class and last for the top label ten
     bins of (n, Σp, hits), then the sums of the Brier score and of the log loss. All f64: ``12 + 16 (30 K + 32)`` bytes.
@@ -68,14 +68,14 @@ class ClassScores:
         raw, served
             The model's probabilities and those served, K each.
         y
-            The class that came, one of 0..K-1.
+            The class that occurred, one of 0..K-1.
         sign
             1 adds the event, -1 takes out one that was added.
 
         Raises
         ------
         ValueError
-            If there are not K probabilities, or no such class.
+            If there are not K probabilities, or ``y`` is not a class.
         """
         classes = self.classes
         if not (len(raw) == len(served) == classes and 0 <= y < classes):
@@ -93,7 +93,7 @@ class ClassScores:
         top = max(p)
         self._count(start + self.classes * _BLOCK, top, p.index(top) == y, sign)
         total = math.fsum(p)
-        # All zero: nothing is known, and each class is as likely as another.
+        # All zero: each class is taken as equally likely.
         of_y = p[y] / total if total > 0.0 else 1.0 / len(p)
         i = start + self._width - 2
         self._sums[i] += sign * grain(squared)
@@ -106,13 +106,13 @@ class ClassScores:
         self._sums[i + 2] += sign * hit
 
     def __add__(self, other: Self) -> Self:
-        """Return the scores of both sets of events; ValueError if they have another number of classes."""
+        """Return the scores of both sets of events; ValueError if their numbers of classes differ."""
         total = self._beside(other)
         total._sums = [a + b for a, b in zip(self._sums, other._sums, strict=True)]
         return total
 
     def __sub__(self, other: Self) -> Self:
-        """Return the scores of the events of ``self`` that are not in ``other``, which must be among them."""
+        """Return the scores of the events of ``self`` without those of ``other``, which must be a subset."""
         window = self._beside(other)
         window._sums = [a - b for a, b in zip(self._sums, other._sums, strict=True)]
         return window
@@ -139,7 +139,7 @@ class ClassScores:
         Raises
         ------
         ValueError
-            If the payload has another length than its number of classes asks for.
+            If the payload's length does not fit its number of classes.
         """
         scores = cls(_HEAD.unpack_from(payload)[0] if len(payload) >= _HEAD.size else 0)
         length = len(scores._sums)
@@ -171,7 +171,7 @@ class ClassScores:
         return self._mean(_off(self.bins(kind)))
 
     def accuracy(self, kind: Kind) -> float:
-        """Return how often the class of the highest probability came."""
+        """Return how often the class of the highest probability occurred, in [0, 1]."""
         return self._mean(sum(each.hits for each in self.bins(kind)))
 
     def brier(self, kind: Kind) -> float:

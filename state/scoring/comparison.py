@@ -1,4 +1,4 @@
-"""A challenger beside the champion: what both made of the same events, as sums."""
+"""Compare a challenger with the champion on the same events, as sums."""
 
 import math
 from struct import Struct
@@ -7,10 +7,10 @@ from typing import Final, Literal, NamedTuple, Self
 from state.scoring import losses
 from state.scoring.scores import Kind, Scores, grain
 
-#: Losses whose difference has an error; that of labels has few values and says little.
+#: Losses whose difference has a standard error. Misclassification has few values and says little.
 ComparedLoss = Literal["brier", "log"]
 LOSSES: Final[tuple[ComparedLoss, ...]] = ("brier", "log")
-#: What the two sides of `Comparison.scores` are called elsewhere.
+#: The names of the two sides of `Comparison.scores` in other modules.
 SIDES: Final[tuple[tuple[str, Kind], ...]] = (("champion", "raw"), ("challenger", "calibrated"))
 
 _SQUARES: Final = Struct("<2d")
@@ -32,19 +32,18 @@ class Difference(NamedTuple):
 
 
 class Comparison:
-    """Scores of a challenger beside those of the champion that served, over the events both answered.
+    """Scores of a challenger and of the champion that served, over the events that both answered.
 
     Notes
     -----
-    ``scores`` takes what was served in the place of the raw forecast and the challenger's forecast in the place of the
-    calibrated one, so its ``raw`` side is the champion, and its "draw" is the challenger's. For the error of a paired
-    difference it is not enough to know both sides' sums: Σd² of the differences d of Brier and of log loss are kept
-    beside them. The error
+    In ``scores``, "raw" is the champion's served forecast, "calibrated" the challenger's forecast, and "draw" the
+    challenger's draw. The standard error of a paired difference needs more than the sums of both sides. So Σd² is kept,
+    too, for the differences d of Brier score and of log loss. The error
 
         sqrt((Σd² - (Σd)² / n) / (n (n - 1)))
 
-    takes the differences for uncorrelated. Those of events that share their fate (one storm, one attack) are not, and
-    then it is too small. ``a + b`` compares over both sets of events.
+    assumes uncorrelated differences. Events with a common cause (one storm, one attack) are correlated, and then it is
+    too small. ``a + b`` compares over both sets of events.
 
     Bytes, little-endian: Σd² of Brier, Σd² of log loss (f64 each), then the scores.
 
@@ -70,11 +69,11 @@ class Comparison:
         Parameters
         ----------
         champion, challenger
-            What was served as ``p``, and what the challenger would have served, in [0, 1].
+            The served ``p``, and the ``p`` that the challenger would have served, in [0, 1].
         y
             The outcome, 0 or 1.
         draw
-            What the challenger drew, in [0, 1]; None, or ``challenger``, where nothing was drawn.
+            The challenger's draw, in [0, 1]; None or ``challenger`` if it drew nothing.
         sign
             1 adds the event, -1 takes out one that was added.
         """
@@ -108,14 +107,14 @@ class Comparison:
         return self.scores.n
 
     def difference(self, loss: ComparedLoss) -> Difference:
-        """Return the mean difference of a loss, challenger minus champion, and its error."""
+        """Return the mean difference of a loss, challenger minus champion, and its standard error."""
         n = self.n
         if not n:
             return Difference(math.nan, math.nan)
         total = self.scores.regret(loss)
         if n == 1:
             return Difference(total, math.nan)
-        # Rounding may leave a sum of equal differences an ulp below zero.
+        # If all differences are equal, rounding may leave the sum an ulp below zero.
         spread = max((self._brier if loss == "brier" else self._log) - total * total / n, 0.0)
         return Difference(total / n, math.sqrt(spread / (n * (n - 1))))
 
@@ -130,7 +129,7 @@ class Comparison:
         Raises
         ------
         ValueError
-            If the payload has another length than its scores say.
+            If the payload's length does not fit its scores.
         """
         if len(payload) < _SQUARES.size:
             raise ValueError(f"a comparison of {len(payload)} bytes is shorter than its own header")

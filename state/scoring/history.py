@@ -1,4 +1,4 @@
-"""What is known of a stream's forecasts on one partition: scores of all events and of windows, and the alarms."""
+"""Scores of a stream on one partition: of all events and of windows, with the alarms."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -12,14 +12,14 @@ from state.scoring.bias import Bias
 from state.scoring.order import Order
 from state.scoring.scores import SCORED, Kind, Scores, grain, total
 
-#: Resolved events of a window. Of 5,000 calibrated forecasts the ECE is below .018 on average (`Scores.noise` at its
-#: largest), so a window that stands out at .03 is news, and at one event a second it is so within an hour and a half.
+#: Resolved events of a window. The ECE of 5,000 calibrated forecasts is below .018 on average (`Scores.noise` at its
+#: largest), so a window with .03 shows an error. At one event a second a window takes an hour and a half.
 WINDOW = 5000
 
-#: The kinds that state a chance, and so can be found wrong: see `state.scoring.alarm`.
+#: The kinds that are probabilities, so that an alarm is possible: see `state.scoring.alarm`.
 Alarmed = Literal["raw", "calibrated"]
 KINDS: Final[tuple[Alarmed, ...]] = ("raw", "calibrated")
-#: Closed windows that the recent alarm looks back on: 40,000 events.
+#: Closed windows that the recent alarm covers: 40,000 events.
 RECENT: Final = 8
 
 _HEAD: Final = Struct("<II")
@@ -27,12 +27,12 @@ _CLOSED: Final = Struct("<IIQ4d")
 _PAST: Final = Struct("<4d")
 _LENGTH: Final = Struct("<H")
 _WORST: Final = Struct("<I")
-#: In the place of a length and scores: they are those before, or there are none.
+#: In place of a length and scores: the scores are the same as before, or there are none.
 _SAME: Final = _LENGTH.pack(0)
 
 
 class Window(NamedTuple):
-    """A complete window: its number, from 0, counted on its partition, and its scores.
+    """A complete window: its number on its partition, from 0, and its scores.
 
     Window ``number`` holds the resolved events from ``number * WINDOW`` up to ``(number + 1) * WINDOW - 1``.
     """
@@ -42,50 +42,52 @@ class Window(NamedTuple):
 
 
 class History:
-    """Scores of a stream, whole and by window, with an alarm for each kind of forecast.
+    """Scores of a stream, in all and by window, with an alarm for each kind of forecast.
 
     Notes
     -----
-    Events go into the present window only. At every `WINDOW` events it is closed: added to the sums of
-    those closed before, kept as the last one, and as the worst one of a kind if its ECE is the largest yet. Windows are
-    counted in events, so how events were cut into batches leaves no trace. The scores of all events are closed +
-    present.
+    Events are added to the present window only. After `WINDOW` events the window is closed. Its scores are added to the
+    sums of closed windows, kept as the last window, and kept as the worst window of a kind if its ECE is the largest so
+    far. Windows are counted in events, so they do not depend on batches. The scores of all events are those of closed
+    windows plus those of the present one.
 
-    **Alarm.** The gambler of `alarm` splits what he has: one half bets on all events together, for a lasting
-    small bias; of the other half, the share 1/((w + 1)(w + 2)) bets on window w alone, for what breaks later, and the
-    shares of windows to come wait. So the wealth is, with E the wealth on a stretch of events and w the present window,
+    **Alarm.** The gambler of `alarm` divides the wealth. One half bets on all events together and finds a small lasting
+    bias. Of the other half, the share 1/((w + 1)(w + 2)) bets on window w alone and finds later errors. Shares of later
+    windows wait. With E the wealth on a stretch of events and w the present window, the wealth is
 
-        (E(all) + Σ_{v <= w} E(window v) / ((v + 1)(v + 2)) + 1/(w + 2)) / 2,
+        (E(all) + Σ_{v <= w} E(window v) / ((v + 1)(v + 2)) + 1/(w + 2)) / 2.
 
-    from 1, and P(it ever reaches 1/α) <= α. What a closed window won is kept: an alarm it gave stays, until `restart`.
+    It starts at 1, and P(it ever reaches 1/α) <= α. The wealth of closed windows is kept, so an alarm stays until
+    `restart`.
 
-    **Recent alarm.** What went wrong a year ago and was mended is no news. Two gamblers begin with every window: one
-    bets on cells too and stops after two windows, the other on the whole alone and stops after `RECENT`. The alarm is
-    half the mean of what those have who began with the present window, with the last one (the first kind), and with
-    those before (the second kind). It reaches 1/α only if one of them has 2/α, and each does so in error with a chance
-    of at most α/2: a calibrated stream gives at most one false alarm in 1/α windows.
+    **Recent alarm.** This alarm ends some time after an error has ended. Two gamblers begin with every window. The
+    first also bets on cells and stops after two windows. The second bets only on all cells together and stops after
+    `RECENT` windows. The alarm is half the mean of these wealths: of the first gamblers who began with the present
+    window or with the last one, and of the second gamblers who began earlier. It reaches 1/α only if one of them
+    reaches 2/α. Each does so by chance with probability at most α/2. So a calibrated stream has at most one false alarm
+    in 1/α windows.
 
-    **Begin anew.** `restart` takes both alarms back to 1; they count from the next window on.
+    **Reset.** `restart` sets both alarms to 1. They count from the next window on.
 
-    The hypothesis is stated in the order of *resolution*: whatever outcomes were known when this one became known, its
-    chance was the forecast. For late outcomes that needs more than calibration when the forecast was issued: outcomes
-    that resolved in between must tell nothing of this one, and when an outcome comes must not depend on what it is.
-    Where ones come first (a chargeback comes, its absence expires) the alarm sounds on honest forecasts.
+    **Order.** The hypothesis is about the order of *resolution*: given all outcomes that were known before, the
+    probability of this one was the forecast. For late outcomes this needs more than calibration when the forecast was
+    issued. Outcomes that resolved in between must not tell anything about this one, and the time of an outcome must not
+    depend on its value. If ones come first (a chargeback comes, its absence expires), the alarm fires on calibrated
+    forecasts.
 
-    **Revisions.** `revise` corrects the sums of the window that the event is in, those of all closed windows, and the
-    last and the worst windows if it is one of them; sums are exact (`scores`), so the rows equal those of the
-    corrected labels. What bets on earlier windows won is kept as it was won, and so is which window was the worst.
+    **Revisions.** `revise` corrects the sums of the event's window, the sums of all closed windows, and the last and
+    the worst windows if the event is in them. Sums are exact (`scores`), so the rows equal those of the corrected
+    labels. The wealth from bets on earlier windows is not corrected, and the choice of the worst window neither.
 
     Bytes, little-endian, in two rows, because the second changes only when a window closes. `encode`: windows closed,
     events in the present one (u32 each), length (u16) and scores of the present window, the features' `Bias`.
     `encode_closed`: windows closed, the window that the alarms count from (u32 each), the time given to `restart`
-    (u64), log Σ of what closed windows won and the most wealth seen when one closed (f64, raw and calibrated each);
-    `state.scoring.order.Order` of the closed windows; of
-    each of the last `RECENT` windows, the oldest first, S and V of raw, S and V of calibrated (f64, see `alarm`);
-    length (u16) and scores of all closed windows, of the last one, and of those before the alarms began anew, 0 if
-    there are none; then for each kind the number of the worst window (u32) with length (u16) and scores; the length is
-    0 where it is the worst window of the kind before. Usually 2.2 and 12 kB, 1.5 and 7 where nothing is drawn; at most
-    9 and 49 kB.
+    (u64), the log of the summed wealth of closed windows and of the largest wealth when one closed (f64, raw and
+    calibrated each); `state.scoring.order.Order` of the closed windows; of each of the last `RECENT` windows, the
+    oldest first, S and V of raw, S and V of calibrated (f64, see `alarm`); length (u16) and scores of all closed
+    windows, of the last one, and of those before the alarms were reset, length 0 if there are none; then for each kind
+    the number of the worst window (u32) with length (u16) and scores. The length is 0 if it is the worst window of the
+    kind before. Usually 2.2 and 12 kB, 1.5 and 7 kB without draws; at most 9 and 49 kB.
     """
 
     __slots__ = (
@@ -117,7 +119,7 @@ class History:
         self._won: dict[Alarmed, float] = dict.fromkeys(KINDS, -math.inf)
         self._most: dict[Alarmed, float] = dict.fromkeys(KINDS, 0.0)
         self._past: list[list[float]] = []
-        #: When the alarms were last told to begin anew, the window they count from, and the scores before it.
+        #: When the alarms were last reset, the window from which they count, and the scores before it.
         self._since = 0
         self._start = 0
         self._before: Scores | None = None
@@ -139,7 +141,7 @@ class History:
         raw, p, draw
             As they were observed.
         was, y
-            The label it had, and the one it gets.
+            The old label, and the new one.
         window
             `windows` when it was observed.
 
@@ -151,7 +153,7 @@ class History:
         Raises
         ------
         ValueError
-            If there is no such window yet.
+            If the window does not exist yet.
         """
         if not 0 <= window <= self._windows:
             raise ValueError(f"an event of window {window} in a history of {self._windows} windows")
@@ -167,7 +169,7 @@ class History:
                 past = self._past[window - self._windows]
                 past[0] += grain(y) - grain(was)
                 past[2] += grain(y) - grain(was)
-            changed = list({id(each): each for each in found}.values())  # the last may be the worst
+            changed = list({id(each): each for each in found}.values())  # the last window may be the worst
         for scores in changed:
             scores.observe(raw, p, was, draw, -1)
             scores.observe(raw, p, y, draw)
@@ -197,7 +199,7 @@ class History:
 
     @property
     def windows(self) -> int:
-        """Windows closed, and the number of the present one."""
+        """The number of closed windows, which is also the number of the present one."""
         return self._windows
 
     @property
@@ -207,7 +209,7 @@ class History:
 
     @property
     def order(self) -> Order:
-        """How events are ranked within windows, the present one included."""
+        """The ranking of events within windows, with the present one."""
         return self._order + Order.of(self.present)
 
     @property
@@ -216,21 +218,21 @@ class History:
         return Window(self._windows - 1, self._last) if self._windows else None
 
     def worst(self, kind: Kind) -> Window | None:
-        """Return the complete window of the largest ECE, the earliest of equals; None before the first."""
+        """Return the complete window with the largest ECE, of equal ones the earliest; None before the first."""
         return self._worst[kind] if self._windows else None
 
     def restart(self, since: int) -> bool:
-        """Begin the alarms anew with the next window, or at once if the present one is empty.
+        """Reset the alarms with the next window, or at once if the present one is empty.
 
         Parameters
         ----------
         since
-            When this was asked for, ms; nothing happens if it was asked for then or later before.
+            Time of the request, ms. Nothing happens if an earlier request had this time or a later one.
 
         Returns
         -------
         bool
-            Whether they began anew, so that both rows must be written.
+            Whether they were reset, so that both rows must be written.
         """
         if since <= self._since:
             return False
@@ -242,7 +244,7 @@ class History:
         return True
 
     def log_wealth(self, kind: Alarmed) -> float:
-        """Return the log of the wealth that bets against calibration have now, in nats; it may fall."""
+        """Return the log of the present wealth of the bets against calibration, in nats; it may fall."""
         windows = self._windows - self._start
         if windows < 0:
             return 0.0
@@ -253,11 +255,11 @@ class History:
         return log_sum((whole, self._won[kind], now, waiting)) - math.log(2.0)
 
     def log_alarm(self, kind: Alarmed) -> float:
-        """Return the log of the largest wealth seen, now or when a window closed; from log(1/α) on it is an alarm."""
+        """Return the log of the largest wealth, now or when a window closed; from log(1/α) on it is an alarm."""
         return max(self._most[kind], self.log_wealth(kind))
 
     def log_recent(self, kind: Alarmed) -> float:
-        """Return the log of the recent alarm, in nats; from log(1/α) on it is one. It falls when the trouble ends."""
+        """Return the log of the recent alarm, in nats; from log(1/α) on it fires. It falls after the error ends."""
         windows = min(self._windows - self._start, RECENT)
         if windows < 0:
             return 0.0
@@ -276,11 +278,11 @@ class History:
         return log_wealth(self.present.cells(kind))
 
     def encode(self) -> bytes:
-        """Return what every event changes; layout in the class's notes."""
+        """Return the row that every event changes; layout in the class's notes."""
         return _HEAD.pack(self._windows, WINDOW - self._left) + _sized(self.present) + self.bias.encode()
 
     def encode_closed(self) -> bytes:
-        """Return what changes when a window closes."""
+        """Return the row that changes when a window closes; layout in the class's notes."""
         parts: list[bytes] = [
             _CLOSED.pack(
                 self._windows,
@@ -302,7 +304,7 @@ class History:
 
     @classmethod
     def decode(cls, present: bytes, closed: bytes | None) -> Self:
-        """Read what `encode` and `encode_closed` wrote; ``closed`` is None while no window was.
+        """Read what `encode` and `encode_closed` wrote; ``closed`` is None if no window was closed.
 
         Raises
         ------
@@ -372,9 +374,9 @@ def worst(histories: Iterable[History], kind: Kind) -> Window | None:
 def log_alarm(histories: Sequence[History], kind: Alarmed) -> float:
     """Return the log of the alarm over several partitions, at least one.
 
-    Whatever the partitions share, each alarm ever reaches K/α with probability at most α/K, so the largest of K alarms,
-    divided by K, keeps the threshold 1/α by the union bound, and an alarm given stays. (The mean of the wealths is
-    valid too, but may fall. Their product needs independent partitions.)
+    Each alarm ever reaches K/α with probability at most α/K, also if the partitions are dependent. So by the union
+    bound, the largest of K alarms, divided by K, has the threshold 1/α, and an alarm stays. (The mean of the wealths is
+    valid, too, but may fall. Their product needs independent partitions.)
     """
     return max(history.log_alarm(kind) for history in histories) - math.log(len(histories))
 
@@ -385,7 +387,7 @@ def log_recent(histories: Sequence[History], kind: Alarmed) -> float:
 
 
 def _log_share(number: int) -> float:
-    """Return the log of the share that bets on a window; shares of all windows add up to 1."""
+    """Return the log of the share that bets on a window; the shares of all windows add up to 1."""
     return -math.log((number + 1) * (number + 2))
 
 
@@ -395,7 +397,7 @@ def _sized(scores: Scores) -> bytes:
 
 
 def _taken(payload: bytes, at: int) -> tuple[Scores, int]:
-    """Return the scores at a place, and the place behind them."""
+    """Return the scores at an offset, and the offset after them."""
     start = at + _LENGTH.size
     if len(payload) < start:
         raise ValueError(f"a history of {len(payload)} bytes is shorter than its own header")

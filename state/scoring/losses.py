@@ -1,10 +1,10 @@
-"""The losses that forecasts are compared by. All are proper: a loss that is not cannot be kept by calibrating."""
+"""The losses for comparing forecasts. All are proper: calibration may raise a loss that is not proper."""
 
 import math
 from collections.abc import Callable
 from typing import Final, Literal, get_args
 
-#: Log loss is taken at forecasts within [1e-6, 1 - 1e-6], so that a wrong certainty costs 13.8 nats and not infinity.
+#: Log loss clips forecasts to [1e-6, 1 - 1e-6], so that a certain and wrong forecast costs 13.8 nats, not infinity.
 LOG_CLIP: Final = 1e-6
 
 #: A loss of a forecast p in [0, 1] and an outcome y in [0, 1].
@@ -21,7 +21,7 @@ def brier(p: float, y: float) -> float:
 def log(p: float, y: float) -> float:
     """Return -y log p - (1 - y) log(1 - p) in nats, p clipped by `LOG_CLIP`.
 
-    Clipped it stays proper: forecasts below the clip cost the same as the clip.
+    The clipped loss is still proper: forecasts below the clip cost the same as the clip.
     """
     if p < LOG_CLIP:
         p = LOG_CLIP
@@ -35,17 +35,17 @@ def log(p: float, y: float) -> float:
 
 
 def misclassification(p: float, y: float) -> float:
-    """Return the share of mistakes of the label that p stands for: 1 from one half on, a tie included, else 0.
+    """Return 1 if the label that p predicts is wrong, else 0; p predicts 1 from one half on, and 0 below.
 
-    At p = 1/2 either label has the same expectation, so any rule for ties is proper. The paper's formula has the two
-    labels the wrong way round.
+    At p = 1/2 both labels have the same expected loss, so any rule for ties is proper. The formula in the paper has the
+    two labels exchanged.
     """
     return 1.0 - y if p >= 0.5 else y
 
 
 PROPER: Final[dict[Name, Loss]] = {"brier": brier, "log": log, "misclassification": misclassification}
 
-#: Losses people ask for that are not proper: the loss, and a chance of 1 at which another forecast costs less.
+#: Losses that people ask for and that are not proper: the loss, and a probability of 1 at which lying costs less.
 NOT_PROPER: Final[dict[str, tuple[Loss, float, float]]] = {
     "absolute": (lambda p, y: abs(p - y), 1 / 3, 0.0),
     "hinge": (lambda p, y: max(0.0, 1.0 - (2.0 * p - 1.0) * (2.0 * y - 1.0)), 1 / 3, 0.0),
@@ -63,7 +63,7 @@ def named(name: str) -> Loss:
     References
     ----------
     Kuleshov & Ermon 2017, *Estimating Uncertainty Online Against an Adversary*, Theorem 2: for a loss that is not
-    proper, no algorithm recalibrates without losing accuracy. Definition 2 says what proper means.
+    proper, no algorithm recalibrates without losing accuracy. Definition 2 defines proper losses.
 
     Examples
     --------
@@ -89,5 +89,5 @@ calibrator can keep such a loss (Kuleshov & Ermon 2017, Theorem 2); proper ones 
 
 
 def expected(loss: Loss, p: float, chance: float) -> float:
-    """Return the expectation of a loss of forecast ``p`` when the outcome is 1 with this chance, and 0 otherwise."""
+    """Return the expected loss of forecast ``p`` when the outcome is 1 with probability ``chance``, and 0 otherwise."""
     return (1.0 - chance) * loss(p, 0.0) + chance * loss(p, 1.0)

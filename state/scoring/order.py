@@ -8,8 +8,8 @@ from typing import Final, Self
 from state.scoring.ranking import NONE, VOLUMES, Estimate
 from state.scoring.scores import SCORED, Kind, Scores
 
-#: Shared: pairs of unlike outcomes, outcomes that are 1, events. Then of each kind: pairs ranked rightly, Σ pairs²
-#: times the variance of the window's AUC, Σ pairs times KS, and the ones found at each volume.
+#: Shared sums: pairs of unlike outcomes, outcomes that are 1, events. Then for each kind: pairs ranked correctly, Σ
+#: pairs² times the variance of the window's AUC, Σ pairs times KS, and the ones found at each volume.
 _SHARED: Final = 3
 _EACH: Final = 3 + len(VOLUMES)
 _STATE: Final = Struct(f"<{_SHARED + _EACH * len(SCORED)}d")
@@ -19,16 +19,16 @@ SIZE: Final = _STATE.size
 class Order:
     """Ranking measures of a stream in which only events of one window are compared with each other.
 
-    Over the life of a stream the served scores change their scale: raw scores at first, then a map of them that moves.
-    An AUC over all events compares scores of different scales and falls, although no two events of one moment were
-    reordered. So pairs are counted within windows, and the sums are added up.
+    Over the life of a stream the served scores change their scale: first they are raw, then calibrated by a map that
+    changes. An AUC over all events would compare scores of different scales. It would fall although no two events of
+    one moment were reordered. So only pairs within a window are counted, and the sums of windows are added.
 
     Notes
     -----
-    With U_w the pairs of window w that are ranked rightly, ties counted half, and P_w all its pairs of unlike outcomes,
-    AUC = Σ U_w / Σ P_w. Its standard error is that of independent windows. Recall at a volume is the share of all
-    outcomes 1 that are found when this share of each window is looked at. KS is the mean of the windows', weighted by
-    P_w. A label that is revised after its window closed changes nothing here.
+    With U_w the correctly ranked pairs of window w, ties counted half, and P_w all its pairs of unlike outcomes, AUC =
+    Σ U_w / Σ P_w. Its standard error is that of independent windows. Recall at a volume is the share of all outcomes 1
+    that are among this share of the highest forecasts of each window. KS is the mean over windows, weighted by P_w. A
+    label that is revised after its window closed changes nothing here.
 
     Bytes, little-endian: the sums (f64), `SIZE` in all.
 
@@ -100,7 +100,7 @@ class Order:
 
 
 class Within:
-    """How one kind of forecast ranks events within windows; asked like `state.scoring.ranking.Ranking`."""
+    """How one kind of forecast ranks events within windows; same interface as `state.scoring.ranking.Ranking`."""
 
     __slots__ = ("_events", "_hits", "_ks", "_ones", "_pairs", "_right", "_spread")
 
@@ -120,11 +120,11 @@ class Within:
         return Estimate(2.0 * area - 1.0, 2.0 * error)
 
     def ks(self) -> float:
-        """Return the mean over windows of the largest difference of the two outcomes' distributions."""
+        """Return the mean over windows of the largest difference between the distributions of the two outcomes."""
         return self._ks / self._pairs if self._pairs else math.nan
 
     def at(self, volume: float) -> tuple[Estimate, Estimate]:
-        """Return recall and precision when this share of each window, one of `VOLUMES`, is looked at."""
+        """Return recall and precision of the highest forecasts of each window, their share one of `VOLUMES`."""
         hits = self._hits[VOLUMES.index(volume)]
         return _share(hits, self._ones), _share(hits, volume * self._events)
 

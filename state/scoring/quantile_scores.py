@@ -18,7 +18,7 @@ _DRAW = Draw("pit")
 
 
 class Coverage(NamedTuple):
-    """How often the outcome lay below a level's quantile, and at or below it; they differ where there are atoms."""
+    """Shares of outcomes below a level's quantile, and at or below it; they differ if outcomes equal the quantile."""
 
     below: float
     upto: float
@@ -30,12 +30,12 @@ class QuantileScores:
     Parameters
     ----------
     levels
-        p_1 < ... < p_m: those served.
+        p_1 < ... < p_m: the served levels.
 
     Notes
     -----
-    Counts are whole numbers in floats: exact up to 2**53, in any order of adding and with events taken out again.
-    Pinball losses and widths are float sums, to rounding. A window is a difference, ``later - earlier``.
+    Counts are whole numbers in floats. They are exact up to 2**53, in any order and after events are taken out again.
+    Pinball losses and widths are float sums with rounding errors. A window is a difference, ``later - earlier``.
 
     Bytes, little-endian: m (u32), the levels, n, then for raw and for calibrated: for each level the outcomes below its
     quantile, those at or below, and the pinball loss; 20 bins of the transform; for each central interval, outermost
@@ -67,11 +67,11 @@ class QuantileScores:
         Parameters
         ----------
         raw, served
-            The model's forecast, and the quantiles served, at the levels of these scores.
+            The model's forecast, and the served quantiles at the levels of these scores.
         y
             The outcome.
         key
-            The event id: at an atom of a forecast the transform is drawn by it.
+            The event id. It determines the random transform at an atom of a forecast.
         sign
             1 adds the event, -1 takes out one that was added.
 
@@ -113,7 +113,7 @@ class QuantileScores:
         return total
 
     def __sub__(self, other: Self) -> Self:
-        """Return the scores of the events of ``self`` that are not in ``other``, which must be among them."""
+        """Return the scores of the events of ``self`` without those of ``other``, which must be a subset."""
         window = self._beside(other)
         window._sums = [a - b for a, b in zip(self._sums, other._sums, strict=True)]
         return window
@@ -141,7 +141,7 @@ class QuantileScores:
         Raises
         ------
         ValueError
-            If the payload has another length than its number of levels asks for.
+            If the payload's length does not fit its number of levels.
         """
         m = _HEAD.unpack_from(payload)[0] if len(payload) >= _HEAD.size else 0
         length = m + 1 + 2 * (3 * m + PIT_BINS + m // 2)
@@ -163,7 +163,7 @@ class QuantileScores:
         return [Coverage(self._mean(self._sums[j]), self._mean(self._sums[j + 1])) for j in range(i, i + 3 * m, 3)]
 
     def error(self, kind: Kind) -> float:
-        """Return the greatest distance of a level from its coverage, in [0, 1]; at an atom, from both of them."""
+        """Return the greatest distance of a level from its coverage, or from the range of it at an atom, in [0, 1]."""
         off = [max(c.below - p, p - c.upto, 0.0) for p, c in zip(self.levels, self.coverage(kind), strict=True)]
         return max(off) if self._sums[0] else math.nan
 
@@ -179,7 +179,7 @@ class QuantileScores:
         return sum(self._sums[calibrated + 2 : calibrated + 3 * m : 3]) - sum(self._sums[raw + 2 : raw + 3 * m : 3])
 
     def pit(self, kind: Kind) -> list[int]:
-        """Return how many outcomes fell into each bin of the probability integral transform; even if calibrated."""
+        """Return how many outcomes fell into each bin of the probability integral transform; uniform if calibrated."""
         i = self._start(kind) + 3 * len(self.levels)
         return list(map(int, self._sums[i : i + PIT_BINS]))
 
@@ -189,7 +189,7 @@ class QuantileScores:
         return [self._mean(width) for width in self._sums[i : i + m // 2]]
 
     def width(self, kind: Kind, coverage: float) -> float:
-        """Return the mean width of the narrowest of the central intervals that promises at least this coverage."""
+        """Return the mean width of the narrowest central interval that promises at least this coverage."""
         k = len(self.levels) // 2 - 1
         halves = [self.levels[-1 - j] - self.levels[j] for j in range(k, -1, -1)]
         j = bisect_left(halves, coverage - 1e-12)

@@ -1,4 +1,4 @@
-"""How well forecasts tell events apart, whatever their level: from counts by fine cell and outcome, which add up."""
+"""How well forecasts rank events: AUC, KS, recall and precision, from additive counts by fine cell and outcome."""
 
 import math
 from array import array
@@ -12,10 +12,10 @@ import numpy as np
 
 from state.scoring.cells import FINE
 
-#: Volumes at which recall and precision are told: the shares of events that somebody has time to look at.
+#: Volumes for recall and precision: the shares of events that somebody has time to look at.
 VOLUMES: Final = (0.005, 0.01, 0.02, 0.05)
 
-#: Counts of one set of forecasts: those of outcome 0 by cell, then those of outcome 1.
+#: Counts of one set of forecasts: events of outcome 0 by cell, then events of outcome 1.
 Counts: TypeAlias = "array[int]"
 Maybe: TypeAlias = "array[int] | None"
 _TYPE: Final = "I"
@@ -29,7 +29,7 @@ _PLANE: Final = Struct("<BB")
 
 
 class Estimate(NamedTuple):
-    """A figure and its standard error; both NaN where there is none."""
+    """A figure and its standard error; both NaN if it is not defined."""
 
     value: float
     error: float
@@ -44,18 +44,19 @@ class Ranking:
     Parameters
     ----------
     zeros, ones
-        Events of outcome 0 and 1 in each cell. An outcome between counts as the nearer one, 1/2 as 1.
+        Events of outcome 0 and 1 in each cell. An outcome between 0 and 1 counts as the nearer one, 1/2 as 1.
 
     Attributes
     ----------
     n, m
-        Events of outcome 0, and of outcome 1.
+        Number of events of outcome 0, and of outcome 1.
 
     Notes
     -----
-    Events of one cell are tied: each pair of them counts one half, and where a volume ends within a cell its outcomes
-    are spread evenly. So a curve is a straight line over a cell, and who ranks well within cells is not told. On
-    forecasts from 1e-4 to .88 whose log-odds have a standard deviation of .25 or more, AUC errs by less than .001.
+    Events of one cell are tied: each pair of them counts one half. If a volume ends within a cell, the cell's outcomes
+    are taken as evenly spread. So ROC and recall curves are straight lines over a cell, and the order within a cell is
+    not measured. On forecasts from 1e-4 to .88 whose log-odds have a standard deviation of .25 or more, AUC errs by
+    less than .001.
 
     Examples
     --------
@@ -81,7 +82,7 @@ class Ranking:
     def auc(self) -> Estimate:
         """Return the chance that an event of outcome 1 was ranked above one of outcome 0, ties counted half.
 
-        The standard error is exact for these ties, and takes events for independent.
+        The standard error is exact for these ties, and assumes independent events.
 
         References
         ----------
@@ -92,7 +93,7 @@ class Ranking:
         if not n or not m:
             return NONE
         zeros, ones = np.array(self.zeros, dtype=np.float64), np.array(self.ones, dtype=np.float64)
-        # Of an event in a cell: the share of the other outcome that is below it, for ones, or above it, for zeros.
+        # For an event in a cell: the share of zeros below it if it is a one, or of ones above it if it is a zero.
         below = (np.cumsum(zeros) - zeros / 2.0) / n
         above = 1.0 - (np.cumsum(ones) - ones / 2.0) / m
         area = float(ones @ below) / m
@@ -107,17 +108,17 @@ class Ranking:
         return Estimate(2.0 * area - 1.0, 2.0 * error)
 
     def ks(self) -> float:
-        """Return the largest difference of the two outcomes' distributions, in [0, 1], taken between cells."""
+        """Return the largest difference between the two outcomes' distributions, in [0, 1], taken between cells."""
         n, m = self.n, self.m
         if not n or not m:
             return math.nan
         return float(np.max(np.abs(np.cumsum(self.zeros) / n - np.cumsum(self.ones) / m)))
 
     def at(self, volume: float) -> tuple[Estimate, Estimate]:
-        """Return recall and precision when the highest forecasts are looked at, this share of all events.
+        """Return recall and precision of the highest forecasts; ``volume`` is their share of all events.
 
-        Recall is the share of the outcomes 1 that are found, precision the share of those looked at that are outcomes
-        1. Standard errors are binomial.
+        Recall is the share of all outcomes 1 that are among them. Precision is the share of outcomes 1 among them.
+        Standard errors are binomial.
 
         Parameters
         ----------
@@ -158,7 +159,7 @@ def ranking(counts: Sequence[Maybe]) -> Ranking:
 
 
 def together(a: Maybe, b: Maybe) -> Maybe:
-    """Return the counts of both sets of events, as an array of its own."""
+    """Return the counts of both sets of events, in a new array."""
     if a is None or b is None:
         one = b if a is None else a
         return None if one is None else one[:]
@@ -166,25 +167,25 @@ def together(a: Maybe, b: Maybe) -> Maybe:
 
 
 def without(a: Maybe, b: Maybe) -> Maybe:
-    """Return the counts of the events of ``a`` that are not in ``b``, which must be among them."""
+    """Return the counts of the events of ``a`` without those of ``b``, which must be a subset."""
     if a is None or b is None:
         return None if a is None else a[:]
     return array(_TYPE, map(sub, a, b))
 
 
 def encode(counts: Counts, most: int) -> bytes:
-    """Return counts as bytes, few where cells or counts are few.
+    """Return counts as bytes: few bytes for few cells or small counts.
 
-    For the outcomes 0, then 1: how many of the four bytes of the counts follow (u8), and of each, from the lowest: the
-    first cell where it is not 0 (u8), how many cells follow from there to the last one (u8), and the byte of each. So
-    a count below 256 is one byte.
+    For the outcomes 0, then 1: how many of the four bytes of the counts follow (u8). Then for each of these bytes, from
+    the lowest: the first cell where it is not 0 (u8), the number of cells from there to the last one (u8), and the byte
+    of each cell. So a count below 256 is one byte.
 
     Parameters
     ----------
     counts
         At most 2**32 - 1 each.
     most
-        No count is larger, such as the number of events: bytes above it are not looked at.
+        An upper bound of all counts, such as the number of events. It saves looking at the higher bytes.
     """
     flat = counts.tobytes()
     bound = (most.bit_length() + 7) // 8
@@ -205,12 +206,12 @@ def encode(counts: Counts, most: int) -> bytes:
 
 
 def decode(payload: bytes, at: int) -> tuple[Counts, int]:
-    """Read counts written by `encode` from a place; return them and the place behind them.
+    """Read counts written by `encode` from an offset; return them and the offset after them.
 
     Raises
     ------
     ValueError
-        If they are cut, or name cells there are not.
+        If they are cut, or name cells that do not exist.
     """
     halves = []
     for _ in range(2):

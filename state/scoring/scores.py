@@ -1,4 +1,4 @@
-"""Scores of one stream, as sums: of the model's forecasts and of what was served, over the same resolved events."""
+"""Scores of one stream, as sums: of the model's forecasts and of the served ones, over the same resolved events."""
 
 import math
 from bisect import bisect_right
@@ -15,14 +15,14 @@ from state.scoring.ranking import Maybe, Ranking
 
 __all__ = ["BANDS", "BINS", "LOG_CLIP", "SCORED", "Bin", "Kind", "Murphy", "Scores", "grain"]
 
-#: Whose forecasts are scored: the model's; those served as ``p``; those drawn for who asked for a draw.
+#: The kinds of forecast that are scored: the model's; those served as ``p``; those served as ``draw``.
 Kind = Literal["raw", "calibrated", "draw"]
 SCORED: Final[tuple[Kind, ...]] = ("raw", "calibrated", "draw")
 
 _CELLS: Final = len(COARSE) + 1
 _LOW: Final = len(BANDS)  # the first bin's last band
 _SUMS: Final = 5  # sums a cell
-#: A book is the sums of all cells: of raw; of ``p`` where nothing else was drawn; of ``p`` where it was; of that.
+#: A book is the sums of all cells. The books: raw; ``p`` of events without a draw; ``p`` of events with one; the draw.
 _BOOKS: Final = 4
 _BOOK: Final = _CELLS * _SUMS
 #: Where the sums of a fine cell's coarse cell begin in its book.
@@ -34,7 +34,7 @@ _DRAW: Final = 3
 #: The books that make up a kind.
 _OF: Final[dict[str, tuple[int, ...]]] = {"raw": (_RAW,), "calibrated": (_SAME, _P), "draw": (_SAME, _DRAW)}
 _MASK: Final = 10  # bytes of a bit for each cell of each book
-#: Added and taken away again it rounds a number in [-2e6, 2e6] to a multiple of 2**-30, half to even.
+#: Adding and subtracting this number rounds a number in [-2e6, 2e6] to a multiple of 2**-30, half to even.
 _GRAIN: Final = 1.5 * 2.0**22
 _ROOT: Final = math.sqrt(2.0 / math.pi)
 
@@ -42,7 +42,7 @@ _ROOT: Final = math.sqrt(2.0 / math.pi)
 def grain(value: float) -> float:
     """Return a number of [-2e6, 2e6], rounded to a multiple of 2**-30, 9e-10.
 
-    Sums of such numbers are exact, in any order and with any of them taken out again, until they reach 2**23.
+    Sums of such numbers are exact up to 2**23, in any order, and also after some of them are taken out again.
     """
     return value + _GRAIN - _GRAIN
 
@@ -73,11 +73,11 @@ class Murphy(NamedTuple):
     reliability
         Squared distance of the bins' mean forecasts from their mean outcomes; 0 is calibrated.
     resolution
-        Variance of the bins' mean outcomes; what the forecasts tell apart.
+        Variance of the bins' mean outcomes: how well the forecasts separate events.
     uncertainty
-        Variance of the outcomes; not the forecaster's doing.
+        Variance of the outcomes, which the forecaster cannot change.
     variance, covariance
-        Of forecasts, and of forecasts and outcomes, within bins. Without them the sum misses the Brier score.
+        Of forecasts, and of forecasts and outcomes, within bins. Without them the sum is not exactly the Brier score.
 
     References
     ----------
@@ -96,22 +96,22 @@ class Scores:
 
     Notes
     -----
-    A forecast falls into one of 19 cells: the ten low bands that divide [0, .1), see `BANDS`, or one of the
-    nine bins of width .1 above. How forecasts are off is computed from the sums of cells, so an event costs one cell of
-    each kind, and ``a + b`` is the score of both. How they rank, AUC and recall, is computed from counts by fine cell,
-    which divide these (`cells`) and are found by the same search. Where nothing was drawn, ``draw`` equals ``p``
-    and the two share their cell: the kind "draw" costs bytes only where something was.
+    A forecast falls into one of 19 cells: one of the ten low bands that divide [0, .1), see `BANDS`, or one of the nine
+    bins of width .1 above. Calibration errors are computed from the sums of cells. So an event changes one cell of each
+    kind, and ``a + b`` is the score of both. AUC and recall are computed from counts by fine cell. Fine cells divide
+    the 19 cells (`cells`) and are found by the same search. Without a draw, ``draw`` equals ``p`` and both share a
+    cell, so the kind "draw" takes bytes only if there are draws.
 
-    **Exact.** What is summed is rounded to multiples of 2**-30 first (`grain`), so sums below 2**23 are exact: the same
-    events in any order give the same bytes, an event taken out again (``sign = -1``) leaves none, and a label revised
-    gives what the right label would have given. A mean moves by less than 1e-9. Above 8.4 million in a cell the float
-    sums round as any do. A window is a difference, ``later - earlier``.
+    **Exact.** Numbers are rounded to multiples of 2**-30 before they are summed (`grain`), so sums below 2**23 are
+    exact. The same events in any order give the same bytes. An event that is taken out again (``sign = -1``) leaves no
+    trace. A revised label gives the same bytes as the right label would have given. A mean changes by less than 1e-9.
+    Sums above 8.4 million in a cell have the usual rounding errors. A window is a difference, ``later - earlier``.
 
     Bytes, little-endian: a mask (10 bytes) with a bit for each cell that has events, bit 19 b + c for cell c of book b.
-    The books: raw; ``p`` where nothing else was drawn; ``p`` where something was; what was drawn. Then for each set
-    bit, upwards, its sums (n, Σp, Σy, Σp², Σpy), then Σy², then the log loss of each book with a set bit (f64), then
-    the counts by fine cell of each such book (`ranking.encode`). At most 10.9 kB, and 5.4 kB where nothing is
-    drawn; of a window 7 and 3.5 kB, usually 2 and 1.5. Views are NaN while nothing was observed.
+    The books: raw; ``p`` of events without a draw; ``p`` of events with a draw; the draw. Then for each set bit, in
+    ascending order, its sums (n, Σp, Σy, Σp², Σpy), then Σy², then the log loss of each book with a set bit (f64), then
+    the counts by fine cell of each such book (`ranking.encode`). At most 10.9 kB, and 5.4 kB without draws; for a
+    window 7 and 3.5 kB, usually 2 and 1.5. Views are NaN while nothing was observed.
 
     Examples
     --------
@@ -145,7 +145,7 @@ class Scores:
         y
             The outcome, in [0, 1].
         draw
-            What was drawn beside ``p``, in [0, 1]; None, or ``p``, where nothing was.
+            The draw, in [0, 1]; None or ``p`` if nothing was drawn.
         sign
             1 adds the event, -1 takes out one that was added.
         """
@@ -160,7 +160,7 @@ class Scores:
             self._tidy()
 
     def _add(self, book: int, p: float, y: float, sign: int) -> None:
-        """Add an event to a book, each number by its `grain`, written out: a call costs as much as the rest."""
+        """Add an event to a book, with `grain` written out: a call would double the time."""
         fine = bisect_right(EDGES, p)
         ranks = self._ranks[book]
         if ranks is None:
@@ -180,7 +180,7 @@ class Scores:
         self._logs[book] += sign * (log(p, y) + _GRAIN - _GRAIN)
 
     def _tidy(self) -> None:
-        """Leave nothing in what has no events: sums above 2**23 round, and a row would not hold what they left."""
+        """Set the sums of empty cells to 0: sums above 2**23 leave rounding errors, which a row does not hold."""
         sums = self._sums
         for book in range(_BOOKS):
             empty = True
@@ -204,7 +204,7 @@ class Scores:
         return total
 
     def __sub__(self, other: Self) -> Self:
-        """Return the scores of the events of ``self`` that are not in ``other``, which must be among them."""
+        """Return the scores of the events of ``self`` without those of ``other``, which must be a subset."""
         window = type(self)()
         window._sums = list(map(sub, self._sums, other._sums))
         window._logs = list(map(sub, self._logs, other._logs))
@@ -259,7 +259,7 @@ class Scores:
         Raises
         ------
         ValueError
-            If the payload has another length than its mask says, or names cells there are not.
+            If the payload has another length than its mask says, or names cells that do not exist.
         """
         if len(payload) < _MASK:
             raise ValueError(f"scores of {len(payload)} bytes are shorter than their own header")
@@ -291,12 +291,12 @@ class Scores:
 
     @property
     def drawn(self) -> int:
-        """Events of which something else than ``p`` was drawn."""
+        """Events whose draw is not ``p``."""
         return int(sum(self._sums[_DRAW * _BOOK :: _SUMS]))
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
-        """The kinds that say something of their own: "draw" only where something was drawn."""
+        """The kinds with figures of their own: "draw" only if something was drawn."""
         return SCORED if self.drawn else SCORED[:2]
 
     def cells(self, kind: Kind) -> list[Bin]:
@@ -307,7 +307,7 @@ class Scores:
         return [Bin(*sums[i : i + _SUMS]) for i in range(0, _BOOK, _SUMS)]
 
     def ranking(self, kind: Kind) -> Ranking:
-        """Return how the forecasts tell the events apart."""
+        """Return how the forecasts rank the events."""
         return ranking.ranking([self._ranks[book] for book in _OF[kind]])
 
     def bins(self, kind: Kind) -> list[Bin]:
@@ -316,7 +316,7 @@ class Scores:
         return [Bin(*map(sum, zip(*cells[: _LOW + 1], strict=True))), *cells[_LOW + 1 :]]
 
     def bands(self, kind: Kind) -> list[Bin]:
-        """Return the ten low bands of [0, .1), from [0, 1e-4) upwards, their edges `BANDS`."""
+        """Return the ten low bands of [0, .1), from [0, 1e-4) upwards, with the edges `BANDS`."""
         return self.cells(kind)[: _LOW + 1]
 
     def ece(self, kind: Kind) -> float:
@@ -324,18 +324,18 @@ class Scores:
         return self._mean(sum(abs(each.p - each.y) for each in self.bins(kind)))
 
     def noise(self, kind: Kind) -> float:
-        """Return the `ece` to expect by chance if every forecast were the chance of its outcome.
+        """Return the `ece` to expect by chance if every forecast were the probability of its outcome.
 
-        Σ sqrt(2 Σp(1 - p) / π) / n over the bins: the mean of a normal error of that variance without its sign.
+        Σ sqrt(2 Σp(1 - p) / π) / n over the bins: the mean absolute value of a normal error of that variance.
         """
         return self._mean(sum(_ROOT * math.sqrt(max(each.p - each.pp, 0.0)) for each in self.bins(kind)))
 
     def smooth_ece(self, kind: Kind) -> float:
         """Return the calibration error under hat weights, Σ_k |Σ w_k(p)(p - y)| / n, in [0, 1].
 
-        The hat w_k is 1 at k/10 and falls to 0 at the neighbours, so it moves by at most 21/n as one forecast moves by
-        1, where `ece` can jump: this is the error that a deterministic calibrator can be held to. On a bin a hat is a
-        line, so Σ w_k(p)(p - y) follows from the bin's Σp, Σy, Σp² and Σpy.
+        The hat w_k is 1 at k/10 and falls to 0 at the neighbours. If one forecast moves by 1, this error changes by at
+        most 21/n, where `ece` can jump. So there are guarantees of this error for deterministic calibrators. On a bin a
+        hat is a line, so Σ w_k(p)(p - y) follows from the bin's Σp, Σy, Σp² and Σpy.
 
         References
         ----------
@@ -350,25 +350,25 @@ class Scores:
         return self._mean(sum(map(abs, knots)))
 
     def relative_error(self, kind: Kind) -> float:
-        """Return Σ |Σp - Σy| / ΣΣy over the 19 cells: events made up or missed for each that happened.
+        """Return Σ |Σp - Σy| / ΣΣy over the 19 cells: events predicted too many or missed, for each that happened.
 
-        For rare events, where an `ece` of .002 may be all there is. NaN before the first outcome above 0.
+        Use it for rare events, where even an `ece` of .002 may be large. NaN before the first outcome above 0.
         """
         return self._share(sum(abs(each.p - each.y) for each in self.cells(kind)))
 
     def relative_noise(self, kind: Kind) -> float:
-        """Return the `relative_error` to expect by chance if every forecast were the chance of its outcome."""
+        """Return the `relative_error` to expect by chance if every forecast were the probability of its outcome."""
         return self._share(sum(_ROOT * math.sqrt(max(each.p - each.pp, 0.0)) for each in self.cells(kind)))
 
     def relative_bias(self, kind: Kind) -> float:
-        """Return (Σp - Σy) / Σy: 1 serves twice too much on average, -1 serves 0. NaN before an outcome above 0."""
+        """Return (Σp - Σy) / Σy: 1 if the mean is twice the true rate, -1 if it is 0. NaN before an outcome above 0."""
         return self._share(sum(each.p - each.y for each in self.cells(kind)))
 
     def relative_bias_noise(self, kind: Kind) -> float:
-        """Return the most |`relative_bias`| to expect by chance, sqrt(2 V / π) / Σy.
+        """Return the |`relative_bias`| to expect by chance, sqrt(2 V / π) / Σy.
 
-        V is the larger of the variance that the forecasts state, Σp(1 - p), and that of a stream of the rate seen, n
-        ȳ(1 - ȳ): who serves 0 states none, and few outcomes must not prove him wrong.
+        V is the larger of two variances: the one that the forecasts imply, Σp(1 - p), and the one of a stream with the
+        observed rate, n ȳ(1 - ȳ). Forecasts of 0 imply no variance, and a few outcomes must not prove them wrong.
         """
         cells = self.cells(kind)
         y, n = sum(each.y for each in cells), self.n
@@ -377,7 +377,7 @@ class Scores:
         return self._share(_ROOT * math.sqrt(max(stated, seen)))
 
     def murphy(self, kind: Kind) -> Murphy:
-        """Return the parts that the Brier score is made of, exactly, in the ten bins."""
+        """Return the exact decomposition of the Brier score in the ten bins."""
         n = self.n
         if not n:
             return Murphy(*[math.nan] * len(Murphy._fields))
@@ -400,11 +400,11 @@ class Scores:
         return self.loss("log", kind)
 
     def loss(self, name: str, kind: Kind) -> float:
-        """Return the mean of a loss; ValueError if it is none of `losses.NAMES`, see `losses.named`."""
+        """Return the mean of a loss; ValueError if it is not in `losses.NAMES`, see `losses.named`."""
         return self._mean(self._total(name, kind))
 
     def regret(self, name: str, kind: Kind = "calibrated") -> float:
-        """Return a cumulative loss, what was served minus raw; negative is better than raw. Raises as `loss` does."""
+        """Return a cumulative loss, served minus raw; negative is better than raw. Raises as `loss` does."""
         return self._total(name, kind) - self._total(name, "raw")
 
     def _total(self, name: str, kind: Kind) -> float:
@@ -415,7 +415,7 @@ class Scores:
         bins = self.bins(kind)
         if name == "brier":
             return sum(each.pp - 2.0 * each.py for each in bins) + self._y2
-        # One half is an edge of the bins: below it the label is 0, from it on 1.
+        # One half is an edge of the bins: forecasts below it predict 0, the others 1.
         return sum((each.y for each in bins[: BINS // 2]), 0.0) + sum(
             (each.n - each.y for each in bins[BINS // 2 :]), 0.0
         )
@@ -443,5 +443,5 @@ def _kept(mask: int) -> list[int]:
 
 @cache
 def _layout(n: int) -> Struct:
-    """Return the layout of n sums; of 385 there can be, the `struct` module itself would remember 100."""
+    """Return the layout of n sums. There can be 385, and the cache of the `struct` module holds only 100."""
     return Struct(f"<{n}d")

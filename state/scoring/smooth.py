@@ -1,4 +1,4 @@
-"""Smooth calibration error: what no small change of the forecasts can hide or make."""
+"""Smooth calibration error: a small change of the forecasts changes it only a little."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,9 +14,9 @@ def smooth_error(sums: NDArray[np.float64]) -> float:
 
     Notes
     -----
-    Divided by the rounds it is the smooth calibration error, in [0, 1], to within half the mesh: a 1-Lipschitz w is
-    nowhere further than 1/(2K) from its interpolation. ECE in bins has no such stability: a forecast that moves across
-    an edge by 1e-9 may change it by .5.
+    Divided by the number of events it is the smooth calibration error, in [0, 1], to within half the mesh: a
+    1-Lipschitz w is nowhere further than 1/(2K) from its interpolation. The ECE of bins is not stable in this way: if a
+    forecast moves by 1e-9 across an edge, the ECE may change by .5.
 
     The w are those of |w_k| <= 1, |w_k - w_{k+1}| <= 1/K at the knots. Such a linear program has an optimum where every
     w_k is a multiple of 1/K, so dynamic programming over those 2K + 1 values is exact.

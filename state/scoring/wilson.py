@@ -1,16 +1,16 @@
-"""Wilson's interval: how far the share of something may lie from what was seen of it."""
+"""Wilson's confidence interval of a share."""
 
 import math
 from typing import Final
 
-#: Of 95 %: the normal law's .975 quantile.
+#: The .975 quantile of the normal distribution, for intervals of 95 %.
 _Z: Final = 1.959963984540054
 
 
 def wilson(share: float, n: float) -> tuple[float, float]:
-    """Return the 95 % interval of a share, in [0, 1], seen in ``n`` events, n positive; NaN of NaN.
+    """Return the 95 % interval of a share in [0, 1] of ``n`` events, n > 0; NaN if the share is NaN.
 
-    By rounding an end may miss [0, 1] by an ulp.
+    Rounding may put an end outside [0, 1] by one ulp.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""TLS and passwords of connections to the brokers and of the HTTP server; from environment and files, never from a URL."""
+"""TLS and passwords for the brokers and for the HTTP server, read from the environment and files, never from a URL."""
 
 import base64
 import hashlib
