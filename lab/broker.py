@@ -1,7 +1,7 @@
 """A real Apache Kafka on this machine: one JVM on loopback, for development, the demo and the tests.
 
-`make jars` fetches the server from Maven Central; ``deploy/kafka/server.properties`` says how it is set up. Nothing
-outlives the process that asked for the broker.
+`make jars` fetches the server from Maven Central. ``deploy/kafka/server.properties`` is its configuration. The broker
+ends with the process that started it.
 """
 
 import ctypes
@@ -32,7 +32,7 @@ class BrokerError(RuntimeError):
 
 
 class Seat(NamedTuple):
-    """A broker's place in a cluster. Every broker has a controller, and all controllers vote.
+    """A broker's place in a cluster. Every broker is also a controller, and all controllers vote.
 
     Attributes
     ----------
@@ -55,31 +55,32 @@ class Broker:
     Parameters
     ----------
     data_dir
-        Keeps the records, the settings and the log over restarts; `None`: a temporary directory that `stop` removes.
+        Directory of records, settings and log; it is kept over restarts. `None`: a temporary directory that `stop`
+        removes.
     port
-        Where clients connect; `None`: any free one. It stays the same over restarts of this object.
+        Port for clients; `None`: any free one. It stays the same over restarts of this object.
     heap
-        Of the JVM, in its own notation.
+        Heap size of the JVM, in the JVM's notation.
     properties
-        Lines that follow those of ``server.properties`` and take their place: further listeners, an authorizer.
+        Lines that are added to ``server.properties`` and override it, such as further listeners or an authorizer.
     users
-        SCRAM passwords by user name, known from the first start on.
+        SCRAM passwords by user name; set at the first start.
     fronts
-        Ports of proxies on this machine. For each the broker listens on a port more, see `backs`, and tells those who
-        connect there that it is found at the proxy's.
+        Ports of proxies on this machine. For each proxy the broker listens on one more port, see `backs`. To clients
+        that connect there, it advertises the proxy's port.
     seat
-        Its place in a cluster of several; `None`: it is the only one.
+        Its place in a cluster of several brokers; `None`: it is the only one.
     java
-        Options of the JVM besides.
+        Further options of the JVM.
 
     Attributes
     ----------
     bootstrap
         ``host:port`` for clients.
     backs
-        Where the proxies of ``fronts`` must connect to, in their order.
+        Addresses to which the proxies of ``fronts`` must connect, in their order.
     directory, log
-        Where the records are, and the file of what Kafka printed in all its starts.
+        Directory of the records, and the file with Kafka's output of all starts.
 
     Notes
     -----
@@ -127,12 +128,12 @@ class Broker:
 
     @property
     def alive(self) -> bool:
-        """Whether the JVM exists, be it paused."""
+        """Whether the JVM exists, paused or not."""
         return self._jvm is not None and self._jvm.poll() is None
 
     @property
     def pid(self) -> int:
-        """Of the JVM."""
+        """The process id of the JVM."""
         return self._running().pid
 
     def start(self) -> None:
@@ -147,7 +148,7 @@ class Broker:
         self.wait()
 
     def launch(self) -> None:
-        """Do the first half of `start`: a broker of a cluster is not ready before others run.
+        """Do the first half of `start`, without waiting: a broker of a cluster is ready only when others run.
 
         Raises
         ------
@@ -183,9 +184,9 @@ class Broker:
             raise
 
     def stop(self) -> None:
-        """End the JVM in good order, by force after `STOP_SECONDS`; remove a temporary directory."""
+        """Stop the JVM with SIGTERM, after `STOP_SECONDS` with SIGKILL; remove a temporary directory."""
         if self._jvm is not None:
-            self._jvm.send_signal(signal.SIGCONT)  # a paused process never sees the next signal
+            self._jvm.send_signal(signal.SIGCONT)  # a paused process does not receive the next signal
             self._jvm.terminate()
             with suppress(subprocess.TimeoutExpired):
                 self._jvm.wait(STOP_SECONDS)
@@ -194,19 +195,19 @@ class Broker:
             self._temporary.cleanup()
 
     def kill(self) -> None:
-        """End the JVM as the kernel would; `start` brings the same broker back."""
+        """Kill the JVM with SIGKILL; `start` starts the same broker again."""
         if self._jvm is not None:
             self._jvm.kill()
             self._jvm.wait()
 
     def pause(self) -> None:
-        """Freeze the JVM: connections stay open and nothing answers. Returns when every thread has stopped."""
+        """Freeze the JVM: connections stay open and nothing answers; return when every thread has stopped."""
         jvm = self._running()
         jvm.send_signal(signal.SIGSTOP)
         os.waitid(os.P_PID, jvm.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def resume(self) -> None:
-        """Let a paused JVM go on."""
+        """Continue a paused JVM."""
         self._running().send_signal(signal.SIGCONT)
 
     def tail(self, lines: int = 15) -> str:
@@ -243,14 +244,14 @@ log.dirs={self.directory / "data"}
             self._jvm = self._java("-XX:TieredStopAtLevel=1", *storage)
             if self._jvm.wait(START_SECONDS) != 0:
                 raise BrokerError(f"Kafka could not format {self.directory}; its log ends:\n{self.tail()}")
-        try:  # another server there would answer the metadata request in our place
+        try:  # another server on this port would answer the metadata request
             socket.create_server((HOST, self._port)).close()
         except OSError as error:
             raise BrokerError(f"port {self._port} is taken: choose another, or end what listens there") from error
         self._jvm = self._java(f"-Xms{self._heap}", f"-Xmx{self._heap}", *self._options, "kafka.Kafka", str(settings))
 
     def _java(self, *arguments: str) -> subprocess.Popen[bytes]:
-        """Start java on Kafka's jars: what it prints goes to the log, what it unpacks into the directory."""
+        """Start java on Kafka's jars; its output goes to the log, its temporary files into the directory."""
         home = os.environ.get("JAVA_HOME")
         java = shutil.which("java", path=f"{home}/bin" if home else None)
         if java is None:
@@ -266,32 +267,32 @@ log.dirs={self.directory / "data"}
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                process_group=0,  # Ctrl-C in a terminal is for the clients; they leave before the broker does
+                process_group=0,  # Ctrl-C in a terminal must not reach the broker: the clients disconnect first
                 preexec_fn=_die_with_parent(),
             )
 
 
 def _die_with_parent() -> Callable[[], None] | None:
-    """Return what the child runs before java so that the kernel kills it when its parent ends; Linux only."""
+    """Return what the child runs before java, so that the kernel kills it when its parent ends; Linux only."""
     if sys.platform != "linux":
         return None
     prctl, parent, set_parent_death_signal = ctypes.CDLL(None).prctl, os.getpid(), 1
 
     def run() -> None:
         prctl(set_parent_death_signal, signal.SIGKILL)
-        if os.getppid() != parent:  # it ended before prctl
+        if os.getppid() != parent:  # the parent ended before prctl
             os._exit(1)
 
     return run
 
 
 def cluster_id() -> str:
-    """Return a new id of a cluster."""
+    """Return a new cluster id."""
     return uuid.uuid4().hex[:22]
 
 
 def free_port(*others: int | None) -> int:
-    """Return a free port below those of outgoing connections: no client takes it while the broker is down."""
+    """Return a free port below those of outgoing connections, which no client takes while the broker is down."""
     while True:
         port = 20_000 + secrets.randbelow(12_000)
         with suppress(OSError), socket.create_server((HOST, port)):
@@ -314,7 +315,7 @@ def _answers(port: int) -> bool:
 def serve(port: int | None = None, data_dir: Path | None = None) -> int:
     """Run a broker in the foreground, print its address, and return the exit status.
 
-    That is 0 after Ctrl-C or SIGTERM, 1 when Kafka could not start or ended by itself.
+    It is 0 after Ctrl-C or SIGTERM, and 1 if Kafka could not start or ended by itself.
     """
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:

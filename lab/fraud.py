@@ -1,12 +1,12 @@
-"""Made card payments whose true risk is known: rare fraud, scores far too high, and labels as risk teams have them.
+"""Simulated card payments with a known true risk: rare fraud, scores far too high, and labels as risk teams have them.
 
-A payment has a true log-odds of fraud: what the model sees, an offset for its country and its channel, and a slow
-drift. The model has learnt on balanced classes, so its scores are `Shape.inflation` times too high on average; it is
-too sure by `Shape.slope`; and it knows the segments only by `Shape.seen`. The label is drawn from the true risk.
-Frauds are reported late, and nobody reports a good payment: it gets an explicit zero when its time is over, or silence.
-Some first labels are wrong and are corrected.
+The true log-odds of fraud of a payment are a sum: what the model sees, an offset for its country and its channel, and a
+slow drift. The model was trained on balanced classes, so its scores are `Shape.inflation` times too high on average. It
+is overconfident by `Shape.slope`, and knows only the share `Shape.seen` of the segments' offsets. The label is drawn
+from the true risk. Frauds are reported late. A good payment is not reported: it gets an explicit zero at the end, or no
+label at all. Some first labels are wrong and are corrected.
 
-The same shape gives the same stream, byte for byte. The demo and the benchmark play it; `lab.fraud_bank` has real
+The same shape gives the same stream, byte for byte. The demo and the benchmark play it. `lab.fraud_bank` has real
 scores in the same form.
 """
 
@@ -21,15 +21,15 @@ import numpy.typing as npt
 from lab.player import Message
 from state.arrays import Floats, Integers
 
-#: The one stream all payments belong to.
+#: The stream of all payments.
 STREAM: Final = "cards"
-#: Time of the first payment at the earliest: 1 January 2026, ms.
+#: Earliest time of the first payment: 1 January 2026, ms.
 START_MS: Final = 1_767_225_600_000
 DAY_MS: Final = 86_400_000
 
 
 class Segment(NamedTuple):
-    """A value of a segment: its share of all payments, in any unit, and its offset in log-odds of fraud."""
+    """A segment: its share of all payments, in any unit, and its offset in log-odds of fraud."""
 
     share: float
     offset: float
@@ -41,44 +41,44 @@ _CHANNELS: Final = {"web": Segment(10, 0.0), "app": Segment(7, -0.5), "phone": S
 
 @dataclass(frozen=True)
 class Shape:
-    """What a stream is like.
+    """The parameters of a stream.
 
     Attributes
     ----------
     rows
         Payments; 2,000 to 500,000 are usual.
     seed
-        Of everything that is drawn.
+        Seed of all random numbers.
     days
-        From the first payment to the last, at a steady rate.
+        Time from the first payment to the last, which come at a steady rate.
     rate
-        Mean true risk of all payments, in (0, 1): exact, whatever the rest.
+        Mean true risk of all payments, in (0, 1). It is exact for all other parameters.
     inflation
-        Mean raw score over ``rate``: exact. The product is below 1.
+        Mean raw score divided by ``rate``. It is exact. Its product with ``rate`` must be below 1.
     spread
         Standard deviation of the log-odds that the model sees; 1.35 gives an AUC of .83 at a rate of .4 %.
     slope
-        By how much the model stretches them: above 1 it is too sure.
+        Factor by which the model multiplies these log-odds; above 1 it is overconfident.
     noise
-        Standard deviation of an error that the model adds to them.
+        Standard deviation of the error that the model adds to these log-odds.
     countries, channels
         Segments.
     seen
         Share of the segments' offsets that the model knows, in [0, 1].
     drift
-        Change of the true log-odds from the first day to the last, in a straight line.
+        Linear change of the true log-odds from the first day to the last.
     soonest_days, latest_days
-        Frauds are reported between them, evenly; on the latest, everything else is good.
+        Frauds are reported between these ages, uniformly. On the latest day all other payments are known to be good.
     zeros
-        ``explicit``: an outcome of 0 on the latest day says so. ``silence``: nothing does.
+        ``explicit``: a good payment gets an outcome of 0 on the latest day. ``silence``: it gets none.
     missed
-        Share of frauds that are reported only up to ``review_days`` after the latest day.
+        Share of frauds that are reported late, up to ``review_days`` after the latest day.
     alarms
-        Share of reports of fraud, on average, that are wrong: a 0 comes up to ``review_days`` later.
+        Mean share of reports of fraud that are wrong; a 0 corrects them up to ``review_days`` later.
     review_days
-        Longest time a correction takes; at least an hour passes.
+        Longest time until a correction; the shortest is an hour.
     numbered
-        Whether corrections carry a ``revision``, else their time tells.
+        Whether corrections carry a ``revision``; otherwise the later time counts.
     """
 
     rows: int = 120_000
@@ -102,7 +102,7 @@ class Shape:
     numbered: bool = False
 
     def __post_init__(self) -> None:
-        """Raise ValueError on what no stream can be."""
+        """Raise ValueError if a parameter is out of range."""
         if self.rows < 1:
             raise ValueError(f"rows must be at least 1, got {self.rows}")
         if not (0 < self.rate < 1 and 0 < self.rate * self.inflation < 1):
@@ -121,11 +121,11 @@ class Reports(NamedTuple):
     row
         Payment.
     y
-        What is reported, 0 or 1.
+        The reported label, 0 or 1.
     ms
-        When, ms since the epoch.
+        Time of the report, ms since the epoch.
     revision
-        0 for the first report of a payment whose first label it is, 1 for a correction, of silence too.
+        0 if the report is the payment's first label, 1 if it is a correction, also of a label from silence.
     """
 
     row: Integers
@@ -136,7 +136,7 @@ class Reports(NamedTuple):
 
 @dataclass(frozen=True)
 class Fraud:
-    """Payments in the order of time, n rows, and what was reported of them.
+    """Payments in the order of time, n rows, and the reports about them.
 
     Attributes
     ----------
@@ -145,17 +145,17 @@ class Fraud:
     raw
         The model's score, in (0, 1), [n].
     truth
-        True probability of fraud, [n]; NaN where nobody knows it (`lab.fraud_bank`).
+        True probability of fraud, [n]; NaN if it is not known (`lab.fraud_bank`).
     y
-        Whether it was fraud in the end, 1.0 or 0.0, [n]: what the last report says, or silence.
+        The final label, 1.0 for fraud or 0.0, [n]: that of the last report, or of silence.
     forecast_ms
         Times, ms since the epoch, [n].
     country, channel
-        Names, [n]; empty text where there are none.
+        Names, [n]; empty if there are none.
     reports
         Outcomes.
     numbered
-        Whether messages of corrections carry their revision.
+        Whether corrections carry their revision number.
     """
 
     event_id: list[str]
@@ -183,7 +183,7 @@ class Fraud:
 
     @property
     def features(self) -> list[str]:
-        """Names of the features that messages carry if asked to: one for each segment's value but the first."""
+        """Names of the optional features of messages: one for each country and channel but the first."""
         return [
             f"{kind}_{value}"
             for kind, column in (("country", self.country), ("channel", self.channel))
@@ -200,7 +200,7 @@ class Fraud:
         features: bool = False,
         until_ms: int | None = None,
     ) -> Iterator[Message]:
-        """Yield every forecast and outcome in time order; of a tie, forecasts first.
+        """Yield every forecast and outcome in time order; at equal times, forecasts first.
 
         Parameters
         ----------
@@ -209,11 +209,12 @@ class Fraud:
         stream
             Name of the stream.
         key_by_stream
-            Give all messages the stream's name as key, so that one partition takes them all, in place of the event's.
+            Give all messages the stream's name as the key instead of the event id, so that one partition takes them
+            all.
         features
             Give each forecast `features` as ``x``, 0 or 1 by name.
         until_ms
-            Leave out what comes later; None leaves out nothing.
+            Leave out later messages; None leaves out none.
         """
         n, (row, y, ms, revision) = len(self), self.reports
         at = np.concatenate([self.forecast_ms, ms])
@@ -246,7 +247,7 @@ def make(shape: Shape | None = None) -> Fraud:
     Parameters
     ----------
     shape
-        What it is like; None for `Shape` as it stands.
+        Its parameters; None for the defaults of `Shape`.
     """
     shape = shape or Shape()
     rng = np.random.default_rng([shape.seed, 0xF4A0D])
@@ -281,25 +282,26 @@ def times(shape: Shape, rng: np.random.Generator) -> Integers:
 
 
 def reports(shape: Shape, y: Floats, risk: Floats, forecast_ms: Integers, rng: np.random.Generator) -> Reports:
-    """Return what is reported of payments, in the order of time.
+    """Return the reports about payments, in the order of time.
 
     Parameters
     ----------
     shape
-        Says when, and how often it is wrong at first.
+        Gives the times of reports, and how often they are wrong at first.
     y
-        What is so in the end, 0 or 1, [n].
+        The final labels, 0 or 1, [n].
     risk
-        Probability of fraud, in (0, 1), [n]: good payments are taken for fraud in proportion to its odds.
+        Probability of fraud, in (0, 1), [n]. Good payments are wrongly reported in proportion to its odds.
     forecast_ms
         The payments' times, ms, [n].
     rng
-        Draws.
+        Source of all random numbers.
     """
     n = len(y)
     fraud = y == 1
     missed = fraud & (rng.random(n) < shape.missed)
-    # Among good payments the odds add up to the risk of all, on average: as many wrong reports as frauds times this.
+    # On average, the odds of good payments add up to the number of frauds, so this factor gives the share of wrong
+    # reports.
     wrong = shape.alarms / (1 - shape.alarms)
     alarm = ~fraud & (rng.random(n) < wrong * risk / (1 - risk))
     day = shape.soonest_days + (shape.latest_days - shape.soonest_days) * rng.random(n)
@@ -331,7 +333,7 @@ def _segment(segments: Mapping[str, Segment], n: int, rng: np.random.Generator) 
 
 
 def levelled(log_odds: Floats, mean: float) -> Floats:
-    """Return the probabilities of log-odds, [n], all moved by one number so that their mean is this."""
+    """Return probabilities, [n], of log-odds that are all shifted by one number so that the mean is ``mean``."""
     low, high = -40.0 - float(log_odds.max()), 40.0 - float(log_odds.min())
     probability: Callable[[float], Floats] = lambda by: 1 / (1 + np.exp(-(log_odds + by)))  # noqa: E731 - used here
     for _ in range(80):

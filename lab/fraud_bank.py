@@ -1,8 +1,8 @@
 """Real scores in the form of `lab.fraud`: UCI's bank marketing, thinned until a sale is as rare as a fraud.
 
-The customers who took the deposit stand for the frauds. A class-balanced model scores every call without having seen
-it; calls are drawn again with jittered scores until there are enough, few of them positive; times and reports are made
-as for the made stream. Nobody knows the true risk of a call, so `Fraud.truth` is NaN.
+The customers who took the deposit stand for the frauds. A class-balanced model scores every call by cross-validation.
+Calls are then resampled, with jittered scores and few positives, until there are enough. Times and reports are made as
+for the simulated stream. The true risk of a call is unknown, so `Fraud.truth` is NaN.
 """
 
 from typing import Final
@@ -17,19 +17,19 @@ from lab import datasets
 from lab.fraud import Fraud, Shape, levelled, reports, times
 from state.arrays import Floats
 
-#: Standard deviation of what is added to the log-odds of a score each time it is drawn.
+#: Standard deviation of the jitter that is added to the log-odds of a score each time it is drawn.
 JITTER: Final = 0.05
-#: Values of a feature are told apart by tenths at most: a model of one coefficient for each is fitted in seconds.
+#: A feature has at most ten groups of values, so that a model with one coefficient for each is fitted in seconds.
 _TENTHS: Final = np.linspace(0, 1, 11)[1:-1]
 
 
 def scores() -> tuple[Floats, Floats]:
-    """Score each call by a class-balanced logistic regression that has not seen it.
+    """Score each call by a class-balanced logistic regression that was not trained on it.
 
     Returns
     -------
     raw
-        In (0, 1), [45,211], by ten folds.
+        Scores in (0, 1), [45,211], by cross-validation with ten folds.
     y
         1.0 if the customer took the deposit, [45,211].
 
@@ -54,8 +54,8 @@ def make(shape: Shape | None = None, scored: tuple[Floats, Floats] | None = None
     Parameters
     ----------
     shape
-        Gives ``rows``, ``seed``, ``days``, ``rate``, ``inflation``, to which all scores are moved by one number, and
-        everything about reports; what it says of spread, segments and drift is not used. None for `Shape` as it stands.
+        Gives ``rows``, ``seed``, ``days``, ``rate``, ``inflation`` and everything about reports. All scores are shifted
+        by one number to have this inflation. Spread, segments and drift are not used. None for the defaults of `Shape`.
     scored
         Raw scores and labels of the calls, [n] each; None for those of `scores`.
     """
@@ -69,7 +69,7 @@ def make(shape: Shape | None = None, scored: tuple[Floats, Floats] | None = None
     served = levelled(z, shape.rate * shape.inflation)
     forecast_ms = times(shape, rng)
     label = fraud.astype(np.float64)
-    # Wrong reports go where the score is high, at the odds that a score thinned to the rate would have.
+    # Wrong reports are likelier for high scores: they follow the odds of the score, shifted to the rate.
     odds = served / (1 - served)
     odds *= shape.rate / (1 - shape.rate) / odds[~fraud].mean()
     return Fraud(

@@ -1,4 +1,4 @@
-"""A worker as a process of its own, as a deployment would start it."""
+"""Run a worker in a process of its own, as a deployment does."""
 
 import asyncio
 import os
@@ -26,31 +26,31 @@ class WorkerError(RuntimeError):
 
 
 class Worker:
-    """A worker process; a context, which kills what still runs when it is left.
+    """A worker process. It is a context manager that kills the process at the end.
 
     Parameters
     ----------
     environment
-        The worker's ``TRUEUP_*`` settings, in addition to those of this process; where its metrics listen is added.
+        The worker's ``TRUEUP_*`` settings, in addition to those of this process and to the address of its metrics.
     log
-        File for what it prints.
+        File for its output.
 
     Attributes
     ----------
     port
-        Of ``/metrics``, ``/healthz`` and ``/readyz``, on loopback.
+        Port of ``/metrics``, ``/healthz`` and ``/readyz``, on loopback.
     """
 
     def __init__(self, environment: Mapping[str, str], log: Path) -> None:
         with socket.create_server((HOST, 0)) as free:
             self.port: int = free.getsockname()[1]
         self._environment = {
-            # Nobody but us reads its metrics, on loopback: no password, no certificate.
+            # Only this process reads the metrics, on loopback: no password, no certificate.
             **{name: value for name, value in os.environ.items() if name not in ACCESS},
             **environment,
             "TRUEUP_METRICS_HOST": HOST,
             "TRUEUP_METRICS_PORT": str(self.port),
-            # The root is where the packages are, whatever the directory the demo was started in.
+            # The packages are in the root, and the demo may be started in any directory.
             "PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH")))),
         }
         self._log = log
@@ -64,7 +64,7 @@ class Worker:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                process_group=0,  # a Ctrl-C in the terminal is for us; the worker is told in order
+                process_group=0,  # Ctrl-C in the terminal must not reach the worker, which is stopped later
             )
         return self
 
@@ -75,12 +75,12 @@ class Worker:
             self._process.wait()
 
     async def ready(self) -> None:
-        """Return when it serves its partitions.
+        """Wait until the worker serves its partitions.
 
         Raises
         ------
         WorkerError
-            If it ends instead, or takes longer than `READY_SECONDS`.
+            If it ends, or takes longer than `READY_SECONDS`.
         """
         deadline = monotonic() + READY_SECONDS
         while not await asyncio.to_thread(self._answers):
@@ -98,7 +98,7 @@ class Worker:
             return False
 
     async def scrape(self) -> ScrapedSamples:
-        """Return what its metrics say.
+        """Return the samples of its metrics.
 
         Raises
         ------
@@ -108,7 +108,7 @@ class Worker:
         try:
             return await asyncio.to_thread(ScrapedSamples.of, HOST, self.port)
         except OSError as exc:
-            await asyncio.sleep(0.5)  # a process that dies closes its sockets before it can be waited for
+            await asyncio.sleep(0.5)  # a dying process closes its sockets before its exit status is known
             self.check()
             raise WorkerError(f"the worker's metrics cannot be read: {exc}; its log ends:\n{self.tail()}") from exc
 

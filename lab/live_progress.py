@@ -14,30 +14,30 @@ from lab.scrape import ScrapedSamples
 
 #: Seconds between two plain lines.
 PAUSE: Final = 5.0
-#: Speed is measured over at least this long, s.
+#: Shortest time over which speed is measured, s.
 WINDOW: Final = 0.5
 
 
-#: Rows of a table: what they are called, the metric, and its labels beside stream and kind.
+#: Rows of a table: their name, the metric, and its labels except stream and kind.
 Figures = Sequence[tuple[str, str, Mapping[str, str]]]
 FIGURES: Final[Figures] = (("ECE", "ece", {}), ("Brier score", "brier", {}), ("log loss", "log_loss", {}))
 
 
 class LiveProgress:
-    """Shows how a run goes on. A context: the live display ends with it and leaves its last state.
+    """Shows the progress of a run. At the end of the context, the display stays in its last state.
 
     Parameters
     ----------
     console
         Where to write.
     stream
-        The stream shown.
+        Name of the stream.
     total
         Events that will be played.
     figures
-        Rows of the table: what they are called, the metric, and its labels beside stream and kind.
+        Rows of the table: their name, the metric, and its labels except stream and kind.
     clock
-        Seconds; the run's speed is measured by it.
+        Clock for the speed of the run, s.
     """
 
     def __init__(

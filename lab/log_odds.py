@@ -1,4 +1,4 @@
-"""Scores against a known truth, in log-odds, where .002 served for .004 looks as wrong as .2 for .4."""
+"""Draw scores against a known truth, in log-odds: there .002 for .004 looks as wrong as .2 for .4."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,7 +13,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter
 from lab.reliability import CALIBRATED, FAINT, GREY, INK, RAW, STYLE
 from state.arrays import Floats
 
-#: Days of a point over time, and points of a curve against the truth, equally many payments each.
+#: Days of a point over time, and points of a curve against the truth, each with equally many payments.
 SPAN: Final = 3.0
 POINTS: Final = 25
 #: Ticks, as probabilities.
@@ -22,13 +22,13 @@ _COLOURS: Final = {"raw": RAW, "served": CALIBRATED}
 
 
 def logit(p: Floats | float) -> Floats:
-    """Return log-odds of probabilities, which are clipped to [1e-6, 1 - 1e-6]."""
+    """Return log-odds of probabilities, clipped to [1e-6, 1 - 1e-6]."""
     clipped = np.clip(p, 1e-6, 1 - 1e-6)
     return np.asarray(np.log(clipped) - np.log1p(-clipped), dtype=np.float64)
 
 
 def over_time(days: Floats, p: Floats, span: float = SPAN) -> tuple[Floats, Floats]:
-    """Return the middles of spans of days, and the mean of ``p`` in each that has any, [m] each."""
+    """Return the middles of spans of days, and the mean of ``p`` in each span that is not empty, [m] each."""
     index = (days / span).astype(np.int64)
     n = np.bincount(index)
     some = np.flatnonzero(n)
@@ -59,7 +59,7 @@ def draw(
     Parameters
     ----------
     days
-        Of each payment, [n].
+        Day of each payment, [n].
     scores
         ``raw`` and ``served``, [n] each.
     truth
@@ -67,7 +67,7 @@ def draw(
     path
         Where to write; its directory is made.
     known_day, settled_day
-        When the first label is known, and from when on scores are held against the truth.
+        Day of the first label, and the day from which scores are compared with the truth.
     """
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(10, 5.2), dpi=150, facecolor="white")
@@ -120,7 +120,7 @@ def _curves(axes: Axes, scores: Mapping[str, Floats], truth: Floats, settled_day
 
 
 def _percent(axes: Axes, which: str, values: Floats) -> None:
-    """Give an axis of log-odds ticks that are probabilities, and room for its values."""
+    """Give an axis of log-odds ticks in probabilities, and limits that show its values."""
     axis = axes.xaxis if which == "x" else axes.yaxis
     axis.set_major_locator(FixedLocator(logit(np.array(_TICKS[which])).tolist()))
     axis.set_major_formatter(FuncFormatter(lambda v, _: f"{100 / (1 + np.exp(-v)):.2g} %"))

@@ -1,4 +1,4 @@
-"""What a nightly job would do: maps fitted on all outcomes known so far, the bar for calibrators that learn online."""
+"""Fit maps again every night on all outcomes known so far: the baseline for calibrators that learn online."""
 
 from collections.abc import Callable
 
@@ -8,12 +8,12 @@ from sklearn.linear_model import LogisticRegression
 
 from state.arrays import Floats
 
-#: From forecasts [n] to probabilities [n].
+#: A map from forecasts [n] to probabilities [n].
 Map = Callable[[Floats], Floats]
-#: From forecasts and outcomes, both [n], to the map they suggest.
+#: A function that fits a map to forecasts and outcomes, both [n].
 Fit = Callable[[Floats, Floats], Map]
 
-#: Log-odds are taken of forecasts within [1e-6, 1 - 1e-6].
+#: Forecasts are clipped to [1e-6, 1 - 1e-6] for log-odds.
 P_CLIP = 1e-6
 
 
@@ -33,7 +33,7 @@ def platt(p: Floats, y: Floats) -> Map:
 
 
 def isotonic(p: Floats, y: Floats) -> Map:
-    """Fit the increasing map of least Brier score, linear between the forecasts it saw.
+    """Fit the increasing map with the least Brier score, linear between the forecasts of the data.
 
     References
     ----------
@@ -48,7 +48,7 @@ def isotonic(p: Floats, y: Floats) -> Map:
 
 
 def refitted(fit: Fit, p: Floats, y: Floats, *, every: int, delay: int = 0, window: int | None = None) -> Floats:
-    """Return what is served, [n], when the map is fitted again at every so many forecasts.
+    """Return the served scores, [n], when the map is fitted again after every ``every`` forecasts.
 
     Parameters
     ----------
@@ -57,11 +57,11 @@ def refitted(fit: Fit, p: Floats, y: Floats, *, every: int, delay: int = 0, wind
     p, y
         Forecasts and outcomes in order, [n].
     every
-        Forecasts between fits, at least 1; until the first fit that has seen both outcomes, forecasts are served raw.
+        Forecasts between fits, at least 1. Forecasts are served raw until the first fit that has both outcomes.
     delay
-        Forecasts that wait for their outcome: a fit at forecast t sees the outcomes before t - delay.
+        Delay of outcomes, in forecasts: a fit at forecast t uses the outcomes before t - delay.
     window
-        Fit on this many outcomes, the last ones; None: on all.
+        Fit on the last outcomes only, this many; None: on all.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""The demo of rare frauds: what the run comes to, checked against the truth of every payment, and its picture."""
+"""The demo of rare frauds: the report of a run, checked against the truth of every payment, and its picture."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -28,28 +28,28 @@ ttl = "60d"
 revisable = "120d"  # some first labels are wrong
 """
 MATURES_DAYS: Final = 45
-#: From which day on what is served is judged: a month of labels is known then.
+#: First day on which served scores are judged; a month of labels is known then.
 SETTLED_DAY: Final = 75
 VOLUME: Final = 0.02
-#: Half a day of payments is played at a time. A report that comes much later than its time finds a payment that was
-#: learnt by silence, and corrects it: right, but not what this shows.
+#: Half a day of payments is played at a time. With larger slices, reports would come after their payment was learnt by
+#: silence, and correct it. That is right, but not what this demo shows.
 SLICE: Final = 350
 
 
 def load(rows: int | None) -> Fraud:
-    """Make the payments; None makes 120,000."""
+    """Make this many payments; None makes 120,000."""
     return fraud.make(Shape() if rows is None else Shape(rows=rows))
 
 
 def served(played: Fraud, done: DemoRun) -> Floats:
-    """Return what was served for each payment, [n]; NaN where there is no answer."""
+    """Return the served score of each payment, [n]; NaN without an answer."""
     answers = done.held.answers
     found = [orjson.loads(answers[event])["p"] if event in answers else np.nan for event in played.event_id]
     return np.array(found, dtype=np.float64)
 
 
 def account(settings: Settings, played: Fraud, done: DemoRun) -> dict[str, Any]:
-    """Return all that is known of a run, as it goes into JSON; ``problems`` is empty when all adds up."""
+    """Return the account of a run, as it goes into JSON; ``problems`` is empty if all counts agree."""
     fates, held, p = done.reading.fates(), done.held, served(played, done)
     matured = {label: int(done.reading.value("matured_events_total", {"label": label})) for label in _LABELS}
     problems = _problems(played, done, matured) + topic_counts.disagreements(done.reading, held, fraud.STREAM)
@@ -74,7 +74,7 @@ _LABELS: Final = ("reported", "implied")
 
 
 def _judged(played: Fraud, p: Floats, chosen: npt.NDArray[np.bool_]) -> dict[str, float]:
-    """Judge what was served to some payments by the truth and by what happened; NaN where there are none."""
+    """Score some payments against the truth and the final labels; NaN without payments."""
     chosen = chosen & ~np.isnan(p)
     mine, y, truth = p[chosen], played.y[chosen], played.truth[chosen]
     if not len(mine):
@@ -92,7 +92,7 @@ def _judged(played: Fraud, p: Floats, chosen: npt.NDArray[np.bool_]) -> dict[str
 
 
 def _problems(played: Fraud, done: DemoRun, matured: Mapping[str, int]) -> list[str]:
-    """Return what does not add up, one sentence each."""
+    """Return the counts that do not agree, one sentence each."""
     fates, held, sent = done.reading.fates(), done.held, done.sent
     last = dict(zip(played.event_id, played.y.tolist(), strict=True))
     learnt = int(done.reading.value("records_total", {"topic": "outcomes", "fate": "resolved"})) + sum(matured.values())
@@ -127,7 +127,7 @@ def draw(played: Fraud, done: DemoRun, out: Path) -> None:
 
 
 def summary(console: Console, account: Mapping[str, Any]) -> None:
-    """Print what an account says, in a table and a few lines."""
+    """Print an account as a table and a few lines."""
     table = Table(box=None, padding=(0, 3, 0, 0), header_style="dim")
     for column in ("", "raw", "served", "raw", "served"):
         table.add_column(column, justify="right" if column else "left")
@@ -153,7 +153,7 @@ def summary(console: Console, account: Mapping[str, Any]) -> None:
     )
 
 
-#: Rows of the summary: what they are called, the figure, decimals.
+#: Rows of the summary: name, figure, decimals.
 _ROWS: Final = (
     ("mean score", "mean", 5),
     ("  mean true risk", "truth", 5),

@@ -1,7 +1,7 @@
-"""Plays a recorded stream into Kafka, in time order and as fast as it goes.
+"""Play a recorded stream into Kafka, in time order and as fast as possible.
 
-Messages are sent in slices: both topics of a slice are acknowledged before the next slice begins. So neither topic
-runs ahead of the other by more than a slice, and a worker that merges the two by time waits for neither.
+Messages are sent in slices. A slice is acknowledged in both topics before the next one begins. So no topic is ahead of
+the other by more than a slice, and a worker that merges the two by time need not wait.
 """
 
 import asyncio
@@ -15,9 +15,9 @@ from aiokafka.producer.message_accumulator import BatchBuilder
 
 from streams.kafka.partitioner import partition
 
-#: Messages a slice: one or two record batches a topic-partition, one round trip for all of them, 50 ms between gates.
+#: Messages in a slice: one or two record batches for each partition, one round trip, 50 ms between gates.
 SLICE: Final = 8000
-#: Longest record batch, bytes; below the 1 MiB that brokers take by default.
+#: Largest record batch, bytes; below the 1 MiB that brokers accept by default.
 BATCH_BYTES: Final = 900_000
 
 
@@ -31,14 +31,14 @@ class Message(NamedTuple):
 
 
 class PlayerProgress(NamedTuple):
-    """How far the player is: messages acknowledged so far, and the time of the last one, ms."""
+    """Progress of the player: messages acknowledged so far, and the time of the last one, ms."""
 
     messages: int
     time_ms: int
 
 
 class CopartitionError(ValueError):
-    """The topics played do not have equally many partitions: equal keys would not meet."""
+    """The topics do not have the same number of partitions, so records with equal keys would not meet."""
 
 
 async def play(
@@ -49,16 +49,16 @@ async def play(
     progress: Callable[[PlayerProgress], None] | None = None,
     gate: Callable[[], Awaitable[None]] | None = None,
 ) -> Counter[str]:
-    """Send messages in their order, each to the partition its key hashes to.
+    """Send messages in their order, each to the partition of its key's hash.
 
     Parameters
     ----------
     messages
         Ordered by time.
     client
-        Options of an aiokafka client: ``bootstrap_servers``, and what the broker's security asks for.
+        Options of an aiokafka client: ``bootstrap_servers``, and those for the broker's security.
     slice_messages
-        Messages in flight at most, at least 1.
+        Most messages in flight, at least 1.
     progress
         Called after each acknowledged slice.
     gate
@@ -110,7 +110,7 @@ async def _send(producer: AIOKafkaProducer, piece: Sequence[Message], partitions
             queue = batches[place] = [producer.create_batch()]
         if queue[-1].append(timestamp=time_ms, key=key, value=value) is None:
             queue.append(producer.create_batch())
-            # The first record of a batch is always taken, however large; the broker judges its size.
+            # A batch always accepts its first record, however large. The broker may refuse its size.
             queue[-1].append(timestamp=time_ms, key=key, value=value)
     await asyncio.gather(*(_in_order(producer, *place, queue) for place, queue in batches.items()))
 

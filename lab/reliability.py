@@ -1,4 +1,4 @@
-"""The reliability diagram: what was forecast against what happened, before and after calibration."""
+"""Draw the reliability diagram: forecasts against what happened, before and after calibration."""
 
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -15,16 +15,16 @@ from state.scoring.scores import BINS, LOG_CLIP
 from state.scoring.wilson import wilson
 from streams.atomic_file import written
 
-#: Bins with a smaller share of the events are drawn apart, hollow: what a calibrator served while it was new would
-#: otherwise look as weighty as all it served later. They count in the ECE like the others.
+#: Bins with a smaller share of the events are drawn hollow and without a line. Otherwise the few answers of a new
+#: calibrator would look as important as all later ones. They count in the ECE like the others.
 SPARSE: Final = 0.001
 #: Bins with fewer events than this are not drawn: their intervals span most of the axis.
 FEWEST: Final = 10
 
-#: Colours of pictures: of the model, of what is served, of words and lines.
+#: Colours of pictures: the model's forecasts, the served ones, text and lines.
 RAW, CALIBRATED, INK, GREY, FAINT = "#c2571a", "#1f6f8b", "#26323a", "#5b6870", "#dfe4e7"
 
-#: How pictures look.
+#: Matplotlib's style of all pictures.
 STYLE: Final[Any] = {
     "font.family": "DejaVu Sans",
     "font.size": 11,
@@ -36,7 +36,7 @@ STYLE: Final[Any] = {
 
 
 class ReliabilityErrors(NamedTuple):
-    """How far forecasts were off: ECE in ten bins, Brier score, log loss in nats."""
+    """Scores of forecasts: ECE in ten bins, Brier score, log loss in nats."""
 
     ece: float
     brier: float
@@ -44,7 +44,7 @@ class ReliabilityErrors(NamedTuple):
 
 
 class Curve(NamedTuple):
-    """Forecasts in ten bins, [10] each; NaN where a bin is empty.
+    """Forecasts in ten bins, [10] each; NaN if a bin is empty.
 
     Attributes
     ----------
@@ -53,7 +53,7 @@ class Curve(NamedTuple):
     forecast
         Mean forecast.
     observed
-        Fraction that happened.
+        Fraction of events that happened.
     low, high
         Wilson's 95 % interval of ``observed``.
     """
@@ -66,14 +66,14 @@ class Curve(NamedTuple):
 
 
 def bin_of(p: Floats) -> npt.NDArray[np.int64]:
-    """Return the bin of each forecast; 1.0 belongs to the last."""
+    """Return the bin of each forecast; 1.0 is in the last bin."""
     return np.minimum((p * BINS).astype(np.int64), BINS - 1)
 
 
 def loss(p: Floats, y: Floats) -> ReliabilityErrors:
     """Score forecasts ``p`` in [0, 1] against outcomes ``y`` in {0, 1}, [n] each; NaN if there are none.
 
-    Written apart from `state.scoring.scores`, from the definitions: the demo checks the worker's figures by it.
+    This follows the definitions and does not use `state.scoring.scores`, so the demo can check the worker's figures.
     """
     if not len(p):
         return ReliabilityErrors(np.nan, np.nan, np.nan)
@@ -87,9 +87,9 @@ def loss(p: Floats, y: Floats) -> ReliabilityErrors:
 
 
 def auc(p: Floats, y: Floats) -> float:
-    """Return the chance that a forecast of an outcome 1 is above one of an outcome 0, ties half; NaN without both.
+    """Return the AUC: the chance that an event of outcome 1 has the higher forecast, ties half; NaN without both.
 
-    Over the events themselves, where `state.scoring.ranking` counts them by cell.
+    It uses the events themselves, where `state.scoring.ranking` uses counts by cell.
     """
     ones = float(y.sum())
     zeros = len(y) - ones
@@ -129,7 +129,7 @@ def draw(raw: Floats, calibrated: Floats, y: Floats, path: Path, *, title: str, 
         Where to write; its directory is made.
     """
     with mpl.rc_context(STYLE):
-        # A Figure of its own, without pyplot: no global state, and always the Agg canvas.
+        # A Figure without pyplot has no global state, and always uses the Agg canvas.
         figure = Figure(figsize=(8, 6.4), dpi=150, facecolor="white")
         top, bottom = figure.subplots(
             2, 1, sharex=True, gridspec_kw={"height_ratios": (3.4, 1), "hspace": 0.08},

@@ -1,4 +1,4 @@
-"""What a demo shows: a stream that is played, the plan of the worker that serves it, and what the run comes to."""
+"""A scenario of the demo: the stream to play, the worker's streams file, and the report of the run."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from streams.config.settings import Settings
 
 
 class PlayedStream(Protocol):
-    """What is played."""
+    """A stream to play."""
 
     def __len__(self) -> int:
         """Return the number of forecasts."""
@@ -28,27 +28,27 @@ class PlayedStream(Protocol):
 
 @dataclass(frozen=True)
 class Scenario:
-    """A demo.
+    """A scenario of the demo.
 
     Attributes
     ----------
     stream
         Name of its stream.
     doing
-        What happens while the broker starts, a few words.
+        What is done while the broker starts, in a few words.
     plan
-        The streams file of the worker; empty: none.
+        Content of the worker's streams file; empty for none.
     partitions
-        Of every topic, unless said otherwise.
+        Partitions of every topic, if the user gives no number.
     slice_messages
-        Messages played at a time (`lab.player.play`): one topic runs ahead of the other by as many at most.
+        Messages played at a time (`lab.player.play`): no topic is ahead of the other by more.
     load
-        Makes what is played; its argument is how many forecasts, None for all.
+        Function that makes the stream; its argument is the number of forecasts, None for all.
     figures
-        Rows of the live table: what they are called, the metric, and its labels beside stream and kind.
+        Rows of the live table: their name, the metric, and its labels except stream and kind.
     account, draw, summary
-        Given what was played and the run: all that is known of it, for JSON, with ``problems``; the picture; and an
-        account's table and lines.
+        Functions of the stream and the run. They return the account for JSON, with ``problems``; draw the picture; and
+        print the account as a table and lines.
     """
 
     stream: str

@@ -1,4 +1,4 @@
-"""What a worker's ``/metrics`` says, read over HTTP as Prometheus reads it."""
+"""Read a worker's ``/metrics`` over HTTP, as Prometheus does."""
 
 import math
 from collections.abc import Mapping
@@ -7,27 +7,28 @@ from typing import Final, NamedTuple, Self
 
 from prometheus_client.parser import text_string_to_metric_families
 
-#: Longest wait for an answer, s; the worker renders its metrics in milliseconds, on a thread that shares its core.
+#: Longest wait for an answer, s. The worker needs milliseconds, but the thread shares a core with its other work.
 PATIENCE: Final = 10.0
 
 
 class Fates(NamedTuple):
-    """What became of the records of both input topics, as it stands now; every count is of records or events.
+    """The present state of all input records, as counts of records or events.
 
     Attributes
     ----------
     issued, forecast_duplicate, forecast_dead
         Forecasts answered for the first time, answered again, and rejected.
     resolved
-        Outcomes that met their forecast, whichever came first, learnt or waiting for maturity.
+        Outcomes that have met their forecast, in either order. They are learnt, or wait for maturity.
     early
         Outcomes that still wait for their forecast.
     outcome_duplicate, outcome_revised, outcome_stale, outcome_dead
-        Outcomes that came again and agreed, that replaced a label, that were older than the label, and were rejected.
+        Outcomes that were repeated with the same value, that replaced a label, that were older than the label, and that
+        were rejected.
     pending
         Issued forecasts that still wait for their outcome.
     expired_forecast, expired_outcome
-        Those that waited longer than their time to live.
+        Forecasts and early outcomes that waited longer than their time to live.
     """
 
     issued: int
@@ -79,7 +80,7 @@ class ScrapedSamples:
         Raises
         ------
         OSError
-            If it does not answer in order.
+            If it does not answer with metrics.
         """
         status, body = get(host, port, "/metrics")
         if status != 200:
@@ -87,7 +88,7 @@ class ScrapedSamples:
         return cls(body)
 
     def value(self, name: str, labels: Mapping[str, str] | None = None) -> float:
-        """Return one sample, NaN if there is none; ``name`` without ``trueup_``."""
+        """Return one sample, NaN if there is none; ``name`` is without ``trueup_``."""
         return self._samples.get((f"trueup_{name}", frozenset((labels or {}).items())), math.nan)
 
     def total(self, name: str) -> float:
@@ -95,10 +96,10 @@ class ScrapedSamples:
         return sum(value for (sample, _), value in self._samples.items() if sample == f"trueup_{name}")
 
     def fates(self) -> Fates:
-        """Return what became of everything applied so far.
+        """Return the present state of all records applied so far.
 
-        The counter of a fate counts a record once, when it comes: an outcome that came early stays counted as early
-        when its forecast follows. Who waits still is in the gauges.
+        The counters count a record once, when it comes. So an early outcome stays counted as early after its forecast
+        has come. The gauges say how many still wait.
         """
         early, met = self._count("outcomes", "early"), self._count("outcomes", "resolved")
         waiting = int(self.value("early_outcomes"))
@@ -128,7 +129,7 @@ def get(host: str, port: int, path: str) -> tuple[int, str]:
     Raises
     ------
     OSError
-        If nobody listens, or what answers is not HTTP.
+        If nothing listens there, or the answer is not HTTP.
     """
     connection = HTTPConnection(host, port, timeout=PATIENCE)
     try:

@@ -1,4 +1,4 @@
-"""What the output topics hold, read to their ends and counted apart from the worker that wrote them."""
+"""Count what the output topics hold, independently of the worker that wrote them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,28 +13,28 @@ from state.arrays import Floats
 from streams.config.settings import Settings
 from streams.kafka.whole_topics import batches
 
-#: The worker adds up its scores in another order: they may differ in the last digits of a float.
+#: The worker adds up its scores in another order, so they may differ in the last digits of a float.
 ROUNDING: Final = 1e-6
 
 
 @dataclass
 class TopicCounts:
-    """What the output topics hold.
+    """The content of the output topics.
 
     Attributes
     ----------
     answers
-        Of each event, its first ``calibrated`` record.
+        The first ``calibrated`` record of each event.
     repeated
-        Further records of events that had one, the same byte for byte.
+        Number of further ``calibrated`` records that equal the first one, byte for byte.
     disagreeing
-        Events with records that are not the same.
+        Events whose ``calibrated`` records differ.
     resolved
-        Of each event, raw and served forecast and the last label, from the ``resolved`` record of its last revision.
+        For each event raw and served forecast and the last label, from the ``resolved`` record of its last revision.
     revisions
-        Of events whose label has changed, how often.
+        For each event whose label has changed, the number of changes.
     dead
-        Dead letters, counted once for each place in the inputs.
+        Number of dead letters, each input record counted once.
     """
 
     answers: dict[str, bytes] = field(default_factory=dict)
@@ -45,7 +45,7 @@ class TopicCounts:
     dead: set[tuple[str, int, int]] = field(default_factory=set)
 
     def calibrated_record(self, value: bytes) -> None:
-        """Take note of a record of ``calibrated``."""
+        """Count a record of ``calibrated``."""
         event_id = orjson.loads(value)["event_id"]
         first = self.answers.setdefault(event_id, value)
         if first is not value:
@@ -55,7 +55,7 @@ class TopicCounts:
                 self.disagreeing.add(event_id)
 
     def resolved_record(self, value: bytes) -> None:
-        """Take note of a record of ``resolved``."""
+        """Count a record of ``resolved``."""
         record = orjson.loads(value)
         event_id, revision = record["event_id"], record["revision"]
         if event_id in self.resolved and revision <= self.revisions.get(event_id, 0):
@@ -65,7 +65,7 @@ class TopicCounts:
             self.revisions[event_id] = revision
 
     def dead_letter(self, value: bytes) -> None:
-        """Take note of a record of ``dead-letters``."""
+        """Count a record of ``dead-letters``."""
         record = orjson.loads(value)
         self.dead.add((record["topic"], record["partition"], record["offset"]))
 
@@ -99,18 +99,18 @@ async def read(settings: Settings) -> TopicCounts:
 def problems(
     fates: Fates, sent: Mapping[str, int], held: TopicCounts, flights: Mapping[str, tuple[float, float]]
 ) -> list[str]:
-    """Return what does not add up, one sentence each; nothing when all does.
+    """Return the counts that do not agree, one sentence each; an empty list if all agree.
 
     Parameters
     ----------
     fates
-        By the worker's metrics.
+        Counts of the worker's metrics.
     sent
-        Acknowledged to the player, of ``forecasts`` and ``outcomes``.
+        Messages of ``forecasts`` and ``outcomes`` that were acknowledged to the player.
     held
-        What the output topics hold.
+        Content of the output topics.
     flights
-        Of each event played, the forecast and the outcome, NaN for none.
+        For each event played, the forecast and the outcome, NaN for none.
     """
     strange = sum(event not in flights or flights[event] != (raw, y) for event, (raw, _, y) in held.resolved.items())
     left = fates.resolved + fates.pending + fates.expired_forecast
@@ -129,7 +129,7 @@ def problems(
 
 
 def disagreements(reading: ScrapedSamples, held: TopicCounts, stream: str) -> list[str]:
-    """Return where the scores of ``/metrics`` differ from those of the records, one sentence each."""
+    """Return the differences between the scores of ``/metrics`` and of the records, one sentence each."""
     raw, p, y = held.scored()
     found = []
     for kind, scores in (("raw", loss(raw, y)), ("calibrated", loss(p, y))):
