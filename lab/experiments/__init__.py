@@ -1,1 +1,1 @@
-"""``trueup experiments``: the papers' results and five real streams, run again from scratch into one report."""
+"""``trueup experiments``: reproduce the papers' results, play five real streams, and write one report."""

@@ -1,4 +1,4 @@
-"""What an experiment is: jobs that can run in any process, and how their results are told."""
+"""The parts of an experiment: jobs that can run in any process, and a function that reports their results."""
 
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 from state.calibrators import REGISTRY, Calibrator, make
 from state.calibrators.registry import check
 
-#: A function of a module with its arguments (`functools.partial`), so that another process can be sent it.
+#: A module's function with its arguments (`functools.partial`), so that it can be sent to another process.
 Job = Callable[[], Any]
 
 
 class TextTable(NamedTuple):
-    """A table of the report; cells are text."""
+    """A table of the report, with cells of text."""
 
     title: str
     head: tuple[str, ...]
@@ -21,16 +21,16 @@ class TextTable(NamedTuple):
 
 
 class Section(NamedTuple):
-    """What an experiment found.
+    """The results of an experiment.
 
     Attributes
     ----------
     text
         Paragraphs: what was run, with its seeds.
     findings
-        What came of it, a line each, "held" or "failed" first where a theorem was checked.
+        The results, one line each. They begin with "held" or "failed" if a theorem was checked.
     tables, pictures
-        Pictures are names of files beside the report, with what they show.
+        Tables of the report; pictures are names of files beside the report, with captions.
     skipped
         What was not run, and why.
     """
@@ -38,12 +38,12 @@ class Section(NamedTuple):
     text: list[str]
     findings: list[str]
     tables: list[TextTable]
-    pictures: list[tuple[str, str]] = []  # noqa: RUF012 - a default that nobody changes
+    pictures: list[tuple[str, str]] = []  # noqa: RUF012 - a default that is never changed
     skipped: list[str] = []  # noqa: RUF012 - the same
 
 
 class Experiment(NamedTuple):
-    """An experiment: ``tell`` gets what the jobs returned, in their order, and a directory for pictures."""
+    """An experiment: ``tell`` gets the results of the jobs in their order, and a directory for pictures."""
 
     name: str
     title: str
@@ -52,7 +52,7 @@ class Experiment(NamedTuple):
 
 
 def usable(specs: Iterable[str]) -> tuple[list[str], list[str]]:
-    """Return the specifications whose calibrators are registered, and a note for each other."""
+    """Return the specifications whose calibrators are registered, and a note for each of the others."""
     known, notes = [], []
     for spec in specs:
         try:
@@ -65,7 +65,7 @@ def usable(specs: Iterable[str]) -> tuple[list[str], list[str]]:
 
 
 def even(spec: str, *, buckets: int, grid: int, name: str, seed: int) -> Calibrator:
-    """Return a calibrator as the papers have it: equal buckets, and points i / N."""
+    """Return a calibrator as in the papers, with equal buckets and grid points i / N."""
     wanted: dict[str, object] = {"buckets": buckets, "grid": grid, "spacing": "uniform", "bucket_spacing": "uniform"}
     has = {option for part in spec.split("+") for option in REGISTRY[part].options}
     return make(spec, name=name, seed=seed, **{option: value for option, value in wanted.items() if option in has})

@@ -15,7 +15,7 @@ from state.arrays import Floats
 from state.calibrators import make
 
 TIMES: Final = tuple(1000 * 2**k for k in range(6))
-#: Subsequences x_i = 1, overlapping, and the sequences on which no bias may grow.
+#: Number of overlapping subsequences x_i = 1, on which no bias may grow.
 SUBSEQUENCES, SEEDS = 8, range(3)
 OPPONENTS: Final = ("issued forecast", "switching", "coin")
 
@@ -23,20 +23,20 @@ OPPONENTS: Final = ("issued forecast", "switching", "coin")
 def footnote(t: int) -> tuple[float, float]:
     """Return |Σ (ŷ - y)| of Algorithm 1 and of Algorithm 2 on T/2 zeros and then T/2 ones, with x = 1 always."""
     y = np.arange(t) >= t // 2
-    # Ridge on a constant is the sum of the outcomes so far over one more than their number.
+    # Ridge on a constant serves the sum of the outcomes so far, divided by one more than their number.
     before = np.concatenate([[0], np.cumsum(y)[:-1]])
     ridge = before / (1.0 + np.arange(t))
     calibrator = make("calibrated_regression")
     served = np.empty(t)
     for i, outcome in enumerate(y.tolist()):
-        # A raw forecast of 0 is a feature that is always 0: left are ŷ and the constant, as in the footnote.
+        # A raw forecast of 0 is a feature that is always 0. So only ŷ and the constant are left, as in the footnote.
         served[i], _, ticket = calibrator.predict(0.0)
         calibrator.update(ticket, outcome)
     return abs(float(np.sum(ridge - y))), abs(float(np.sum(served - y)))
 
 
 class Biases(NamedTuple):
-    """After each of `TIMES`: bias along each subsequence, its bounds, Brier regret to the raw forecast and its bound.
+    """Figures at each of `TIMES`: bias along each subsequence, its bounds, Brier regret to raw, and its bound.
 
     Attributes
     ----------
@@ -57,7 +57,7 @@ def run(opponent: str, seed: int) -> Biases:
     """Play calibrated regression on overlapping subsequences."""
     d, last = SUBSEQUENCES, TIMES[-1]
     rng = np.random.default_rng((seed, 5))
-    # Subsequence i takes a round in 2, 3, 4, ...: together they overlap in every way.
+    # Subsequence i takes one round in 2, 3, 4, ..., so all combinations of subsequences occur.
     x = (rng.random((last, d)) < 1 / np.arange(2, d + 2)).astype(np.float64)
     raw = rng.random(last)
     rate = np.where((np.arange(last) // 1000 % 2 == 1) == (x[:, 0] == 1), 0.9, 0.1)
@@ -87,7 +87,7 @@ def _runs() -> list[tuple[str, int]]:
 
 
 def jobs() -> Sequence[Job]:
-    """Return footnote 1 at each T, then each opponent and seed."""
+    """Return a job for footnote 1 at each T, then one for each opponent and seed."""
     notes: list[Job] = [partial(footnote, t) for t in TIMES]
     return notes + [partial(run, *arguments) for arguments in _runs()]
 

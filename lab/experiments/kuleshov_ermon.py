@@ -15,12 +15,12 @@ from state.arrays import Floats
 
 #: Figure 2: rounds, repetitions, and M = N.
 ROUNDS, SEEDS, RESOLUTION = 1000, range(20), 10
-#: Table 1: T at which the error is taken, repetitions, M = N = 1/ε; even, so that .5 is on the grid.
+#: Table 1: times T of measurement, repetitions, M = N = 1/ε (even, so that .5 is on the grid).
 TIMES, RATE_SEEDS, GRIDS = tuple(1000 * 2**k for k in range(6)), range(4), (10, 20, 40)
-#: The paper ran internal regret by exponential weights; while it is missing its sibling stands in.
+#: The paper used exponential weights for internal regret. If that is not registered, a similar one is used.
 REGMIN: Final = ("exponential_weights", "regret_matching")
 SUBROUTINES: Final = ("exponential_weights", "regret_matching", "approachability", "minimax")
-#: Which of `TIMES` the N exponent is fitted at: early, where the grid's resolution is not yet all that is left.
+#: Index in `TIMES` for the fit of the N exponent: early, before the grid's resolution dominates the error.
 _EARLY: Final = 2
 _NAMES: Final = {
     "expert": "expert F",
@@ -42,7 +42,7 @@ def figure(subroutine: str, opponent: str, who: str, seed: int) -> Path2:
     y = rng.integers(0, 2, ROUNDS).astype(np.float64)
     raw = np.where(y == 1, 0.7, 0.3) if opponent == "coin" else rng.integers(0, 2, ROUNDS).astype(np.float64)
     if who == "expert":
-        # Against the adversary F is noise; y answers F itself.
+        # Against the adversary F is noise, and y reacts to the forecast itself.
         p, y = raw, (y if opponent == "coin" else (raw <= 0.5).astype(np.float64))
     else:
         buckets = RESOLUTION if who == "algorithm" else 1
@@ -79,14 +79,14 @@ def _rates() -> list[tuple[str, int, int]]:
 
 
 def jobs() -> Sequence[Job]:
-    """Return every curve of Figure 2 and every cell of Table 1, a seed each."""
+    """Return a job for each curve of Figure 2 and each cell of Table 1, and each seed."""
     subroutine = usable(REGMIN)[0][0]
     drawn: list[Job] = [partial(figure, subroutine, *arguments) for arguments in _figures()]
     return drawn + [partial(rate, *arguments) for arguments in _rates()]
 
 
 def tell(results: Sequence[Any], out: Path) -> Section:
-    """Draw Figure 2, tabulate its ends, and fit the rates."""
+    """Draw Figure 2, tabulate its last values, and fit the rates."""
     subroutine = usable(REGMIN)[0][0]
     known, skipped = usable(SUBROUTINES)
     curves: dict[tuple[str, str], list[Path2]] = {}

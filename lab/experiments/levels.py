@@ -1,7 +1,7 @@
-"""Recalibrated levels of quantile forecasts, for the experiments alone: many variants, on the transforms of outcomes.
+"""Recalibrated levels of quantile forecasts in several variants, only for the experiments.
 
-`state.calibrators` has the calibrator that serves; this one also plays what the paper has and what must not be done,
-levels that cross and levels that are sorted.
+`state.calibrators` has the calibrator for serving. This module also has the paper's variant, whose levels cross, and a
+wrong one, which sorts levels. It works on the probability integral transforms of outcomes.
 """
 
 from typing import Literal
@@ -10,12 +10,12 @@ import numpy as np
 
 from state.arrays import Floats
 
-#: ``crossing`` plays each level by itself, as printed; ``sorted`` sorts what it plays; ``chain`` keeps the order.
+#: ``crossing`` updates each level separately, as printed; ``sorted`` sorts the levels; ``chain`` keeps their order.
 Way = Literal["crossing", "sorted", "chain"]
 
 
 class Levels:
-    """Online gradient descent on the quantile pinball loss, a level each.
+    """Online gradient descent on the pinball loss, separately for each level.
 
     Parameters
     ----------
@@ -26,8 +26,8 @@ class Levels:
 
     Notes
     -----
-    s = p + η (p n - k), k how often ``u <= play`` for u the probability integral transform of an outcome. Deshpande,
-    Marx & Kuleshov 2024, equations 9 to 11, with the sign of the update put right.
+    s = p + η (p n - k). k counts how often ``u <= play``, with u the probability integral transform of an outcome.
+    Deshpande, Marx & Kuleshov 2024, equations 9 to 11, with the sign of the update corrected.
     """
 
     def __init__(self, p: Floats, rate: float, way: Way = "chain") -> None:
@@ -48,7 +48,7 @@ class Levels:
         return s
 
     def update(self, play: Floats, u: float) -> None:
-        """Count what was covered by levels that were played."""
+        """Count which of the served levels covered an outcome."""
         self.n += 1
         self.covered += u <= play
 
@@ -57,7 +57,7 @@ class Levels:
         return np.abs(self.covered / self.n - self._p)
 
     def bound(self, outstanding: int = 0) -> Floats:
-        """Return the bound on `error`, [m]: the paper's, times what the chain adds for h levels to the anchor."""
+        """Return the bound on `error`, [m]: that of the paper, plus h in the chain, for h levels to the anchor."""
         h = np.abs(np.arange(len(self._p)) - self._anchor) if self._way == "chain" else 0
         bound: Floats = (1 / self._rate + 1 + h + outstanding) / self.n * np.ones(len(self._p))
         return bound

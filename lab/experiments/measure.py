@@ -1,4 +1,4 @@
-"""Measures of forecasts against outcomes, written from their definitions and apart from `state.scoring.scores`."""
+"""Scores of forecasts, written from their definitions and independent of `state.scoring.scores`."""
 
 from typing import NamedTuple, Self
 
@@ -9,7 +9,7 @@ from lab.reliability import bin_of, loss
 from state.arrays import Floats, Integers
 from state.scoring.scores import BINS, LOG_CLIP
 
-#: Resamples of a bootstrap.
+#: Number of bootstrap resamples.
 RESAMPLES = 2000
 
 
@@ -41,7 +41,7 @@ def slope(x: Floats, y: Floats) -> float:
 
 
 class Measured(NamedTuple):
-    """Scores of served forecasts: ECE in ten bins, the worst window's, Brier, log loss in nats, Brier regret in all."""
+    """Scores of served forecasts: ECE in all and in the worst window, Brier, log loss in nats, total Brier regret."""
 
     ece: float
     worst: float
@@ -51,7 +51,7 @@ class Measured(NamedTuple):
 
 
 def measure(p: Floats, stream: Stream) -> Measured:
-    """Score what was served, [n], over the rows that have outcomes; windows follow each other without overlap."""
+    """Score the served forecasts, [n], of rows with outcomes; windows do not overlap."""
     known = ~np.isnan(stream.y)
     served, y, raw = p[known], stream.y[known], stream.p[known]
     whole = loss(served, y)
@@ -62,12 +62,12 @@ def measure(p: Floats, stream: Stream) -> Measured:
 
 
 class Blocks(NamedTuple):
-    """Sums over blocks of consecutive rows, from which any resample of blocks can be scored.
+    """Sums over blocks of consecutive rows; any resample of blocks can be scored from them.
 
     Attributes
     ----------
     n
-        Rows, [blocks].
+        Number of rows, [blocks].
     gap
         Σ (p - y) in each bin of p, [blocks, 10].
     brier, log_loss
@@ -81,7 +81,7 @@ class Blocks(NamedTuple):
 
     @classmethod
     def of(cls, p: Floats, stream: Stream) -> Self:
-        """Sum what was served over blocks of a quarter of the stream's window."""
+        """Return the sums of served forecasts over blocks of a quarter of the stream's window."""
         known = ~np.isnan(stream.y)
         served, y = p[known], stream.y[known]
         block = np.arange(len(y)) // (stream.window // 4)
@@ -100,7 +100,7 @@ class Blocks(NamedTuple):
         )
 
     def scores(self, weights: Floats) -> Floats:
-        """Return ECE, Brier score and log loss of resamples, [resamples, 3], given how often each holds each block."""
+        """Return ECE, Brier score and log loss of resamples, [resamples, 3], from the counts of each block in each."""
         n = weights @ self.n
         ece = np.abs(weights @ self.gap).sum(axis=1)
         return np.column_stack([ece, weights @ self.brier, weights @ self.log_loss]) / n[:, None]
@@ -114,7 +114,7 @@ class DifferenceInterval(NamedTuple):
     high: float
 
     def __str__(self) -> str:
-        """Return it with four decimals, bold where the interval excludes 0."""
+        """Return it with four decimals, bold if the interval excludes 0."""
         text = f"{self.middle:+.4f} [{self.low:+.4f}, {self.high:+.4f}]"
         return f"**{text}**" if self.low > 0 or self.high < 0 else text
 
@@ -124,8 +124,8 @@ def differences(
 ) -> tuple[DifferenceInterval, DifferenceInterval, DifferenceInterval]:
     """Return ECE, Brier score and log loss of ``one`` minus ``other``'s, by a paired block bootstrap.
 
-    Both are scored on the same resamples of whole blocks, which keeps what neighbouring rows have in common. Percentile
-    intervals; they tell how much the data vary, not how another seed of a randomised calibrator would do.
+    Both are scored on the same resamples of whole blocks, which keeps the dependence of neighbouring rows. The
+    percentile intervals show the variation of the data, not that of the seeds of a randomised calibrator.
     """
     count = len(one.n)
     weights = np.random.default_rng(seed).multinomial(count, np.full(count, 1 / count), size=RESAMPLES)

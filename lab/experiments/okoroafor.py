@@ -1,4 +1,4 @@
-"""Okoroafor, Kleinberg & Sun: calibration traded for regret, with exponents fitted to both."""
+"""Okoroafor, Kleinberg & Sun: the trade-off of calibration and regret, with exponents fitted to both."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -23,8 +23,8 @@ POINTS: Final = (
     ("minimax", "", "–", "–"),
     ("regret_matching", "", "–", "–"),
 )
-#: The forecast is .5 throughout and the opponent answers the expected forecast; or it is overconfident twofold in
-#: log-odds; or it is perfect.
+#: Three kinds of raw forecast: always .5, with an opponent who reacts to the expected forecast; overconfident by a
+#: factor of 2 in log-odds; perfect.
 STREAMS: Final = ("adversary", "overconfident", "perfect")
 
 

@@ -20,12 +20,12 @@ from state.arrays import Floats
 #: As in the paper's Table 2: three random points, a Matérn kernel, 25 steps. Repetitions, and candidates a step.
 START, STEPS, SEEDS, CANDIDATES = 3, 25, range(5), 1000
 ACQUISITIONS: Final = ("EI", "LCB")
-#: Raw model; Algorithm 3 on the transforms met while optimising; with Algorithm 4, on leave-one-out transforms.
+#: Raw model; Algorithm 3 on the transforms seen while optimising; Algorithm 4, on leave-one-out transforms.
 METHODS: Final = ("raw", "online", "leave-one-out")
-#: Levels that are recalibrated, and η. Played levels are kept within a normal law's 3 deviations.
+#: Recalibrated levels, and η. Served levels are kept within 3 standard deviations of a normal distribution.
 P: Final = np.arange(1, 20) / 20
 RATE, FAR = 0.05, 0.00135
-#: Level of the lower confidence bound: two deviations below the mean.
+#: Level of the lower confidence bound: two standard deviations below the mean.
 LOWER: Final = 0.0228
 #: Levels at which the expected improvement is integrated.
 _FINE: Final = (np.arange(60) + 0.5) / 60
@@ -103,7 +103,7 @@ def _camel(x: Floats) -> Floats:
     return z
 
 
-#: The nine functions of Tables 1 and 2, of which Ackley is in both, and the six-hump camel of Figure 3.
+#: The nine functions of Tables 1 and 2 (Ackley is in both), and the six-hump camel of Figure 3.
 FUNCTIONS: Final = (
     Function("Forrester (1D)", _box(1, 0, 1), _forrester),
     Function("Ackley (2D)", _box(2, -32.768, 32.768), _ackley),
@@ -119,7 +119,7 @@ FUNCTIONS: Final = (
 
 
 class SearchTrace(NamedTuple):
-    """The least value found after each step, [STEPS + 1], and the calibration score of the forecasts on the way."""
+    """The lowest value found after each step, [STEPS + 1], and the calibration score of the forecasts."""
 
     best: Floats
     score: float
@@ -132,7 +132,7 @@ def optimise(name: str, acquisition: str, method: str, seed: int) -> SearchTrace
     low, width = function.box[:, 0], np.diff(function.box).ravel()
     x = rng.random((START, len(low)))
     y = function.f(low + x * width)
-    met: list[float] = []  # transforms under the raw model, before it saw the outcome
+    met: list[float] = []  # transforms under the raw model, before it has seen the outcome
     covered = np.zeros(len(P))
     best = [float(y.min())]
     for _ in range(STEPS):
@@ -156,7 +156,7 @@ def optimise(name: str, acquisition: str, method: str, seed: int) -> SearchTrace
 def _fit(x: Floats, y: Floats) -> GaussianProcessRegressor:
     kernel = ConstantKernel(1.0, (1e-2, 1e2)) * Matern(0.3, (0.03, 10.0), nu=2.5) + WhiteKernel(1e-4, (1e-8, 1e-2))
     with warnings.catch_warnings():
-        # A parameter at the end of its range, with three points, is no news.
+        # With three points, a parameter at the end of its range is expected.
         warnings.simplefilter("ignore", ConvergenceWarning)
         return GaussianProcessRegressor(kernel, random_state=0).fit(x, y)
 
@@ -170,7 +170,7 @@ def _near(point: Floats, rng: np.random.Generator) -> Floats:
 def _left_out(model: GaussianProcessRegressor) -> list[float]:
     """Return each outcome's transform under the model of all others, in closed form (Rasmussen & Williams, 5.12).
 
-    The kernel's parameters stay those of the whole set.
+    The kernel's parameters are those fitted to all outcomes.
     """
     k = model.kernel_(model.X_train_) + model.alpha * np.eye(len(model.X_train_))
     inverse = np.linalg.inv(k)
@@ -209,7 +209,7 @@ def jobs() -> Sequence[Job]:
 
 
 def wins(ours: Floats, theirs: Floats) -> float:
-    """Return 1 if ours found less, or the same in fewer steps; a half if there is no difference."""
+    """Return 1 if ours found a lower value, or the same in fewer steps; a half if there is no difference."""
     if ours[-1] != theirs[-1]:
         return float(ours[-1] < theirs[-1])
     first, other = int(np.argmax(ours == ours[-1])), int(np.argmax(theirs == theirs[-1]))

@@ -1,4 +1,4 @@
-"""How pictures of the report look: one style, one colour for each thing that is compared."""
+"""Draw the report's pictures in one style, with one colour for each thing that is compared."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from streams.atomic_file import written
 
 INK, GREY, FAINT = "#26323a", "#5b6870", "#dfe4e7"
-#: Told apart by people who do not see red and green alike (Okabe & Ito, darkened to be read on white).
+#: Colours for people with colour blindness, too (Okabe & Ito, darkened to be readable on white).
 COLOURS: Final = ("#1f6f8b", "#c2571a", "#5a8f29", "#8a4f9e", "#b8860b", "#3b4cc0", "#5b6870")
 
 _STYLE: Final[Any] = {

@@ -1,4 +1,4 @@
-"""Plays a stream through a calibrator: every outcome comes after its delay, some never."""
+"""Play a stream through a calibrator, with every outcome after its delay, or never."""
 
 from typing import NamedTuple
 
@@ -16,13 +16,13 @@ class Stream(NamedTuple):
     p
         Raw forecasts in [0, 1], [n].
     y
-        Outcomes, 0 or 1; NaN where none comes, [n].
+        Outcomes, 0 or 1; NaN if none comes, [n].
     rank
-        Where the outcome stands among all outcomes in the order of their coming, [n].
+        Position of the outcome among all outcomes in the order in which they come, [n].
     due
-        How many forecasts are made before the outcome is known, [n]; ``t + 1`` if it comes at once.
+        Number of forecasts that are made before the outcome is known, [n]; ``t + 1`` if it comes at once.
     window
-        Rows of a window, for the worst one.
+        Rows of a window, for the score of the worst window.
     """
 
     name: str
@@ -40,14 +40,14 @@ def prompt(name: str, p: Floats, y: Floats, window: int) -> Stream:
 
 
 def outcomes(stream: Stream, delay: int) -> tuple[list[int], list[int]]:
-    """Return the rows whose outcomes come, in the order of their coming, and when each is due, ``delay`` rows later."""
+    """Return the rows with outcomes, in the order in which these come, and when each is due, ``delay`` rows later."""
     known = np.flatnonzero(~np.isnan(stream.y))
     known = known[np.lexsort((stream.rank[known], stream.due[known]))]
     return known.tolist(), (stream.due[known] + delay).tolist()
 
 
 def play(calibrator: Calibrator, stream: Stream, delay: int = 0) -> Floats:
-    """Return what is served for each row, [n]; event t is keyed by its number."""
+    """Return the served forecast of each row, [n]; the key of event t is its number."""
     rows, due = outcomes(stream, delay)
     raw, y = stream.p.tolist(), stream.y.tolist()
     served = [0.0] * len(raw)
@@ -64,7 +64,7 @@ def play(calibrator: Calibrator, stream: Stream, delay: int = 0) -> Floats:
 
 
 def oppose(calibrator: Calibrator, raw: Floats) -> tuple[Floats, Floats]:
-    """Play against whoever answers with the other side of the *expected* forecast; return what was served, and y.
+    """Play against an opponent who picks the outcome opposite to the *expected* forecast; return served and y.
 
     An opponent who saw the draw itself would make any forecaster wrong by .5.
     """

@@ -19,7 +19,7 @@ STREAMS: Final = ("right", "overconfident", "drifting", "opponent")
 
 
 class QuantileRun(NamedTuple):
-    """Largest |coverage - p|, its largest share of the bound, share of steps with crossed levels, and the path."""
+    """Largest |coverage - p|, its largest share of the bound, share of steps with crossed levels, and its path."""
 
     error: float
     share: float
@@ -32,14 +32,14 @@ def transforms(stream: str) -> Floats:
     rng = np.random.default_rng((SEED, STREAMS.index(stream)))
     if stream == "right":
         return rng.random(ROUNDS)
-    # A forecast with half the true deviation, or with a bias that swings by two deviations.
+    # A forecast with half the true standard deviation, or with a bias that swings by two of them.
     z = rng.normal(0.0, 1.0, ROUNDS)
     z = 2 * z if stream == "overconfident" else z + 2 * np.sin(np.arange(ROUNDS) / 500)
     return np.interp(z, *_NORMAL)
 
 
 def _normal() -> tuple[Floats, Floats]:
-    """Return the normal law's distribution function as a table."""
+    """Return the distribution function of the normal distribution as a table."""
     from statistics import NormalDist  # noqa: PLC0415 - for this table only
 
     z = np.linspace(-9, 9, 3601)
@@ -58,7 +58,7 @@ def run(way: Way, rate: float, stream: str) -> QuantileRun:
         play = levels.play()
         crossed += bool((np.diff(play) < 0).any())
         if u is None:
-            # Miss the level that is covered too rarely already; the others follow.
+            # Miss the level that is covered too rarely already.
             worst = int(np.argmin(levels.covered / max(levels.n, 1) - P))
             levels.update(play, float(np.clip(np.nextafter(play[worst], 2), 0, 1)))
         else:
@@ -74,7 +74,7 @@ def _runs() -> list[tuple[Way, float, str]]:
 
 
 def jobs() -> Sequence[Job]:
-    """Return a job for each way of playing, step and stream."""
+    """Return a job for each variant, step and stream."""
     return [partial(run, *arguments) for arguments in _runs()]
 
 

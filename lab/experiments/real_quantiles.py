@@ -14,13 +14,13 @@ from state.calibrators import make
 from state.forecasts import Quantiles
 from state.scoring.quantile_scores import QuantileScores
 
-#: Levels served, steps tried and the seed of the draws at atoms.
+#: Served levels, the tried steps η, and the seed of the draws at atoms.
 LEVELS: Final = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95)
 RATES, SEED = (0.005, 0.02, 0.05), 5
 LINKS: Final = ("identity", "logit")
 STREAMS: Final = ("rain", "demand")
 WINDOWS: Final = {"rain": 500, "demand": 2000}
-#: Half-hours of a week, and how many weeks the residuals of last week's demand are learnt from.
+#: Half-hours of a week, and the number of weeks that give the residuals of last week's demand.
 WEEK, LEARNT = 336, 4
 #: What gradient descent with η = .01 reaches on demand: max |coverage - level| over all rows, and in the worst window.
 BAR: Final = "raw .427 / .488, online gradient descent η = .01 .011 / .031"
@@ -52,7 +52,7 @@ def laws(stream: str) -> tuple[list[Quantiles], list[float]]:
 
 
 def run(stream: str, link: str, rate: float) -> SeriesRun | str:
-    """Play one stream; return why not where the data is not there."""
+    """Play one stream; without the data, return why it was not played."""
     try:
         raw, y = laws(stream)
     except FileNotFoundError as exc:

@@ -1,4 +1,4 @@
-"""The report: one Markdown file, its pictures beside it."""
+"""Write the report: one Markdown file, with pictures beside it."""
 
 from collections.abc import Mapping
 from pathlib import Path

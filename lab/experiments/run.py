@@ -1,4 +1,4 @@
-"""Runs experiments in two processes and writes the report."""
+"""Run experiments in two processes and write the report."""
 
 import multiprocessing
 import os
@@ -11,7 +11,7 @@ from lab.experiments import report
 from lab.experiments.base import Job, Section
 from lab.experiments.registry import REGISTRY
 
-#: Two, as the time that is promised was measured with two.
+#: Two, because the promised time was measured with two.
 PROCESSES = 2
 
 
@@ -25,7 +25,7 @@ def run(only: Sequence[str], out: Path) -> int:
     out
         Directory of the report; it is made.
     """
-    # One thread a process: the processes already take both cores, and sums keep their order.
+    # One thread for each process: the processes already use both cores, and sums keep their order.
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         os.environ[name] = "1"
     began = monotonic()
@@ -46,5 +46,5 @@ def run(only: Sequence[str], out: Path) -> int:
 
 
 def call(job: Job) -> object:
-    """Do a job; a function of its own because a process can only be sent what has a name."""
+    """Run a job. This is a named function because only named functions can be sent to a process."""
     return job()

@@ -17,9 +17,9 @@ from state.arrays import Floats
 from state.calibrators import make
 from state.policy import DEFAULT_CALIBRATOR
 
-#: Rows the model learns from before it is left alone, and its seed.
+#: Rows on which the model is trained, once, and its seed.
 TRAINING, MODEL_SEED = 5000, 0
-#: Rows added to the delay of every outcome, by stream; the flights have a natural delay of their own.
+#: Rows added to the delay of every outcome, by stream; the flights also have their natural delays.
 DELAYS: Final = {"bank": (0, 500, 2000), "elec2": (0, 500, 2000), "flights": (0,)}
 SPECS: Final = (
     "platt",
@@ -35,7 +35,7 @@ SPECS: Final = (
     DEFAULT_CALIBRATOR,
 )
 FRONTS: Final = ("platt", "beta", "histogram", "auto")
-#: Maps fitted every so many rows on the last ones, as a nightly job would; the flights' median delay is 152 rows.
+#: Maps are fitted regularly on the last rows, as by a nightly job. The flights' median delay is 152 rows.
 EVERY, WINDOW, MEDIAN = 1000, 2000, 152
 BASELINES: Final = {"batch Platt": nightly_refit.platt, "batch isotonic": nightly_refit.isotonic}
 #: ECE / worst window / Brier that others reach without added delay, and the ECE asked of the default on bank, by delay.
@@ -45,14 +45,14 @@ BARS: Final = {
     "flights": (("online Platt", ".0092 / .201 / .1732"), ("streamcal 0.2.0", ".0279 / .128 / .1707")),
 }
 ASKED: Final = {0: 0.02, 500: 0.03, 2000: 0.05}
-#: Rounds against the opponent, and what is asked there.
+#: Rounds against the opponent, and the required error there.
 ROUNDS, ASKED_L1 = 20_000, 0.05
 SEED: Final = 5
 _RAW: Final = "raw"
 
 
 class StreamRun(NamedTuple):
-    """Scores of what was served, and their sums over blocks."""
+    """Scores of served forecasts, and their sums over blocks."""
 
     scores: Measured
     blocks: Blocks
@@ -60,7 +60,7 @@ class StreamRun(NamedTuple):
 
 @cache
 def stream(name: str) -> Stream:
-    """Return a real stream with the forecasts of a model that learnt its beginning; FileNotFoundError without data."""
+    """Return a real stream with forecasts of a model trained on its beginning; FileNotFoundError without data."""
     if name == "flights":
         made = flights.load()
         due = np.searchsorted(made.forecast_ms, made.outcome_ms, side="right")
@@ -71,7 +71,7 @@ def stream(name: str) -> Stream:
 
 
 def run(name: str, delay: int, served_by: str) -> StreamRun | str:
-    """Play one stream once; return why not where the data is not there."""
+    """Play one stream once; without the data, return why it was not played."""
     try:
         played = stream(name)
     except FileNotFoundError as exc:
