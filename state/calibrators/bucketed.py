@@ -284,9 +284,11 @@ class Bucketed(ABC):
             gap = max(h for *_, h in found)
             total = math.sqrt(touched) * length(self.learnt, width * self._buckets.last, gap, outstanding * self.learnt)
         else:
-            lengths = [length(t, width, h, 0) for t, _, h in found]
-            cells = sum(each * r for (_, each, _), r in zip(found, lengths, strict=True))
-            total = math.sqrt(cells * sum(lengths))
+            summed, weighed = 0.0, 0.0
+            for t, each, h in found:
+                r = length(t, width, h, 0)
+                summed, weighed = summed + r, weighed + each * r
+            total = math.sqrt(summed * weighed)
         return total / self.learnt
 
     def _resolution(self) -> float:
