@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, cast
 
 from state import calibrators
 from state.calibrators.simplex import CLASSES
+from state.calibrators.sizes import largest
 from state.forecasts import KINDS, LARGEST, PROBABILITY, PROBS
 
 #: Keeps the order of the raw forecasts and serves them until the outcomes support something else. On bank-full, Elec2
@@ -20,6 +21,11 @@ from state.forecasts import KINDS, LARGEST, PROBABILITY, PROBS
 DEFAULT_CALIBRATOR = "prudent"
 #: Thirty days: longer than chargebacks and delinquencies usually take to be reported is a choice of the operator.
 DEFAULT_TTL_MS = 30 * 24 * 3600 * 1000
+
+#: Options that make a calibrator's state larger.
+SIZES = ("buckets", "grid", "bins", "classes")
+#: Bytes of a calibrator's row beside its recipe and its state.
+ROW_OVERHEAD = 16
 
 #: When outcomes are learnt.
 MATURITY, ARRIVAL = LEARN = ("maturity", "arrival")
@@ -196,6 +202,28 @@ class Policy:
         if isinstance(self.features, tuple):
             made["features"] = self.features
         return json.dumps(made, sort_keys=True, separators=(",", ":"))
+
+    @cached_property
+    def row_bytes(self) -> int:
+        """Most bytes the row of the calibrator ever has: the frame, the recipe, and the largest state."""
+        return ROW_OVERHEAD + len(self.recipe.encode()) + largest(build(self.recipe, ""))
+
+    def fitting(self, most: int) -> dict[str, int]:
+        """Return sizes with any one of which, in the place of its own, the row has at most so many bytes."""
+        found = {}
+        for name in SIZES:
+            size = self._options.get(name, 0)
+            size = size if isinstance(size, int) else 0
+            while size > 1:
+                size = size * 9 // 10
+                try:
+                    fits = replace(self, options={**self.options, name: size}, shadow=()).row_bytes <= most
+                except ValueError:
+                    break
+                if fits:
+                    found[name] = size
+                    break
+        return found
 
     @cached_property
     def config(self) -> str:

@@ -13,6 +13,8 @@ from state.draw import BITS, Draw
 
 _TICKET = Struct("<Qdd")
 _HEAD = Struct("<IQQddddII")
+#: More epochs than a stream ever has: each is twice as long as the one before.
+EPOCHS = 48
 _POINT = Struct("<dQQ")
 
 #: Outcomes of the first epoch; each later one is twice as long.
@@ -207,6 +209,12 @@ class ApproachabilityRegret:
         head = _HEAD.pack(self._checksum, self.learnt, self._late, *sums, len(self._theta), len(self._played))
         theta = Struct(f"<{len(self._theta)}d").pack(*self._theta)
         return head + theta + b"".join(_POINT.pack(p, *counts) for p, counts in sorted(self._played.items()))
+
+    def largest(self) -> int:
+        """Return the most bytes that `encode` ever returns."""
+        finest = {self._plan(epoch)[2] for epoch in range(EPOCHS)}
+        points = {point for m in finest for point in Grid.of(m, self._spacing).points}
+        return _HEAD.size + (8 + _POINT.size) * len(points)
 
     def decode(self, payload: bytes) -> None:
         """Take over a state written by `encode`; ValueError if it is of other options or cut."""

@@ -11,6 +11,7 @@ from state.calibrators.histogram import Histogram
 from state.calibrators.identity import Identity
 from state.calibrators.options import Option
 from state.calibrators.platt import Platt
+from state.calibrators.sizes import largest
 
 #: Halflife of the `Platt` that follows drift closely.
 FAST: Final = 500
@@ -152,6 +153,10 @@ class Auto:
         states = [expert.encode() for expert in self._experts]
         head = _HEAD.pack(self.learnt, *self._losses)
         return head + b"".join(_LENGTH.pack(len(state)) + state for state in states)
+
+    def largest(self) -> int:
+        """Return the most bytes that `encode` ever returns."""
+        return _HEAD.size + sum(_LENGTH.size + largest(expert) for expert in self._experts)
 
     def decode(self, payload: bytes) -> None:
         """Take over a state written by `encode`."""

@@ -187,6 +187,10 @@ class Bucketed(ABC):
         head = _HEAD.pack(*self._shape, len(self._cells))
         return head + b"".join(self._row.pack(*row) for row in self._rows())
 
+    def largest(self) -> int:
+        """Return the most bytes that `encode` ever returns."""
+        return _HEAD.size + self._buckets.last * (self._grid.last + 1) * self._row.size
+
     def decode(self, payload: bytes) -> None:
         """Take over counts written by `encode`; ValueError if they are of other options or cut."""
         if len(payload) < _HEAD.size:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from state.calibrators.base import MAX_FEATURES, Prediction, new, require_probability
-from state.calibrators.functions import Functions, Growing, Hats, Linear, Polynomial
+from state.calibrators.functions import MOST, Functions, Growing, Hats, Linear, Polynomial
 from state.calibrators.least_squares import LeastSquares
 from state.calibrators.log_odds_map import LogOddsMap
 from state.calibrators.options import Choice, Integer, Option
@@ -220,6 +220,14 @@ class CalibratedRegression:
         blocks = self._growing.blocks if self._growing is not None else []
         head = _HEAD.pack(len(self._zeros), self._kind, len(blocks))
         return head + bytes(byte for block in blocks for byte in block) + self._sums.encode() + self._map.encode()
+
+    def largest(self) -> int:
+        """Return the most bytes that `encode` ever returns."""
+        if self._growing is None:
+            return len(self.encode())
+        n = len(self._zeros) + 4 + MOST
+        sums: int = len(LeastSquares(1).encode()) + 8 * n * (n + 1)
+        return _HEAD.size + 2 * MOST + sums
 
     def decode(self, payload: bytes) -> None:
         """Take over a state written by `encode`; ValueError if it is of other options or of another version."""

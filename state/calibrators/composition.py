@@ -7,6 +7,7 @@ from typing import Final
 from state.calibrators.base import Calibrator, Prediction, new
 from state.calibrators.bucketed import Bucketed
 from state.calibrators.points import Point
+from state.calibrators.sizes import largest
 
 _TICKET_LENGTH: Final = Struct("<H")
 _STATE_LENGTH: Final = Struct("<I")
@@ -66,6 +67,10 @@ class Composition:
         """Return both states."""
         front = self.front.encode()
         return _STATE_LENGTH.pack(len(front)) + front + self.back.encode()
+
+    def largest(self) -> int:
+        """Return the most bytes that `encode` ever returns."""
+        return _STATE_LENGTH.size + largest(self.front) + largest(self.back)
 
     def decode(self, payload: bytes) -> None:
         """Take over both states; ValueError if either does not fit."""

@@ -127,6 +127,10 @@ class Histogram:
         cells = (self._cell.pack(j, *counts) for j, counts in sorted(self._cells.items()))
         return _HEAD.pack(self.learnt, self._bins) + b"".join(cells)
 
+    def largest(self) -> int:
+        """Return the most bytes that `encode` ever returns."""
+        return _HEAD.size + self._bins * self._cell.size
+
     def decode(self, payload: bytes) -> None:
         """Take over counts written by `encode`; ValueError if they are of another M or cut."""
         count = max(len(payload) - _HEAD.size, 0) // self._cell.size

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from state.calibrators.base import Answer, Calibrator, new
 from state.calibrators.options import Integer, Option, Text
+from state.calibrators.sizes import largest
 from state.forecasts import Classwise, Probs
 
 #: What recalibrates each class if nothing else is set: guarded, and accurate on benign streams.
@@ -109,6 +110,10 @@ class Multiclass:
         """Return all states; layout in the class's notes."""
         states = [part.encode() for part in self._parts]
         return self._state.pack(len(states), *map(len, states)) + b"".join(states)
+
+    def largest(self) -> int:
+        """Return the most bytes that `encode` ever returns."""
+        return self._state.size + sum(map(largest, self._parts))
 
     def decode(self, payload: bytes) -> None:
         """Take over all states; ValueError if one does not fit, and then none is to be used."""

@@ -6,6 +6,7 @@ from typing import ClassVar, Final
 from state.calibrators.base import Prediction, new
 from state.calibrators.options import Option
 from state.calibrators.regret_matching import RegretMatching
+from state.calibrators.sizes import largest
 from state.calibrators.twospeed import TwoSpeed
 
 #: Outcomes after which a draw is drawn even where there is no evidence for `TwoSpeed`: an opponent may answer with ones
@@ -99,6 +100,10 @@ class Prudent:
     def encode(self) -> bytes:
         """Return both states; layout in the class's notes."""
         return self._map.encode() + self.back.encode()
+
+    def largest(self) -> int:
+        """Return the most bytes that `encode` ever returns."""
+        return self._size + largest(self.back)
 
     def decode(self, payload: bytes) -> None:
         """Take over both states; ValueError if either does not fit."""

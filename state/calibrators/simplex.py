@@ -148,6 +148,10 @@ class Simplex:
         head = _HEAD.pack(self._buckets, self._grid, len(self._cells))
         return head + b"".join(_CELL.pack(cell, *s) for cell, s in sorted(self._cells.items()))
 
+    def largest(self) -> int:
+        """Return the most bytes that `encode` ever returns."""
+        return _HEAD.size + self._buckets**2 * len(self._points) * _CELL.size
+
     def decode(self, payload: bytes) -> None:
         """Take over counts written by `encode`; ValueError if they are of other options or cut."""
         if len(payload) < _HEAD.size:

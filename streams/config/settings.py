@@ -16,6 +16,8 @@ from streams.records.limits import Limits
 
 #: Most addresses of brokers.
 BROKERS = 100
+#: Bytes of a changelog batch that are not for the largest row: its key, the fence, and what batches need.
+ROW_ROOM = 8192
 #: Longest streams file and longest file of a secret, bytes.
 STREAMS_BYTES, SECRET_BYTES = 1 << 20, 4096
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
@@ -166,11 +168,28 @@ class Settings:
                 f"TRUEUP_LETTER_BYTES={self.letter_bytes} is too much for TRUEUP_BATCH_BYTES={self.batch_bytes}: "
                 "a batch must hold four times a letter"
             )
+        self._check_rows()
         if self.access.password and not self.access.certfile and not self.on_loopback:
             raise SettingsError(
                 f"TRUEUP_METRICS_PASSWORD would go in the clear, as TRUEUP_METRICS_HOST={self.metrics_host} "
                 "is not loopback; set TRUEUP_METRICS_CERTFILE"
             )
+
+    def _check_rows(self) -> None:
+        """Refuse options under which a row outgrows a batch of the changelog: a worker would stop there for ever."""
+        most = self.batch_bytes - ROW_ROOM
+        named = [*self.policies.patterns]
+        if self.policies.default is not None:
+            named.append(("*", self.policies.default))
+        for pattern, policy in named:
+            for each in (policy, *policy.challengers):
+                if each.row_bytes > most:
+                    sizes = " or ".join(f"{name} = {size}" for name, size in each.fitting(most).items())
+                    raise SettingsError(
+                        f'streams."{pattern}": a row of {each.calibrator} grows to {each.row_bytes} bytes with these '
+                        f"options, and TRUEUP_BATCH_BYTES={self.batch_bytes} has room for {most}; "
+                        + (f"{sizes} would do" if sizes else "raise it")
+                    )
 
     @property
     def on_loopback(self) -> bool:
