@@ -1,9 +1,9 @@
 """One law for two engines: replay's, which keeps no rows, and the workers' agree on every figure, to the last bit.
 
 Histories have everything that producers send, and streams have every option of labels, every kind of forecast and
-challengers. The workers' engine folds them in batches of any size, and some batches come again. Compared are what is
-served and drawn, what becomes of every record, every label and revision, the state of every calibrator, the champion's
-and the challengers', and all scores and comparisons.
+challengers. Some clocks run ahead. The workers' engine folds the events in batches of any size, and some batches come
+again. Compared are what is served and drawn, what becomes of every record, every label and revision, the state of every
+calibrator, the champion's and the challengers', and all scores and comparisons.
 """
 
 from collections.abc import Sequence
@@ -26,6 +26,7 @@ from state.forecasts import PROBABILITY, Normal, Probs, Quantiles
 from state.policy import Challenger, Policies, Policy
 from state.scoring.comparison import Comparison
 from state.scoring.scores import Scores
+from state.witnesses import SLACK
 from tests.state.histories import SMALL_BATCH, Table, Worker
 
 #: By stream: calibrator, options, number of features, a label that silence may stand for, challengers.
@@ -82,12 +83,13 @@ def histories(draw: st.DrawFn) -> list[Event]:
     offsets, now = [0, 0], 1000
     rng = draw(st.randoms(use_true_random=False))
     ids = draw(st.sampled_from([6, 30, 80]))
-    gaps = draw(st.sampled_from([(0, 1, 2), (0, 1, 4, 20), (0, 0, 5, 100)]))
+    gaps = draw(st.sampled_from([(0, 1, 2), (0, 1, 4, 20), (0, 0, 5, 100), (0, 5, SLACK - 50, SLACK + 50)]))
+    ahead = draw(st.sampled_from([(0,), (0, 0, 0, 0, 0, 0, SLACK + 1, 40 * SLACK)]))
     streams = draw(st.lists(st.sampled_from(list(STREAMS)), min_size=1, max_size=4, unique=True))
     said: dict[str, tuple[str, Any]] = {}
     for _ in range(n):
         now += rng.choice(gaps)
-        ts = now - rng.choice((0, 0, 0, 30))
+        ts = now + rng.choice(ahead) - rng.choice((0, 0, 0, 30))
         kind = rng.choices(("forecast", "outcome", "junk"), (10, 12, 1))[0]
         topic = FORECASTS if kind == "forecast" else OUTCOMES if kind == "outcome" else rng.randrange(2)
         offsets[topic] += rng.choice((1, 1, 1, 3))
