@@ -22,11 +22,10 @@ from http import HTTPStatus
 from http.client import HTTPException
 from socketserver import TCPServer, ThreadingMixIn
 from time import monotonic, sleep
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 from wsgiref.simple_server import WSGIRequestHandler
 
-from prometheus_client import CollectorRegistry
-from prometheus_client.exposition import choose_encoder, make_wsgi_app
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
 from streams.kafka.security import Access
 
@@ -38,7 +37,7 @@ log = logging.getLogger("trueup")
 
 #: Requests served at one time, beside probes, and of one address; one more is told to come again.
 CONNECTIONS, CLIENT = 32, 16
-#: Pages, and metrics by name, made at one time; and how long metrics are kept, in times what it took to make them.
+#: Pages made at one time; and how long metrics are kept, in times what it took to make them.
 COSTLY, KEPT = 2, 4.0
 #: Connections whose head has not come yet.
 WAITING = 64
@@ -220,32 +219,33 @@ class _Listener(ThreadingMixIn, TCPServer):
         log.exception("cannot answer a request")  # noqa: LOG004 - called where it was caught
 
 
-class _Exposition:
+class _Shared:
     """The metrics as text, made anew when the last has become old: readers that come together share one.
 
     How old it may become follows what it costs: four times as long as it took to make, so that however many read, and
     however much there is, a fifth of a processor makes it. A small worker's is milliseconds old, at most.
     """
 
-    def __init__(self, registry: CollectorRegistry) -> None:
-        self._registry = registry
+    def __init__(self, exposition: Callable[[], bytes]) -> None:
+        self._exposition = exposition
         self._lock = threading.Lock()
-        #: By kind and whether it is packed: until when it serves, and what it is.
-        self._made: dict[tuple[str, bool], tuple[float, bytes]] = {}
+        #: Until when it serves, and what it is: plain, and packed once somebody has asked for that.
+        self._until, self._plain = 0.0, b""
+        self._packed: bytes | None = None
 
-    def __call__(self, accept: str, encoding: str) -> tuple[Headers, bytes]:
-        """Return headers and body for what a reader accepts."""
-        encoder, kind = choose_encoder(accept)
-        packed = "gzip" in encoding
+    def __call__(self, encoding: str) -> tuple[Headers, bytes]:
+        """Return headers and body for the encodings that a reader accepts."""
         with self._lock:
-            until, body = self._made.get((kind, packed), (0.0, b""))
-            if monotonic() >= until:
+            if monotonic() >= self._until:
                 began = monotonic()
-                body = encoder(self._registry)
-                body = gzip.compress(body, 1) if packed else body
+                self._plain, self._packed = self._exposition(), None
                 ended = monotonic()
-                self._made[kind, packed] = ended + KEPT * (ended - began), body
-        return [("Content-Type", kind), *([("Content-Encoding", "gzip")] if packed else [])], body
+                self._until = ended + KEPT * (ended - began)
+            if "gzip" not in encoding:
+                return [("Content-Type", CONTENT_TYPE_PLAIN_0_0_4)], self._plain
+            if self._packed is None:
+                self._packed = gzip.compress(self._plain, 1)
+            return [("Content-Type", CONTENT_TYPE_PLAIN_0_0_4), ("Content-Encoding", "gzip")], self._packed
 
 
 class Server:
@@ -255,8 +255,8 @@ class Server:
     ----------
     host, port
         Where to listen; port 0 takes a free one, see `port`.
-    registry
-        What ``/metrics`` shows.
+    exposition
+        Returns what ``/metrics`` shows, in Prometheus's text format; called by one thread at a time.
     healthy, ready
         Answer ``/healthz`` and ``/readyz``.
     pages
@@ -281,7 +281,7 @@ class Server:
         self,
         host: str,
         port: int,
-        registry: CollectorRegistry,
+        exposition: Callable[[], bytes],
         healthy: Callable[[], bool],
         ready: Callable[[], bool],
         pages: "WSGIApplication | None" = None,
@@ -289,8 +289,7 @@ class Server:
     ) -> None:
         self._access = access or Access()
         self._hosts = {host.lower(), socket.gethostname().lower(), *self._access.names}
-        self._metrics = make_wsgi_app(registry)
-        self._exposition = _Exposition(registry)
+        self._exposition = _Shared(exposition)
         self._costly = threading.BoundedSemaphore(COSTLY)
         self._probes: Mapping[str, Callable[[], bool]] = {"/healthz": healthy, "/readyz": ready}
         self._pages = pages
@@ -327,12 +326,11 @@ class Server:
                 self._failed(request.client_address[0])
             asks = ("WWW-Authenticate", 'Basic realm="trueup", charset="UTF-8"')
             request.answer(HTTPStatus.UNAUTHORIZED, [asks, *_TEXT], b"a user name and a password are needed\n")
-        elif path == "/metrics" and "?" not in request.path:
-            asked = request.headers.get("Accept", ""), request.headers.get("Accept-Encoding", "")
-            request.answer(HTTPStatus.OK, *self._exposition(*asked))
-        elif path == "/metrics" or self._pages is not None:
+        elif path == "/metrics":
+            request.answer(HTTPStatus.OK, *self._exposition(request.headers.get("Accept-Encoding", "")))
+        elif self._pages is not None:
             with self._costly:  # those that wait keep their places, which are few
-                made = request.asked(self._metrics if path == "/metrics" else cast("WSGIApplication", self._pages))
+                made = request.asked(self._pages)
             request.answer(*made)
         else:
             request.answer(HTTPStatus.NOT_FOUND, [*_TEXT], b"there are /metrics, /healthz and /readyz\n")

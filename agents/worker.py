@@ -99,7 +99,7 @@ async def _serve(settings: Settings, probe: Probe) -> int:
         server = Server(
             settings.metrics_host,
             settings.metrics_port,
-            topology.gauges.registry,
+            topology.gauges.exposition,
             lambda: monotonic() - ticked < ALIVE_SECONDS and topology.healthy,
             lambda: topology.ready,
             Pages(Readings(settings, topology.gauges, __version__, lambda: topology.ready, topology.app.recovery)),

@@ -10,7 +10,7 @@ from state.scoring.ages import words
 from state.scoring.history import KINDS
 from state.scoring.ranking import VOLUMES
 from state.scoring.scores import SCORED, Murphy
-from streams.metrics import challenger_description
+from streams.metrics import challengers
 
 
 def console(*, stderr: bool = False) -> Console:
@@ -54,7 +54,7 @@ def _whole(shown_on: Console, each: dict[str, Any]) -> None:
         for finding in each["ages"]["findings"]:
             shown_on.print(f"labels: {finding['words']}.")
     if "shadows" in each:
-        shown_on.print(challenger_description.table(each["shadows"]))
+        shown_on.print(challengers.table(each["shadows"]))
     measures = ("error", "bound", "noise", "internal_regret")
     held = Table("partition", "calibrator", "config", "version", "outstanding", *measures)
     for one in each["calibrators"]:

@@ -34,7 +34,7 @@ from state.scoring.comparison import Comparison
 from streams import atomic_file
 from streams.config.settings import Settings, SettingsError
 from streams.kafka.topics import TopicsError
-from streams.metrics import challenger_description
+from streams.metrics import challengers
 
 #: Longest time to read the changelog for the figures of the audit line, s. Without the figures the promotion goes on.
 PATIENCE = 60.0
@@ -287,7 +287,7 @@ def _figures(settings: Settings, promotion: Promotion) -> tuple[dict[str, Any], 
                 matching.add(stream)
     return {
         "streams": len(matching),
-        **challenger_description.describe(pair, total, dict(zip(pair, names, strict=True))),
+        **challengers.describe(pair, total, dict(zip(pair, names, strict=True))),
     }, None
 
 
@@ -304,7 +304,7 @@ def _tell(promotion: Promotion, figures: Mapping[str, Any], missing: str | None,
     if missing is not None:
         say(f"the state could not be read, the audit line has no figures: {missing}")
     elif figures["events"]:
-        console.print(challenger_description.table([figures]))
+        console.print(challengers.table([figures]))
     else:
         say("nothing has resolved under both yet: what serves after the restart has learnt nothing")
     say(f"written down in {audit}")

@@ -66,7 +66,7 @@ def account(settings: Settings, played: Flights, done: DemoRun) -> dict[str, Any
         "calibrated": reliability.loss(p, y)._asdict(),
         "auc": {"raw": _or_none(reliability.auc(raw, y)), "calibrated": _or_none(reliability.auc(p, y))},
         "mean_off": {"raw": _or_none(reliability.mean_off(raw, y)), "calibrated": _or_none(reliability.mean_off(p, y))},
-        "regret": {loss: done.reading.value("regret", {**stream, "loss": loss}) for loss in ("brier", "log")},
+        "regret": {loss: done.reading.regret(loss, flights.STREAM) for loss in ("brier", "log")},
         "calibration_error": done.reading.value("calibration_error", stream),
         "calibration_bound": done.reading.value("calibration_bound", stream),
         **identity(settings, done),

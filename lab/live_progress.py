@@ -89,17 +89,17 @@ class LiveProgress:
             self._said = now
             self._console.print(self._line(processed, reading), highlight=False, soft_wrap=True)
 
-    def _of(self, reading: ScrapedSamples, name: str, **labels: str) -> float:
-        return reading.value(name, {"stream": self._stream, **labels})
+    def _of(self, reading: ScrapedSamples, name: str) -> float:
+        return reading.value(name, {"stream": self._stream})
 
     def _table(self, reading: ScrapedSamples) -> Table:
         table = Table(box=None, padding=(0, 3, 0, 0), header_style="dim")
         for column in ("", "raw", "calibrated"):
             table.add_column(column, justify="left" if not column else "right")
         for label, name, more in self._figures:
-            pair = (self._of(reading, name, kind=kind, **more) for kind in ("raw", "calibrated"))
+            pair = (reading.score(name, self._stream, kind, more) for kind in ("raw", "calibrated"))
             table.add_row(label, *map(_number, pair))
-        table.add_row("regret, summed Brier score", "", _number(self._of(reading, "regret", loss="brier"), 1))
+        table.add_row("regret, summed Brier score", "", _number(reading.regret("brier", self._stream), 1))
         table.add_row("calibration error of what was played", "", _number(self._of(reading, "calibration_error")))
         table.add_row("  the theorem's bound on it", "", _number(self._of(reading, "calibration_bound")))
         table.add_row("events per second", "", f"{self._speed:,.0f}")
@@ -110,8 +110,8 @@ class LiveProgress:
 
     def _line(self, processed: int, reading: ScrapedSamples) -> str:
         scores = ", ".join(
-            f"{label} {_number(self._of(reading, name, kind='raw', **more))} -> "
-            f"{_number(self._of(reading, name, kind='calibrated', **more))}"
+            f"{label} {_number(reading.score(name, self._stream, 'raw', more))} -> "
+            f"{_number(reading.score(name, self._stream, 'calibrated', more))}"
             for label, name, more in self._figures
         )
         return (

@@ -174,9 +174,8 @@ SCENARIO: Final = Scenario(
     figures=(
         ("Brier score", "brier", {}),
         ("log loss", "log_loss", {}),
-        ("relative error", "relative_error", {}),
         ("AUC", "auc", {}),
-        ("recall in the highest 2 %", "recall", {"volume": "0.02"}),
+        ("recall in the highest 1 %", "recall", {"volume": "0.01"}),
     ),
     account=account,
     draw=draw,

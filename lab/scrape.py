@@ -95,6 +95,25 @@ class ScrapedSamples:
         """Return the sum of a metric over all its labels, 0 if there are none."""
         return sum(value for (sample, _), value in self._samples.items() if sample == f"trueup_{name}")
 
+    def score(self, name: str, stream: str, kind: str, labels: Mapping[str, str] | None = None) -> float:
+        """Return a score of a stream's forecasts of a kind, the expected calibration error by the bins; or NaN."""
+        of = {"stream": stream, "kind": kind, **(labels or {})}
+        if name != "ece":
+            return self.value(name, of)
+        bins = [{**of, "bin": str(i)} for i in range(10)]
+        gaps = [self.value("resolved_bin_forecasts", b) - self.value("resolved_bin_outcomes", b) for b in bins]
+        off = sum(abs(gap) for gap in gaps if not math.isnan(gap))
+        return off / n if (n := self.value("resolved", {"stream": stream})) else math.nan
+
+    def regret(self, loss: str, stream: str) -> float:
+        """Return the Brier score or log loss of what was served less that of the raw forecasts, summed; or NaN.
+
+        ``loss`` is ``brier`` or ``log``.
+        """
+        gauge = "log_loss" if loss == "log" else loss
+        served, raw = (self.score(gauge, stream, kind) for kind in ("calibrated", "raw"))
+        return self.value("resolved", {"stream": stream}) * (served - raw)
+
     def fates(self) -> Fates:
         """Return the present state of all records applied so far.
 

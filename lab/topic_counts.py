@@ -134,7 +134,7 @@ def disagreements(reading: ScrapedSamples, held: TopicCounts, stream: str) -> li
     found = []
     for kind, scores in (("raw", loss(raw, y)), ("calibrated", loss(p, y))):
         for name, value in scores._asdict().items():
-            told = reading.value(name, {"stream": stream, "kind": kind})
+            told = reading.score(name, stream, kind)
             if len(y) and not abs(told - value) <= ROUNDING:
                 found.append(f"{name} of {kind} forecasts: {told:.6f} by /metrics, {value:.6f} by the records")
     return found

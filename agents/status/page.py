@@ -14,10 +14,11 @@ from typing import Any, Final
 from urllib.parse import urlencode
 
 from agents.status import diagram
-from agents.status.readings import ORDERS, guarantee
+from agents.status.readings import ORDERS
 from state.scoring.ages import words as age
 from state.scoring.history import KINDS
 from state.scoring.scores import SCORED
+from streams.metrics.description import guarantee
 
 _HERE: Final = Path(__file__).parent
 _STYLE: Final = _HERE.joinpath("page.css").read_text()

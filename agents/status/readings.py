@@ -5,7 +5,7 @@ so asking one for its map disturbs nobody.
 """
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from time import time
 from typing import Any, Final
@@ -20,7 +20,7 @@ from state.scoring.scores import SCORED, total
 from streams.config import effective_config
 from streams.config.settings import Settings
 from streams.faust.progress import Recovery
-from streams.metrics.description import StateRows, describe
+from streams.metrics.description import StateRows, describe, guarantee
 from streams.metrics.gauges import Gauges
 
 #: Points of a calibration map: every hundredth from 0 to 1.
@@ -149,20 +149,7 @@ class Readings:
         ]
 
     def _found(self, name: str) -> StateRows:
-        policy = self.settings.policies.of(name)
-        config = policy.config if policy else ""
-        found = StateRows()
-        for n, each in self.gauges.held().items():
-            found.fences[n] = each.fence
-            if (pair := each.scores.get(name)) is not None:
-                found.histories[name][n] = rows.decode_history(*pair)
-            if (row := each.vectors.get(name)) is not None:
-                found.vectors[name][n, config] = rows.decode_vector_scores(row)
-            if (row := each.ages.get(name)) is not None:
-                found.ages[name][n] = rows.decode_ages(row)
-            if (row := each.calibrators.get(name)) is not None:
-                found.served[name][n, config] = rows.decode_calibrator(row, name)
-        return found
+        return StateRows.of(self.gauges.held(), name, self.settings.policies.of(name))
 
 
 def events(described: dict[str, Any]) -> int:
@@ -180,21 +167,8 @@ def summary(described: dict[str, Any]) -> dict[str, Any]:
                 short[kind]["alarm"] = described[kind]["alarm"]
     if "regret" in described:
         short["regret"] = {name: described["regret"][name] for name in NAMES}
-    short |= guarantee(described["calibrators"])
+    held = guarantee(described["calibrators"])
+    short |= {"error": held["error"], "bound": held["bound"]}
     short["findings"] = [each["name"] for each in described.get("ages", {}).get("findings", ())]
     short["calibrators"] = sorted({each["calibrator"] for each in described["calibrators"]})
     return short
-
-
-def guarantee(calibrators: Iterable[dict[str, Any]]) -> dict[str, float | None]:
-    """Return error and bound of several partitions' calibrators: means over what each has learnt, or None."""
-    learning = [each for each in calibrators if each["version"]]
-    learnt = sum(each["version"] for each in learning)
-
-    def mean(name: str) -> float | None:
-        values = [each[name] for each in learning]
-        if not learnt or None in values:
-            return None
-        return float(sum(value * each["version"] for value, each in zip(values, learning, strict=True)) / learnt)
-
-    return {"error": mean("error"), "bound": mean("bound")}

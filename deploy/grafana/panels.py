@@ -17,8 +17,8 @@ JOB: Final = 'job=~"$job"'
 #: Decimals of a column that has a unit of its own.
 DECIMALS: Final = {"locale": 0, "percentunit": 1}
 QUOTE: Final = '"'
-#: Raw forecasts, calibrated ones, what was drawn, and what is none of them.
-RAW, CALIBRATED, DRAW, MUTED, BAD = "#e0a030", "#3274d9", "#9a5fc4", "#808080", "#d44a3a"
+#: Raw forecasts, calibrated ones, what is neither, and what is bad.
+RAW, CALIBRATED, MUTED, BAD = "#e0a030", "#3274d9", "#808080", "#d44a3a"
 
 #: From where on a value is drawn in which colour; None: from below.
 Level = tuple[float | None, str]

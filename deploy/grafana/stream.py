@@ -5,7 +5,6 @@ from typing import Final, Literal
 from deploy.grafana.panels import (
     BAD,
     CALIBRATED,
-    DRAW,
     MUTED,
     RAW,
     WORKER,
@@ -19,7 +18,6 @@ from deploy.grafana.panels import (
 )
 
 _COLORS: Final = {"raw": RAW, "calibrated": CALIBRATED}
-_ALL: Final = _COLORS | {"draw": DRAW}
 _PLAIN: Final[tuple[Level, ...]] = ((None, "text"),)
 
 
@@ -89,23 +87,15 @@ def _both(name: str, **labels: str) -> list[Query]:
     ]
 
 
-def _all(name: str, **labels: str) -> list[Query]:
-    """Return raw, what was served, and what was drawn where something was."""
-    return [
-        Query(over("max", of(name, stream="$stream", kind=kind, **labels)), kind, color, quiet=kind == "draw")
-        for kind, color in _ALL.items()
-    ]
+def _precision(kind: str) -> str:
+    recall = over("max", _here("stream_kind_volume:trueup_recall:ratio", kind=kind, volume="0.01"))
+    return f"{recall} * {over('max', _here('stream:trueup_base_rate:ratio', window='life'))} / 0.01"
 
 
-def _precision(kind: str, volume: str) -> str:
-    recall = over("max", _here("stream_kind_volume:trueup_recall:ratio", kind=kind, volume=volume))
-    return f"{recall} * {over('max', _here('stream:trueup_base_rate:ratio', window='life'))} / {volume}"
+def _alarm(name: str, kind: str, style: Literal["line", "dashed"] = "line") -> Query:
+    life = ", life" if style == "dashed" else ""
+    return Query(f"clamp_max({over('max', _here(name, kind=kind))}, 10)", kind + life, _COLORS[kind], style)
 
-
-_ALARMS: Final[tuple[tuple[str, str, Literal["line", "dashed"]], ...]] = (
-    ("stream_kind:trueup_alarm_recent_log10:max", "", "line"),
-    ("stream_kind:trueup_alarm_log10:max", ", life", "dashed"),
-)
 
 STREAM: Final = Dashboard(
     uid="trueup-stream",
@@ -238,7 +228,7 @@ STREAM: Final = Dashboard(
                     "Expected calibration error in the window, and the noise below which it cannot be told from "
                     "chance.",
                     [
-                        *_all("stream_kind:trueup_ece:ratio", window="$window"),
+                        *_both("stream_kind:trueup_ece:ratio", window="$window"),
                         Query(
                             over("max", _window("stream_kind:trueup_ece_noise:ratio", kind="calibrated")),
                             "noise",
@@ -276,9 +266,9 @@ STREAM: Final = Dashboard(
                     "Evidence against calibration, log10, drawn up to 10: of the last eight windows of 5,000 outcomes, "
                     "which falls when the trouble ends, and dashed of the whole life, which stays once found.",
                     [
-                        Query(f"clamp_max({query.expr}, 10)", query.legend + said, query.color, style)
-                        for name, said, style in _ALARMS
-                        for query in _both(name)
+                        _alarm("stream_kind:trueup_alarm_recent_log10:max", "calibrated"),
+                        _alarm("stream_kind:trueup_alarm_log10:max", "calibrated", "dashed"),
+                        _alarm("stream_kind:trueup_alarm_log10:max", "raw", "dashed"),
                     ],
                     "none",
                     decimals=1,
@@ -287,11 +277,34 @@ STREAM: Final = Dashboard(
                 ),
                 Panel(
                     "timeseries",
+                    "Distance to calibration, at most",
+                    "How far what is served is, on average and at most, from forecasts that are perfectly calibrated; "
+                    "over the life of the stream, of the worst worker. Below .01 the width of the cells is most of it.",
+                    [
+                        Query(
+                            f'max(trueup_certificate{{{WORKER}, stream="$stream", kind="calibrated"}})',
+                            "calibrated",
+                            CALIBRATED,
+                        )
+                    ],
+                    "none",
+                    decimals=3,
+                    low=0,
+                    alert="TrueupCalibrationErrorHigh",
+                ),
+                Panel(
+                    "timeseries",
                     "Worst window",
                     "Largest error of any 5,000 outcomes in a row of a partition; empty until a partition has had as "
                     "many. "
                     "`trueup inspect` says which window it was.",
-                    _both("stream_kind:trueup_worst_window_ece:max"),
+                    [
+                        Query(
+                            over("max", _here("stream_kind:trueup_worst_window_ece:max", kind="calibrated")),
+                            "calibrated",
+                            CALIBRATED,
+                        )
+                    ],
                     "none",
                     decimals=3,
                     low=0,
@@ -313,7 +326,7 @@ STREAM: Final = Dashboard(
                     "timeseries",
                     "Brier score",
                     "Mean squared error in the window; lower is better.",
-                    _all("stream_kind_loss:trueup_loss:ratio", window="$window", loss="brier"),
+                    _both("stream_kind_loss:trueup_loss:ratio", window="$window", loss="brier"),
                     "none",
                     decimals=4,
                 ),
@@ -328,7 +341,7 @@ STREAM: Final = Dashboard(
                     "How far the mean forecast is above what happened in the window, as a share of it: 100 % is twice "
                     "too much, -100 % is nothing served. Dashed, what chance does.",
                     [
-                        *_all("stream_kind:trueup_relative_bias:ratio", window="$window"),
+                        *_both("stream_kind:trueup_relative_bias:ratio", window="$window"),
                         Query(
                             over("max", _window("stream_kind:trueup_relative_bias_noise:ratio", kind="calibrated")),
                             "noise",
@@ -344,7 +357,7 @@ STREAM: Final = Dashboard(
                     "AUC",
                     "Chance that an event that happened was ranked above one that did not, within windows of 5,000 "
                     "events; Gini is twice that less 1. What is served should keep the model's order.",
-                    _all("stream_kind:trueup_auc:ratio"),
+                    _both("stream_kind:trueup_auc:ratio"),
                     "none",
                     decimals=3,
                     high=1,
@@ -352,40 +365,20 @@ STREAM: Final = Dashboard(
                 ),
                 Panel(
                     "timeseries",
-                    "KS",
-                    "Largest difference of the forecasts' distributions under the two outcomes, within windows.",
+                    "Recall and precision in the top 1 %",
+                    "Of the events that happened, the share that is found when the highest 1 % of the forecasts are "
+                    "looked at; dashed, the share of those looked at that happened. Within windows of 5,000 events. "
+                    "`trueup inspect` and the status page show other shares, and KS.",
                     [
-                        Query(
-                            f'max(trueup_ks{{{WORKER}, stream="$stream", kind="{kind}"}})',
-                            kind,
-                            color,
-                            quiet=kind == "draw",
-                        )
-                        for kind, color in _ALL.items()
+                        *_both("stream_kind_volume:trueup_recall:ratio", volume="0.01"),
+                        *(
+                            Query(_precision(kind), f"{kind}, precision", color, "dashed")
+                            for kind, color in _COLORS.items()
+                        ),
                     ],
-                    "none",
-                    decimals=3,
+                    "percentunit",
                     low=0,
                     alert="TrueupOrderLost",
-                ),
-                *(
-                    Panel(
-                        "timeseries",
-                        f"Recall and precision in the top {share}",
-                        "Of the events that happened, the share that is found when so many of the highest forecasts "
-                        "are looked at; dashed, the share of those looked at that happened. Within windows.",
-                        [
-                            *_all("stream_kind_volume:trueup_recall:ratio", volume=volume),
-                            *(
-                                Query(_precision(kind, volume), f"{kind}, precision", color, "dashed")
-                                for kind, color in _COLORS.items()
-                            ),
-                        ],
-                        "percentunit",
-                        low=0,
-                        alert="TrueupOrderLost",
-                    )
-                    for volume, share in (("0.005", "half percent"), ("0.01", "1 %"), ("0.02", "2 %"), ("0.05", "5 %"))
                 ),
             ),
         ),
@@ -395,7 +388,7 @@ STREAM: Final = Dashboard(
                 Panel(
                     "timeseries",
                     "Age of outcomes",
-                    "How old forecasts are when their first outcome comes, by label: half, and 99 of 100, come within. "
+                    "How old forecasts are when their first outcome comes, by label: 99 of 100 come within. "
                     "Far apart, the calibrator learns one label first: set matures.",
                     [
                         Query(
@@ -410,23 +403,16 @@ STREAM: Final = Dashboard(
                 Panel(
                     "timeseries",
                     "Labels misread",
-                    "Share of the outcomes that come in the last tenth of ttl, difference of the two labels' ages, "
-                    "and 1 for each finding: `trueup inspect` says what to set.",
+                    "1 for each finding: outcomes come too near to ttl, one label comes later than the other, only "
+                    "one label is reported, or outcomes come after matures. `trueup inspect` says what to set.",
                     [
-                        Query(f'max(trueup_late_outcomes_ratio{{{WORKER}, stream="$stream"}})', "near ttl", MUTED),
-                        Query(
-                            f'max(trueup_label_age_difference{{{WORKER}, stream="$stream"}})',
-                            "ages differ",
-                            RAW,
-                            quiet=True,
-                        ),
                         Query(
                             over("max", _here("stream_finding:trueup_label_finding:max"), "finding"),
                             "{{finding}}",
                             quiet=True,
                         ),
                     ],
-                    "percentunit",
+                    "none",
                     low=0,
                     alert="TrueupLabelsMisread",
                 ),

@@ -3,8 +3,11 @@
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from state.policy import MOST_CHALLENGERS
 from state.scoring.history import RECENT, WINDOW
 
+#: What the name of every metric begins with.
+PREFIX: Final = "trueup_"
 #: Buckets of the label delay: a minute to two months, s.
 DELAYS: Final = (60, 600, 3600, 6 * 3600, 86_400, 3 * 86_400, 7 * 86_400, 14 * 86_400, 30 * 86_400, 60 * 86_400)
 #: Buckets of the time a batch takes from fold to acknowledgement, s.
@@ -46,13 +49,30 @@ RECORD_FATES: Final = {
 
 @dataclass(frozen=True)
 class Metric:
-    """A metric: name without the ``trueup_`` prefix, kind, labels, meaning, and what an operator does with it."""
+    """A metric that is exported.
+
+    Attributes
+    ----------
+    name
+        Without the prefix.
+    kind
+        How Prometheus reads it.
+    labels
+        Names of its labels, in the order in which samples give their values.
+    help
+        What it counts or measures.
+    remedy
+        What an operator does with it.
+    series
+        Most series that one stream has of it, its challengers' together; 0 where it has no label ``stream``.
+    """
 
     name: str
     kind: Literal["counter", "gauge", "histogram"]
     labels: tuple[str, ...]
     help: str
     remedy: str = ""
+    series: int = 0
 
 
 CATALOGUE: Final = {
@@ -141,6 +161,7 @@ CATALOGUE: Final = {
             ("stream",),
             "Forecasts answered, duplicates included, redelivered ones not; without a stream: of all hidden streams",
             "scored_events falling behind it: outcomes are missing or late",
+            series=1,
         ),
         Metric(
             "opened_partitions",
@@ -154,13 +175,15 @@ CATALOGUE: Final = {
             "counter",
             ("stream",),
             "Resolved events scored by this worker; without a stream: of all hidden streams",
+            series=1,
         ),
-        Metric("resolved", "gauge", ("stream",), "Resolved events scored over the life of the state"),
+        Metric("resolved", "gauge", ("stream",), "Resolved events scored over the life of the state", series=1),
         Metric(
             "scored_partitions",
             "gauge",
             ("stream",),
             "Partitions held here that have scored the stream; alarms of several workers are weighed by it",
+            series=1,
         ),
         Metric(
             "resolved_bin_events",
@@ -168,30 +191,10 @@ CATALOGUE: Final = {
             ("stream", "kind", "bin"),
             "Resolved events by bin of the forecast, over the life of the state; empty bins are left out",
             "add the three sums over workers before dividing: the recording rules do",
+            series=20,
         ),
-        Metric("resolved_bin_forecasts", "gauge", ("stream", "kind", "bin"), "Their forecasts, summed"),
-        Metric("resolved_bin_outcomes", "gauge", ("stream", "kind", "bin"), "Their outcomes, summed"),
-        Metric(
-            "ece",
-            "gauge",
-            ("stream", "kind"),
-            "Expected calibration error in ten bins, over the life of the state",
-            "calibrated should lie below raw; windows come from the bin counters",
-        ),
-        Metric(
-            "ece_noise",
-            "gauge",
-            ("stream", "kind"),
-            "The ece that forecasts which are the chances of their outcomes would show",
-            "an ece near it is as good as it gets: it falls as events come in",
-        ),
-        Metric(
-            "smooth_ece",
-            "gauge",
-            ("stream", "kind"),
-            "Calibration error under hat weights instead of bins, over the life of the state",
-            "judge deterministic calibrators by it: their ece depends on where the edges of bins lie",
-        ),
+        Metric("resolved_bin_forecasts", "gauge", ("stream", "kind", "bin"), "Their forecasts, summed", series=20),
+        Metric("resolved_bin_outcomes", "gauge", ("stream", "kind", "bin"), "Their outcomes, summed", series=20),
         Metric(
             "certificate",
             "gauge",
@@ -199,19 +202,7 @@ CATALOGUE: Final = {
             "Bound on the distance to calibration: how far forecasts are, on average and at most, from perfectly "
             "calibrated ones; over the life of the state",
             "trueup verify computes it again from the topic resolved; below .01 the width of the cells is most of it",
-        ),
-        Metric(
-            "relative_error",
-            "gauge",
-            ("stream", "kind"),
-            "Events made up or missed per event that happened, in 19 cells of the forecast, over the life of the state",
-            "beside every ece: of rare events an ece of .002 may be all there is",
-        ),
-        Metric(
-            "relative_error_noise",
-            "gauge",
-            ("stream", "kind"),
-            "The relative_error that forecasts which are the chances of their outcomes would show",
+            series=1,
         ),
         Metric(
             "auc",
@@ -219,13 +210,10 @@ CATALOGUE: Final = {
             ("stream", "kind"),
             f"Chance that an event that happened was ranked above one that did not, within windows of {WINDOW:,}",
             "calibrated far below raw: what is served loses the model's order; Gini is 2 auc - 1",
+            series=2,
         ),
-        Metric("auc_error", "gauge", ("stream", "kind"), "Standard error of auc, as if events were independent"),
         Metric(
-            "ks",
-            "gauge",
-            ("stream", "kind"),
-            "Largest difference of the forecasts' distributions under the two outcomes, in the mean of the windows",
+            "auc_error", "gauge", ("stream", "kind"), "Standard error of auc, as if events were independent", series=1
         ),
         Metric(
             "recall",
@@ -233,6 +221,7 @@ CATALOGUE: Final = {
             ("stream", "kind", "volume"),
             "Share of the events that happened among the highest forecasts, this share of each window",
             "precision is recall * base rate / volume",
+            series=2,
         ),
         Metric(
             "worst_window_ece",
@@ -240,6 +229,7 @@ CATALOGUE: Final = {
             ("stream", "kind"),
             f"Largest ECE of any complete window of {WINDOW:,} resolved events of a partition",
             "trueup inspect says which window it was and shows its reliability",
+            series=1,
         ),
         Metric(
             "alarm_log10",
@@ -248,6 +238,7 @@ CATALOGUE: Final = {
             "Evidence that forecasts are not calibrated: log10 of an e-value, valid however often it is read",
             "3 or more says broken, in error for one stream in a thousand; raw: the model is off, which calibration "
             "mends; calibrated: see worst_window_ece, and whether ones are reported before zeros",
+            series=2,
         ),
         Metric(
             "alarm_recent_log10",
@@ -255,51 +246,60 @@ CATALOGUE: Final = {
             ("stream", "kind"),
             f"The same of the last {RECENT} windows of {WINDOW:,} resolved events of a partition and the present one",
             "3 or more says broken now, in error once in a thousand windows; it falls when the trouble ends",
+            series=1,
+        ),
+        Metric("brier", "gauge", ("stream", "kind"), "Mean squared error, over the life of the state", series=2),
+        Metric("log_loss", "gauge", ("stream", "kind"), "Mean log loss, nats, over the life of the state", series=2),
+        Metric(
+            "resolved_vectors",
+            "gauge",
+            ("stream",),
+            "Resolved events whose forecasts were of classes or of a number",
+            series=1,
         ),
         Metric(
-            "feature_bias",
+            "classwise_ece",
             "gauge",
             ("stream", "kind"),
-            "Largest |sum x(p - y)| / sqrt(n sum x^2) of any feature, for calibrators that take features",
-            "if calibrated is not far below raw, no calibrator of this stream uses that feature",
+            "Mean over the classes of their ECE against the rest",
+            series=2,
         ),
-        Metric("brier", "gauge", ("stream", "kind"), "Mean squared error, over the life of the state"),
-        Metric("log_loss", "gauge", ("stream", "kind"), "Mean log loss, nats, over the life of the state"),
         Metric(
-            "misclassification",
+            "top_label_ece",
             "gauge",
             ("stream", "kind"),
-            "Share of wrong labels, taken as 1 from p = 1/2 on, over the life of the state",
+            "ECE of the highest probability of a forecast of classes",
+            series=2,
         ),
         Metric(
-            "regret",
-            "gauge",
-            ("stream", "loss"),
-            "Cumulative loss of the calibrated forecasts less that of the raw ones; below zero is a gain",
-            "if it grows without end, the calibrator hurts this stream: compare others by replay",
+            "accuracy", "gauge", ("stream", "kind"), "How often the class of the highest probability came", series=2
         ),
-        Metric(
-            "resolved_vectors", "gauge", ("stream",), "Resolved events whose forecasts were of classes or of a number"
-        ),
-        Metric("classwise_ece", "gauge", ("stream", "kind"), "Mean over the classes of their ECE against the rest"),
-        Metric("top_label_ece", "gauge", ("stream", "kind"), "ECE of the highest probability of a forecast of classes"),
-        Metric("accuracy", "gauge", ("stream", "kind"), "How often the class of the highest probability came"),
         Metric(
             "coverage_error",
             "gauge",
             ("stream", "kind"),
             "Largest difference between how often outcomes lay at or below a quantile and its level",
             "calibrated above raw: too few outcomes yet, or a rate too small for how fast the stream drifts",
+            series=2,
         ),
-        Metric("pinball_loss", "gauge", ("stream", "kind"), "Mean quantile loss over the levels, in units of y"),
-        Metric("interval_width", "gauge", ("stream", "kind"), "Mean width of the outermost central interval"),
-        Metric("calibration_error", "gauge", ("stream",), "Calibration error (l1) of what was played, by grid point"),
+        Metric(
+            "pinball_loss", "gauge", ("stream", "kind"), "Mean quantile loss over the levels, in units of y", series=2
+        ),
+        Metric("interval_width", "gauge", ("stream", "kind"), "Mean width of the outermost central interval", series=2),
+        Metric(
+            "calibration_error",
+            "gauge",
+            ("stream",),
+            "Calibration error (l1) of what was played, by grid point",
+            series=1,
+        ),
         Metric(
             "calibration_bound",
             "gauge",
             ("stream",),
             "What the theorem says its expectation stays under, late outcomes included; 1 says nothing",
             "an error above it means broken assumptions: outcomes that depend on the draw, or a defect",
+            series=1,
         ),
         Metric(
             "calibration_noise",
@@ -307,12 +307,14 @@ CATALOGUE: Final = {
             ("stream",),
             "The calibration_error to expect by chance if what was played were the chances of the outcomes",
             "an error near it is noise, not miscalibration",
+            series=1,
         ),
         Metric(
             "learnt_outcomes",
             "gauge",
             ("stream",),
             "Outcomes learnt by the calibrators that serve now; the weight of the three above over workers",
+            series=1,
         ),
         Metric(
             "shadow_events",
@@ -320,33 +322,22 @@ CATALOGUE: Final = {
             ("stream", "calibrator", "config"),
             "Resolved events that a challenger and the champion it challenges now have both answered",
             "an event's challengers are those configured when its forecast came: at 0 long after, no outcomes come",
+            series=MOST_CHALLENGERS,
         ),
-        Metric(
-            "shadow_ece",
-            "gauge",
-            ("stream", "calibrator", "config", "side"),
-            "Expected calibration error of champion and challenger over those events",
-        ),
-        Metric(
-            "shadow_brier",
-            "gauge",
-            ("stream", "calibrator", "config", "side"),
-            "Mean Brier score of both; weighed by shadow_events, the means of workers add up",
-        ),
-        Metric("shadow_auc", "gauge", ("stream", "calibrator", "config", "side"), "AUC of both"),
-        Metric("shadow_log_loss", "gauge", ("stream", "calibrator", "config", "side"), "Mean log loss of both, nats"),
         Metric(
             "shadow_difference",
             "gauge",
             ("stream", "calibrator", "config", "loss"),
             "Mean loss of the challenger minus that of the champion, on the same events",
             "below 0 by more than twice its error: consider trueup promote",
+            series=2 * MOST_CHALLENGERS,
         ),
         Metric(
             "shadow_difference_error",
             "gauge",
             ("stream", "calibrator", "config", "loss"),
             "Standard error of shadow_difference, as if events were independent",
+            series=2 * MOST_CHALLENGERS,
         ),
         Metric(
             "outcome_age_seconds",
@@ -354,20 +345,7 @@ CATALOGUE: Final = {
             ("stream", "label", "share"),
             "Event time within which this share of the outcomes of label 0 or 1 comes after the forecast",
             "matures belongs above the age of .99 of both labels, ttl well above it",
-        ),
-        Metric(
-            "late_outcomes_ratio",
-            "gauge",
-            ("stream",),
-            "Share of the outcomes that came in the last tenth of ttl",
-            "above .01 others came after it and were lost: raise ttl",
-        ),
-        Metric(
-            "label_age_difference",
-            "gauge",
-            ("stream",),
-            "Largest difference of the age distributions of two labels, 0 where chance may make it",
-            "near 1 the calibrator learns one label first: set matures",
+            series=2,
         ),
         Metric(
             "label_finding",
@@ -375,6 +353,7 @@ CATALOGUE: Final = {
             ("stream", "finding"),
             "1 where the ages of outcomes do not fit the configuration: ttl, silence, classes or matures",
             "trueup inspect STREAM says in words what was seen and what to set",
+            series=2,
         ),
         Metric(
             "matured_events",
@@ -445,3 +424,7 @@ CATALOGUE: Final = {
         Metric("build_info", "gauge", ("version",), "Always 1"),
     )
 }
+
+#: Most series that one stream has, were it of probabilities and of vectors at once, with as many challengers as may be.
+#: Prometheus's ``sample_limit`` must hold as many for each of ``TRUEUP_METRICS_STREAMS``, and a worker's own.
+STREAM_SERIES: Final = sum(metric.series for metric in CATALOGUE.values())

@@ -1,39 +1,95 @@
-"""What a worker tells of challengers: each beside the champion it challenges now, over the same events."""
+"""Challengers beside the champions they challenged: for gauges, ``trueup inspect`` and ``trueup promote``."""
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
-from state import rows
+import orjson
+from rich.table import Column, Table
+
+from state.rows import Served
 from state.scoring.comparison import LOSSES, SIDES, Comparison
-from streams.metrics.snapshot import Place
-from streams.metrics.sums import Sample
+from streams.metrics.sample import Sample
+
+#: Configurations of champion and challenger.
+Pair = tuple[str, str]
 
 
-def series(found: Iterable[tuple[Place, bytes]]) -> Iterator[Sample]:
-    """Yield the samples of comparisons of several partitions, added up."""
-    totals: dict[Place, Comparison] = {}
-    for place, row in found:
-        comparison = rows.decode_comparison(row)
-        totals[place] = totals[place] + comparison if place in totals else comparison
-    for place, comparison in totals.items():
-        yield from _samples(place, comparison)
+def added(found: Iterable[tuple[Pair, Comparison]]) -> dict[Pair, Comparison]:
+    """Return the comparison of each pair over several partitions or streams."""
+    totals: dict[Pair, Comparison] = {}
+    for pair, comparison in found:
+        totals[pair] = totals[pair] + comparison if pair in totals else comparison
+    return totals
 
 
-def _samples(place: Place, comparison: Comparison) -> Iterator[Sample]:
-    """Yield the figures of both sides, and of their difference."""
+def names(served: Iterable[tuple[str, Served]]) -> dict[str, str]:
+    """Return the calibrator's name of each configuration, from the recipes in the rows."""
+    return {config: orjson.loads(each.recipe)["calibrator"] for config, each in served}
+
+
+def describe(pair: Pair, comparison: Comparison, named: Mapping[str, str]) -> dict[str, Any]:
+    """Return both sides of a comparison and their difference, as JSON would have it."""
     scores = comparison.scores
-    yield "shadow_events", place, comparison.n
-    if not comparison.n:
-        return
-    for side, kind in SIDES:
-        yield "shadow_ece", (*place, side), scores.ece(kind)
-        yield "shadow_brier", (*place, side), scores.brier(kind)
-        yield "shadow_log_loss", (*place, side), scores.log_loss(kind)
-        area = scores.ranking(kind).auc().value
-        if not math.isnan(area):
-            yield "shadow_auc", (*place, side), area
-    for loss in LOSSES:
-        mean, error = comparison.difference(loss)
-        yield "shadow_difference", (*place, loss), mean
-        if not math.isnan(error):
-            yield "shadow_difference_error", (*place, loss), error
+    described: dict[str, Any] = {"events": comparison.n}
+    for config, (side, kind) in zip(pair, SIDES, strict=True):
+        described[side] = {
+            "calibrator": named.get(config),
+            "config": config,
+            "ece": _or_none(scores.ece(kind)),
+            "ece_noise": _or_none(scores.noise(kind)),
+            "brier": _or_none(scores.brier(kind)),
+            "log_loss": _or_none(scores.log_loss(kind)),
+            "auc": _or_none(scores.ranking(kind).auc().value),
+        }
+    described["difference"] = {
+        loss: {name: _or_none(value) for name, value in comparison.difference(loss)._asdict().items()}
+        for loss in LOSSES
+    }
+    return described
+
+
+def samples(stream: str, described: Mapping[str, Any]) -> Iterator[Sample]:
+    """Yield the samples of a comparison that `describe` described."""
+    challenger = described["challenger"]
+    place = stream, str(challenger["calibrator"]), challenger["config"]
+    yield "shadow_events", place, described["events"]
+    for loss, difference in described["difference"].items():
+        for name, value in (
+            ("shadow_difference", difference["mean"]),
+            ("shadow_difference_error", difference["error"]),
+        ):
+            if value is not None:
+                yield name, (*place, loss), value
+
+
+def table(described: Iterable[Mapping[str, Any]]) -> Table:
+    """Return what `describe` made of several pairs as a table: champion, challenger and difference of each."""
+    columns = ("", Column("calibrator", overflow="fold"), "events", "ECE", "by chance", "AUC", "Brier", "log loss")
+    made = Table(
+        *columns,
+        title="challengers: what was served, and what they made of the same events",
+        caption="Difference: challenger minus champion, ± its standard error. Below 0 the challenger is better; within "
+        "two errors of 0 it is chance. An ECE near the one by chance is as good as it gets.",
+    )
+    for each in described:
+        for side, _ in SIDES:
+            one = each[side]
+            figures = (_figure(one[name]) for name in ("ece", "ece_noise", "auc", "brier", "log_loss"))
+            made.add_row(side, f"{one['calibrator'] or '–'} {one['config']}", f"{each['events']:,}", *figures)
+        differences = (_difference(each["difference"][loss]) for loss in LOSSES)
+        made.add_row("difference", "", "", "", "", "", *differences, end_section=True)
+    return made
+
+
+def _difference(of: Mapping[str, float | None]) -> str:
+    mean, error = of["mean"], of["error"]
+    return "–" if mean is None else f"{mean:+.5f}" if error is None else f"{mean:+.5f} ± {error:.5f}"
+
+
+def _figure(value: float | None) -> str:
+    return "–" if value is None else f"{value:.4f}"
+
+
+def _or_none(value: float) -> float | None:
+    return None if math.isnan(value) else value

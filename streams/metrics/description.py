@@ -1,8 +1,10 @@
-"""What the state says of a stream, as JSON: shown by ``trueup inspect`` and by the status page."""
+"""What the state says of a stream, as JSON: shown by ``trueup inspect`` and the status page, and exported by gauges."""
 
 import math
 from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from statistics import fmean
 from typing import Any
 
 import orjson
@@ -24,7 +26,8 @@ from state.scoring.losses import NAMES
 from state.scoring.order import Within
 from state.scoring.ranking import VOLUMES, Ranking
 from state.scoring.scores import Bin, Kind, Scores, total
-from streams.metrics import challenger_description
+from streams.metrics import challengers
+from streams.metrics.snapshot import PartitionSnapshot
 
 
 @dataclass
@@ -37,6 +40,29 @@ class StateRows:
     served: dict[str, dict[tuple[int, str], Served]] = field(default_factory=lambda: defaultdict(dict))
     comparisons: dict[str, dict[tuple[int, str, str], Comparison]] = field(default_factory=lambda: defaultdict(dict))
     ages: dict[str, dict[int, Ages]] = field(default_factory=lambda: defaultdict(dict))
+    #: Names of calibrators by their configuration, beside those whose rows are in ``served``.
+    named: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, held: Mapping[int, PartitionSnapshot], stream: str, policy: Policy | None) -> "StateRows":
+        """Decode what is held of one stream."""
+        config = policy.config if policy else ""
+        found = cls()
+        for n, each in held.items():
+            found.fences[n] = each.fence
+            if (pair := each.scores.get(stream)) is not None:
+                found.histories[stream][n] = rows.decode_history(*pair)
+            if (row := each.vectors.get(stream)) is not None:
+                found.vectors[stream][n, config] = rows.decode_vector_scores(row)
+            if (row := each.ages.get(stream)) is not None:
+                found.ages[stream][n] = rows.decode_ages(row)
+            if (row := each.calibrators.get(stream)) is not None:
+                found.served[stream][n, config] = rows.decode_calibrator(row, stream)
+            for (of, calibrator, other), row in list(each.comparisons.items()):
+                if of == stream:
+                    found.comparisons[stream][n, config, other] = rows.decode_comparison(row)
+                    found.named[other] = calibrator
+        return found
 
 
 def describe(found: StateRows, stream: str, policy: Policy | None = None) -> dict[str, Any]:
@@ -51,34 +77,24 @@ def describe(found: StateRows, stream: str, policy: Policy | None = None) -> dic
             ranks = order.ranking(kind)
             described[kind] = _scored(scores, kind) | _ranked(ranks) | _window(histories, last, kind)
         for alarmed in KINDS:
-            described[alarmed] |= _watched(histories, alarmed)
+            described[alarmed] |= {"alarm": alarms(histories, alarmed), **_biased(histories, alarmed)}
         described["regret"] = {loss: scores.regret(loss) for loss in NAMES}
     if stream in found.ages:
-        described["ages"] = _aged(sum(found.ages[stream].values(), Ages()), policy)
+        described["ages"] = aged(found.ages[stream].values(), policy)
     vectors = found.vectors.get(stream, {})
     if vectors:
         configs = sorted({config for _, config in vectors})
         described["vectors"] = {
-            config: _vectors([each for (_, made), each in vectors.items() if made == config]) for config in configs
+            config: vector_scores([each for (_, made), each in vectors.items() if made == config]) for config in configs
         }
-    comparisons = found.comparisons.get(stream, {})
-    if comparisons:
-        named = challenger_description.names((config, each) for (_, config), each in found.served[stream].items())
-        pairs = challenger_description.added(
-            ((champion, other), each) for (_, champion, other), each in comparisons.items()
-        )
-        described["shadows"] = [
-            challenger_description.describe(pair, each, named) for pair, each in sorted(pairs.items())
-        ]
+    if shadows := compared(found, stream):
+        described["shadows"] = shadows
     described["calibrators"] = [
         {
             "partition": partition,
             "config": config,
             **orjson.loads(served.recipe),
-            "version": served.calibrator.learnt,
-            "outstanding": served.outstanding,
-            "error": served.calibrator.error(),
-            "bound": served.calibrator.bound(served.outstanding),
+            **learnt(served),
             **_counted(served),
         }
         for (partition, config), served in sorted(found.served.get(stream, {}).items())
@@ -86,7 +102,44 @@ def describe(found: StateRows, stream: str, policy: Policy | None = None) -> dic
     return described
 
 
-def _vectors(found: list[VectorScores]) -> dict[str, Any]:
+def compared(found: StateRows, stream: str) -> list[dict[str, Any]]:
+    """Return each challenger of a stream beside the champion it challenged, over all partitions."""
+    pairs = challengers.added(
+        ((champion, other), each) for (_, champion, other), each in found.comparisons.get(stream, {}).items()
+    )
+    rows_of = found.served.get(stream, {}).items()
+    named = found.named | challengers.names((config, each) for (_, config), each in rows_of)
+    return [challengers.describe(pair, each, named) for pair, each in sorted(pairs.items())]
+
+
+def learnt(served: Served) -> dict[str, Any]:
+    """Return what a calibrator has learnt, and what it says of its own error; None where it says nothing."""
+    points = played(served.calibrator)
+    return {
+        "version": served.calibrator.learnt,
+        "outstanding": served.outstanding,
+        "error": served.calibrator.error(),
+        "bound": served.calibrator.bound(served.outstanding),
+        "noise": _or_none(noise(points)) if points else None,
+    }
+
+
+def guarantee(calibrators: Iterable[Mapping[str, Any]]) -> dict[str, float | None]:
+    """Return error, bound and noise of several partitions' calibrators, as `learnt` returns them.
+
+    Each is a mean over outcomes, so partitions count by what they have learnt. None where any of them says nothing.
+    """
+    learning = [each for each in calibrators if each["version"]]
+    weights = [each["version"] for each in learning]
+
+    def mean(name: str) -> float | None:
+        values = [each[name] for each in learning]
+        return None if not values or None in values else fmean(values, weights)
+
+    return {name: mean(name) for name in ("error", "bound", "noise")}
+
+
+def vector_scores(found: list[VectorScores]) -> dict[str, Any]:
     """Return the scores of forecasts of classes, or of numbers, under one configuration."""
     scores = rows.total_vectors(found)
     described: dict[str, Any] = {"resolved": scores.n}
@@ -155,8 +208,9 @@ def _ranked(ranking: Ranking | Within) -> dict[str, Any]:
     }
 
 
-def _aged(ages: Ages, policy: Policy | None) -> dict[str, Any]:
+def aged(found: Iterable[Ages], policy: Policy | None) -> dict[str, Any]:
     """Return how old outcomes are when they come, and in words what to set where that does not fit."""
+    ages = sum(found, Ages())
     silence = policy is not None and policy.silence is not None
     told = [] if policy is None else findings(ages, policy.ttl_ms, policy.matures_ms, silence=silence)
     return {
@@ -199,30 +253,29 @@ def _window(histories: dict[int, History], last: Scores, kind: Kind) -> dict[str
     return described
 
 
-def _watched(histories: dict[int, History], kind: Alarmed) -> dict[str, Any]:
-    """Return what alarms and features say."""
+def alarms(histories: Mapping[int, History], kind: Alarmed) -> dict[str, Any]:
+    """Return the evidence against calibration, of the whole life and of the last windows, and whether it is enough."""
     found, level = list(histories.values()), -math.log10(ALPHA)
     log10 = history.log_alarm(found, kind) / math.log(10.0)
     recent = history.log_recent(found, kind) / math.log(10.0)
-    described: dict[str, Any] = {
-        "alarm": {
-            "log10": log10,
-            "sounds": log10 >= level,
-            "recent_log10": recent,
-            "recent_sounds": recent >= level,
-        }
+    return {
+        "log10": log10,
+        "sounds": log10 >= level,
+        "recent_log10": recent,
+        "recent_sounds": recent >= level,
     }
+
+
+def _biased(histories: Mapping[int, History], kind: Alarmed) -> dict[str, Any]:
+    """Return the bias along each feature by partition, where the calibrator takes features."""
     biases = {str(n): each.bias.along(kind) for n, each in histories.items()}
-    if any(biases.values()):
-        described["feature_bias"] = biases
-    return described
+    return {"feature_bias": biases} if any(biases.values()) else {}
 
 
 def _counted(served: Served) -> dict[str, float | None]:
     """Return what the counts of the points played say, where a calibrator keeps them."""
     points = played(served.calibrator)
     return {
-        "noise": _or_none(noise(points)) if points else None,
         "debiased_l2": _or_none(debiased_l2(points)) if points else None,
         "internal_regret": internal_regret(served.calibrator),
     }

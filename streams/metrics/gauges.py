@@ -4,27 +4,21 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from time import monotonic, time
 from typing import Final
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics
+from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from state import rows
 from state.engine import Effects
 from state.fence import FATES, Fence
 from state.policy import Policies
-from state.rows import Served, VectorScores
-from state.scoring.ages import Ages
-from state.scoring.history import History
-from state.scoring.scores import total
-from streams.metrics import challengers, sums, views
-from streams.metrics.catalogue import CATALOGUE, DELAYS, LATENCIES, RECORD_FATES, SIZES, STAGES, WAITS
+from streams.metrics.catalogue import CATALOGUE, DELAYS, LATENCIES, PREFIX, RECORD_FATES, SIZES, STAGES, WAITS
+from streams.metrics.exposition import OF_STREAMS, Exposition
 from streams.metrics.latency import Latencies
+from streams.metrics.sample import Sample
 from streams.metrics.slots import Slots, named
 from streams.metrics.snapshot import PartitionSnapshot
-from streams.metrics.sums import Sample
 from streams.records.decoding import REASONS
 
-PREFIX = "trueup_"
 #: Counts all streams that have no series of their own. No stream has this name, and Prometheus drops an empty label.
 HIDDEN: Final = ""
 #: The input topics as labels name them, whatever they are called in Kafka.
@@ -71,7 +65,7 @@ class Gauges(Collector):
         self._gained: list[str] = []
         self._version = version
         self._sampler = sampler
-        self._policies = policies
+        self._exposition = Exposition(policies)
         self._held: dict[int, PartitionSnapshot] = {}
         #: Forecasts answered and events resolved here, by label of their stream.
         self._answered: dict[str, int] = {}
@@ -239,17 +233,22 @@ class Gauges(Collector):
 
     # -- what Prometheus reads -------------------------------------------------------------------------------------
 
+    def exposition(self) -> bytes:
+        """Return everything in Prometheus's text format; one thread at a time may ask."""
+        counted = {"answered_forecasts": self._answered, "scored_events": self._scored}
+        return generate_latest(self.registry) + self._exposition.text(self.held(), counted).encode()
+
     def collect(self) -> Iterator[Metric]:
-        """Yield the metrics that are views of sums; called by the server's thread."""
-        whole = {"forecast_latency_seconds": self._waited, "label_delay_seconds": self._delayed}
-        for name, latencies in whole.items():
+        """Yield what is of the worker and not of one stream, but for what counts by itself."""
+        batches = {"forecast_latency_seconds": self._waited, "label_delay_seconds": self._delayed}
+        for name, latencies in batches.items():
             yield latencies.family(PREFIX + name, CATALOGUE[name].help)
         families = {
             name: (CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily)(
                 PREFIX + name, metric.help, labels=metric.labels
             )
             for name, metric in CATALOGUE.items()
-            if name not in self._counters and name not in self._histograms and name not in whole
+            if not {name} & {*self._counters, *self._histograms, *batches, *OF_STREAMS}
         }
         for name, labels, value in self._samples():
             families[name].add_metric(labels, value)
@@ -271,39 +270,6 @@ class Gauges(Collector):
         if self._updated:
             yield "last_update_timestamp_seconds", (), self._updated
         yield from self._sampler()
-        for label, n in list(self._answered.items()):
-            yield "answered_forecasts", (label,), n
-        for label, n in list(self._scored.items()):
-            yield "scored_events", (label,), n
-        yield from self._of_streams(held)
-
-    def _of_streams(self, held: list[PartitionSnapshot]) -> Iterator[Sample]:
-        histories: dict[str, list[History]] = {}
-        vectors: dict[str, list[VectorScores]] = {}
-        served: dict[str, list[Served]] = {}
-        aged: dict[str, Ages] = {}
-        for partition in held:
-            for stream, row in list(partition.ages.items()):
-                aged[stream] = aged.get(stream, Ages()) + rows.decode_ages(row)
-            for stream, pair in list(partition.scores.items()):
-                histories.setdefault(stream, []).append(rows.decode_history(*pair))
-            for stream, row in list(partition.vectors.items()):
-                vectors.setdefault(stream, []).append(rows.decode_vector_scores(row))
-            for stream, row in list(partition.calibrators.items()):
-                served.setdefault(stream, []).append(rows.decode_calibrator(row, stream))
-        for stream, found in histories.items():
-            scores = total(each.total for each in found)
-            yield from views.scored(stream, scores)
-            yield from sums.binned(stream, scores, len(found))
-            yield from views.watched(stream, found)
-        for stream, several in vectors.items():
-            yield from views.vectors(stream, several)
-        for stream, ages in aged.items():
-            yield from views.aged(stream, ages, self._policies.of(stream))
-        yield from challengers.series(item for partition in held for item in list(partition.comparisons.items()))
-        for stream, made in served.items():
-            yield from views.guaranteed(stream, made)
-            yield from sums.learnt(stream, made)
 
 
 def _events(effects: Effects) -> dict[str, int]:

@@ -1,131 +1,97 @@
-"""What a worker tells of each stream: views of its rows, added up over the partitions it holds."""
+"""The samples that a worker exports of a stream: views of its rows, added up over the partitions it holds.
+
+What can be added up over workers is exported as sums. The state holds them, so they survive restarts and move with
+their partition. A ratio of one worker cannot be averaged with another's: errors of opposite sign cancel where both are
+taken together. The recording rules in ``deploy/prometheus`` add the sums up and divide last. What they can compute is
+not exported, and what is drawn is judged by ``calibration_error``.
+"""
 
 import math
 from collections.abc import Iterator
 from statistics import fmean
-from typing import Final
+from typing import Any, Final
 
-from state import rows
-from state.calibrators import played
-from state.calibrators.points import noise
 from state.policy import Policy
-from state.rows import Served, VectorScores
 from state.scoring import history
-from state.scoring.ages import Ages, findings, late
 from state.scoring.certificate import certificate
-from state.scoring.class_scores import ClassScores
-from state.scoring.history import KINDS, History
-from state.scoring.losses import NAMES
-from state.scoring.order import Within
-from state.scoring.ranking import VOLUMES
-from state.scoring.scores import Kind, Scores, total
-from streams.metrics.sums import Sample
+from state.scoring.history import KINDS
+from state.scoring.scores import total
+from streams.metrics import challengers
+from streams.metrics.description import StateRows, aged, alarms, compared, guarantee, learnt, vector_scores
+from streams.metrics.sample import Sample
 
-#: Shares of the outcomes whose ages are told, and the labels whose ages are told.
-SHARES: Final = (0.5, 0.99)
-LABELS: Final = (0, 1)
+#: Labels whose ages are exported; share of the highest forecasts whose recall is.
+LABELS: Final = ("0", "1")
+VOLUME: Final = 0.01
 
 
-def scored(label: str, scores: Scores) -> Iterator[Sample]:
-    """Yield the scores of all events."""
-    yield "resolved", (label,), scores.n
+def samples(found: StateRows, stream: str, policy: Policy | None) -> Iterator[Sample]:
+    """Yield the samples of a stream; ``policy`` is how it is configured now."""
+    if stream in found.histories:
+        yield from _scored(found, stream)
+    if stream in found.vectors:
+        yield from _vectors(stream, vector_scores(list(found.vectors[stream].values())))
+    if stream in found.ages:
+        yield from _aged(stream, aged(found.ages[stream].values(), policy))
+    for each in compared(found, stream):
+        yield from challengers.samples(stream, each)
+    if stream in found.served:
+        known = [learnt(served) for served in found.served[stream].values()]
+        yield "learnt_outcomes", (stream,), sum(each["version"] for each in known)
+        for name, value in guarantee(known).items():
+            if value is not None:
+                yield f"calibration_{name}", (stream,), value
+
+
+def _scored(found: StateRows, stream: str) -> Iterator[Sample]:
+    """Yield the scores of forecasts of one probability, of both kinds but for what is asked of one kind only."""
+    histories = found.histories[stream]
+    scores = total(each.total for each in histories.values())
+    yield "resolved", (stream,), scores.n
+    yield "scored_partitions", (stream,), len(histories)
     if not scores.n:
         return
-    for kind in scores.kinds:
-        yield "ece", (label, kind), scores.ece(kind)
-        yield "ece_noise", (label, kind), scores.noise(kind)
-        yield "smooth_ece", (label, kind), scores.smooth_ece(kind)
-        yield "certificate", (label, kind), certificate(scores.ranking(kind))
-        relative = scores.relative_error(kind)
-        if not math.isnan(relative):
-            yield "relative_error", (label, kind), relative
-            yield "relative_error_noise", (label, kind), scores.relative_noise(kind)
-        yield "brier", (label, kind), scores.loss("brier", kind)
-        yield "log_loss", (label, kind), scores.loss("log", kind)
-        yield "misclassification", (label, kind), scores.loss("misclassification", kind)
-    for loss in NAMES:
-        yield "regret", (label, loss), scores.regret(loss)
-
-
-def _ranked(label: str, kind: Kind, ranking: Within) -> Iterator[Sample]:
-    """Yield how forecasts tell events apart; nothing before both outcomes have come."""
-    area = ranking.auc()
-    if math.isnan(area.value):
-        return
-    yield "auc", (label, kind), area.value
-    if not math.isnan(area.error):
-        yield "auc_error", (label, kind), area.error
-    yield "ks", (label, kind), ranking.ks()
-    for volume in VOLUMES:
-        yield "recall", (label, kind, f"{volume:g}"), ranking.at(volume)[0].value
-
-
-def aged(label: str, ages: Ages, policy: Policy | None) -> Iterator[Sample]:
-    """Yield how old outcomes are when they come, and whether that fits what the stream is configured to do."""
-    for each in LABELS:
-        if ages.n(each):
-            for share in SHARES:
-                yield "outcome_age_seconds", (label, str(each), f"{share:g}"), ages.quantile(each, share) / 1000
-    apart = ages.apart()
-    if not math.isnan(apart):
-        yield "label_age_difference", (label,), apart
-    if policy is None:
-        return
-    if ages.total:
-        yield "late_outcomes_ratio", (label,), late(ages, policy.ttl_ms)
-    silence = policy.silence is not None
-    for finding in findings(ages, policy.ttl_ms, policy.matures_ms, silence=silence):
-        yield "label_finding", (label, finding.name), 1.0
-
-
-def watched(label: str, found: list[History]) -> Iterator[Sample]:
-    """Yield what windows and alarms say, of the partitions of a stream or of several streams."""
-    order = history.ranked(found)
-    for kind in total(each.total for each in found).kinds:
-        yield from _ranked(label, kind, order.ranking(kind))
-        worst = history.worst(found, kind)
-        if worst is not None:
-            yield "worst_window_ece", (label, kind), worst.scores.ece(kind)
+    order = history.ranked(histories.values())
     for kind in KINDS:
-        yield "alarm_log10", (label, kind), history.log_alarm(found, kind) / math.log(10.0)
-        yield "alarm_recent_log10", (label, kind), history.log_recent(found, kind) / math.log(10.0)
-        biased = [abs(along) for each in found for along in each.bias.along(kind)]
-        if biased:
-            yield "feature_bias", (label, kind), max(biased)
+        for i, each in enumerate(scores.bins(kind)):
+            if each.n:
+                yield "resolved_bin_events", (stream, kind, str(i)), each.n
+                yield "resolved_bin_forecasts", (stream, kind, str(i)), each.p
+                yield "resolved_bin_outcomes", (stream, kind, str(i)), each.y
+        yield "brier", (stream, kind), scores.brier(kind)
+        yield "log_loss", (stream, kind), scores.log_loss(kind)
+        ranking = order.ranking(kind)
+        area = ranking.auc()
+        if not math.isnan(area.value):
+            yield "auc", (stream, kind), area.value
+            yield "recall", (stream, kind, f"{VOLUME:g}"), ranking.at(VOLUME)[0].value
+            if kind == "raw" and not math.isnan(area.error):
+                yield "auc_error", (stream, kind), area.error
+        yield "alarm_log10", (stream, kind), alarms(histories, kind)["log10"]
+    yield "alarm_recent_log10", (stream, "calibrated"), alarms(histories, "calibrated")["recent_log10"]
+    yield "certificate", (stream, "calibrated"), certificate(scores.ranking("calibrated"))
+    worst = history.worst(histories.values(), "calibrated")
+    if worst is not None:
+        yield "worst_window_ece", (stream, "calibrated"), worst.scores.ece("calibrated")
 
 
-def vectors(label: str, found: list[VectorScores]) -> Iterator[Sample]:
-    """Yield the scores of forecasts of classes and of numbers."""
-    scores = rows.total_vectors(found)
-    yield "resolved_vectors", (label,), scores.n
+def _vectors(stream: str, described: dict[str, Any]) -> Iterator[Sample]:
+    """Yield the scores of forecasts of classes or of numbers."""
+    yield "resolved_vectors", (stream,), described["resolved"]
     for kind in KINDS:
-        if isinstance(scores, ClassScores):
-            yield "classwise_ece", (label, kind), scores.classwise_ece(kind)
-            yield "top_label_ece", (label, kind), scores.top_label_ece(kind)
-            yield "accuracy", (label, kind), scores.accuracy(kind)
-        else:
-            yield "coverage_error", (label, kind), scores.error(kind)
-            yield "pinball_loss", (label, kind), fmean(scores.pinball(kind))
-            yield "interval_width", (label, kind), scores.widths(kind)[0]
+        scores = described[kind]
+        for name in ("classwise_ece", "top_label_ece", "accuracy", "coverage_error"):
+            if name in scores:
+                yield name, (stream, kind), scores[name]
+        if "pinball_loss" in scores:
+            yield "pinball_loss", (stream, kind), fmean(scores["pinball_loss"])
+            yield "interval_width", (stream, kind), scores["interval_widths"][0]
 
 
-def guaranteed(label: str, made: list[Served]) -> Iterator[Sample]:
-    """Weigh the calibrators of several partitions by what each has learnt: errors are means over events."""
-    learning = [served for served in made if served.calibrator.learnt]
-    learnt = sum(served.calibrator.learnt for served in learning)
-    errors = [served.calibrator.error() for served in learning]
-    bounds = [served.calibrator.bound(served.outstanding) for served in learning]
-    counted = [played(served.calibrator) for served in learning]
-    noises = [None if points is None else noise(points) for points in counted]
-    for name, values in (
-        ("calibration_error", errors),
-        ("calibration_bound", bounds),
-        ("calibration_noise", noises),
-    ):
-        known = [
-            value * served.calibrator.learnt
-            for value, served in zip(values, learning, strict=True)
-            if value is not None
-        ]
-        if known and len(known) == len(learning):
-            yield name, (label,), sum(known) / learnt
+def _aged(stream: str, described: dict[str, Any]) -> Iterator[Sample]:
+    """Yield how old outcomes are when they come, and which findings there are."""
+    for label in LABELS:
+        if label in described["outcomes"]:
+            yield "outcome_age_seconds", (stream, label, "0.99"), described["outcomes"][label]["most_s"]
+    for finding in described["findings"]:
+        yield "label_finding", (stream, finding["name"]), 1.0

@@ -6,7 +6,6 @@ from typing import Any
 
 import orjson
 import pytest
-from prometheus_client import generate_latest
 
 from agents.processor import BatchProcessor
 from agents.topology import Topology
@@ -18,7 +17,7 @@ from state.scoring.comparison import Comparison
 from streams.config import stream_config
 from streams.config.settings import Settings
 from streams.faust.outputs import Outputs
-from streams.metrics import challenger_description
+from streams.metrics import challengers
 from streams.metrics.description import StateRows, describe
 from streams.records.merge import Batch
 from tests.agents.test_processor import Told, batch
@@ -60,13 +59,13 @@ def test_a_worker_shows_challengers_after_a_restart_as_before(tmp_path: Path, *,
         assert read.value("shadow_events", labels) == 20
         row = topology.table.read(0, keys.comparison("s", policy.config, each.config))
         assert row is not None
-        brier = rows.decode_comparison(row).scores.brier("calibrated")
-        assert read.value("shadow_brier", labels | {"side": "challenger"}) == pytest.approx(brier)
+        mean = rows.decode_comparison(row).difference("brier").mean
+        assert read.value("shadow_difference", labels | {"loss": "brier"}) == pytest.approx(mean)
 
 
 def _told(topology: Topology) -> list[str]:
     """Return the series of challengers that a worker exports."""
-    lines = generate_latest(topology.gauges.registry).decode().splitlines()
+    lines = topology.gauges.exposition().decode().splitlines()
     return sorted(line for line in lines if line.startswith("trueup_shadow_"))
 
 
@@ -136,7 +135,7 @@ def test_listed_streams_name_what_serves_and_not_who_challenges(capsys: pytest.C
 
 
 def test_pair_without_events_or_rows_is_shown_without_figures() -> None:
-    described = challenger_description.describe(("00000001", "00000002"), Comparison(), {})
+    described = challengers.describe(("00000001", "00000002"), Comparison(), {})
     assert described["champion"] == {
         "calibrator": None,
         "config": "00000001",
@@ -147,4 +146,4 @@ def test_pair_without_events_or_rows_is_shown_without_figures() -> None:
         "auc": None,
     }
     assert described["difference"]["log"] == {"mean": None, "error": None}
-    assert challenger_description.table([described]).row_count == 3
+    assert challengers.table([described]).row_count == 3

@@ -7,8 +7,7 @@ from typing import Any, Final
 import promql_parser
 import yaml
 
-from streams.metrics.catalogue import CATALOGUE, PROCESS
-from streams.metrics.gauges import PREFIX
+from streams.metrics.catalogue import CATALOGUE, PREFIX, PROCESS
 from tests.deploy.promtool import RULES
 
 _SUFFIXES: Final = {"counter": ("_total",), "gauge": ("",), "histogram": ("_bucket", "_sum", "_count")}

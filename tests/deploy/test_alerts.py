@@ -418,3 +418,11 @@ def test_ratios_are_those_of_the_sums_of_two_workers(tmp_path: Path) -> None:
     series = healthy() | healthy(V) | bins(40, 0.5, 0.3) | bins(10, 0.6, 0.8, worker=V)
     series |= guarantee(0.1, 0.5, 300) | guarantee(0.3, 0.5, 100, V)
     judge(tmp_path, [Scenario(series, 21, values=values)])
+
+
+@needs_promtool
+def test_wrong_labels_are_outcomes_1_below_one_half_and_outcomes_0_from_it_on(tmp_path: Path) -> None:
+    life = {"stream": "cards", "kind": "calibrated", "window": "life", "loss": "misclassification"}
+    wrong = 20 * (10 * 0.25 + 30 * (1 - 0.75))
+    series = healthy() | bins(10, 0.2, 0.25, which=4) | bins(30, 0.8, 0.75, which=5)
+    judge(tmp_path, [Scenario(series, 21, values={record("stream_kind_loss:trueup_loss:sum", **life): wrong})])

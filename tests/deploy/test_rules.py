@@ -1,11 +1,16 @@
 """Rules are valid and named after their content, and every alert has an entry in the runbook."""
 
 import re
+from typing import Any
 
 import promql_parser
 import pytest
 import yaml
 
+from deploy.grafana.write import DASHBOARDS
+from streams.config.settings import Settings
+from streams.metrics.catalogue import CATALOGUE, PREFIX, STREAM_SERIES
+from streams.metrics.gauges import Gauges
 from tests.deploy.promtool import PROMETHEUS, RULES, needs_promtool, promtool
 from tests.deploy.queries import exported, names, recorded, rules
 
@@ -69,3 +74,44 @@ def test_ratios_are_never_averaged() -> None:
         return bool(re.search(r"\bavg\b|\bavg_over_time\b|\bquantile by\b", str(promql_parser.parse(query))))
 
     assert not [rule for rule in rules() if averages(rule["expr"])]
+
+
+def test_the_sample_limit_holds_what_the_settings_allow() -> None:
+    """Beyond it Prometheus drops whole scrapes, so every alert would go blind at once."""
+    (job,) = (each for each in config()["scrape_configs"] if each["job_name"] == "trueup")
+    root = PROMETHEUS.parents[1]
+    shipped = [root / "docker-compose.yml", *(root / "deploy").rglob("*.env"), *(root / "deploy").rglob("*.y*ml")]
+    set_to = [int(n) for path in shipped for n in re.findall(r"TRUEUP_METRICS_STREAMS\W+(\d+)", path.read_text())]
+    streams = max([*set_to, Settings().metrics_streams])
+    own = len(re.findall(r"^\w", Gauges(1, "0", lambda: ()).exposition().decode(), re.MULTILINE))
+    # Ten samples of each partition's buffers, lag and rows; a hundred partitions are a large worker.
+    needed = own + 10 * 100 + streams * STREAM_SERIES
+    assert needed <= job["sample_limit"] <= 1.2 * needed
+    monitor = yaml.safe_load((root / "deploy/kubernetes/monitoring/servicemonitor.yaml").read_text())
+    assert monitor["spec"]["sampleLimit"] == job["sample_limit"]
+
+
+def config() -> dict[str, Any]:
+    document: dict[str, Any] = yaml.safe_load((PROMETHEUS / "prometheus.yml").read_text())
+    return document
+
+
+def test_every_series_of_a_stream_of_probabilities_is_asked_for_by_a_rule_or_a_dashboard() -> None:
+    panels = [query.expr for each in DASHBOARDS for panel in each.panels() for query in panel.queries]
+    asked = {name for expr in panels for name in names(expr.replace("$__rate_interval", "1m"))}
+    asked |= {name for rule in rules() for name in names(rule["expr"])}
+    unasked = {
+        name
+        for name, metric in CATALOGUE.items()
+        if metric.series and not {PREFIX + name, f"{PREFIX}{name}_total"} & asked
+    }
+    # No dashboard is for streams of classes or numbers, nor for challengers.
+    assert {name for name in unasked if not name.startswith("shadow_")} == {
+        "resolved_vectors",
+        "classwise_ece",
+        "top_label_ece",
+        "accuracy",
+        "coverage_error",
+        "pinball_loss",
+        "interval_width",
+    }

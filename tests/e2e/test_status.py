@@ -35,8 +35,8 @@ def test_a_worker_shows_its_streams_to_people_and_programs(world: MakeWorld) -> 
             assert one["maps"]
             assert all(0 <= p <= 1 for found in one["maps"] for p in found["calibrated"])
             for kind in ("raw", "calibrated"):
-                measured = worker.metric("ece", stream=each["stream"], kind=kind)
-                assert abs(one[kind]["ece"] - measured) < 1e-12
+                measured = worker.metric("brier", stream=each["stream"], kind=kind)
+                assert abs(one[kind]["brier"] - measured) < 1e-12
         text = worker.get("/")[1]
         assert all(each["stream"] in text for each in listed["streams"])
         assert worker.stop() == 0

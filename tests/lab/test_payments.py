@@ -11,13 +11,13 @@ from lab import log_odds, payments
 from lab.demo import SCENARIOS, export
 from lab.demo_report import DemoRun
 from lab.fraud import Fraud
-from lab.reliability import loss
 from lab.scrape import ScrapedSamples
 from lab.topic_counts import TopicCounts
 from state.calibrators import make
 from streams.config import stream_config
 from streams.config.settings import Settings
 from tests.bench.matured import play, schedule
+from tests.lab import exported
 
 ROWS = 4000
 
@@ -59,9 +59,8 @@ def run(change: Callable[[TopicCounts], None] = lambda _: None) -> tuple[Fraud, 
         for topic in ("forecasts", "outcomes"):
             metrics.setdefault(f'records_total{{topic="{topic}",fate="{fate}"}}', 0)
     raw, served, labels = held.scored()
-    for what, scores in (("raw", loss(raw, labels)), ("calibrated", loss(served, labels))):
-        for name, value in scores._asdict().items():
-            metrics[f'{name}{{stream="cards",kind="{what}"}}'] = value
+    metrics |= exported.scores("cards", "raw", raw, labels)
+    metrics |= exported.scores("cards", "calibrated", served, labels)
     text = "".join(f"trueup_{name} {value!r}\n" for name, value in metrics.items())
     return played, DemoRun({"forecasts": ROWS, "outcomes": outcomes}, 2.0, ScrapedSamples(text), 0, held)
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 import orjson
 import pytest
 
-from lab.reliability import loss
 from lab.scrape import Fates, ScrapedSamples
 from lab.topic_counts import TopicCounts, disagreements, problems
+from tests.lab import exported
 
 FLIGHTS = {"a": (0.2, 1.0), "b": (0.4, 0.0), "c": (0.6, float("nan"))}
 FATES = Fates(
@@ -103,11 +103,11 @@ def test_the_newest_label_of_an_event_counts_in_whatever_order_its_records_come(
 def test_scores_that_differ_from_the_records_are_named() -> None:
     topics = held()
     raw, p, y = topics.scored()
-    lines = [
-        f'trueup_{name}{{stream="flights",kind="{kind}"}} {value}'
-        for kind, scores in (("raw", loss(raw, y)), ("calibrated", loss(p, y)))
-        for name, value in scores._asdict().items()
-    ]
+    samples = {
+        **exported.scores("flights", "raw", raw, y),
+        **exported.scores("flights", "calibrated", p, y),
+    }
+    lines = [f"trueup_{name} {value!r}" for name, value in samples.items()]
     assert disagreements(ScrapedSamples("\n".join(lines) + "\n"), topics, "flights") == []
     other = replace(topics, resolved={**topics.resolved, "a": (0.2, 0.51, 1.0)})
     assert disagreements(ScrapedSamples("\n".join(lines) + "\n"), other, "flights")

@@ -5,7 +5,6 @@ from pathlib import Path
 from urllib.parse import urlencode
 
 import pytest
-from prometheus_client import CollectorRegistry
 
 from agents.server import Server
 from agents.status.pages import Pages
@@ -30,7 +29,7 @@ def address() -> Iterator[str]:
     one = learnt(DEFAULT, ["churn"], 2000)
     held = renamed(one, "churn", [HOSTILE, *(f"tenant-{i:03}/credit" for i in range(999))])
     pages = Pages(readings(held, one))
-    server = Server("127.0.0.1", 0, CollectorRegistry(), lambda: True, lambda: True, pages)
+    server = Server("127.0.0.1", 0, bytes, lambda: True, lambda: True, pages)
     server.start()
     yield f"http://127.0.0.1:{server.port}"
     server.stop()

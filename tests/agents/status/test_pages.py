@@ -11,7 +11,7 @@ import orjson
 import pytest
 
 from agents.status.pages import CARDS, MOST, QUERY, Pages
-from agents.status.readings import POINTS, guarantee
+from agents.status.readings import POINTS
 from state import keys, rows
 from state.engine import Partition
 from state.events import Forecast, Outcome
@@ -22,6 +22,7 @@ from state.scoring.ages import DAY_MS, Ages
 from state.scoring.history import History
 from streams.config.settings import Settings
 from streams.faust.progress import Recovery
+from streams.metrics.description import guarantee
 from streams.metrics.gauges import Gauges
 from streams.metrics.snapshot import PartitionSnapshot
 from tests.agents.status.rows import DEFAULT, learnt, pages, readings, renamed
@@ -367,11 +368,13 @@ def test_a_browser_may_load_and_run_nothing_else() -> None:
 
 
 def test_error_and_bound_are_means_over_what_was_learnt() -> None:
-    one, two = {"version": 300, "error": 0.1, "bound": 0.2}, {"version": 100, "error": 0.3, "bound": 0.6}
-    held = guarantee([one, two, {"version": 0, "error": None, "bound": None}])
-    assert held == {"error": pytest.approx(0.15), "bound": pytest.approx(0.3)}
+    nothing = {"error": None, "bound": None, "noise": None}
+    one = {"version": 300, "error": 0.1, "bound": 0.2, "noise": None}
+    two = {"version": 100, "error": 0.3, "bound": 0.6, "noise": 0.1}
+    held = guarantee([one, two, {"version": 0, **nothing}])
+    assert held == {"error": pytest.approx(0.15), "bound": pytest.approx(0.3), "noise": None}
     assert guarantee([one, {**two, "bound": None}])["bound"] is None
-    assert guarantee([]) == {"error": None, "bound": None}
+    assert guarantee([]) == nothing
 
 
 def test_a_bound_that_says_nothing_is_not_drawn_and_the_page_says_why() -> None:

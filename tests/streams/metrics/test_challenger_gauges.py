@@ -3,13 +3,12 @@
 import random
 
 import pytest
-from prometheus_client import generate_latest
 
 from lab.scrape import ScrapedSamples
 from state import rows
 from state.engine import Effects
 from state.fence import Fence
-from state.scoring.comparison import LOSSES, SIDES, Comparison
+from state.scoring.comparison import LOSSES, Comparison
 from streams.metrics.catalogue import CATALOGUE
 from streams.metrics.gauges import Gauges
 from streams.metrics.snapshot import PartitionSnapshot
@@ -31,7 +30,7 @@ def gauges(most_streams: int = 10) -> Gauges:
 
 
 def reading(told: Gauges) -> ScrapedSamples:
-    return ScrapedSamples(generate_latest(told.registry).decode())
+    return ScrapedSamples(told.exposition().decode())
 
 
 def held(**comparisons: Comparison) -> PartitionSnapshot:
@@ -43,12 +42,6 @@ def held(**comparisons: Comparison) -> PartitionSnapshot:
 
 def shows(read: ScrapedSamples, whole: Comparison, labels: dict[str, str]) -> None:
     assert read.value("shadow_events", labels) == whole.n
-    for side, kind in SIDES:
-        assert read.value("shadow_ece", labels | {"side": side}) == pytest.approx(whole.scores.ece(kind))
-        assert read.value("shadow_brier", labels | {"side": side}) == pytest.approx(whole.scores.brier(kind))
-        assert read.value("shadow_log_loss", labels | {"side": side}) == pytest.approx(whole.scores.log_loss(kind))
-        area = whole.scores.ranking(kind).auc().value
-        assert read.value("shadow_auc", labels | {"side": side}) == pytest.approx(area)
     for loss in LOSSES:
         mean, error = whole.difference(loss)
         assert read.value("shadow_difference", labels | {"loss": loss}) == pytest.approx(mean)
@@ -76,25 +69,21 @@ def test_streams_beyond_the_bound_have_no_series_of_challengers() -> None:
     told.assigned(0, held(s=compared(300), t=compared(100, seed=2)))
     told.applied(0, Effects(comparisons={("u", *PLACE[1:]): rows.encode_comparison(compared(30))}), Fence())
     shows(reading(told), compared(300), LABELS)
-    assert generate_latest(told.registry).decode().count("trueup_shadow_events{") == 1
+    assert told.exposition().decode().count("trueup_shadow_events{") == 1
     assert told.held()[0].comparisons.keys() == {PLACE}
 
 
 def test_comparison_of_no_events_has_a_count_and_no_figures() -> None:
     told = gauges()
     told.assigned(0, held(s=Comparison()))
-    text = generate_latest(told.registry).decode()
-    assert 'trueup_shadow_events{calibrator="platt",config="0011aaff",stream="s"} 0.0' in text
-    assert "trueup_shadow_brier{" not in text
+    text = told.exposition().decode()
+    assert 'trueup_shadow_events{stream="s",calibrator="platt",config="0011aaff"} 0.0' in text
+    assert "trueup_shadow_difference{" not in text
 
 
 def test_catalogue_has_every_gauge_of_challengers() -> None:
     assert {name for name in CATALOGUE if name.startswith("shadow")} == {
         "shadow_events",
-        "shadow_ece",
-        "shadow_brier",
-        "shadow_log_loss",
-        "shadow_auc",
         "shadow_difference",
         "shadow_difference_error",
     }

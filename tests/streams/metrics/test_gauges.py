@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from time import time
 
 import pytest
-from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from state import keys
@@ -18,9 +17,10 @@ from state.policy import Challenger, Policies, Policy
 from state.rows import decode_history, encode_ages
 from state.scoring import history
 from state.scoring.ages import DAY_MS, Ages
+from state.scoring.history import KINDS
 from state.scoring.scores import Scores
-from streams.metrics.catalogue import CATALOGUE, RECORD_FATES
-from streams.metrics.gauges import HIDDEN, PREFIX, Gauges, Sampler
+from streams.metrics.catalogue import CATALOGUE, PREFIX, RECORD_FATES
+from streams.metrics.gauges import HIDDEN, Gauges, Sampler
 from streams.metrics.slots import REVIEW_SECONDS
 from streams.metrics.snapshot import PartitionSnapshot, read
 from streams.records.decoding import REASONS
@@ -105,13 +105,13 @@ def made(most_streams: int = 200, sampler: Sampler = lambda: SAMPLES) -> Gauges:
 
 
 def value(gauges: Gauges, name: str, **labels: str) -> float | None:
-    return gauges.registry.get_sample_value(PREFIX + name, labels)
+    return samples(gauges).get(PREFIX + name, {}).get(tuple(sorted(labels.items())))
 
 
 def samples(gauges: Gauges) -> dict[str, dict[tuple[tuple[str, str], ...], float]]:
     """Return what a scrape shows, by name and labels, read by Prometheus's own parser."""
     found: dict[str, dict[tuple[tuple[str, str], ...], float]] = defaultdict(dict)
-    for family in text_string_to_metric_families(generate_latest(gauges.registry).decode()):
+    for family in text_string_to_metric_families(gauges.exposition().decode()):
         for sample in family.samples:
             labels = tuple(sorted(sample.labels.items()))
             assert labels not in found[sample.name], "a series is exported twice"
@@ -135,7 +135,7 @@ def test_everything_exported_is_in_the_catalogue_and_everything_in_it_is_exporte
         ages.observe(t * DAY_MS, t // 100)
     gauges.applied(0, Effects(ages={"s": encode_ages(ages)}), Fence())
     exported = {}
-    for family in text_string_to_metric_families(generate_latest(gauges.registry).decode()):
+    for family in text_string_to_metric_families(gauges.exposition().decode()):
         assert family.samples, f"{family.name} is exported without samples"
         labels = {frozenset(sample.labels) - ADDED.get(family.type, set()) for sample in family.samples}
         exported[family.name] = (family.type, family.documentation, labels)
@@ -294,11 +294,8 @@ def test_the_scores_of_two_partitions_add_up() -> None:
     live.fold(1, pairs(25, start=3))
     total = live.scores(0, "s") + live.scores(1, "s")
     for kind in ("raw", "calibrated"):
-        assert value(gauges, "ece", stream="s", kind=kind) == pytest.approx(total.ece(kind))
         assert value(gauges, "brier", stream="s", kind=kind) == pytest.approx(total.brier(kind))
         assert value(gauges, "log_loss", stream="s", kind=kind) == pytest.approx(total.log_loss(kind))
-    assert value(gauges, "regret", stream="s", loss="brier") == pytest.approx(total.regret("brier"))
-    assert value(gauges, "regret", stream="s", loss="log") == pytest.approx(total.regret("log"))
     assert value(gauges, "resolved", stream="s") == 65
     assert value(gauges, "scored_events_total", stream="s") == 65
 
@@ -441,6 +438,9 @@ def test_sums_of_two_workers_make_the_error_of_both() -> None:
         live = Live(gauges, "minimax")
         for partition in partitions:
             live.fold(partition, pairs(20 + 90 * partition, start=7 * partition))
+        if gauges is both:
+            whole = live.scores(0, "s") + live.scores(1, "s")
+            ece = {kind: whole.ece(kind) for kind in KINDS}
     # A worker that takes over shows the same sums, counters aside: they are views of rows.
     for kind in ("raw", "calibrated"):
         sums = dict.fromkeys(("events", "forecasts", "outcomes"), 0.0)
@@ -457,7 +457,7 @@ def test_sums_of_two_workers_make_the_error_of_both() -> None:
             gap += abs(each["forecasts"] - each["outcomes"])
             sums = {what: sums[what] + each[what] for what in sums}
         assert sums["events"] == 130
-        assert gap / 130 == pytest.approx(value(both, "ece", stream="s", kind=kind))
+        assert gap / 130 == pytest.approx(ece[kind])
     for name in ("calibration_error", "calibration_bound", "calibration_noise"):
         weights = [value(gauges, "learnt_outcomes", stream="s") or 0.0 for gauges in (one, two)]
         shown = [value(gauges, name, stream="s") or 0.0 for gauges in (one, two)]
@@ -477,7 +477,7 @@ def test_a_stream_that_waits_for_its_first_outcome_exports_no_scores_and_no_nan(
     Live(gauges).fold(0, [Forecast(0, None, "a", "s", 0.5, (), 1)])
     assert value(gauges, "pending_events") == 1
     found = samples(gauges)
-    assert "trueup_ece" not in found
+    assert "trueup_brier" not in found
     assert not any(math.isnan(shown) for series in found.values() for shown in series.values())
 
 
@@ -494,7 +494,7 @@ def test_a_revoked_partition_vanishes_from_the_gauges_and_stays_in_the_counters(
     gauges.revoked(8)
     assert gauges.partitions() == [1]
     assert value(gauges, "resolved", stream="s") is None
-    assert value(gauges, "ece", stream="s", kind="raw") is None
+    assert value(gauges, "brier", stream="s", kind="raw") is None
     assert value(gauges, "pending_events") == 0
     assert value(gauges, "resolved", stream="t") == 4
     assert value(gauges, "scored_events_total", stream="s") == 10

@@ -1,0 +1,91 @@
+"""The series of streams as Prometheus's text format, written again only where rows changed.
+
+A worker has hundreds of streams, and each has tens of series. Between two scrapes few of them change as a rule, and
+sometimes all of them do. The thread that writes them shares one interpreter with the worker: it rests after each
+stream, or answers to forecasts would wait for it.
+"""
+
+from collections.abc import Callable, Mapping
+from time import sleep
+from typing import Final
+
+from state.policy import Policies
+from streams.metrics import views
+from streams.metrics.catalogue import CATALOGUE, PREFIX
+from streams.metrics.description import StateRows
+from streams.metrics.snapshot import PartitionSnapshot
+
+#: How long is rested after a stream, s; writing one takes one to two milliseconds.
+REST: Final = 0.001
+#: The metrics that are exported by stream.
+OF_STREAMS: Final = {name: metric for name, metric in CATALOGUE.items() if "stream" in metric.labels}
+#: What the text format writes otherwise inside of quotes.
+_ESCAPES: Final = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
+
+
+class Exposition:
+    """Writes the series of streams; used by one thread at a time.
+
+    Parameters
+    ----------
+    policies
+        How streams are configured.
+    rest
+        Called after each stream that was written.
+    """
+
+    def __init__(self, policies: Policies, rest: Callable[[], None] = lambda: sleep(REST)) -> None:
+        self._policies = policies
+        self._rest = rest
+        #: By stream: the rows it was written from, and its lines by metric.
+        self._written: dict[str, tuple[list[object], dict[str, str]]] = {}
+
+    def text(self, held: Mapping[int, PartitionSnapshot], counted: Mapping[str, Mapping[str, int]]) -> str:
+        """Return all families of streams, those without a sample too.
+
+        Parameters
+        ----------
+        held
+            The snapshot of each partition; other threads may replace rows meanwhile.
+        counted
+            For each counter by stream, what it counted.
+        """
+        rows = _rows(held)
+        for stream in self._written.keys() - rows.keys():
+            del self._written[stream]
+        for stream, of in rows.items():
+            if stream not in self._written or self._written[stream][0] != of:
+                self._written[stream] = of, self._lines(held, stream)
+                self._rest()
+        parts = []
+        for name, metric in OF_STREAMS.items():
+            whole = PREFIX + name + ("_total" if metric.kind == "counter" else "")
+            parts.append(f"# HELP {whole} {metric.help}\n# TYPE {whole} {metric.kind}\n")
+            parts += (_line(whole, ("stream",), (stream,), n) for stream, n in list(counted.get(name, {}).items()))
+            parts += (lines[name] for _, lines in self._written.values() if name in lines)
+        return "".join(parts)
+
+    def _lines(self, held: Mapping[int, PartitionSnapshot], stream: str) -> dict[str, str]:
+        policy = self._policies.of(stream)
+        lines: dict[str, list[str]] = {}
+        for name, labels, value in views.samples(StateRows.of(held, stream, policy), stream, policy):
+            lines.setdefault(name, []).append(_line(PREFIX + name, CATALOGUE[name].labels, labels, value))
+        return {name: "".join(several) for name, several in lines.items()}
+
+
+def _line(name: str, labels: tuple[str, ...], values: tuple[str, ...], value: float) -> str:
+    named = ",".join(f'{label}="{text.translate(_ESCAPES)}"' for label, text in zip(labels, values, strict=True))
+    return f"{name}{{{named}}} {float(value)!r}\n"
+
+
+def _rows(held: Mapping[int, PartitionSnapshot]) -> dict[str, list[object]]:
+    """Return the rows of each stream; they compare fast with those of the last time, as most are the same objects."""
+    found: dict[str, list[object]] = {}
+    for partition, each in held.items():
+        kinds: tuple[Mapping[str, object], ...] = each.scores, each.vectors, each.calibrators, each.ages
+        for kind, by_stream in enumerate(kinds):
+            for stream, row in list(by_stream.items()):
+                found.setdefault(stream, []).append((partition, kind, row))
+        for place, row in list(each.comparisons.items()):
+            found.setdefault(place[0], []).append((partition, place, row))
+    return found

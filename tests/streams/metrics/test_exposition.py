@@ -1,0 +1,92 @@
+"""What is written again, and that it is what would be written afresh."""
+
+import random
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from state import rows
+from state.fence import Fence
+from state.policy import Policies, Policy
+from state.scoring.comparison import Comparison
+from state.scoring.history import History
+from streams.metrics.exposition import Exposition
+from streams.metrics.snapshot import PartitionSnapshot
+
+POLICIES = Policies(default=Policy())
+
+
+def scored(n: int, seed: int) -> tuple[bytes, bytes | None]:
+    rng, history = random.Random(seed), History()
+    for _ in range(n):
+        p = rng.random()
+        history.observe(p, p, float(rng.random() < p), p)
+    return rows.encode_scores(history), None
+
+
+SCORES = [scored(n, seed) for n, seed in ((1, 1), (20, 2), (30, 3))]
+
+
+class Counted:
+    """An exposition that counts the streams it wrote."""
+
+    def __init__(self) -> None:
+        self.written = 0
+        self.exposition = Exposition(POLICIES, self._rest)
+
+    def _rest(self) -> None:
+        self.written += 1
+
+    def text(self, held: dict[int, PartitionSnapshot]) -> str:
+        return self.exposition.text(held, {})
+
+
+def test_a_stream_is_written_again_when_a_row_of_it_changed_and_no_other_is() -> None:
+    made = Counted()
+    held = {n: PartitionSnapshot(Fence(), {f"s{i}": SCORES[n] for i in range(10)}) for n in (0, 1)}
+    first = made.text(held)
+    assert (made.written, made.text(held)) == (10, first)
+    assert made.written == 10
+    held[1].scores["s3"] = SCORES[2]
+    second = made.text(held)
+    assert made.written == 11
+    assert (
+        {line for line in second.splitlines() if line not in first}
+        == {line for line in second.splitlines() if 'stream="s3"' in line and line not in first}
+        != set()
+    )
+    row = rows.encode_comparison(Comparison())
+    held[0].comparisons["s4", "platt", "0011aaff"] = row
+    assert made.text(held).count("0011aaff") == 1
+    assert made.written == 12
+
+
+def test_a_stream_that_is_held_no_more_is_written_no_more() -> None:
+    made = Counted()
+    held = {0: PartitionSnapshot(Fence(), {"s": SCORES[0], "t": SCORES[1]})}
+    assert 'stream="t"' in made.text(held)
+    held[0].drop("t")
+    assert 'stream="t"' not in made.text(held)
+    held[0].scores["t"] = SCORES[1]
+    assert 'stream="t"' in made.text(held)
+    assert made.written == 3
+
+
+STEPS = st.tuples(st.integers(0, 2), st.sampled_from("abc"), st.sampled_from([None, 0, 1, 2]))
+
+
+@given(st.lists(STEPS, max_size=20))
+def test_what_is_kept_is_what_would_be_written_afresh(steps: list[tuple[int, str, int | None]]) -> None:
+    made, held = Counted(), dict[int, PartitionSnapshot]()
+    for partition, stream, scores in steps:
+        each = held.setdefault(partition, PartitionSnapshot(Fence()))
+        if scores is None:
+            del held[partition]
+        else:
+            each.scores[stream] = SCORES[scores]
+        assert sorted(made.text(held).splitlines()) == sorted(Counted().text(held).splitlines())
+
+
+def test_names_are_escaped_as_the_format_asks() -> None:
+    held = {0: PartitionSnapshot(Fence(), {'a"\\\n': SCORES[0]})}
+    assert 'trueup_resolved{stream="a\\"\\\\\\n"} 1.0\n' in Counted().text(held)
