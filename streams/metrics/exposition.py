@@ -74,7 +74,7 @@ class Exposition:
 
 
 def _line(name: str, labels: tuple[str, ...], values: tuple[str, ...], value: float) -> str:
-    named = ",".join(f'{label}="{text.translate(_ESCAPES)}"' for label, text in zip(labels, values, strict=True))
+    named = ",".join([f'{label}="{text.translate(_ESCAPES)}"' for label, text in zip(labels, values, strict=True)])
     return f"{name}{{{named}}} {float(value)!r}\n"
 
 

@@ -67,9 +67,11 @@ def _scored(found: StateRows, stream: str) -> Iterator[Sample]:
             yield "recall", (stream, kind, f"{VOLUME:g}"), ranking.at(VOLUME)[0].value
             if kind == "raw" and not math.isnan(area.error):
                 yield "auc_error", (stream, kind), area.error
-        yield "alarm_log10", (stream, kind), alarms(histories, kind)["log10"]
-    yield "alarm_recent_log10", (stream, "calibrated"), alarms(histories, "calibrated")["recent_log10"]
-    yield "certificate", (stream, "calibrated"), certificate(scores.ranking("calibrated"))
+        alarm = alarms(histories, kind)
+        yield "alarm_log10", (stream, kind), alarm["log10"]
+        if kind == "calibrated":
+            yield "alarm_recent_log10", (stream, kind), alarm["recent_log10"]
+            yield "certificate", (stream, kind), certificate(scores.ranking(kind))
     worst = history.worst(histories.values(), "calibrated")
     if worst is not None:
         yield "worst_window_ece", (stream, "calibrated"), worst.scores.ece("calibrated")

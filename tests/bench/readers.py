@@ -14,6 +14,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from itertools import count
 
 import orjson
@@ -21,13 +22,19 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 
 from lab.broker import Broker
 from lab.scrape import get
+from streams.config.settings import Settings
 from tests.bench import usage
 from tests.bench.figures import quantile, table
 from tests.bench.recovery import ROOT, Worker, world
 
 #: Spans of each kind, in turns.
 TURNS = 3
+#: Events of each stream before the first span: they fill most of its bins.
+EVENTS = 20
 QUANTILES = {"p50_ms": 0.5, "p99_ms": 0.99, "max_ms": 1.0}
+
+
+Figures = dict[str, dict[str, float]]
 
 
 def scrape(port: int, readers: int, seconds: float) -> None:
@@ -37,9 +44,10 @@ def scrape(port: int, readers: int, seconds: float) -> None:
     def read(after: float) -> None:
         time.sleep(after)
         while (began := time.monotonic()) < until:
-            _, text = get("127.0.0.1", port, "/metrics")
+            with suppress(OSError):  # too late: it took as long as was waited
+                _, text = get("127.0.0.1", port, "/metrics")
+                series[0] = text.count("\n") - text.count("\n#")
             took.append(time.monotonic() - began)
-            series[0] = text.count("\n") - text.count("\n#")
             time.sleep(max(began + 1 - time.monotonic(), 0))
 
     threads = [threading.Thread(target=read, args=(i / readers,)) for i in range(readers)]
@@ -51,50 +59,55 @@ def scrape(port: int, readers: int, seconds: float) -> None:
     print(orjson.dumps({"scrapes": len(took), "scrape_p50_s": quantile(took, 0.5), "series": series[0]}).decode())
 
 
-async def measure(
-    broker: Broker, streams: int, rate: float, readers: int, seconds: float
-) -> dict[str, dict[str, float]]:
+def measure(broker: Broker, streams: int, rate: float, readers: int, seconds: float) -> Figures:
     """Return the figures of both kinds of span."""
     with world(broker, TRUEUP_METRICS_STREAMS=str(streams)) as (environment, settings, directory):
         worker = Worker(environment, directory / "worker.log")
         try:
-            await asyncio.to_thread(worker.ready)
-            sent: dict[str, float] = {}
-            answered: dict[str, float] = {}
-            producer = AIOKafkaProducer(bootstrap_servers=broker.bootstrap, linger_ms=0)
-            consumer = AIOKafkaConsumer(settings.calibrated, bootstrap_servers=broker.bootstrap)
-            async with producer, consumer:
-
-                async def hear() -> None:
-                    async for record in consumer:
-                        answered[orjson.loads(record.value)["event_id"]] = time.perf_counter()
-
-                async def say() -> None:
-                    began = time.perf_counter()
-                    for i in count():
-                        await asyncio.sleep(max(began + i / rate - time.perf_counter(), 0))
-                        name, key = f"e{i}", str(i % streams).encode()
-                        forecast = {"event_id": name, "stream": f"s{i % streams}", "p": i * 7919 % 10_007 / 10_007}
-                        sent[name] = time.perf_counter()
-                        await producer.send(settings.forecasts, orjson.dumps(forecast), key=key)
-                        outcome = {"event_id": name, "y": i * 31 % 10 // 7}
-                        await producer.send(settings.outcomes, orjson.dumps(outcome), key=key)
-
-                tasks = [asyncio.create_task(hear()), asyncio.create_task(say())]
-                await asyncio.sleep(30 * streams / rate)  # thirty events of each stream fill most of its bins
-                found: dict[str, list[dict[str, float]]] = {"without readers": [], "with readers": []}
-                waits: dict[str, list[float]] = {name: [] for name in found}
-                for _ in range(TURNS):
-                    for name, of in found.items():
-                        of.append(await span(worker, readers if name == "with readers" else 0, seconds, sent))
-                        first, last = int(of[-1].pop("first")), int(of[-1].pop("last"))
-                        ids = [each for each in list(sent)[first:last] if each in answered]
-                        waits[name] += [(answered[each] - sent[each]) * 1000 for each in ids]
-                for task in tasks:
-                    task.cancel()
-                await asyncio.gather(*tasks, return_exceptions=True)
+            worker.ready()
+            return asyncio.run(_measure(worker, settings, streams, rate, readers, seconds))
         finally:
             worker.end(signal.SIGTERM)
+
+
+async def _measure(
+    worker: Worker, settings: Settings, streams: int, rate: float, readers: int, seconds: float
+) -> Figures:
+    sent: dict[str, float] = {}
+    answered: dict[str, float] = {}
+    brokers = ",".join(settings.brokers)
+    producer = AIOKafkaProducer(bootstrap_servers=brokers, linger_ms=0)
+    consumer = AIOKafkaConsumer(settings.calibrated, bootstrap_servers=brokers)
+    async with producer, consumer:
+
+        async def hear() -> None:
+            async for record in consumer:
+                answered[orjson.loads(record.value)["event_id"]] = time.perf_counter()
+
+        async def say() -> None:
+            began = time.perf_counter()
+            for i in count():
+                await asyncio.sleep(max(began + i / rate - time.perf_counter(), 0))
+                name, key = f"e{i}", str(i % streams).encode()
+                forecast = {"event_id": name, "stream": f"s{i % streams}", "p": i * 7919 % 10_007 / 10_007}
+                outcome = {"event_id": name, "y": i * 31 % 10 // 7}
+                sent[name] = time.perf_counter()
+                await producer.send(settings.forecasts, orjson.dumps(forecast), key=key)
+                await producer.send(settings.outcomes, orjson.dumps(outcome), key=key)
+
+        tasks = [asyncio.create_task(hear()), asyncio.create_task(say())]
+        await asyncio.sleep(EVENTS * streams / rate)
+        found: dict[str, list[dict[str, float]]] = {"without readers": [], "with readers": []}
+        waits: dict[str, list[float]] = {name: [] for name in found}
+        for _ in range(TURNS):
+            for name, of in found.items():
+                of.append(await span(worker, readers if name == "with readers" else 0, seconds, sent))
+                first, last = int(of[-1].pop("first")), int(of[-1].pop("last"))
+                ids = [each for each in list(sent)[first:last] if each in answered]
+                waits[name] += [(answered[each] - sent[each]) * 1000 for each in ids]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
     result = {}
     for name, of in found.items():
         ordered = sorted(waits[name])
@@ -136,7 +149,7 @@ def main() -> None:
         scrape(options.port, options.readers, options.seconds)
         return
     with Broker() as broker:
-        result = asyncio.run(measure(broker, options.streams, options.rate, options.readers, options.seconds))
+        result = measure(broker, options.streams, options.rate, options.readers, options.seconds)
     without, those = result.values()
     ratio = {key: those[key] / without[key] for key in (*QUANTILES, "cpu_s")}
     columns = list(those)
