@@ -309,7 +309,7 @@ CATALOGUE: Final = {
             "calibration_bound",
             "gauge",
             ("stream",),
-            "Upper bound that the theorem gives for the expected calibration_error, late outcomes included; 1 says nothing",
+            "Upper bound of the theorem for the expected calibration_error, late outcomes included; 1 says nothing",
             "an error above it means a broken assumption, such as outcomes that depend on the draw, or a defect",
             series=1,
         ),
