@@ -81,7 +81,7 @@ class Look(NamedTuple):
 
 @dataclass
 class PartitionResult:
-    """What a contest on one partition gave; everything that grows with the records is on the tape.
+    """What replaying one partition gave. Everything that grows with the records is in the column files.
 
     Columns of all probability forecasts, in the order in which they were answered: ``issued_ms`` (q), ``stream`` (i),
     ``version`` (q), how many outcomes were learnt before, ``raw`` (d), and ``p0``, ``p1`` and so on (d), what each

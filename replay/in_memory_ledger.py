@@ -1,4 +1,4 @@
-"""What a contest keeps of an event and of a stream: the ledger's row and the calibrators, without their bytes."""
+"""What replay's engine keeps of an event and of a stream: as the ledger's row and the calibrators' rows, unpacked."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

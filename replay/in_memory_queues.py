@@ -1,4 +1,4 @@
-"""Which rows of a contest are due, to mature or to leave: the queues of `state.expiry`, in memory."""
+"""Which events of a replay are due, to mature or to leave: the queues of `state.expiry`, in memory."""
 
 from collections import deque
 from collections.abc import Iterator

@@ -85,7 +85,7 @@ def run(part: Part, progress: Callable[[int], None]) -> Done:
     Raises
     ------
     RuntimeError
-        If the engine and the contest disagree on what became of the records.
+        If the workers' engine and replay's count the records' fates differently.
     """
     # Rows and tickets hold no cycles and are many: looking through all of them again and again takes half of the time.
     # So only what is new since the last chunk is looked through.

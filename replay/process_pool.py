@@ -17,7 +17,7 @@ LOOK_SECONDS = 0.1
 
 #: Signals that ask for an end.
 _ENDS = (signal.SIGINT, signal.SIGTERM)
-#: Of a process of the crew: the counter and the flag it shares with the others, and who started it.
+#: Of a process of the pool: the counter and the flag that all share, and the id of the process that started it.
 _shared: tuple[Any, Any, int] | None = None
 
 
@@ -56,9 +56,9 @@ def _shared_out(
     # Not forked: a copy of a process that has threads and open connections is not safe to go on with.
     context = multiprocessing.get_context("spawn")
     counter, stop = context.Value("q"), context.Event()
-    crew = ProcessPoolExecutor(processes, context, initializer=_begin, initargs=(counter, stop, os.getpid()))
+    pool = ProcessPoolExecutor(processes, context, initializer=_begin, initargs=(counter, stop, os.getpid()))
     try:
-        futures = [crew.submit(_play, part) for part in parts]
+        futures = [pool.submit(_play, part) for part in parts]
         while True:
             done, left = wait(futures, timeout=LOOK_SECONDS, return_when=FIRST_EXCEPTION)
             show(counter.value)
@@ -70,7 +70,7 @@ def _shared_out(
                 return [future.result() for future in futures]
     finally:
         stop.set()
-        crew.shutdown(cancel_futures=True)
+        pool.shutdown(cancel_futures=True)
 
 
 @contextmanager
@@ -97,7 +97,7 @@ def _begin(counter: Any, stop: Any, parent: int) -> None:  # noqa: ANN401 - mult
 
 def _play(part: Part) -> Done:
     if _shared is None:
-        raise RuntimeError("not a process of a crew")
+        raise RuntimeError("not a process of the pool")
     counter, stop, parent = _shared
 
     def progress(more: int) -> None:

@@ -1,4 +1,4 @@
-"""The engine itself over one partition, for what a contest does not make: rows, and calibrated records."""
+"""The workers' engine over one partition, for what replay's own does not make: rows and calibrated records."""
 
 import struct
 from collections.abc import Callable, Iterator, Sequence

@@ -138,7 +138,7 @@ class Matcher:
     _ahead: int = 0
 
     def derive(self, identity: object, derived: Derived) -> None:
-        """Take note of an output the engine derived; raises `Differs` if its record is another."""
+        """Expect an output that the engine derived; raises `Differs` if its record was read already and differs."""
         waiting = self.ahead.pop(identity, None)
         if waiting is None:
             if identity in self.pending:
@@ -153,7 +153,7 @@ class Matcher:
             self.copies += 1
 
     def read(self) -> None:
-        """Read on until every derived output has been found; raises `Differs` if one is another or cannot be."""
+        """Read until every derived output is found; raises `Differs` if one differs or is missing."""
         pending, identity = self.pending, self.identity
         while pending:
             if self._ahead > WINDOW:
@@ -200,7 +200,7 @@ class Matcher:
         self._ahead = len(earlier.ahead)
 
     def rest(self) -> Iterator[KafkaRecord]:
-        """Read what is left and yield every record that is no copy and was never derived."""
+        """Read to the end, and yield each record that was never derived and is no copy."""
         for waiting in list(self.ahead.values()):
             yield from waiting
         for record in self.records:
@@ -214,7 +214,7 @@ class Matcher:
                 yield record
 
     def undone(self, record: KafkaRecord) -> OutputDifference:
-        """Return the difference that a record is which was never derived."""
+        """Describe a record that was never derived."""
         try:
             identity = self.identity(record.value or b"")
         except (ValueError, KeyError, TypeError):
@@ -266,7 +266,7 @@ class Matcher:
         raise Differs(self.missing(identity))
 
     def missing(self, identity: object) -> OutputDifference:
-        """Return the difference that a derived output is which has no record."""
+        """Describe a derived output that has no record."""
         topic, offset = self.pending[identity].cause
         cause = f"the record that offset {offset} of {('forecasts', 'outcomes')[topic]} leads to is missing"
         return OutputDifference(self.partition, self.label, None, str(identity), cause)
