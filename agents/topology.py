@@ -73,9 +73,9 @@ class Topology:
         """Set aside what this disk holds of claimed partitions and the changelog cannot bring up to date."""
         return await self.table.vet(partitions)
 
-    async def keep(self) -> None:
+    async def renew(self) -> None:
         """Confirm the claims that have not been for long, and that the inputs are the topics they were."""
-        await self.table.keep()
+        await self.table.renew()
         for partition in self.table.changelog.claims():
             await self.table.recognise(partition, self.sources)
 

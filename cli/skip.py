@@ -112,7 +112,7 @@ async def _append(settings: Settings, partition: int, skip: skips.Skip) -> None:
         changelog = Changelog(lambda: settings.changelog, lambda: cast("BatchProducer", client), "trueup skip")
         await _require(settings, consumer, partition, skip)  # before the claim shuts a worker out
         await changelog.claim(partition)
-        changelog.adopt(partition)
+        changelog.activate(partition)
         await _require(settings, consumer, partition, skip)
         await changelog.append(partition, dict([skips.row(skip)]))
 

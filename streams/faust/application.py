@@ -201,8 +201,14 @@ class Application:
     def buffered(self) -> Iterator[Buffered]:
         """Yield what is fetched and not processed; any thread may call it while `serving`."""
         consumer = self.consumer
-        for lane in list(consumer.lanes.values()):
-            inputs = zip(("forecasts", "outcomes"), lane.sources, lane.buffers, lane.sizes, strict=True)
+        for partition_buffer in list(consumer.partition_buffers.values()):
+            inputs = zip(
+                ("forecasts", "outcomes"),
+                partition_buffer.sources,
+                partition_buffer.buffers,
+                partition_buffer.sizes,
+                strict=True,
+            )
             for topic, tp, buffer, size in inputs:
                 yield Buffered(topic, tp.partition, len(buffer), size, consumer.paused(tp), consumer.lag(tp))
 

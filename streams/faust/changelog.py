@@ -25,7 +25,7 @@ log = logging.getLogger("trueup")
 #: How long a claim goes unconfirmed, s. A log forgets the epoch of a producer that appends nothing for a day
 #: (producer.id.expiration.ms), the coordinator the id after seven (transactional.id.expiration.ms). Epochs end at
 #: 32,767: one every six hours lasts 22 years.
-KEEP_SECONDS = 6 * 3600.0
+RENEW_SECONDS = 6 * 3600.0
 
 RowWrites = Mapping[bytes, bytes | None]
 
@@ -98,7 +98,7 @@ class Changelog:
         self._writers: dict[int, Writer] = {}
 
     async def claim(self, partition: int) -> int:
-        """Shut all others out of a partition; what it holds from now on is final until `adopt`.
+        """Shut all others out of a partition; what it holds from now on is final until `activate`.
 
         Returns
         -------
@@ -118,7 +118,7 @@ class Changelog:
         log.info("claimed partition %d as producer %d, epoch %d", partition, *writer.identity)
         return offset
 
-    def adopt(self, partition: int) -> None:
+    def activate(self, partition: int) -> None:
         """Write under the newest claim from now on: the state that was recovered after it has been taken up.
 
         Until then a batch that was folded on older state goes out under the older claim, and is refused.
@@ -155,7 +155,7 @@ class Changelog:
     def due(self, partition: int) -> bool:
         """Whether the claim of a partition has to be confirmed before it is relied on again."""
         writer = self._writers.get(partition)
-        return writer is not None and self._clock() - writer.since >= KEEP_SECONDS
+        return writer is not None and self._clock() - writer.since >= RENEW_SECONDS
 
     def claims(self) -> list[int]:
         """Return the partitions that are written from here."""

@@ -182,7 +182,7 @@ class StateTable(faust.Table):  # type: ignore[type-arg]
             self._write(partition, rows, offset)
             probe(4)
 
-    async def keep(self) -> None:
+    async def renew(self) -> None:
         """Confirm the claims that have not been for long.
 
         Raises
@@ -241,7 +241,7 @@ class StateTable(faust.Table):  # type: ignore[type-arg]
     def reopened(self, partition: int) -> None:
         """Note that a partition was recovered anew: others may have written it before it was claimed."""
         self._next.pop(partition, None)
-        self.changelog.adopt(partition)
+        self.changelog.activate(partition)
         offset, claimed = self.store.offset(partition), self._claimed.get(partition)
         if offset is not None and claimed is not None:  # all that was appended before the claim is in the rows
             self.store.write(partition, (), offset, claimed[0])

@@ -40,8 +40,8 @@ from streams.records.merge import Batch, KafkaRecord, PartitionBuffer
 FETCH_WAIT_MS = 100
 #: How long to wait for fetched records before looking at positions again, s: control records move them silently.
 FETCH_TIMEOUT = 0.2
-#: How often to look for claims that have to be confirmed, s; see `streams.faust.changelog.KEEP_SECONDS`.
-KEEP_INTERVAL = 60.0
+#: How often to look for claims that have to be confirmed, s; see `streams.faust.changelog.RENEW_SECONDS`.
+RENEW_INTERVAL = 60.0
 #: How often to look whether the worker is a member of its group, s.
 MEMBERSHIP_INTERVAL = 1.0
 #: Longest wait for replicas that do not follow, s: brokers go on without one after ``replica.lag.time.max.ms``, 30 s.
@@ -75,7 +75,7 @@ class Inputs(Protocol):
     async def vet(self, partitions: Sequence[int]) -> Sequence[int]:
         """Set aside what this disk holds of claimed partitions and is unfit, and return these partitions."""
 
-    async def keep(self) -> None:
+    async def renew(self) -> None:
         """Confirm the claims that have not been for long."""
 
     async def applied(self, partition: int) -> tuple[int, int]:
@@ -219,7 +219,7 @@ class BatchConsumer(driver.Consumer):
     def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - as Faust calls it
         super().__init__(*args, **kwargs)
         self.inputs: Inputs = cast("BatchTransport", self.transport).inputs
-        self.lanes: dict[int, PartitionBuffer] = {}
+        self.partition_buffers: dict[int, PartitionBuffer] = {}
         self._committable: dict[TP, int] = {}
         #: Offsets the brokers have confirmed.
         self._confirmed: dict[TP, int] = {}
@@ -241,7 +241,7 @@ class BatchConsumer(driver.Consumer):
     # -- from the brokers to the buffers ---------------------------------------------------------------------------
 
     async def _drain_messages(self, fetcher: ServiceT) -> None:
-        """Fetch until stopped: source records into the lanes, changelog records into the table."""
+        """Fetch until stopped: source records into the buffers, changelog records into the table."""
         try:
             while not (self.should_stop or cast("Service", fetcher).should_stop):
                 await self._seek_back()
@@ -346,12 +346,12 @@ class BatchConsumer(driver.Consumer):
         yield
 
     def _buffer(self, tp: TP, records: list[KafkaRecord]) -> None:
-        self._lane(tp.partition).add(self.inputs.sources.index(tp.topic), records)
+        self._buffer_of(tp.partition).add(self.inputs.sources.index(tp.topic), records)
         self._handed[tp] = records[-1].offset + 1
 
     def _note_positions(self) -> None:
-        for lane in self.lanes.values():
-            for tp in lane.sources:
+        for partition_buffer in self.partition_buffers.values():
+            for tp in partition_buffer.sources:
                 position, _ = self._thread.reach(tp)
                 if position is not None:
                     self._handed[tp] = position
@@ -372,17 +372,17 @@ class BatchConsumer(driver.Consumer):
     def lag(self, tp: TP) -> int | None:
         """Return how many records are appended and not yet handed to the agent, where known."""
         handed, (_, end) = self._handed.get(tp), self._thread.reach(tp)
-        lane = self.lanes.get(tp.partition)
-        if handed is None or end is None or lane is None:
+        partition_buffer = self.partition_buffers.get(tp.partition)
+        if handed is None or end is None or partition_buffer is None:
             return None
-        return max(end - handed, 0) + len(lane.buffers[self.inputs.sources.index(tp.topic)])
+        return max(end - handed, 0) + len(partition_buffer.buffers[self.inputs.sources.index(tp.topic)])
 
-    def _lane(self, partition: int) -> PartitionBuffer:
-        lane = self.lanes.get(partition)
-        if lane is None:
+    def _buffer_of(self, partition: int) -> PartitionBuffer:
+        partition_buffer = self.partition_buffers.get(partition)
+        if partition_buffer is None:
             sources = [TP(topic, partition) for topic in self.inputs.sources]
-            lane = self.lanes[partition] = PartitionBuffer(partition, sources)
-        return lane
+            partition_buffer = self.partition_buffers[partition] = PartitionBuffer(partition, sources)
+        return partition_buffer
 
     async def _restore(self, tp: TP, records: list[KafkaRecord]) -> None:
         """Write recovered records at once, and show Faust's recovery the last one, which tells it how far it is."""
@@ -392,11 +392,13 @@ class BatchConsumer(driver.Consumer):
     async def _throttle(self) -> None:
         """Stop fetching what is far ahead of its partner or of the agent, start again when it has drained to half."""
         settings = self.inputs.settings
-        limit, share = settings.buffer_records, settings.buffer_bytes / max(2 * len(self.lanes), 1)
+        limit, share = settings.buffer_records, settings.buffer_bytes / max(2 * len(self.partition_buffers), 1)
         fill = {
             tp: max(len(buffer) / limit, size / share)
-            for lane in self.lanes.values()
-            for tp, buffer, size in zip(lane.sources, lane.buffers, lane.sizes, strict=True)
+            for partition_buffer in self.partition_buffers.values()
+            for tp, buffer, size in zip(
+                partition_buffer.sources, partition_buffer.buffers, partition_buffer.sizes, strict=True
+            )
         }
         pause = [tp for tp, full in fill.items() if full >= 1.0 and tp not in self._throttled]
         resume = [tp for tp in self._throttled if fill.get(tp, 0.0) <= 0.5]
@@ -419,10 +421,12 @@ class BatchConsumer(driver.Consumer):
                 if self._throttled and self.flow_active:
                     await self._throttle()
             self._wanted.clear()
-            for lane in list(self.lanes.values()):
+            for partition_buffer in list(self.partition_buffers.values()):
                 if not self.flow_active:
                     break
-                batch = lane.take(settings.batch_records, settings.batch_bytes, self, settings.patience_seconds)
+                batch = partition_buffer.take(
+                    settings.batch_records, settings.batch_bytes, self, settings.patience_seconds
+                )
                 if batch is not None:
                     await self._deliver(self._message(batch))
             if self._throttled and self.flow_active:
@@ -454,15 +458,15 @@ class BatchConsumer(driver.Consumer):
 
     def holds(self, batch: Batch) -> bool:
         """Whether a batch's partition is still here, and has not been taken up anew since the batch was handed out."""
-        lane = self.lanes.get(batch.partition)
-        return lane is not None and lane.epoch == batch.epoch
+        partition_buffer = self.partition_buffers.get(batch.partition)
+        return partition_buffer is not None and partition_buffer.epoch == batch.epoch
 
     # -- from the agent to the committed offsets -------------------------------------------------------------------
 
     def folded(self, batch: Batch) -> None:
         """Note that the effects of a batch are in the state: the next of its partition may be folded."""
         if self.holds(batch):
-            self.lanes[batch.partition].busy = False
+            self.partition_buffers[batch.partition].busy = False
             self._wanted.set()
 
     def ack(self, message: Message) -> bool:
@@ -476,7 +480,7 @@ class BatchConsumer(driver.Consumer):
         self._unacked_messages.discard(message)
         if self.holds(batch):
             try:
-                self.lanes[batch.partition].acknowledged(batch)
+                self.partition_buffers[batch.partition].acknowledged(batch)
             except RuntimeError as exc:
                 self.inputs.failed(exc)
                 return False
@@ -525,12 +529,12 @@ class BatchConsumer(driver.Consumer):
             offsets[TP(self.inputs.settings.changelog, partition)] = None
 
     @Service.task
-    async def _keep(self) -> None:
+    async def _renew(self) -> None:
         """Confirm claims now and then: brokers forget what is not used."""
         while not self.should_stop:
-            await self.sleep(KEEP_INTERVAL)
+            await self.sleep(RENEW_INTERVAL)
             if self._ours and not self.should_stop:
-                await self._while_ours(self.inputs.keep())
+                await self._while_ours(self.inputs.renew())
 
     async def _while_ours(self, claims: Coroutine[Any, Any, None]) -> None:
         """Let claims run to their end before the partitions may move: a late one would shut their new owner out."""
@@ -590,7 +594,7 @@ class BatchConsumer(driver.Consumer):
             self._committable.pop(tp, None)
             self._throttled.discard(tp)
             self._handed.pop(tp, None)
-            if self.lanes.pop(tp.partition, None) is not None:
+            if self.partition_buffers.pop(tp.partition, None) is not None:
                 self.inputs.revoked(tp.partition)
 
     async def perform_seek(self) -> None:
@@ -601,11 +605,11 @@ class BatchConsumer(driver.Consumer):
         batches on their way. Where the committed offset was lost, as many records before the fence are read again.
 
         Stock Faust lets the fetcher run meanwhile and clears the queues afterwards, which loses what was queued; so
-        the flow is stopped first, and every lane starts over.
+        the flow is stopped first, and every buffer starts over.
         """
         self.stop_flow()
-        for lane in self.lanes.values():
-            lane.restart()
+        for partition_buffer in self.partition_buffers.values():
+            partition_buffer.restart()
         self._committable.clear()
         sources = [tp for tp in self.assignment() if tp.topic in self.inputs.sources]
         committed, earliest, ends = await asyncio.gather(
@@ -627,7 +631,7 @@ class BatchConsumer(driver.Consumer):
             self.inputs.failed(exc)
             raise
         for partition, fence in fences.items():
-            self._lane(partition).fence = fence
+            self._buffer_of(partition).fence = fence
         self._handed.update(positions)
         await self.seek_wait(positions)
         # From here on a partition without a committed offset is one whose offsets were lost, not one that is new.

@@ -58,7 +58,7 @@ Merged = tuple[int, KafkaRecord]
 #: Later than any Kafka timestamp, ms.
 NEVER: Final = 1 << 63
 
-#: Epochs are never used again, not even by another lane of a partition that went and came back.
+#: Epochs are never used again, not even by another buffer of a partition that went and came back.
 _EPOCHS: Final = count()
 
 
@@ -75,7 +75,7 @@ class Batch:
     ends
         Next offset of each topic-partition the records came from, to commit when all effects are acknowledged.
     epoch
-        Which run of the lane the batch belongs to; a batch of an earlier one changes nothing any more.
+        Which run of the buffer the batch belongs to; a batch of an earlier one changes nothing any more.
     again
         Whether the records were applied before.
     """
@@ -97,7 +97,7 @@ class PartitionBuffer:
     #: Whether a batch is being folded, and those that were taken and are not acknowledged.
     busy: bool = False
     out: deque[Batch] = field(default_factory=deque)
-    #: Next offset of each topic that was not applied before the lane started.
+    #: Next offset of each topic that was not applied before the buffer started.
     fence: tuple[int, int] = (0, 0)
     buffers: tuple[deque[KafkaRecord], deque[KafkaRecord]] = field(default_factory=lambda: (deque(), deque()))
     #: Bytes of the keys and values in each buffer.
@@ -117,7 +117,7 @@ class PartitionBuffer:
         patience: float,
         clock: Callable[[], float] = monotonic,
     ) -> Batch | None:
-        """Return the next batch and mark the lane busy, or None while there is none to be had.
+        """Return the next batch and mark the buffer busy, or None while there is none to be had.
 
         Parameters
         ----------

@@ -112,7 +112,7 @@ def scene(request: pytest.FixtureRequest, tmp_path: Path) -> Scene:
 
 
 def batch(sent: Iterable[Sent], start: tuple[int, int] = (0, 0)) -> list[Merged]:
-    """Return records as the lane merged them, with offsets that continue each topic's."""
+    """Return records as the buffer merged them, with offsets that continue each topic's."""
     offsets = list(start)
     records: list[Merged] = []
     for each in sent:
@@ -465,7 +465,7 @@ def test_a_partition_is_taken_up_again_when_its_answers_are_out(scene: Scene) ->
 
 
 def test_a_batch_that_waited_while_its_partition_was_taken_up_again_is_void(scene: Scene) -> None:
-    """Its records are behind no fence that is known to the lane; they come again."""
+    """Its records are behind no fence that is known to the buffer; they come again."""
     valid = True
     voidable = BatchProcessor(
         scene.topology.settings,
@@ -481,7 +481,7 @@ def test_a_batch_that_waited_while_its_partition_was_taken_up_again_is_void(scen
         scene.told.acknowledged.clear()
         answering = asyncio.create_task(voidable.answer(await voidable.fold(Batch(0, batch(PAIR), {}, 0))))
         await asyncio.sleep(0)
-        valid = False  # as a lane that starts over makes it
+        valid = False  # as a buffer that starts over makes it
         reopening = asyncio.create_task(voidable.reopen(0))
         await asyncio.sleep(0)
         waiting = asyncio.create_task(voidable.fold(Batch(0, batch([forecast("b", 0.3, 2)], (1, 1)), {}, 0)))

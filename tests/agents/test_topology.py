@@ -186,9 +186,9 @@ def messages(run: Run, topology: Topology) -> list[Any]:
     made = []
     for tp, sent in zip((F0, O0), PAIR, strict=True):
         consumer._buffer(tp, [record(tp.topic, 0, 0, sent.ts, sent.key, sent.value)])
-        batch = consumer._lane(0).take(1, 1000, consumer, 0)
+        batch = consumer._buffer_of(0).take(1, 1000, consumer, 0)
         assert batch is not None
-        consumer.lanes[0].busy = False
+        consumer.partition_buffers[0].busy = False
         message = consumer._message(batch)
         consumer.track_message(message)
         made.append(message)
@@ -258,7 +258,7 @@ def test_the_next_batch_may_be_folded_while_one_is_answered_and_is_acknowledged_
 def test_a_batch_from_before_its_partition_was_taken_up_again_is_void(
     run: Run, topology: Topology, messages: list[Any], ended: Ended
 ) -> None:
-    topology.app.consumer.lanes[0].restart()
+    topology.app.consumer.partition_buffers[0].restart()
     serve(run, topology, *messages)
     assert cast("Producer", topology.app.faust.producer).sent == []
     assert topology.app.consumer._committable == {}
@@ -314,7 +314,7 @@ def test_a_batch_whose_partition_moved_is_left_to_its_new_owner(
 ) -> None:
     consumer = topology.app.consumer
     if moved:
-        consumer.lanes.pop(0)
+        consumer.partition_buffers.pop(0)
     topology.processor.close(0)
     serve(run, topology, messages[0])
     assert cast("Producer", topology.app.faust.producer).sent == []
@@ -448,7 +448,8 @@ def test_lag_buffers_and_sizes_are_sampled_by_partition(
     up.ends[F0] = 11
     assert value(topology, "buffered_records", topic="forecasts", partition="0") == 1
     assert (
-        value(topology, "buffered_bytes", topic="forecasts", partition="0") == topology.app.consumer.lanes[0].sizes[0]
+        value(topology, "buffered_bytes", topic="forecasts", partition="0")
+        == topology.app.consumer.partition_buffers[0].sizes[0]
     )
     assert value(topology, "fetch_paused", topic="forecasts", partition="0") == 0
     assert value(topology, "lag_records", topic="forecasts", partition="0") == 1 + 3

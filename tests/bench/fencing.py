@@ -65,7 +65,7 @@ async def claimed(changelog: Changelog, seconds: float) -> tuple[float, list[flo
     """Append under claims."""
     for partition in range(PARTITIONS):
         await changelog.claim(partition)
-        changelog.adopt(partition)
+        changelog.activate(partition)
     return await drive(changelog.append, seconds)
 
 

@@ -34,7 +34,7 @@ LATER = 5_000
 
 
 def records(forecasts: int) -> list[Merged]:
-    """Return forecasts and, a little later, their outcomes, as a lane of one partition merges them."""
+    """Return forecasts and, a little later, their outcomes, as a buffer of one partition merges them."""
     made = backlog(Job(forecasts, partitions=1))
     outcomes = {key: value for _, _, key, value in made["outcomes"]}
     merged: list[Merged] = []

@@ -56,7 +56,7 @@ async def workers(settings: Settings) -> AsyncIterator[tuple[Changelog, Changelo
     for changelog in made:
         for partition in (KEPT, LEFT):
             await changelog.claim(partition)
-            changelog.adopt(partition)
+            changelog.activate(partition)
             await changelog.append(partition, {b"a": b"1"})
     yield made[0], made[1]
     await asyncio.gather(*(kafka.stop() for kafka in producers))

@@ -116,12 +116,12 @@ TIMES = st.lists(st.integers(0, 20), max_size=40)
 
 @given(TIMES, TIMES, st.integers(1, 9))
 def test_merge_is_the_one_a_worker_does_on_full_topics(ours: list[int], theirs: list[int], length: int) -> None:
-    lane = PartitionBuffer(0, ())
+    buffer = PartitionBuffer(0, ())
     for topic, times in enumerate((ours, theirs)):
-        lane.add(topic, [record("t", 0, offset, time) for offset, time in enumerate(times)])
-    lane.sources = ("f", "o")  # type: ignore[assignment]  # names enough for a batch
+        buffer.add(topic, [record("t", 0, offset, time) for offset, time in enumerate(times)])
+    buffer.sources = ("f", "o")  # type: ignore[assignment]  # names enough for a batch
     everything = SimpleNamespace(caught_up=lambda _: True, has_read=lambda *_: True)
-    batch = lane.take(1000, 1 << 30, everything, 0.0)
+    batch = buffer.take(1000, 1 << 30, everything, 0.0)
     live = [(topic, each.offset) for topic, each in (batch.records if batch else ())]
 
     def chunks(topic: int, times: list[int]) -> Iterator[Chunk]:

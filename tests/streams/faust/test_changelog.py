@@ -8,7 +8,7 @@ from aiokafka.errors import KafkaError, OutOfOrderSequenceNumber
 
 from state import keys
 from state.claim import Claim
-from streams.faust.changelog import KEEP_SECONDS, Changelog, FencedError, MovedError, TooLargeError, Writer
+from streams.faust.changelog import RENEW_SECONDS, Changelog, FencedError, MovedError, TooLargeError, Writer
 from streams.kafka.producer_ids import ProducerIdentity
 from tests.streams.fakes import Batch, Producer
 
@@ -32,7 +32,7 @@ class Worker(Changelog):
 
     def take_up(self, partition: int = 0) -> None:
         asyncio.run(self.claim(partition))
-        self.adopt(partition)
+        self.activate(partition)
 
     def write(self, *names: bytes, partition: int = 0) -> int:
         return asyncio.run(self.append(partition, dict.fromkeys(names, b"row")))
@@ -113,9 +113,9 @@ def test_what_was_folded_before_a_new_claim_is_refused_until_it_is_adopted(produ
     asyncio.run(worker.claim(0))  # the partition left and came back: others may have written it
     with pytest.raises(FencedError):
         worker.write(b"old state")
-    worker.adopt(0)
+    worker.activate(0)
     worker.write(b"new state")
-    worker.adopt(0)
+    worker.activate(0)
     worker.write(b"more of it")
     assert [row.key for row in producer.rows(TOPIC)][-2:] == [b"new state", b"more of it"]
 
@@ -167,7 +167,7 @@ def test_a_claim_that_fails_is_not_held(producer: Producer, failure: Exception) 
     producer.failure = failure
     with pytest.raises(type(failure)):
         asyncio.run(worker.claim(0))
-    worker.adopt(0)
+    worker.activate(0)
     with pytest.raises(MovedError):
         worker.write(b"a")
 
@@ -178,10 +178,10 @@ def test_a_claim_that_fails_is_not_held(producer: Producer, failure: Exception) 
 def test_a_claim_is_due_when_it_has_not_been_confirmed_for_long(producer: Producer, clock: Clock) -> None:
     worker = Worker(producer, "one", clock)
     worker.take_up()
-    clock.now = KEEP_SECONDS - 1
+    clock.now = RENEW_SECONDS - 1
     worker.write(b"a")
     assert not worker.due(0)
-    clock.now = KEEP_SECONDS
+    clock.now = RENEW_SECONDS
     assert worker.due(0)
     rows, offset = asyncio.run(worker.confirm(0))
     assert (list(rows), offset) == ([keys.CLAIM], 2)

@@ -11,7 +11,7 @@ from faust.types import TP
 
 from agents.topology import Topology
 from state import keys
-from streams.faust.changelog import KEEP_SECONDS, FencedError
+from streams.faust.changelog import RENEW_SECONDS, FencedError
 from streams.faust.transport import BatchConsumer
 from streams.kafka.producer_ids import ProducerIdentity
 from tests.streams.brokers import C0, F0, Brokers, Run
@@ -108,16 +108,16 @@ def test_claims_that_grew_old_are_confirmed_and_the_store_knows_the_offset(
 ) -> None:
     table = topology.table
     run(topology.claim(0))
-    table.changelog.adopt(0)
+    table.changelog.activate(0)
     for partition in range(1, 16):
         table.changelog.release(partition)
-    run(topology.keep())
+    run(topology.renew())
     assert claims(producer) == [0]
-    table.changelog._writers[0].since -= KEEP_SECONDS
-    run(topology.keep())
+    table.changelog._writers[0].since -= RENEW_SECONDS
+    run(topology.renew())
     assert claims(producer) == [0, 0]
     assert table.offset(0) == 1
-    table.changelog._writers[0].since -= KEEP_SECONDS
+    table.changelog._writers[0].since -= RENEW_SECONDS
     run(table.commit(0, {b"a": b"1"}))
     assert [row.key for row in producer.rows(C0.topic)] == [keys.CLAIM] * 3 + [b"a"]
     assert table.offset(0) == 3
@@ -126,8 +126,8 @@ def test_claims_that_grew_old_are_confirmed_and_the_store_knows_the_offset(
 def test_a_worker_that_slept_for_long_asks_before_it_appends(run: Run, topology: Topology, producer: Producer) -> None:
     table = topology.table
     run(topology.claim(0))
-    table.changelog.adopt(0)
-    table.changelog._writers[0].since -= KEEP_SECONDS
+    table.changelog.activate(0)
+    table.changelog._writers[0].since -= RENEW_SECONDS
     run(
         producer.identify(f"{C0.topic}-0", ProducerIdentity(-1, -1))
     )  # another worker; its claim has been forgotten by the log

@@ -90,7 +90,7 @@ async def read(consumer: BatchConsumer, topology: Topology) -> list[int]:
     async with fetching(consumer, F0):
         while topology.failure is None and consumer._handed[F0] < 10:  # noqa: ASYNC110 - nothing says when
             await asyncio.sleep(0)
-    return offsets(consumer, F0) if consumer.lanes else []
+    return offsets(consumer, F0) if consumer.partition_buffers else []
 
 
 def overtake(brokers: Brokers, consumer: BatchConsumer) -> None:
@@ -160,7 +160,10 @@ def test_perform_seek_starts_every_source_and_commits_where_new_ones_start(
     write_fence(topology, 0, 80, 30)
     run(consumer.perform_seek())
     assert brokers.calls == [("seek", {F0: 70, O0: 30, F1: 4, O1: 0}), ("commit", {F1: 4, O1: 0})]
-    assert {n: lane.fence for n, lane in consumer.lanes.items()} == {0: (80, 30), 1: (0, 0)}
+    assert {n: partition_buffer.fence for n, partition_buffer in consumer.partition_buffers.items()} == {
+        0: (80, 30),
+        1: (0, 0),
+    }
     assert topology.gauges.partitions() == [0, 1]
     assert consumer._confirmed == {F0: 70, O0: 30, F1: 4, O1: 0}
 
@@ -170,13 +173,13 @@ def test_perform_seek_forgets_what_was_buffered_in_flight_and_acknowledged(
 ) -> None:
     brokers.assigned, brokers.commits, brokers.ends = {F0, O0}, {F0: 0, O0: 0}, {F0: 3, O0: 0}
     buffer(consumer, F0, 1, 2, 3)
-    stale = [consumer._message(batch) for batch in [consumer.lanes[0].take(1, 1000, consumer, 0)] if batch]
+    stale = [consumer._message(batch) for batch in [consumer.partition_buffers[0].take(1, 1000, consumer, 0)] if batch]
     consumer._committable = {F0: 1}
     consumer._confirmed = {F0: 5}
     consumer._throttled = {F0}
     run(consumer.perform_seek())
     assert not consumer.flow_active, "Faust resumes the flow, after it has cleared its queues"
-    assert [len(each) for each in consumer.lanes[0].buffers] == [0, 0]
+    assert [len(each) for each in consumer.partition_buffers[0].buffers] == [0, 0]
     assert consumer._confirmed == {F0: 0, O0: 0}
     assert brokers.calls[1:] == [("throttle", ([], [F0]))]
     assert consumer._throttled == set()
@@ -214,7 +217,7 @@ def test_on_partitions_revoked_finishes_first_and_then_forgets_what_left(
     at_revocation: list[tuple[int | None, list[int]]] = []
 
     async def finish(_: set[TP]) -> None:
-        at_revocation.append((consumer._new_offset(F0), sorted(consumer.lanes)))
+        at_revocation.append((consumer._new_offset(F0), sorted(consumer.partition_buffers)))
 
     async def scenario() -> None:
         for partition in (0, 1):
@@ -228,7 +231,7 @@ def test_on_partitions_revoked_finishes_first_and_then_forgets_what_left(
     consumer._throttled = {O0, O1}
     run(scenario())
     assert at_revocation == [(1, [0, 1])], "what was acknowledged can still be committed"
-    assert sorted(consumer.lanes) == [1]
+    assert sorted(consumer.partition_buffers) == [1]
     assert list(consumer._filter_tps_with_pending_acks()) == [F1]
     assert (consumer._throttled, consumer._handed) == ({O1}, {F1: 1})
     assert topology.gauges.partitions() == [1]
@@ -256,8 +259,8 @@ async def turns(n: int) -> None:
 
 def offsets(consumer: BatchConsumer, tp: TP) -> list[int]:
     """Return the offsets that are buffered, in order."""
-    lane = consumer.lanes[tp.partition]
-    return [each.offset for each in lane.buffers[lane.sources.index(tp)]]
+    partition_buffer = consumer.partition_buffers[tp.partition]
+    return [each.offset for each in partition_buffer.buffers[partition_buffer.sources.index(tp)]]
 
 
 MOMENTS = pytest.mark.parametrize("moment", range(36))
@@ -294,7 +297,7 @@ def test_a_flow_stopped_at_any_moment_of_a_fetch_loses_and_doubles_no_input(
 ) -> None:
     brokers.append(F0, 9)
     brokers.assigned = {F0}
-    consumer._lane(0)
+    consumer._buffer_of(0)
     consumer._handed[F0] = 0  # as perform_seek leaves it
 
     async def pause() -> None:
@@ -369,7 +372,7 @@ def test_what_a_seek_overtook_is_sought_back_inputs_to_the_buffers_and_changelog
     run(overtaken())
     assert brokers.calls == [("seek", {F1: 0}), ("seek", {F0: 0, O0: 1, C0: 1})]
     assert consumer._dropped == set()
-    assert consumer.lanes == {}
+    assert consumer.partition_buffers == {}
 
 
 def test_what_was_dropped_of_a_partition_that_left_is_not_sought(

@@ -42,7 +42,7 @@ from tests.streams.fakes import record, wire
 def message(consumer: BatchConsumer, partition: int, limit: int = 1000) -> Message:
     """Take a batch as the dispatcher does, and return the message that carries it, tracked as by Faust's conductor."""
     everything = SimpleNamespace(caught_up=lambda _: True, has_read=lambda *_: True)
-    batch = consumer.lanes[partition].take(limit, 1_000_000, everything, 0)
+    batch = consumer.partition_buffers[partition].take(limit, 1_000_000, everything, 0)
     assert batch is not None
     made = consumer._message(batch)
     consumer.track_message(made)
@@ -300,18 +300,18 @@ def test_throttle_pauses_what_is_far_ahead_and_resumes_it_at_half(
 def test_lanes_know_the_bytes_they_hold(consumer: BatchConsumer) -> None:
     consumer._buffer(F0, [record(F, 0, i, i, b"key", bytes(100)) for i in range(3)])
     consumer._buffer(O0, [record(O, 0, 0, 9, None, None)])
-    assert consumer.lanes[0].sizes == [309, 0]
+    assert consumer.partition_buffers[0].sizes == [309, 0]
     message(consumer, 0, limit=2)
-    assert consumer.lanes[0].sizes == [103, 0]
-    consumer.lanes[0].restart()
-    assert consumer.lanes[0].sizes == [0, 0]
+    assert consumer.partition_buffers[0].sizes == [103, 0]
+    consumer.partition_buffers[0].restart()
+    assert consumer.partition_buffers[0].sizes == [0, 0]
 
 
 @pytest.mark.parametrize("settings", [Settings(buffer_bytes=4 << 20)], ids=["a buffer of 4 MiB"])
 def test_throttle_shares_the_bytes_out_and_resumes_at_half_a_share(
     run: Run, consumer: BatchConsumer, brokers: Brokers
 ) -> None:
-    consumer._lane(1)
+    consumer._buffer_of(1)
     huge = [record(F, 0, i, i, None, bytes(256 << 10)) for i in range(4)]
     consumer._buffer(F0, huge[:3])
     run(consumer._throttle())
@@ -377,7 +377,10 @@ def test_drain_messages_buffers_inputs_and_writes_the_changelog_to_the_table(
         {F0: [record(F, 0, 0, 5)], C0: [record(C, 0, 7, 0, b"a", b"1"), record(C, 0, 8, 0, b"b", b"2")]},
         {F0: [record(F, 0, 1, 6)], O1: [record(O, 1, 0, 7)], C0: [record(C, 0, 9, 0, b"a", None)]},
     )
-    assert {n: [len(each) for each in lane.buffers] for n, lane in consumer.lanes.items()} == {0: [2, 0], 1: [0, 1]}
+    assert {
+        n: [len(each) for each in partition_buffer.buffers]
+        for n, partition_buffer in consumer.partition_buffers.items()
+    } == {0: [2, 0], 1: [0, 1]}
     assert (topology.table.read(0, b"a"), topology.table.read(0, b"b"), topology.table.offset(0)) == (None, b"2", 9)
     assert [(each.tp, each.offset) for each in seen] == [(C0, 8), (C0, 9)], "Faust's recovery hears how far it is"
     assert consumer.caught_up(F0)
@@ -573,13 +576,13 @@ def test_ack_frees_the_lane_and_makes_the_ends_of_the_batch_committable(consumer
     buffer(consumer, F0, 1, 2, 9)
     buffer(consumer, O0, 3, start=40)
     first = message(consumer, 0, limit=2)
-    assert (consumer.lanes[0].busy, len(consumer.lanes[0].out)) == (True, 1)
+    assert (consumer.partition_buffers[0].busy, len(consumer.partition_buffers[0].out)) == (True, 1)
     assert list(consumer._filter_tps_with_pending_acks()) == []
     consumer.folded(cast("Batch", first.value))
-    assert (consumer.lanes[0].busy, len(consumer.lanes[0].out)) == (False, 1)
+    assert (consumer.partition_buffers[0].busy, len(consumer.partition_buffers[0].out)) == (False, 1)
     assert consumer.ack(first)
     assert first.acked
-    assert not consumer.lanes[0].out
+    assert not consumer.partition_buffers[0].out
     assert {tp: consumer._new_offset(tp) for tp in (F0, O0, F1)} == {F0: 2, O0: None, F1: None}
     consumer.ack(message(consumer, 0))
     assert {tp: consumer._new_offset(tp) for tp in (F0, O0)} == {F0: 3, O0: 41}
@@ -615,12 +618,12 @@ def test_ack_of_a_batch_before_the_one_it_follows_ends_the_process_and_commits_n
 def test_ack_of_a_batch_from_before_a_restart_changes_nothing(consumer: BatchConsumer) -> None:
     buffer(consumer, F0, 1, 2)
     stale = message(consumer, 0, limit=1)
-    consumer.lanes[0].restart()
+    consumer.partition_buffers[0].restart()
     buffer(consumer, F0, 1, 2)
     current = message(consumer, 0, limit=1)
     consumer.folded(cast("Batch", stale.value))
     consumer.ack(stale)
-    assert (consumer.lanes[0].busy, len(consumer.lanes[0].out)) == (True, 1)
+    assert (consumer.partition_buffers[0].busy, len(consumer.partition_buffers[0].out)) == (True, 1)
     assert consumer._new_offset(F0) is None
     consumer.ack(current)
     assert consumer._new_offset(F0) == 1
@@ -629,19 +632,19 @@ def test_ack_of_a_batch_from_before_a_restart_changes_nothing(consumer: BatchCon
 def test_ack_of_a_batch_from_before_the_partition_went_and_came_changes_nothing(consumer: BatchConsumer) -> None:
     buffer(consumer, F0, 1, 2)
     stale = message(consumer, 0, limit=1)
-    del consumer.lanes[0]  # as on_partitions_revoked does
+    del consumer.partition_buffers[0]  # as on_partitions_revoked does
     buffer(consumer, F0, 1, 2)
     message(consumer, 0, limit=1)
     consumer.folded(cast("Batch", stale.value))
     consumer.ack(stale)
-    assert (consumer.lanes[0].busy, len(consumer.lanes[0].out)) == (True, 1)
+    assert (consumer.partition_buffers[0].busy, len(consumer.partition_buffers[0].out)) == (True, 1)
     assert consumer._new_offset(F0) is None
 
 
 def test_ack_of_a_batch_whose_partition_has_moved_changes_nothing(consumer: BatchConsumer) -> None:
     buffer(consumer, F0, 1)
     tracked = message(consumer, 0)
-    del consumer.lanes[0]
+    del consumer.partition_buffers[0]
     assert consumer.ack(tracked)
     assert consumer._new_offset(F0) is None
     assert tracked not in consumer._unacked_messages

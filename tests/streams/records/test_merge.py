@@ -28,7 +28,7 @@ class Clock:
         return self.now
 
 
-def lane() -> PartitionBuffer:
+def buffer() -> PartitionBuffer:
     return PartitionBuffer(3, SOURCES)
 
 
@@ -87,27 +87,27 @@ def order(batch: Batch | None) -> list[tuple[int, int]]:
 
 
 def test_records_go_in_the_order_of_time_and_a_forecast_before_an_outcome_of_its_millisecond() -> None:
-    of = lane()
+    of = buffer()
     of.add(O, made(O, 1, 5, 5, 9))
     of.add(F, made(F, 2, 5, 8))
     assert order(take(of)) == [(O, 1), (F, 2), (F, 5), (O, 5), (O, 5), (F, 8), (O, 9)]
 
 
 def test_a_topic_stays_in_the_order_of_its_offsets_when_its_clock_runs_backwards() -> None:
-    of = lane()
+    of = buffer()
     of.add(F, made(F, 9, 1))
     of.add(O, made(O, 5))
     assert order(take(of)) == [(O, 5), (F, 9), (F, 1)]
 
 
 def test_an_empty_lane_has_no_batch() -> None:
-    of = lane()
+    of = buffer()
     assert take(of) is None
     assert not of.busy
 
 
 def test_one_batch_is_folded_at_a_time_and_two_are_out() -> None:
-    of = lane()
+    of = buffer()
     of.add(F, made(F, 1, 2, 3))
     assert order(take(of, limit=1)) == [(F, 1)]
     assert take(of, limit=1) is None
@@ -120,7 +120,7 @@ def test_one_batch_is_folded_at_a_time_and_two_are_out() -> None:
 
 
 def test_a_batch_that_is_acknowledged_before_the_one_it_follows_is_an_error() -> None:
-    of = lane()
+    of = buffer()
     of.add(F, made(F, 1, 2))
     take(of, limit=1)
     of.busy = False
@@ -135,7 +135,7 @@ def test_a_batch_that_is_acknowledged_before_the_one_it_follows_is_an_error() ->
 
 def test_a_topic_waits_for_its_partner_that_is_not_caught_up() -> None:
     for topic in (F, O):
-        of = lane()
+        of = buffer()
         of.add(topic, made(topic, 1))
         assert take(of, never) is None
         assert take(of, only(topic)) is None
@@ -143,7 +143,7 @@ def test_a_topic_waits_for_its_partner_that_is_not_caught_up() -> None:
 
 
 def test_what_the_partner_has_is_merged_as_far_as_it_reaches() -> None:
-    of = lane()
+    of = buffer()
     of.add(F, made(F, 1, 3, 5))
     of.add(O, made(O, 2, 4))
     assert order(take(of, never)) == [(F, 1), (O, 2), (F, 3), (O, 4)]
@@ -154,7 +154,7 @@ def test_what_the_partner_has_is_merged_as_far_as_it_reaches() -> None:
 
 
 def test_patience_runs_from_the_first_refusal_and_then_the_topic_goes_on_alone() -> None:
-    of, clock = lane(), Clock()
+    of, clock = buffer(), Clock()
     of.add(O, made(O, 1, 2))
     assert take(of, never, clock=clock) is None
     clock.now += 9.9
@@ -164,7 +164,7 @@ def test_patience_runs_from_the_first_refusal_and_then_the_topic_goes_on_alone()
 
 
 def test_patience_starts_anew_when_the_partner_came_meanwhile() -> None:
-    of, clock = lane(), Clock()
+    of, clock = buffer(), Clock()
     of.add(F, made(F, 1, 3))
     assert take(of, never, clock=clock) is None
     clock.now += 9
@@ -178,7 +178,7 @@ def test_patience_starts_anew_when_the_partner_came_meanwhile() -> None:
 
 
 def test_without_patience_nothing_waits() -> None:
-    of = lane()
+    of = buffer()
     of.add(F, made(F, 1))
     assert order(take(of, never, patience=0)) == [(F, 1)]
 
@@ -187,7 +187,7 @@ def test_without_patience_nothing_waits() -> None:
 
 
 def test_a_batch_holds_no_more_records_than_the_limit() -> None:
-    of = lane()
+    of = buffer()
     of.add(F, made(F, *range(0, 10, 2)))
     of.add(O, made(O, *range(1, 10, 2)))
     assert order(take(of, limit=4)) == [(F, 0), (O, 1), (F, 2), (O, 3)]
@@ -196,22 +196,22 @@ def test_a_batch_holds_no_more_records_than_the_limit() -> None:
 def test_a_batch_ends_with_the_record_that_reaches_the_limit_of_bytes() -> None:
     made_of = made(F, 1, 2, 3, value=b"x" * 40)
     reached = 2 * (40 + len(made_of[0].key or b""))
-    of = lane()
+    of = buffer()
     of.add(F, made_of)
     assert len(order(take(of, size=reached))) == 2
-    of = lane()
+    of = buffer()
     of.add(F, made_of)
     assert len(order(take(of, size=reached + 1))) == 3
 
 
 def test_a_record_larger_than_the_limit_goes_alone() -> None:
-    of = lane()
+    of = buffer()
     of.add(F, made(F, 1, 2, value=b"x" * 5000))
     assert order(take(of, size=100)) == [(F, 1)]
 
 
 def test_a_record_counts_the_bytes_of_its_key_and_of_its_value_where_it_has_them() -> None:
-    of = lane()
+    of = buffer()
     bare = record("f", 3, 0, 1, None, None)
     of.add(F, [bare, record("f", 3, 1, 2, b"k" * 30, None), record("f", 3, 2, 3, None, b"v")])
     assert of.sizes == [31, 0]
@@ -220,7 +220,7 @@ def test_a_record_counts_the_bytes_of_its_key_and_of_its_value_where_it_has_them
 
 
 def test_ends_are_the_next_offsets_of_the_topics_in_the_batch_and_of_no_other() -> None:
-    of = lane()
+    of = buffer()
     of.add(F, made(F, 1, 2, 9, start=50))
     of.add(O, made(O, 3, start=7))
     batch = take(of, limit=2)
@@ -233,7 +233,7 @@ def test_ends_are_the_next_offsets_of_the_topics_in_the_batch_and_of_no_other() 
 
 
 def test_ends_pass_over_offsets_that_are_not_records() -> None:
-    of = lane()
+    of = buffer()
     of.add(F, [*made(F, 1, start=4), *made(F, 2, start=9)])  # 5 to 8 were control records, or compacted
     batch = take(of)
     assert batch is not None
@@ -241,7 +241,7 @@ def test_ends_pass_over_offsets_that_are_not_records() -> None:
 
 
 def test_a_restart_forgets_what_is_buffered_and_what_is_out_and_begins_an_epoch() -> None:
-    of, clock = lane(), Clock()
+    of, clock = buffer(), Clock()
     of.add(F, made(F, 1, 2))
     first = take(of, limit=1)
     of.restart()
@@ -280,7 +280,7 @@ TIMESTAMPS = st.lists(st.integers(0, 20), max_size=25)
 def test_the_order_is_the_two_way_merge_however_arrivals_and_batches_were_cut(
     forecasts: list[int], outcomes: list[int], data: st.DataObject
 ) -> None:
-    of = lane()
+    of = buffer()
     waiting = (made(F, *forecasts), made(O, *outcomes))
     taken: list[tuple[int, int]] = []
     ends: dict[TP, int] = {}
@@ -308,7 +308,7 @@ def test_the_order_is_the_two_way_merge_however_arrivals_and_batches_were_cut(
 
 @given(TIMESTAMPS.map(sorted), TIMESTAMPS.map(sorted))
 def test_topics_in_time_order_are_merged_in_time_order(forecasts: list[int], outcomes: list[int]) -> None:
-    of = lane()
+    of = buffer()
     of.add(F, made(F, *forecasts))
     of.add(O, made(O, *outcomes))
     found = order(take(of))
@@ -318,7 +318,7 @@ def test_topics_in_time_order_are_merged_in_time_order(forecasts: list[int], out
 
 def test_records_that_come_again_go_first_and_alone() -> None:
     """Merged with the new ones, the late outcome of time 100 would hold up the new one of time 5."""
-    of = lane()
+    of = buffer()
     of.fence = (1, 1)
     of.add(F, made(F, 40, 50))
     of.add(O, made(O, 100, 5))
@@ -329,7 +329,7 @@ def test_records_that_come_again_go_first_and_alone() -> None:
 
 def test_new_records_wait_until_those_that_come_again_are_answered() -> None:
     """The rows these are answered from grow old as new records are applied."""
-    of = lane()
+    of = buffer()
     of.fence = (2, 1)
     of.add(F, made(F, 1, 2, 30))
     of.add(O, made(O, 10))
@@ -344,7 +344,7 @@ def test_new_records_wait_until_those_that_come_again_are_answered() -> None:
 
 
 def test_new_records_wait_for_those_that_come_again_and_are_not_read_yet_whatever_the_patience() -> None:
-    of = lane()
+    of = buffer()
     of.fence = (0, 5)
     of.add(F, made(F, 1))
     assert take(of, never, patience=0, read={SOURCES[F]: 1, SOURCES[O]: 4}) is None
@@ -352,7 +352,7 @@ def test_new_records_wait_for_those_that_come_again_and_are_not_read_yet_whateve
 
 
 def test_records_that_come_again_wait_for_nobody_and_keep_the_limits() -> None:
-    of = lane()
+    of = buffer()
     of.fence = (3, 0)
     of.add(F, made(F, 1, 2, 3, 4))
     assert order(take(of, never, limit=2)) == [(F, 1), (F, 2)]
@@ -373,13 +373,13 @@ def test_where_a_crash_cut_does_not_show_in_the_order(
     forecasts: list[int], outcomes: list[int], cut: int, again_f: int, again_o: int
 ) -> None:
     """Clocks run as they like; after the cut some of each topic comes again."""
-    whole = lane()
+    whole = buffer()
     whole.add(F, made(F, *forecasts))
     whole.add(O, made(O, *outcomes))
     uncut = [(topic, each.offset) for topic, each in (take(whole) or Batch(3, [], {}, 0)).records]
     before = uncut[:cut]
     fence = (sum(topic == F for topic, _ in before), sum(topic == O for topic, _ in before))
-    restarted = lane()
+    restarted = buffer()
     restarted.fence = fence
     starts = max(fence[F] - again_f, 0), max(fence[O] - again_o, 0)
     restarted.add(F, made(F, *forecasts)[starts[F] :])
