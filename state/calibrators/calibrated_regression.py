@@ -73,6 +73,8 @@ class CalibratedRegression:
 
         Φ <= 2 + ln det A.
 
+    Φ is also Σ (ŷ - y)² less the regression's loss, that of θ and its distance to the prior together.
+
     Proof: an outcome with r = ŷ - y, h = f·A^-1 B and q = f·A^-1 f moves Φ by r² - (r - h)² / (1 + q) <= r² <= 1
     (Sherman & Morrison), so by at most 1 while Φ <= 1 + ln det A. As A^-1 B = e_ŷ - θ, the rule's ŷ has h = 0, or ŷ =
     0 and h >= 0, or ŷ = 1 and h <= 0. So r h <= 0, and Φ moves by r² q / (1 + q) <= ln(1 + q) at most, which is what
@@ -198,8 +200,7 @@ class CalibratedRegression:
 
     def potential(self) -> float:
         """Return Φ = B'A^-1 B: no weights w have a (Σ w·f (ŷ - y))² above Φ (‖w‖² + Σ (w·f)²)."""
-        bias = self._bias()
-        return float(bias[1]) - float(self._sums.weights @ bias)
+        return self._sums.loss_of(1) - self._sums.theta[0]
 
     def _fill(self, ticket: bytes) -> tuple[float, list[float]]:
         """Write a ticket's features, with the answer that was issued, where the sums take them; return p and x."""

@@ -103,10 +103,10 @@ class LeastSquares:
         """Σ y f + θ₀, shape (n,)."""
         return -self._pair[0, 0, 1:]
 
-    @property
-    def weights(self) -> Floats:
-        """θ, shape (n,)."""
-        return self._swept[0, 1:]
+    def loss_of(self, prior: int) -> float:
+        """Return Σ (f_i - y)², the loss of weight 1 on coordinate i = ``prior`` alone, of sums made with this prior."""
+        sums, i = self._pair[0], prior + 1
+        return float(sums[i, i] + 2.0 * sums[0, i] + sums[0, 0]) - 1.0
 
     @property
     def inverse(self) -> Floats:
