@@ -168,7 +168,7 @@ def main() -> None:
     """Print the tables that are named, or both, a row when it is there."""
     named = sys.argv[1:] or ["late", "rare"]
     if "late" in named:
-        show(("stream", *(f"{share:g} of the delay" for share in SHARES)), late())
+        show(("stream", *("as it was" if share == math.inf else f"{share:g} of the delay" for share in SHARES)), late())
     if "rare" in named:
         show(("spread, seed", "raw log loss", "served", "ratio", "raw AUC", "served", "exact 0 or 1"), rare())
 
