@@ -87,7 +87,7 @@ class Effects:
         Milliseconds from forecast to outcome, for each event resolved in this batch by an outcome.
     rejected
         Topic and reason of every dead letter that is new.
-    again
+    redelivered
         How many redelivered events of each topic were answered from the ledger.
     answered, resolved
         How many forecasts of each stream were answered, duplicates included, and how many of its events resolved.
@@ -111,7 +111,7 @@ class Effects:
     delays: list[int] = field(default_factory=list)
     lapsed: list[int] = field(default_factory=list)
     rejected: list[tuple[int, str]] = field(default_factory=list)
-    again: list[int] = field(default_factory=lambda: [0, 0])
+    redelivered: list[int] = field(default_factory=lambda: [0, 0])
     answered: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     resolved: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     scores: dict[str, bytes] = field(default_factory=dict)
@@ -202,8 +202,8 @@ class Partition:
 
     def _forget(self) -> None:
         #: What serves a stream now, by its name; and what served it when a ticket was issued, by the ticket's names.
-        self._now: dict[str, _Service] = {}
-        self._then: dict[bytes, _Service] = {}
+        self._active: dict[str, _Service] = {}
+        self._by_ticket: dict[bytes, _Service] = {}
         #: By the row's key. The one live copy of each: a promoted challenger still learns from tickets it had before.
         self._learners: dict[bytes, _Learner] = {}
         self._histories: dict[str, History] = {}
@@ -256,8 +256,8 @@ class Partition:
             else:
                 topic = event.topic
             if event.offset < offsets[topic]:
-                effects.again[topic] += 1
-                self._again(event)
+                effects.redelivered[topic] += 1
+                self._redelivered(event)
                 continue
             offsets[topic] = event.offset + 1
             fence.applied += 1
@@ -295,7 +295,7 @@ class Partition:
             self._outputs.append(answer)
             self._effects.answered[answer.stream] += 1
             return
-        service = self._now.get(stream) or self._open(stream)
+        service = self._active.get(stream) or self._open(stream)
         calibrator = service.served.calibrator
         p, draw, ticket = calibrator.predict(raw, x, name)
         version = calibrator.learnt
@@ -350,7 +350,7 @@ class Partition:
                 self._resolve(key, forecast.key, forecast.event_id, issued, *label, new_outcome=True)
             return
         self.fence.fates[EARLY_UNUSABLE] += 1
-        self._changed[key] = ledger.with_unfit(issued, y, parked.version)
+        self._changed[key] = ledger.with_invalid_outcome(issued, y, parked.version)
         self._learnt[service.key] = service.learner
         self._reject(_parked(forecast, y))
 
@@ -427,7 +427,7 @@ class Partition:
     def _served(self, payload: bytes) -> _Service:
         """Return what answered the forecast of a row."""
         names = payload[ledger.HEAD.size : ledger.names_end(payload)]
-        return self._then.get(names) or self._reopen(payload, names)
+        return self._by_ticket.get(names) or self._reopen(payload, names)
 
     def _resolve(
         self,
@@ -451,7 +451,7 @@ class Partition:
         _, kind, born, _, issued_ts, _, _, raw, p, draw, version, _, _, _ = ledger.HEAD.unpack_from(issued)
         end = ledger.names_end(issued)
         names = issued[ledger.HEAD.size : end]
-        service = self._then.get(names) or self._reopen(issued, names)
+        service = self._by_ticket.get(names) or self._reopen(issued, names)
         served, history = service.served, service.history
         if new_outcome:
             self._age(service, issued_ts, ts, y)
@@ -537,7 +537,7 @@ class Partition:
         rows.observe(scores, raw, p, y, event_id.encode(), sign)
         self._scored_vectors[place] = scores
 
-    def _again(self, event: Event) -> None:
+    def _redelivered(self, event: Event) -> None:
         """Answer a redelivered event from the ledger; its state changes were applied."""
         outputs = self._outputs
         if not self._retold:
@@ -553,12 +553,12 @@ class Partition:
                 outputs.append(_conflicting(event))
                 return
             outputs.append(_calibrated(event.key, event.event_id, found))
-            unfit = ledger.parse(found).unfit
-            if unfit is not None:
-                outputs.append(_parked(event, unfit[0]))
+            parked = ledger.parse(found).invalid_outcome
+            if parked is not None:
+                outputs.append(_parked(event, parked[0]))
         elif not _admits(found, event.y):
-            unfit = ledger.parse(found).unfit
-            if unfit is None or unfit[1] != event.offset:  # else it was parked, and its forecast brings the letter
+            parked = ledger.parse(found).invalid_outcome
+            if parked is None or parked[1] != event.offset:  # else it was parked, and its forecast brings the letter
                 outputs.append(_unusable(event))
             return
         if found[0] == ledger.RESOLVED:
@@ -691,12 +691,12 @@ class Partition:
         if policy is None:
             raise LookupError(f"stream {stream!r} has no policy; decoding rejects such records")
         names = ledger.names(policy.config, policy.calibrator, stream)
-        service = self._then.get(names) or self._service(stream, policy.calibrator, policy.config, names, policy)
+        service = self._by_ticket.get(names) or self._service(stream, policy.calibrator, policy.config, names, policy)
         matures = policy.matures_ms > 0
         service.role, service.due_ms = (MATURITY, policy.matures_ms) if matures else (EXPIRY, policy.ttl_ms)
         service.status = ledger.IMMATURE if policy.waits else ledger.ISSUED
         service.shadows = tuple([self._challenger(service, each.config, each) for each in policy.challengers])
-        self._now[stream] = service
+        self._active[stream] = service
         if service.history is not None and service.history.restart(policy.alarm_since_ms):
             self._scored[stream] = self._closed[stream] = service.history
         return service
@@ -730,7 +730,7 @@ class Partition:
             (),
             {},
         )
-        self._then[names] = service
+        self._by_ticket[names] = service
         return service
 
     def _learner(self, stream: str, config: str, policy: Policy | None) -> _Learner:

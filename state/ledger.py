@@ -27,7 +27,7 @@ _ISSUED_TS: Final = Struct("<q")
 _NAMES: Final = Struct("<4sBB")
 _LENGTHS: Final = Struct("<3H")
 #: Set in the kind of a row that ends with an outcome which was parked for the event and is not one it can have.
-_UNFIT: Final = 0x80
+_INVALID: Final = 0x80
 #: Set in the kind of a row that holds tickets of challengers.
 SHADOWED: Final = 0x40
 #: Set in the kind of a row whose first label was implied by silence.
@@ -37,7 +37,7 @@ REVISED: Final = 0x10
 #: Set in the kind of a row that holds the forecast's Kafka key, where it is not the event id.
 KEYED: Final = 0x08
 #: All that is not the kind itself.
-FLAGS: Final = _UNFIT | SHADOWED | IMPLIED | REVISED | KEYED
+FLAGS: Final = _INVALID | SHADOWED | IMPLIED | REVISED | KEYED
 #: Most times a label may change.
 MOST_REVISIONS: Final = 100
 #: When a label that silence implied was said: before every outcome.
@@ -105,7 +105,7 @@ class Entry(NamedTuple):
         What the calibrator needs to learn from the outcome.
     kind
         Of the forecast: `state.forecasts.PROBABILITY` and so on.
-    unfit
+    invalid_outcome
         Value and offset of an outcome that was parked for the event and is not one it can have; kept, because its dead
         letter may have to be made again.
     shadows
@@ -140,7 +140,7 @@ class Entry(NamedTuple):
     stream: str
     ticket: bytes
     kind: int = PROBABILITY
-    unfit: tuple[float, int] | None = None
+    invalid_outcome: tuple[float, int] | None = None
     shadows: tuple[Shadow, ...] = ()
     as_of: int = 0
     number: int = 0
@@ -152,7 +152,7 @@ class Entry(NamedTuple):
     def encode(self) -> bytes:
         """Return the row: a head of 96 bytes, then calibrator, stream, vectors, ticket, and what the kind's flags say.
 
-        In this order: labels that were replaced, the key, challengers, an outcome that is unfit.
+        In this order: labels that were replaced, the key, challengers, an outcome that is invalid.
         """
         numbers, vectors = _answer(self.kind, self.raw, self.p, self.draw)
         kind, last = self.kind, b""
@@ -165,8 +165,8 @@ class Entry(NamedTuple):
         if self.shadows:
             block = b"".join(each.encode() for each in self.shadows)
             kind, last = kind | SHADOWED, last + block + _BLOCK.pack(len(block))
-        if self.unfit is not None:
-            kind, last = kind | _UNFIT, last + _PARKED.pack(*self.unfit)
+        if self.invalid_outcome is not None:
+            kind, last = kind | _INVALID, last + _PARKED.pack(*self.invalid_outcome)
         if self.implied:
             kind |= IMPLIED
         head = HEAD.pack(self.status, kind, *self[1:6], *numbers, self.version, self.as_of, self.number, self.window)
@@ -217,13 +217,13 @@ def parse(payload: bytes) -> Entry:
     calibrator = payload[at : at + n_calibrator].decode()
     at += n_calibrator
     stream = payload[at : at + n_stream].decode()
-    ticket, unfit = payload[at + n_stream :], None
+    ticket, invalid_outcome = payload[at + n_stream :], None
     challengers: tuple[Shadow, ...] = ()
     replaced: tuple[tuple[float, int], ...] = ()
     key: bytes | None = b""
     implied = bool(kind & IMPLIED)
     if kind != PROBABILITY:
-        unfit = _PARKED.unpack(payload[-_PARKED.size :]) if kind & _UNFIT else None
+        invalid_outcome = _PARKED.unpack(payload[-_PARKED.size :]) if kind & _INVALID else None
         challengers = tuple(shadows(payload)) if kind & SHADOWED else ()
         key = key_of(payload, b"") if kind & KEYED else b""
         replaced = labels(payload)
@@ -245,7 +245,7 @@ def parse(payload: bytes) -> Entry:
         stream,
         ticket,
         kind,
-        unfit,
+        invalid_outcome,
         challengers,
         as_of,
         number,
@@ -327,12 +327,12 @@ def key_of(payload: bytes, otherwise: bytes | None) -> bytes | None:
 # Where what stands behind the ticket begins, from the last part to the first.
 
 
-def _before_unfit(payload: bytes) -> int:
-    return len(payload) - _PARKED.size if payload[1] & _UNFIT else len(payload)
+def _before_invalid(payload: bytes) -> int:
+    return len(payload) - _PARKED.size if payload[1] & _INVALID else len(payload)
 
 
 def _before_shadows(payload: bytes) -> int:
-    return _block(payload)[0] if payload[1] & SHADOWED else _before_unfit(payload)
+    return _block(payload)[0] if payload[1] & SHADOWED else _before_invalid(payload)
 
 
 def _before_key(payload: bytes) -> int:
@@ -357,7 +357,7 @@ def _keyed(key: bytes | None) -> bytes:
 
 def _block(payload: bytes) -> tuple[int, int]:
     """Return where the challengers of a payload begin and end; their length stands behind them."""
-    end = _before_unfit(payload) - _BLOCK.size
+    end = _before_invalid(payload) - _BLOCK.size
     at: int = end - _BLOCK.unpack_from(payload, end)[0]
     if at < names_end(payload):
         raise CorruptFrame("the challengers of a ledger row are longer than the row")
@@ -493,6 +493,6 @@ def early(applied: int, y: float, ts: int, offset: int, number: int = 0) -> byte
     return HEAD.pack(EARLY, PROBABILITY, applied, applied, 0, ts, y, NAN, NAN, NAN, offset, ts, number, 0) + _NOBODY
 
 
-def with_unfit(issued: bytes, y: float, offset: int) -> bytes:
+def with_invalid_outcome(issued: bytes, y: float, offset: int) -> bytes:
     """Return the payload of an answered forecast with the outcome that was parked for it and that it cannot have."""
-    return issued[:1] + bytes((issued[1] | _UNFIT,)) + issued[2:] + _PARKED.pack(y, offset)
+    return issued[:1] + bytes((issued[1] | _INVALID,)) + issued[2:] + _PARKED.pack(y, offset)

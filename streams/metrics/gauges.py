@@ -171,7 +171,7 @@ class Gauges(Collector):
         self._fared(dict(zip(FATES, effects.fates, strict=True)))
         for source, reason in effects.rejected:
             self._counters["dead_letters"].labels(INPUTS[source], reason).inc()
-        for topic, n in zip(INPUTS, effects.again, strict=True):
+        for topic, n in zip(INPUTS, effects.redelivered, strict=True):
             if n:
                 self._counters["redelivered_records"].labels(topic).inc(n)
         self._delayed.observe(effects.delays)

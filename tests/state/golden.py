@@ -68,11 +68,11 @@ def _ledger() -> dict[str, Entry]:
     return {
         "ledger-issued": entry,
         "ledger-shadowed": entry._replace(shadows=challengers),
-        "ledger-shadowed-unfit": entry._replace(shadows=challengers, unfit=(2.5, 8)),
+        "ledger-shadowed-unfit": entry._replace(shadows=challengers, invalid_outcome=(2.5, 8)),
         "ledger-resolved": entry._replace(status=RESOLVED, touched=9, resolved_ts=1_700_000_060_000, y=1.0),
         "ledger-numbers": entry._replace(raw=Normal(0.5, 2.0), p=law, draw=law, kind=QUANTILES),
         "ledger-classes": entry._replace(
-            raw=Probs((0.25, 0.25, 0.5)), p=classes, draw=classes, kind=PROBS, unfit=(2.5, 8)
+            raw=Probs((0.25, 0.25, 0.5)), p=classes, draw=classes, kind=PROBS, invalid_outcome=(2.5, 8)
         ),
         "ledger-waiting": entry._replace(
             status=WAITING, touched=9, resolved_ts=1_700_000_060_000, y=1.0, as_of=1_700_000_060_000, key=b"card-4"

@@ -497,13 +497,13 @@ def again(events: list[Event]) -> Effects:
 def test_redelivered_forecast_is_answered_from_the_ledger() -> None:
     effects = again([forecast(0)])
     assert effects.outputs == [answer()]
-    assert effects.again == [1, 0]
+    assert effects.redelivered == [1, 0]
 
 
 def test_redelivered_pair_says_again_that_it_resolved() -> None:
     effects = again([forecast(0), outcome(0)])
     assert effects.outputs == [answer(), joined(), joined()]
-    assert effects.again == [1, 1]
+    assert effects.redelivered == [1, 1]
 
 
 def test_redelivered_join_of_an_early_outcome_is_said_again_by_its_forecast() -> None:
@@ -514,7 +514,7 @@ def test_redelivered_join_of_an_early_outcome_is_said_again_by_its_forecast() ->
 def test_redelivered_parked_outcome_says_nothing() -> None:
     effects = again([outcome(0)])
     assert effects.outputs == []
-    assert effects.again == [0, 1]
+    assert effects.redelivered == [0, 1]
 
 
 def test_redelivered_revision_repeats_every_label_for_every_outcome() -> None:
@@ -526,7 +526,7 @@ def test_redelivered_revision_repeats_every_label_for_every_outcome() -> None:
 def test_redelivered_dead_record_is_handed_on_and_not_counted() -> None:
     effects = again([dead(0), dead(0, OUTCOMES)])
     assert effects.outputs == [dead(0), dead(0, OUTCOMES)]
-    assert effects.again == [1, 1]
+    assert effects.redelivered == [1, 1]
 
 
 def test_redelivered_event_that_expired_says_nothing() -> None:
@@ -547,7 +547,7 @@ def test_redelivered_events_may_share_a_batch_with_new_ones() -> None:
     one.fold(forecast(0))
     effects = one.fold(forecast(0), outcome(0), forecast(0), forecast(1, "b"))
     assert effects.outputs == [answer(), joined(), answer(), joined(), answer("b", version=1, applied=3)]
-    assert effects.again == [2, 0]
+    assert effects.redelivered == [2, 0]
     assert fates(effects) == {"forecasts_issued": 1, "outcomes_resolved": 1}
 
 
@@ -555,7 +555,7 @@ def test_topics_are_fenced_apart() -> None:
     one = worker()
     one.fold(forecast(5))
     effects = one.fold(outcome(0), outcome(1))
-    assert effects.again == [0, 0]
+    assert effects.redelivered == [0, 0]
     assert one.table.fence.next == [6, 2]
 
 
@@ -563,7 +563,7 @@ def test_offsets_may_have_holes() -> None:
     one = worker()
     one.fold(forecast(7, "a"), forecast(90, "b"))
     assert one.table.fence.next == [91, 0]
-    assert one.fold(forecast(40, "c")).again == [1, 0]
+    assert one.fold(forecast(40, "c")).redelivered == [1, 0]
 
 
 # The working copy.
@@ -608,7 +608,7 @@ def test_working_copies_that_were_let_go_are_read_again(monkeypatch: pytest.Monk
         for t in range(30):
             pair = forecast(t, f"e{t}", stream=f"s{t % 3}"), outcome(t, f"e{t - 2}")
             outputs += one.fold(*pair).outputs
-            assert len(one.partition._then) <= engine.CACHED
+            assert len(one.partition._by_ticket) <= engine.CACHED
         return one.table, outputs
 
     kept = run()

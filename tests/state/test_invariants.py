@@ -217,7 +217,7 @@ def redelivered(history: History, start: int, lengths: Sequence[int], *, restart
         effects = worker.fold(*batch)
         assert effects.rows == {}
         assert not any(effects.fates)
-        assert sum(effects.again) == len(batch)
+        assert sum(effects.redelivered) == len(batch)
         outputs += effects.outputs
     assert worker.table == history.table
     assert worker.partition.fence == history.table.fence

@@ -66,7 +66,7 @@ def test_parts_of_a_payload_lie_where_they_are_read(entry: Entry) -> None:
     payload = ledger.unsealed(entry.encode())
     end = ledger.names_end(payload)
     assert payload[0] == entry.status
-    kind = entry.kind | (0 if entry.unfit is None else 0x80) | (0x40 if entry.shadows else 0)
+    kind = entry.kind | (0 if entry.invalid_outcome is None else 0x80) | (0x40 if entry.shadows else 0)
     kind |= (0x20 if entry.implied else 0) | (0x10 if entry.labels else 0) | (0 if entry.key == b"" else 0x08)
     block = 2 + sum(30 + len(each.ticket) for each in entry.shadows) if entry.shadows else 0
     block += 1 + 16 * len(entry.labels) if entry.labels else 0
@@ -75,7 +75,7 @@ def test_parts_of_a_payload_lie_where_they_are_read(entry: Entry) -> None:
     assert ledger.HEAD.unpack_from(payload) == (entry.status, kind, *entry[1:10], *last)
     assert payload[ledger.HEAD.size : end] == ledger.names(entry.config, entry.calibrator, entry.stream)
     assert payload[end : end + len(entry.ticket)] == entry.ticket
-    assert len(payload) == end + len(entry.ticket) + block + (0 if entry.unfit is None else 16)
+    assert len(payload) == end + len(entry.ticket) + block + (0 if entry.invalid_outcome is None else 16)
     assert ledger.parse(payload) == entry
     assert ledger.sealed(payload) == entry.encode()
 
@@ -96,9 +96,9 @@ SHADOW = Shadow("a9c7921d", 2, 0.5, 0.25, b"\3\0\4\0")
 def test_challengers_stand_between_the_ticket_and_what_is_unfit() -> None:
     plain = ledger.unsealed(ENTRY.encode())
     shadowed = ledger.with_shadows(plain, SHADOW.encode() + SHADOW.encode())
-    entry = ledger.parse(ledger.with_unfit(shadowed, 2.5, 8))
+    entry = ledger.parse(ledger.with_invalid_outcome(shadowed, 2.5, 8))
     assert ledger.sealed(shadowed) == ENTRY._replace(shadows=(SHADOW, SHADOW)).encode()
-    assert (entry.ticket, entry.shadows, entry.unfit) == (ENTRY.ticket, (SHADOW, SHADOW), (2.5, 8))
+    assert (entry.ticket, entry.shadows, entry.invalid_outcome) == (ENTRY.ticket, (SHADOW, SHADOW), (2.5, 8))
     assert ledger.answer(shadowed, ledger.names_end(shadowed)) == (0.9, 0.75, 0.7, ENTRY.ticket)
 
 

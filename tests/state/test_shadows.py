@@ -253,7 +253,7 @@ def test_outcome_no_forecast_can_have_teaches_nobody_and_its_letter_is_made_agai
     assert again.outputs == first.outputs
     entry = worker.table.entry("e")
     assert entry is not None
-    assert (entry.unfit, len(entry.shadows)) == ((2.0, 0), 2)
+    assert (entry.invalid_outcome, len(entry.shadows)) == ((2.0, 0), 2)
     for each in BESIDE.challengers:
         assert rows.decode_calibrator(worker.table[keys.calibrator("s", each.config)], "s").calibrator.learnt == 0
     fit = worker.fold(Outcome(1, b"k", "e", 1.0, 2))

@@ -114,7 +114,7 @@ def test_dead_letters_of_outcomes_are_made_again_after_the_event_is_resolved(str
     for event_id in ("e", "f"):
         entry = table.entry(event_id)
         assert entry is not None
-        assert entry.unfit == ((y, 0) if event_id == "e" else None)
+        assert entry.invalid_outcome == ((y, 0) if event_id == "e" else None)
 
 
 def test_learning_through_the_engine_is_learning_from_the_calibrator() -> None:
