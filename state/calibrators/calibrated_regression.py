@@ -228,7 +228,7 @@ class CalibratedRegression:
             return len(self.encode())
         n = len(self._zeros) + 4 + MOST
         sums: int = len(LeastSquares(1).encode()) + 8 * n * (n + 1)
-        return _HEAD.size + 2 * MOST + sums
+        return _HEAD.size + 2 * MOST + sums + len(self._map.encode())
 
     def decode(self, payload: bytes) -> None:
         """Take over a state written by `encode`; ValueError if it is of other options or of another version."""
