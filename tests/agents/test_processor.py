@@ -158,7 +158,7 @@ def test_the_changelog_holds_what_the_table_holds(scene: Scene) -> None:
     made = batch(mixed(300).sent)
     scene.fold(made[:200], made[200:])
     newest = {row.key: row.value for row in scene.producer.rows(CHANGELOG)}
-    assert newest == scene.state()
+    assert {key: value for key, value in newest.items() if value is not None} == scene.state()
     assert len(scene.producer.sent) == 2
 
 

@@ -6,7 +6,7 @@ from state import keys
 from state.frames import CorruptFrame, seal
 from state.inputs import InputIds
 
-ONE, TWO = "00112233445566778899aabbccddeeff", "f" * 32
+ONE, TWO = "0" * 32, "f" * 32
 
 
 def test_ids_are_read_as_they_were_written() -> None:

@@ -203,6 +203,7 @@ def test_inputs_that_are_not_those_that_were_folded_are_noticed(harm: Callable[[
 
 def test_another_configuration_is_not_an_agreement_and_says_which_offset(tmp_path: Path) -> None:
     topics = served(mixed(100).sent, SETTINGS)
+    topics.in_force.clear()  # as of workers that did not write it down
     path = tmp_path / "streams.toml"
     path.write_text('[streams."stream-2"]\ncalibrator = "minimax"\n')
     first = next(r for r in topics.records["calibrated"] if b'"stream-2"' in (r.value or b""))
