@@ -3,6 +3,7 @@
 import shutil
 from collections.abc import Callable
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 
@@ -83,10 +84,10 @@ def test_workers_join_and_leave(world: MakeWorld, accident: tuple[str, ...]) -> 
     w.judge()
 
 
-def test_a_worker_whose_sends_fail_ends_with_a_message_and_its_successor_finishes(world: MakeWorld) -> None:
+def test_a_worker_whose_sends_fail_ends_with_a_message_and_its_successor_finishes(tmp_path: Path) -> None:
     with Broker() as broker:
         # Small batches, so that the broker stops answering while there is still work.
-        w = world(TRUEUP_BROKERS=broker.bootstrap, TRUEUP_REQUEST_SECONDS="1", TRUEUP_BATCH_RECORDS="5")
+        w = World(broker.bootstrap, tmp_path, TRUEUP_REQUEST_SECONDS="1", TRUEUP_BATCH_RECORDS="5")
         made = mixed(3000)
         w.send(made.sent)
         with w.worker() as worker:
