@@ -250,7 +250,11 @@ STREAM: Final = Dashboard(
                     "The bound is drawn where it is below 1; empty where the calibrator has no theorem.",
                     [
                         Query(
-                            f"{over('max', _here('stream:trueup_calibration_bound:ratio'))} < 1", "bound", BAD, "dashed"
+                            f"{over('max', _here('stream:trueup_calibration_bound:ratio'))} < 1",
+                            "bound",
+                            BAD,
+                            "dashed",
+                            quiet=True,
                         ),
                         Query(over("max", _here("stream:trueup_calibration_error:ratio")), "error", CALIBRATED),
                         Query(over("max", _here("stream:trueup_calibration_noise:ratio")), "noise", MUTED, "dashed"),
