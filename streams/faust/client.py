@@ -162,9 +162,14 @@ class Client(AIOKafkaClient):  # type: ignore[misc]  # aiokafka ships no type hi
     async def _reached(self, node_id: int) -> bool:
         try:
             async with asyncio.timeout(self._attempt):
-                return await super()._get_conn(node_id, group=_PROBES) is not None
+                connection = await super()._get_conn(node_id, group=_PROBES)
         except TimeoutError:
             return False
+        if connection is None:
+            return False
+        # Left open it would outlast the next freeze, and be taken for an answer then.
+        connection.close(reason=CloseReason.IDLE_DROP)
+        return True
 
     async def close(self) -> None:
         """Close all connections."""

@@ -156,6 +156,23 @@ def test_a_broker_that_answers_again_is_asked_again_and_the_log_has_one_line_of_
     assert len(said) == 2
 
 
+def test_a_broker_that_freezes_again_is_silent_again() -> None:
+    async def scenario(client: Client, brokers: list[Broker]) -> None:
+        for _ in range(2):
+            await client.send(0, MetadataRequest([]))
+            brokers[0].awake.clear()
+            with pytest.raises(RequestTimedOutError):
+                await client.send(0, MetadataRequest([]))
+            asked = asyncio.create_task(client.send(0, MetadataRequest([])))
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            assert isinstance(asked.exception(), NodeNotReadyError)
+            brokers[0].awake.set()
+            await until(lambda: not client.silent)
+
+    run(scenario)
+
+
 def test_a_broker_that_the_cluster_has_replaced_is_asked_when_the_cluster_has_it_again(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
