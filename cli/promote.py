@@ -36,9 +36,6 @@ from streams.config.settings import Settings, SettingsError
 from streams.kafka.topics import TopicsError
 from streams.metrics import challengers
 
-#: Longest time to read the changelog for the figures of the audit line, s. Without the figures the promotion goes on.
-PATIENCE = 60.0
-
 
 @dataclass(frozen=True)
 class Promotion:
