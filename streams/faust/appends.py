@@ -12,6 +12,7 @@ import asyncio
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Final
 
 from aiokafka import errors
@@ -65,7 +66,8 @@ async def append(
     while True:
         led: defaultdict[int, dict[TopicPartition, bytes]] = defaultdict(dict)
         for place, data in left.items():
-            await client._wait_on_metadata(place.topic)  # noqa: SLF001 - as aiokafka's own producer does
+            with suppress(errors.UnknownTopicOrPartitionError):  # while no broker answers: it gives up after an attempt
+                await client._wait_on_metadata(place.topic)  # noqa: SLF001 - as aiokafka's own producer does
             leader = client.cluster.leader_for_partition(place)
             if leader is not None and leader >= 0:
                 led[leader][place] = data

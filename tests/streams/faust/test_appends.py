@@ -40,12 +40,17 @@ class Cluster:
         #: By turns: what is answered for each partition, or what is raised; then everything is appended at 7.
         self.script: list[dict[TopicPartition, Said] | Exception] = []
         self.on_update: Callable[[], None] = lambda: None
+        #: How often no broker says which partitions a topic has.
+        self.unknown = 0
 
     def leader_for_partition(self, place: TopicPartition) -> int | None:
         return self.leaders.get(place)
 
     async def _wait_on_metadata(self, _: str) -> None:
         await asyncio.sleep(0)
+        if self.unknown:
+            self.unknown -= 1
+            raise UnknownTopicOrPartitionError
 
     async def force_metadata_update(self) -> None:
         self.updates += 1
@@ -95,6 +100,14 @@ def test_a_partition_that_moved_is_asked_for_again_where_it_went_and_the_others_
     cluster.on_update = lambda: cluster.leaders.update({C0: 2})
     assert append(cluster, [C0, R0]) == {C0: 7, R0: 5}
     assert cluster.asked[1:] == [(2, {C0: b"calibrated/0"})]
+    assert cluster.updates == 1
+
+
+def test_a_topic_that_no_broker_could_be_asked_about_is_asked_for_again() -> None:
+    cluster = Cluster({})
+    cluster.unknown = 1
+    cluster.on_update = lambda: cluster.leaders.update({C0: 1})
+    assert append(cluster, [C0]) == {C0: 7}
     assert cluster.updates == 1
 
 
