@@ -47,13 +47,13 @@ class AppliedBatch:
         The batch.
     started
         When its folding was asked for, s of a clock that only counts.
-    parcels
+    output_batches
         What is to be produced.
     """
 
     batch: Batch
     started: float
-    parcels: list[OutputBatch]
+    output_batches: list[OutputBatch]
 
 
 class BatchProcessor:
@@ -159,20 +159,20 @@ class BatchProcessor:
         batch = folded.batch
         async with self._answering[batch.partition]:
             began = perf_counter()
-            for parcel in folded.parcels:
-                await parcel.send()  # step 5
+            for output_batch in folded.output_batches:
+                await output_batch.send()  # step 5
             self._done(5, perf_counter() - began)
         self._gauges.batch(len(batch.records), perf_counter() - folded.started)
         self._gauges.waited([record.timestamp for topic, record in batch.records if topic == FORECASTS])
 
     async def _commit(self, number: int, records: Sequence[Merged]) -> list[OutputBatch]:
         """Put records into the state, all at once if their rows fit one batch of the changelog."""
-        parcels = []
+        output_batches = []
         fitted = True
         while records:
             now = records[: self._fitting.get(number)]
             try:
-                parcels.append(await self._commit_at_once(number, now))
+                output_batches.append(await self._commit_at_once(number, now))
             except TooLargeError:
                 if len(now) == 1:
                     raise
@@ -185,14 +185,14 @@ class BatchProcessor:
             self._fitting[number] += self._fitting[number] // 4 + 1  # until they are not
             if self._fitting[number] >= BATCH_LIMIT:
                 del self._fitting[number]
-        return parcels
+        return output_batches
 
     async def _commit_at_once(self, number: int, records: Sequence[Merged]) -> OutputBatch:
         partition = self._partitions.get(number)
         if partition is None:
             raise MovedError(f"partition {number} has moved; a batch of it that was waiting is left to its new owner")
-        parcel = self._outputs.parcel(number)
-        effects = await self._applied(partition, records, parcel)
+        output_batch = self._outputs.batch(number)
+        effects = await self._applied(partition, records, output_batch)
         if effects.rows:
             began = perf_counter()
 
@@ -210,9 +210,9 @@ class BatchProcessor:
         if gained := self._gauges.gained():  # slots that changed hands: their rows have not been read
             for each, opened in self._partitions.items():
                 self._gauges.restored(each, self._held(each, gained, opened.fence))
-        return parcel
+        return output_batch
 
-    async def _applied(self, partition: Partition, records: Sequence[Merged], parcel: OutputBatch) -> Effects:
+    async def _applied(self, partition: Partition, records: Sequence[Merged], output_batch: OutputBatch) -> Effects:
         """Decode, apply and encode, a part at a time, and let others go on in between."""
         decoding = folding = 0.0
         partition.begin()
@@ -225,11 +225,11 @@ class BatchProcessor:
                 decoded = perf_counter()
                 if not at:
                     self._probe(1)
-                parcel.add(partition.apply(events))  # step 2
+                output_batch.add(partition.apply(events))  # step 2
             except CorruptFrame:
                 raise  # the state is damaged, not a record
             except Exception as exc:
-                raise (self._poison(partition, parcel.partition, records) or exc) from exc
+                raise (self._poison(partition, output_batch.partition, records) or exc) from exc
             decoding += decoded - began
             folding += perf_counter() - decoded
         began = perf_counter()
@@ -242,11 +242,11 @@ class BatchProcessor:
         """Find the record that a batch fails of, by taking them one by one; nothing of it is kept."""
         partition.reset()
         partition.begin()
-        parcel = self._outputs.parcel(number)
+        output_batch = self._outputs.batch(number)
         for each in records:
             topic, record = each
             try:
-                parcel.add(partition.apply(named(self._decoder.events([each]))))
+                output_batch.add(partition.apply(named(self._decoder.events([each]))))
             except Exception:  # noqa: BLE001 - whatever it is, it ended the batch
                 return PoisonError(self._topics[topic], number, record.offset)
         return None

@@ -522,7 +522,7 @@ class Result:
         Twelve hex digits that name the replay: a hash of sources and options. Also in the header ``trueup-replay`` of
         records that go to a topic.
     manifest
-        What was read, see `replay.manifest`.
+        What was read, as `replay --manifest` writes it down.
     records
         Read in all, of both topics, dead ones included.
     start_ms, end_ms

@@ -37,8 +37,8 @@ class Outputs:
             "dead-letters": settings.dead_letters,
         }
 
-    def parcel(self, partition: int) -> "OutputBatch":
-        """Return an empty parcel for a partition of every topic."""
+    def batch(self, partition: int) -> "OutputBatch":
+        """Return an empty batch for a partition of every topic."""
         return OutputBatch(self, partition)
 
 

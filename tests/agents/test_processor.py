@@ -40,16 +40,16 @@ class Told:
         self.acknowledged = asyncio.Event()
         self.acknowledged.set()
 
-    def parcel(self, partition: int) -> "Parcel":
-        return Parcel(self, partition)
+    def batch(self, partition: int) -> "OutputBatch":
+        return OutputBatch(self, partition)
 
     @property
     def outputs(self) -> list[Output]:
         return [output for _, outputs in self.sent for output in outputs]
 
 
-class Parcel:
-    """Stands for the parcel of a batch."""
+class OutputBatch:
+    """Stands for the outputs of a batch."""
 
     def __init__(self, told: Told, partition: int) -> None:
         self._told = told
@@ -520,7 +520,7 @@ def test_a_long_batch_lets_others_go_on_between_its_parts(scene: Scene, monkeypa
     async def run() -> None:
         task = asyncio.create_task(others())
         await scene.processor._applied(
-            scene.processor._partitions[0], batch(mixed(70).sent)[:70], cast("Any", Parcel(scene.told, 0))
+            scene.processor._partitions[0], batch(mixed(70).sent)[:70], cast("Any", OutputBatch(scene.told, 0))
         )
         task.cancel()
 

@@ -44,11 +44,11 @@ class Sender:
         self._outputs = Outputs(settings, produce, lambda topic, n: self.counted.append((topic, n)))
 
     def send(self, *outputs: Output, partition: int = 3) -> None:
-        parcel = self._outputs.parcel(partition)
+        output_batch = self._outputs.batch(partition)
         half = len(outputs) // 2
-        parcel.add(outputs[:half])
-        parcel.add(outputs[half:])
-        asyncio.run(parcel.send())
+        output_batch.add(outputs[:half])
+        output_batch.add(outputs[half:])
+        asyncio.run(output_batch.send())
 
 
 @pytest.fixture
