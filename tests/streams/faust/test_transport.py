@@ -297,7 +297,7 @@ def test_throttle_pauses_what_is_far_ahead_and_resumes_it_at_half(
     assert throttle() == []
 
 
-def test_lanes_know_the_bytes_they_hold(consumer: BatchConsumer) -> None:
+def test_buffers_know_the_bytes_they_hold(consumer: BatchConsumer) -> None:
     consumer._buffer(F0, [record(F, 0, i, i, b"key", bytes(100)) for i in range(3)])
     consumer._buffer(O0, [record(O, 0, 0, 9, None, None)])
     assert consumer.partition_buffers[0].sizes == [309, 0]
@@ -572,7 +572,7 @@ def test_a_message_stands_at_the_last_record_of_its_batch(consumer: BatchConsume
 # -- acknowledgement -----------------------------------------------------------------------------------------------
 
 
-def test_ack_frees_the_lane_and_makes_the_ends_of_the_batch_committable(consumer: BatchConsumer) -> None:
+def test_ack_frees_the_buffer_and_makes_the_ends_of_the_batch_committable(consumer: BatchConsumer) -> None:
     buffer(consumer, F0, 1, 2, 9)
     buffer(consumer, O0, 3, start=40)
     first = message(consumer, 0, limit=2)

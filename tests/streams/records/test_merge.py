@@ -100,7 +100,7 @@ def test_a_topic_stays_in_the_order_of_its_offsets_when_its_clock_runs_backwards
     assert order(take(of)) == [(O, 5), (F, 9), (F, 1)]
 
 
-def test_an_empty_lane_has_no_batch() -> None:
+def test_an_empty_buffer_has_no_batch() -> None:
     of = buffer()
     assert take(of) is None
     assert not of.busy
