@@ -203,7 +203,8 @@ def report_lost_positions(fetcher: Fetcher, topics: Iterable[str]) -> None:
         reset = isinstance(error, OffsetOutOfRangeError) and tp.topic not in topics
         if reset or isinstance(error, NoOffsetForPartitionError):
             state = fetcher._subscriptions.subscription.assignment.state_value(tp)  # noqa: SLF001 - as above
-            state.await_reset(OffsetResetStrategy.EARLIEST)
+            if state is not None:  # else it has moved meanwhile
+                state.await_reset(OffsetResetStrategy.EARLIEST)
         else:
             set_error(tp, error)
 

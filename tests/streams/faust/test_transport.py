@@ -123,13 +123,15 @@ def test_only_lost_positions_of_the_inputs_are_errors(run: Run) -> None:
     async def scenario() -> list[bool]:
         await asyncio.sleep(0)
         states = {tp: TopicPartitionState(None) for tp in (F0, O0, C0)}
-        assignment = SimpleNamespace(state_value=states.__getitem__)
+        assignment = SimpleNamespace(state_value=states.get)
         subscriptions = SimpleNamespace(subscription=SimpleNamespace(assignment=assignment))
         fetcher = SimpleNamespace(_set_error=lambda *each: errors.append(each), _subscriptions=subscriptions)
         report_lost_positions(fetcher, (F, O))
         fetcher._set_error(F0, lost)
         fetcher._set_error(C0, OffsetOutOfRangeError({C0: 5}))
         fetcher._set_error(O0, NoOffsetForPartitionError(O0))
+        moved = TP(O, 1)  # while its committed offset was asked for
+        fetcher._set_error(moved, NoOffsetForPartitionError(moved))
         return [states[tp].awaiting_reset for tp in (F0, O0, C0)]
 
     assert run(scenario()) == [False, True, True]
