@@ -306,9 +306,9 @@ class BatchConsumer(driver.Consumer):
             If the worker is to stop on lost records, or there never was such an offset in the topic.
         """
         for tp, position in positions.items():
-            if self._thread.reach(tp)[0] != position:  # somebody has sought elsewhere meanwhile
-                continue
             earliest, end = (await self.earliest_offsets(tp))[tp], (await self.highwaters(tp))[tp]
+            if self._thread.reach(tp)[0] != position:  # it has moved, or somebody has sought elsewhere meanwhile
+                continue
             if position >= earliest:
                 raise DataLossError(
                     f"{tp.topic}/{tp.partition} was read up to offset {position}, but it ends at {end} now: was the "

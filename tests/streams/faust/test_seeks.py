@@ -1,7 +1,7 @@
 """Where reading starts, and that no record is lost or doubled when a fetch and a seek cross."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, cast
 
@@ -137,6 +137,22 @@ def test_an_error_of_a_position_that_was_left_meanwhile_is_nothing(
 ) -> None:
     overtake(brokers, consumer)
     brokers.positions[F0] = 8
+    run(consumer._out_of_range({F0: 2}))
+    assert topology.failure is None
+    assert brokers.positions[F0] == 8
+
+
+def test_a_position_that_is_left_while_the_brokers_are_asked_is_nothing_either(
+    run: Run, topology: Topology, consumer: BatchConsumer, brokers: Brokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    overtake(brokers, consumer)
+    ask = consumer.highwaters
+
+    async def sought_elsewhere(*tps: TP) -> Mapping[TP, int]:
+        brokers.positions[F0] = 8
+        return await ask(*tps)
+
+    monkeypatch.setattr(consumer, "highwaters", sought_elsewhere)
     run(consumer._out_of_range({F0: 2}))
     assert topology.failure is None
     assert brokers.positions[F0] == 8
