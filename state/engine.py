@@ -92,9 +92,8 @@ class Effects:
     answered, resolved
         How many forecasts of each stream were answered, duplicates included, and how many of its events resolved.
     scores, windows, vectors, calibrators
-        The rows among ``rows`` that changed of each stream's scores, of its closed windows, of the scores of each
-        stream and configuration whose forecasts are more than one probability, and of the calibrator that serves a
-        stream now.
+        The rows among ``rows`` that changed of each stream's scores, of its closed windows, of its scores under what
+        is configured now where its forecasts are more than one probability, and of the calibrator that serves it now.
     lapsed
         When the forecasts and outcomes that expired in this batch without a partner were due, and the forecasts that
         silence labelled: stream time, ms.
@@ -116,7 +115,7 @@ class Effects:
     resolved: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     scores: dict[str, bytes] = field(default_factory=dict)
     windows: dict[str, bytes] = field(default_factory=dict)
-    vectors: dict[tuple[str, str], bytes] = field(default_factory=dict)
+    vectors: dict[str, bytes] = field(default_factory=dict)
     calibrators: dict[str, bytes] = field(default_factory=dict)
     ages: dict[str, bytes] = field(default_factory=dict)
     comparisons: dict[tuple[str, str, str], bytes] = field(default_factory=dict)
@@ -276,6 +275,8 @@ class Partition:
         effects.fates = [after - was for after, was in zip(fence.fates, self._fates, strict=True)]
         if fence.applied > self._applied:
             self._collect()
+            if max(len(self._learners), len(self._ages)) > CACHED:
+                self._forget()
         return effects
 
     def _forecast(self, forecast: Forecast) -> None:
@@ -711,8 +712,8 @@ class Partition:
         served = learner.served
         kind = KINDS.index(calibrators.kind(calibrator))
         history = self._history(stream) if kind == PROBABILITY else None
-        current = self._policies.of(stream)  # tickets of an earlier configuration hold other features
-        features = features_of(served.calibrator) if current is not None and current.config == config else None
+        # Tickets of an earlier configuration hold other features.
+        features = features_of(served.calibrator) if self._present(stream, config) else None
         service = _Service(
             stream,
             kind,
@@ -732,6 +733,11 @@ class Partition:
         )
         self._by_ticket[names] = service
         return service
+
+    def _present(self, stream: str, config: str) -> bool:
+        """Whether a stream has this configuration now."""
+        policy = self._policies.of(stream)
+        return policy is not None and policy.config == config
 
     def _learner(self, stream: str, config: str, policy: Policy | None) -> _Learner:
         """Return the calibrator of a stream and configuration; without a row it is new, and needs its policy."""
@@ -778,8 +784,7 @@ class Partition:
         changes.update(self._expiry.changes())
         for key, learner in self._learnt.items():
             row = changes[key] = rows.encode_calibrator(learner.served)
-            policy = self._policies.of(learner.stream)
-            if policy is not None and policy.config == learner.config:
+            if self._present(learner.stream, learner.config):
                 effects.calibrators[learner.stream] = row
         for key, challenger in self._compared.items():
             row = changes[key] = rows.encode_comparison(challenger.comparison)
@@ -792,14 +797,13 @@ class Partition:
         for stream, history in self._closed.items():
             effects.windows[stream] = changes[keys.windows(stream)] = rows.encode_windows(history)
         for (stream, config), scores in self._scored_vectors.items():
-            row = rows.encode_vector_scores(scores)
-            effects.vectors[stream, config] = changes[keys.vectors(stream, config)] = row
+            row = changes[keys.vectors(stream, config)] = rows.encode_vector_scores(scores)
+            if self._present(stream, config):
+                effects.vectors[stream] = row
         for stream, ages in self._aged.items():
             effects.ages[stream] = changes[keys.ages(stream)] = rows.encode_ages(ages)
         changes.update(self._witnesses.changes())
         changes[keys.FENCE] = self.fence.encode()
-        if max(len(self._learners), len(self._ages)) > CACHED:
-            self._forget()
 
 
 def _admits(payload: bytes, y: float) -> bool:

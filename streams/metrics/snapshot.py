@@ -50,7 +50,7 @@ class PartitionSnapshot:
     def applied(self, effects: Effects, shows: Callable[[str], bool]) -> None:
         """Take what a batch changed of the streams that are shown."""
         self.calibrators.update((s, row) for s, row in effects.calibrators.items() if shows(s))
-        self.vectors.update((s, row) for (s, _), row in effects.vectors.items() if shows(s))
+        self.vectors.update((s, row) for s, row in effects.vectors.items() if shows(s))
         self.comparisons.update((place, row) for place, row in effects.comparisons.items() if shows(place[0]))
         self.ages.update((s, row) for s, row in effects.ages.items() if shows(s))
         # A revision may change a closed window and leave the present one.

@@ -47,7 +47,7 @@ def test_a_forecast_is_answered_joined_and_scored_by_its_kind(stream: str) -> No
     policy = POLICIES.of(stream)
     assert policy is not None
     key = keys.vectors(stream, policy.config)
-    assert effects.vectors == {(stream, policy.config): effects.rows[key]}
+    assert effects.vectors == {stream: effects.rows[key]}
     assert not effects.scores
     scores = rows.decode_vector_scores(worker.table[key])
     assert isinstance(scores, QuantileScores if stream == "numbers" else ClassScores)

@@ -150,14 +150,32 @@ def test_scores_of_classes_and_numbers_add_up_over_partitions_and_survive_a_rest
     effects = [live.fold(partition, vectors(30)) for partition in (0, 1)]
     assert value(gauges, "resolved_vectors", stream="numbers") == 60
     assert value(gauges, "accuracy", stream="classes", kind="raw") == pytest.approx(1 / 3)
-    held = {stream: row for (stream, _), row in effects[0].vectors.items()}
     again = made()
-    again.assigned(0, PartitionSnapshot(Fence(), vectors=held))
+    again.assigned(0, PartitionSnapshot(Fence(), vectors=effects[0].vectors))
     assert value(again, "resolved_vectors", stream="classes") == 30
     for name, stream in (("coverage_error", "numbers"), ("classwise_ece", "classes")):
         for kind in ("raw", "calibrated"):
             shown = value(gauges, name, stream=stream, kind=kind)
             assert shown == pytest.approx(value(again, name, stream=stream, kind=kind))
+
+
+def test_an_outcome_of_an_earlier_configuration_leaves_the_scores_that_are_shown() -> None:
+    stored: dict[bytes, bytes] = {}
+    before, now = (Policies([("classes", Policy("multiclass", {"each": each}))]) for each in ("platt", "histogram"))
+    snapshot = PartitionSnapshot(Fence())
+
+    def fold(partition: Partition, event: Event) -> None:
+        effects = partition.fold([event])
+        stored.update({key: row for key, row in effects.rows.items() if row is not None})
+        snapshot.applied(effects, lambda _: True)
+
+    raw = Probs((0.2, 0.3, 0.5))
+    fold(Partition(before, stored.get), Forecast(0, b"k", "old", "classes", raw, (), 1000))
+    partition = Partition(now, stored.get)
+    fold(partition, Forecast(1, b"k", "new", "classes", raw, (), 1001))
+    fold(partition, Outcome(0, b"k", "new", 2.0, 1002))
+    fold(partition, Outcome(1, b"k", "old", 0.0, 1003))
+    assert snapshot.vectors == read(stored.get, now, ["classes"], Fence()).vectors
 
 
 def test_nothing_says_only_when_a_counter_was_made() -> None:
