@@ -73,7 +73,7 @@ class Terms:
             return None
         patterns = [(each, changed if each == pattern else was) for each, was in policies.patterns]
         made = Policies(patterns, policies.default, policies.early_ttl_ms, policies.coin)
-        return replace(self, applied=applied, settings=replace(self.settings, policies=made))
+        return replace(self, applied=applied, settings=in_force.under(self.settings, made))
 
 
 def timeline(settings: Settings, recorded: Sequence[InForce], since: Terms | None = None) -> list[Terms]:

@@ -9,6 +9,7 @@ it keeps every record. Records are ordered by ``claim``, the offset of the worke
 that arrives late is still recognised as the older one.
 """
 
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from hashlib import blake2b
@@ -96,8 +97,6 @@ def restored(configuration: bytes, settings: Settings) -> Settings:
         patterns = [(pattern, _policy(policy)) for pattern, policy in found["streams"]]
         default = found["default"] and _policy(found["default"])
         limits = {name: found["limits"][name] for name in LIMITS}
-        # What a letter may be is checked against this, which decides nothing.
-        limits["batch_bytes"] = max(settings.batch_bytes, 4 * limits["letter_bytes"] + 4096)
         policies = Policies(patterns, default, found["early_ttl_ms"], settings.policies.coin)
         coin = found.get("coin", "")
     except (ValueError, KeyError, TypeError, AttributeError) as exc:
@@ -108,7 +107,13 @@ def restored(configuration: bytes, settings: Settings) -> Settings:
             f"configuration {digest(configuration)} drew with {drew}, TRUEUP_COIN_KEY here is {here}: give the key "
             "that was in force"
         )
-    return replace(settings, policies=policies, **limits)
+    return under(settings, policies, **limits)
+
+
+def under(settings: Settings, policies: Policies, **limits: Any) -> Settings:  # noqa: ANN401 - of `LIMITS`
+    """Return settings with other policies and limits, however small the batches of today are."""
+    # What a letter and a row may be is checked against the size of a batch, which decides no answer.
+    return replace(settings, policies=policies, batch_bytes=sys.maxsize, **limits)
 
 
 def _plain(policy: Policy) -> dict[str, Any]:

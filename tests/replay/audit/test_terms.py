@@ -12,7 +12,8 @@ from replay.audit import checkpoint
 from replay.audit.checkpoint import Skips
 from replay.audit.output_matcher import Differs, Unauditable
 from replay.audit.partition_verifier import Derivation, Memory
-from replay.audit.terms import Terms, timeline
+from replay.audit.terms import UNKNOWN, Terms, timeline
+from state.policy import Policies, Policy
 from streams.config.in_force import described
 from streams.config.settings import Settings
 from tests.events import forecast, mixed, outcome
@@ -117,6 +118,21 @@ def test_what_only_promotions_tell_is_derived_by_them(tmp_path: Path) -> None:
     topics.replace("calibrated", 500, orjson.dumps(orjson.loads(record.value or b"") | {"p": 0.123}))
     with pytest.raises(Differs):
         topics.audit(champion)
+
+
+def test_a_promotion_from_a_calibrator_whose_row_is_larger_than_a_batch_of_today_is_followed() -> None:
+    large, small = Policy("minimax", {"buckets": 400, "grid": 400}), Policy("histogram")
+    assert large.row_bytes > Settings().batch_bytes
+    told = {
+        side: {"calibrator": each.calibrator, "options": each.options, "config": each.config}
+        for side, each in (("from", large), ("to", small))
+    }
+    now = Terms(0, None, UNKNOWN, Settings(policies=Policies([("s", small)])))
+    before = now.promoted("s", large.config, [{"pattern": "s", **told}], 0)
+    assert before is not None
+    policy = before.settings.policies.of("s")
+    assert policy is not None
+    assert policy.config == large.config
 
 
 def test_what_was_written_down_later_is_found_behind_promotions(tmp_path: Path) -> None:

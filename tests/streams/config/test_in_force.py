@@ -68,6 +68,13 @@ def test_every_calibrator_is_the_same_again(name: str) -> None:
     assert policy.recipe == Policy(name).recipe
 
 
+def test_rows_larger_than_a_batch_of_today_were_in_force_all_the_same() -> None:
+    policy = Policy("minimax", {"buckets": 400, "grid": 400})
+    assert policy.row_bytes > Settings().batch_bytes
+    written = in_force.described(Settings(policies=Policies([("s", policy)]), batch_bytes=2 * policy.row_bytes))
+    assert in_force.described(in_force.restored(written, Settings())) == written
+
+
 def test_settings_that_decide_nothing_do_not_show() -> None:
     other = Settings(app_id="other", batch_records=7, session_seconds=99, metrics_port=1)
     assert in_force.described(other) == in_force.described(Settings())
