@@ -98,7 +98,7 @@ class Fence:
     next
         Next offset to apply of ``forecasts`` and of ``outcomes``; 0 before the first record.
     stream_time
-        Largest event time seen, ms since the epoch; 0 before the first record.
+        Largest event time seen, but for that of records far ahead (`state.witnesses`), ms since the epoch; 0 at first.
     applied
         Records applied so far, of both topics.
     fates
