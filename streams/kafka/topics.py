@@ -184,7 +184,7 @@ async def remarks(settings: Settings) -> list[str]:
             granted = allowed.get(topic.name, frozenset())
             if granted is None or "DescribeConfigs" in granted:
                 configs[topic.name] = await _configs(admin, topic.name)
-                found += _remarks(topic, settings.compression, configs[topic.name])
+                found += _remarks(topic, settings, configs[topic.name])
         return found + _losable(configs)
 
 
@@ -206,10 +206,10 @@ def _losable(configs: Mapping[str, Mapping[str, str]]) -> list[str]:
     return found
 
 
-def _remarks(topic: Topic, ours: str, configs: Mapping[str, str]) -> list[str]:
+def _remarks(topic: Topic, settings: Settings, configs: Mapping[str, str]) -> list[str]:
     kept = int(configs.get("delete.retention.ms", "86400000"))
-    found = _packed(topic, ours, configs)
-    if topic.compacted and kept < DELETE_RETENTION_MS:
+    found = _packed(topic, settings.compression, configs)
+    if topic.name == settings.changelog and kept < DELETE_RETENTION_MS:
         found.append(
             f"topic {topic.name} has delete.retention.ms={kept}: a disk that was away for half of that is restored "
             f"from the first record; set {DELETE_RETENTION_MS}"

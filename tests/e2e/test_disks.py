@@ -120,14 +120,14 @@ def test_a_disk_ahead_of_its_changelog_is_set_aside_by_the_first_start(w: World)
 def test_check_notes_how_state_may_be_lost_and_topics_are_made_to_keep_deletions(world: MakeWorld) -> None:
     w = world(partitions=1)
     broker, changelog = w.settings.brokers[0], w.settings.changelog
-    labels = ("forecasts", "outcomes", "calibrated", "resolved", "dead-letters", "changelog")
+    labels = ("forecasts", "outcomes", "calibrated", "resolved", "dead-letters", "changelog", "configurations")
 
     def noted() -> list[str]:
         return [each.split(" for ")[0].split(":")[0] for each in asyncio.run(topics.remarks(w.settings))]
 
     assert noted() == ["min.insync.replicas is below 2"], "of one replica; deletions are kept for seven days"
     for label in labels:
-        policy = "compact" if label == "changelog" else "delete"
+        policy = "compact" if label in ("changelog", "configurations") else "delete"
         configs = {"cleanup_policy": policy, "min_insync_replicas": "2"}
         if label in ("forecasts", "outcomes"):
             configs["message_timestamp_after_max_ms"] = str(w.settings.limits.ahead_ms)

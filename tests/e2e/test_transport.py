@@ -70,7 +70,7 @@ def test_a_topic_made_anew_under_an_old_state_ends_the_worker(world: MakeWorld) 
     w.send([forecast("b", 0.5, 2000)])
     with w.worker() as worker:
         assert worker.process.wait(60) == FAILED
-        assert "was the topic made anew?" in worker.printed
+        assert "was deleted and made anew" in worker.printed
 
 
 def delete(w: World, label: str, before: int) -> None:

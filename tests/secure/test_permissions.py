@@ -109,4 +109,4 @@ def test_the_commands_grant_what_is_needed() -> None:
         "--operation Read --operation DescribeConfigs --topic forecasts"
     )
     assert said[-1].endswith("--operation Write --transactional-id mine- --resource-pattern-type prefixed")
-    assert len(said) == 8
+    assert len(said) == 9
