@@ -282,7 +282,11 @@ def test_killed_by_a_signal_it_leaves_nothing_behind(tmp_path: Path) -> None:
     out.mkdir()
     command = [sys.executable, "-m", "cli.main", "replay", "--partitions", "2", "--processes", "2"]
     command += ["--forecasts", str(files[0]), "--outcomes", str(files[1]), "--output", str(out / "out.jsonl")]
-    process = subprocess.Popen(command, env={"PYTHONPATH": str(ROOT), "TMPDIR": str(temporary)})
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
+    try:
+        process = subprocess.Popen(command, env={"PYTHONPATH": str(ROOT), "TMPDIR": str(temporary)})
+    finally:
+        signal.signal(signal.SIGINT, before)
     while not list(temporary.glob("trueup-replay-*/*")):
         assert process.poll() is None
         time.sleep(0.01)
