@@ -24,7 +24,7 @@ OF_THREE_BROKERS = (
 def test_nothing_is_lost_or_doubled_whatever_strikes(tmp_path: Path) -> None:
     with campaign.stage(tmp_path, workers=2, partitions=4, seed=7, rate=300.0, session=3.0) as on:
         seen = campaign.run(on, OF_ONE_BROKER)
-        assert campaign.drain(on, 5_000) == [0, 0]
+        assert campaign.drain(on, 7_000) == [0, 0]
         verdict = judge_all(on.world)
     assert verdict.good, verdict.findings
     assert verdict.events >= 5_000
@@ -35,7 +35,7 @@ def test_nothing_is_lost_or_doubled_whatever_strikes(tmp_path: Path) -> None:
 def test_nothing_is_lost_or_doubled_while_brokers_come_and_go(tmp_path: Path) -> None:
     with campaign.stage(tmp_path, brokers=3, workers=2, partitions=3, seed=7, rate=200.0) as on:
         seen = campaign.run(on, OF_THREE_BROKERS)
-        assert campaign.drain(on, 2_000) == [0, 0]
+        assert campaign.drain(on, 3_000) == [0, 0]
         campaign.measure(on, seen)
         verdict = judge_all(on.world)
     assert verdict.good, verdict.findings
