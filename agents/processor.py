@@ -100,6 +100,10 @@ class BatchProcessor:
         self._folding: dict[int, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._answering: dict[int, asyncio.Lock] = defaultdict(asyncio.Lock)
 
+    def fence(self, partition: int) -> Fence:
+        """Return the fence of a partition that was taken up."""
+        return _committed(self._partitions[partition].fence)
+
     async def reopen(self, partition: int) -> tuple[int, int]:
         """Take up a partition from its table, and return the next offset of forecasts and of outcomes to apply."""
         async with self._folding[partition], self._answering[partition]:

@@ -11,8 +11,6 @@ from faust.types import TP
 
 from agents import __version__, deaths
 from agents.processor import BatchProcessor, Probe
-from state import keys
-from state.fence import Fence
 from streams.config.settings import Settings
 from streams.faust.application import Application
 from streams.faust.changelog import MovedError
@@ -76,8 +74,8 @@ class Topology:
     async def renew(self) -> None:
         """Confirm the claims that have not been for long, and that the inputs are the topics they were."""
         await self.table.renew()
-        for partition in self.table.changelog.claims():
-            await self.table.recognise(partition, self.sources)
+        if claims := self.table.changelog.claims():
+            await self.table.recognise(claims, self.sources)
 
     async def applied(self, partition: int) -> tuple[int, int]:
         """Take up a partition, say what is in force in it from now on, and return the offsets of its fence.
@@ -88,9 +86,8 @@ class Topology:
             If an input topic was made anew since records of it were applied.
         """
         offsets = await self.processor.reopen(partition)
-        await self.table.recognise(partition, self.sources)
-        row = self.table.read(partition, keys.FENCE)
-        fence = Fence() if row is None else Fence.decode(row)
+        fence = self.processor.fence(partition)
+        await self.table.recognise([partition], self.sources)
         await self.announcer.announce(partition, self.table.claimed(partition), fence)
         for topic in self.sources:
             self._skips.pop((topic, partition), None)

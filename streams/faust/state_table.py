@@ -114,13 +114,13 @@ class StateTable(faust.Table):  # type: ignore[type-arg]
         origin, oldest = described.origin.encode(), _now() - described.retention_ms // 2
         return [each for each in partitions if self.store.vet(each, origin, self._claimed[each][1], oldest)]
 
-    async def recognise(self, partition: int, topics: tuple[str, str]) -> None:
-        """Compare the input topics with those that the partition's rows came from, and note them where nobody has.
+    async def recognise(self, partitions: Iterable[int], topics: tuple[str, str]) -> None:
+        """Compare the input topics with those that the partitions' rows came from, and note them where nobody has.
 
         Parameters
         ----------
-        partition
-            Number of the partition.
+        partitions
+            Numbers of the partitions.
         topics
             Names of the topics of forecasts and of outcomes.
 
@@ -134,7 +134,11 @@ class StateTable(faust.Table):  # type: ignore[type-arg]
         ids = await cast("BatchProducer", self.app.producer).topic_ids(topics)
         if not all(ids):  # brokers older than 2.8 give none
             return
-        row, now = self.read(partition, keys.INPUTS), InputIds(*ids)
+        for partition in partitions:
+            await self._recognise(partition, topics, InputIds(*ids))
+
+    async def _recognise(self, partition: int, topics: tuple[str, str], now: InputIds) -> None:
+        row = self.read(partition, keys.INPUTS)
         known = now if row is None else InputIds.decode(row)
         fence = self.read(partition, keys.FENCE)
         applied = Fence.decode(fence).next if fence else (0, 0)

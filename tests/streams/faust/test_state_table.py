@@ -174,7 +174,7 @@ def applied(table: StateTable, forecasts: int, outcomes: int) -> None:
 def test_the_topics_of_the_inputs_are_noted_once(table: StateTable, producer: Producer) -> None:
     known(producer, "1", "2")
     for _ in range(3):
-        asyncio.run(table.recognise(0, ("f", "o")))
+        asyncio.run(table.recognise([0], ("f", "o")))
         applied(table, 5, 5)
     rows = [row for row in producer.rows(CHANGELOG) if row.key == keys.INPUTS]
     assert [InputIds.decode(row.value or b"") for row in rows] == [InputIds("1" * 32, "2" * 32)]
@@ -186,25 +186,25 @@ def test_a_topic_that_was_made_anew_under_the_state_is_refused(
     table: StateTable, producer: Producer, fence: tuple[int, int], topic: str
 ) -> None:
     known(producer, "1", "2")
-    asyncio.run(table.recognise(0, ("f", "o")))
+    asyncio.run(table.recognise([0], ("f", "o")))
     applied(table, *fence)
     known(producer, "3", "4")
     with pytest.raises(DataLossError, match=f"has applied {topic} up to offset 6, but that topic was deleted and made"):
-        asyncio.run(table.recognise(0, ("f", "o")))
+        asyncio.run(table.recognise([0], ("f", "o")))
 
 
 def test_a_topic_that_was_made_anew_before_anything_of_it_was_applied_is_taken(
     table: StateTable, producer: Producer
 ) -> None:
     known(producer, "1", "2")
-    asyncio.run(table.recognise(0, ("f", "o")))
+    asyncio.run(table.recognise([0], ("f", "o")))
     applied(table, 7, 0)
     known(producer, "1", "4")
-    asyncio.run(table.recognise(0, ("f", "o")))
+    asyncio.run(table.recognise([0], ("f", "o")))
     assert InputIds.decode(table.read(0, keys.INPUTS) or b"") == InputIds("1" * 32, "4" * 32)
 
 
 def test_brokers_that_give_no_ids_are_taken_at_their_names(table: StateTable) -> None:
     applied(table, 7, 7)
-    asyncio.run(table.recognise(0, ("f", "o")))
+    asyncio.run(table.recognise([0], ("f", "o")))
     assert table.read(0, keys.INPUTS) is None
