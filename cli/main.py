@@ -13,6 +13,7 @@ from aiokafka.errors import KafkaError
 
 from agents import __version__, logs
 from cli import replay
+from replay.sources.record import TableError
 from streams.config import effective_config, stream_config
 from streams.config.settings import Settings, SettingsError
 from streams.kafka import permissions, topics
@@ -70,8 +71,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.umask(0o077)
     try:
         return int(_COMMANDS[options.command](options))
-    except (SettingsError, topics.TopicsError) as exc:
+    except (SettingsError, topics.TopicsError, TableError) as exc:
         print(f"trueup: {exc}", file=sys.stderr)
+        if isinstance(exc, TableError):
+            return replay.UNUSABLE
     except KeyboardInterrupt:
         return 130
     return MISCONFIGURED

@@ -193,16 +193,17 @@ def source(options: argparse.Namespace, settings: Settings) -> Any:  # noqa: ANN
 def _of_files(options: argparse.Namespace) -> Any:  # noqa: ANN401 - a Source
     from replay.sources.files import FileSource  # noqa: PLC0415
 
+    partitions = getattr(options, "partitions", None) or 1
     if options.table:
         if options.forecasts or options.outcomes:
             raise SettingsError("--table stands for both files: do not give --forecasts and --outcomes beside it")
-        return _table(options)
+        return _table(options, partitions)
     if not (options.forecasts and options.outcomes):
         raise SettingsError("--forecasts and --outcomes belong together")
-    return FileSource(options.forecasts, options.outcomes, getattr(options, "partitions", None) or 1)
+    return FileSource(options.forecasts, options.outcomes, partitions)
 
 
-def _table(options: argparse.Namespace) -> Any:  # noqa: ANN401 - a Source
+def _table(options: argparse.Namespace, partitions: int) -> Any:  # noqa: ANN401 - a Source
     from replay.sources.table import UNITS, Columns, TableSource  # noqa: PLC0415 - imports numpy
 
     missing = [f"--{name}" for name in ("score", "label", "time") if getattr(options, name) is None]
@@ -222,7 +223,7 @@ def _table(options: argparse.Namespace) -> Any:  # noqa: ANN401 - a Source
         labels=_meanings(options.labels),
         time_format=options.time_format,
     )
-    return TableSource(options.table, options.table, getattr(options, "partitions", None) or 1, columns)
+    return TableSource(options.table, options.table, partitions, columns)
 
 
 def _meanings(text: str | None) -> dict[str, int | None]:
@@ -240,15 +241,18 @@ def _meanings(text: str | None) -> dict[str, int | None]:
 def run(options: argparse.Namespace) -> int:
     """Replay, print the result, and return the exit status.
 
-    `UNUSABLE` (EX_DATAERR of sysexits.h) if a table does not hold what it was said to hold, or if more than half of the
-    records are dead letters: figures of the rest would mislead.
+    `UNUSABLE` if more than half of the records are dead letters: figures of the rest would mislead.
+
+    Raises
+    ------
+    TableError
+        If a table does not hold what it was said to hold.
     """
     from rich.console import Console  # noqa: PLC0415 - not for --help
 
     from cli.replay_table import show  # noqa: PLC0415
     from replay.progress import Bar  # noqa: PLC0415
     from replay.run import replay  # noqa: PLC0415
-    from replay.sources.table import TableError  # noqa: PLC0415
 
     settings = Settings.from_env(os.environ)
     wanted = request(options, settings)
@@ -257,9 +261,6 @@ def run(options: argparse.Namespace) -> int:
     try:
         with Bar(Console(stderr=True)) as bar:
             result, pace = replay(wanted, os.environ, bar.show)
-    except TableError as exc:
-        sys.stderr.write(f"trueup: {exc}\n")
-        return UNUSABLE
     finally:
         signal.signal(signal.SIGTERM, before)
     show(Console(stderr=options.json, markup=False, emoji=False), result, pace)

@@ -7,6 +7,10 @@ from typing import Any, NamedTuple, Protocol
 CHUNK = 2000
 
 
+class TableError(Exception):
+    """A table does not hold what it was said to hold; the message says what it holds."""
+
+
 class SourceRecord(NamedTuple):
     """One record of an input topic.
 

@@ -14,7 +14,7 @@ import numpy as np
 import orjson
 
 from replay.sources.files import FileSource, begins, identity
-from replay.sources.record import CHUNK, Chunk, SourceRecord
+from replay.sources.record import CHUNK, Chunk, SourceRecord, TableError
 from state.arrays import Floats, Integers
 from state.calibrators.base import new
 from state.fence import FORECASTS
@@ -31,10 +31,6 @@ LABELS: Final = {"0": 0, "1": 1, "0.0": 0, "1.0": 1, "false": 0, "true": 1, "no"
 _TIMES: Final = ((10**11, 1000.0), (10**14, 1.0), (10**17, 1e-3))
 #: A row whose time, or whose label's time, is missing.
 _NEVER: Final = np.iinfo(np.int64).min
-
-
-class TableError(Exception):
-    """The table does not hold what it was said to hold; the message says what it holds."""
 
 
 @dataclass(frozen=True)
@@ -261,15 +257,13 @@ def _scores(column: Any, columns: Columns) -> Floats:  # noqa: ANN401 - pyarrow'
 
 
 def _labels(column: Any, columns: Columns) -> Floats:  # noqa: ANN401 - pyarrow's
-    given = {text.casefold(): value for text, value in (LABELS | dict(columns.labels)).items()}
-    if columns.labels:  # then nothing is guessed, except numbers
-        given = {text.casefold(): value for text, value in columns.labels.items()}
+    given = {text.casefold(): value for text, value in (columns.labels or LABELS).items()}
     encoded = column.cast("string").combine_chunks().dictionary_encode()
     meant = []
     for value in encoded.dictionary.to_pylist():
         text = value.strip().casefold()
         if text and text not in given:
-            known = ", ".join(f"{each}" for each in encoded.dictionary.to_pylist()[:10])
+            known = ", ".join(encoded.dictionary.to_pylist()[:10])
             raise TableError(
                 f"--label {columns.label} holds {value!r}; say what it means, such as --labels "
                 f"'{value}=1,...' (0, 1, or skip). The column holds: {known}"

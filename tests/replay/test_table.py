@@ -10,8 +10,8 @@ import pyarrow.parquet
 import pytest
 
 from cli import main, replay
-from replay.sources.record import SourceRecord
-from replay.sources.table import UNITS, Columns, TableError, TableSource
+from replay.sources.record import SourceRecord, TableError
+from replay.sources.table import UNITS, Columns, TableSource
 from state.fence import FORECASTS, OUTCOMES
 
 PLAIN = Columns("p", "fraud", "at")
@@ -172,6 +172,14 @@ def test_a_wrong_column_is_unusable_data_and_a_wrong_option_a_wrong_question(
 ) -> None:
     assert run("--table", made(tmp_path, 10), *arguments) == status
     assert said in capsys.readouterr().err
+
+
+def test_a_proposal_of_a_table_with_a_wrong_column_is_the_same_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wrong = ("--score", "score", "--label", "fraud", "--time", "at")
+    assert main.main(["config", "suggest", "quarter", "--table", str(made(tmp_path, 10)), *wrong]) == replay.UNUSABLE
+    assert "there are: p, fraud, at, known" in capsys.readouterr().err
 
 
 def test_a_replay_of_mostly_dead_letters_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
