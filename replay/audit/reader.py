@@ -19,13 +19,12 @@ from streams.config.settings import Settings
 from streams.faust import unpacking
 from streams.kafka import provenance
 from streams.kafka.topics import partitions
+from streams.kafka.whole_topics import FETCH_BYTES
 from streams.records import skips
 from streams.records.merge import KafkaRecord
 
 T = TypeVar("T")
 
-#: Most bytes a partition may give at once; whole record batches keep the reader at 6 us a record.
-FETCH_BYTES: Final = 4 << 20
 #: The brokers must give the next records of a topic that has some within this time, s.
 STALL_SECONDS: Final = 60.0
 

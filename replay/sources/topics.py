@@ -24,12 +24,11 @@ from state.fence import FORECASTS, OUTCOMES
 from streams.config.settings import Settings, SettingsError
 from streams.faust import unpacking
 from streams.kafka.topics import TopicsError, partitions
+from streams.kafka.whole_topics import FETCH_BYTES
 from streams.records import skips
 from streams.records.refused import Refused
 from streams.records.skips import PoisonError
 
-#: Most bytes a partition may give at once: whole record batches keep the cost of a record at that of its decoding.
-FETCH_BYTES = 4 << 20
 #: How long a fetch may take before the brokers are given up, s.
 SILENCE_SECONDS = 60.0
 
