@@ -92,8 +92,8 @@ class Effects:
     answered, resolved
         How many forecasts of each stream were answered, duplicates included, and how many of its events resolved.
     scores, windows, vectors, calibrators
-        The rows among ``rows`` that changed of each stream's scores, of its closed windows, of its scores under what
-        is configured now where its forecasts are more than one probability, and of the calibrator that serves it now.
+        Rows among ``rows`` that changed, by stream. They are its scores and its closed windows; its scores under the
+        present configuration, if its forecasts are more than one probability; and the calibrator that serves it now.
     lapsed
         When the forecasts and outcomes that expired in this batch without a partner were due, and the forecasts that
         silence labelled: stream time, ms.
