@@ -390,7 +390,7 @@ class Partition:
     def _said_again(self, outcome: Outcome, key: bytes, found: bytes) -> None:
         """Take a further outcome of an event that has a label: it confirms the label, replaces it, or is too old."""
         _, record_key, event_id, y, ts, _, number = outcome
-        fates, status, label = self.fence.fates, found[0], ledger.HEAD.unpack_from(found)[6]
+        fates, status, label = self.fence.fates, found[0], ledger.label(found)
         newer = ledger.newer(found, ts, number)
         if status == ledger.RESOLVED and ledger.unsaid(found):  # the first outcome of an event that silence labelled
             self._age(self._served(found), ledger.issued_ts(found), ts, y)
@@ -427,7 +427,7 @@ class Partition:
 
     def _served(self, payload: bytes) -> _Service:
         """Return what answered the forecast of a row."""
-        names = payload[ledger.HEAD.size : ledger.names_end(payload)]
+        names = ledger.who(payload)
         return self._by_ticket.get(names) or self._reopen(payload, names)
 
     def _resolve(
@@ -449,20 +449,14 @@ class Partition:
         new outcome counts; that of one which waited has counted already.
         """
         effects = self._effects
-        _, kind, born, _, issued_ts, _, _, raw, p, draw, version, _, _, _ = ledger.HEAD.unpack_from(issued)
-        end = ledger.names_end(issued)
-        names = issued[ledger.HEAD.size : end]
+        kind, issued_ts, raw, p, draw, version, names, end = ledger.answered(issued)
         service = self._by_ticket.get(names) or self._reopen(issued, names)
         served, history = service.served, service.history
         if new_outcome:
             self._age(service, issued_ts, ts, y)
         implied = as_of == ledger.UNSAID
-        self._changed[key] = ledger.resolved(
-            issued,
-            kind | ledger.IMPLIED if implied else kind,
-            (born, self.fence.applied, issued_ts, ts, y, raw, p, draw, version, as_of, number),
-            0 if history is None else history.windows,
-        )
+        window = 0 if history is None else history.windows
+        self._changed[key] = ledger.resolved(issued, self.fence.applied, y, ts, as_of, number, window)
         ticket = issued[end:]
         if kind != PROBABILITY:
             if kind & ledger.SHADOWED:
@@ -490,7 +484,7 @@ class Partition:
         """Replace a label that was learnt, wherever it counts, and say so."""
         service = self._served(found)
         history = service.history
-        was, y = ledger.HEAD.unpack_from(found)[6], ledger.HEAD.unpack_from(revised)[6]
+        was, y = ledger.label(found), ledger.label(revised)
         self._changed[key] = revised
         entry = ledger.parse(revised)
         raw, p, draw, ticket = ledger.answer(revised, ledger.names_end(revised))
@@ -626,7 +620,7 @@ class Partition:
         name = event_id.encode()
         key = keys.LEDGER + name
         payload = self._payload(key)
-        if payload is None or ledger.HEAD.unpack_from(payload)[2] != born:
+        if payload is None or ledger.born(payload) != born:
             return
         service = self._served(payload)
         policy = self._policies.of(service.stream)
@@ -636,8 +630,7 @@ class Partition:
         silence = None if policy is None else policy.silence
         if status == ledger.WAITING:
             fence.fates[MATURED] += 1
-            _, _, _, _, _, ts, y, _, _, _, _, as_of, number, _ = ledger.HEAD.unpack_from(payload)
-            self._resolve(key, ledger.key_of(payload, name), event_id, payload, y, ts, as_of, number)
+            self._resolve(key, ledger.key_of(payload, name), event_id, payload, *ledger.said(payload))
         elif status != ledger.RESOLVED and silence is not None and _admits(payload, silence):
             fence.fates[IMPLIED] += 1
             due = since + queue.ttl_ms
@@ -653,7 +646,7 @@ class Partition:
         key = keys.LEDGER + event_id.encode()
         payload = self._payload(key)
         # A row that was entered again later (its forecast came after its outcome) leaves with its later entry.
-        if payload is not None and (queue.role == MATURED_EXPIRY or ledger.HEAD.unpack_from(payload)[2] == named):
+        if payload is not None and (queue.role == MATURED_EXPIRY or ledger.born(payload) == named):
             entry = ledger.parse(payload)
             if fence.applied - entry.touched <= self._held:
                 return False  # the rows behind it wait with it, those of other queues must not

@@ -23,8 +23,12 @@ WAITING: Final = 5
 
 #: status, kind, born, touched, issued_ts, resolved_ts, y, raw, p, draw, version, as_of, number, window: see `Entry`.
 HEAD: Final = Struct("<BBQQqqddddQqII")
+#: The same, with born, issued_ts, and raw to version as bytes.
+_LEARNT: Final = Struct("<BB8sQ8sqd32sqII")
 _ISSUED_TS: Final = Struct("<q")
 _NAMES: Final = Struct("<4sBB")
+#: Where the names begin.
+_NAMED: Final = HEAD.size + _NAMES.size
 _LENGTHS: Final = Struct("<3H")
 #: Set in the kind of a row that ends with an outcome which was parked for the event and is not one it can have.
 _INVALID: Final = 0x80
@@ -382,8 +386,7 @@ def names(config: str, calibrator: str, stream: str) -> bytes:
 
 def names_end(payload: bytes) -> int:
     """Return where the names end and the ticket begins."""
-    at = HEAD.size + _NAMES.size
-    return at + payload[at - 2] + payload[at - 1]
+    return _NAMED + payload[_NAMED - 2] + payload[_NAMED - 1]
 
 
 _NOBODY: Final = names(NO_CONFIG, "", "")
@@ -428,6 +431,27 @@ def issued_ts(payload: bytes) -> int:
     return int(_ISSUED_TS.unpack_from(payload, 18)[0])
 
 
+def born(payload: bytes) -> int:
+    """Return the count of applied records at which a payload's row entered its queue."""
+    return int(HEAD.unpack_from(payload)[2])
+
+
+def label(payload: bytes) -> float:
+    """Return the label in force of a payload; NaN while there is none."""
+    return float(HEAD.unpack_from(payload)[6])
+
+
+def said(payload: bytes) -> tuple[float, int, int, int]:
+    """Return label, its time, and the time and number of the outcome it is from, as `labelled` takes them."""
+    head = HEAD.unpack_from(payload)
+    return head[6], head[5], head[11], head[12]
+
+
+def who(payload: bytes) -> bytes:
+    """Return the part of a payload that says who served: see `names`."""
+    return payload[HEAD.size : names_end(payload)]
+
+
 def unsaid(payload: bytes) -> bool:
     """Whether silence implied the label of a payload, and no outcome has come since."""
     return bool(HEAD.unpack_from(payload)[11] == UNSAID)
@@ -440,9 +464,24 @@ def labelled(payload: bytes, status: int, applied: int, y: float, ts: int, as_of
     return made + payload[HEAD.size :]
 
 
-def resolved(payload: bytes, kind: int, rest: tuple[Any, ...], window: int) -> bytes:
-    """Return the payload of an event that has been learnt; ``rest`` is `HEAD` from ``born`` to ``number``."""
-    return HEAD.pack(RESOLVED, kind, *rest, window) + payload[HEAD.size :]
+def answered(payload: bytes) -> tuple[int, int, Any, Any, Any, int, bytes, int]:
+    """Return kind with its flags, issued_ts, raw, p, draw, version, `who`, and where the names end.
+
+    Of a forecast that is no probability, raw, p and draw are NaN here: see `answer`.
+    """
+    _, kind, _, _, issued_ts, _, _, raw, p, draw, version, _, _, _ = HEAD.unpack_from(payload)
+    end = _NAMED + payload[_NAMED - 2] + payload[_NAMED - 1]  # `names_end`, without its call
+    return kind, issued_ts, raw, p, draw, version, payload[HEAD.size : end], end
+
+
+def resolved(payload: bytes, applied: int, y: float, ts: int, as_of: int, number: int, window: int) -> bytes:
+    """Return the payload of an event that is learnt with this label; see `Entry` for each of its parts."""
+    kind = payload[1] | IMPLIED if as_of == UNSAID else payload[1]
+    born, issued_ts, served = payload[2:10], payload[18:26], payload[42:74]
+    return (
+        _LEARNT.pack(RESOLVED, kind, born, applied, issued_ts, ts, y, served, as_of, number, window)
+        + payload[HEAD.size :]
+    )
 
 
 def ripe(payload: bytes, applied: int) -> bytes:
