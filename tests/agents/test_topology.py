@@ -16,7 +16,6 @@ from streams.config import in_force
 from streams.config.settings import Settings
 from streams.faust.state_table import StateTable
 from streams.faust.stores import MemoryStore, RocksStore
-from streams.faust.transport import BatchConsumer, BatchTransport
 from streams.kafka.security import Security
 from tests.events import forecast, outcome
 from tests.streams.brokers import F0, O0, Brokers, Run
@@ -116,21 +115,6 @@ def test_the_table_takes_the_sizes_of_the_settings(tmp_path: Path) -> None:
     assert made.table.options == {"write_buffer_size": 1 << 20, "block_cache_size": 1 << 21}
 
 
-def test_there_is_one_agent_and_it_reads_both_inputs(tmp_path: Path) -> None:
-    made = build(Settings(data_dir=tmp_path, forecasts="f", outcomes="o"), abort=lambda: None)
-    assert list(made.app.faust.agents) == ["process"]
-    assert made.app.faust.agents["process"].get_topic_names() == ("f", "o")
-    assert made.sources == ("f", "o")
-
-
-def test_one_transport_consumes_and_produces_and_asks_the_topology(topology: Topology) -> None:
-    transport = topology.app.faust.transport
-    assert isinstance(transport, BatchTransport)
-    assert topology.app.faust.producer_transport is transport
-    assert transport.inputs is topology
-    assert isinstance(topology.app.consumer, BatchConsumer)
-
-
 def test_two_applications_share_nothing(tmp_path: Path) -> None:
     one, other = (wire(tmp_path / name, memory=True) for name in "ab")
     one.table.store.write(0, [(b"k", b"v")], 0)
@@ -146,13 +130,6 @@ def test_brokers_are_met_with_the_security_of_the_settings(tmp_path: Path, secur
     ).app.faust.conf.broker_credentials
     assert (credentials is None) == (security.protocol == "PLAINTEXT")
     assert getattr(credentials, "context", None) is security.context
-
-
-def test_batches_reach_the_agent_as_they_are(topology: Topology) -> None:
-    schema = cast("Any", topology.app.faust.agents["process"]).channel.schema
-    message = SimpleNamespace(key=b"\xff", value=(value := object()))
-    assert schema.loads_key(topology.app.faust, message, loads=None) == b"\xff"
-    assert schema.loads_value(topology.app.faust, message, loads=None) is value
 
 
 # -- the agent -----------------------------------------------------------------------------------------------------

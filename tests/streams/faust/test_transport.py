@@ -27,7 +27,6 @@ from streams.faust.transport import (
     FETCH_WAIT_MS,
     BatchConsumer,
     BatchProducer,
-    BatchTransport,
     MembershipError,
     Thread,
     report_lost_positions,
@@ -86,10 +85,6 @@ def test_create_worker_consumer_bounds_the_wait_of_a_fetch_and_commits_nothing_b
     assert kafka._fetch_max_wait_ms == FETCH_WAIT_MS
     assert kafka._enable_auto_commit is False
     assert kafka._auto_offset_reset == "earliest"
-
-
-def test_new_consumer_thread_is_ours(consumer: BatchConsumer) -> None:
-    assert type(consumer._thread) is Thread
 
 
 @pytest.mark.parametrize("settings", [Settings(unpacked_bytes=5_000_000)], ids=["5 MB"])
@@ -201,14 +196,6 @@ def test_getmany_fetches_of_the_active_partitions_in_the_thread(
     assert asked == [({F0}, 0.2, None), (set(), 0.2, None)]
 
 
-def test_committed_asks_for_each_partition(run: Run, thread: Direct) -> None:
-    async def committed(tp: TP) -> int | None:
-        return {F0: 7, O0: 0}.get(tp)
-
-    thread._ensure_consumer().committed = committed
-    assert run(thread.committed([F0, O0, F1])) == {F0: 7, O0: 0, F1: None}
-
-
 def test_throttle_leaves_out_partitions_that_have_moved(run: Run, thread: Direct) -> None:
     run(thread.throttle([F0, O0, O1], []))
     assert thread._ensure_consumer().paused() == {F0, O0}
@@ -229,14 +216,6 @@ def test_reach_is_what_the_fetcher_hands_over_next_and_where_the_partition_ended
 
 
 # -- buffers -------------------------------------------------------------------------------------------------------
-
-
-def test_getmany_is_not_used(run: Run, consumer: BatchConsumer) -> None:
-    async def first() -> object:
-        return await anext(consumer.getmany(1.0))
-
-    with pytest.raises(NotImplementedError):
-        run(first())
 
 
 def test_a_topic_is_caught_up_when_all_the_broker_had_is_buffered(consumer: BatchConsumer, brokers: Brokers) -> None:
@@ -362,34 +341,6 @@ def drain(run: Run, consumer: BatchConsumer, *fetches: dict[TP, list[Any]] | Bas
     run(consumer._drain_messages(cast("Any", fetcher)))
 
 
-def test_drain_messages_buffers_inputs_and_writes_the_changelog_to_the_table(
-    run: Run, topology: Topology, consumer: BatchConsumer, brokers: Brokers
-) -> None:
-    seen: list[Message] = []
-
-    async def callback(message: Message) -> None:
-        await asyncio.sleep(0)
-        seen.append(message)
-
-    consumer.callback = callback
-    brokers.ends = {F0: 2, O1: 1}
-    drain(
-        run,
-        consumer,
-        {F0: [record(F, 0, 0, 5)], C0: [record(C, 0, 7, 0, b"a", b"1"), record(C, 0, 8, 0, b"b", b"2")]},
-        {F0: [record(F, 0, 1, 6)], O1: [record(O, 1, 0, 7)], C0: [record(C, 0, 9, 0, b"a", None)]},
-    )
-    assert {
-        n: [len(each) for each in partition_buffer.buffers]
-        for n, partition_buffer in consumer.partition_buffers.items()
-    } == {0: [2, 0], 1: [0, 1]}
-    assert (topology.table.read(0, b"a"), topology.table.read(0, b"b"), topology.table.offset(0)) == (None, b"2", 9)
-    assert [(each.tp, each.offset) for each in seen] == [(C0, 8), (C0, 9)], "Faust's recovery hears how far it is"
-    assert consumer.caught_up(F0)
-    assert consumer.caught_up(O1)
-    assert consumer._wanted.is_set()
-
-
 def test_drain_messages_throttles_what_it_has_buffered(run: Run, consumer: BatchConsumer, brokers: Brokers) -> None:
     drain(run, consumer, {F0: [record(F, 0, i, i) for i in range(20_000)]})
     assert brokers.calls == [("throttle", ([F0], []))]
@@ -438,32 +389,6 @@ def dispatch(run: Run, consumer: BatchConsumer, script: Callable[[Callable[[], A
             await asyncio.gather(task, return_exceptions=True)
 
     run(both())
-
-
-@pytest.mark.parametrize("settings", [Settings(batch_records=2, patience_seconds=0)], ids=["batches of 2"])
-def test_dispatch_hands_out_a_batch_when_the_one_before_is_folded_and_two_at_most(
-    run: Run, consumer: BatchConsumer, brokers: Brokers
-) -> None:
-    buffer(consumer, F0, 1, 2, 3, 4, 5)
-    buffer(consumer, O1, 1)
-
-    async def script(rest: Callable[[], Awaitable[list[Batch]]]) -> None:
-        consumer._wanted.set()
-        first, other = await rest()
-        assert [(each.partition, each.ends) for each in (first, other)] == [(0, {F0: 2}), (1, {O1: 1})]
-        consumer._wanted.set()
-        assert await rest() == []
-        consumer.folded(first)
-        (second,) = await rest()
-        assert second.ends == {F0: 4}
-        consumer.folded(second)
-        assert await rest() == [], "two are out"
-        consumer.ack(consumer._message(first))
-        (third,) = await rest()
-        assert third.ends == {F0: 5}
-
-    dispatch(run, consumer, script)
-    assert brokers.calls == []
 
 
 @pytest.mark.parametrize("settings", [Settings(patience_seconds=3600)], ids=["patient"])
@@ -562,32 +487,7 @@ def test_dispatch_resumes_what_it_has_drained(run: Run, consumer: BatchConsumer,
     assert brokers.calls == [("throttle", ([], [F0]))]
 
 
-def test_a_message_stands_at_the_last_record_of_its_batch(consumer: BatchConsumer) -> None:
-    buffer(consumer, F0, 1000, 3000, start=5)
-    buffer(consumer, O0, 2000, start=70)
-    made = message(consumer, 0)
-    assert isinstance(made.value, Batch)
-    assert made.value.ends == {F0: 7, O0: 71}
-    assert (made.tp, made.offset, made.timestamp) == (F0, 6, 3.0)
-
-
 # -- acknowledgement -----------------------------------------------------------------------------------------------
-
-
-def test_ack_frees_the_buffer_and_makes_the_ends_of_the_batch_committable(consumer: BatchConsumer) -> None:
-    buffer(consumer, F0, 1, 2, 9)
-    buffer(consumer, O0, 3, start=40)
-    first = message(consumer, 0, limit=2)
-    assert (consumer.partition_buffers[0].busy, len(consumer.partition_buffers[0].out)) == (True, 1)
-    assert list(consumer._filter_tps_with_pending_acks()) == []
-    consumer.folded(cast("Batch", first.value))
-    assert (consumer.partition_buffers[0].busy, len(consumer.partition_buffers[0].out)) == (False, 1)
-    assert consumer.ack(first)
-    assert first.acked
-    assert not consumer.partition_buffers[0].out
-    assert {tp: consumer._new_offset(tp) for tp in (F0, O0, F1)} == {F0: 2, O0: None, F1: None}
-    consumer.ack(message(consumer, 0))
-    assert {tp: consumer._new_offset(tp) for tp in (F0, O0)} == {F0: 3, O0: 41}
 
 
 def test_ack_tells_who_waits_until_nothing_is_in_flight(run: Run, consumer: BatchConsumer) -> None:
@@ -662,13 +562,6 @@ def test_ack_of_a_single_message_is_fausts_own(topology: Topology, consumer: Bat
 # -- commits -------------------------------------------------------------------------------------------------------
 
 
-def test_filter_tps_with_pending_acks_takes_topics_and_partitions(consumer: BatchConsumer) -> None:
-    consumer._committable = {F0: 1, F1: 2, O0: 3}
-    assert list(consumer._filter_tps_with_pending_acks()) == [F0, F1, O0]
-    assert list(consumer._filter_tps_with_pending_acks({F})) == [F0, F1]
-    assert list(consumer._filter_tps_with_pending_acks({O0, F1})) == [F1, O0]
-
-
 def test_should_commit_is_true_until_the_brokers_confirm_and_never_backwards(
     run: Run, consumer: BatchConsumer, brokers: Brokers
 ) -> None:
@@ -711,10 +604,6 @@ def test_a_commit_in_a_rebalance_is_not_confirmed_and_ends_nothing(
     assert topology.failure is None
 
 
-def test_verify_event_path_does_nothing(consumer: BatchConsumer) -> None:
-    consumer.verify_event_path(0.0, F0)  # Faust's raises here: nothing was started
-
-
 # -- the producer --------------------------------------------------------------------------------------------------
 
 
@@ -738,15 +627,6 @@ def producer(run: Run, topology: Topology) -> BatchProducer:
         return cast("BatchProducer", topology.app.faust.producer_transport.create_producer())
 
     return cast("BatchProducer", run(make()))
-
-
-def test_the_transport_makes_our_consumer_and_our_producer(topology: Topology, producer: BatchProducer) -> None:
-    transport = topology.app.faust.transport
-    assert isinstance(transport, BatchTransport)
-    assert transport is topology.app.faust.producer_transport
-    assert transport.inputs is topology
-    assert type(topology.app.consumer) is BatchConsumer
-    assert type(producer) is BatchProducer
 
 
 def test_settings_extra_make_the_producer_idempotent(run: Run, producer: BatchProducer) -> None:
