@@ -13,6 +13,10 @@ from streams.config import stream_config
 from streams.kafka import codecs
 from streams.kafka.security import Access, Security
 from streams.records.limits import Limits
+from streams.sources import config as source_config
+from streams.sources import modes
+from streams.sources.modes import Mode
+from streams.sources.source import Source
 
 #: Most addresses of brokers.
 BROKERS = 100
@@ -159,6 +163,7 @@ class Settings:
     security: Security = field(default_factory=Security)
     access: Access = field(default_factory=Access)
     policies: Policies = field(default_factory=lambda: stream_config.policies({}, DEFAULT_CALIBRATOR))
+    sources: tuple[Source, ...] = ()
 
     def __post_init__(self) -> None:
         # Base64 makes a letter a third longer; its key and value may both be as long as the limit, and the key is there
@@ -169,6 +174,10 @@ class Settings:
                 "a batch must hold four times a letter"
             )
         self._check_rows()
+        try:
+            _ = self.modes
+        except ValueError as exc:
+            raise SettingsError(str(exc)) from exc
         if self.access.password and not self.access.certfile and not self.on_loopback:
             raise SettingsError(
                 f"TRUEUP_METRICS_PASSWORD would go in the clear, as TRUEUP_METRICS_HOST={self.metrics_host} "
@@ -198,6 +207,11 @@ class Settings:
             return ip_address(self.metrics_host).is_loopback
         except ValueError:
             return self.metrics_host == "localhost"
+
+    @property
+    def modes(self) -> list[Mode]:
+        """How each topic of each source is read."""
+        return modes.of(self.sources, self.forecasts, self.outcomes)
 
     @property
     def state_dir(self) -> Path:
@@ -268,7 +282,9 @@ class Settings:
             if coin and not SHORTEST_COIN <= len(coin) <= LONGEST_COIN:
                 raise ValueError(f"TRUEUP_COIN_KEY must have {SHORTEST_COIN} to {LONGEST_COIN} bytes")
             default = values.get("default_calibrator", DEFAULT_CALIBRATOR)
-            values["policies"] = stream_config.parse(text, default, coin)
+            table = stream_config.loaded(text)
+            values["policies"] = stream_config.policies(table, default, coin)
+            values["sources"] = source_config.parse(table.get("sources", {}))
         except (ValueError, OSError) as exc:
             raise SettingsError(str(exc)) from exc
         return cls(**values)

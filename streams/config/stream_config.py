@@ -20,6 +20,8 @@
         "platt+minimax",
         { calibrator = "histogram", options = { bins = 20 } },
     ]
+
+Its ``[sources.NAME]`` tables are read by `streams.sources.config`.
 """
 
 import re
@@ -31,7 +33,7 @@ from typing import Any
 from state.policy import DEFAULT_TTL_MS, Challenger, Policies, Policy
 
 _UNITS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-_TOP = ("closed", "early_ttl", "streams")
+_TOP = ("closed", "early_ttl", "streams", "sources")
 _STREAM = (
     "calibrator",
     "ttl",
@@ -56,13 +58,17 @@ def parse(text: str, default_calibrator: str, coin: bytes = b"") -> Policies:
     ValueError
         If it is not TOML, or names something that is not a setting, a calibrator or an option.
     """
+    return policies(loaded(text), default_calibrator, coin)
+
+
+def loaded(text: str) -> dict[str, Any]:
+    """Return what the file's text says; raises ValueError if it is not TOML."""
     try:
-        table = tomllib.loads(text)
+        return tomllib.loads(text)
     except tomllib.TOMLDecodeError as exc:
         raise ValueError(f"the streams file is not TOML: {exc}") from exc
     except RecursionError:
         raise ValueError("the streams file is nested too deeply") from None
-    return policies(table, default_calibrator, coin)
 
 
 def policies(table: Mapping[str, Any], default_calibrator: str, coin: bytes = b"") -> Policies:

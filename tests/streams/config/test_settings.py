@@ -154,6 +154,7 @@ def test_the_variables_described_are_all_that_are_read() -> None:
         "TRUEUP_SECURITY",
         "TRUEUP_ACCESS",
         "TRUEUP_POLICIES",
+        "TRUEUP_SOURCES",
     }
     assert own < described
     assert all(help_ and default for _, help_, default in Settings.described())

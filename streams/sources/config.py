@@ -1,0 +1,97 @@
+"""The ``[sources.NAME]`` tables of the TOML file: what topics there are, and what their records say.
+
+.. code-block:: toml
+
+    [sources.scores]
+    topic = "scores.v3"                  # or topics = ["a", "b"]
+    role = "forecast"
+    format = "json"
+    when = { type = "score" }
+    event_id = "transaction.id"
+    stream = "{model}-{country}"
+    p = { path = "riskScore", scale = [0, 1000] }
+    ts = "scoredAt"
+
+    [sources.chargebacks]
+    topic = "chargebacks"
+    role = "outcome"
+    precedence = 2                       # above sources without one
+    event_id = "txn"
+    y = { path = "status", labels = { lost = 1, won = 0, open = "skip" } }
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from streams.sources.fields import FIELDS, MOST_PRECEDENCE, OUTCOME
+from streams.sources.formats import FORMATS
+from streams.sources.mapping import Mapping as Compiled
+from streams.sources.source import Source
+
+_SETTINGS: Final = ("topic", "topics", "role", "format", "key_format", "cloudevents", "when", "precedence")
+_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
+_TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+#: Most sources, and most topics of one.
+_MOST: Final = 200
+
+
+def parse(given: object) -> tuple[Source, ...]:
+    """Read the tables, in the order of the file.
+
+    Raises
+    ------
+    ValueError
+        If one is not a source; the message names it and says what is allowed.
+    """
+    if not isinstance(given, dict):
+        raise ValueError("sources must be tables: [sources.NAME]")  # noqa: TRY004 - one kind of error for configuration
+    if len(given) > _MOST:
+        raise ValueError(f"there are {len(given)} sources; at most {_MOST} are taken")
+    found = []
+    for name, table in given.items():
+        try:
+            found.append(_source(name, table))
+        except ValueError as exc:
+            raise ValueError(f"sources.{name}: {exc}") from exc
+    return tuple(found)
+
+
+def _source(name: str, table: object) -> Source:
+    if not isinstance(table, dict):
+        raise ValueError("must be a table")  # noqa: TRY004 - one kind of error for configuration
+    if not _NAME.fullmatch(name):
+        raise ValueError("a name has 1 to 100 of the characters a-z, A-Z, 0-9, '.', '_' and '-'")
+    role = table.get("role")
+    if not isinstance(role, str) or role not in FIELDS:
+        raise ValueError(f"role is one of {', '.join(FIELDS)}, got {role!r}")
+    for setting in table:
+        if setting not in (*_SETTINGS, *FIELDS[role]):
+            raise ValueError(f"has no setting {setting!r}; there are: {', '.join((*_SETTINGS, *FIELDS[role]))}")
+    _check_settings(role, table)
+    kept = {setting: value for setting, value in table.items() if setting not in ("role", "topic", "topics")}
+    source = Source(name, role, _topics(table), kept)
+    Compiled(source)
+    return source
+
+
+def _topics(table: Mapping[str, Any]) -> tuple[str, ...]:
+    topics = table.get("topics", [table["topic"]] if "topic" in table else [])
+    if ("topic" in table and "topics" in table) or not isinstance(topics, list) or not 0 < len(topics) <= _MOST:
+        raise ValueError("give topic, or topics as a list")
+    for topic in topics:
+        if not (isinstance(topic, str) and _TOPIC.fullmatch(topic)):
+            raise ValueError(f"{topic!r} is no name of a topic")
+    return tuple(topics)
+
+
+def _check_settings(role: str, table: Mapping[str, Any]) -> None:
+    for setting in ("format", "key_format"):
+        if table.get(setting, FORMATS[0]) not in FORMATS:
+            raise ValueError(f"{setting} is one of {', '.join(FORMATS)}, got {table[setting]!r}")
+    if type(table.get("cloudevents", False)) is not bool:
+        raise ValueError(f"cloudevents is true or false, got {table['cloudevents']!r}")
+    precedence = table.get("precedence")
+    whole = type(precedence) is int and 0 < precedence <= MOST_PRECEDENCE
+    if precedence is not None and not (role == OUTCOME and whole):
+        raise ValueError(f"precedence is a whole number from 1 to {MOST_PRECEDENCE}, of outcomes; got {precedence!r}")

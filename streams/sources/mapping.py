@@ -1,0 +1,86 @@
+"""A mapping at work: from a source record to the fields of a record that trueup knows."""
+
+from typing import Any, Final
+
+from streams.sources import filters, formats
+from streams.sources.fields import FIELDS, PRECEDENCE_BITS, PRECEDENCE_SECONDS, Compiler
+from streams.sources.references import Envelope, Headers
+from streams.sources.refusal import PASSED, Refusal, Unfit, short
+from streams.sources.source import Source
+
+
+class Mapping:
+    """Reads the records of one source. It is pure: the same record gives the same fields.
+
+    Parameters
+    ----------
+    source
+        What the TOML file says.
+
+    Raises
+    ------
+    ValueError
+        If it is no mapping; the message says which field, and what is allowed.
+    """
+
+    def __init__(self, source: Source) -> None:
+        table = source.table
+        self.source = source
+        self._format = formats.made(table)
+        self._decode = self._format.decode
+        compiler = Compiler()
+        self._passes = filters.compiled(table.get("when"), compiler.reference)
+        self._fields = compiler.fields(
+            source.role, {name: spec for name, spec in table.items() if name in FIELDS[source.role]}
+        )
+        self._key = formats.of_key(table)
+        if compiler.uses_key and self._key is None:
+            raise ValueError(f"a path into the key needs key_format: one of {', '.join(formats.FORMATS)}")
+        self._precedence = table.get("precedence", 0) << PRECEDENCE_BITS
+
+    def read(
+        self, value: bytes | None, key: bytes | None, headers: Headers, topic: str, timestamp: int
+    ) -> dict[str, Any] | Refusal:
+        """Return the fields of a record by their names, or why it is none.
+
+        What a record does not hold is left out, and the decoder says what is missing. Values are of the types that
+        JSON has.
+
+        Parameters
+        ----------
+        value, key, headers, topic, timestamp
+            As they came; the timestamp is Kafka's, ms.
+        """
+        try:
+            if not value:
+                raise Unfit("empty", "the record has no value")
+            record = self._decode(value, headers)
+            if type(record) is not dict:
+                raise Unfit("not_object", f"the value is no object: {short(record)}")
+            said: Any = key
+            if key is not None and self._key is not None:
+                said = self._key.decode(key, headers)
+            envelope = Envelope(said, headers, topic, timestamp)
+            if self._passes is not None and not self._passes(record, envelope):
+                return _FILTERED
+            made = {}
+            for name, read in self._fields:
+                found = read(record, envelope)
+                if found is not None:
+                    made[name] = found
+            if self._precedence:
+                made["revision"] = self._revision(made.get("revision"), made.get("ts", timestamp))
+        except Unfit as exc:
+            return Refusal(*exc.args)
+        return made
+
+    def _revision(self, number: Any, ts: int) -> int:  # noqa: ANN401 - whatever stands there
+        """Return a revision number by which a higher precedence wins, then the record's own number or its second."""
+        if number is None:
+            number = ts // 1000 - PRECEDENCE_SECONDS
+        if type(number) is not int or not 0 <= number < 1 << PRECEDENCE_BITS:
+            raise Unfit("revision", f"revision {short(number)} has no place beside a precedence")
+        return int(self._precedence | number)
+
+
+_FILTERED: Final = Refusal(PASSED, "when does not hold")

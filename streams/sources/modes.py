@@ -1,0 +1,59 @@
+"""Who reads a source: the worker itself, or the intake, which writes what it reads to the worker's input topics."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from streams.sources.fields import FORECAST, OUTCOME
+from streams.sources.source import Source
+
+
+class Mode(NamedTuple):
+    """How one topic of a source is read. ``direct``: by the worker; ``why`` is for people."""
+
+    source: Source
+    topic: str
+    direct: bool
+    why: str
+
+
+def of(sources: Sequence[Source], forecasts: str, outcomes: str) -> list[Mode]:
+    """Return how each topic of each source is read, in the order of the file.
+
+    A worker reads one topic of forecasts and one of outcomes. A source that is one of them is read there.
+
+    Parameters
+    ----------
+    forecasts, outcomes
+        The worker's input topics.
+
+    Raises
+    ------
+    ValueError
+        If a topic is read in the other role, or the worker would map what the intake has mapped.
+    """
+    inputs = {FORECAST: forecasts, OUTCOME: outcomes}
+    variable = {FORECAST: "TRUEUP_FORECASTS", OUTCOME: "TRUEUP_OUTCOMES"}
+    found = []
+    for source in sources:
+        own = inputs[source.role]
+        for topic in source.topics:
+            if topic == own:
+                why = f"it is {variable[source.role]}: the worker maps it, so it must be keyed as trueup's own topics"
+            elif topic in inputs.values():
+                raise ValueError(
+                    f"sources.{source.name}: the worker reads {topic} as the other role's topic, "
+                    f"and role is {source.role}"
+                )
+            else:
+                why = f"it is not {variable[source.role]}: the intake maps it and writes to {own}"
+            found.append(Mode(source, topic, topic == own, why))
+    for role, topic in inputs.items():
+        mine = [mode for mode in found if mode.source.role == role]
+        direct = [mode for mode in mine if mode.direct]
+        other = next((mode for mode in mine if not mode.direct), None)
+        if direct and other is not None:
+            raise ValueError(
+                f"sources.{other.source.name}: the intake would write {other.topic} to {topic}, which the worker maps "
+                f"by sources.{direct[0].source.name}: set {variable[role]} to a topic of trueup's own"
+            )
+    return found

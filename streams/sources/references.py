@@ -1,0 +1,195 @@
+"""References of a mapping: where in a source record a value stands.
+
+=====================  ===============================================================================================
+``a.b[0].c``           a path into the value; a name with other characters stands in double quotes: ``"a.b".c``
+``@key``, ``@key.a``   the record's key, or a path into it
+``@header.NAME``       the last header of that name, as text
+``@topic``             the topic's name
+``@timestamp``         the Kafka timestamp, ms
+``"{model}-{land}"``   a template: text with references in braces; ``{{`` and ``}}`` are braces
+=====================  ===============================================================================================
+
+What is not there is None, and so is null. A template of which a part is None is None.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from datetime import date
+from decimal import Decimal
+from typing import Any, Final, NamedTuple
+from uuid import UUID
+
+Headers = Sequence[tuple[str, bytes | None]]
+
+
+class Envelope(NamedTuple):
+    """What comes with a value: the key as it was decoded, headers, topic, and the Kafka timestamp, ms."""
+
+    key: Any
+    headers: Headers
+    topic: str
+    timestamp: int
+
+
+class KafkaTime(int):
+    """The Kafka timestamp: ms, whatever the unit of other times is."""
+
+
+#: Reads something from a decoded value and its envelope.
+Read = Callable[[Any, Envelope], Any]
+
+_STEP: Final = re.compile(r'(?:^|\.)(?:"((?:[^"\\]|\\.)*)"|([^.\[\]{}"@\s][^.\[\]{}"]*))|\[(\d{1,6})\]')
+_KEY, _HEADER, _TOPIC, _TIMESTAMP = "@key", "@header.", "@topic", "@timestamp"
+_EXAMPLE: Final = "a path such as a.b[0].c, or @key, @header.NAME, @topic, @timestamp"
+
+
+def reader(reference: str) -> Read:
+    """Compile a reference or a template.
+
+    Raises
+    ------
+    ValueError
+        If it is neither.
+    """
+    return _template(reference) if "{" in reference or "}" in reference else _reference(reference)
+
+
+def uses_key(reference: str) -> bool:
+    """Whether a reference or template reads a part of the key."""
+    return "@key." in reference or "@key[" in reference
+
+
+def steps(path: str) -> tuple[str | int, ...]:
+    """Return the names and indices of a path.
+
+    Raises
+    ------
+    ValueError
+        If it is none.
+
+    >>> steps('a.b[0]."c.d"')
+    ('a', 'b', 0, 'c.d')
+    """
+    found: list[str | int] = []
+    at = 0
+    while at < len(path):
+        match = _STEP.match(path, at)
+        if match is None or (match[3] is not None and not found):
+            break
+        quoted, bare, index = match.groups()
+        if index is not None:
+            found.append(int(index))
+        else:
+            found.append(bare.strip() if quoted is None else re.sub(r"\\(.)", r"\1", quoted))
+        at = match.end()
+    if at < len(path) or not path:
+        raise ValueError(f"{path!r} is not {_EXAMPLE}")
+    return tuple(found)
+
+
+def _reference(reference: str) -> Read:
+    if not reference.startswith("@"):
+        return _path(steps(reference))
+    if reference == _TOPIC:
+        return lambda _, envelope: envelope.topic
+    if reference == _TIMESTAMP:
+        return lambda _, envelope: KafkaTime(envelope.timestamp)
+    if reference == _KEY:
+        return lambda _, envelope: envelope.key
+    if reference.startswith(_HEADER) and len(reference) > len(_HEADER):
+        return _header(reference.removeprefix(_HEADER))
+    if uses_key(reference):
+        inner = _path(steps(f"key{reference.removeprefix(_KEY)}"))
+        return lambda _, envelope: inner({"key": envelope.key}, envelope)
+    raise ValueError(f"{reference!r} is not {_EXAMPLE}")
+
+
+def _path(path: tuple[str | int, ...]) -> Read:
+    if len(path) == 1:
+        name = path[0]
+        return lambda record, _: record.get(name)
+
+    def read(found: Any, _: Envelope) -> Any:  # noqa: ANN401 - whatever stands there
+        try:
+            for step in path:
+                found = found[step]
+        except (KeyError, IndexError, TypeError):
+            return None
+        return found
+
+    def careful(found: Any, _: Envelope) -> Any:  # noqa: ANN401 - as above
+        for step in path:
+            if type(step) is int:
+                found = found[step] if isinstance(found, list | tuple) and step < len(found) else None
+            else:
+                found = found.get(step) if isinstance(found, dict) else None
+        return found
+
+    # An index into text would be one of its letters.
+    return careful if any(type(step) is int for step in path) else read
+
+
+def _header(name: str) -> Read:
+    def read(_: Any, envelope: Envelope) -> str | None:  # noqa: ANN401 - the value is not read
+        for given, value in reversed(envelope.headers):
+            if given == name:
+                return None if value is None else value.decode(errors="replace")
+        return None
+
+    return read
+
+
+def _template(template: str) -> Read:
+    reads: list[Read] = []
+    shape = ""
+    at = 0
+    while at < len(template):
+        here = template[at]
+        if template[at : at + 2] in ("{{", "}}"):
+            shape += here
+            at += 2
+            continue
+        if here == "}":
+            raise ValueError(f"{template!r}: a }} closes nothing; }}}} is a brace")
+        if here != "{":
+            shape += "%%" if here == "%" else here
+            at += 1
+            continue
+        end = template.find("}", at)
+        if end < 0:
+            raise ValueError(f"{template!r}: a {{ is not closed; {{{{ is a brace")
+        reads.append(_reference(template[at + 1 : end].strip()))
+        shape += "%s"
+        at = end + 1
+    if not reads:
+        raise ValueError(f"{template!r} refers to nothing: write {{ constant = ... }} for what is always the same")
+
+    def read(record: Any, envelope: Envelope) -> str | None:  # noqa: ANN401 - whatever stands there
+        parts = []
+        for each in reads:
+            part = text(each(record, envelope))
+            if part is None:
+                return None
+            parts.append(part)
+        return shape % tuple(parts)
+
+    return read
+
+
+def text(value: object) -> str | None:
+    """Return the text of a text, a whole number, a truth value, a date, a UUID or bytes in UTF-8; None of all else.
+
+    A number with a fraction has no one text: 0.1 and 1e-1 are the same.
+    """
+    if type(value) is str:
+        return value
+    if type(value) is bool:
+        return "true" if value else "false"
+    if isinstance(value, bytes):
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            return None
+    if isinstance(value, date):
+        return value.isoformat()
+    return str(value) if isinstance(value, int | UUID | Decimal) else None

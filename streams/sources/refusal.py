@@ -1,0 +1,36 @@
+"""Why a source record became no record, and the exception that carries it there."""
+
+from typing import Final, NamedTuple
+
+#: The reason of a record that the mapping says to pass over.
+PASSED: Final = "passed"
+
+
+class Refusal(NamedTuple):
+    """A source record that becomes nothing.
+
+    Attributes
+    ----------
+    reason
+        One of `streams.records.decoding.REASONS`, or `PASSED`.
+    why
+        The same for people, with the field and what stands there.
+    """
+
+    reason: str
+    why: str
+
+    @property
+    def passed(self) -> bool:
+        """Whether the mapping says to pass the record over. It is counted and is no dead letter."""
+        return self.reason == PASSED
+
+
+class Unfit(Exception):  # noqa: N818 - carries a reason from the mapping's parts to its door
+    """A source record cannot be read; the arguments are those of a `Refusal`."""
+
+
+def short(value: object) -> str:
+    """Return a value as it is shown in a message, cut at 60 characters."""
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."

@@ -1,0 +1,165 @@
+"""What a mapping makes of the values it finds: numbers, probabilities, times, labels and features.
+
+Each function returns another that takes a value which is not None and returns the field's, or raises `Unfit`.
+"""
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, date, datetime, time, timedelta, tzinfo
+from decimal import Decimal
+from typing import Any, Final
+from zoneinfo import ZoneInfo
+
+from streams.sources.references import KafkaTime, text
+from streams.sources.refusal import PASSED, Unfit, short
+
+Transform = Callable[[Any], Any]
+
+#: Scales of a score by name. A pair of numbers is a range: what stands for 0, and what stands for 1.
+SCALES: Final[Mapping[str, tuple[float, float]]] = {"probability": (0, 1), "percent": (0, 100), "permille": (0, 1000)}
+LOG_ODDS: Final = "log-odds"
+#: Ms in a unit of time that numbers are in.
+UNITS: Final[Mapping[str, float]] = {"s": 1000.0, "ms": 1.0, "us": 1e-3, "µs": 1e-3, "ns": 1e-6}
+#: What a table of labels says of records to pass over, and of values it does not name.
+SKIP, OTHER = "skip", "*"
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MS: Final = timedelta(milliseconds=1)
+_DIGITS: Final = re.compile(r"[+-]?\d{1,20}(?:\.\d{1,9})?")
+
+
+def texts(reason: str, field: str) -> Transform:
+    """Return what makes text of a value."""
+
+    def transform(value: Any) -> str:  # noqa: ANN401 - whatever stands there
+        if type(value) is str:
+            return value
+        found = text(value)
+        if found is None:
+            raise Unfit(reason, f"{field} is {short(value)}, which has no one text")
+        return found
+
+    return transform
+
+
+def numbers(reason: str, field: str) -> Transform:
+    """Return what makes a number of a number, or of text that holds one."""
+
+    def transform(value: Any) -> float:  # noqa: ANN401 - whatever stands there
+        if type(value) is float or type(value) is int:
+            return value
+        if isinstance(value, str | Decimal):
+            try:
+                found = float(value)
+            except (ValueError, OverflowError):
+                found = math.nan
+            if math.isfinite(found):
+                return found
+        raise Unfit(reason, f"{field} is {short(value)}, which is no number")
+
+    return transform
+
+
+def probabilities(scale: str | Sequence[float], reason: str, field: str) -> Transform:
+    """Return what makes a probability of a score; one beyond the scale is left to the decoder, which refuses it."""
+    number = numbers(reason, field)
+    if scale == "probability":
+        return number
+    if scale == LOG_ODDS:
+
+        def logistic(value: Any) -> float:  # noqa: ANN401 - whatever stands there
+            z = float(number(value))
+            return 1 / (1 + math.exp(-z)) if z > -700 else 0.0
+
+        return logistic
+    low, high = SCALES[scale] if isinstance(scale, str) else scale
+    width = high - low
+
+    def scaled(value: Any) -> float:  # noqa: ANN401 - whatever stands there
+        if type(value) is not float and type(value) is not int:
+            value = number(value)
+        return float((value - low) / width)
+
+    return scaled
+
+
+def times(unit: str | None, form: str | None, zone: str, field: str) -> Transform:
+    """Return what makes ms since 1970 of a time.
+
+    Parameters
+    ----------
+    unit
+        Of `UNITS`, what numbers are in; None: ms, and text is never a number.
+    form
+        Of text, as strptime reads it; None: ISO 8601, of which RFC 3339 is a part.
+    zone
+        Of times that do not say their offset.
+    """
+    factor = UNITS[unit or "ms"]
+    there: tzinfo = UTC if zone == "UTC" else ZoneInfo(zone)
+
+    def said(value: str) -> int:
+        if unit is not None and _DIGITS.fullmatch(value):
+            return round(float(value) * factor)
+        return _ms(datetime.strptime(value, form) if form else datetime.fromisoformat(value), there)  # noqa: DTZ007 - `_ms` gives it one
+
+    def transform(value: Any) -> int:  # noqa: ANN401 - whatever stands there
+        try:
+            if type(value) is str:
+                return said(value)
+            if type(value) is int:
+                return value if factor == 1.0 else round(value * factor)
+            if isinstance(value, KafkaTime):
+                return int(value)
+            if isinstance(value, float | Decimal):
+                return round(float(value) * factor)
+            if isinstance(value, date):
+                return _ms(value if isinstance(value, datetime) else datetime.combine(value, time()), there)
+        except (ValueError, OverflowError):
+            pass
+        raise Unfit("timestamp", f"{field} is {short(value)}, which is no time{f' as {form}' if form else ''}")
+
+    return transform
+
+
+def _ms(at: datetime, zone: tzinfo) -> int:
+    if at.tzinfo is None:
+        at = at.replace(tzinfo=zone)
+    return (at - _EPOCH) // _MS
+
+
+def labels(table: Mapping[str, float | None] | None, field: str) -> Transform:
+    """Return what makes a label of a value.
+
+    Parameters
+    ----------
+    table
+        The label by the text of the value; None: pass the record over. Without a table the label is a number or a truth
+        value.
+    """
+    if table is None:
+        number = numbers("label", field)
+        return lambda value: int(value) if type(value) is bool else number(value)
+    known = dict(table)
+    other = OTHER in known
+
+    def transform(value: Any) -> float:  # noqa: ANN401 - whatever stands there
+        said = text(value)
+        if said is None and type(value) is float:
+            said = f"{value:g}"
+        if said not in known:
+            if not other:
+                raise Unfit("label", f"{field} is {short(value)}, which labels does not name: {', '.join(known)}")
+            said = OTHER
+        label = known[said]
+        if label is None:
+            raise Unfit(PASSED, f"{field} is {short(value)}, which labels says to skip")
+        return label
+
+    return transform
+
+
+def ranged(low: float, high: float, field: str) -> Transform:
+    """Return what makes a feature in [-1, 1] of a number in a range; what lies beyond counts as its end."""
+    number, middle, half = numbers("features", field), (low + high) / 2, (high - low) / 2
+    return lambda value: min(1.0, max(-1.0, (number(value) - middle) / half))
