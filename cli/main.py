@@ -354,7 +354,9 @@ def _config(options: argparse.Namespace) -> int:
         print(f"{name}={value}")
     for pattern, policy in streams.items():
         kept = f"kept {policy['ttl_ms'] / 86_400_000:g} days"
-        print(f"# streams {pattern!r}: {policy['calibrator']}, configuration {policy['config']}, {kept}")
+        named = [*policy["segments"], *("*".join(pair) for pair in policy["pairs"])]
+        segments = f", segments {', '.join(named)}" if named else ""
+        print(f"# streams {pattern!r}: {policy['calibrator']}, configuration {policy['config']}, {kept}{segments}")
     print(f"# configuration {hash_}")
     return 0
 

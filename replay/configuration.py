@@ -34,7 +34,7 @@ class Configuration:
 
 def _read(policy: Policy) -> tuple[object, ...]:
     classes = policy.classes if policy.kind == PROBS else 0
-    return policy.kind, classes, policy.features, policy.labels
+    return policy.kind, classes, policy.features, policy.labels, policy.layout, policy.segments_required
 
 
 def configurations(

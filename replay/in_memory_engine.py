@@ -194,7 +194,7 @@ class Contest:
         return self.played
 
     def _forecast(self, forecast: Forecast) -> None:  # noqa: PLR0912 - in parts it costs a call more, on every event
-        _, _, event_id, stream, raw, x, ts, _ = forecast
+        _, _, event_id, stream, raw, x, ts, _, _ = forecast
         if ts > self._stream_time:
             if ts - self._stream_time > SLACK or self._witnesses.waiting:
                 self._follow(ts)

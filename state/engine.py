@@ -280,7 +280,7 @@ class Partition:
         return effects
 
     def _forecast(self, forecast: Forecast) -> None:
-        _, record_key, event_id, stream, raw, x, ts, _ = forecast
+        _, record_key, event_id, stream, raw, x, ts, _, _ = forecast
         fence = self.fence
         self._advance(ts)
         name = event_id.encode()

@@ -8,7 +8,8 @@ from state import forecasts
 class Forecast(NamedTuple):
     """A model's forecast, of the kind its stream takes. ``x`` in [-1, 1] each, ``ts`` in ms since the epoch.
 
-    ``value`` is the record as it came, for the dead letter.
+    ``value`` is the record as it came, for the dead letter. ``segments`` are the values of the stream's segments,
+    in the order of its configuration; empty text where the record has none that can be used.
     """
 
     offset: int
@@ -19,6 +20,7 @@ class Forecast(NamedTuple):
     x: tuple[float, ...]
     ts: int
     value: bytes | None = None
+    segments: tuple[str, ...] = ()
 
 
 class Outcome(NamedTuple):

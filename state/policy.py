@@ -12,6 +12,7 @@ from state import calibrators
 from state.calibrators.simplex import CLASSES
 from state.calibrators.sizes import largest
 from state.forecasts import KINDS, LARGEST, PROBABILITY, PROBS
+from state.segments import check
 
 #: Keeps the order of the raw forecasts and serves them until the outcomes support something else. On bank-full, Elec2
 #: and flights, as they are and thinned to .2 % of ones, outcomes prompt, late, late by class or revised, one partition
@@ -74,6 +75,12 @@ class Policy:
         leaves what serves as it is.
     alarm_since_ms
         When the alarms were last asked to begin anew, ms since the epoch; 0: never. No part of the recipe.
+    segments
+        Names of the segments whose values a record gives. They are part of the recipe only if the calibrator uses them.
+    pairs
+        Pairs of these names, whose combinations of values are segments, too.
+    segments_required
+        Whether a forecast without a usable value of each name is a dead letter.
     """
 
     calibrator: str = DEFAULT_CALIBRATOR
@@ -87,6 +94,9 @@ class Policy:
     learn: str = ""
     revisable_ms: int = 0
     alarm_since_ms: int = 0
+    segments: tuple[str, ...] = ()
+    pairs: tuple[tuple[str, str], ...] = ()
+    segments_required: bool = False
 
     def __post_init__(self) -> None:
         if self.ttl_ms <= 0:
@@ -98,7 +108,12 @@ class Policy:
             raise ValueError(f"seed must be between 0 and 2**64 - 1, got {self.seed}")
         if not 0 <= self.n_features <= calibrators.MAX_FEATURES:
             raise ValueError(f"features must be between 0 and {calibrators.MAX_FEATURES}, got {self.n_features}")
+        check(self.segments, self.pairs)
         calibrators.check(self.calibrator, self._options)
+        if self.segments and self.kind != PROBABILITY:
+            raise ValueError(f"segments are for streams of one probability, {self.calibrator} takes another forecast")
+        if self.segments_required and not self.segments:
+            raise ValueError("segments_required needs segments")
         if self.silence is not None:
             self._check_silence()
         if self.shadow:
@@ -178,6 +193,13 @@ class Policy:
         """Kind of forecast the calibrator takes: `state.forecasts.PROBABILITY` and so on."""
         return KINDS.index(calibrators.kind(self.calibrator))
 
+    @cached_property
+    def layout(self) -> bytes:
+        """Hash of the names of segments and pairs, 4 bytes; empty without segments. Slots of another layout differ."""
+        if not self.segments:
+            return b""
+        return blake2b(json.dumps([self.segments, self.pairs]).encode(), digest_size=4).digest()
+
     @property
     def classes(self) -> int:
         """Number of classes, where forecasts are of classes."""
@@ -190,17 +212,22 @@ class Policy:
         defaults = {name: option.default for name, option in allowed.items()}
         if self.n_features and "features" in defaults:
             defaults["features"] = self.n_features
+        if self.segments and "segments" in defaults:
+            defaults["segments"] = len(self.segments) + len(self.pairs)
         return {**defaults, **self.options}
 
     @cached_property
     def recipe(self) -> str:
         """Everything `build` needs, as canonical JSON; kept in the calibrator's row, which so explains itself.
 
-        Names of features are part of it: in another order they mean something else.
+        Names of features are part of it: in another order they mean something else. So are names of segments that the
+        calibrator uses.
         """
         made = {"calibrator": self.calibrator, "options": self._options, "seed": self.seed}
         if isinstance(self.features, tuple):
             made["features"] = self.features
+        if self.segments and calibrators.grouped(self.calibrator):
+            made |= {"segments": self.segments, "pairs": self.pairs}
         return json.dumps(made, sort_keys=True, separators=(",", ":"))
 
     @cached_property

@@ -3,7 +3,7 @@
 from state.calibrators.base import MAX_FEATURES, Answer, Calibrator, Prediction, Recalibrator
 from state.calibrators.composition import Features, features_of, internal_regret, played
 from state.calibrators.options import Option, Value
-from state.calibrators.registry import REGISTRY, VECTORS, check, kind, make, options_of
+from state.calibrators.registry import REGISTRY, VECTORS, check, grouped, kind, make, options_of
 
 __all__ = [
     "MAX_FEATURES",
@@ -18,6 +18,7 @@ __all__ = [
     "Value",
     "check",
     "features_of",
+    "grouped",
     "internal_regret",
     "kind",
     "make",

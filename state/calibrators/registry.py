@@ -65,6 +65,11 @@ def kind(spec: str) -> str:
     return "p"
 
 
+def grouped(spec: str) -> bool:
+    """Whether a calibrator, or a part of it, uses the segments of a forecast."""
+    return spec not in VECTORS and any(getattr(REGISTRY[part], "grouped", False) for part in _parts(spec))
+
+
 def check(spec: str, options: Mapping[str, object]) -> None:
     """Raise ValueError, saying what is allowed, unless `make` would accept these.
 

@@ -42,6 +42,9 @@ def policies(settings: Settings) -> dict[str, dict[str, Any]]:
             "learn": MATURITY if policy.waits else ARRIVAL,
             "revisable_ms": policy.kept_ms,
             "alarm_since_ms": policy.alarm_since_ms,
+            "segments": policy.segments,
+            "pairs": policy.pairs,
+            "segments_required": policy.segments_required,
             **json.loads(policy.recipe),
         }
         for pattern, policy in found

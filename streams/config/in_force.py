@@ -130,7 +130,10 @@ def _policy(made: Mapping[str, Any]) -> Policy:
     features = made["features"]
     shadow = tuple(Challenger(each["calibrator"], values(each["options"])) for each in made["shadow"])
     features = tuple(features) if isinstance(features, list) else features
-    return Policy(**{**made, "options": values(made["options"]), "features": features, "shadow": shadow})
+    # A configuration that was written before there were segments names none.
+    segments, pairs = tuple(made.get("segments", ())), tuple((one, other) for one, other in made.get("pairs", ()))
+    read = {"options": values(made["options"]), "features": features, "shadow": shadow}
+    return Policy(**{**made, **read, "segments": segments, "pairs": pairs})
 
 
 def values(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,6 +13,9 @@
     learn = "maturity"            # when outcomes are learnt: when their forecast matures, or on "arrival"
     revisable = "120d"            # how long a later outcome may replace the label; ttl if not set
     features = ["amount", "age"]  # or a count; the names of x
+    segments = ["country", "channel"]    # names of segments; a record gives their values
+    pairs = [["country", "channel"]]     # combinations that are segments, too
+    segments_required = false     # true: a forecast without a usable value of each name is a dead letter
     seed = 0
     alarm_since = 2026-11-22      # a later date, or time with an offset, than before begins the alarms anew
     options = { grid = 50 }       # of the calibrator
@@ -42,6 +45,9 @@ _STREAM = (
     "learn",
     "revisable",
     "features",
+    "segments",
+    "pairs",
+    "segments_required",
     "seed",
     "alarm_since",
     "options",
@@ -130,10 +136,29 @@ def _policy(stream: Mapping[str, Any], default_calibrator: str) -> Policy:
         silence=None if silence is None else float(silence),
         learn=_typed(stream, "learn", str, default=""),
         revisable_ms=duration(stream["revisable"]) if "revisable" in stream else 0,
+        segments=_segments(stream),
+        pairs=_pairs(stream),
+        segments_required=_typed(stream, "segments_required", bool, default=False),
         seed=_typed(stream, "seed", int, default=0),
         alarm_since_ms=_moment(stream["alarm_since"]) if "alarm_since" in stream else 0,
         shadow=tuple(_challenger(each) for each in _typed(stream, "shadow", list, default=[])),
     )
+
+
+def _segments(stream: Mapping[str, Any]) -> tuple[str, ...]:
+    names = _typed(stream, "segments", list, default=[])
+    if not all(isinstance(name, str) for name in names):
+        raise ValueError(f'segments must be a list of names such as ["country", "channel"], got {names!r}')
+    return tuple(names)
+
+
+def _pairs(stream: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    found = []
+    for pair in _typed(stream, "pairs", list, default=[]):
+        if not isinstance(pair, list) or len(pair) != 2 or not all(isinstance(name, str) for name in pair):
+            raise ValueError(f'a pair is two names such as ["country", "channel"], got {pair!r}')
+        found.append((pair[0], pair[1]))
+    return tuple(found)
 
 
 def _challenger(given: object) -> Challenger:

@@ -16,6 +16,7 @@ from state.events import Calibrated, Event, Forecast, Outcome, Rejected, Resolve
 from state.fence import FORECASTS, OUTCOMES
 from state.forecasts import LARGEST, PROBABILITY, PROBS, Classwise, Normal, Probs, Quantiles
 from state.policy import Policies, Policy
+from state.segments import usable
 from streams.records.limits import Limits
 
 #: Why a record is a dead letter, and what it means.
@@ -33,6 +34,7 @@ REASONS: Final = {
     "unsupported": "a kind of forecast that the stream's calibrator does not take",
     "probability": "p is not a number in [0, 1]",
     "features": "x is missing, misnamed, of the wrong length, or out of [-1, 1]",
+    "segments": "segments has no usable value of each name that the stream's configuration requires",
     "probs": "probs is not as many numbers in [0, 1] as the stream has classes, adding up to 1",
     "quantiles": "quantiles has no increasing levels in (0, 1) with as many values that do not fall",
     "normal": "normal has no finite mean, or no positive std",
@@ -125,8 +127,9 @@ class Decoder:
             else:
                 raw = _distribution(record, policy)
             x = _features(record.get("x"), policy) if policy.features else ()
+            segments = _segments(record.get("segments"), policy) if policy.segments else ()
             ts = self._time(record, timestamp)
-            return new(Forecast, (offset, key, event_id, stream, raw, x, ts, value))
+            return new(Forecast, (offset, key, event_id, stream, raw, x, ts, value, segments))
         except _Unusable as unusable:
             return Rejected(offset, key, value, FORECASTS, unusable.args[0])
 
@@ -246,6 +249,16 @@ def _features(x: object, policy: Policy) -> tuple[float, ...]:
         if type(value) not in (float, int) or not -1 <= value <= 1:  # type: ignore[operator]
             raise _Unusable("features")
     return tuple(map(float, values))  # type: ignore[arg-type]
+
+
+def _segments(given: object, policy: Policy) -> tuple[str, ...]:
+    """Return the values of the policy's segments in their order, empty text where there is none that can be used."""
+    found: dict[str, Any] = given if type(given) is dict else {}
+    given_values = [found.get(name) for name in policy.segments]
+    values = [value if usable(value) else "" for value in given_values]
+    if policy.segments_required and "" in values:
+        raise _Unusable("segments")
+    return tuple(values)
 
 
 def encode_calibrated(record: Calibrated) -> bytes:

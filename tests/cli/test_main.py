@@ -420,6 +420,20 @@ def test_config_check_shows_the_settings_without_their_secrets(
     assert report["streams"]["*"]["calibrator"] == DEFAULT_CALIBRATOR
 
 
+def test_config_check_shows_segments(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    streams = tmp_path / "streams.toml"
+    streams.write_text('[streams.s]\nsegments = ["country", "channel"]\npairs = [["country", "channel"]]\n')
+    monkeypatch.setenv("TRUEUP_STREAMS", str(streams))
+    assert main.main(["config", "check"]) == 0
+    (line,) = (each for each in capsys.readouterr().out.splitlines() if each.startswith("# streams 's'"))
+    assert line.endswith(", segments country, channel, country*channel")
+    assert main.main(["config", "check", "--json"]) == 0
+    shown = orjson.loads(capsys.readouterr().out)["streams"]["s"]
+    assert (shown["segments"], shown["pairs"]) == (["country", "channel"], [["country", "channel"]])
+
+
 @pytest.mark.parametrize(
     ("name", "value", "says"),
     [

@@ -101,6 +101,41 @@ def test_what_is_no_moment_is_refused(text: str) -> None:
         stream_config.parse(f"[streams.s]\nalarm_since = {text}", "identity")
 
 
+def test_a_stream_may_have_segments_and_pairs_of_them() -> None:
+    found = policy('[streams.s]\nsegments = ["country", "channel"]\npairs = [["channel", "country"]]')
+    assert (found.segments, found.pairs) == (("country", "channel"), (("channel", "country"),))
+    assert not found.segments_required
+    assert found.config == policy("").config, "a calibrator that uses no segments serves the same"
+    required = policy('[streams.s]\nsegments = ["country"]\nsegments_required = true')
+    assert required.segments_required
+    assert len({found.layout, required.layout, policy("").layout}) == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ('segments = "country"', "segments must be of type list"),
+        ("segments = [1]", "segments must be a list of names"),
+        ('segments = [""]', "printable name of 1 to 64 bytes"),
+        ('segments = ["a\\n"]', "printable name of 1 to 64 bytes"),
+        (f'segments = ["{"é" * 33}"]', "printable name of 1 to 64 bytes"),
+        ('segments = ["a", "a"]', "segments must be different names"),
+        (f"segments = {[str(n) for n in range(9)]}", "segments names 9, at most 8"),
+        ('segments = ["a", "b"]\npairs = ["a"]', "a pair is two names"),
+        ('segments = ["a", "b"]\npairs = [["a"]]', "a pair is two names"),
+        ('segments = ["a", "b"]\npairs = [["a", "c"]]', "two different names out of segments, got ['a', 'c']"),
+        ('segments = ["a", "b"]\npairs = [["a", "a"]]', "two different names out of segments"),
+        ('segments = ["a", "b"]\npairs = [["a", "b"], ["b", "a"]]', "pairs names ['b', 'a'] twice"),
+        ("segments_required = true", "segments_required needs segments"),
+        ('calibrator = "multiclass"\nsegments = ["a"]', "segments are for streams of one probability"),
+    ],
+)
+def test_segments_that_are_not_possible_are_refused_with_their_place(text: str, says: str) -> None:
+    said = refused(f"[streams.s]\n{text}")
+    assert said.startswith('streams."s": ')
+    assert says in said
+
+
 def test_features_may_be_a_count() -> None:
     assert policy('[streams.s]\ncalibrator = "calibrated_regression"\nfeatures = 3').n_features == 3
 

@@ -62,7 +62,7 @@ def reason(event: Event) -> str | None:
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=140)
 JSON = st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4))
-NAMES = ["event_id", "stream", "p", "probs", "quantiles", "normal", "x", "y", "ts", "revision"]
+NAMES = ["event_id", "stream", "p", "probs", "quantiles", "normal", "x", "y", "ts", "revision", "segments"]
 RECORDS = st.dictionaries(st.sampled_from(NAMES) | st.text(), JSON).map(lambda record: json.dumps(record).encode())
 KEYS = st.none() | st.binary(max_size=1100)
 
@@ -291,7 +291,7 @@ def test_an_outcome_may_have_a_revision_number() -> None:
 
 
 def test_the_examples_reach_every_reason() -> None:
-    shown = {bad.reason for bad in BOTH + FORECAST_ONLY + OUTCOME_ONLY} | {"features", "unknown_stream"}
+    shown = {bad.reason for bad in BOTH + FORECAST_ONLY + OUTCOME_ONLY} | {"features", "segments", "unknown_stream"}
     vectors = {bad.reason for bad in UNUSABLE_VECTORS}
     others = {"parked_label", "conflict", "batch", "skipped"}
     assert shown | vectors | others == set(REASONS), "the others are not the decoder's"
@@ -442,3 +442,47 @@ def test_a_letter_holds_key_and_value_in_base64_up_to_the_limit(
         if whole is not None:
             assert base64.b64decode(letter[name], validate=True) == whole[:limit]
     assert letter["value_bytes"] == len(value or b"")
+
+
+# -- segments ------------------------------------------------------------------------------------------------------
+
+SEGMENTED = Decoder(
+    Policies(
+        [("strict", Policy(segments=("country",), segments_required=True)), ("s", Policy(segments=("country", "shop")))]
+    ),
+    LIMITS,
+)
+
+
+@pytest.mark.parametrize(
+    ("given", "values"),
+    [
+        ({"country": "DE", "shop": "web", "other": "x"}, ("DE", "web")),
+        ({"shop": "web"}, ("", "web")),
+        ({"country": None, "shop": 7}, ("", "")),
+        ({"country": "x" * 64, "shop": "x" * 65}, ("x" * 64, "")),
+        ({"country": "é" * 32, "shop": "é" * 33}, ("é" * 32, "")),
+        ({"country": "a\tb", "shop": ["web"]}, ("", "")),
+        (None, ("", "")),
+        (["DE"], ("", "")),
+        ("DE", ("", "")),
+    ],
+)
+def test_a_segment_without_a_usable_value_has_none_and_the_forecast_is_answered(
+    given: object, values: tuple[str, ...]
+) -> None:
+    found = forecast(made(segments=given), SEGMENTED)
+    assert isinstance(found, Forecast)
+    assert found.segments == values
+
+
+def test_segments_that_no_configuration_names_are_ignored() -> None:
+    found = forecast(made(segments={"country": "DE"}))
+    assert isinstance(found, Forecast)
+    assert found.segments == ()
+
+
+@pytest.mark.parametrize("given", [None, {}, {"country": ""}, {"country": 1}, {"country": "x" * 65}, "DE"])
+def test_where_segments_are_required_a_forecast_without_is_a_dead_letter(given: object) -> None:
+    assert reason(forecast(made(stream="strict", segments=given), SEGMENTED)) == "segments"
+    assert isinstance(forecast(made(stream="strict", segments={"country": "DE"}), SEGMENTED), Forecast)
