@@ -37,6 +37,8 @@ HOT = (
     "state/scoring/losses.py",
     "state/scoring/ranking.py",
     "state/rows.py",
+    "state/scoring/segment_scores.py",
+    "state/segments.py",
     "state/scoring/scores.py",
     "state/calibrators/approachability.py",
     "state/calibrators/auto.py",

@@ -53,6 +53,7 @@ from state.ledger import EARLY, IMMATURE, ISSUED, MOST_REVISIONS, RESOLVED, UNSA
 from state.policy import Policy
 from state.rows import Served, VectorScores
 from state.scoring.bias import Bias
+from state.segments import Dictionary
 from state.witnesses import SLACK, Entry, Witnesses
 
 
@@ -85,11 +86,12 @@ class PartitionResult:
 
     Columns of all probability forecasts, in the order in which they were answered: ``issued_ms`` (q), ``stream`` (i),
     ``version`` (q), how many outcomes were learnt before, ``raw`` (d), and ``p0``, ``p1`` and so on (d), what each
-    contender served, and ``draw0`` and so on (d), what it drew. Columns of those resolved, in the order
-    in which they were: ``index`` (q) of the forecast, ``y`` (b), ``delay_ms`` (q), and ``time`` (q), the largest event
-    time of any resolved event up to then, ms: it never falls, so that partitions can be merged by it; and ``implied``
-    (b), whether silence gave the label. Columns of revisions, in their order: ``revised`` (q), the place of the event
-    among those resolved, ``revised_y`` (b) and ``revised_ms`` (q), the label it has since and its time.
+    contender served, and ``draw0`` and so on (d), what it drew; ``slot0`` and so on (i), the slots of its segments, -1
+    where its stream has fewer. Columns of those resolved, in the order in which they were: ``index`` (q) of the
+    forecast, ``y`` (b), ``delay_ms`` (q), and ``time`` (q), the largest event time of any resolved event up to then,
+    ms: it never falls, so that partitions can be merged by it; and ``implied`` (b), whether silence gave the label.
+    Columns of revisions, in their order: ``revised`` (q), the place of the event among those resolved, ``revised_y``
+    (b) and ``revised_ms`` (q), the label it has since and its time.
 
     Attributes
     ----------
@@ -105,6 +107,8 @@ class PartitionResult:
         Dead letters, by topic and reason.
     looks
         In time order, a last one of each calibrator at the end.
+    dictionaries
+        By stream: what the slots of its segments stand for.
     biases
         By stream and contender; of streams with features.
     vectors
@@ -117,6 +121,7 @@ class PartitionResult:
     records: int = 0
     dead: dict[tuple[int, str], int] = field(default_factory=dict)
     looks: list[Look] = field(default_factory=list)
+    dictionaries: dict[int, Dictionary] = field(default_factory=dict)
     biases: dict[tuple[int, int], Bias] = field(default_factory=dict)
     vectors: dict[tuple[int, int], VectorScores] = field(default_factory=dict)
 
@@ -162,6 +167,9 @@ class Contest:
         self._note_raw: Callable[[Any], None] = tape.column("raw", "d")
         self._note_version = tape.column("version", "q")
         self._answers = [(tape.column(f"p{n}", "d"), tape.column(f"draw{n}", "d")) for n in range(len(configurations))]
+        plans = self._policies[0].default, *(policy for _, policy in self._policies[0].patterns)
+        most = max(len(each.segments) + len(each.pairs) if each else 0 for each in plans)
+        self._note_slots = [tape.column(f"slot{n}", "i") for n in range(most)]
         self._note_index = tape.column("index", "q")
         self._note_y = tape.column("y", "b")
         self._note_delay_ms = tape.column("delay_ms", "q")
@@ -194,7 +202,7 @@ class Contest:
         return self.played
 
     def _forecast(self, forecast: Forecast) -> None:  # noqa: PLR0912 - in parts it costs a call more, on every event
-        _, _, event_id, stream, raw, x, ts, _, _ = forecast
+        _, _, event_id, stream, raw, x, ts, _, values = forecast
         if ts > self._stream_time:
             if ts - self._stream_time > SLACK or self._witnesses.waiting:
                 self._follow(ts)
@@ -213,8 +221,9 @@ class Contest:
             tickets = []
             if entrants.biases:
                 answers = []
-            for predict, note, note_draw in entrants.predicts:
-                p, draw, ticket = predict(raw, x, name)
+            groups = self._groups(entrants.dictionary, values) if self._note_slots else ()
+            for predict, note, note_draw, grouped in entrants.predicts:
+                p, draw, ticket = predict(raw, x, name, groups) if grouped else predict(raw, x, name)
                 note(p)
                 note_draw(draw)
                 tickets.append(ticket)
@@ -227,7 +236,7 @@ class Contest:
             index = self._issued
             self._issued = index + 1
         else:
-            made = [predict(raw, x, name) for predict, _, _ in entrants.predicts]
+            made = [predict(raw, x, name) for predict, _, _, _ in entrants.predicts]
             tickets, answers, index = [each.ticket for each in made], [each.p for each in made], -1
         applied = self._applied
         kept = None if answers is None else (raw, answers, x)
@@ -241,6 +250,13 @@ class Contest:
         self._fates[FORECAST_ISSUED] += 1
         if found is not None:
             self._join(forecast, row, found)
+
+    def _groups(self, dictionary: Dictionary | None, values: tuple[str, ...]) -> tuple[int, ...]:
+        """Return the slots of an event's segments, and note them."""
+        groups = () if dictionary is None else dictionary.groups(values)
+        for n, note in enumerate(self._note_slots):
+            note(groups[n] if n < len(groups) else -1)
+        return groups
 
     def _again(self, forecast: Forecast, raw: Any, stream: str) -> None:  # noqa: ANN401 - of the stream's kind
         """Count a forecast of an event that was answered: a duplicate, or a dead letter if it says something else."""
@@ -462,7 +478,10 @@ class Contest:
             found[0].kind,
             found[0],
             served,
-            [(each.calibrator.predict, *notes) for each, notes in zip(served, self._answers, strict=True)],
+            [
+                (each.calibrator.predict, *notes, getattr(each.calibrator, "grouped", False))
+                for each, notes in zip(served, self._answers, strict=True)
+            ],
             [each.calibrator.update for each in served],
             [each.calibrator.revise for each in served],
             [],
@@ -470,6 +489,9 @@ class Contest:
             MATURITY if policy.matures_ms else EXPIRY,
             policy.matures_ms or policy.ttl_ms,
         )
+        if policy.segments:
+            entrants.dictionary = Dictionary(policy.segments, policy.pairs)
+            self.played.dictionaries[entrants.number] = entrants.dictionary
         if found[0].features and found[0].kind == PROBABILITY:
             entrants.biases = [Bias() for _ in found]
             self.played.biases |= {(entrants.number, n): bias for n, bias in enumerate(entrants.biases)}

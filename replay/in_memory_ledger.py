@@ -8,6 +8,7 @@ from state.forecasts import PROBABILITY, admits
 from state.policy import Policy
 from state.rows import Served
 from state.scoring.bias import Bias
+from state.segments import Dictionary
 
 #: Outcomes learnt between two looks at a calibrator's error and bound: these many, and a fiftieth of all before.
 LOOK = 100
@@ -21,8 +22,8 @@ class Entrants:
     kind: int
     policy: Policy
     served: list[Served]
-    #: What predicts, and where the served probability and the draw are written down.
-    predicts: list[tuple[Callable[..., Any], Callable[[float], None], Callable[[float], None]]]
+    #: What predicts, where the served probability and the draw are written down, and whether it uses segments.
+    predicts: list[tuple[Callable[..., Any], Callable[[float], None], Callable[[float], None], bool]]
     updates: list[Callable[[bytes, float], None]]
     revises: list[Callable[[bytes, float, float], None]]
     biases: list[Bias]
@@ -30,6 +31,8 @@ class Entrants:
     status: int
     role: int
     due_ms: int
+    #: Slots of the stream's segments; None without.
+    dictionary: Dictionary | None = None
     #: Outcomes learnt, and the sum over them of how many were learnt between forecast and outcome.
     learnt: int = 0
     late: int = 0

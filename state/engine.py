@@ -50,6 +50,8 @@ from state.rows import Served, VectorScores
 from state.scoring.ages import Ages
 from state.scoring.comparison import Comparison
 from state.scoring.history import History
+from state.scoring.segment_scores import SegmentScores
+from state.segments import Dictionary
 from state.witnesses import SLACK, Entry, Witnesses
 
 #: Most events a batch may hold, and batches of a partition that may be on their way at a time: the outputs of one
@@ -66,6 +68,8 @@ SWEEP: Final = 2
 RIPE: Final = 64
 #: Working copies kept between batches; beyond this they are read again from the table.
 CACHED = 4096
+#: The same of scores of segments.
+CACHED_SEGMENTS = 8 * CACHED
 
 #: Reads a stored row by key; None where there is none.
 Get = Callable[[bytes], bytes | None]
@@ -99,6 +103,8 @@ class Effects:
         silence labelled: stream time, ms.
     ages
         The rows among ``rows`` that changed of the ages of each stream's outcomes.
+    segments
+        The rows among ``rows`` that changed of the segments that each stream has now: their slots and their scores.
     comparisons
         Those that compare a challenger which is configured now with what serves now, by stream, the challenger's
         calibrator and its configuration.
@@ -118,6 +124,7 @@ class Effects:
     vectors: dict[str, bytes] = field(default_factory=dict)
     calibrators: dict[str, bytes] = field(default_factory=dict)
     ages: dict[str, bytes] = field(default_factory=dict)
+    segments: dict[str, dict[bytes, bytes]] = field(default_factory=lambda: defaultdict(dict))
     comparisons: dict[tuple[str, str, str], bytes] = field(default_factory=dict)
 
 
@@ -143,6 +150,16 @@ class _Challenger:
 
 
 @dataclass(slots=True, eq=False)
+class _Segments:
+    """The scores of a stream's segments under one layout of their names, by slot; and which of them have changed."""
+
+    stream: str
+    layout: bytes
+    scores: dict[int, SegmentScores]
+    changed: set[int]
+
+
+@dataclass(slots=True, eq=False)
 class _Service:
     """What serves a stream under one configuration, with everything the hot path asks of it."""
 
@@ -163,6 +180,9 @@ class _Service:
     #: What challenges it now, and by configuration whatever has since its tickets were issued.
     shadows: tuple[_Challenger, ...]
     challengers: dict[str, _Challenger]
+    #: Slots of the segments that the stream has now; None without segments.
+    layout: bytes
+    dictionary: Dictionary | None
 
 
 class Partition:
@@ -208,6 +228,8 @@ class Partition:
         self._histories: dict[str, History] = {}
         self._vectors: dict[tuple[str, str], VectorScores] = {}
         self._ages: dict[str, Ages] = {}
+        self._segments: dict[tuple[str, bytes], _Segments] = {}
+        self._held_segments = 0
 
     def begin(self) -> None:
         """Begin a batch, whose events `apply` takes in one part or in several, and whose rows `end` makes."""
@@ -223,6 +245,8 @@ class Partition:
         self._closed: dict[str, History] = {}
         self._scored_vectors: dict[tuple[str, str], VectorScores] = {}
         self._aged: dict[str, Ages] = {}
+        self._named: dict[tuple[str, bytes], Dictionary] = {}
+        self._segmented: dict[tuple[str, bytes], _Segments] = {}
 
     def fold(self, events: Iterable[Event]) -> Effects:
         """Apply a whole batch: at most `BATCH_LIMIT` events; raises as `apply`."""
@@ -275,12 +299,12 @@ class Partition:
         effects.fates = [after - was for after, was in zip(fence.fates, self._fates, strict=True)]
         if fence.applied > self._applied:
             self._collect()
-            if max(len(self._learners), len(self._ages)) > CACHED:
+            if max(len(self._learners), len(self._ages)) > CACHED or self._held_segments > CACHED_SEGMENTS:
                 self._forget()
         return effects
 
     def _forecast(self, forecast: Forecast) -> None:
-        _, record_key, event_id, stream, raw, x, ts, _, _ = forecast
+        _, record_key, event_id, stream, raw, x, ts, _, values = forecast
         fence = self.fence
         self._advance(ts)
         name = event_id.encode()
@@ -298,15 +322,20 @@ class Partition:
             return
         service = self._active.get(stream) or self._open(stream)
         calibrator = service.served.calibrator
-        p, draw, ticket = calibrator.predict(raw, x, name)
+        kind = service.kind
+        groups: tuple[int, ...] = ()
+        if service.dictionary is None:
+            p, draw, ticket = calibrator.predict(raw, x, name)
+        else:
+            groups = self._groups(service, service.dictionary, values)
+            p, draw, ticket = _asked(calibrator, raw, x, name, groups)
+            kind, ticket = kind | ledger.GROUPED, ticket + ledger.grouped(service.layout, groups)
         version = calibrator.learnt
-        payload = ledger.issued(
-            fence.applied, ts, raw, p, draw, version, service.names, ticket, service.kind, service.status
-        )
+        payload = ledger.issued(fence.applied, ts, raw, p, draw, version, service.names, ticket, kind, service.status)
         if service.role == MATURITY and record_key != name:
             payload = ledger.with_key(payload, record_key)
         if service.shadows:
-            payload = ledger.with_shadows(payload, self._ask(service.shadows, raw, x, name))
+            payload = ledger.with_shadows(payload, self._ask(service.shadows, raw, x, name, groups))
         if ts > fence.stream_time:
             self._witnesses.hold(Entry(service.role, service.due_ms, fence.applied, event_id))
         else:
@@ -323,13 +352,54 @@ class Partition:
         else:
             self._join(forecast, key, payload, service, ledger.parse(found))
 
-    def _ask(self, challengers: tuple[_Challenger, ...], raw: Any, x: Any, name: bytes) -> bytes:  # noqa: ANN401 - as predict takes them
+    def _groups(self, service: _Service, dictionary: Dictionary, values: tuple[str, ...]) -> tuple[int, ...]:
+        """Return the slots of an event's segments, and count its forecast in each."""
+        taken = dictionary.taken
+        groups = dictionary.groups(values)
+        if dictionary.taken > taken:
+            self._named[service.stream, service.layout] = dictionary
+        for scores in self._scores_of(service.stream, service.layout, groups):
+            scores.issued += 1
+        return groups
+
+    def _scores_of(self, stream: str, layout: bytes, groups: tuple[int, ...]) -> list[SegmentScores]:
+        """Return the scores of slots, which are about to change."""
+        place = stream, layout
+        segments = self._segments.get(place)
+        if segments is None:
+            segments = self._segments[place] = _Segments(stream, layout, {}, set())
+        self._segmented[place] = segments
+        segments.changed.update(groups)
+        found = []
+        for slot in groups:
+            scores = segments.scores.get(slot)
+            if scores is None:
+                row = self._get(keys.segment(stream, layout, slot))
+                scores = segments.scores[slot] = SegmentScores() if row is None else rows.decode_segment(row)
+                self._held_segments += 1
+            found.append(scores)
+        return found
+
+    def _segments_in(self, stream: str, payload: bytes) -> list[SegmentScores]:
+        """Return the scores of the segments of a row, which are about to change."""
+        if not payload[1] & ledger.GROUPED:
+            return []
+        return self._scores_of(stream, *ledger.groups(payload))
+
+    def _ask(
+        self,
+        challengers: tuple[_Challenger, ...],
+        raw: Any,  # noqa: ANN401 - as predict takes it
+        x: Any,  # noqa: ANN401 - as predict takes it
+        name: bytes,
+        groups: tuple[int, ...],
+    ) -> bytes:
         """Ask every challenger, and return their tickets for the ledger."""
         block = b""
         for challenger in challengers:
             learner = challenger.learner
             calibrator = learner.served.calibrator
-            p, draw, ticket = calibrator.predict(raw, x, name)
+            p, draw, ticket = _asked(calibrator, raw, x, name, groups)
             version = calibrator.learnt
             block += ledger.shadow(challenger.config, version, p, draw, ticket)
             if version == 0:
@@ -343,7 +413,7 @@ class Partition:
             label = y, ts, parked.as_of, parked.number
             if service.status == ledger.IMMATURE:
                 self.fence.fates[EARLY_WAITING] += 1
-                self._age(service, forecast.ts, ts, y)
+                self._age(service, issued, ts, y)
                 self._changed[key] = ledger.labelled(issued, ledger.WAITING, self.fence.applied, *label)
                 self._learnt[service.key] = service.learner
             else:
@@ -382,7 +452,7 @@ class Partition:
             self._resolve(key, record_key, event_id, found, y, ts, ts, number, new_outcome=True)
         elif status == ledger.IMMATURE:
             fence.fates[WAITING] += 1
-            self._age(self._served(found), ledger.issued_ts(found), ts, y)
+            self._age(self._served(found), found, ts, y)
             self._changed[key] = ledger.labelled(found, ledger.WAITING, fence.applied, y, ts, ts, number)
         else:
             self._said_again(outcome, key, found)
@@ -393,7 +463,7 @@ class Partition:
         fates, status, label = self.fence.fates, found[0], ledger.label(found)
         newer = ledger.newer(found, ts, number)
         if status == ledger.RESOLVED and ledger.unsaid(found):  # the first outcome of an event that silence labelled
-            self._age(self._served(found), ledger.issued_ts(found), ts, y)
+            self._age(self._served(found), found, ts, y)
         if y == label:
             fates[OUTCOME_DUPLICATE] += 1
             if newer:
@@ -411,10 +481,15 @@ class Partition:
             fates[OUTCOME_REVISED] += 1
             self._revise(key, record_key, event_id, found, ledger.revised(found, self.fence.applied, ts, y, number))
 
-    def _age(self, service: _Service, issued_ts: int, ts: int, y: float) -> None:
-        """Note how old a forecast was when its first outcome came."""
+    def _age(self, service: _Service, payload: bytes, ts: int, y: float) -> None:
+        """Note how old the forecast of a row was when its first outcome came."""
         ages = self._aged.get(service.stream) or self._of_ages(service.stream)
-        ages.observe(ts - issued_ts if ts > issued_ts else 0, int(y) if service.kind != QUANTILES else 0)
+        issued_ts = ledger.issued_ts(payload)
+        age_ms = ts - issued_ts if ts > issued_ts else 0
+        ages.observe(age_ms, int(y) if service.kind != QUANTILES else 0)
+        for scores in self._segments_in(service.stream, payload):
+            scores.known += 1
+            scores.age_ms += age_ms
 
     def _of_ages(self, stream: str) -> Ages:
         """Return the ages of a stream's outcomes, which are about to change."""
@@ -453,7 +528,7 @@ class Partition:
         service = self._by_ticket.get(names) or self._reopen(issued, names)
         served, history = service.served, service.history
         if new_outcome:
-            self._age(service, issued_ts, ts, y)
+            self._age(service, issued, ts, y)
         implied = as_of == ledger.UNSAID
         window = 0 if history is None else history.windows
         self._changed[key] = ledger.resolved(issued, self.fence.applied, y, ts, as_of, number, window)
@@ -473,6 +548,8 @@ class Partition:
             if history.observe(raw, p, y, draw):
                 self._closed[service.stream] = history
             self._scored[service.stream] = history
+            for scores in self._segments_in(service.stream, issued):
+                scores.observe(raw, p, y)
         if not implied:
             effects.delays.append(ts - issued_ts)
         effects.resolved[service.stream] += 1
@@ -509,6 +586,9 @@ class Partition:
             if history.revise(one, other, third, was, y, entry.window):
                 self._closed[service.stream] = history
             self._scored[service.stream] = history
+            for scores in self._segments_in(service.stream, found):
+                scores.observe(one, other, was, -1)
+                scores.observe(one, other, y)
         self._outputs.append(_resolved(record_key, event_id, revised)[-1])
 
     def _challenge(self, service: _Service, issued: bytes, p: float, y: float) -> None:
@@ -662,6 +742,8 @@ class Partition:
                 fence.fates[EXPIRED_FORECAST] += 1
                 self._effects.lapsed.append(since + queue.ttl_ms)
                 self._of_ages(entry.stream).expire()
+                for scores in self._segments_in(entry.stream, payload):
+                    scores.expired += 1
             elif entry.status == ledger.EARLY:
                 fence.fates[EXPIRED_OUTCOME] += 1
                 self._effects.lapsed.append(since + queue.ttl_ms)
@@ -690,6 +772,10 @@ class Partition:
         service.role, service.due_ms = (MATURITY, policy.matures_ms) if matures else (EXPIRY, policy.ttl_ms)
         service.status = ledger.IMMATURE if policy.waits else ledger.ISSUED
         service.shadows = tuple([self._challenger(service, each.config, each) for each in policy.challengers])
+        if policy.segments:
+            row = self._get(keys.names(stream, policy.layout))
+            made = Dictionary(policy.segments, policy.pairs) if row is None else rows.decode_names(row)
+            service.layout, service.dictionary = policy.layout, made
         self._active[stream] = service
         if service.history is not None and service.history.restart(policy.alarm_since_ms):
             self._scored[stream] = self._closed[stream] = service.history
@@ -723,6 +809,8 @@ class Partition:
             history,
             (),
             {},
+            b"",
+            None,
         )
         self._by_ticket[names] = service
         return service
@@ -795,8 +883,32 @@ class Partition:
                 effects.vectors[stream] = row
         for stream, ages in self._aged.items():
             effects.ages[stream] = changes[keys.ages(stream)] = rows.encode_ages(ages)
+        self._collect_segments()
         changes.update(self._witnesses.changes())
         changes[keys.FENCE] = self.fence.encode()
+
+    def _collect_segments(self) -> None:
+        """Turn what changed of segments into rows."""
+        effects, changes = self._effects, self._changed
+        for (stream, layout), dictionary in self._named.items():
+            row = changes[keys.names(stream, layout)] = rows.encode_names(dictionary)
+            effects.segments[stream][keys.names(stream, layout)] = row
+        for (stream, layout), segments in self._segmented.items():
+            policy = self._policies.of(stream)
+            present = policy is not None and policy.layout == layout
+            for slot in segments.changed:
+                key = keys.segment(stream, layout, slot)
+                row = changes[key] = rows.encode_segment(segments.scores[slot])
+                if present:
+                    effects.segments[stream][key] = row
+            segments.changed.clear()
+
+
+def _asked(calibrator: Any, raw: Any, x: Any, name: bytes, groups: tuple[int, ...]) -> tuple[Any, Any, bytes]:  # noqa: ANN401 - of the stream's kind
+    """Ask a calibrator; one that uses segments is given the slots of the event's."""
+    known = (groups,) if getattr(calibrator, "grouped", False) else ()
+    answer: tuple[Any, Any, bytes] = calibrator.predict(raw, x, name, *known)
+    return answer
 
 
 def _admits(payload: bytes, y: float) -> bool:

@@ -17,6 +17,10 @@ EXPIRY: Final = b"Q"
 AGES: Final = b"A"
 #: Records far ahead of stream time (`state.witnesses`).
 WITNESSES: Final = b"T"
+#: Numbers of the values of a stream's segments (`state.segments.Dictionary`).
+NAMES: Final = b"N"
+#: Scores of a segment of a stream.
+SEGMENT: Final = b"G"
 #: A challenger beside a champion.
 COMPARISON: Final = b"H"
 #: The worker that writes the partition (`state.claim`): written by the table, not by the engine, which never reads it.
@@ -73,3 +77,23 @@ def of_comparison(key: bytes) -> tuple[str, str, str]:
 def expiry(role: int, ttl_ms: int, chunk: int) -> bytes:
     """Key of one chunk of the queue of a role (`state.fence.EXPIRY` and so on) and a time to live."""
     return EXPIRY + bytes((role,)) + ttl_ms.to_bytes(8, "big") + chunk.to_bytes(8, "big")
+
+
+def names(stream: str, layout: bytes) -> bytes:
+    """Key of the slots of a stream's segments, whose names have the hash ``layout`` (4 bytes)."""
+    return NAMES + layout + stream.encode()
+
+
+def segment(stream: str, layout: bytes, slot: int) -> bytes:
+    """Key of the scores of one slot of a stream's segments."""
+    return SEGMENT + layout + slot.to_bytes(2, "big") + stream.encode()
+
+
+def of_names(key: bytes) -> tuple[str, bytes]:
+    """Return what `names` made a key of: the stream and the layout."""
+    return key[5:].decode(), key[1:5]
+
+
+def of_segment(key: bytes) -> tuple[str, bytes, int]:
+    """Return what `segment` made a key of: the stream, the layout and the slot."""
+    return key[7:].decode(), key[1:5], int.from_bytes(key[5:7], "big")

@@ -40,8 +40,10 @@ IMPLIED: Final = 0x20
 REVISED: Final = 0x10
 #: Set in the kind of a row that holds the forecast's Kafka key, where it is not the event id.
 KEYED: Final = 0x08
+#: Set in the kind of a row that holds the slots of the event's segments.
+GROUPED: Final = 0x04
 #: All that is not the kind itself.
-FLAGS: Final = _INVALID | SHADOWED | IMPLIED | REVISED | KEYED
+FLAGS: Final = _INVALID | SHADOWED | IMPLIED | REVISED | KEYED | GROUPED
 #: Most times a label may change.
 MOST_REVISIONS: Final = 100
 #: When a label that silence implied was said: before every outcome.
@@ -52,6 +54,8 @@ _NO_KEY: Final = 0xFFFF
 _SHADOW: Final = Struct("<4sQddH")
 _BLOCK: Final = Struct("<H")
 _PARKED: Final = Struct("<dQ")
+_GROUPS: Final = Struct("<4sB")
+_SLOT: Final = Struct("<H")
 _KIND: Final = LEDGER[0]
 _FRAME: Final = bytes((_KIND, VERSION))
 NAN: Final = float("nan")
@@ -127,6 +131,9 @@ class Entry(NamedTuple):
         The labels that were replaced, the first one first, each with its time, ms; at most `MOST_REVISIONS`.
     key
         The forecast's Kafka key, if the event matures and the key is not the event id; else empty. None: no key.
+    layout, groups
+        Hash of the names of the stream's segments (`state.policy.Policy.layout`), and the event's slots
+        (`state.segments.Dictionary`); empty where the stream had no segments.
     """
 
     status: int
@@ -152,14 +159,19 @@ class Entry(NamedTuple):
     implied: bool = False
     labels: tuple[tuple[float, int], ...] = ()
     key: bytes | None = b""
+    layout: bytes = b""
+    groups: tuple[int, ...] = ()
 
     def encode(self) -> bytes:
         """Return the row: a head of 96 bytes, then calibrator, stream, vectors, ticket, and what the kind's flags say.
 
-        In this order: labels that were replaced, the key, challengers, an outcome that is invalid.
+        In this order: slots of segments, labels that were replaced, the key, challengers, an outcome that is invalid.
         """
         numbers, vectors = _answer(self.kind, self.raw, self.p, self.draw)
         kind, last = self.kind, b""
+        if self.groups:
+            kind |= GROUPED
+            last += grouped(self.layout, self.groups)
         if self.labels:
             kind |= REVISED
             last += b"".join(_LABEL.pack(*each) for each in self.labels) + _COUNT.pack(len(self.labels))
@@ -226,6 +238,7 @@ def parse(payload: bytes) -> Entry:
     replaced: tuple[tuple[float, int], ...] = ()
     key: bytes | None = b""
     implied = bool(kind & IMPLIED)
+    layout, slots = groups(payload)
     if kind != PROBABILITY:
         invalid_outcome = _PARKED.unpack(payload[-_PARKED.size :]) if kind & _INVALID else None
         challengers = tuple(shadows(payload)) if kind & SHADOWED else ()
@@ -257,6 +270,8 @@ def parse(payload: bytes) -> Entry:
         implied,
         replaced,
         key,
+        layout,
+        slots,
     )
 
 
@@ -307,6 +322,20 @@ def shadows(payload: bytes) -> list[Shadow]:
     return found
 
 
+def groups(payload: bytes) -> tuple[bytes, tuple[int, ...]]:
+    """Return the hash of the names of segments, and the event's slots; both empty if a payload holds none."""
+    if not payload[1] & GROUPED:
+        return b"", ()
+    at, end = _groups(payload), _before_labels(payload) - _GROUPS.size
+    layout: bytes = _GROUPS.unpack_from(payload, end)[0]
+    return layout, tuple([payload[i] | payload[i + 1] << 8 for i in range(at, end, _SLOT.size)])
+
+
+def grouped(layout: bytes, groups: tuple[int, ...]) -> bytes:
+    """Return the part of a payload that holds the slots of segments: right behind the ticket."""
+    return b"".join([_SLOT.pack(slot) for slot in groups]) + _GROUPS.pack(layout, len(groups))
+
+
 def labels(payload: bytes) -> tuple[tuple[float, int], ...]:
     """Return the labels of a payload that were replaced, the first one first, each with its time, ms."""
     if not payload[1] & REVISED:
@@ -350,9 +379,22 @@ def _before_key(payload: bytes) -> int:
     return end
 
 
-def _ticket_end(payload: bytes) -> int:
+def _before_labels(payload: bytes) -> int:
     end = _before_key(payload)
     return end - _COUNT.size - payload[end - 1] * _LABEL.size if payload[1] & REVISED else end
+
+
+def _groups(payload: bytes) -> int:
+    """Return where the slots of a payload that is `GROUPED` begin."""
+    end = _before_labels(payload)
+    at = end - _GROUPS.size - payload[end - 1] * _SLOT.size
+    if at < names_end(payload):
+        raise CorruptFrame("the segments in a ledger row are longer than the row")
+    return at
+
+
+def _ticket_end(payload: bytes) -> int:
+    return _groups(payload) if payload[1] & GROUPED else _before_labels(payload)
 
 
 def _keyed(key: bytes | None) -> bytes:
@@ -404,8 +446,11 @@ def issued(
     kind: int = PROBABILITY,
     status: int = ISSUED,
 ) -> bytes:
-    """Return the payload of an answered forecast, `ISSUED` or `IMMATURE`; ``who`` is from `names`."""
-    if kind != PROBABILITY:
+    """Return the payload of an answered forecast, `ISSUED` or `IMMATURE`.
+
+    ``who`` is from `names`. If the kind is `GROUPED`, the ticket ends with what `grouped` returns.
+    """
+    if kind & ~FLAGS != PROBABILITY:
         (raw, p, draw), vectors = _answer(kind, raw, p, draw)
         ticket = vectors + ticket
     return HEAD.pack(status, kind, applied, applied, ts, 0, NAN, raw, p, draw, version, 0, 0, 0) + who + ticket
@@ -499,7 +544,7 @@ def confirmed(payload: bytes, as_of: int, number: int) -> bytes:
 def revised(payload: bytes, applied: int, ts: int, y: float, number: int) -> bytes:
     """Return the payload of a resolved event with another label; the one it had is kept among `labels`."""
     head = HEAD.unpack_from(payload)
-    at, end = _ticket_end(payload), _before_key(payload)
+    at, end = _before_labels(payload), _before_key(payload)
     kept = payload[at : end - _COUNT.size] if payload[1] & REVISED else b""
     kept += _LABEL.pack(head[6], head[5])
     block = kept + _COUNT.pack(len(kept) // _LABEL.size)

@@ -15,6 +15,8 @@ from state.scoring.class_scores import ClassScores
 from state.scoring.comparison import Comparison
 from state.scoring.history import History
 from state.scoring.quantile_scores import QuantileScores
+from state.scoring.segment_scores import SegmentScores
+from state.segments import Dictionary
 
 CALIBRATOR_VERSION: Final = 1
 SCORES_VERSION: Final = 3
@@ -22,6 +24,8 @@ WINDOWS_VERSION: Final = 3
 VECTORS_VERSION: Final = 2
 COMPARISONS_VERSION: Final = 3
 AGES_VERSION: Final = 1
+NAMES_VERSION: Final = 1
+SEGMENT_VERSION: Final = 1
 
 #: Scores of forecasts that are more than one probability.
 VectorScores = ClassScores | QuantileScores
@@ -168,6 +172,34 @@ def decode_ages(frame: bytes) -> Ages:
         return Ages.decode(payload)
     except DAMAGE as exc:
         raise damaged(keys.AGES[0], exc) from exc
+
+
+def encode_names(dictionary: Dictionary) -> bytes:
+    """Return the row of the slots of a stream's segments."""
+    return seal(keys.NAMES[0], NAMES_VERSION, dictionary.encode())
+
+
+def decode_names(frame: bytes) -> Dictionary:
+    """Read such a row; raises `CorruptFrame` if it is not intact."""
+    payload = unseal(keys.NAMES[0], NAMES_VERSION, frame)
+    try:
+        return Dictionary.decode(payload)
+    except DAMAGE as exc:
+        raise damaged(keys.NAMES[0], exc) from exc
+
+
+def encode_segment(scores: SegmentScores) -> bytes:
+    """Return the row of the scores of one segment."""
+    return seal(keys.SEGMENT[0], SEGMENT_VERSION, scores.encode())
+
+
+def decode_segment(frame: bytes) -> SegmentScores:
+    """Read such a row; raises `CorruptFrame` if it is not intact."""
+    payload = unseal(keys.SEGMENT[0], SEGMENT_VERSION, frame)
+    try:
+        return SegmentScores.decode(payload)
+    except DAMAGE as exc:
+        raise damaged(keys.SEGMENT[0], exc) from exc
 
 
 def encode_comparison(comparison: Comparison) -> bytes:

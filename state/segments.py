@@ -1,13 +1,23 @@
-"""Segments of a stream: the names whose values its forecasts carry, and what they may be."""
+"""Segments of a stream: the names whose values its forecasts carry, what they may be, and their numbers."""
 
 from collections.abc import Sequence
-from typing import Final, TypeGuard
+from struct import Struct
+from typing import Final, NamedTuple, Self, TypeGuard
 
 #: Most names of segments of a stream, and most pairs of them.
 MOST_NAMES: Final = 8
 MOST_PAIRS: Final = 8
 #: Longest name and longest value, bytes in UTF-8.
 LONGEST: Final = 64
+
+#: Slots of a name, and of a pair. The slots of the k-th begin at k times this number; names come before pairs.
+LIMIT: Final = 64
+#: The first slot of each holds all values that came when none was free, the second slot of a name events without one.
+OTHER: Final = 0
+MISSING: Final = 1
+#: Combinations of values whose slots are kept in memory, see `Dictionary.groups`.
+_KNOWN: Final = 4096
+_PAIR: Final = Struct("<BB")
 
 
 def check(names: Sequence[str], pairs: Sequence[Sequence[str]]) -> None:
@@ -39,3 +49,177 @@ def usable(value: object) -> TypeGuard[str]:
         and value.isprintable()
         and (value.isascii() or len(value.encode()) <= LONGEST)
     )
+
+
+class Segment(NamedTuple):
+    """A segment as people read it.
+
+    Attributes
+    ----------
+    name
+        Of the stream's configuration; of a pair ``country*channel``.
+    value
+        What the record says; of a pair ``DE*web``. ``(missing)`` without one, ``(other)`` of all that found no slot.
+    """
+
+    name: str
+    value: str
+
+
+class Dictionary:
+    """The slots of a stream's segments on one partition: small numbers by value.
+
+    Parameters
+    ----------
+    names, pairs
+        As the stream is configured.
+
+    Notes
+    -----
+    A value gets the next free slot of its name when its first forecast is answered. A name has `LIMIT` slots: one for
+    all other values, one for events without a value, and 62 for the values that come first. A pair has one for all
+    other combinations and 63 for those that come first. A combination is one of slots, not of values. No slot is ever
+    given to another value, because tickets and calibrators hold it.
+
+    Bytes, little-endian: names (u8), each its length (u8) and its text; pairs (u8), each the numbers of its names (u8
+    each); then of each name how many values have a slot (u8), each its length (u8) and its text, in the order of slots;
+    then of each pair how many combinations have one (u8), each the slots within their names (u8 each). At most 34 kB.
+
+    Examples
+    --------
+    >>> dictionary = Dictionary(("country", "channel"), (("country", "channel"),))
+    >>> dictionary.groups(("DE", "web")), dictionary.groups(("FR", "")), dictionary.groups(("DE", "web"))
+    ((2, 66, 129), (3, 65, 130), (2, 66, 129))
+    >>> dictionary.segment(130)
+    Segment(name='country*channel', value='FR*(missing)')
+    """
+
+    __slots__ = ("_known", "_of_names", "_of_pairs", "_places", "names", "pairs", "taken")
+
+    def __init__(self, names: Sequence[str], pairs: Sequence[tuple[str, str]] = ()) -> None:
+        self.names = tuple(names)
+        self.pairs = tuple(pairs)
+        self._places = [(self.names.index(one), self.names.index(other)) for one, other in self.pairs]
+        self._of_names: list[dict[str, int]] = [{"": MISSING} for _ in self.names]
+        self._of_pairs: list[dict[tuple[int, int], int]] = [{} for _ in self.pairs]
+        self._known: dict[tuple[str, ...], tuple[int, ...]] = {}
+        #: Slots that have been given away. It grows with every change of the bytes.
+        self.taken = 0
+
+    def groups(self, values: tuple[str, ...]) -> tuple[int, ...]:
+        """Return the slots of an event, one of each name and of each pair; new values take free ones.
+
+        Parameters
+        ----------
+        values
+            One of each name; empty text where the event has none.
+        """
+        found = self._known.get(values)
+        if found is None:
+            found = self._found(values)
+            if len(self._known) >= _KNOWN:  # values come from records: do not let them fill memory
+                self._known.clear()
+            self._known[values] = found
+        return found
+
+    def _found(self, values: tuple[str, ...]) -> tuple[int, ...]:
+        within: list[int] = []
+        for value, slots in zip(values, self._of_names, strict=True):
+            slot = slots.get(value, OTHER)
+            if slot == OTHER and len(slots) + 1 < LIMIT:
+                slot = slots[value] = len(slots) + 1
+                self.taken += 1
+            within.append(slot)
+        for (one, other), crossed in zip(self._places, self._of_pairs, strict=True):
+            both = within[one], within[other]
+            slot = crossed.get(both, OTHER)
+            if slot == OTHER and len(crossed) + 1 < LIMIT:
+                slot = crossed[both] = len(crossed) + 1
+                self.taken += 1
+            within.append(slot)
+        return tuple([k * LIMIT + slot for k, slot in enumerate(within)])
+
+    @property
+    def families(self) -> int:
+        """The number of names and pairs."""
+        return len(self.names) + len(self.pairs)
+
+    @property
+    def slots(self) -> list[int]:
+        """All slots that events may have now, in ascending order."""
+        own = [MISSING + len(slots) for slots in self._of_names] + [1 + len(each) for each in self._of_pairs]
+        return [k * LIMIT + slot for k, n in enumerate(own) for slot in range(n)]
+
+    def segment(self, slot: int) -> Segment:
+        """Return what a slot stands for; LookupError if it was not given away."""
+        k, within = divmod(slot, LIMIT)
+        if k < len(self.names):
+            return Segment(self.names[k], self._value(k, within))
+        k -= len(self.names)
+        name = "*".join(self.pairs[k])
+        if within == OTHER:
+            return Segment(name, "(other)")
+        both = next(both for both, own in self._of_pairs[k].items() if own == within)
+        values = (self._value(place, slot) for place, slot in zip(self._places[k], both, strict=True))
+        return Segment(name, "*".join(values))
+
+    def _value(self, k: int, within: int) -> str:
+        if within in {OTHER, MISSING}:
+            return "(other)" if within == OTHER else "(missing)"
+        return list(self._of_names[k])[within - MISSING]
+
+    def encode(self) -> bytes:
+        """Return the bytes; layout in the class's notes."""
+        parts = [_texts(self.names), bytes((len(self.pairs),)), *(_PAIR.pack(*place) for place in self._places)]
+        parts += [_texts(list(slots)[1:]) for slots in self._of_names]
+        for crossed in self._of_pairs:
+            parts += [bytes((len(crossed),)), *(_PAIR.pack(*both) for both in crossed)]
+        return b"".join(parts)
+
+    @classmethod
+    def decode(cls, payload: bytes) -> Self:
+        """Read what `encode` wrote.
+
+        Raises
+        ------
+        ValueError, LookupError, struct.error
+            If it is not that.
+        """
+        names, at = _read_texts(payload, 0)
+        places, at = _read_pairs(payload, at)
+        made = cls(names, [(names[one], names[other]) for one, other in places])
+        for slots in made._of_names:
+            values, at = _read_texts(payload, at)
+            for value in values:
+                slots[value] = len(slots) + 1
+            made.taken += len(values)
+        for crossed in made._of_pairs:
+            found, at = _read_pairs(payload, at)
+            for both in found:
+                crossed[both] = len(crossed) + 1
+            made.taken += len(found)
+        if at != len(payload):
+            raise ValueError(f"a dictionary of segments has {at} bytes, got {len(payload)}")
+        return made
+
+
+def _texts(texts: Sequence[str]) -> bytes:
+    encoded = [text.encode() for text in texts]
+    return bytes((len(texts),)) + b"".join([bytes((len(each),)) + each for each in encoded])
+
+
+def _read_texts(payload: bytes, at: int) -> tuple[list[str], int]:
+    found = []
+    n, at = payload[at], at + 1
+    for _ in range(n):
+        end = at + 1 + payload[at]
+        found.append(payload[at + 1 : end].decode())
+        at = end
+    return found, at
+
+
+def _read_pairs(payload: bytes, at: int) -> tuple[list[tuple[int, int]], int]:
+    start = at + 1
+    end = start + _PAIR.size * payload[at]
+    found: list[tuple[int, int]] = [(one, other) for one, other in _PAIR.iter_unpack(payload[start:end])]
+    return found, end

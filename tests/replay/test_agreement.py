@@ -1,9 +1,9 @@
 """One law for two engines: replay's, which keeps no rows, and the workers' agree on every figure, to the last bit.
 
-Histories have everything that producers send, and streams have every option of labels, every kind of forecast and
-challengers. Some clocks run ahead. The workers' engine folds the events in batches of any size, and some batches come
-again. Compared are what is served and drawn, what becomes of every record, every label and revision, the state of every
-calibrator, the champion's and the challengers', and all scores and comparisons.
+Histories have everything that producers send, and streams have every option of labels, every kind of forecast,
+challengers and segments. Some clocks run ahead. The workers' engine folds the events in batches of any size, and some
+batches come again. Compared are what is served and drawn, what becomes of every record, every label and revision, the
+state of every calibrator, the champion's and the challengers', and all scores and comparisons.
 """
 
 from collections.abc import Sequence
@@ -26,6 +26,7 @@ from state.forecasts import PROBABILITY, Normal, Probs, Quantiles
 from state.policy import Challenger, Policies, Policy
 from state.scoring.comparison import Comparison
 from state.scoring.scores import Scores
+from state.scoring.segment_scores import SegmentScores
 from state.witnesses import SLACK
 from tests.state.histories import SMALL_BATCH, Table, Worker
 
@@ -39,12 +40,20 @@ STREAMS: dict[str, tuple[str, dict[str, Any], int, float, tuple[Challenger, ...]
     "together": ("simplex", {"grid": 6}, 0, 1.0, ()),
     "numbers": ("quantile", {"levels": (0.1, 0.5, 0.9)}, 0, 3.0, ()),
 }
+VECTORS = ("classes", "together", "numbers")
 RAW: dict[str, Sequence[Any]] = {
     "classes": (Probs((0.2, 0.3, 0.5)), Probs((1.0, 0.0, 0.0)), Probs((0.1, 0.8, 0.1))),
     "together": (Probs((0.2, 0.3, 0.5)), Probs((0.0, 0.5, 0.5)), Probs((0.6, 0.3, 0.1))),
     "numbers": (Normal(2.0, 1.5), Normal(-3.0, 0.5), Quantiles((0.1, 0.5, 0.9), (0.0, 2.0, 5.0))),
 }
 CHANCES = (0.0, 0.003, 0.25, 0.6, 1.0)
+#: Segments a stream may have; names, then pairs.
+SEGMENTS: Sequence[tuple[tuple[str, ...], tuple[tuple[str, str], ...]]] = (
+    ((), ()),
+    (("country",), ()),
+    (("country", "channel"), (("country", "channel"),)),
+)
+VALUES = ("", "DE", "FR", "web", "é")
 #: Labels; 7 is one that only a number can have.
 LABELS = (0.0, 1.0, 1.0, 0.0, 2.0, 7.0)
 
@@ -55,6 +64,7 @@ def policies(draw: st.DrawFn, stream: str) -> Policy:
     calibrator, options, features, silent, shadow = STREAMS[stream]
     matures = draw(st.sampled_from([0, 15, 30]))
     ttl = matures + draw(st.sampled_from([1, 40, 300]))
+    segments, pairs = draw(st.sampled_from(SEGMENTS if stream not in VECTORS else SEGMENTS[:1]))
     return Policy(
         calibrator,
         options,
@@ -65,6 +75,8 @@ def policies(draw: st.DrawFn, stream: str) -> Policy:
         silence=silent if matures and draw(st.booleans()) else None,
         learn=draw(st.sampled_from(["", "arrival", "maturity"] if matures else ["", "arrival"])),
         revisable_ms=draw(st.sampled_from([0, ttl + 1, ttl + 200])),
+        segments=segments,
+        pairs=pairs,
     )
 
 
@@ -102,7 +114,8 @@ def histories(draw: st.DrawFn) -> list[Event]:
                 made = said[name]
             said[name] = made
             x = (rng.choice((-1.0, 0.5)),) if made[0] == "features" else ()
-            events.append(Forecast(*place, name, *made, x, ts, b"value"))
+            values = tuple(rng.choice(VALUES) for _ in range(3))  # of which a stream takes those it has names for
+            events.append(Forecast(*place, name, *made, x, ts, b"value", values))
         elif kind == "outcome":
             events.append(Outcome(*place, name, rng.choice(LABELS), ts, b"value", rng.choice((0, 0, 0, 1, 2))))
         else:
@@ -165,6 +178,7 @@ def contested(
 def test_both_engines_agree_on_every_figure(
     plan: Policies, events: list[Event], cuts: list[int], again: list[bool]
 ) -> None:
+    events = [fitting(plan, each) for each in events]
     engine = folded(plan, events, cuts, again)
     with TemporaryDirectory() as directory:
         contest, made, letters = contested(plan, events, Path(directory))
@@ -238,6 +252,7 @@ def same_stream(
         assert scores is None or rows.encode_vector_scores(scores) == row
         return
     resolved = [(i, y) for i, y in zip(column["index"], labels, strict=True) if column["stream"][i] == entrants.number]
+    same_segments(policy, stream, table, made, column, resolved)
     scored = Scores()
     for i, y in resolved:
         scored.observe(column["raw"][i], column["p0"][i], y, column["draw0"][i])
@@ -260,6 +275,50 @@ def same_stream(
         row = table.get(keys.comparison(stream, policy.config, challenger.config))
         assert (row is None) == (not resolved)
         assert row is None or rows.decode_comparison(row) == compared
+
+
+def same_segments(
+    policy: Policy,
+    stream: str,
+    table: Table,
+    made: PartitionResult,
+    column: dict[str, list[Any]],
+    resolved: list[tuple[int, float]],
+) -> None:
+    """See that slots and scores of segments are the same."""
+    if not policy.segments:
+        return
+    number = made.streams.index(stream)
+    assert rows.encode_names(made.dictionaries[number]) == table[keys.names(stream, policy.layout)]
+    families = len(policy.segments) + len(policy.pairs)
+    slots = [played(made.directory, f"slot{n}", "i").tolist() for n in range(families)]
+    expected: dict[int, SegmentScores] = {}
+    for i, of in enumerate(column["stream"]):
+        if of == number:
+            for slot in (each[i] for each in slots):
+                expected.setdefault(slot, SegmentScores()).issued += 1
+    for i, y in resolved:
+        for slot in (each[i] for each in slots):
+            expected[slot].observe(column["raw"][i], column["p0"][i], y)
+    prefix = keys.SEGMENT + policy.layout
+    stored = {
+        slot: row
+        for (of, _, slot), row in ((keys.of_segment(key), row) for key, row in table.of(prefix).items())
+        if of == stream
+    }
+    assert stored.keys() == expected.keys()
+    for slot, row in stored.items():
+        found = rows.decode_segment(row)
+        # How old outcomes were, and what expired, is nothing that a replay's scores are made of.
+        found.known = found.expired = found.age_ms = 0
+        assert found == expected[slot]
+
+
+def fitting(plan: Policies, event: Event) -> Event:
+    """Return an event with as many values as its stream has names of segments, as decoding makes it."""
+    if not isinstance(event, Forecast):
+        return event
+    return event._replace(segments=event.segments[: len(plan_of(plan, event.stream).segments)])
 
 
 def plan_of(plan: Policies, stream: str) -> Policy:

@@ -19,6 +19,8 @@ from state.rows import Served
 from state.scoring.ages import DAY_MS, Ages
 from state.scoring.comparison import Comparison
 from state.scoring.history import WINDOW, History
+from state.scoring.segment_scores import SegmentScores
+from state.segments import Dictionary
 from state.witnesses import Witnesses
 
 FOLDER: Final = Path(__file__).parent / "golden"
@@ -90,6 +92,18 @@ def _ledger() -> dict[str, Entry]:
             key=None,
             shadows=challengers,
         ),
+        "ledger-segments": entry._replace(layout=b"\1\2\3\4", groups=(2, 66, 300)),
+        "ledger-segments-revised": entry._replace(
+            status=RESOLVED,
+            touched=12,
+            resolved_ts=1_700_000_090_000,
+            y=1.0,
+            labels=((0.0, 1_700_000_080_000),),
+            key=b"card-4",
+            shadows=challengers,
+            layout=b"\1\2\3\4",
+            groups=(2,),
+        ),
         "ledger-early": Entry(EARLY, 6, 6, 0, 1_700_000_030_000, 1.0, NAN, NAN, NAN, 0, NO_CONFIG, "", "", b""),
     }
 
@@ -150,6 +164,21 @@ def _ages() -> Ages:
         ages.observe(age_ms, label)
     ages.expire()
     return ages
+
+
+def _names() -> Dictionary:
+    dictionary = Dictionary(("country", "channel"), (("country", "channel"),))
+    for values in (("DE", "web"), ("Österreich", ""), ("DE", "web")):
+        dictionary.groups(values)
+    return dictionary
+
+
+def _segment() -> SegmentScores:
+    scores = SegmentScores()
+    for p, y in ((0.5, 1.0), (0.75, 0.0), (0.0005, 0.0)):
+        scores.observe(0.25, p, y)
+    scores.issued, scores.known, scores.expired, scores.age_ms = 5, 2, 1, 3 * DAY_MS
+    return scores
 
 
 def _witnesses(row: bytes | None = None) -> bytes:
@@ -224,6 +253,18 @@ def golden() -> list[Row]:
             rows.AGES_VERSION,
             rows.encode_ages(_ages()),
             lambda row: rows.encode_ages(rows.decode_ages(row)),
+        ),
+        Row(
+            "names",
+            rows.NAMES_VERSION,
+            rows.encode_names(_names()),
+            lambda row: rows.encode_names(rows.decode_names(row)),
+        ),
+        Row(
+            "segment",
+            rows.SEGMENT_VERSION,
+            rows.encode_segment(_segment()),
+            lambda row: rows.encode_segment(rows.decode_segment(row)),
         ),
         Row("witnesses", witnesses.VERSION, _witnesses(), _witnesses),
         Row("expiry", expiry.VERSION, expiry.encode(entries), lambda row: expiry.encode(expiry.decode(row))),

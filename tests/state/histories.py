@@ -27,10 +27,22 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 #: Few enough that rows expire within a short history.
 SMALL_BATCH: Final = 3
 #: Counting and float calibrators, alone and composed, two times to live; streams that no pattern matches are closed. Of
-#: the streams one knows silence, one matures without it and may be revised for longer, one learns before maturity.
+#: the streams one knows silence, one matures without it and may be revised for longer, one learns before maturity. Two
+#: have segments.
 POLICIES: Final = Policies(
     [
-        ("counts", Policy("minimax", {"buckets": 2, "grid": 4}, ttl_ms=40, matures_ms=15, silence=0.0)),
+        (
+            "counts",
+            Policy(
+                "minimax",
+                {"buckets": 2, "grid": 4},
+                ttl_ms=40,
+                matures_ms=15,
+                silence=0.0,
+                segments=("country", "channel"),
+                pairs=(("channel", "country"),),
+            ),
+        ),
         (
             "regret",
             Policy("regret_matching", {"buckets": 1, "grid": 5}, ttl_ms=90, seed=3, matures_ms=30, revisable_ms=120),
@@ -46,7 +58,7 @@ POLICIES: Final = Policies(
                 learn="arrival",
             ),
         ),
-        ("ridge", Policy("calibrated_regression", features=1, ttl_ms=90)),
+        ("ridge", Policy("calibrated_regression", features=1, ttl_ms=90, segments=("country",))),
     ],
     early_ttl_ms=25,
 )
@@ -200,7 +212,7 @@ def play(steps: Iterable[Step], held: int = SMALL_BATCH, policies: Policies = PO
             stream, p = said.get(event_id, (step.stream, step.p)) if n % 2 else (step.stream, step.p)
             said[event_id] = stream, p
             x = (0.5,) if stream == "ridge" else ()
-            event = Forecast(*place, event_id, stream, p, x, now - step.behind, b"value")
+            event = Forecast(*place, event_id, stream, p, x, now - step.behind, b"value", _values(policies, stream, n))
         elif step.kind == "outcome":
             y = _outcome(step.answer, worker.table.entry(event_id), n)
             event = Outcome(*place, event_id, y, now - step.behind, None, (0, 0, 0, 0, 1, 2)[n % 6])
@@ -209,6 +221,13 @@ def play(steps: Iterable[Step], held: int = SMALL_BATCH, policies: Policies = PO
         history.events.append(event)
         history.effects.append(worker.fold(event))
     return history
+
+
+def _values(policies: Policies, stream: str, n: int) -> tuple[str, ...]:
+    """Return values of a stream's segments: more than there are slots, and some missing."""
+    policy = policies.of(stream)
+    assert policy is not None
+    return tuple(("", "DE", "FR", f"é{n % 97}")[(n + k) % 4] for k, _ in enumerate(policy.segments))
 
 
 def _outcome(answer: Answer, entry: Entry | None, n: int) -> float:

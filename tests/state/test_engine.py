@@ -95,6 +95,8 @@ def test_forecast_first_is_answered_and_kept_as_issued() -> None:
         False,
         (),
         b"",
+        b"",
+        (),
     )
 
 

@@ -118,6 +118,8 @@ def test_the_page_names_versions_and_sizes() -> None:
         "H": rows.COMPARISONS_VERSION,
         "A": rows.AGES_VERSION,
         "Q": expiry.VERSION,
+        "N": rows.NAMES_VERSION,
+        "G": rows.SEGMENT_VERSION,
     }
     for kind, version in versions.items():
         assert re.search(rf"^\| `{kind}` \|.*\| {version} \|$", PAGE, flags=re.MULTILINE), kind

@@ -19,8 +19,12 @@ FLOAT = st.floats(allow_nan=False)
 NAME = st.text(st.characters(exclude_categories=["Cs"]), max_size=255).filter(lambda name: len(name.encode()) <= 255)
 CONFIG = st.binary(min_size=4, max_size=4).map(bytes.hex)
 SHADOWS = st.lists(st.builds(Shadow, CONFIG, COUNT, FLOAT, FLOAT, st.binary(max_size=70)), max_size=3).map(tuple)
+SEGMENTS = st.just((b"", ())) | st.tuples(
+    st.binary(min_size=4, max_size=4), st.lists(st.integers(0, 1023), min_size=1, max_size=16).map(tuple)
+)
 ENTRIES = st.builds(
-    Entry,
+    lambda segments, *parts: Entry(*parts, *segments),
+    SEGMENTS,
     st.sampled_from([EARLY, ISSUED, RESOLVED, IMMATURE, WAITING]),
     COUNT,
     COUNT,
@@ -71,6 +75,8 @@ def test_parts_of_a_payload_lie_where_they_are_read(entry: Entry) -> None:
     block = 2 + sum(30 + len(each.ticket) for each in entry.shadows) if entry.shadows else 0
     block += 1 + 16 * len(entry.labels) if entry.labels else 0
     block += 0 if entry.key == b"" else 2 + len(entry.key or b"")
+    kind |= 0x04 if entry.groups else 0
+    block += 5 + 2 * len(entry.groups) if entry.groups else 0
     last = entry.as_of, entry.number, entry.window
     assert ledger.HEAD.unpack_from(payload) == (entry.status, kind, *entry[1:10], *last)
     assert payload[ledger.HEAD.size : end] == ledger.names(entry.config, entry.calibrator, entry.stream)
@@ -113,7 +119,7 @@ def test_challengers_that_do_not_fill_their_block_are_refused(length: int) -> No
 def test_parked_outcome_names_nobody() -> None:
     parked = ledger.parse(ledger.early(5, 1.0, 900, 8))
     assert parked[:6] == (EARLY, 5, 5, 0, 900, 1.0)
-    assert parked[9:] == (8, NO_CONFIG, "", "", b"", PROBABILITY, None, (), 900, 0, 0, False, (), b"")
+    assert parked[9:] == (8, NO_CONFIG, "", "", b"", PROBABILITY, None, (), 900, 0, 0, False, (), b"", b"", ())
 
 
 @STEADY

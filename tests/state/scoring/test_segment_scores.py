@@ -1,0 +1,114 @@
+"""Scores of a segment: sums that add up, leave no trace of what was taken out, and rank the segments that are off."""
+
+import math
+import random
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from state import rows
+from state.frames import CorruptFrame
+from state.scoring.scores import Scores
+from state.scoring.segment_scores import BANDS, EDGES, SegmentScores
+
+CHANCE = st.floats(0, 1) | st.sampled_from([0.0, *EDGES, 1.0])
+EVENTS = st.lists(st.tuples(CHANCE, CHANCE, st.sampled_from([0.0, 1.0])), max_size=30)
+Event = tuple[float, float, float]
+
+
+def of(events: list[Event]) -> SegmentScores:
+    scores = SegmentScores()
+    for event in events:
+        scores.observe(*event)
+    return scores
+
+
+def drawn(n: int, seed: int, off: float = 0.0) -> SegmentScores:
+    """Return the scores of forecasts whose outcomes are drawn by a chance that is higher by ``off``."""
+    rng = random.Random(seed)
+    return of([(p, p, float(rng.random() < p + off)) for p in (rng.uniform(0.1, 0.6) for _ in range(n))])
+
+
+@given(EVENTS, EVENTS, st.randoms(use_true_random=False))
+def test_parts_add_up_and_the_order_leaves_no_trace(first: list[Event], rest: list[Event], rng: random.Random) -> None:
+    whole = [*first, *rest]
+    rng.shuffle(whole)
+    assert of(first) + of(rest) == of(whole)
+    taken = of([*first, *rest])
+    for raw, p, y in rest:
+        taken.observe(raw, p, y, -1)
+    assert taken == of(first)
+    assert (of(first) + SegmentScores()).encode() == of(first).encode()
+
+
+@given(EVENTS, st.tuples(*[st.integers(0, 2**32 - 1)] * 4))
+def test_decoded_scores_are_the_encoded_ones(events: list[Event], counts: tuple[int, int, int, int]) -> None:
+    scores = of(events)
+    scores.issued, scores.known, scores.expired, scores.age_ms = counts
+    again = SegmentScores.decode(scores.encode())
+    assert again.encode() == scores.encode()
+    again.observe(0.5, 0.25, 1.0)
+    scores.observe(0.5, 0.25, 1.0)
+    assert again.encode() == scores.encode()
+
+
+@given(st.lists(st.tuples(CHANCE, CHANCE, st.sampled_from([0.0, 1.0])), min_size=1, max_size=30))
+def test_means_and_brier_are_those_of_the_stream_scores(events: list[Event]) -> None:
+    scores, whole = of(events), Scores()
+    for raw, p, y in events:
+        whole.observe(raw, p, y)
+    assert scores.n == whole.n == len(events)
+    assert scores.brier("raw") == pytest.approx(whole.brier("raw"), abs=1e-9)
+    assert scores.brier("calibrated") == pytest.approx(whole.brier("calibrated"), abs=1e-9)
+    table = np.array(events)
+    served, happened = table[:, 1], table[:, 2]
+    assert scores.mean("calibrated") == pytest.approx(served.mean(), abs=1e-9)
+    assert scores.observed == pytest.approx(happened.mean())
+    band = np.searchsorted(EDGES, served, side="right")
+    expected = sum(abs((served - happened)[band == b].sum()) for b in range(BANDS)) / len(table)
+    assert scores.ece("calibrated") == pytest.approx(expected, abs=1e-8)
+
+
+def test_largest_row_is_the_documented_one() -> None:
+    middles = np.convolve([0.0, *EDGES, 1.0], [0.5, 0.5], "valid")
+    scores = of([(float(p), float(p), 1.0) for p in middles])
+    assert len(SegmentScores().encode()) == 40
+    assert len(scores.encode()) == 40 + 2 * BANDS * 24 == 712
+
+
+@pytest.mark.parametrize("payload", [b"", b"\0" * 39, b"\0" * 41, b"\0" * 20 + b"\1\0\0\0" + b"\0" * 16, b"\xff" * 40])
+def test_what_is_no_scores_of_a_segment_is_refused(payload: bytes) -> None:
+    with pytest.raises(ValueError, match="scores of a segment"):
+        SegmentScores.decode(payload)
+    frame = rows.encode_segment(of([(0.5, 0.5, 1.0)]))
+    with pytest.raises(CorruptFrame):
+        rows.decode_segment(frame[:-1])
+
+
+def test_an_error_ranks_above_chance_however_few_events_chance_had() -> None:
+    off = drawn(4000, 1, off=0.08)
+    calm = [drawn(n, seed).excess("calibrated") for n in (1, 2, 5, 20, 100, 1000) for seed in range(40)]
+    assert off.excess("calibrated") > 0.04
+    assert sum(each > 0 for each in calm) <= len(calm) // 10
+    assert sorted(calm)[-5] < off.excess("calibrated")
+
+
+def test_the_evidence_of_an_error_grows_and_that_of_chance_does_not() -> None:
+    level = math.log(1000.0)
+    assert drawn(4000, 1, off=0.08).log_alarm("calibrated") > level
+    assert sum(drawn(500, seed).log_alarm("calibrated") > level for seed in range(200)) == 0
+
+
+def test_the_interval_of_the_mean_error_covers_it() -> None:
+    intervals = [drawn(400, seed, off=0.05).off("calibrated") for seed in range(400)]
+    covered = sum(low <= -0.05 <= high for _, low, high in intervals)
+    assert 0.91 * 400 <= covered <= 0.98 * 400
+    assert math.isnan(of([(0.5, 0.5, 1.0)]).off("raw").low)
+
+
+def test_auc_is_that_of_the_bands() -> None:
+    scores = of([(0.05, 0.5, 0.0), (0.25, 0.5, 1.0), (0.26, 0.5, 0.0)])
+    assert scores.auc("raw").value == 0.75
+    assert scores.auc("calibrated").value == 0.5
