@@ -234,6 +234,8 @@ class BatchConsumer(driver.Consumer):
         self._wanted = asyncio.Event()
         #: Whether what was assigned last is still ours, and the claims under way.
         self._ours = False
+        #: Counts revocations, so that who takes partitions up knows whether one came between.
+        self._revocations = 0
         self._claims: set[asyncio.Task[None]] = set()
 
     def _new_consumer_thread(self) -> Thread:
@@ -589,14 +591,16 @@ class BatchConsumer(driver.Consumer):
     async def on_partitions_revoked(self, revoked: set[TP]) -> None:
         """Finish what is in flight and commit it (Faust), then forget the partitions that leave."""
         self._ours = False
+        self._revocations += 1
         await super().on_partitions_revoked(revoked)
         await asyncio.gather(*self._claims, return_exceptions=True)
         for tp in revoked:
             self._committable.pop(tp, None)
             self._throttled.discard(tp)
             self._handed.pop(tp, None)
-            if self.partition_buffers.pop(tp.partition, None) is not None:
-                self.inputs.revoked(tp.partition)
+        for partition in {tp.partition for tp in revoked}:
+            self.partition_buffers.pop(partition, None)
+            self.inputs.revoked(partition)  # one that was claimed and not taken up, too
 
     async def perform_seek(self) -> None:
         """Start every source partition where its state stands.
@@ -617,7 +621,7 @@ class BatchConsumer(driver.Consumer):
             self._thread.committed(sources), self.earliest_offsets(*sources), self.highwaters(*sources)
         )
         try:
-            fences = {n: await self.inputs.applied(n) for n in sorted({tp.partition for tp in sources})}
+            fences = await self._taken_up(sorted({tp.partition for tp in sources}))
             positions = {
                 tp: self._start(
                     tp,
@@ -628,6 +632,8 @@ class BatchConsumer(driver.Consumer):
                 )
                 for tp in sources
             }
+        except RebalanceAgain:
+            raise
         except Exception as exc:
             self.inputs.failed(exc)
             raise
@@ -643,6 +649,30 @@ class BatchConsumer(driver.Consumer):
             resume, self._throttled = list(self._throttled), set()
             await self._thread.throttle([], resume)
         self._confirmed = {tp: offset for tp, offset in committed.items() if offset is not None}
+
+    async def _taken_up(self, partitions: Sequence[int]) -> dict[int, tuple[int, int]]:
+        """Take partitions up and return their fences; let go of them again if they are revoked meanwhile.
+
+        Raises
+        ------
+        RebalanceAgain
+            If they are.
+        """
+        revocations, fences = self._revocations, {}
+        try:
+            for partition in partitions:
+                fences[partition] = await self.inputs.applied(partition)
+                if revocations != self._revocations:
+                    raise RebalanceAgain
+        except Exception:
+            if revocations != self._revocations:
+                raise RebalanceAgain from None
+            raise
+        finally:
+            if revocations != self._revocations:
+                for partition in partitions:
+                    self.inputs.revoked(partition)
+        return fences
 
     def _start(self, tp: TP, committed: int | None, fence: int, earliest: int, end: int) -> int:
         """Return where to read a source partition from.

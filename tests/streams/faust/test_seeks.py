@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from typing import Any, cast
 
 import pytest
+from faust.tables.recovery import RebalanceAgain
 from faust.types import TP, Message
 
 from agents.topology import Topology
@@ -251,6 +252,51 @@ def test_on_partitions_revoked_finishes_first_and_then_forgets_what_left(
     assert list(consumer._filter_tps_with_pending_acks()) == [F1]
     assert (consumer._throttled, consumer._handed) == ({O1}, {F1: 1})
     assert topology.gauges.partitions() == [1]
+
+
+def test_partitions_that_are_revoked_while_they_are_taken_up_are_let_go(
+    run: Run, topology: Topology, consumer: BatchConsumer, brokers: Brokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their gauges and their claims would stay, and so would the database of one that another worker serves by now."""
+    brokers.assigned = {F0, O0, F1, O1}
+    applied = topology.applied
+
+    async def nothing(_: set[TP]) -> None: ...
+
+    async def interrupted(partition: int) -> tuple[int, int]:
+        fence = await applied(partition)
+        if partition == 0:
+            consumer._on_partitions_revoked = nothing
+            await consumer.on_partitions_revoked({F0, O0, F1, O1, C0})
+        return fence
+
+    async def applied_later(partition: int) -> tuple[int, int]:
+        await consumer.on_partitions_revoked({F0, O0, F1, O1, C0})  # while this one waits
+        return await applied(partition)
+
+    consumer._on_partitions_revoked = nothing
+    for taken_up in (interrupted, applied_later):
+        monkeypatch.setattr(topology, "applied", taken_up)
+        with pytest.raises(RebalanceAgain):
+            run(consumer.perform_seek())
+        assert topology.gauges.partitions() == []
+        assert {0, 1}.isdisjoint(topology.table.changelog.claims())
+    assert topology.failure is None
+
+
+def test_a_partition_that_was_claimed_and_not_taken_up_is_let_go(
+    run: Run, topology: Topology, consumer: BatchConsumer
+) -> None:
+    async def scenario() -> None:
+        async def nothing(_: set[TP]) -> None: ...
+
+        await topology.applied(1)
+        consumer._on_partitions_revoked = nothing
+        await consumer.on_partitions_revoked({F1, O1})
+
+    run(scenario())
+    assert 1 not in topology.table.changelog.claims()
+    assert topology.gauges.partitions() == []
 
 
 # -- a fetch and a seek --------------------------------------------------------------------------------------------
