@@ -204,6 +204,13 @@ def _now(topology: Topology) -> Iterator[tuple[str, tuple[str, ...], float]]:
     yield "recovery_seconds", (), progress.seconds
     if progress.seconds_left is not None:
         yield "recovery_left_seconds", (), progress.seconds_left
+    copies = topology.app.copies()
+    yield "standby_partitions", (), float(len(copies))
+    yield "standby_missing_partitions", (), float(topology.app.missing_copies)
+    yield "standby_rows", (), float(topology.app.copied_rows)
+    for copy in copies:
+        if copy.lag is not None:
+            yield "standby_lag_records", (str(copy.partition),), float(copy.lag)
     if not topology.ready:
         return
     for each in topology.app.buffered():

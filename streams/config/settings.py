@@ -148,6 +148,9 @@ class Settings:
         64 << 20,
     )
     commit_seconds: float = _setting("How often input offsets are committed, s", _seconds(0.05, 60), 1.0)
+    standbys: int = _setting(
+        "How many other workers keep a copy of a partition's state; each takes as much disk again", _number(0, 3), 0
+    )
     session_seconds: float = _setting("Silence after which a worker's partitions move, s", _seconds(1, 300), 15.0)
     request_seconds: float = _setting("Longest wait for an acknowledgement, s", _seconds(0.5, 300), 15.0)
     write_buffer_bytes: int = _setting("RocksDB write buffer of a partition", _number(65_536, 1 << 30), 16 << 20)

@@ -14,8 +14,11 @@ from faust.tables.manager import TableManager
 from yarl import URL
 
 from streams.config.settings import Settings
+from streams.faust.assignor import Assignor
 from streams.faust.progress import Recovery
+from streams.faust.standbys import Standby, Standbys
 from streams.faust.state_table import StateTable
+from streams.faust.stores import RocksStore
 from streams.faust.transport import BatchConsumer, BatchProducer, BatchTransport, Inputs
 from streams.records.merge import Batch
 
@@ -103,7 +106,8 @@ class Application:
             consumer_auto_offset_reset="earliest",
             topic_allow_declare=False,
             topic_disable_leader=True,
-            table_standby_replicas=0,
+            PartitionAssignor=Assignor,
+            table_standby_replicas=settings.standbys,
             recovery_consistency_check=True,
             web_enabled=False,
         )
@@ -118,6 +122,11 @@ class Application:
             block_cache_size=settings.block_cache_bytes,
         )
         self.faust.tables.add(self.table)
+        self.standbys = self._transport.standbys = self._standbys(settings)
+
+    def _standbys(self, settings: Settings) -> Standbys | None:
+        store = self.table.store
+        return Standbys(settings, self.table.rocks(), store.close) if isinstance(store, RocksStore) else None
 
     def serve(self, inputs: Inputs, process: Callable[[Batch, Callable[[], None]], Awaitable[bool]]) -> None:
         """Declare who serves the partitions; call it once, before the start.
@@ -212,8 +221,24 @@ class Application:
             for topic, tp, buffer, size in inputs:
                 yield Buffered(topic, tp.partition, len(buffer), size, consumer.paused(tp), consumer.lag(tp))
 
+    def copies(self) -> list[Standby]:
+        """Return the copies of other workers' partitions that are kept here; any thread may call it."""
+        return self.standbys.look() if self.standbys else []
+
+    @property
+    def missing_copies(self) -> int:
+        """How many copies are to be kept here and are not; any thread may ask."""
+        return self.standbys.missing if self.standbys else 0
+
+    @property
+    def copied_rows(self) -> int:
+        """Rows written to copies since the process began; any thread may ask."""
+        return self.standbys.rows if self.standbys else 0
+
     async def start(self) -> None:
         """Run until it is stopped or crashes."""
+        if self.standbys:
+            cast("Assignor", self.faust.assignor).found(self.standbys.found())
         await self.faust.start()
 
     async def stop(self) -> None:
@@ -226,3 +251,5 @@ class Application:
             app.flow_control.clear()
             await self.consumer.wait_empty()
         await app.stop()
+        if self.standbys:
+            await self.standbys.stop()

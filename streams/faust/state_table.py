@@ -17,7 +17,7 @@ from state import keys
 from state.fence import Fence
 from state.inputs import InputIds
 from streams.faust.changelog import Changelog
-from streams.faust.stores import MemoryStore, RocksStore, Store
+from streams.faust.stores import MemoryStore, RocksStore, Store, restore
 from streams.faust.transport import BatchProducer, DataLossError
 from streams.records.merge import KafkaRecord
 
@@ -63,6 +63,10 @@ class StateTable(faust.Table):  # type: ignore[type-arg]
     def _new_store(self) -> Store:
         if self._memory:
             return MemoryStore("memory://", self.app, self, table_name=self.name)
+        return self.rocks()
+
+    def rocks(self) -> RocksStore:
+        """Return a store of the table's directories with databases of its own; one is open in one store at a time."""
         return RocksStore("rocksdb://", self.app, self, table_name=self.name, options=dict(self.options or {}))
 
     @property
@@ -227,13 +231,8 @@ class StateTable(faust.Table):  # type: ignore[type-arg]
         return None if stored is None else stored + 1
 
     def restore(self, tp: TP, records: Sequence[KafkaRecord]) -> None:
-        """Write recovered changelog records, in order, with the offset of the last.
-
-        The rows are as of the beginning of the recovery, and if that began on rows that were there, as these.
-        """
-        rows = ((record.key, record.value) for record in records if record.key is not None)
-        as_of = _now() if self.store.offset(tp.partition) is None else None
-        self.store.write(tp.partition, rows, records[-1].offset, as_of)
+        """Write recovered changelog records; see `streams.faust.stores.restore`."""
+        restore(self.store, tp.partition, records, _now())
 
     def apply_changelog_batch(self, batch: Iterable[EventT[Any]]) -> None:
         """Do nothing: Faust hands over what it was shown of the recovery some time after `restore` wrote it.

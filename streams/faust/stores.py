@@ -1,7 +1,9 @@
 """Where the state table keeps its rows: RocksDB, or memory for tests. Both keep partitions apart."""
 
+import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -9,6 +11,8 @@ from typing import Any, cast
 import rocksdict
 from faust.stores import memory, rocksdb
 from faust.types import TP
+
+from streams.records.merge import KafkaRecord
 
 #: Row key and value; None deletes.
 RowItems = Iterable[tuple[bytes, bytes | None]]
@@ -89,7 +93,7 @@ class RocksStore(rocksdb.Store):
 
         return read
 
-    def vet(self, partition: int, origin: bytes, end: int, oldest: int) -> bool:
+    def vet(self, partition: int, origin: bytes, end: int, oldest: int, begin: int = 0) -> bool:
         """Set a database aside that its changelog cannot bring up to date, and return whether it was.
 
         Parameters
@@ -102,12 +106,13 @@ class RocksStore(rocksdb.Store):
             Offset at which the changelog ended.
         oldest
             The time its rows must be as of at least, ms since 1970: a tombstone from before may be gone.
+        begin
+            Offset of the first record that the changelog still has.
         """
-        found = self._unfit(partition, origin, end, oldest)
+        found = self._unfit(partition, origin, end, oldest, begin)
         if found is not None:
             what, reason = found
-            self._dbs.pop(partition).close()
-            aside = self._set_aside(partition, what)
+            aside = self.set_aside(partition, what)
             self.log.error(
                 "the rows of partition %d on this disk are not used: %s; they come from the changelog now, the old "
                 "files are in %s",
@@ -119,7 +124,7 @@ class RocksStore(rocksdb.Store):
             self._db_for_partition(partition).put(ORIGIN, origin)
         return found is not None
 
-    def _unfit(self, partition: int, origin: bytes, end: int, oldest: int) -> tuple[str, str] | None:
+    def _unfit(self, partition: int, origin: bytes, end: int, oldest: int, begin: int) -> tuple[str, str] | None:
         offset = self.offset(partition)
         if offset is None:
             return None  # there are no rows
@@ -132,6 +137,8 @@ class RocksStore(rocksdb.Store):
                 f"they reach to offset {offset}, but the changelog ended at {end}: the brokers have lost acknowledged "
                 "records, or its topic was emptied"
             )
+        if offset + 1 < begin:
+            return "old", f"they reach to offset {offset}, and the changelog has nothing before {begin} any more"
         if as_of is None or as_of < oldest:
             return "old", (
                 "they are older than half of the changelog's delete.retention.ms, so deletions they do not know of may "
@@ -226,6 +233,32 @@ class RocksStore(rocksdb.Store):
                 f"changelog, the damaged files are in {aside}: {exc}"
             ) from exc
 
+    def set_aside(self, partition: int, what: str) -> Path:
+        """Close a partition's database and move it away; return where it is."""
+        self.close(partition)
+        return self._set_aside(partition, what)
+
+    def close(self, partition: int) -> None:
+        """Close a partition's database, if it is open."""
+        db = self._dbs.pop(partition, None)
+        if db is not None:
+            db.close()
+
+    def kept(self) -> set[int]:
+        """Return the partitions that have a database on this disk, open or not."""
+        one = Path(self.partition_path(0))
+        before, after = one.name.split("0")
+        names = (path.name.removeprefix(before).removesuffix(after) for path in one.parent.glob(f"{before}*{after}"))
+        return {int(name) for name in names if name.isdigit()}
+
+    def files(self, partition: int) -> list[os.stat_result]:
+        """Return what the file system says of the files of a partition's database."""
+        found = []
+        for path in Path(self.partition_path(partition)).glob("*"):
+            with suppress(FileNotFoundError):  # RocksDB removes some of them at any time
+                found.append(path.stat())
+        return found
+
     def _set_aside(self, partition: int, what: str = "damaged") -> Path:
         """Move a partition's directory away, in the place of what was set aside before for the same reason."""
         path = Path(self.partition_path(partition))
@@ -243,8 +276,13 @@ class RocksStore(rocksdb.Store):
             yield key, value
 
     def size(self, partition: int) -> tuple[int, int]:
-        """Return RocksDB's estimates of the number of rows and of the bytes they take."""
-        db = self._db_for_partition(partition)
+        """Return RocksDB's estimates of the number of rows and of the bytes they take; 0 if it is not open.
+
+        Readers of metrics ask for it, and may ask for what has just moved: opened for them, it would stay open.
+        """
+        db = self._dbs.get(partition)
+        if db is None:
+            return 0, 0
         rows = db.property_int_value("rocksdb.estimate-num-keys") or 0
         own = (self.offset_key, WRITES, ORIGIN, AS_OF)
         own_rows = min(self._writes(partition), RING) + sum(db.get(key) is not None for key in own)
@@ -315,6 +353,21 @@ class MemoryStore(memory.Store[bytes, bytes]):
         for partition in set(self._partitions) - kept:
             del self._partitions[partition]
             self._offsets.pop(partition, None)
+
+
+def restore(store: "Store", partition: int, records: Sequence[KafkaRecord], now: int) -> None:
+    """Write records of the changelog, in order, with the offset of the last.
+
+    The rows are as of the beginning of the recovery, and if that began on rows that were there, as these.
+
+    Parameters
+    ----------
+    now
+        The time, ms since 1970.
+    """
+    rows = ((record.key, record.value) for record in records if record.key is not None)
+    as_of = now if store.offset(partition) is None else None
+    store.write(partition, rows, records[-1].offset, as_of)
 
 
 def _slot(number: int) -> bytes:

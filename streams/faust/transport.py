@@ -29,7 +29,9 @@ from mode import Service, ServiceT
 from state.engine import HELD
 from streams.config.settings import Settings
 from streams.faust import appends, unpacking
+from streams.faust.assignor import Assignor
 from streams.faust.client import hasten
+from streams.faust.standbys import Standbys
 from streams.kafka import codecs, producer_ids, provenance
 from streams.kafka.producer_ids import ProducerIdentity
 from streams.kafka.provenance import Described
@@ -584,8 +586,12 @@ class BatchConsumer(driver.Consumer):
     # -- rebalances ------------------------------------------------------------------------------------------------
 
     async def on_partitions_assigned(self, assigned: set[TP], generation_id: int = 0) -> None:
-        """Let recovery claim what was assigned."""
+        """Let go of the copies of what was assigned, and let recovery claim it."""
         self._ours = True
+        standbys = cast("BatchTransport", self.transport).standbys
+        if standbys is not None:
+            served = {tp.partition for tp in assigned}
+            await standbys.follow(cast("Assignor", self.app.assignor).copied - served, served)
         await super().on_partitions_assigned(assigned, generation_id)
 
     async def on_partitions_revoked(self, revoked: set[TP]) -> None:
@@ -828,8 +834,9 @@ class BatchProducer(driver.Producer):
 
 
 class BatchTransport(driver.Transport):
-    """The transport; ``inputs`` must be set before the application starts."""
+    """The transport; ``inputs`` must be set before the application starts, and ``standbys`` where there are any."""
 
     Consumer: ClassVar[type[BatchConsumer]] = BatchConsumer
     Producer: ClassVar[type[BatchProducer]] = BatchProducer
     inputs: Inputs
+    standbys: Standbys | None = None

@@ -14,7 +14,7 @@ import struct
 import zlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import cramjam
 import numpy as np
@@ -36,8 +36,8 @@ LIMIT: Final = 32 << 20
 #: Most bytes of keys and values handed over at once of a partition: a fetch may hold many batches that just fit.
 PORTION: Final = 1 << 20
 
-#: Where the length stands, what it counts, the magic, the checksum, what it is of, and the records begin.
-_LENGTH, _BEFORE, _MAGIC, _CRC, _ATTRIBUTES, _RECORDS = 8, 12, 16, 17, 21, 61
+#: Where the length stands, what it counts, the magic, the checksum, what it is of, the last record, and the records.
+_LENGTH, _BEFORE, _MAGIC, _CRC, _ATTRIBUTES, _LAST, _RECORDS = 8, 12, 16, 17, 21, 23, 61
 #: Bytes of the head of the oldest format.
 _SHORTEST: Final = 26
 _CODEC, _LOG_TIME = 0x07, 0x08
@@ -47,6 +47,17 @@ SizeLimit = Callable[[str], int | None]
 Skips = Callable[[TopicPartition], Mapping[int, str]]
 #: First bytes of snappy as Java writes it: blocks, each behind its length.
 _XERIAL: Final = b"\x82SNAPPY\x00"
+
+
+class Head(NamedTuple):
+    """What stands at the head of a batch: its first offset, the one behind its last, and who wrote it.
+
+    ``writer`` is the producer id and its epoch.
+    """
+
+    base: int
+    following: int
+    writer: tuple[int, int]
 
 
 class ExpandsError(ValueError):
@@ -74,19 +85,28 @@ class RecordSet:
         self.skips: Mapping[int, str] = {}
         self._data = data
         self._at = 0
-        self._end = self._whole()
+        self._end = self._whole(0)
 
-    def _whole(self) -> int | None:
-        """Return where the next batch ends, or None if it is not whole."""
-        if len(self._data) - self._at < _BEFORE:
+    def _whole(self, at: int) -> int | None:
+        """Return where the batch that begins there ends, or None if it is not whole."""
+        if len(self._data) - at < _BEFORE:
             return None
-        (length,) = struct.unpack_from(">i", self._data, self._at + _LENGTH)
-        end = self._at + _BEFORE + int(length)
+        (length,) = struct.unpack_from(">i", self._data, at + _LENGTH)
+        end = at + _BEFORE + int(length)
         return end if end <= len(self._data) else None
 
     def size_in_bytes(self) -> int:
         """Return how many bytes there are."""
         return len(self._data)
+
+    def heads(self) -> Iterator[Head]:
+        """Yield the heads of the whole batches that are left; those of before Kafka 0.11 end it."""
+        at, end = self._at, self._end
+        while end is not None and self._data[at + _MAGIC] == 2:
+            (base,) = struct.unpack_from(">q", self._data, at)
+            last, producer_id, epoch = struct.unpack_from(">i16xqh", self._data, at + _LAST)
+            yield Head(base, base + last + 1, (producer_id, epoch))
+            at, end = end, self._whole(end)
 
     def has_next(self) -> bool:
         """Whether there is another whole batch."""
@@ -106,7 +126,7 @@ class RecordSet:
             raise CorruptRecordException("a record batch without a head")
         data = memoryview(self._data)[self._at : self._end]
         self._at = self._end
-        self._end = self._whole()
+        self._end = self._whole(self._at)
         if data[_MAGIC] < 2:
             return LegacyRecordBatch(data, data[_MAGIC])
         batch = DefaultRecordBatch(data)

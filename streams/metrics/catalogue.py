@@ -432,6 +432,22 @@ CATALOGUE: Final = {
             "Time until the present recovery is done, at its present rate; absent while nothing is restored",
             "if it is too long, start more workers: they share the partitions and restore them at the same time",
         ),
+        Metric("standby_partitions", "gauge", (), "Copies of other workers' partitions that are kept here"),
+        Metric(
+            "standby_missing_partitions",
+            "gauge",
+            (),
+            "Copies that are to be kept here and are not",
+            "if it stays above 0, the disk has no room for them: read the log, and enlarge it",
+        ),
+        Metric(
+            "standby_lag_records",
+            "gauge",
+            ("partition",),
+            "Offsets of the changelog that a copy kept here lacks",
+            "while it is large, a partition that moves here is restored for as long; if it grows, the disk is too slow",
+        ),
+        Metric("standby_rows", "counter", (), "Rows written to copies"),
         Metric("ready", "gauge", (), "1 when partitions are assigned, restored and served"),
         Metric("build_info", "gauge", ("version",), "Always 1"),
     )

@@ -1,0 +1,437 @@
+"""Copies of the state of partitions that other workers serve, so that a partition moves without being restored.
+
+A copy is a database like those that are served from, and the changelog brings it up to date the same way. But nobody
+reads it until the group gives its partition to this worker. Then it is closed here, and taken up as any disk is: it is
+claimed first, vetted, and brought to the end of the changelog. What the former owner still appends lands before the
+claim and is read, or is refused.
+
+All of it runs in a thread with a consumer of its own. So a copy that is far behind, a broker that is silent or a disk
+that is damaged holds up nothing that is served here. A copy is given up before it takes the room of what is served.
+"""
+
+import asyncio
+import logging
+import shutil
+import threading
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from time import monotonic, time
+from typing import Any, Final, NamedTuple
+
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.consumer.fetcher import FetchResult
+from aiokafka.errors import NoOffsetForPartitionError, OffsetOutOfRangeError
+
+from state import keys
+from streams.config.settings import Settings
+from streams.faust import unpacking
+from streams.faust.client import hasten
+from streams.faust.stores import DamagedStoreError, RocksStore, restore
+from streams.faust.unpacking import Head
+from streams.kafka import provenance
+from streams.records.merge import KafkaRecord
+
+log = logging.getLogger("trueup")
+
+#: How often to look where the changelog ends, and whether the copies are still of it, s; sooner while one is missing.
+LOOK_SECONDS, MISSING_SECONDS = 10.0, 1.0
+#: Pause before brokers that failed are asked again, s.
+PAUSE_SECONDS = 1.0
+#: Longest wait for new records, s. Nobody waits for them.
+FETCH_SECONDS = 0.5
+#: How long a disk may have been away to be as good as a copy, s.
+LATELY: Final = 3600.0
+#: Share of the file system that copies leave to what is served from it.
+SPARE: Final = 0.05
+
+
+class Standby(NamedTuple):
+    """A copy: its partition, and how many offsets of the changelog it lacks, None while that is not known."""
+
+    partition: int
+    lag: int | None
+
+
+@dataclass
+class _Copy:
+    """A database that is open.
+
+    Attributes
+    ----------
+    next
+        Next offset of the changelog to write.
+    end, asked
+        Where the changelog ended, and when that was asked for, ms since 1970; None once the rows reach there.
+    high
+        Where it ended at the last fetch.
+    whole
+        Whether it has been up to date since it was opened.
+    sought
+        Whether the consumer reads from ``next``.
+    writer
+        Producer id and epoch of the newest batch; None while that is not known.
+    """
+
+    next: int
+    end: int | None = None
+    asked: int | None = None
+    high: int | None = None
+    whole: bool = False
+    sought: bool = False
+    writer: tuple[int, int] | None = None
+
+
+class _Prefetched(unpacking.Prefetched):
+    """What was fetched, and by whom its batches were written."""
+
+    def __init__(self, limit: unpacking.SizeLimit) -> None:
+        super().__init__(limit)
+        self.heads: defaultdict[int, deque[Head]] = defaultdict(deque)
+
+    def prepare(self, tp: TopicPartition, fetched: FetchResult) -> None:
+        """Note the heads of the batches."""
+        super().prepare(tp, fetched)
+        self.heads[tp.partition] += fetched._partition_records._records.heads()  # noqa: SLF001 - as above
+
+
+class Standbys:
+    """Keeps copies; nothing is started before there is one to keep.
+
+    Parameters
+    ----------
+    settings
+        Every setting.
+    store
+        Where the copies are: the directories are those of the state table, the databases its own.
+    release
+        Closes the database of a partition that was served here; called on the worker's loop.
+    usage
+        Returns size and free bytes of the file system of a path.
+
+    Attributes
+    ----------
+    rows
+        Rows written to copies since the process began.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        store: RocksStore,
+        release: Callable[[int], None],
+        usage: Callable[[Any], Any] = shutil.disk_usage,
+    ) -> None:
+        self.rows = 0
+        self._settings = settings
+        self._store = store
+        self._release = release
+        self._usage = usage
+        self._wanted: frozenset[int] = frozenset()
+        self._served: frozenset[int] = frozenset()
+        self._copies: dict[int, _Copy] = {}
+        #: Partitions whose copy was given up for want of room, and the bytes it had.
+        self._crowded: dict[int, int] = {}
+        self._heads: defaultdict[int, deque[Head]] = defaultdict(deque)
+        self._changed = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._workers_loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    # -- for the loop of the worker, and for any thread ------------------------------------------------------------
+
+    async def follow(self, partitions: Iterable[int], served: Iterable[int]) -> None:
+        """Keep copies of these partitions and of no others; returns when no other is open here.
+
+        Parameters
+        ----------
+        partitions
+            Their numbers; none of them is served.
+        served
+            Partitions that this worker serves: their files are not touched from here.
+        """
+        wanted = frozenset(partitions)
+        if self._loop is None:
+            if not wanted:
+                return
+            self._loop, self._workers_loop = asyncio.new_event_loop(), asyncio.get_running_loop()
+            self._thread = threading.Thread(target=self._live, args=(self._loop,), name="standbys", daemon=True)
+            self._thread.start()
+        await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._set(wanted, frozenset(served)), self._loop))
+
+    async def stop(self) -> None:
+        """Close all copies, and end."""
+        if self._loop is None or self._thread is None:
+            return
+        await self.follow((), self._served)
+        self._loop.call_soon_threadsafe(self._end)
+        await asyncio.to_thread(self._thread.join)
+        self._loop = self._thread = None
+
+    def look(self) -> list[Standby]:
+        """Return the copies that are kept; any thread may ask."""
+        found = []
+        for partition, copy in sorted(dict(self._copies).items()):
+            ends = [end for end in (copy.end, copy.high) if end is not None]
+            found.append(Standby(partition, max(max(ends) - copy.next, 0) if ends else None))
+        return found
+
+    def found(self) -> list[int]:
+        """Return the partitions that the disk has rows of which were written lately: little is missing of them."""
+        since = time() - LATELY
+        kept = self._store.kept()
+        return sorted(n for n in kept if any(each.st_mtime > since for each in self._store.files(n)))
+
+    @property
+    def missing(self) -> int:
+        """How many copies are to be kept here and are not; any thread may ask."""
+        return len(self._wanted - set(self._copies))
+
+    # -- the thread ------------------------------------------------------------------------------------------------
+
+    def _live(self, loop: asyncio.AbstractEventLoop) -> None:
+        asyncio.set_event_loop(loop)
+        self._task = loop.create_task(self._run())
+        with closing(loop), suppress(asyncio.CancelledError):
+            loop.run_until_complete(self._task)
+
+    def _end(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _set(self, wanted: frozenset[int], served: frozenset[int]) -> None:
+        self._wanted, self._served = wanted, served
+        for partition in set(self._copies) - wanted:
+            self._close(partition)
+        self._changed.set()
+
+    async def _run(self) -> None:
+        told = False
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            try:
+                if self._wanted:
+                    await self._read()
+                told = False
+            except Exception as exc:  # noqa: BLE001 - whatever it is, nothing that is served depends on it
+                if not told:
+                    log.warning("the copies of partitions that others serve wait: %s: %s", type(exc).__name__, exc)
+                told = True
+                self._changed.set()
+                await asyncio.sleep(PAUSE_SECONDS)
+
+    async def _read(self) -> None:
+        """Read the changelog until there is nothing more to keep."""
+        settings = self._settings
+        consumer = AIOKafkaConsumer(
+            bootstrap_servers=",".join(settings.brokers),
+            enable_auto_commit=False,
+            auto_offset_reset="none",
+            max_partition_fetch_bytes=1 << 20,
+            fetch_max_wait_ms=int(FETCH_SECONDS * 1000),
+            **settings.security.client_options(),
+        )
+        hasten(consumer._client, settings.attempt_seconds)  # noqa: SLF001 - as every client of a worker
+        await consumer.start()
+        try:
+            consumer._fetcher._records = prefetched = _Prefetched(settings.unpacks)  # noqa: SLF001 - see `unpacking.bound`
+            self._heads = prefetched.heads
+            self._restart()
+            due = 0.0  # at once
+            while self._wanted:
+                if self._changed.is_set() or monotonic() >= due:
+                    self._changed.clear()
+                    await self._look(consumer)
+                    due = monotonic() + (MISSING_SECONDS if self.missing else LOOK_SECONDS)
+                await self._fetch(consumer)
+        finally:
+            await consumer.stop()
+
+    def _restart(self) -> None:
+        for copy in self._copies.values():
+            copy.sought = False
+
+    async def _look(self, consumer: AIOKafkaConsumer) -> None:
+        """Open copies, set aside what is unfit, note where the changelog ends, and seek."""
+        topic = self._settings.changelog
+        places = {partition: TopicPartition(topic, partition) for partition in self._wanted}
+        now = _now()
+        async with asyncio.timeout(self._settings.request_seconds):
+            described = await provenance.describe(consumer._client, self._settings.app_id, topic)  # noqa: SLF001
+            begins = await consumer.beginning_offsets(places.values())
+            ends = await consumer.end_offsets(places.values())
+        self._make_room()
+        oldest = now - described.retention_ms // 2
+        for partition in sorted(self._wanted & set(places)):  # others may be wanted by now
+            place = places[partition]
+            if partition in self._copies or self._open(partition):
+                self._judge(partition, described.origin.encode(), begins[place], ends[place], oldest, now)
+        self._seek(consumer, begins)
+
+    def _open(self, partition: int) -> bool:
+        """Open a copy, and return whether it is."""
+        usage = self._usage(self._settings.state_dir)
+        size = self._crowded.get(partition)
+        if usage.free - (size or 0) < SPARE * usage.total * (1 if size is None else 2):
+            return False
+        try:
+            offset = self._store.offset(partition)
+        except Exception as exc:  # noqa: BLE001 - it may still be open where it was served
+            log.info("the copy of partition %d cannot be opened yet: %s", partition, exc)
+            if self._workers_loop is not None:
+                self._workers_loop.call_soon_threadsafe(self._let_go, partition)
+            return False
+        self._crowded.pop(partition, None)
+        self._copies[partition] = _Copy(0 if offset is None else offset + 1)
+        return True
+
+    def _let_go(self, partition: int) -> None:
+        """Let the worker close a database that is copied from now on, unless it is served again."""
+        if partition in self._wanted:
+            self._release(partition)
+
+    def _judge(self, partition: int, origin: bytes, begin: int, end: int, oldest: int, now: int) -> None:
+        """Set aside what the changelog cannot bring up to date, as of any disk, and note how far it has to come."""
+        copy = self._copies[partition]
+        try:
+            if self._store.vet(partition, origin, end, oldest, begin):
+                copy = self._copies[partition] = _Copy(0)
+        except Exception as exc:  # noqa: BLE001 - a copy can be made anew
+            self._lose(partition, exc)
+            return
+        copy.end = end
+        if copy.asked is None:
+            copy.asked = now
+        self._note(partition, copy)
+
+    def _seek(self, consumer: AIOKafkaConsumer, begins: dict[TopicPartition, int]) -> None:
+        places = {TopicPartition(self._settings.changelog, partition) for partition in self._copies}
+        if places != consumer.assignment():
+            consumer.assign(sorted(places))
+            self._restart()
+        for place in places:
+            copy = self._copies[place.partition]
+            if not copy.sought:
+                self._heads[place.partition].clear()
+                consumer.seek(place, max(copy.next, begins[place]))
+                copy.sought = True
+
+    async def _fetch(self, consumer: AIOKafkaConsumer) -> None:
+        """Write what comes next, and leave the processor to what is served for as long again."""
+        if not self._copies:
+            await asyncio.sleep(FETCH_SECONDS)
+            return
+        try:
+            fetched = await consumer.getmany(timeout_ms=int(FETCH_SECONDS * 1000))
+        except (OffsetOutOfRangeError, NoOffsetForPartitionError):
+            self._restart()  # its rows are no more of this changelog, or it has forgotten what follows them: look
+            self._changed.set()
+            await asyncio.sleep(PAUSE_SECONDS)
+            return
+        began = monotonic()
+        for place, records in fetched.items():
+            if place.partition in self._copies and self._copies[place.partition].sought:
+                self._write(place.partition, records)
+                if place.partition in self._copies:
+                    self._copies[place.partition].high = consumer.highwater(place)
+        await asyncio.sleep(monotonic() - began)
+
+    def _write(self, partition: int, records: Sequence[KafkaRecord]) -> None:
+        copy = self._copies[partition]
+        try:
+            if self._strayed(partition, copy, records):
+                self._copies.pop(partition)
+                self._changed.set()
+                log.error(
+                    "the copy of partition %d is not used: the brokers have lost rows that it has; it is made anew, "
+                    "the old files are in %s",
+                    partition,
+                    self._store.set_aside(partition, "ahead"),
+                )
+                return
+            restore(self._store, partition, records, _now())
+        except Exception as exc:  # noqa: BLE001 - a copy can be made anew
+            self._lose(partition, exc)
+            return
+        self.rows += len(records)
+        copy.next = records[-1].offset + 1
+        self._note(partition, copy)
+        self._make_room()
+
+    def _strayed(self, partition: int, copy: _Copy, records: Sequence[KafkaRecord]) -> bool:
+        """Whether rows were appended, where a copy was up to date, under a claim that it has not seen.
+
+        Then the brokers lost the tail of the changelog, and others filled the hole before it was noticed here. While a
+        copy is being made claims may be missing: compaction keeps the newest only.
+        """
+        heads, following, strayed = self._heads[partition], copy.next, False
+        while heads and heads[0].base <= records[-1].offset:
+            head = heads.popleft()
+            if copy.writer is not None and head.writer != copy.writer and head.base <= following and copy.whole:
+                first = next((each for each in records if each.offset >= head.base), None)
+                strayed |= first is None or first.key != keys.CLAIM or head.base < following
+            copy.writer, following = head.writer, head.following
+        return strayed
+
+    def _note(self, partition: int, copy: _Copy) -> None:
+        """Note that the rows are as of the time when the end that they have reached was asked for."""
+        if copy.asked is None or copy.end is None or copy.end > copy.next:
+            return
+        if copy.next:
+            self._store.write(partition, (), copy.next - 1, copy.asked)
+        copy.asked, copy.whole = None, True
+
+    def _lose(self, partition: int, exc: Exception) -> None:
+        """Give up a copy that cannot be read or written; it is opened again with the next look."""
+        self._close(partition)
+        if not isinstance(exc, DamagedStoreError):  # those are set aside
+            self._remove(partition)
+        log.error("the copy of partition %d is made anew: %s", partition, exc)
+
+    def _make_room(self) -> None:
+        """Remove rows that nobody needs here, then copies, until what is served has room."""
+        for remove in (self._idle, self._largest):
+            while self._short() and (partition := remove()) is not None:
+                size = self._size(partition)
+                self._close(partition)
+                self._remove(partition)
+                if partition in self._wanted:
+                    self._crowded[partition] = size
+                elif partition in self._store.kept():
+                    return  # nor can they be removed
+                log.error(
+                    "the copy of partition %d is removed: less than %.0f %% of %s is free, which is left to what is "
+                    "served from it",
+                    partition,
+                    100 * SPARE,
+                    self._settings.state_dir,
+                )
+
+    def _short(self) -> bool:
+        usage = self._usage(self._settings.state_dir)
+        return bool(usage.free < SPARE * usage.total)
+
+    def _idle(self) -> int | None:
+        """Return a partition that has rows here and is neither served nor copied, or None."""
+        return min(self._store.kept() - self._served - self._wanted, default=None)
+
+    def _largest(self) -> int | None:
+        return max(self._copies, key=self._size, default=None)
+
+    def _size(self, partition: int) -> int:
+        return sum(each.st_size for each in self._store.files(partition))
+
+    def _remove(self, partition: int) -> None:
+        shutil.rmtree(self._store.partition_path(partition), ignore_errors=True)
+
+    def _close(self, partition: int) -> None:
+        self._copies.pop(partition, None)
+        self._store.close(partition)
+
+
+def _now() -> int:
+    """Return ms since 1970, as record times are."""
+    return int(time() * 1000)

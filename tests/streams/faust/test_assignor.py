@@ -1,0 +1,152 @@
+"""Who serves what and who copies what: laws over groups that come and go, and the messages that the group exchanges."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from faust.assignor.partition_assignor import PartitionAssignor
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streams.config.settings import Settings
+from streams.faust.assignor import Assignor, Share, assign
+from tests.streams.brokers import C, F, O
+from tests.streams.fakes import wire
+
+WORKERS = "abcdef"
+shares = st.builds(Share, st.sets(st.integers(0, 15)), st.sets(st.integers(0, 15)))
+groups = st.dictionaries(st.sampled_from(WORKERS), shares, min_size=1)
+
+
+def group(partitions: int, copies: int, names: str) -> dict[str, Share]:
+    """Return a group as it is when these workers have joined one after another."""
+    now: dict[str, Share] = {}
+    for name in names:
+        now = assign(partitions, now | {name: Share()}, copies)
+    return now
+
+
+def without(group: Mapping[str, Share], *names: str) -> dict[str, Share]:
+    return {name: share for name, share in group.items() if name not in names}
+
+
+@given(st.integers(1, 16), groups, st.integers(0, 3))
+def test_every_partition_is_served_once_evenly_and_copied_elsewhere(
+    partitions: int, before: dict[str, Share], copies: int
+) -> None:
+    after = assign(partitions, before, copies)
+    assert sorted(n for share in after.values() for n in share.served) == list(range(partitions))
+    counts = [len(share.served) for share in after.values()]
+    assert max(counts) - min(counts) <= 1
+    for partition in range(partitions):
+        holders = [name for name, share in after.items() if partition in share.copied]
+        assert len(holders) == min(copies, len(before) - 1)
+        assert not any(partition in after[name].served for name in holders)
+
+
+@given(st.integers(1, 16), groups, st.integers(0, 3))
+def test_a_group_that_stays_as_it_is_keeps_everything(partitions: int, before: dict[str, Share], copies: int) -> None:
+    once = assign(partitions, before, copies)
+    assert assign(partitions, once, copies) == once
+
+
+@given(st.integers(1, 16), st.integers(1, 6), st.integers(0, 3))
+def test_no_more_partitions_move_than_a_joining_worker_takes(partitions: int, workers: int, copies: int) -> None:
+    before = group(partitions, copies, WORKERS[: workers - 1]) if workers > 1 else {}
+    after = assign(partitions, before | {"z": Share()}, copies)
+    moved = sum(len(share.served - after[name].served) for name, share in before.items())
+    assert moved == (len(after["z"].served) if before else 0)
+
+
+@pytest.mark.parametrize(("partitions", "workers"), [(4, 2), (6, 3), (12, 4), (16, 4), (12, 3)])
+def test_what_a_lost_worker_served_goes_to_its_copies_and_evenly(partitions: int, workers: int) -> None:
+    names = WORKERS[:workers]
+    whole = group(partitions, 1, names)
+    for lost in names:
+        left = without(whole, lost)
+        after = assign(partitions, left, 1)
+        for partition in whole[lost].served:
+            (owner,) = [name for name, share in after.items() if partition in share.served]
+            assert partition in left[owner].copied
+        for name, share in left.items():
+            assert share.served <= after[name].served, "nothing else moves"
+
+
+def test_a_partition_without_a_copy_goes_to_who_has_least() -> None:
+    assert assign(3, {"a": Share({0}), "b": Share({1})}, 0) == {"a": Share({0, 2}), "b": Share({1})}
+
+
+def test_a_worker_that_comes_back_is_given_what_its_disk_has() -> None:
+    after = assign(4, {"a": Share({0, 1, 2, 3}), "b": Share(set(), {2, 3})}, 0)
+    assert after == {"a": Share({0, 1}), "b": Share({2, 3})}
+
+
+def test_who_served_a_partition_that_moves_keeps_the_copy() -> None:
+    after = assign(2, {"a": Share({0, 1}), "b": Share()}, 1)
+    (moved,) = after["b"].served
+    assert after["a"].copied == {moved}
+
+
+# -- the messages of the group -------------------------------------------------------------------------------------
+
+
+def member(directory: Path, standbys: int) -> Assignor:
+    directory.mkdir()
+    return cast(
+        "Assignor", wire(directory, settings=Settings(data_dir=directory, standbys=standbys)).app.faust.assignor
+    )
+
+
+def decide(leader: PartitionAssignor, members: Mapping[str, PartitionAssignor], partitions: int = 4) -> None:
+    """Let a leader decide for all, and tell them."""
+    cluster = cast("Any", SimpleNamespace(partitions_for_topic=lambda _: set(range(partitions))))
+    topics = {F, O, C}
+    told = leader.assign(cluster, {name: each.metadata(topics) for name, each in members.items()})
+    for name, each in members.items():
+        each.on_assignment(told[name])
+
+
+def served(assignor: PartitionAssignor) -> set[int]:
+    parts = [{tp.partition for tp in assignor.assigned_actives() if tp.topic == topic} for topic in (F, O, C)]
+    assert parts[0] == parts[1] == parts[2], "the topics of a partition go together"
+    return parts[0]
+
+
+def test_a_group_is_told_what_to_serve_and_what_to_copy(tmp_path: Path) -> None:
+    one, two = member(tmp_path / "1", 1), member(tmp_path / "2", 1)
+    decide(one, {"one": one, "two": two})
+    assert served(one) | served(two) == {0, 1, 2, 3}
+    assert [set(one.copied), set(two.copied)] == [served(two), served(one)]
+    assert not one.assigned_standbys(), "Faust would claim them"
+    decide(two, {"two": two})
+    assert served(two) == {0, 1, 2, 3}
+    assert not two.copied
+
+
+def test_a_worker_alone_copies_nothing(tmp_path: Path) -> None:
+    one = member(tmp_path / "1", 1)
+    decide(one, {"one": one})
+    assert (served(one), len(one.copied)) == ({0, 1, 2, 3}, 0)
+
+
+def test_what_a_disk_has_counts_as_a_copy_at_the_start(tmp_path: Path) -> None:
+    one, two = member(tmp_path / "1", 0), member(tmp_path / "2", 0)
+    decide(one, {"one": one})
+    two.found([0, 3])
+    decide(one, {"one": one, "two": two})
+    assert (served(one), served(two)) == ({1, 2}, {0, 3})
+
+
+@pytest.mark.parametrize("leads", ["old", "new"])
+def test_a_worker_that_knows_nothing_of_copies_can_be_in_the_group(tmp_path: Path, leads: str) -> None:
+    """Workers are upgraded one after another, and any of them may lead."""
+    new, app = member(tmp_path / "1", 1), wire(tmp_path / "2").app.faust
+    old = PartitionAssignor(cast("Any", app), replicas=0)
+    members: dict[str, PartitionAssignor] = {"new": new, "old": old}
+    for _ in range(2):
+        decide(members[leads], members)
+        assert sorted(served(new) | served(old)) == [0, 1, 2, 3]
+        assert not served(new) & served(old)
+        assert new.copied == (served(old) if leads == "new" else set())
