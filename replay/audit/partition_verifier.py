@@ -23,7 +23,7 @@ from state import keys, ledger
 from state.engine import BATCH_LIMIT, HELD, Effects, Partition
 from state.events import Calibrated, Event, Forecast, Outcome, Output, Resolved
 from state.fence import FORECAST_FATES, FORECASTS, INPUT_FATES, OUTCOMES, Fence
-from streams.records.decoding import Decoder
+from streams.records.decoding import Decoder, event_name
 from streams.records.encoding import encode, key_of
 from streams.records.merge import KafkaRecord
 from streams.records.refused import named
@@ -307,7 +307,7 @@ class Rederivation:
     def _parsed(self, record: KafkaRecord) -> _Answer:
         try:
             value = orjson.loads(record.value or b"")
-            event_id, stream, config = value["event_id"], value["stream"], value["config"]
+            event_id, stream, config = event_name(value), value["stream"], value["config"]
         except (ValueError, KeyError, TypeError):
             raise Differs(self._difference(record, None, "a record no worker writes")) from None
         applied = value.get("applied")
@@ -591,7 +591,7 @@ def _topic(event: Event) -> int:
 
 def _joined(value: bytes) -> _Joined:
     record = orjson.loads(value)
-    event_id, revision = record["event_id"], record["revision"]
+    event_id, revision = event_name(record), record["revision"]
     if not isinstance(event_id, str) or type(revision) is not int:
         raise TypeError("a resolved record has an event_id and a revision")
     return _Joined(event_id, revision)

@@ -28,6 +28,7 @@ REASONS: Final = {
     "not_json": "the value is not JSON (NaN and Infinity are not JSON)",
     "not_object": "the value is JSON, but not an object",
     "event_id": "event_id is missing, not text, empty, too long, or holds control characters",
+    "scope": "scope is not text like event_id, or both together are longer than 254 bytes",
     "stream": "stream is missing, not text, empty, too long, or holds control characters",
     "unknown_stream": "no pattern matches the stream, and streams are closed",
     "forecast": "none, or more than one, of p, probs, quantiles and normal",
@@ -61,6 +62,11 @@ LATEST: Final = 253_402_300_799_999
 
 #: Highest revision number of an outcome: it is stored in 32 bits.
 LAST_REVISION: Final = 2**32 - 1
+
+#: Stands between an event's id and its scope where the engine names it; no id and no scope has it.
+SCOPED: Final = "\n"
+#: Longest name of an event, id and scope together, bytes: the state's rows have one byte for it.
+LONGEST_NAME: Final = 255
 
 #: Stream names kept with their policies.
 KNOWN: Final = 10_000
@@ -111,6 +117,8 @@ class Decoder:
         try:
             record = self._object(key, value)
             event_id = self._name(record, "event_id")
+            if "scope" in record:
+                event_id = self._scoped(event_id, record)
             stream = record.get("stream")
             policy = self._known.get(stream) if type(stream) is str else None
             if policy is None:
@@ -138,6 +146,8 @@ class Decoder:
         try:
             record = self._object(key, value)
             event_id = self._name(record, "event_id")
+            if "scope" in record:
+                event_id = self._scoped(event_id, record)
             y = record.get("y")
             if type(y) is not int and type(y) is not bool and type(y) is not float:
                 raise _Unusable("label")
@@ -185,6 +195,13 @@ class Decoder:
         ):
             return name
         raise _Unusable(field)
+
+    def _scoped(self, event_id: str, record: dict[str, Any]) -> str:
+        """Return the name of an event among those of its scope."""
+        name = f"{event_id}{SCOPED}{self._name(record, 'scope')}"
+        if len(name.encode()) > LONGEST_NAME:
+            raise _Unusable("scope")
+        return name
 
     def _time(self, record: dict[str, Any], timestamp: int) -> int:
         if timestamp > LATEST:
@@ -264,6 +281,9 @@ def _segments(given: object, policy: Policy) -> tuple[str, ...]:
 def encode_calibrated(record: Calibrated) -> bytes:
     """Return the JSON value of a ``calibrated`` record."""
     _, event_id, stream, raw, p, draw, calibrator, config, version, ts, applied = record
+    if SCOPED in event_id:
+        event_id, _, scope = event_id.partition(SCOPED)
+        return _within(scope, encode_calibrated(record._replace(event_id=event_id)))
     if type(p) is not float:
         return _encode_vectors(record, ("raw", "p", "draw", "calibrator", "config", "version", "ts", "applied"))
     return orjson.dumps(
@@ -285,6 +305,9 @@ def encode_calibrated(record: Calibrated) -> bytes:
 def encode_resolved(record: Resolved) -> bytes:
     """Return the JSON value of a ``resolved`` record."""
     _, event_id, stream, raw, p, draw, y, calibrator, version, issued_ts, resolved_ts, revision, implied = record
+    if SCOPED in event_id:
+        event_id, _, scope = event_id.partition(SCOPED)
+        return _within(scope, encode_resolved(record._replace(event_id=event_id)))
     if type(p) is not float:
         fields = ("raw", "p", "draw", "y", "calibrator", "version", "issued_ts", "resolved_ts", "revision", "implied")
         return _encode_vectors(record, fields)
@@ -304,6 +327,17 @@ def encode_resolved(record: Resolved) -> bytes:
             "implied": implied,
         }
     )
+
+
+def _within(scope: str, value: bytes) -> bytes:
+    """Return the value of a record whose event has a scope."""
+    return value[:-1] + b',"scope":' + orjson.dumps(scope) + b"}"
+
+
+def event_name(record: dict[str, Any]) -> Any:  # noqa: ANN401 - what stands there, where it is no name
+    """Return the name by which the engine knows the event of an output."""
+    event_id, scope = record["event_id"], record.get("scope")
+    return f"{event_id}{SCOPED}{scope}" if isinstance(event_id, str) and isinstance(scope, str) else event_id
 
 
 def _encode_vectors(record: Calibrated | Resolved, fields: tuple[str, ...]) -> bytes:

@@ -13,7 +13,15 @@ from state.events import Calibrated, Event, Forecast, Outcome, Rejected, Resolve
 from state.fence import FORECASTS, OUTCOMES
 from state.forecasts import Classwise, Normal, Probs, Quantiles
 from state.policy import Policies, Policy
-from streams.records.decoding import KEY_IDS, REASONS, Decoder, encode_calibrated, encode_letter, encode_resolved
+from streams.records.decoding import (
+    KEY_IDS,
+    REASONS,
+    Decoder,
+    encode_calibrated,
+    encode_letter,
+    encode_resolved,
+    event_name,
+)
 from streams.records.limits import Limits
 
 LIMITS = Limits()
@@ -293,7 +301,7 @@ def test_an_outcome_may_have_a_revision_number() -> None:
 def test_the_examples_reach_every_reason() -> None:
     shown = {bad.reason for bad in BOTH + FORECAST_ONLY + OUTCOME_ONLY} | {"features", "segments", "unknown_stream"}
     vectors = {bad.reason for bad in UNUSABLE_VECTORS}
-    others = {"parked_label", "conflict", "batch", "skipped"}
+    others = {"parked_label", "conflict", "batch", "skipped", "scope"}
     assert shown | vectors | others == set(REASONS), "the others are not the decoder's"
 
 
@@ -486,3 +494,38 @@ def test_segments_that_no_configuration_names_are_ignored() -> None:
 def test_where_segments_are_required_a_forecast_without_is_a_dead_letter(given: object) -> None:
     assert reason(forecast(made(stream="strict", segments=given), SEGMENTED)) == "segments"
     assert isinstance(forecast(made(stream="strict", segments={"country": "DE"}), SEGMENTED), Forecast)
+
+
+# Events of a scope.
+
+
+def test_an_event_of_a_scope_is_another_than_that_of_its_id_alone() -> None:
+    names = [forecast(made(**scope)).event_id for scope in ({}, {"scope": "a"}, {"scope": "b"})]  # type: ignore[union-attr]
+    assert len(set(names)) == 3
+    event = outcome(happened(scope="a"))
+    assert isinstance(event, Outcome)
+    assert event.event_id == names[1]
+
+
+def test_what_is_said_of_an_event_names_its_id_and_its_scope() -> None:
+    name = "e\na"
+    calibrated = Calibrated(b"k", name, "s", 0.5, 0.5, 0.5, "platt", "00000000", 0, 1, 1)
+    resolved = Resolved(b"k", name, "s", 0.5, 0.5, 0.5, 1.0, "platt", 0, 1, 2, 0, implied=False)
+    for value in (encode_calibrated(calibrated), encode_resolved(resolved)):
+        said = orjson.loads(value)
+        assert (said["event_id"], said["scope"], event_name(said)) == ("e", "a", name)
+    plain = orjson.loads(encode_calibrated(calibrated._replace(event_id="e")))
+    assert "scope" not in plain
+    assert event_name(plain) == "e"
+
+
+@pytest.mark.parametrize("scope", [None, "", 1, "a\nb", "x" * 129])
+def test_a_scope_is_a_name(scope: object) -> None:
+    assert reason(forecast(made(scope=scope))) == "scope"
+    assert reason(outcome(happened(scope=scope))) == "scope"
+
+
+def test_id_and_scope_fit_the_rows_together() -> None:
+    long = "x" * 127
+    assert isinstance(forecast(made(event_id=long, scope=long)), Forecast)
+    assert reason(forecast(made(event_id=long + "x", scope=long))) == "scope"
