@@ -31,6 +31,8 @@ ROW_OVERHEAD = 16
 #: When outcomes are learnt.
 MATURITY, ARRIVAL = LEARN = ("maturity", "arrival")
 
+#: Most parts of a stream.
+MOST_SHARDS = 1000
 #: Most challengers of a stream: each costs about what the champion costs, and their tickets must fit one ledger row.
 MOST_CHALLENGERS = 8
 
@@ -81,6 +83,8 @@ class Policy:
         Pairs of these names, whose combinations of values are segments, too.
     segments_required
         Whether a forecast without a usable value of each name is a dead letter.
+    shards
+        Into how many parts intake divides the stream, by event id; each has a calibrator of its own.
     """
 
     calibrator: str = DEFAULT_CALIBRATOR
@@ -97,10 +101,13 @@ class Policy:
     segments: tuple[str, ...] = ()
     pairs: tuple[tuple[str, str], ...] = ()
     segments_required: bool = False
+    shards: int = 1
 
     def __post_init__(self) -> None:
         if self.ttl_ms <= 0:
             raise ValueError(f"ttl must be positive, got {self.ttl_ms} ms")
+        if not 1 <= self.shards <= MOST_SHARDS:
+            raise ValueError(f"shards must be between 1 and {MOST_SHARDS}, got {self.shards}")
         if not 0 <= self.alarm_since_ms < 2**63:
             raise ValueError(f"alarm_since must lie after 1970, got {self.alarm_since_ms} ms")
         self._check_labels()

@@ -18,6 +18,7 @@
     segments_required = false     # true: a forecast without a usable value of each name is a dead letter
     seed = 0
     alarm_since = 2026-11-22      # a later date, or time with an offset, than before begins the alarms anew
+    shards = 4                    # a stream too large for one partition: parts that learn apart, by event id
     options = { grid = 50 }       # of the calibrator
     shadow = [                    # challengers: scored on the same events, never served
         "platt+minimax",
@@ -52,6 +53,7 @@ _STREAM = (
     "alarm_since",
     "options",
     "shadow",
+    "shards",
 )
 _CHALLENGER = ("calibrator", "options")
 
@@ -141,6 +143,7 @@ def _policy(stream: Mapping[str, Any], default_calibrator: str) -> Policy:
         segments_required=_typed(stream, "segments_required", bool, default=False),
         seed=_typed(stream, "seed", int, default=0),
         alarm_since_ms=_moment(stream["alarm_since"]) if "alarm_since" in stream else 0,
+        shards=_typed(stream, "shards", int, default=1),
         shadow=tuple(_challenger(each) for each in _typed(stream, "shadow", list, default=[])),
     )
 

@@ -288,3 +288,10 @@ def test_challengers_that_cannot_be_are_refused_with_their_place(shadow: str, co
     message = refused(f'[streams."a*"]\nshadow = {shadow}\n')
     assert message.startswith('streams."a*": ')
     assert complaint in message
+
+
+def test_a_stream_may_have_shards() -> None:
+    assert policy("[streams.s]\nshards = 4").shards == 4
+    assert policy("[streams.s]\nseed = 1").shards == 1
+    for shards in ("0", "1001", '"2"'):
+        assert "shards must be" in refused(f"[streams.a]\nshards = {shards}")
