@@ -1,5 +1,6 @@
-"""The inputs: which topics a partition's records came from, by the ids that brokers gave them."""
+"""The inputs: which topics a partition's records came from, by the ids brokers gave them, and how wide they were."""
 
+from struct import Struct
 from typing import NamedTuple, Self
 
 from state import keys
@@ -9,6 +10,7 @@ VERSION = 1
 _KIND = keys.INPUTS[0]
 #: Length of an id, bytes.
 _ID = 16
+_WIDTHS = Struct("<2I")
 
 
 class InputIds(NamedTuple):
@@ -43,3 +45,36 @@ class InputIds(NamedTuple):
         if len(payload) != 2 * _ID:
             raise CorruptFrame(f"ids of topics take {2 * _ID} bytes, these are {len(payload)}")
         return cls(payload[:_ID].hex(), payload[_ID:].hex())
+
+
+class Widths(NamedTuple):
+    """The row that says how many partitions the inputs had when the first record of a partition was applied.
+
+    The key of a record says in which partition it stands, as long as there are so many.
+
+    Attributes
+    ----------
+    forecasts, outcomes
+        Partitions of the topics.
+    """
+
+    forecasts: int
+    outcomes: int
+
+    def encode(self) -> bytes:
+        """Return the row."""
+        return seal(keys.WIDTHS[0], VERSION, _WIDTHS.pack(*self))
+
+    @classmethod
+    def decode(cls, row: bytes) -> Self:
+        """Read a row.
+
+        Raises
+        ------
+        CorruptFrame
+            If it is not one.
+        """
+        payload = unseal(keys.WIDTHS[0], VERSION, row)
+        if len(payload) != _WIDTHS.size:
+            raise CorruptFrame(f"widths of topics take {_WIDTHS.size} bytes, these are {len(payload)}")
+        return cls(*_WIDTHS.unpack(payload))

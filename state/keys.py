@@ -27,6 +27,8 @@ COMPARISON: Final = b"H"
 CLAIM: Final = b"O"
 #: The topics that the partition's records came from (`state.inputs`): written by the table, never read by the engine.
 INPUTS: Final = b"I"
+#: How many partitions these topics had (`state.inputs`): written and read as `INPUTS`.
+WIDTHS: Final = b"N"
 
 
 def ledger(event_id: str) -> bytes:

@@ -15,7 +15,7 @@ from faust.types import TP, EventT
 
 from state import keys
 from state.fence import Fence
-from state.inputs import InputIds
+from state.inputs import InputIds, Widths
 from streams.faust.changelog import Changelog
 from streams.faust.stores import MemoryStore, RocksStore, Store, restore
 from streams.faust.transport import BatchProducer, DataLossError
@@ -26,6 +26,10 @@ NAME = "state"
 
 class ForeignWriterError(RuntimeError):
     """Something else has appended to this partition's changelog, past the claim that should have kept it out."""
+
+
+class PartitionsError(RuntimeError):
+    """An input has another number of partitions than it had: records of one key are in several of them."""
 
 
 class StateTable(faust.Table):  # type: ignore[type-arg]
@@ -50,6 +54,8 @@ class StateTable(faust.Table):  # type: ignore[type-arg]
         self._next: dict[int, int] = {}
         #: When each partition was claimed last, ms since 1970, and where its changelog ended then.
         self._claimed: dict[int, tuple[int, int]] = {}
+        #: How many partitions the inputs have, as far as was asked.
+        self.widths = Widths(0, 0)
         super().__init__(
             app,
             name=NAME,
@@ -132,16 +138,19 @@ class StateTable(faust.Table):  # type: ignore[type-arg]
         ------
         DataLossError
             If one was made anew since records of it were applied: the fence would hide as many of its records.
+        PartitionsError
+            If one has another number of partitions than when the first records were applied.
         KafkaError, TimeoutError
             If the brokers do not say, or as `commit`.
         """
-        ids = await cast("BatchProducer", self.app.producer).topic_ids(topics)
-        if not all(ids):  # brokers older than 2.8 give none
+        found = await cast("BatchProducer", self.app.producer).identities(topics)
+        self.widths = widths = Widths(*(each.partitions for each in found))
+        if not all(each.id for each in found):  # brokers older than 2.8 give none
             return
         for partition in partitions:
-            await self._recognise(partition, topics, InputIds(*ids))
+            await self._recognise(partition, topics, InputIds(*(each.id for each in found)), widths)
 
-    async def _recognise(self, partition: int, topics: tuple[str, str], now: InputIds) -> None:
+    async def _recognise(self, partition: int, topics: tuple[str, str], now: InputIds, widths: Widths) -> None:
         row = self.read(partition, keys.INPUTS)
         known = now if row is None else InputIds.decode(row)
         fence = self.read(partition, keys.FENCE)
@@ -153,8 +162,17 @@ class StateTable(faust.Table):  # type: ignore[type-arg]
                     f"was deleted and made anew: its id was {before} and is {found}. Restore it, or give the worker "
                     "another TRUEUP_APP_ID"
                 )
-        if row is None or known != now:
-            await self.commit(partition, {keys.INPUTS: now.encode()})
+        stored = self.read(partition, keys.WIDTHS)
+        before_widths = widths if stored is None else Widths.decode(stored)
+        for topic, had, has in zip(topics, before_widths, widths, strict=True):
+            if had != has and any(applied):
+                raise PartitionsError(
+                    f"{topic} has {has} partitions, and had {had} when the state of partition {partition} was begun: "
+                    "records of one key stand in different partitions now, and do not meet. Kafka takes no partitions "
+                    f"away: begin anew with another TRUEUP_APP_ID, and topics of other names that have {has}"
+                )
+        if row is None or known != now or stored is None or before_widths != widths:
+            await self.commit(partition, {keys.INPUTS: now.encode(), keys.WIDTHS: widths.encode()})
 
     async def commit(
         self, partition: int, rows: Mapping[bytes, bytes | None], probe: Callable[[int], None] = lambda _: None

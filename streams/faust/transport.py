@@ -34,7 +34,7 @@ from streams.faust.client import hasten
 from streams.faust.standbys import Standbys
 from streams.kafka import codecs, producer_ids, provenance
 from streams.kafka.producer_ids import ProducerIdentity
-from streams.kafka.provenance import Described
+from streams.kafka.provenance import Described, Identity
 from streams.records.merge import Batch, KafkaRecord, PartitionBuffer
 
 #: How long a fetch may wait at the broker for new records, ms. It answers at once when there are any; the bound is
@@ -787,12 +787,12 @@ class BatchProducer(driver.Producer):
         except TimeoutError:
             raise TimeoutError(f"nobody said in {self.request_timeout:g} s what {changelog} is") from None
 
-    async def topic_ids(self, topics: Iterable[str]) -> list[str]:
-        """Return the ids of topics; see `streams.kafka.provenance.topic_id`. Raises as `describe`."""
+    async def identities(self, topics: Iterable[str]) -> list[Identity]:
+        """Return what topics these are; see `streams.kafka.provenance.identity`. Raises as `describe`."""
         try:
             async with asyncio.timeout(self.request_timeout):
                 client = self._ensure_producer().client
-                return [await provenance.topic_id(client, topic) for topic in topics]
+                return [await provenance.identity(client, topic) for topic in topics]
         except TimeoutError:
             raise TimeoutError(f"no broker said in {self.request_timeout:g} s which topics the inputs are") from None
 

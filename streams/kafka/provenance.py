@@ -168,11 +168,18 @@ async def describe(client: AIOKafkaClient, app: str, name: str) -> Described:
     return await _insisted(client, ask)
 
 
-async def topic_id(client: AIOKafkaClient, name: str) -> str:
-    """Return the id of a topic as hexadecimal digits, empty where brokers are older than 2.8; raises as `describe`."""
+class Identity(NamedTuple):
+    """A topic's id as hexadecimal digits, empty where brokers are older than 2.8, and its number of partitions."""
 
-    async def ask() -> str:
-        return (await _origin(client, "", name)).topic
+    id: str
+    partitions: int
+
+
+async def identity(client: AIOKafkaClient, name: str) -> Identity:
+    """Return what tells a topic from another of its name; raises as `describe`."""
+
+    async def ask() -> Identity:
+        return Identity(*(await _origin(client, "", name))[2:])
 
     return await _insisted(client, ask)
 

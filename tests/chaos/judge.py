@@ -63,7 +63,11 @@ class Recorded:
         assert record.key is not None
         if record.value is None:
             self.rows.pop(record.key, None)
-        elif record.key not in (keys.CLAIM, keys.INPUTS):  # say who writes and what it reads; none is the engine's
+        elif record.key not in (
+            keys.CLAIM,
+            keys.INPUTS,
+            keys.WIDTHS,
+        ):  # say who writes and what it reads; none is the engine's
             self.rows[record.key] = record.value
             if record.key == keys.FENCE:
                 self.fences.append(Fence.decode(record.value))

@@ -260,7 +260,7 @@ class World:
         state: State = defaultdict(dict)
         for record in self.read("changelog"):
             assert record.key is not None
-            if record.key in (keys.CLAIM, keys.INPUTS) or record.key.startswith(skips.LETTER):
+            if record.key in (keys.CLAIM, keys.INPUTS, keys.WIDTHS) or record.key.startswith(skips.LETTER):
                 continue
             if record.value is None:
                 state[record.partition].pop(record.key, None)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from state import claim, expiry, fence, ledger, rows, witnesses
+from state import claim, expiry, fence, inputs, ledger, routes, rows, witnesses
 from state.calibrators import REGISTRY, calibrated_regression, quantile
 from state.claim import Claim
 from state.fence import EXPIRY, MATURITY, Fence, Queue
@@ -192,6 +192,15 @@ def _witnesses(row: bytes | None = None) -> bytes:
     return encoded
 
 
+def _route() -> routes.Row:
+    known = [routes.Known(7, 0, "fraud", "fraud#3"), routes.Known(9, 1, "fraud-é", "fraud-é")]
+    said = [
+        routes.Said(4, 1_700_000_060_000, 1_700_000_059_000, 1.0, 0, "", ""),
+        routes.Said(6, 1_700_000_070_000, 1_700_000_069_000, 0.0, 2, "fraud", "fraud#3"),
+    ]
+    return routes.Row(5, 9, 1_702_592_060_000, known, said)
+
+
 def golden() -> list[Row]:
     """Return every row that is kept."""
 
@@ -267,6 +276,8 @@ def golden() -> list[Row]:
             lambda row: rows.encode_segment(rows.decode_segment(row)),
         ),
         Row("witnesses", witnesses.VERSION, _witnesses(), _witnesses),
+        Row("widths", inputs.VERSION, inputs.Widths(8, 8).encode(), lambda row: inputs.Widths.decode(row).encode()),
+        Row("route", routes.VERSION, _route().encode(), lambda row: routes.Row.decode(row).encode()),
         Row("expiry", expiry.VERSION, expiry.encode(entries), lambda row: expiry.encode(expiry.decode(row))),
     ]
 

@@ -4,7 +4,7 @@ import pytest
 
 from state import keys
 from state.frames import CorruptFrame, seal
-from state.inputs import InputIds
+from state.inputs import InputIds, Widths
 
 ONE, TWO = "0" * 32, "f" * 32
 
@@ -29,3 +29,9 @@ def test_it_stands_beside_no_other_row() -> None:
     letters = [each for name, each in vars(keys).items() if name.isupper() and isinstance(each, bytes)]
     assert len(letters) == len(set(letters))
     assert keys.INPUTS in letters
+
+
+def test_widths_are_read_as_they_were_written_and_others_refused() -> None:
+    assert Widths.decode(Widths(8, 16).encode()) == Widths(8, 16)
+    with pytest.raises(CorruptFrame, match="these are 7"):
+        Widths.decode(seal(keys.WIDTHS[0], 1, bytes(7)))

@@ -16,7 +16,7 @@ from streams.config.settings import Settings
 from streams.faust.changelog import Writer
 from streams.faust.transport import RecordBatch
 from streams.kafka.producer_ids import NOBODY, ProducerIdentity
-from streams.kafka.provenance import Described, Origin
+from streams.kafka.provenance import Described, Identity, Origin
 
 #: Partitions that a wired application has claimed.
 PARTITIONS = 16
@@ -86,6 +86,7 @@ class Producer:
         self.newest: dict[tuple[int, int], tuple[int, int]] = {}
         #: Ids of topics; the brokers of most tests are too old to give any.
         self.ids: defaultdict[str, str] = defaultdict(str)
+        self.widths: defaultdict[str, int] = defaultdict(lambda: PARTITIONS)
         self.described = Described(Origin("trueup", "cluster", "topic", PARTITIONS), 86_400_000)
 
     async def identify(self, transactional_id: str, held: ProducerIdentity) -> ProducerIdentity:
@@ -107,11 +108,11 @@ class Producer:
             raise self.failure
         return self.described
 
-    async def topic_ids(self, topics: Iterable[str]) -> list[str]:
+    async def identities(self, topics: Iterable[str]) -> list[Identity]:
         await asyncio.sleep(0)
         if self.failure is not None:
             raise self.failure
-        return [self.ids[topic] for topic in topics]
+        return [Identity(self.ids[topic], self.widths[topic]) for topic in topics]
 
     def batch(self) -> Batch:
         return Batch(self.size)

@@ -11,9 +11,9 @@ from faust.types import TP
 
 from state import keys
 from state.fence import Fence
-from state.inputs import InputIds
+from state.inputs import InputIds, Widths
 from streams.faust.changelog import TooLargeError
-from streams.faust.state_table import ForeignWriterError, StateTable
+from streams.faust.state_table import ForeignWriterError, PartitionsError, StateTable
 from streams.faust.transport import DataLossError
 from tests.streams.fakes import Producer, Row, record, wire
 
@@ -208,3 +208,18 @@ def test_brokers_that_give_no_ids_are_taken_at_their_names(table: StateTable) ->
     applied(table, 7, 7)
     asyncio.run(table.recognise([0], ("f", "o")))
     assert table.read(0, keys.INPUTS) is None
+
+
+def test_another_number_of_partitions_is_refused_once_anything_was_applied(
+    table: StateTable, producer: Producer
+) -> None:
+    known(producer, "1", "2")
+    producer.widths.update({"f": 4, "o": 4})
+    asyncio.run(table.recognise([0], ("f", "o")))
+    producer.widths.update({"f": 8, "o": 8})  # made anew before the first record
+    asyncio.run(table.recognise([0], ("f", "o")))
+    assert Widths.decode(table.read(0, keys.WIDTHS) or b"") == table.widths == Widths(8, 8)
+    applied(table, 1, 0)
+    producer.widths["o"] = 9
+    with pytest.raises(PartitionsError, match="o has 9 partitions, and had 8 when the state of partition 0 was begun"):
+        asyncio.run(table.recognise([0], ("f", "o")))

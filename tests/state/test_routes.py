@@ -1,0 +1,328 @@
+"""The router's engine: every label reaches every stream of its event, whatever crashes and whatever is sent twice."""
+
+import random
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from state import routes
+from state.engine import Partition
+from state.events import Event, Forecast, Outcome, Rejected, Resolved
+from state.fence import Fence
+from state.frames import CorruptFrame, seal
+from state.keys import FENCE
+from state.policy import Policies, Policy
+from state.routes import EVENT, FATES, LABELS, ORIGIN, ROUTES, Label, Route, Routed, Router, Row
+
+STEADY = settings(max_examples=60, deadline=None)
+HELD = 20
+POLICIES = Policies(
+    patterns=[("short", Policy("platt", ttl_ms=500)), ("long", Policy("platt", ttl_ms=3000))],
+    default=Policy("platt", ttl_ms=1000),
+    early_ttl_ms=700,
+)
+Record = Route | Label | Rejected
+
+
+class Run:
+    """A router and its table."""
+
+    def __init__(
+        self, table: dict[bytes, bytes] | None = None, held: int = HELD, policies: Policies = POLICIES
+    ) -> None:
+        self.table: dict[bytes, bytes] = {} if table is None else table
+        self.router = Router(policies, self.table.get, held)
+
+    def fold(self, records: Iterable[Record], *, commit: bool = True) -> list[Routed | Rejected]:
+        """Apply records as one batch."""
+        self.router.begin()
+        outputs = self.router.apply(records)
+        effects = self.router.end()
+        if commit:
+            for key, value in effects.rows.items():
+                if value is None:
+                    self.table.pop(key, None)
+                else:
+                    self.table[key] = value
+        return outputs
+
+    def fates(self) -> dict[str, int]:
+        """Return what the fence has counted."""
+        return dict(zip(FATES, Fence.decode(self.table[FENCE]).fates, strict=False))
+
+    def events(self) -> dict[str, Row]:
+        """Return the rows of events."""
+        return {key[1:].decode(): Row.decode(row) for key, row in self.table.items() if key.startswith(EVENT)}
+
+
+def route(
+    offset: int, event_id: str, stream: str = "s", stamp: int = 0, origin: tuple[str, int] | None = None
+) -> Route:
+    return Route(offset, event_id.encode(), b"r", event_id, stream, stream, stamp, origin)
+
+
+def label(
+    offset: int,
+    event_id: str,
+    y: float,
+    ts: int = 0,
+    *,
+    number: int = 0,
+    stream: str = "",
+    stamp: int | None = None,
+    origin: tuple[str, int] | None = None,
+) -> Label:
+    at = ts if stamp is None else stamp
+    return Label(offset, event_id.encode(), b"l", event_id, stream, stream, y, ts, number, at, origin)
+
+
+def made(seed: int, n: int) -> list[Record]:
+    """Make records of few events in an order of their own: in several streams, again, late, early, foreign."""
+    rng = random.Random(seed)
+    offsets, found = [0, 0], list[Record]()
+    for t in range(n):
+        topic = rng.randrange(2)
+        event_id, stamp = f"e{rng.randrange(max(n // 6, 1))}", 20 * t + rng.randrange(-100, 100)
+        # Of each source what comes is behind what came, or it comes again.
+        origin = (f"a{topic}", t - rng.choice((0, 0, 0, 5))) if rng.random() < 0.8 else None
+        if rng.random() < 0.03:
+            found.append(Rejected(offsets[topic], b"k", b"?", topic, "route"))
+        elif topic == ROUTES:
+            found.append(route(offsets[0], event_id, rng.choice(("short", "long", "s")), max(stamp, 0), origin))
+        else:
+            stream, number = rng.choice(("", "", "", "long")), rng.choice((0, 0, 0, 1, 2))
+            y, ts = float(rng.randrange(2)), max(stamp - rng.choice((0, 0, 300)), 0)
+            said = label(offsets[1], event_id, y, ts, number=number, stream=stream, stamp=max(stamp, 0), origin=origin)
+            found.append(said)
+        offsets[topic] += 1
+    return found
+
+
+RECORDS = st.builds(made, st.integers(0, 10_000), st.integers(1, 150))
+
+
+def test_a_label_follows_its_forecast_to_its_stream() -> None:
+    run = Run()
+    sent = run.fold([route(0, "a", "long"), label(0, "a", 1.0, 5)])
+    assert sent == [Routed("long", "a", "long", 1.0, 5, 1, 5)]
+
+
+def test_a_label_that_is_early_waits_for_its_forecast_and_keeps_its_time() -> None:
+    run = Run()
+    assert run.fold([label(0, "a", 1.0, 5)]) == []
+    assert run.fold([route(0, "a", "long", 9)]) == [Routed("long", "a", "long", 1.0, 5, 1, 5)]
+    assert run.fates()["early_joined"] == 1
+
+
+def test_a_label_goes_to_every_stream_of_its_event_also_to_one_that_comes_later() -> None:
+    run = Run()
+    run.fold([route(0, "a", "champion"), route(1, "a", "challenger")])
+    assert [each.target for each in run.fold([label(0, "a", 1.0)]) if isinstance(each, Routed)] == [
+        "champion",
+        "challenger",
+    ]
+    (late,) = run.fold([route(2, "a", "third")])
+    assert late == Routed("third", "a", "third", 1.0, 0, 1, 0)
+
+
+def test_a_label_that_names_its_stream_goes_there_alone_and_at_once() -> None:
+    run = Run()
+    assert [each[:3] for each in run.fold([label(0, "a", 1.0, stream="long")])] == [("long", "a", "long")]
+    assert run.fold([route(0, "a", "long"), route(1, "a", "short")]) == []  # it has been there; it is not for the other
+
+
+def test_labels_are_numbered_in_their_order_and_one_that_is_older_is_not_sent() -> None:
+    run = Run()
+    sent = run.fold([route(0, "a"), label(0, "a", 1.0, 10), label(1, "a", 0.0, 5), label(2, "a", 0.0, 20)])
+    assert [(each.y, each.number) for each in sent if isinstance(each, Routed)] == [(1.0, 1), (0.0, 3)]
+    assert run.fates()["labels_stale"] == 1
+
+
+def test_numbers_of_the_source_count_more_than_times() -> None:
+    run = Run()
+    sent = run.fold(
+        [
+            route(0, "a"),
+            label(0, "a", 1.0, 10, number=2),
+            label(1, "a", 0.0, 20, number=1),
+            label(2, "a", 0.0, 1, number=3),
+        ]
+    )
+    assert [(each.y, each.number) for each in sent if isinstance(each, Routed)] == [(1.0, 1), (0.0, 3)]
+
+
+def test_a_source_record_that_is_sent_twice_is_dropped_however_much_came_between() -> None:
+    run = Run()
+    first: list[Record] = [
+        route(0, "a", origin=("x", 0)),
+        label(0, "a", 1.0, 5, origin=("y", 7)),
+        label(1, "a", 0.0, 5, origin=("y", 8)),
+    ]
+    assert len(run.fold(first)) == 2
+    again: list[Record] = [
+        route(1, "a", origin=("x", 0)),
+        label(2, "a", 1.0, 5, origin=("y", 7)),
+        label(3, "a", 0.0, 5, origin=("y", 8)),
+    ]
+    assert Run(run.table).fold(again) == []
+    assert (run.fates()["routes_again"], run.fates()["labels_again"]) == (1, 2)
+
+
+def test_sources_of_the_same_offset_are_not_confused() -> None:
+    run = Run()
+    sent = run.fold([route(0, "a"), label(0, "a", 1.0, 1, origin=("x", 7)), label(1, "a", 0.0, 2, origin=("y", 7))])
+    assert len(sent) == 2
+
+
+def test_an_event_of_too_many_streams_is_a_dead_letter() -> None:
+    run = Run()
+    most = routes.MOST_ROUTES
+    sent = run.fold([route(i, "a", f"s{i}") for i in range(most + 1)])
+    assert [(each.offset, each.reason) for each in sent if isinstance(each, Rejected)] == [(most, "routes")]
+    assert Run(run.table).fold([route(most, "a", f"s{most}")]) == sent  # and again, if it is delivered again
+
+
+def test_labels_of_an_event_are_bounded() -> None:
+    run = Run()
+    sent = run.fold([route(0, "a"), *(label(i, "a", i % 2, i) for i in range(routes.MOST_LABELS + 5))])
+    assert len(sent) == routes.MOST_LABELS
+    assert run.fates()["labels_stale"] == 5
+
+
+def test_rows_leave_when_the_longest_stream_of_their_event_waits_no_longer() -> None:
+    run = Run(held=0)
+    run.fold([route(0, "a", "long", 0), route(1, "a", "short", 10), route(2, "b", "short", 10), label(0, "c", 1.0, 10)])
+    run.fold([route(3, "z", "short", 800), route(4, "z", "short", 801)])
+    assert set(run.events()) == {"a", "z"}
+    run.fold([route(5, "y", "short", 3005), route(6, "y", "short", 3006)])
+    assert set(run.events()) == {"y"}
+    assert (run.fates()["expired_routes"], run.fates()["expired_labels"]) == (3, 1)
+
+
+def test_what_may_be_asked_for_again_does_not_leave() -> None:
+    run = Run(held=3)
+    run.fold([route(0, "a", "short", 0), label(0, "a", 1.0, 0)])
+    run.fold([route(1, "z", "short", 9000)])
+    assert "a" in run.events()
+    run.fold([route(i, "z", "short", 9000) for i in range(2, 6)])
+    assert "a" not in run.events()
+
+
+@STEADY
+@given(RECORDS, st.integers(1, 40))
+def test_it_does_not_matter_how_records_are_cut_into_batches(records: list[Record], size: int) -> None:
+    one, other = Run(), Run()
+    whole = [each for record in records for each in one.fold([record])]
+    parts = [each for at in range(0, len(records), size) for each in other.fold(records[at : at + size])]
+    assert whole == parts
+    assert one.table == other.table
+
+
+CRASHES = st.lists(st.tuples(st.integers(1, HELD // 2), st.sampled_from(["no", "before", "after"])), max_size=60)
+
+
+@STEADY
+@given(RECORDS, CRASHES, st.integers(0, 999))
+def test_crashes_before_and_after_the_commit_change_nothing(
+    records: list[Record], crashes: Sequence[tuple[int, str]], seed: int
+) -> None:
+    calm, run, rng = Run(), Run(), random.Random(seed)
+    wanted = [each for record in records for each in calm.fold([record])]
+    sent, at, plan = list[Routed | Rejected](), 0, iter(crashes)
+    acknowledged = 0
+    while at < len(records):
+        length, crash = next(plan, (HELD // 2, "no"))
+        outputs = run.fold(records[at : at + length], commit=crash != "before")
+        if crash == "no":
+            sent += outputs
+            at = acknowledged = at + length
+        else:
+            sent += outputs[: rng.randrange(len(outputs) + 1)] if crash == "after" else []
+            at = max(acknowledged - rng.randrange(3), 0)
+            run = Run(run.table)
+    assert run.table == calm.table
+    assert set(sent) == set(wanted)
+
+
+@STEADY
+@given(RECORDS)
+def test_every_record_has_one_fate_and_rows_add_up(records: list[Record]) -> None:
+    run = Run(held=0)
+    for record in records:
+        run.fold([record])
+    fates = run.fates()
+    counted = list(fates.values())
+    assert sum(counted[: routes.ROUTE_FATES]) == sum(each.offset >= 0 for each in records if _topic(each) == ROUTES)
+    assert sum(counted[routes.ROUTE_FATES : routes.INPUT_FATES]) == sum(_topic(each) == LABELS for each in records)
+    rows = run.events().values()
+    opened, early, joined = fates["routes_opened"], fates["early_opened"], fates["early_joined"]
+    assert sum(bool(row.routes) for row in rows) == opened - fates["expired_routes"]
+    assert sum(not row.routes for row in rows) == early - joined - fates["expired_labels"]
+
+
+def _topic(record: Record) -> int:
+    return record.topic if isinstance(record, Rejected) else LABELS if isinstance(record, Label) else ROUTES
+
+
+# The router and a ledger behind it are as good as the ledger alone.
+
+LONG = Policies(default=Policy("platt", ttl_ms=10**9))
+
+
+def resolved(events: Iterable[Event]) -> dict[str, list[tuple[float, int, int]]]:
+    """Return what a stream's partition says of each event: label, its time, and its revision."""
+    table: dict[bytes, bytes] = {}
+    partition = Partition(LONG, table.get)
+    found = defaultdict[str, list[tuple[float, int, int]]](list)
+    for event in events:
+        effects = partition.fold([event])
+        table.update({key: value for key, value in effects.rows.items() if value is not None})
+        for each in effects.outputs:
+            if isinstance(each, Resolved) and (each.y, each.resolved_ts, each.revision) not in found[each.event_id]:
+                found[each.event_id].append((each.y, each.resolved_ts, each.revision))
+    return found
+
+
+@STEADY
+@given(st.integers(0, 10_000), st.integers(2, 80), st.integers(0, 5))
+def test_a_ledger_behind_the_router_says_what_it_says_without_whatever_is_sent_twice(
+    seed: int, n: int, twice: int
+) -> None:
+    rng = random.Random(seed)
+    run, direct, behind = Run(policies=LONG), list[Event](), list[Event]()
+    sent, asked = list[Routed](), set[str]()
+    offsets = [0, 0]
+    for t in range(n):
+        event_id = f"e{rng.randrange(max(n // 8, 1))}"
+        if event_id not in asked and rng.random() < 0.5:
+            asked.add(event_id)
+            forecast = Forecast(offsets[0], None, event_id, "s", rng.random(), (), t)
+            direct.append(forecast)
+            behind.append(forecast)
+            outputs = run.fold([route(offsets[0], event_id)])
+            offsets[0] += 1
+        else:
+            y, ts, number = float(rng.randrange(2)), t - rng.randrange(4), rng.choice((0, 0, 0, 1, 2, 3))
+            direct.append(Outcome(offsets[1], None, event_id, y, ts, None, number))
+            outputs = run.fold([label(offsets[1], event_id, y, ts, number=number)])
+            offsets[1] += 1
+        now = [each for each in outputs if isinstance(each, Routed)]
+        sent += now
+        again = sent[-twice:] if twice and rng.random() < 0.3 else []
+        for each in (*now, *again):
+            behind.append(Outcome(len(behind), None, each.event_id, each.y, each.ts, None, each.number))
+    assert resolved(behind) == resolved(direct)
+
+
+def test_a_row_is_read_as_it_was_written_and_damage_is_found() -> None:
+    run = Run()
+    run.fold([route(0, "é", "long"), label(0, "é", 0.25, 7, number=3, stream="short", origin=("x", 1))])
+    row = run.table[EVENT + "é".encode()]
+    assert Row.decode(row).encode() == row
+    assert ORIGIN + b"x" in run.table
+    for damaged in (b"\0" * 10, row[2:-5]):
+        with pytest.raises(CorruptFrame):
+            Row.decode(seal(EVENT[0], routes.VERSION, damaged))
