@@ -10,8 +10,9 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from time import perf_counter
+from typing import Any, Protocol
 
-from state.engine import BATCH_LIMIT, Effects, Partition
+from state.engine import BATCH_LIMIT, Partition
 from state.fence import FORECASTS, Fence
 from state.frames import CorruptFrame
 from streams.config.settings import Settings
@@ -35,6 +36,24 @@ PART = 500
 
 #: Called with the number of the step just finished; tests kill the process here.
 Probe = Callable[[int], None]
+
+
+class Engine(Protocol):
+    """A working copy of a partition's state: `state.engine.Partition`, or the router's."""
+
+    fence: Fence
+
+    def reset(self) -> None:
+        """Forget the working copy."""
+
+    def begin(self) -> None:
+        """Begin a batch."""
+
+    def apply(self, events: Any, /) -> list[Any]:  # noqa: ANN401 - as the decoder makes them
+        """Apply events in order, and return what they are answered with."""
+
+    def end(self) -> Any:  # noqa: ANN401 - its own effects; they have `rows`
+        """Return the effects of the batch."""
 
 
 @dataclass(frozen=True)
@@ -86,14 +105,14 @@ class BatchProcessor:
     ) -> None:
         self._policies = settings.policies
         self._topics = settings.forecasts, settings.outcomes
-        self._decoder = Decoder(settings.policies, settings.limits)
+        self._decoder: Any = Decoder(settings.policies, settings.limits)
         self._table = table
         self._outputs = outputs
         self._gauges = gauges
         self._probe = probe
         self._current = current
         self._lookalikes = Lookalikes()
-        self._partitions: dict[int, Partition] = {}
+        self._partitions: dict[int, Engine] = {}
         #: How many records had rows that fit one batch of the changelog, of partitions where not all did.
         self._fitting: dict[int, int] = {}
         #: PartitionSnapshot while a batch of a partition is folded, and while one is answered.
@@ -109,11 +128,19 @@ class BatchProcessor:
         async with self._folding[partition], self._answering[partition]:
             self._fitting.pop(partition, None)
             self._table.reopened(partition)
-            opened = self._partitions[partition] = Partition(self._policies, self._table.reader(partition))
-            self._take_slots(partition)
-            self._gauges.assigned(partition, self._held(partition, self._gauges.shown(), opened.fence))
+            opened = self._partitions[partition] = self._open(self._table.reader(partition))
+            self._taken_up(partition, opened.fence)
             forecasts, outcomes = opened.fence.next
             return forecasts, outcomes
+
+    def _open(self, read: Callable[[bytes], bytes | None]) -> Engine:
+        """Return the engine of a partition whose rows are read so."""
+        return Partition(self._policies, read)
+
+    def _taken_up(self, partition: int, fence: Fence) -> None:
+        """Show a partition that was taken up."""
+        self._take_slots(partition)
+        self._gauges.assigned(partition, self._held(partition, self._gauges.shown(), fence))
 
     def _take_slots(self, partition: int) -> None:
         """Give the streams of a partition slots, until there are none left.
@@ -208,15 +235,19 @@ class BatchProcessor:
 
             # Step 3, and 4: changelog acknowledged, then rows and offset on disk.
             await self._table.commit(number, effects.rows, done)
+        self._count(number, effects, _committed(partition.fence))
+        return output_batch
+
+    def _count(self, number: int, effects: Any, fence: Fence) -> None:  # noqa: ANN401 - as the engine makes them
+        """Count the effects of a batch that is in the state now."""
         for said in self._lookalikes.among(effects.rows):
             log.warning("%s", said)
-        self._gauges.applied(number, effects, _committed(partition.fence))
+        self._gauges.applied(number, effects, fence)
         if gained := self._gauges.gained():  # slots that changed hands: their rows have not been read
             for each, opened in self._partitions.items():
                 self._gauges.restored(each, self._held(each, gained, opened.fence))
-        return output_batch
 
-    async def _applied(self, partition: Partition, records: Sequence[Merged], output_batch: OutputBatch) -> Effects:
+    async def _applied(self, partition: Engine, records: Sequence[Merged], output_batch: OutputBatch) -> Any:  # noqa: ANN401 - as the engine makes them
         """Decode, apply and encode, a part at a time, and let others go on in between."""
         decoding = folding = 0.0
         partition.begin()
@@ -242,7 +273,7 @@ class BatchProcessor:
         self._done(2, folding + perf_counter() - began)
         return effects
 
-    def _poison(self, partition: Partition, number: int, records: Sequence[Merged]) -> PoisonError | None:
+    def _poison(self, partition: Engine, number: int, records: Sequence[Merged]) -> PoisonError | None:
         """Find the record that a batch fails of, by taking them one by one; nothing of it is kept."""
         partition.reset()
         partition.begin()

@@ -49,7 +49,7 @@ class Topology:
     table: StateTable
     gauges: Gauges
     processor: BatchProcessor
-    announcer: Announcer
+    announcer: Announcer | None
     abort: Callable[[], None]
     failure: BaseException | None = None
     progress: Progress = field(default_factory=Progress)
@@ -88,7 +88,8 @@ class Topology:
         offsets = await self.processor.reopen(partition)
         fence = self.processor.fence(partition)
         await self.table.recognise([partition], self.sources)
-        await self.announcer.announce(partition, self.table.claimed(partition), fence)
+        if self.announcer is not None:
+            await self.announcer.announce(partition, self.table.claimed(partition), fence)
         for topic in self.sources:
             self._skips.pop((topic, partition), None)
         for skip in skips.read(self.table.range(partition, skips.LETTER)):
@@ -179,7 +180,7 @@ def build(
         Called with the number of each step of each batch; tests kill the process in it.
     """
     app = Application(settings, memory=memory)
-    gauges = Gauges(settings.metrics_streams, __version__, lambda: _now(topology), settings.policies)
+    gauges = Gauges(settings.metrics_streams, __version__, lambda: samples(topology), settings.policies)
     outputs = Outputs(settings, lambda: app.producer, gauges.produced)
     processor = BatchProcessor(settings, app.table, outputs, gauges, probe, app.holds)
     announcer = Announcer(settings, lambda: app.producer, app.table.owner)
@@ -188,7 +189,7 @@ def build(
     return topology
 
 
-def _now(topology: Topology) -> Iterator[tuple[str, tuple[str, ...], float]]:
+def samples(topology: Topology) -> Iterator[tuple[str, tuple[str, ...], float]]:
     """Yield the gauges that are not in the state.
 
     The thread of the metrics server calls this. So it must not ask first for anything that Faust makes on demand: Faust

@@ -6,9 +6,10 @@ import logging
 import os
 import signal
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from time import monotonic
-from typing import NoReturn
+from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
 
 from prometheus_client import ProcessCollector
 
@@ -18,9 +19,12 @@ from agents.processor import Probe
 from agents.server import Server
 from agents.status.pages import Pages
 from agents.status.readings import Readings
-from agents.topology import build
+from agents.topology import Topology, build
 from streams.config.settings import Settings
 from streams.kafka import topics
+
+if TYPE_CHECKING:
+    from wsgiref.types import WSGIApplication
 
 log = logging.getLogger("trueup")
 
@@ -41,8 +45,30 @@ def abort() -> NoReturn:
     os._exit(FAILED)
 
 
-def run(settings: Settings, *, probe: Probe = lambda _: None) -> int:
-    """Run a worker until SIGTERM or SIGINT, and return its exit status.
+class Stage(NamedTuple):
+    """What is run: a worker, or another agent of the same transport, state and order of effects.
+
+    Attributes
+    ----------
+    build
+        Wires it; see `agents.topology.build`.
+    pages
+        Returns its pages; None: it has none.
+    """
+
+    build: Callable[..., Topology]
+    pages: "Callable[[Settings, Topology], WSGIApplication | None]"
+
+
+def _pages(settings: Settings, topology: Topology) -> "WSGIApplication":
+    return Pages(Readings(settings, topology.gauges, __version__, lambda: topology.ready, topology.app.recovery))
+
+
+WORKER: Final = Stage(build, _pages)
+
+
+def run(settings: Settings, *, probe: Probe = lambda _: None, stage: Stage = WORKER) -> int:
+    """Run a worker, or another stage, until SIGTERM or SIGINT, and return its exit status.
 
     0 after a clean stop: the batches in flight were finished and their offsets committed. `MISCONFIGURED` if the
     topics, the metrics address or the credentials are wrong. `FAILED` if the brokers cannot be asked for
@@ -60,7 +86,7 @@ def run(settings: Settings, *, probe: Probe = lambda _: None) -> int:
         return MISCONFIGURED
     try:
         with held(settings.state_dir):
-            return asyncio.run(_serve(settings, probe))
+            return asyncio.run(_serve(settings, probe, stage))
     except HeldError as exc:
         log.error("%s", exc)  # noqa: TRY400 - a message, not a fault
         return MISCONFIGURED
@@ -90,9 +116,9 @@ def collect_rarely() -> None:
     gc.set_threshold(1_000_000, 50, 100)
 
 
-async def _serve(settings: Settings, probe: Probe) -> int:
+async def _serve(settings: Settings, probe: Probe, stage: Stage) -> int:
     collect_rarely()
-    topology = build(settings, abort=abort, probe=probe)
+    topology = stage.build(settings, abort=abort, probe=probe)
     ProcessCollector(registry=topology.gauges.registry)
     ticked = monotonic()
     try:
@@ -102,7 +128,7 @@ async def _serve(settings: Settings, probe: Probe) -> int:
             topology.gauges.exposition,
             lambda: monotonic() - ticked < ALIVE_SECONDS and topology.healthy,
             lambda: topology.ready,
-            Pages(Readings(settings, topology.gauges, __version__, lambda: topology.ready, topology.app.recovery)),
+            stage.pages(settings, topology),
             settings.access,
         )
     except ValueError as exc:

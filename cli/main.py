@@ -98,6 +98,12 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
 
+    commands.add_parser(
+        "router",
+        help="send labels that name only their event to the streams that the event was forecast in",
+        description="Serve until SIGTERM, behind 'trueup intake'. Run several: partitions are shared out among them.",
+    )
+
     demo = commands.add_parser("demo", help="real flights through a real broker, with a live table and a report")
     demo.add_argument(
         "--scenario",
@@ -257,6 +263,12 @@ def _worker(_: argparse.Namespace) -> int:
     return worker.run(Settings.from_env(os.environ))
 
 
+def _router(_: argparse.Namespace) -> int:
+    from agents import router, worker  # noqa: PLC0415 - as above
+
+    return worker.run(Settings.from_env(os.environ).router, stage=router.ROUTER)
+
+
 def _demo(options: argparse.Namespace) -> int:
     try:
         from lab import demo  # noqa: PLC0415 - needs the demo's packages
@@ -383,7 +395,9 @@ def _promote(options: argparse.Namespace) -> int:
 def _skip(options: argparse.Namespace) -> int:
     from cli import skip  # noqa: PLC0415 - not part of a worker
 
-    print(skip.run(Settings.from_env(os.environ), options.place, options.reason))
+    settings = Settings.from_env(os.environ)
+    of_router = options.place.startswith((f"{settings.routes}/", f"{settings.labels}/"))
+    print(skip.run(settings.router if of_router else settings, options.place, options.reason))
     return 0
 
 
@@ -428,6 +442,7 @@ async def _values(settings: Settings, topic: str) -> list[bytes]:
 _COMMANDS = {
     "audit": _audit,
     "worker": _worker,
+    "router": _router,
     "demo": _demo,
     "experiments": _experiments,
     "broker": _broker,
@@ -441,7 +456,7 @@ _COMMANDS = {
 }
 
 #: These commands write data: state, records, reports. Only the user who runs them may read it.
-_PRIVATE = ("worker", "replay", "audit", "inspect")
+_PRIVATE = ("worker", "router", "replay", "audit", "inspect")
 
 if __name__ == "__main__":
     sys.exit(main())

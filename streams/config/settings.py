@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
@@ -167,6 +167,8 @@ class Settings:
     access: Access = field(default_factory=Access)
     policies: Policies = field(default_factory=lambda: stream_config.policies({}, DEFAULT_CALIBRATOR))
     sources: tuple[Source, ...] = ()
+    #: Topic that a router sends outcomes to; empty: these are no router's settings.
+    routed: str = ""
 
     def __post_init__(self) -> None:
         # Base64 makes a letter a third longer; its key and value may both be as long as the limit, and the key is there
@@ -225,6 +227,23 @@ class Settings:
     def attempt_seconds(self) -> float:
         """Longest wait for one answer of one broker, s: a third, so that there is time to ask another."""
         return self.request_seconds / 3
+
+    @property
+    def routes(self) -> str:
+        """Topic of the routes: of each forecast that intake has sent, its event and its stream."""
+        return f"{self.app_id}-routes"
+
+    @property
+    def labels(self) -> str:
+        """Topic of the labels that intake has read, on their way to the router."""
+        return f"{self.app_id}-labels"
+
+    @property
+    def router(self) -> "Settings":
+        """The settings of the router: routes and labels are its inputs, and it has a group and a state of its own."""
+        return replace(
+            self, app_id=f"{self.app_id}-router", forecasts=self.routes, outcomes=self.labels, routed=self.outcomes
+        )
 
     @property
     def changelog(self) -> str:

@@ -57,13 +57,13 @@ class Grant(NamedTuple):
 
 
 def needed(settings: Settings) -> list[Grant]:
-    """Return all grants that a worker needs, and no others."""
+    """Return all grants that a worker or a router needs, and no others."""
+    outputs: tuple[str, ...] = (settings.calibrated, settings.resolved, settings.dead_letters, settings.configurations)
+    if settings.routed:
+        outputs = (settings.routed, settings.dead_letters)
     return [
         *(Grant("topic", name, ("Read", "DescribeConfigs")) for name in (settings.forecasts, settings.outcomes)),
-        *(
-            Grant("topic", name, ("Write", "DescribeConfigs"))
-            for name in (settings.calibrated, settings.resolved, settings.dead_letters, settings.configurations)
-        ),
+        *(Grant("topic", name, ("Write", "DescribeConfigs")) for name in outputs),
         Grant("topic", settings.changelog, ("Read", "Write", "DescribeConfigs")),
         Grant("group", settings.app_id, ("Read",)),
         Grant("transactional-id", f"{settings.app_id}-", ("Write",)),

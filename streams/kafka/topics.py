@@ -56,8 +56,16 @@ class Topic:
 
 
 def wanted(settings: Settings) -> list[Topic]:
-    """Return the topics of a worker, inputs first."""
+    """Return the topics of a worker or of a router, inputs first."""
     batch, ahead = settings.batch_bytes + BATCH_OVERHEAD, settings.limits.ahead_ms
+    if settings.routed:
+        return [
+            Topic(settings.forecasts, compacted=False, batch_bytes=batch, ahead_ms=ahead),
+            Topic(settings.outcomes, compacted=False, batch_bytes=batch, ahead_ms=ahead),
+            Topic(settings.routed, compacted=False, batch_bytes=batch, ahead_ms=ahead),
+            Topic(settings.dead_letters, compacted=False, batch_bytes=batch),
+            Topic(settings.changelog, compacted=True, batch_bytes=batch),
+        ]
     return [
         Topic(settings.forecasts, compacted=False, batch_bytes=0, ahead_ms=ahead),
         Topic(settings.outcomes, compacted=False, batch_bytes=0, ahead_ms=ahead),

@@ -155,6 +155,7 @@ def test_the_variables_described_are_all_that_are_read() -> None:
         "TRUEUP_ACCESS",
         "TRUEUP_POLICIES",
         "TRUEUP_SOURCES",
+        "TRUEUP_ROUTED",
     }
     assert own < described
     assert all(help_ and default for _, help_, default in Settings.described())

@@ -1,0 +1,66 @@
+"""The router: sends labels, which know their event alone, to the streams their event was forecast in.
+
+It is a worker with another engine: `state.routes` in the place of `state.engine`, over routes and labels in the place
+of forecasts and outcomes. Transport, changelog, fences and the order of effects are a worker's.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final, cast
+
+from agents import __version__
+from agents.processor import BatchProcessor, Engine, Probe
+from agents.topology import Topology, samples
+from agents.worker import Stage
+from state.fence import Fence
+from state.routes import Router
+from streams.config.settings import Settings
+from streams.faust.application import Application
+from streams.faust.outputs import Outputs
+from streams.faust.routed_outputs import RoutedOutputs
+from streams.faust.state_table import StateTable
+from streams.metrics.gauges import Gauges
+from streams.metrics.routing import RouteGauges
+from streams.records.routing import RouteDecoder
+
+
+class RouteProcessor(BatchProcessor):
+    """Folds batches of routes and labels; see `agents.processor.BatchProcessor`."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        table: StateTable,
+        outputs: RoutedOutputs,
+        gauges: RouteGauges,
+        probe: Probe,
+        current: Callable[[Any], bool],
+    ) -> None:
+        super().__init__(settings, table, cast("Outputs", outputs), cast("Gauges", gauges), probe, current)
+        self._decoder = RouteDecoder()
+        self._shown = gauges
+
+    def _open(self, read: Callable[[bytes], bytes | None]) -> Engine:
+        return Router(self._policies, read)
+
+    def _taken_up(self, partition: int, fence: Fence) -> None:
+        self._shown.assigned(partition, Fence.decode(fence.encode()))
+
+    def _count(self, number: int, effects: Any, fence: Fence) -> None:  # noqa: ANN401 - as the engine makes them
+        self._shown.applied(number, effects, fence)
+
+
+def build(
+    settings: Settings, *, abort: Callable[[], None], memory: bool = False, probe: Probe = lambda _: None
+) -> Topology:
+    """Wire a fresh router; ``settings`` are those of `Settings.router`, for the rest see `agents.topology.build`."""
+    app = Application(settings, memory=memory)
+    gauges = RouteGauges(__version__, lambda: samples(topology))
+    outputs = RoutedOutputs(settings, lambda: app.producer, lambda: app.table.widths.outcomes, gauges.produced)
+    processor = RouteProcessor(settings, app.table, outputs, gauges, probe, app.holds)
+    topology = Topology(settings, app, app.table, cast("Gauges", gauges), processor, None, abort)
+    app.serve(topology, topology.process)
+    return topology
+
+
+#: What `agents.worker.run` runs as a router.
+ROUTER: Final = Stage(build, lambda *_: None)

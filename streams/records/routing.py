@@ -1,0 +1,114 @@
+"""Records between intake, router and worker: routes, labels, and the outcomes that are made of them.
+
+Intake writes routes and labels, keyed by event id; the router reads them. They are JSON, and each says which source
+record it was made of, so that one that is sent twice is known.
+"""
+
+from collections.abc import Iterable
+from typing import Any, Final
+from zlib import crc32
+
+import orjson
+
+from state.events import Rejected
+from state.routes import LABELS, ROUTES, Label, Route, Routed
+
+#: Why a record is a dead letter of intake or of the router, beside `streams.records.decoding.REASONS`.
+REASONS: Final = {
+    "route": "a record of the routes or labels is not as intake writes them",
+    "routes": "the event was forecast in more streams than a route may have",
+    "far_ahead": "the Kafka timestamp lies more than TRUEUP_AHEAD_SECONDS ahead of the clock of intake",
+}
+
+#: A source record: the partition it stands in, as `place` names it, and its offset there.
+Origin = tuple[str, int]
+
+
+def place(source: str, topic_id: str, partition: int) -> str:
+    """Return the name of a partition of a source.
+
+    The id of the topic is part of it: a topic that is made anew begins again at offset 0.
+    """
+    return f"{source}@{topic_id}/{partition}"
+
+
+def target(stream: str, event_id: str, shards: int) -> str:
+    """Return the key under which the records of an event go to a stream: the stream itself, or one of its shards."""
+    return stream if shards == 1 else f"{stream}#{crc32(event_id.encode()) % shards}"
+
+
+def encode_forecast(record: dict[str, Any], origin: Origin) -> bytes:
+    """Return the value of a canonical forecast; its event is one of its stream's, whatever ids others have."""
+    return orjson.dumps({**record, "scope": record["stream"], "origin": origin})
+
+
+def encode_route(event_id: str, stream: str, key: str, origin: Origin) -> bytes:
+    """Return the value of a route: the stream of a forecast, and the key under which it was sent."""
+    return orjson.dumps({"event_id": event_id, "stream": stream, "target": key, "origin": origin})
+
+
+def encode_label(event_id: str, stream: str, key: str, y: float, ts: int, number: int, origin: Origin) -> bytes:
+    """Return the value of a label; stream and key are empty if it is for every stream of its event."""
+    label = {"event_id": event_id, "stream": stream, "target": key, "y": y, "ts": ts, "number": number}
+    return orjson.dumps({**label, "origin": origin})
+
+
+def encode_outcome(routed: Routed) -> bytes:
+    """Return the value of an outcome."""
+    _, event_id, stream, y, ts, number, _ = routed
+    return orjson.dumps({"event_id": event_id, "scope": stream, "y": y, "ts": ts, "revision": number})
+
+
+class RouteDecoder:
+    """Turns the values of routes and labels into events; see `streams.records.decoding.Decoder`."""
+
+    def events(self, records: Iterable[tuple[int, Any]]) -> list[Route | Label | Rejected]:
+        """Decode records of both topics, in their order."""
+        return [
+            (self._label if topic == LABELS else self._route)(
+                record.offset, record.key, record.value, max(0, record.timestamp)
+            )
+            for topic, record in records
+        ]
+
+    def _route(self, offset: int, key: bytes | None, value: bytes | None, stamp: int) -> Route | Rejected:
+        try:
+            read = orjson.loads(value or b"")
+            names = _texts(read, "event_id", "stream", "target")
+            if all(names):
+                return Route(offset, key, value, *names, stamp, _origin(read))
+        except (ValueError, TypeError, KeyError):
+            pass
+        return Rejected(offset, key, value, ROUTES, "route")
+
+    def _label(self, offset: int, key: bytes | None, value: bytes | None, stamp: int) -> Label | Rejected:
+        try:
+            read = orjson.loads(value or b"")
+            names = _texts(read, "event_id", "stream", "target")
+            y, (ts, number) = read["y"], (read["ts"], read["number"])
+            if names[0] and bool(names[1]) == bool(names[2]) and _whole(ts, number) and type(y) in (float, int):
+                return Label(offset, key, value, *names, float(y), ts, number, stamp, _origin(read))
+        except (ValueError, TypeError, KeyError, OverflowError):
+            pass
+        return Rejected(offset, key, value, LABELS, "route")
+
+
+def _texts(read: Any, *fields: str) -> tuple[str, str, str]:  # noqa: ANN401 - any JSON
+    found = [read[name] for name in fields]
+    if not all(type(each) is str and len(each.encode()) <= 255 for each in found):
+        raise TypeError
+    return found[0], found[1], found[2]
+
+
+def _origin(read: dict[str, Any]) -> Origin | None:
+    origin = read.get("origin")
+    if origin is None:
+        return None
+    partition, offset = origin
+    if type(partition) is not str or not _whole(offset):
+        raise TypeError
+    return partition, offset
+
+
+def _whole(*numbers: object) -> bool:
+    return all(type(each) is int and 0 <= each < 2**63 for each in numbers)

@@ -1,0 +1,211 @@
+"""The router's wiring: labels become outcomes in the partition of their stream, whatever it is asked again."""
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+from time import monotonic, time
+from typing import Any
+
+import orjson
+import pytest
+
+from agents import router
+from agents.processor import Probe
+from agents.topology import Topology
+from state.routes import Row
+from streams.config.settings import Settings
+from streams.faust.changelog import TooLargeError, Writer
+from streams.kafka import partitioner, topics
+from streams.kafka.permissions import needed
+from streams.kafka.producer_ids import ProducerIdentity
+from streams.records import routing
+from streams.records.decoding import Decoder
+from streams.records.merge import Batch
+from tests.streams.brokers import Run
+from tests.streams.fakes import PARTITIONS, Producer, record
+
+ORIGIN = ("scores@1/0", 3)
+
+
+def wire(directory: Path, producer: Producer, probe: Probe = lambda _: None) -> Topology:
+    """Wire a router without brokers."""
+    topology = router.build(Settings(data_dir=directory).router, abort=lambda: None, memory=True, probe=probe)
+    topology.app.faust.producer = producer  # type: ignore[assignment]
+    topology.processor._current = lambda _: True  # else it asks the consumer
+    for partition in range(PARTITIONS):
+        topology.table.changelog._writers[partition] = Writer(ProducerIdentity(partition, 0), monotonic())
+        topology.table._claimed[partition] = int(time() * 1000), 0
+    return topology
+
+
+def asked(offset: int, event_id: str, stream: str, ts: int = 0) -> tuple[int, Any]:
+    value = routing.encode_route(event_id, stream, stream, ("scores@1/0", offset))
+    return 0, record("trueup-routes", 0, offset, ts, event_id.encode(), value)
+
+
+def said(offset: int, event_id: str, y: float, ts: int = 0) -> tuple[int, Any]:
+    value = routing.encode_label(event_id, "", "", y, ts, 0, ("labels@1/0", offset))
+    return 1, record("trueup-labels", 0, offset, ts, event_id.encode(), value)
+
+
+async def process(topology: Topology, *records: tuple[int, Any]) -> None:
+    applied = await topology.processor.fold(Batch(0, list(records), {}, 0))
+    await topology.processor.answer(applied)
+
+
+@pytest.fixture
+def producer() -> Producer:
+    return Producer()
+
+
+def test_a_label_becomes_an_outcome_in_the_partition_of_its_stream(
+    run: Run, tmp_path: Path, producer: Producer
+) -> None:
+    async def main() -> None:
+        topology = wire(tmp_path, producer)
+        await topology.applied(0)
+        streams = [f"s{i}" for i in range(9)]
+        await process(topology, *(asked(i, "e", stream) for i, stream in enumerate(streams)), said(0, "e", 1.0, 77))
+        outcomes = [sent for sent in producer.sent if sent.topic == "outcomes"]
+        assert {row.key: sent.partition for sent in outcomes for row in sent.rows} == {
+            stream.encode(): partitioner.partition(stream.encode(), PARTITIONS) for stream in streams
+        }
+        row = outcomes[0].rows[0]
+        assert row.timestamp == 77
+        value = orjson.loads(row.value or b"")
+        scope = (row.key or b"").decode()
+        assert value == {"event_id": "e", "scope": scope, "y": 1.0, "ts": 77, "revision": 1}
+        settings = topology.settings
+        event = Decoder(settings.policies, settings.limits).outcome(0, row.key, row.value, 77)
+        assert event[2:5] == (f"e\n{scope}", 1.0, 77)
+
+    run(main())
+
+
+def test_what_was_folded_and_not_answered_is_sent_again(run: Run, tmp_path: Path, producer: Producer) -> None:
+    async def main() -> None:
+        topology = wire(tmp_path, producer)
+        await topology.applied(0)
+        records = asked(0, "e", "s"), said(0, "e", 1.0), said(1, "e", 0.0, 5)
+        await topology.processor.fold(Batch(0, list(records), {}, 0))
+        assert not producer.rows("outcomes")
+        assert await topology.applied(0) == (1, 2)
+        await process(topology, *records)
+        assert [orjson.loads(row.value or b"")["y"] for row in producer.rows("outcomes")] == [1.0, 0.0]
+
+    run(main())
+
+
+def test_rows_that_do_not_fit_one_batch_are_committed_in_parts(run: Run, tmp_path: Path) -> None:
+    async def main() -> None:
+        small = Producer(20_000)
+        topology = wire(tmp_path, small)
+        await topology.applied(0)
+        await process(topology, *(asked(i, f"e{i}" + "x" * 60, "s") for i in range(500)))
+        assert topology.processor.fence(0).next == [500, 0]
+        rows = [row for row in small.rows(topology.settings.changelog) if row.key and row.key[:1] == b"R"]
+        assert len(rows) == 500
+        assert Row.decode(rows[0].value or b"").routes[0].stream == "s"
+
+    run(main())
+
+
+def test_what_intake_did_not_write_is_a_dead_letter_with_its_place(
+    run: Run, tmp_path: Path, producer: Producer
+) -> None:
+    values = [b"", b"[]", b"no", b'{"event_id":"e"}', b'{"event_id":"e","stream":1,"target":"s"}']
+
+    async def main() -> None:
+        topology = wire(tmp_path, producer)
+        await topology.applied(0)
+        await process(
+            topology, *((t, record("t", 0, i, 0, b"k", value)) for t in (0, 1) for i, value in enumerate(values))
+        )
+        letters = [orjson.loads(row.value or b"") for row in producer.rows("dead-letters")]
+        assert [(each["topic"], each["offset"], each["reason"]) for each in letters] == [
+            (topic, i, "route") for topic in ("trueup-routes", "trueup-labels") for i in range(len(values))
+        ]
+        shown = topology.gauges.exposition().decode()
+        assert f'trueup_routed_records_total{{fate="dead",topic="labels"}} {len(values)}.0' in shown
+
+    run(main())
+
+
+def test_the_gauges_say_what_is_waited_for(run: Run, tmp_path: Path, producer: Producer) -> None:
+    async def main() -> None:
+        topology = wire(tmp_path, producer)
+        await topology.applied(0)
+        await process(topology, asked(0, "a", "s"), asked(1, "b", "s"), said(0, "c", 1.0), said(1, "a", 1.0))
+        lines = topology.gauges.exposition().decode().splitlines()
+        assert {"trueup_routed_events 2.0", "trueup_unrouted_events 1.0"} <= set(lines)
+        assert 'trueup_routed_records_total{fate="routed",topic="labels"} 1.0' in lines
+        assert 'trueup_outputs_total{topic="outcomes"} 1.0' in lines
+
+    run(main())
+
+
+def test_it_has_a_group_a_state_and_topics_of_its_own() -> None:
+    settings = Settings(app_id="mine", outcomes="labelled").router
+    assert (settings.app_id, settings.changelog) == ("mine-router", "mine-router-state-changelog")
+    names = [topic.name for topic in topics.wanted(settings)]
+    assert names == ["mine-routes", "mine-labels", "labelled", "dead-letters", "mine-router-state-changelog"]
+    granted = {(grant.name, operation) for grant in needed(settings) for operation in grant.operations}
+    assert {("labelled", "Write"), ("mine-labels", "Read"), ("mine-router", "Read")} <= granted
+    assert not any(name in ("calibrated", "labelled") and what == "Read" for name, what in granted)
+
+
+def test_an_outcome_too_large_for_a_batch_ends_the_process(run: Run, tmp_path: Path) -> None:
+    async def main() -> None:
+        tiny = Producer(300)
+        topology = wire(tmp_path, tiny)
+        await topology.applied(0)
+        with pytest.raises((ValueError, TooLargeError)):
+            await process(topology, asked(0, "e" * 250, "s" * 250), said(0, "e" * 250, 1.0))
+
+    run(main())
+
+
+def test_another_number_of_partitions_is_refused(run: Run, tmp_path: Path, producer: Producer) -> None:
+    async def main() -> None:
+        producer.ids["trueup-routes"] = producer.ids["trueup-labels"] = "6f" * 16
+        topology = wire(tmp_path, producer)
+        await topology.applied(0)
+        await process(topology, asked(0, "e", "s"))
+        await topology.renew()
+        producer.widths["trueup-labels"] = PARTITIONS + 1
+        for again in (topology.renew(), topology.applied(0)):
+            with pytest.raises(RuntimeError, match=f"has {PARTITIONS + 1} partitions, and had {PARTITIONS}"):
+                await again
+
+    run(main())
+
+
+def test_a_waiting_answer_does_not_overtake_another(run: Run, tmp_path: Path) -> None:
+    """Batches of two partitions that go to one partition of the outcomes are sent one after the other."""
+    order: list[str] = []
+
+    class Slow(Producer):
+        async def append(self, batches: Any) -> list[int]:
+            if any(topic == "outcomes" for _, topic, _ in batches):
+                order.append("begin")
+                await asyncio.sleep(0.01)
+                order.append("end")
+            return await super().append(batches)
+
+    async def main() -> None:
+        topology = wire(tmp_path, Slow())
+        for partition in (0, 1):
+            await topology.applied(partition)
+        folded = [
+            await topology.processor.fold(Batch(n, [asked(0, f"e{n}", "s"), said(0, f"e{n}", 1.0)], {}, 0))
+            for n in (0, 1)
+        ]
+        await asyncio.gather(*(topology.processor.answer(each) for each in folded))
+        assert order == ["begin", "end"] * 2
+
+    run(main())
+
+
+def test_settings_of_a_router_keep_the_rest() -> None:
+    settings = Settings(request_seconds=7, letter_bytes=100)
+    assert replace(settings.router, app_id="trueup", forecasts="forecasts", outcomes="outcomes", routed="") == settings
