@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import sys
+from collections import defaultdict
 from collections.abc import Mapping
 from typing import Final
 
@@ -13,6 +14,7 @@ from aiokafka.errors import KafkaError
 from cli import inspect_tables
 from state import keys, rows
 from state.fence import FATES, Fence
+from state.policy import Policies
 from streams.config.settings import Settings
 from streams.kafka.topics import TopicsError, partitions
 from streams.metrics.description import StateRows, describe
@@ -24,7 +26,17 @@ STILL_SECONDS: Final = 60.0
 #: How often the log says how far the reading is, s.
 TELL_SECONDS: Final = 5.0
 #: Kinds of rows that describe streams.
-KEPT = (keys.FENCE, keys.SCORES, keys.WINDOWS, keys.VECTORS, keys.CALIBRATOR, keys.COMPARISON, keys.AGES)
+KEPT = (
+    keys.FENCE,
+    keys.SCORES,
+    keys.WINDOWS,
+    keys.VECTORS,
+    keys.CALIBRATOR,
+    keys.COMPARISON,
+    keys.AGES,
+    keys.NAMES,
+    keys.SEGMENT,
+)
 
 
 def run(settings: Settings, stream: str | None, *, json_output: bool) -> int:
@@ -80,7 +92,7 @@ async def read(settings: Settings) -> StateRows:
         await consumer.start()
         tps = [TopicPartition(settings.changelog, n) for n in range(count)]
         consumer.assign(tps)
-        return _found(await _newest(consumer, await consumer.end_offsets(tps)))
+        return _found(await _newest(consumer, await consumer.end_offsets(tps)), settings.policies)
     finally:
         await consumer.stop()
 
@@ -113,9 +125,10 @@ async def _newest(consumer: AIOKafkaConsumer, ends: Mapping[TopicPartition, int]
     return newest
 
 
-def _found(newest: dict[tuple[int, bytes], bytes]) -> StateRows:
-    """Decode rows, given by partition and key."""
+def _found(newest: dict[tuple[int, bytes], bytes], policies: Policies) -> StateRows:
+    """Decode rows, given by partition and key; of segments those that streams have now."""
     found = StateRows()
+    segments: dict[tuple[str, int], dict[bytes, bytes]] = defaultdict(dict)
     for (partition, key), value in newest.items():
         kind = key[:1]
         if kind == keys.FENCE:
@@ -134,4 +147,11 @@ def _found(newest: dict[tuple[int, bytes], bytes]) -> StateRows:
         elif kind == keys.CALIBRATOR:
             config, stream = keys.of_vectors(key)
             found.served[stream][partition, config] = rows.decode_calibrator(value, stream)
+        elif kind in (keys.NAMES, keys.SEGMENT):
+            stream, layout, *_ = (keys.of_names if kind == keys.NAMES else keys.of_segment)(key)
+            policy = policies.of(stream)
+            if policy is not None and policy.layout == layout:
+                segments[stream, partition][key] = value
+    for (stream, partition), each in segments.items():
+        found.take_segments(stream, partition, each)
     return found

@@ -10,7 +10,7 @@ from state.scoring.ages import words
 from state.scoring.history import KINDS
 from state.scoring.ranking import VOLUMES
 from state.scoring.scores import SCORED, Murphy
-from streams.metrics import challengers
+from streams.metrics import challengers, segments
 
 
 def console(*, stderr: bool = False) -> Console:
@@ -53,6 +53,8 @@ def _whole(shown_on: Console, each: dict[str, Any]) -> None:
         shown_on.print(_ages_table(each["ages"]))
         for finding in each["ages"]["findings"]:
             shown_on.print(f"labels: {finding['words']}.")
+    if "segments" in each:
+        shown_on.print(segments.table(each["segments"]))
     if "shadows" in each:
         shown_on.print(challengers.table(each["shadows"]))
     measures = ("error", "bound", "noise", "internal_regret")

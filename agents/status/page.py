@@ -84,6 +84,8 @@ def detail(worker: Mapping[str, Any], described: Mapping[str, Any], maps: Sequen
     if picture := _diagram(described):
         parts.append(f'<section><h2>Reliability</h2>{picture}<p class="note">{_legend(described)}</p></section>')
     parts.append(f"<section><h2>Scores</h2>{_scores(described)}</section>")
+    if "segments" in described:
+        parts.append(f'<section class="whole"><h2>Segments</h2>{_segments(described["segments"])}</section>')
     if "ages" in described:
         parts.append(f"<section><h2>Age of forecasts when outcomes come</h2>{_ages(described['ages'])}</section>")
     if maps:
@@ -188,7 +190,8 @@ def _card(described: Mapping[str, Any]) -> str:
             break
     return (
         f'<h2><a href="/?{escape(there)}">{escape(described["stream"])}</a>{badge}</h2>'
-        f"{_findings(described.get('ages', {}))}{_diagram(described)}{_scores(described, short=True)}"
+        f"{_findings(described.get('ages', {}))}{_worst_segment(described.get('segments', {}))}"
+        f"{_diagram(described)}{_scores(described, short=True)}"
     )
 
 
@@ -290,6 +293,80 @@ def _findings(ages: Mapping[str, Any]) -> str:
         f'<p class="note"><span class="bad">Labels:</span> {escape(each["words"])}.</p>'
         for each in ages.get("findings", ())
     )
+
+
+#: Segments whose bands a page shows.
+BANDED: Final = 8
+
+
+def _worst_segment(segments: Mapping[str, Any]) -> str:
+    """Return how many segments are off and which is the worst, in words; nothing if none is."""
+    if not segments.get("off"):
+        return ""
+    worst = segments["worst"][0]
+    return (
+        f'<p class="note"><span class="bad">Segments:</span> {segments["off"]:,} of {segments["scored"]:,} are off. '
+        f"Worst is {escape(worst['segment'])} = {escape(worst['value'])}: {worst['calibrated']['mean']:.3f} served, "
+        f"{worst['observed']:.3f} observed.</p>"
+    )
+
+
+def _segments(segments: Mapping[str, Any]) -> str:
+    """Return the worst segments as a table, and the bands of the first of them."""
+    heads = "".join(
+        f"<th>{name}</th>"
+        for name in ("events", "observed", "raw", "served", "off by", "95 %", "ECE raw", "ECE", "by chance", "known")
+    )
+    lines = "".join(_segment(each) for each in segments["worst"])
+    shown = f"{segments['off']:,} of {segments['scored']:,} segments are off."
+    if len(segments["worst"]) < segments["scored"]:
+        shown += f" The {len(segments['worst'])} worst:"
+    return (
+        f'<p class="note">{shown}</p><div class="scroll"><table><thead><tr><th class="name">segment</th>'
+        f'<th class="name">value</th>{heads}</tr></thead><tbody>{lines}</tbody></table></div>'
+        '<p class="note">Off: chance does not explain the error, and it is .03, or .3 of what happened. Known: share '
+        f"of the forecasts whose time is over that had an outcome.</p>{_bands(segments['worst'][:BANDED])}"
+    )
+
+
+def _segment(each: Mapping[str, Any]) -> str:
+    raw, served, off = each["raw"], each["calibrated"], each["off"]
+    figures = [
+        f"{each['events']:,}",
+        *(_number(value) for value in (each["observed"], raw["mean"], served["mean"])),
+        _signed(off["mean"], 4),
+        "–" if off["low"] is None else f"{_signed(off['low'], 4)} to {_signed(off['high'], 4)}",
+        *(_number(value) for value in (raw["ece"], served["ece"], served["ece_noise"])),
+        "–" if each["coverage"] is None else f"{each['coverage']:.0%}",
+    ]
+    word = "name bad" if each["sounds"] else "name"
+    name = f'<td class="name">{escape(each["segment"])}</td><td class="{word}">{escape(each["value"])}</td>'
+    return f"<tr>{name}{''.join(f'<td>{figure}</td>' for figure in figures)}</tr>"
+
+
+def _bands(segments: Sequence[Mapping[str, Any]]) -> str:
+    """Return served minus observed by segment and band of the served forecast."""
+    found = sorted({(band["low"], band["high"]) for each in segments for band in each["calibrated"]["bands"]})
+    lines = ""
+    for each in segments:
+        bands = {(band["low"], band["high"]): band for band in each["calibrated"]["bands"]}
+        cells = "".join(
+            f"<td>{_signed(bands[edges]['forecast'] - bands[edges]['outcome'], 3)}<br>({bands[edges]['n']:,})</td>"
+            if edges in bands
+            else "<td></td>"
+            for edges in found
+        )
+        lines += f'<tr><td class="name">{escape(each["segment"])} = {escape(each["value"])}</td>{cells}</tr>'
+    heads = "".join(f"<th>{low:g} to {high:g}</th>" for low, high in found)
+    return (
+        '<p class="note">Served minus observed, by band of what was served; in parentheses the events.</p>'
+        f'<div class="scroll"><table><thead><tr><th class="name">segment</th>{heads}</tr></thead>'
+        f"<tbody>{lines}</tbody></table></div>"
+    )
+
+
+def _signed(value: float | None, digits: int) -> str:
+    return "–" if value is None else f"{value:+.{digits}f}".replace("-", "−")
 
 
 def _ages(ages: Mapping[str, Any]) -> str:

@@ -337,6 +337,60 @@ STREAM: Final = Dashboard(
             ),
         ),
         Row(
+            "Segments",
+            (
+                Panel(
+                    "timeseries",
+                    "Segments that are off",
+                    "How many segments have an error that chance does not explain, of .03 or .3 of what happened; over "
+                    "the life of the stream, of the worst worker. `trueup inspect` names 20. Empty without segments.",
+                    [
+                        Query(over("max", _here("stream:trueup_segments_off:max")), "off", BAD, quiet=True),
+                        Query(
+                            over("max", _here("stream:trueup_segments_scored:max")), "all", MUTED, "dashed", quiet=True
+                        ),
+                    ],
+                    "none",
+                    decimals=0,
+                    low=0,
+                    alert="TrueupSegmentsOff",
+                ),
+                Panel(
+                    "timeseries",
+                    "Error of the worst segments",
+                    "Calibration error of what was served in the five segments of each worker that are most off. Which "
+                    "they are may change.",
+                    [
+                        Query(
+                            f'max by (segment, value) (trueup_segment_error{{{WORKER}, stream="$stream"}})',
+                            "{{segment}} = {{value}}",
+                            quiet=True,
+                        )
+                    ],
+                    "none",
+                    decimals=3,
+                    low=0,
+                    alert="TrueupSegmentsOff",
+                ),
+                Panel(
+                    "timeseries",
+                    "Served less observed in the worst segments",
+                    "Above zero, too much is served there. Of segments with at least 100 outcomes.",
+                    [
+                        Query(
+                            f'max by (segment, value) (trueup_segment_bias{{{WORKER}, stream="$stream"}} '
+                            "and trueup_segment_events >= 100)",
+                            "{{segment}} = {{value}}",
+                            quiet=True,
+                        ),
+                    ],
+                    "none",
+                    decimals=3,
+                    alert="TrueupSegmentsOff",
+                ),
+            ),
+        ),
+        Row(
             "Rare events and order",
             (
                 Panel(

@@ -5,6 +5,7 @@ from typing import Final, Literal
 
 from state.policy import MOST_CHALLENGERS
 from state.scoring.history import RECENT, WINDOW
+from streams.metrics.segments import SERIES
 
 #: What the name of every metric begins with.
 PREFIX: Final = "trueup_"
@@ -366,6 +367,37 @@ CATALOGUE: Final = {
             "1 where the ages of outcomes do not fit the configuration: ttl, silence, classes or matures",
             "trueup inspect STREAM says in words what was seen and what to set",
             series=2,
+        ),
+        Metric("segments_scored", "gauge", ("stream",), "Segments that have resolved events", series=1),
+        Metric(
+            "segments_off",
+            "gauge",
+            ("stream",),
+            "Segments whose served forecasts are off by .03, or by .3 of what happened, beyond what chance explains",
+            "trueup inspect STREAM and the status page name them; a calibrator that uses segments corrects them",
+            series=1,
+        ),
+        Metric(
+            "segment_events",
+            "gauge",
+            ("stream", "segment", "value"),
+            f"Resolved events of the {SERIES} segments that are most off",
+            series=SERIES,
+        ),
+        Metric(
+            "segment_error",
+            "gauge",
+            ("stream", "segment", "value"),
+            "Calibration error (ECE) of what was served in these segments, over the life of the state",
+            "they are the worst of one worker's partitions; which they are may change",
+            series=SERIES,
+        ),
+        Metric(
+            "segment_bias",
+            "gauge",
+            ("stream", "segment", "value"),
+            "Mean served forecast less the share of events that happened in these segments",
+            series=SERIES,
         ),
         Metric(
             "matured_events",

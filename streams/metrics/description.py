@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from state import rows
+from state import keys, rows
 from state.calibrators import internal_regret, played
 from state.calibrators.points import debiased_l2, noise
 from state.fence import Fence
@@ -26,7 +26,8 @@ from state.scoring.losses import NAMES
 from state.scoring.order import Within
 from state.scoring.ranking import VOLUMES, Ranking
 from state.scoring.scores import Bin, Kind, Scores, total
-from streams.metrics import challengers
+from streams.metrics import challengers, segments
+from streams.metrics.segments import SegmentRows
 from streams.metrics.snapshot import PartitionSnapshot
 
 
@@ -40,6 +41,8 @@ class StateRows:
     served: dict[str, dict[tuple[int, str], Served]] = field(default_factory=lambda: defaultdict(dict))
     comparisons: dict[str, dict[tuple[int, str, str], Comparison]] = field(default_factory=lambda: defaultdict(dict))
     ages: dict[str, dict[int, Ages]] = field(default_factory=lambda: defaultdict(dict))
+    #: Of the segments that a stream has now.
+    segments: dict[str, dict[int, SegmentRows]] = field(default_factory=lambda: defaultdict(dict))
     #: Names of calibrators by their configuration, beside those whose rows are in ``served``.
     named: dict[str, str] = field(default_factory=dict)
 
@@ -56,6 +59,8 @@ class StateRows:
                 found.vectors[stream][n, config] = rows.decode_vector_scores(row)
             if (row := each.ages.get(stream)) is not None:
                 found.ages[stream][n] = rows.decode_ages(row)
+            if (several := each.segments.get(stream)) is not None:
+                found.take_segments(stream, n, several)
             if (row := each.calibrators.get(stream)) is not None:
                 found.served[stream][n, config] = rows.decode_calibrator(row, stream)
             for (of, calibrator, other), row in list(each.comparisons.items()):
@@ -63,6 +68,17 @@ class StateRows:
                     found.comparisons[stream][n, config, other] = rows.decode_comparison(row)
                     found.named[other] = calibrator
         return found
+
+    def take_segments(self, stream: str, partition: int, found: Mapping[bytes, bytes]) -> None:
+        """Decode the rows of a stream's segments under one layout, by key; the row of their slots is among them."""
+        dictionaries = [row for key, row in found.items() if key[:1] == keys.NAMES]
+        if dictionaries:
+            scores = {
+                keys.of_segment(key)[2]: rows.decode_segment(row)
+                for key, row in found.items()
+                if key[:1] == keys.SEGMENT
+            }
+            self.segments[stream][partition] = rows.decode_names(dictionaries[0]), scores
 
 
 def describe(found: StateRows, stream: str, policy: Policy | None = None) -> dict[str, Any]:
@@ -87,6 +103,8 @@ def describe(found: StateRows, stream: str, policy: Policy | None = None) -> dic
         described["vectors"] = {
             config: vector_scores([each for (_, made), each in vectors.items() if made == config]) for config in configs
         }
+    if stream in found.segments:
+        described["segments"] = segments.describe(found.segments[stream].values())
     if shadows := compared(found, stream):
         described["shadows"] = shadows
     described["calibrators"] = [

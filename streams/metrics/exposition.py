@@ -82,8 +82,8 @@ def _rows(held: Mapping[int, PartitionSnapshot]) -> dict[str, list[object]]:
     """Return the rows of each stream; they compare fast with those of the last time, as most are the same objects."""
     found: dict[str, list[object]] = {}
     for partition, each in held.items():
-        kinds: tuple[Mapping[str, object], ...] = each.scores, each.vectors, each.calibrators, each.ages
-        for kind, by_stream in enumerate(kinds):
+        one_row: tuple[Mapping[str, object], ...] = each.scores, each.vectors, each.calibrators, each.ages
+        for kind, by_stream in enumerate((*one_row, each.segments)):
             for stream, row in list(by_stream.items()):
                 found.setdefault(stream, []).append((partition, kind, row))
         for place, row in list(each.comparisons.items()):

@@ -3,7 +3,7 @@
 One thread replaces rows, others read them; nobody changes a row. Rows are held of the streams that are shown.
 """
 
-from collections.abc import Callable, Iterable, Iterator, MutableMapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
@@ -12,6 +12,7 @@ from state import keys
 from state.engine import Effects
 from state.fence import Fence
 from state.policy import Policies
+from state.rows import decode_names
 
 #: A stream's scores and its closed windows, None before the first. One value, because rows of different batches do not
 #: belong together, and a reader may come between two assignments.
@@ -30,6 +31,8 @@ class PartitionSnapshot:
     calibrators: dict[str, bytes] = field(default_factory=dict)
     comparisons: dict[Place, bytes] = field(default_factory=dict)
     ages: dict[str, bytes] = field(default_factory=dict)
+    #: By stream and key: the rows of the segments that it has now.
+    segments: dict[str, Mapping[bytes, bytes]] = field(default_factory=dict)
 
     def add(self, other: "PartitionSnapshot") -> None:
         """Take the rows of ``other`` in the place of those held; the fence stays."""
@@ -38,11 +41,12 @@ class PartitionSnapshot:
         self.calibrators.update(other.calibrators)
         self.comparisons.update(other.comparisons)
         self.ages.update(other.ages)
+        self.segments.update(other.segments)
 
     def drop(self, stream: str) -> None:
         """Let go of a stream's rows."""
-        by_stream: tuple[MutableMapping[str, Any], ...] = self.scores, self.vectors, self.calibrators, self.ages
-        for each in by_stream:
+        one_row: tuple[MutableMapping[str, Any], ...] = self.scores, self.vectors, self.calibrators, self.ages
+        for each in (*one_row, self.segments):
             each.pop(stream, None)
         for place in [place for place in self.comparisons if place[0] == stream]:
             del self.comparisons[place]
@@ -53,6 +57,9 @@ class PartitionSnapshot:
         self.vectors.update((s, row) for s, row in effects.vectors.items() if shows(s))
         self.comparisons.update((place, row) for place, row in effects.comparisons.items() if shows(place[0]))
         self.ages.update((s, row) for s, row in effects.ages.items() if shows(s))
+        for stream, changed in effects.segments.items():
+            if shows(stream):
+                self.segments[stream] = {**self.segments.get(stream, {}), **changed}
         # A revision may change a closed window and leave the present one.
         for stream in {**effects.scores, **effects.windows}:
             row, closed = self.scores.get(stream, (None, None))
@@ -63,7 +70,8 @@ class PartitionSnapshot:
     def streams(self) -> list[str]:
         """Return the streams of which there is a row; safe beside a thread that replaces rows."""
         places = (place[0] for place in list(self.comparisons))
-        rows = list(self.scores), list(self.vectors), list(self.calibrators), list(self.ages), places
+        of_streams = list(self.calibrators), list(self.ages), list(self.segments)
+        rows = list(self.scores), list(self.vectors), *of_streams, places
         return list(dict.fromkeys(chain(*rows)))
 
 
@@ -103,6 +111,10 @@ def read(
         policy = policies.of(stream)
         if policy is None:
             continue
+        if policy.segments and (names := row(keys.names(stream, policy.layout))) is not None:
+            of_slots = (keys.segment(stream, policy.layout, slot) for slot in decode_names(names).slots)
+            stored = {key: scores for key in of_slots if (scores := row(key)) is not None}
+            held.segments[stream] = {keys.names(stream, policy.layout): names, **stored}
         if vectors := row(keys.vectors(stream, policy.config)):
             held.vectors[stream] = vectors
         if stream not in held.scores and stream not in held.vectors:

@@ -16,7 +16,7 @@ from state.scoring import history
 from state.scoring.certificate import certificate
 from state.scoring.history import KINDS
 from state.scoring.scores import total
-from streams.metrics import challengers
+from streams.metrics import challengers, segments
 from streams.metrics.description import StateRows, aged, alarms, compared, guarantee, learnt, vector_scores
 from streams.metrics.sample import Sample
 
@@ -33,6 +33,8 @@ def samples(found: StateRows, stream: str, policy: Policy | None) -> Iterator[Sa
         yield from _vectors(stream, vector_scores(list(found.vectors[stream].values())))
     if stream in found.ages:
         yield from _aged(stream, aged(found.ages[stream].values(), policy))
+    if stream in found.segments:
+        yield from segments.samples(stream, segments.describe(found.segments[stream].values()))
     for each in compared(found, stream):
         yield from challengers.samples(stream, each)
     if stream in found.served:

@@ -13,6 +13,8 @@ from state.scoring import history
 from state.scoring.ages import DAY_MS, Ages
 from state.scoring.history import KINDS, History
 from state.scoring.scores import SCORED
+from state.scoring.segment_scores import SegmentScores
+from state.segments import Dictionary
 from streams.metrics.description import StateRows, describe
 
 
@@ -142,3 +144,20 @@ def test_the_report_shows_draws_rankings_and_what_to_set(capsys: pytest.CaptureF
         "Set matures",
     ):
         assert words in shown
+
+
+def test_the_worst_segments_are_shown_with_their_interval(capsys: pytest.CaptureFixture[str]) -> None:
+    found, dictionary, scores = rare(500, drawn=False), Dictionary(("country",)), dict[int, SegmentScores]()
+    for value, off in (("DE", 0.0), ("FR", 0.2)):
+        (slot,) = dictionary.groups((value,))
+        of = scores[slot] = SegmentScores()
+        of.known, of.expired, of.age_ms = 3, 1, 6 * DAY_MS
+        for t in range(1000):
+            of.observe(0.5, 0.5, float(t % 10 < 10 * (0.5 - off)))
+    found.segments["s"][0] = dictionary, scores
+    inspect_tables.show({"s": describe(found, "s")}, {}, whole=True)
+    shown = capsys.readouterr().out
+    assert "segments, the worst 2 of 2; off: 1" in " ".join(shown.split())
+    assert shown.index("FR") < shown.index("DE")
+    for figure in ("+0.2000", "75%", "48h"):
+        assert figure in shown

@@ -76,6 +76,10 @@ def recent(kind: str, level: float, worker: str = W) -> dict[str, str]:
     }
 
 
+def segments(off: int) -> dict[str, str]:
+    return {f"trueup_segments_off{{{W},{S}}}": f"{off}x{LONG}", f"trueup_segments_scored{{{W},{S}}}": f"20x{LONG}"}
+
+
 def ranked(raw: float, served: float, error: float, worker: str = W) -> dict[str, str]:
     """Return a stream whose AUCs are these, over outcomes that keep coming."""
     return {
@@ -213,6 +217,10 @@ SCENARIOS: Final[dict[str, dict[str, list[Scenario]]]] = {
     "TrueupModelNotCalibrated": {
         "fires": [scene(alarm("raw", 3.1), at=5, fires="TrueupModelNotCalibrated")],
         "quiet": [scene(alarm("raw", 2.9), at=5)],
+    },
+    "TrueupSegmentsOff": {
+        "fires": [scene(segments(1), at=35, fires="TrueupSegmentsOff")],
+        "quiet": [scene(segments(1), at=25), scene(segments(0), at=60)],
     },
     "TrueupOrderLost": {
         "fires": [scene(ranked(0.83, 0.80, 0.01), at=40, fires="TrueupOrderLost")],

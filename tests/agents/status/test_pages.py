@@ -20,6 +20,8 @@ from state.forecasts import Normal, Probs
 from state.policy import Policies, Policy
 from state.scoring.ages import DAY_MS, Ages
 from state.scoring.history import History
+from state.scoring.segment_scores import SegmentScores
+from state.segments import Dictionary
 from streams.config.settings import Settings
 from streams.faust.progress import Recovery
 from streams.metrics.description import guarantee
@@ -381,3 +383,27 @@ def test_a_bound_that_says_nothing_is_not_drawn_and_the_page_says_why() -> None:
     page = get(pages(ONE, TWO), "/", "stream=churn").text
     assert "no bound below 1 is proven: too few outcomes yet, or too many others come between" in page
     assert not [each for each in tags(page, "svg") if "its bound" in (each.get("aria-label") or "")]
+
+
+def test_a_page_shows_segments_the_worst_first_whatever_they_are_called() -> None:
+    policy = Policy("identity", segments=("country",))
+    policies = Policies([("churn", policy)])
+    dictionary, scores = Dictionary(policy.segments), dict[int, SegmentScores]()
+    for value, n, off in (("DE", 3000, 0.0), (HOSTILE[:60], 2000, 0.3), ("FR", 1000, 0.0)):
+        (slot,) = dictionary.groups((value,))
+        of = scores[slot] = SegmentScores()
+        for t in range(n):
+            of.observe(0.5, 0.5, float(t % 100 < 100 * (0.5 - off)))
+    segments = {keys.segment("churn", policy.layout, slot): rows.encode_segment(each) for slot, each in scores.items()}
+    segments[keys.names("churn", policy.layout)] = rows.encode_names(dictionary)
+    held = replace(ONE, segments={"churn": segments})
+    application = Pages(readings(held, settings=Settings(policies=policies)))
+    described = get(application, "/api/streams/churn").json["segments"]
+    assert (described["scored"], described["off"]) == (3, 1)
+    assert [each["value"] for each in described["worst"]] == [HOSTILE[:60], "DE", "FR"]
+    page = get(application, "/", urlencode({"stream": "churn"}))
+    assert "1 of 3 segments are off." in Tags(page.text).text
+    assert f"country = {HOSTILE[:60]}" in Tags(page.text).text
+    assert not [each for each in tags(page.text, "img") if each.get("src") == "x"]
+    card = Tags(get(application, "/").text).text
+    assert f"1 of 3 are off. Worst is country = {HOSTILE[:60]}: 0.500 served, 0.200 observed." in card

@@ -14,11 +14,13 @@ from state.events import Event, Forecast, Outcome, Rejected
 from state.fence import FORECASTS, OUTCOMES, Fence, Queue
 from state.forecasts import Normal, Probs
 from state.policy import Challenger, Policies, Policy
-from state.rows import decode_history, encode_ages
+from state.rows import decode_history, encode_ages, encode_names, encode_segment
 from state.scoring import history
 from state.scoring.ages import DAY_MS, Ages
 from state.scoring.history import KINDS
 from state.scoring.scores import Scores
+from state.scoring.segment_scores import SegmentScores
+from state.segments import Dictionary
 from streams.metrics.catalogue import CATALOGUE, PREFIX, RECORD_FATES
 from streams.metrics.gauges import HIDDEN, Gauges, Sampler
 from streams.metrics.slots import REVIEW_SECONDS
@@ -133,7 +135,14 @@ def test_everything_exported_is_in_the_catalogue_and_everything_in_it_is_exporte
     ages = Ages()
     for t in range(200):
         ages.observe(t * DAY_MS, t // 100)
-    gauges.applied(0, Effects(ages={"s": encode_ages(ages)}), Fence())
+    dictionary, scores = Dictionary(("country",)), SegmentScores()
+    dictionary.groups(("DE",))
+    scores.observe(0.5, 0.5, 1.0)
+    segments = {
+        keys.names("s", b"1234"): encode_names(dictionary),
+        keys.segment("s", b"1234", 2): encode_segment(scores),
+    }
+    gauges.applied(0, Effects(ages={"s": encode_ages(ages)}, segments={"s": segments}), Fence())
     exported = {}
     for family in text_string_to_metric_families(gauges.exposition().decode()):
         assert family.samples, f"{family.name} is exported without samples"

@@ -1,0 +1,144 @@
+"""Segments of a stream, the worst first: for gauges, the status page and ``trueup inspect``."""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from rich.table import Column, Table
+
+from state.scoring.ages import words
+from state.scoring.alarm import ALPHA
+from state.scoring.history import KINDS
+from state.scoring.scores import Bin
+from state.scoring.segment_scores import EDGES, SegmentScores
+from state.segments import Dictionary, Segment
+from streams.metrics.sample import Sample
+
+#: Segments that are described, and those of them that have series: the worst.
+DESCRIBED: Final = 20
+SERIES: Final = 5
+#: From which calibration error on a segment that chance does not explain is off: of the forecast, and as a share of
+#: the events that happened.
+OFF: Final = 0.03
+OFF_SHARE: Final = 0.3
+
+#: What slots of a partition stand for, and the scores of those that have some.
+SegmentRows = tuple[Dictionary, Mapping[int, SegmentScores]]
+
+
+def added(found: Iterable[SegmentRows]) -> dict[Segment, SegmentScores]:
+    """Return the scores of each segment over several partitions, whose slots may differ."""
+    totals: dict[Segment, SegmentScores] = {}
+    for dictionary, scores in found:
+        for slot, each in scores.items():
+            segment = dictionary.segment(slot)
+            totals[segment] = totals[segment] + each if segment in totals else each
+    return totals
+
+
+def describe(found: Iterable[SegmentRows]) -> dict[str, Any]:
+    """Return the segments of a stream as JSON would have them: how many there are, and the worst.
+
+    Segments are ordered by the error of what was served that chance does not explain, then by their events.
+    """
+    totals = {segment: each for segment, each in added(found).items() if each.n}
+    order = sorted(totals, key=lambda segment: (-totals[segment].excess("calibrated"), -totals[segment].n, segment))
+    evidence = {segment: _evidence(each, len(totals)) for segment, each in totals.items()}
+    return {
+        "scored": len(totals),
+        "off": sum(_off(each, evidence[segment]) for segment, each in totals.items()),
+        "worst": [_described(segment, totals[segment], evidence[segment]) for segment in order[:DESCRIBED]],
+    }
+
+
+def samples(stream: str, described: Mapping[str, Any]) -> Iterator[Sample]:
+    """Yield the samples of segments that `describe` described."""
+    yield "segments_scored", (stream,), described["scored"]
+    yield "segments_off", (stream,), described["off"]
+    for each in described["worst"][:SERIES]:
+        place = stream, each["segment"], each["value"]
+        yield "segment_events", place, each["events"]
+        yield "segment_error", place, each["calibrated"]["ece"]
+        yield "segment_bias", place, each["calibrated"]["mean"] - each["observed"]
+
+
+def table(described: Mapping[str, Any]) -> Table:
+    """Return the worst segments as a table."""
+    right = [Column(each, justify="right") for each in ("events", "observed", "raw", "served", "served − observed")]
+    last = ("ECE raw", "ECE", "by chance", "known", "age")
+    columns: list[Column | str] = ["segment", Column("value", overflow="fold"), *right, *last]
+    made = Table(
+        *columns,
+        title=f"segments, the worst {len(described['worst'])} of {described['scored']}; off: {described['off']}",
+        caption="Off: chance does not explain the error, and it is .03, or .3 of what happened. In parentheses: 95 %. "
+        "Known: of the forecasts whose time to live is over, those that had an outcome. Age: mean, when it came.",
+    )
+    for each in described["worst"]:
+        raw, served, off = each["raw"], each["calibrated"], each["off"]
+        made.add_row(
+            each["segment"],
+            each["value"],
+            f"{each['events']:,}",
+            *(f"{value:.4f}" for value in (each["observed"], raw["mean"], served["mean"])),
+            f"{off['mean']:+.4f} ({off['low']:+.4f} to {off['high']:+.4f})" if off["low"] is not None else "–",
+            *(f"{value:.4f}" for value in (raw["ece"], served["ece"], served["ece_noise"])),
+            "–" if each["coverage"] is None else f"{each['coverage']:.0%}",
+            "–" if each["mean_age_s"] is None else words(1000 * each["mean_age_s"]),
+        )
+    return made
+
+
+def _evidence(scores: SegmentScores, segments: int) -> float:
+    """Return log10 of the evidence against one of so many segments; by chance one of all reaches 1/α with α at most."""
+    return (scores.log_alarm("calibrated") - math.log(segments)) / math.log(10.0)
+
+
+def _off(scores: SegmentScores, evidence: float) -> bool:
+    ece = scores.ece("calibrated")
+    return evidence >= -math.log10(ALPHA) and ece >= min(OFF, OFF_SHARE * scores.observed)
+
+
+def _described(segment: Segment, scores: SegmentScores, evidence: float) -> dict[str, Any]:
+    off = scores.off("calibrated")
+    described: dict[str, Any] = {
+        "segment": segment.name,
+        "value": segment.value,
+        "issued": scores.issued,
+        "events": scores.n,
+        "observed": scores.observed,
+        "off": {"mean": _or_none(off.value), "low": _or_none(off.low), "high": _or_none(off.high)},
+        "alarm_log10": evidence,
+        "sounds": _off(scores, evidence),
+        "coverage": _or_none(scores.coverage),
+        "mean_age_s": _or_none(scores.mean_age_ms / 1000),
+    }
+    for kind in KINDS:
+        described[kind] = {
+            "mean": scores.mean(kind),
+            "ece": scores.ece(kind),
+            "ece_noise": scores.noise(kind),
+            "excess": scores.excess(kind),
+            "brier": scores.brier(kind),
+            "auc": _or_none(scores.auc(kind).value),
+            "bands": _bands(scores.bands(kind)),
+        }
+    return described
+
+
+def _bands(bands: list[Bin]) -> list[dict[str, float]]:
+    edges = (0.0, *EDGES, 1.0)
+    return [
+        {
+            "low": edges[i],
+            "high": edges[i + 1],
+            "n": int(each.n),
+            "forecast": each.p / each.n,
+            "outcome": each.y / each.n,
+        }
+        for i, each in enumerate(bands)
+        if each.n
+    ]
+
+
+def _or_none(value: float) -> float | None:
+    return None if math.isnan(value) else value

@@ -1,0 +1,134 @@
+"""Segments as they are shown: added up by what they stand for, the worst first, and few of them as series."""
+
+import random
+import re
+from collections import Counter
+
+import pytest
+
+from lab.scrape import ScrapedSamples
+from state import keys, rows
+from state.engine import Partition
+from state.events import Event, Forecast, Outcome
+from state.policy import Policies, Policy
+from state.scoring.segment_scores import SegmentScores
+from state.segments import Dictionary, Segment
+from streams.metrics import segments
+from streams.metrics.catalogue import CATALOGUE
+from streams.metrics.description import StateRows, describe
+from streams.metrics.gauges import Gauges
+from streams.metrics.segments import DESCRIBED, SERIES, SegmentRows
+from streams.metrics.snapshot import PartitionSnapshot, read
+
+POLICY = Policy("identity", segments=("country", "channel"), pairs=(("country", "channel"),))
+POLICIES = Policies([("s", POLICY)])
+
+
+def counted(events: list[tuple[str, float, float]]) -> SegmentRows:
+    """Return the rows of one name whose events have these values, forecasts and outcomes."""
+    dictionary, scores = Dictionary(("country",)), dict[int, SegmentScores]()
+    for value, p, y in events:
+        (slot,) = dictionary.groups((value,))
+        scores.setdefault(slot, SegmentScores()).observe(p, p, y)
+    return dictionary, scores
+
+
+def drawn(value: str, n: int, off: float, seed: int) -> list[tuple[str, float, float]]:
+    rng = random.Random(seed)
+    return [(value, p, float(rng.random() < p - off)) for p in (rng.uniform(0.2, 0.7) for _ in range(n))]
+
+
+class Store(dict[bytes, bytes]):
+    """The stored rows of a partition that answered events, and what its effects left with a reader."""
+
+    def __init__(self, n: int, seed: int) -> None:
+        super().__init__()
+        rng = random.Random(seed)
+        partition = Partition(POLICIES, self.get)
+        self.gauges = Gauges(10, "0", lambda: (), POLICIES)
+        self.gauges.assigned(0, PartitionSnapshot(partition.fence))
+        events: list[Event] = []
+        for i in range(n):
+            country, channel = rng.choice(["DE", "FR", f"c{rng.randrange(90)}"]), rng.choice(["web", ""])
+            chance = rng.uniform(0.2, 0.6)
+            y = float(rng.random() < chance - (0.2 if country == "FR" else 0.0))
+            events += [
+                Forecast(i, None, f"e{i}", "s", chance, (), 1000 + i, None, (country, channel)),
+                Outcome(i, None, f"e{i}", y, 1100 + i),
+            ]
+        for start in range(0, len(events), 500):
+            effects = partition.fold(events[start : start + 500])
+            self.update({key: row for key, row in effects.rows.items() if row is not None})
+            self.gauges.applied(0, effects, partition.fence)
+        self.fence = partition.fence
+
+
+STORES = Store(2500, 1), Store(900, 2)
+
+
+def test_segments_of_partitions_add_up_by_what_they_stand_for() -> None:
+    first, second = drawn("DE", 50, 0.0, 1), drawn("FR", 70, 0.0, 2)
+    apart = segments.added([counted([*first, *second]), counted([*second, *first, *first])])
+    together = segments.added([counted(first * 3 + second * 2)])
+    assert apart == together
+    assert {segment: each.n for segment, each in apart.items()} == {
+        Segment("country", "DE"): 150,
+        Segment("country", "FR"): 140,
+    }
+
+
+def test_the_worst_segment_is_first_and_small_ones_are_not_it() -> None:
+    events = drawn("FR", 3000, 0.1, 1) + drawn("DE", 3000, 0.0, 2)
+    events += [(f"c{n}", 0.3, float(n % 2)) for n in range(40)]
+    described = segments.describe([counted(events)])
+    assert (described["scored"], described["off"]) == (42, 1)
+    assert len(described["worst"]) == DESCRIBED
+    worst = described["worst"][0]
+    assert (worst["segment"], worst["value"], worst["sounds"]) == ("country", "FR", True)
+    assert worst["off"]["low"] < 0.1 < worst["off"]["high"]
+    assert worst["calibrated"]["mean"] - worst["observed"] == pytest.approx(worst["off"]["mean"])
+    assert [each["value"] for each in described["worst"][1:2]] == ["DE"], "of those that are not off, the largest first"
+    assert sum(band["n"] for band in worst["calibrated"]["bands"]) == 3000
+
+
+def test_a_rare_segment_is_off_by_what_it_has() -> None:
+    rng = random.Random(4)
+    events = [("rare", 0.02, float(rng.random() < 0.005)) for _ in range(5000)]
+    described = segments.describe([counted(events)])
+    assert described["worst"][0]["calibrated"]["ece"] < 0.03
+    assert described["off"] == 1
+
+
+def test_gauges_are_those_of_the_worst_segments_and_bounded() -> None:
+    read = ScrapedSamples(STORES[0].gauges.exposition().decode())
+    assert read.value("segments_scored", {"stream": "s"}) > 100
+    assert read.value("segments_off", {"stream": "s"}) >= 1
+    place = {"stream": "s", "segment": "country", "value": "FR"}
+    assert read.value("segment_bias", place) == pytest.approx(0.2, abs=0.05)
+    assert read.value("segment_error", place) >= read.value("segment_bias", place) - 1e-9
+    series = Counter(re.findall(r"^trueup_(segment\w*)\{", STORES[0].gauges.exposition().decode(), re.MULTILINE))
+    assert series == {"segments_scored": 1, "segments_off": 1} | dict.fromkeys(
+        ("segment_events", "segment_error", "segment_bias"), SERIES
+    )
+    assert all(n <= CATALOGUE[name].series for name, n in series.items())
+
+
+def test_what_effects_left_is_what_the_store_holds() -> None:
+    for store in STORES:
+        stored = read(store.get, POLICIES, ["s"], store.fence)
+        left = store.gauges.held()[0]
+        assert stored.segments == left.segments
+        assert describe(StateRows.of({0: stored}, "s", POLICY), "s")["segments"]["scored"] > 100
+
+
+def test_a_stream_that_loses_its_slot_takes_its_segments_along() -> None:
+    held = read(STORES[0].get, POLICIES, ["s"], STORES[0].fence)
+    held.drop("s")
+    assert held.segments == {}
+
+
+def test_segments_that_a_stream_no_longer_has_are_not_shown() -> None:
+    later = Policies([("s", Policy("identity", segments=("shop",)))])
+    assert read(STORES[0].get, later, ["s"], STORES[0].fence).segments == {}
+    assert any(key[:1] == keys.SEGMENT for key in STORES[0])
+    assert rows.decode_names(STORES[0][keys.names("s", POLICY.layout)]).names == ("country", "channel")
