@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
+from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -12,9 +13,12 @@ from replay.measure import UNSORTED
 from replay.report import recommendation
 from replay.report.warnings import lateness
 from replay.result import LARGER, RAW, Contender, Difference, Pace, Result, Scorecard, drawn
+from streams.metrics.segments import LARGE
 
 #: Metrics of the tables of differences, and what they are called; JSON has all.
 _SHOWN = ({"ece": "ECE", "brier": "Brier"}, {"auc": "AUC", "recall": "recall"})
+#: Segments of a stream that are shown.
+SEGMENTS = 5
 
 
 def show(console: Console, result: Result, pace: Pace) -> None:
@@ -37,10 +41,7 @@ def show(console: Console, result: Result, pace: Pace) -> None:
         for shown in _SHOWN:
             console.print(_differences(result, shown))
     for contender in result.contenders:
-        for each in contender.vectors.values():
-            table = Table("", RAW, contender.name, title=f"{each.stream}: {each.resolved:,} resolved")
-            for name, value in each.figures["calibrated"].items():
-                table.add_row(name.replace("_", " "), f"{each.figures['raw'][name]:.4f}", f"{value:.4f}")
+        for table in _of_streams(contender):
             console.print(table)
     for line in warnings(result):
         console.print(line, soft_wrap=True, highlight=False)
@@ -48,6 +49,18 @@ def show(console: Console, result: Result, pace: Pace) -> None:
         made = recommendation.choose(result)
         for line in (made.headline, *made.reasons):
             console.print(line, soft_wrap=True, highlight=False)
+
+
+def _of_streams(contender: Contender) -> Iterator[Table]:
+    """Yield tables of the streams of classes and numbers, and of the segments of the others."""
+    for each in contender.vectors.values():
+        table = Table("", RAW, contender.name, title=f"{each.stream}: {each.resolved:,} resolved")
+        for name, value in each.figures["calibrated"].items():
+            table.add_row(name.replace("_", " "), f"{each.figures['raw'][name]:.4f}", f"{value:.4f}")
+        yield table
+    for stream, scored in contender.streams.items():
+        if scored.segments:
+            yield _segments(f"{contender.name}, {stream}", scored.segments)
 
 
 def _scores(contenders: list[Contender]) -> Table:
@@ -87,6 +100,30 @@ def _ranks(contenders: list[Contender], result: Result) -> Table:
         table.add_row(contender.name, spent, *_order(phase.calibrated))
         if phase.draw:
             table.add_row(drawn(contender.name), "", *_order(phase.draw))
+    return table
+
+
+def _segments(title: str, described: Mapping[str, Any]) -> Table:
+    """Return the worst segments of a stream: of each the mean error of what was served, with its 95 % interval."""
+    table = _table("events", "observed", "raw", "served", "off by", "ECE", "chance")
+    worst = described["worst"][:SEGMENTS]
+    table.title = f"{title}: the worst {len(worst)} of {described['scored']} segments, {described['off']} off"
+    for each in worst:
+        served, off = each["calibrated"], each["off"]
+        table.add_row(
+            f"{each['segment']} = {each['value']}",
+            f"{each['events']:,}",
+            *map(_figure, (each["observed"], each["raw"]["mean"], served["mean"])),
+            "–" if off["low"] is None else f"{off['mean']:+.3f} [{off['low']:+.3f}, {off['high']:+.3f}]",
+            *map(_figure, (served["ece"], served["ece_noise"])),
+        )
+    large = described["large"]
+    if large["segments"]:
+        raw, served = large["raw"], large["calibrated"]
+        table.caption = (
+            f"Segments with {LARGE:,} outcomes and more: {large['segments']}; mean ECE {raw['mean_ece']:.4f} raw, "
+            f"{served['mean_ece']:.4f} served, the worst {raw['worst_ece']:.4f} and {served['worst_ece']:.4f}"
+        )
     return table
 
 

@@ -44,7 +44,7 @@ SCENARIOS: Final = {
     "flights": Scenario(
         stream=flights.STREAM,
         doing="training on January",
-        plan="",
+        plan=f"[streams.{flights.STREAM}]\nsegments = {orjson.dumps(flights.SEGMENTS).decode()}\n",
         partitions=2,
         slice_messages=SLICE,
         load=flights.load,

@@ -30,6 +30,9 @@ LATE: Final = 15
 #: Minutes of taxiing out and in; the file has only the time in the air.
 TAXI: Final = 35
 
+#: Names of the segments that its forecasts carry.
+SEGMENTS: Final = ("carrier", "origin", "block")
+
 _COLUMNS: Final = (
     "month", "day", "sched_dep_time", "carrier", "flight", "origin", "dest", "distance",
     "dep_delay", "arr_delay", "air_time",
@@ -51,6 +54,8 @@ class Flights:
     forecast_ms, outcome_ms
         Times of the forecast and the outcome, [n], ms since the epoch. New York's local time is taken as UTC.
         ``outcome_ms`` has no meaning where ``y`` is NaN.
+    segments
+        Of each flight its carrier, its airport and the four hours of the day in which it is due to leave: ``12-16``.
     """
 
     event_id: list[str]
@@ -58,6 +63,7 @@ class Flights:
     y: Floats
     forecast_ms: Integers
     outcome_ms: Integers
+    segments: list[dict[str, str]]
 
     def __len__(self) -> int:
         return len(self.event_id)
@@ -97,7 +103,8 @@ class Flights:
             if is_outcome:
                 yield Message(ms, outcomes, key, orjson.dumps({"event_id": event_id, "y": int(y[i])}))
             else:
-                value = orjson.dumps({"event_id": event_id, "stream": STREAM, "p": p[i]})
+                made = {"event_id": event_id, "stream": STREAM, "p": p[i], "segments": self.segments[i]}
+                value = orjson.dumps(made)
                 yield Message(ms, forecasts, key, value)
 
 
@@ -145,12 +152,15 @@ def load(rows: int | None = None) -> Flights:
     later = later[np.argsort(departure[later], kind="stable")][:rows]
     number = np.char.add(columns["carrier"][later], columns["flight"][later])
     event_id = ["/".join(name) for name in zip(date[later], number, columns["origin"][later], strict=True)]
+    carrier, origin = columns["carrier"][later].tolist(), columns["origin"][later].tolist()
+    block = [f"{each:02}-{each + 4:02}" for each in (hour[later] // 4 * 4).tolist()]
     return Flights(
         event_id=event_id,
         p=model.predict_proba(features[later])[:, 1],
         y=y[later],
         forecast_ms=departure[later],
         outcome_ms=departure[later] + np.nan_to_num(minutes[later]).astype(np.int64) * 60_000,
+        segments=[dict(zip(SEGMENTS, each, strict=True)) for each in zip(carrier, origin, block, strict=True)],
     )
 
 

@@ -362,6 +362,9 @@ class Scored:
         Of its configuration; the shortest ttl and the longest maturity of all streams together.
     delays, coverage, features, alerts
         See their classes. ``features`` is empty for streams without, ``alerts`` None if no threshold was given.
+    segments
+        Of a stream with segments: what `streams.metrics.segments.describe` returns; ``expired`` counts all forecasts
+        without an outcome. None without segments, and of all streams together.
     """
 
     stream: str
@@ -387,6 +390,7 @@ class Scored:
     coverage: Sequence[Coverage]
     features: Sequence[FeatureBias]
     alerts: Alerts | None
+    segments: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from replay import bootstrap
+from replay import bootstrap, segments
 from replay.bootstrap import Resampled
 from replay.column_file import played
 from replay.configuration import Configuration
@@ -371,6 +371,7 @@ def _scored(
         coverage=coverage(issued_raw, raw),
         features=_features(parts, i, stream, policies[0]) if stream else (),
         alerts=None if threshold is None else alerts(threshold, (issued_raw, issued_p), (raw, p), y),
+        segments=segments.described(parts, i, stream) if stream else None,
     )
 
 

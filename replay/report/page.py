@@ -92,6 +92,7 @@ def _body(result: Result) -> Iterator[Markup]:
         yield section("Labels", "known", *labels.figures(first), tables.labels(first))
         yield section("Alerts", "alerting", tables.alerts(mine) or tag("p", _NO_THRESHOLD))
         yield section("Bias along features", "bias", tables.features(drawn) or tag("p", _NO_FEATURES))
+        yield section("Segments", "segmented", tables.segments(drawn), tables.bands(drawn))
         yield section("Streams", "apart", tables.streams(drawn))
     yield section("Classes and numbers", "others", tables.vectors(result.contenders))
     yield section("How the figures are defined", "defined", _definitions())

@@ -1,6 +1,6 @@
 """The tables of the page; every number carries its full value."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import isfinite
 from typing import Final
 
@@ -22,6 +22,7 @@ from replay.result import (
     Scored,
     drawn,
 )
+from streams.metrics.segments import LARGE
 
 #: What metrics are called over columns.
 CALLED: Final = {
@@ -35,6 +36,8 @@ CALLED: Final = {
 #: Streams that are listed, those with most forecasts, and features; the JSON has more.
 STREAMS: Final = 30
 FEATURES: Final = 60
+#: Segments of a stream and configuration that are shown; the JSON has more.
+SEGMENTS: Final = 8
 
 
 def comparison(contenders: Sequence[tuple[Series, Contender]], chosen: str | None) -> Table:
@@ -367,6 +370,108 @@ def features(contenders: Sequence[tuple[Series, Contender]]) -> Table | None:
         rows,
         2,
     )
+
+
+def segments(contenders: Sequence[tuple[Series, Contender]]) -> Table | None:
+    """Show the worst segments of each stream under each configuration; None where there are no segments."""
+    rows: list[Sequence[Child]] = []
+    large = []
+    for series, contender in contenders:
+        for stream, scored in contender.streams.items():
+            found = scored.segments
+            if not found:
+                continue
+            if found["large"]["segments"]:
+                means = " raw, ".join(score(found["large"][kind]["mean_ece"]) for kind in ("raw", "calibrated"))
+                large.append(f" {contender.name}, {stream}: {means} served.")
+            for each in found["worst"][:SEGMENTS]:
+                raw, served, off = each["raw"], each["calibrated"], each["off"]
+                rows.append(
+                    [
+                        named(series, None),
+                        name(stream),
+                        name(f"{each['segment']} = {each['value']}"),
+                        cell(each["events"], count(each["events"])),
+                        *(cell(value, score(value)) for value in (each["observed"], raw["mean"], served["mean"])),
+                        _off(off),
+                        *(cell(value, score(value)) for value in (raw["ece"], served["ece"], served["ece_noise"])),
+                        cell(each["coverage"], share(each["coverage"])),
+                    ]
+                )
+    if not rows:
+        return None
+    means = f" Mean ECE of the segments with {count(LARGE)} outcomes and more:{''.join(large)}" if large else ""
+    return Table(
+        "segments",
+        "The worst segments",
+        f"By the ECE of what was served above twice what chance gives; the {SEGMENTS} worst of each configuration. "
+        "Off: mean served minus share of yes, with its 95% interval as if outcomes were independent. The ECE is over "
+        f"14 bands.{means}",
+        [
+            "",
+            "Stream",
+            "Segment",
+            "Outcomes",
+            "Share of yes",
+            "Raw",
+            "Served",
+            "Off",
+            "ECE raw",
+            "ECE",
+            "Chance",
+            "Known",
+        ],
+        rows,
+        3,
+    )
+
+
+def _off(off: Mapping[str, float | None]) -> Child:
+    value, low, high = off["mean"], off["low"], off["high"]
+    if value is None or low is None or high is None:
+        return NONE
+    span = tag("span", "[", cell(low, signed(low, 3)), ", ", cell(high, signed(high, 3)), "]", class_="range")
+    return join(cell(value, signed(value, 3)), span)
+
+
+def bands(contenders: Sequence[tuple[Series, Contender]]) -> Table | None:
+    """Show served minus observed by segment and band of the served score; None where there are no segments."""
+    shown = [
+        (series, stream, each)
+        for series, contender in contenders
+        for stream, scored in contender.streams.items()
+        if scored.segments
+        for each in scored.segments["worst"][:SEGMENTS]
+    ]
+    edges = sorted({(band["low"], band["high"]) for *_, each in shown for band in each["calibrated"]["bands"]})
+    rows = []
+    for series, stream, each in shown:
+        by_band = {(band["low"], band["high"]): band for band in each["calibrated"]["bands"]}
+        rows.append(
+            [
+                named(series, None),
+                name(stream),
+                name(f"{each['segment']} = {each['value']}"),
+                *(_band(by_band.get(place)) for place in edges),
+            ]
+        )
+    if not rows:
+        return None
+    return Table(
+        "bands",
+        "Segments by band of the score",
+        "Mean served minus share of yes, by band of what was served; below, the outcomes.",
+        ["", "Stream", "Segment", *(f"{low:g}–{high:g}" for low, high in edges)],
+        rows,
+        3,
+    )
+
+
+def _band(band: Mapping[str, float] | None) -> Child:
+    if band is None:
+        return None
+    off = band["forecast"] - band["outcome"]
+    return join(cell(off, signed(off, 3)), tag("br"), cell(band["n"], count(int(band["n"]))))
 
 
 def streams(contenders: Sequence[tuple[Series, Contender]]) -> Table | None:

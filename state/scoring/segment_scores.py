@@ -90,6 +90,16 @@ class SegmentScores:
             if not any(sums):
                 self._py = [0.0, 0.0]
 
+    def count(self, kind: Alarmed, band: int, sums: Bin) -> None:
+        """Add several events whose forecasts of one kind fall into one band; the other kind is to be added, too."""
+        book = 0 if kind == "raw" else 1
+        i = book * _BOOK + band * _SUMS
+        self._sums[i] += sums.n
+        self._sums[i + 1] += sums.y
+        self._sums[i + 2] += sums.p
+        self._sums[i + 3] += sums.pp
+        self._py[book] += sums.py
+
     def __add__(self, other: Self) -> Self:
         """Return the scores of both sets of events."""
         total = type(self)()

@@ -2,18 +2,21 @@
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
+from statistics import fmean
 from typing import Any, Final
 
 from rich.table import Column, Table
 
 from state.scoring.ages import words
 from state.scoring.alarm import ALPHA
-from state.scoring.history import KINDS
+from state.scoring.history import KINDS, Alarmed
 from state.scoring.scores import Bin
 from state.scoring.segment_scores import EDGES, SegmentScores
 from state.segments import Dictionary, Segment
 from streams.metrics.sample import Sample
 
+#: Events from which on a segment counts in the means over segments.
+LARGE: Final = 2000
 #: Segments that are described, and those of them that have series: the worst.
 DESCRIBED: Final = 20
 SERIES: Final = 5
@@ -39,14 +42,24 @@ def added(found: Iterable[SegmentRows]) -> dict[Segment, SegmentScores]:
 def describe(found: Iterable[SegmentRows]) -> dict[str, Any]:
     """Return the segments of a stream as JSON would have them: how many there are, and the worst.
 
-    Segments are ordered by the error of what was served that chance does not explain, then by their events.
+    Segments are ordered by the error of what was served that chance does not explain, then by their events. ``large``
+    has the mean and the largest ECE of those with at least `LARGE` events.
     """
     totals = {segment: each for segment, each in added(found).items() if each.n}
     order = sorted(totals, key=lambda segment: (-totals[segment].excess("calibrated"), -totals[segment].n, segment))
     evidence = {segment: _evidence(each, len(totals)) for segment, each in totals.items()}
+    large = [each for each in totals.values() if each.n >= LARGE]
     return {
         "scored": len(totals),
         "off": sum(_off(each, evidence[segment]) for segment, each in totals.items()),
+        "large": {
+            "segments": len(large),
+            **{
+                kind: {"mean_ece": fmean(eces), "worst_ece": max(eces)}
+                for kind in KINDS
+                if (eces := _eces(large, kind))
+            },
+        },
         "worst": [_described(segment, totals[segment], evidence[segment]) for segment in order[:DESCRIBED]],
     }
 
@@ -62,18 +75,19 @@ def samples(stream: str, described: Mapping[str, Any]) -> Iterator[Sample]:
         yield "segment_bias", place, each["calibrated"]["mean"] - each["observed"]
 
 
-def table(described: Mapping[str, Any]) -> Table:
+def table(described: Mapping[str, Any], title: str = "segments", most: int = DESCRIBED) -> Table:
     """Return the worst segments as a table."""
+    worst = described["worst"][:most]
     right = [Column(each, justify="right") for each in ("events", "observed", "raw", "served", "served − observed")]
     last = ("ECE raw", "ECE", "by chance", "known", "age")
     columns: list[Column | str] = ["segment", Column("value", overflow="fold"), *right, *last]
     made = Table(
         *columns,
-        title=f"segments, the worst {len(described['worst'])} of {described['scored']}; off: {described['off']}",
+        title=f"{title}, the worst {len(worst)} of {described['scored']}; off: {described['off']}{_large(described)}",
         caption="Off: chance does not explain the error, and it is .03, or .3 of what happened. In parentheses: 95 %. "
         "Known: of the forecasts whose time to live is over, those that had an outcome. Age: mean, when it came.",
     )
-    for each in described["worst"]:
+    for each in worst:
         raw, served, off = each["raw"], each["calibrated"], each["off"]
         made.add_row(
             each["segment"],
@@ -86,6 +100,20 @@ def table(described: Mapping[str, Any]) -> Table:
             "–" if each["mean_age_s"] is None else words(1000 * each["mean_age_s"]),
         )
     return made
+
+
+def _large(described: Mapping[str, Any]) -> str:
+    large = described["large"]
+    if not large["segments"]:
+        return ""
+    means = ", ".join(
+        f"{word} {large[kind]['mean_ece']:.4f}" for kind, word in zip(KINDS, ("raw", "served"), strict=True)
+    )
+    return f"; mean ECE of {large['segments']} with {LARGE:,} events: {means}"
+
+
+def _eces(scores: Iterable[SegmentScores], kind: Alarmed) -> list[float]:
+    return [each.ece(kind) for each in scores]
 
 
 def _evidence(scores: SegmentScores, segments: int) -> float:

@@ -8,8 +8,10 @@ import orjson
 import pytest
 
 from lab import flights
+from lab.demo import SCENARIOS
 from lab.flights import Flights
 from lab.reliability import loss
+from streams.config import stream_config
 
 
 @pytest.fixture(scope="module")
@@ -29,6 +31,16 @@ def test_every_flight_after_january_is_forecast_once(loaded: Flights) -> None:
     assert len(set(loaded.event_id)) == 309_772
     assert loaded.event_id[0].startswith("2013-02-01/")
     assert int(loaded.known.sum()) == 300_948
+
+
+def test_segments_are_those_that_the_demo_configures(loaded: Flights) -> None:
+    policy = stream_config.parse(SCENARIOS["flights"].plan, "platt").of(flights.STREAM)
+    assert policy is not None
+    assert policy.segments == flights.SEGMENTS
+    first = loaded.event_id[0], dict(loaded.segments[0])
+    assert first == ("2013-02-01/US1117/EWR", {"carrier": "US", "origin": "EWR", "block": "04-08"})
+    values = [{each[name] for each in loaded.segments} for name in flights.SEGMENTS]
+    assert [len(each) for each in values] == [16, 3, 6]
 
 
 def test_raw_forecasts_are_as_far_off_as_published(loaded: Flights) -> None:
@@ -79,6 +91,7 @@ def small() -> Flights:
         y=np.array([1.0, 0.0, 1.0, np.nan]),
         forecast_ms=np.array([0, 10, 20, 30]),
         outcome_ms=np.array([25, 20, 40, 0]),
+        segments=[{"carrier": carrier} for carrier in ("AA", "B6", "AA", "UA")],
     )
 
 
@@ -94,7 +107,8 @@ def test_messages_come_in_time_order_and_of_a_tie_the_forecast_first() -> None:
 
 def test_messages_say_what_the_worker_reads_and_nothing_else() -> None:
     messages = list(small().messages(forecasts="f", outcomes="o"))
-    assert orjson.loads(messages[0].value) == {"event_id": "a", "stream": "flights", "p": 0.1}
+    first = {"event_id": "a", "stream": "flights", "p": 0.1, "segments": {"carrier": "AA"}}
+    assert orjson.loads(messages[0].value) == first
     assert orjson.loads(messages[3].value) == {"event_id": "b", "y": 0}
     assert {message.topic for message in messages} == {"f", "o"}
 

@@ -1,0 +1,69 @@
+"""Scores of segments from the columns of a replay: what the workers' engine would have counted, described as live."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from replay.column_file import played
+from replay.in_memory_engine import PartitionResult
+from state.arrays import Floats
+from state.scoring.history import KINDS
+from state.scoring.scores import Bin
+from state.scoring.segment_scores import BANDS, EDGES, SegmentScores
+from state.segments import LIMIT
+from streams.metrics.segments import SegmentRows, describe
+
+#: Sums are made of multiples of its inverse, as `state.scoring.scores.grain` rounds.
+_GRAIN = 2.0**30
+
+
+def described(parts: Sequence[PartitionResult], contender: int, stream: str) -> dict[str, Any] | None:
+    """Return the segments of a stream as `streams.metrics.segments.describe` does; None if it has none."""
+    found = [rows for part in parts if (rows := rows_of(part, contender, stream)) is not None]
+    return describe(found) if found else None
+
+
+def rows_of(part: PartitionResult, contender: int, stream: str) -> SegmentRows | None:
+    """Return what one partition counted; None where the stream was not played or has no segments."""
+    number = part.streams.index(stream) if stream in part.streams else -1
+    dictionary = part.dictionaries.get(number)
+    if dictionary is None:
+        return None
+    place = part.directory
+    mine = played(place, "stream", "i") == number
+    index = played(place, "index", "q")
+    resolved = mine[index]
+    at = index[resolved]
+    y = played(place, "y", "b").astype(np.float64)
+    y[played(place, "revised", "q")] = played(place, "revised_y", "b")
+    y = y[resolved]
+    said = played(place, "implied", "b")[resolved] == 0
+    age_ms = np.maximum(played(place, "delay_ms", "q")[resolved], 0)
+    forecasts = [played(place, name, "d")[at] for name in ("raw", f"p{contender}")]
+    scores: dict[int, SegmentScores] = {}
+    for family in range(dictionary.families):
+        slots = played(place, f"slot{family}", "i")
+        within, of = slots[mine] - family * LIMIT, slots[at] - family * LIMIT
+        issued = np.bincount(within, minlength=LIMIT).tolist()
+        known = np.bincount(of[said], minlength=LIMIT).tolist()
+        ages = np.bincount(of[said], age_ms[said], LIMIT).tolist()
+        joined = np.bincount(of, minlength=LIMIT).tolist()
+        for slot in np.flatnonzero(issued).tolist():
+            one = scores[family * LIMIT + slot] = SegmentScores()
+            one.issued, one.known, one.age_ms = issued[slot], known[slot], int(ages[slot])
+            one.expired = issued[slot] - joined[slot]
+        for kind, p in zip(KINDS, forecasts, strict=True):
+            sums = _sums(of, p, y)
+            for slot, band in np.argwhere(sums[0]).tolist():
+                scores[family * LIMIT + slot].count(kind, band, Bin(*(float(each[slot, band]) for each in sums)))
+    return dictionary, scores
+
+
+def _sums(slots: NDArray[Any], p: Floats, y: Floats) -> list[Floats]:
+    """Return n, Σp, Σy, Σp² and Σpy by slot and band, [64, 14] each."""
+    cells = slots.astype(np.int64) * BANDS + np.searchsorted(EDGES, p, side="right")
+    near = np.rint(p * _GRAIN) / _GRAIN
+    weights = None, near, y, np.rint(near * near * _GRAIN) / _GRAIN, near * y
+    return [np.bincount(cells, each, LIMIT * BANDS).astype(np.float64).reshape(LIMIT, BANDS) for each in weights]

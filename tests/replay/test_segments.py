@@ -1,0 +1,91 @@
+"""Segments of a replay: counted as live, and shown in the terminal and in the report."""
+
+from pathlib import Path
+
+import numpy as np
+import orjson
+import pytest
+from rich.console import Console
+
+from cli import replay_table
+from replay.configuration import configurations
+from replay.report.page import page
+from replay.result import Pace, Result
+from replay.run import Request, replay
+from replay.sources.files import FileSource
+from streams.config.settings import Settings
+from streams.metrics.segments import DESCRIBED
+
+START = 1_700_000_000_000
+HOURS = 3_600_000
+N = 6000
+HOSTILE = "<script>alert(1)</script>"
+
+
+@pytest.fixture(scope="module")
+def result(tmp_path_factory: pytest.TempPathFactory) -> Result:
+    """Replay forecasts that are right but for two of four countries, on two partitions; one in ten has no outcome."""
+    directory = tmp_path_factory.mktemp("segments")
+    rng = np.random.default_rng(5)
+    chance = rng.uniform(0.2, 0.6, N)
+    country = rng.choice(["DE", "FR", HOSTILE, ""], N, p=[0.4, 0.3, 0.2, 0.1])
+    off = np.select([country == HOSTILE, country == "FR"], [0.15, -0.1], 0.0)
+    y = rng.random(N) < chance - off
+    forecasts = [
+        {
+            "event_id": str(i),
+            "stream": "s",
+            "p": float(chance[i]),
+            "ts": START + i,
+            "segments": {"country": str(country[i])},
+        }
+        for i in range(N)
+    ]
+    known = [i for i in range(N) if i % 10]
+    outcomes = [{"event_id": str(i), "y": int(y[i]), "ts": START + i + 2 * HOURS} for i in known]
+    paths = directory / "forecasts.jsonl", directory / "outcomes.jsonl"
+    for path, records in zip(paths, (forecasts, outcomes), strict=True):
+        path.write_bytes(b"".join(orjson.dumps(each) + b"\n" for each in records))
+    plan = directory / "identity.toml"
+    plan.write_text('[streams.s]\ncalibrator = "identity"\nsegments = ["country"]\n')
+    source = FileSource(*paths, partitions=2)
+    return replay(Request(source, configurations(Settings.from_env({}), [], [plan]), resamples=50), {})[0]
+
+
+def test_partitions_add_up_and_the_worst_is_first(result: Result) -> None:
+    (scored,) = result.contenders[0].streams.values()
+    found = scored.segments
+    assert found is not None
+    assert (found["scored"], found["off"]) == (4, 2)
+    assert len(found["worst"]) <= DESCRIBED
+    by_value = {each["value"]: each for each in found["worst"]}
+    assert [each["value"] for each in found["worst"][:2]] == [HOSTILE, "FR"]
+    assert sum(each["events"] for each in by_value.values()) == scored.raw.n
+    assert sum(each["issued"] for each in by_value.values()) == scored.issued == N
+    assert by_value["(missing)"]["coverage"] == pytest.approx(0.9, abs=0.05)
+    assert by_value["DE"]["mean_age_s"] == 7200
+    assert by_value[HOSTILE]["off"]["low"] < 0.15 < by_value[HOSTILE]["off"]["high"]
+    assert found["large"]["segments"] == 1
+    mean = sum(each["events"] * each["calibrated"]["brier"] for each in by_value.values()) / scored.raw.n
+    assert mean == pytest.approx(scored.calibrated.brier, abs=1e-8)
+
+
+def test_all_streams_together_have_no_segments(result: Result) -> None:
+    overall = result.contenders[0].overall
+    assert overall is not None
+    assert overall.segments is None
+
+
+def test_the_terminal_and_the_page_show_them_as_text(result: Result, tmp_path: Path) -> None:
+    console = Console(width=140, file=(tmp_path / "said").open("w"), markup=True)
+    replay_table.show(console, result, Pace(1.0, 1, 1.0))
+    console.file.close()
+    said = (tmp_path / "said").read_text()
+    assert "the worst 4 of 4 segments, 2 off" in said
+    assert f"country = {HOSTILE}" in said
+    assert "Segments with 2,000 outcomes and more: 1; mean ECE" in said
+    shown = page(result).decode()
+    assert "The worst segments" in shown
+    assert "Segments by band of the score" in shown
+    assert HOSTILE not in shown
+    assert "country = &lt;script&gt;" in shown
