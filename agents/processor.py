@@ -105,7 +105,7 @@ class BatchProcessor:
     ) -> None:
         self._policies = settings.policies
         self._topics = settings.forecasts, settings.outcomes
-        self._decoder: Any = Decoder(settings.policies, settings.limits)
+        self._decoder: Any = Decoder(settings.policies, settings.limits, settings.direct)
         self._table = table
         self._outputs = outputs
         self._gauges = gauges

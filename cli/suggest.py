@@ -135,7 +135,9 @@ def read(source: Source, decoder: Decoder, stream: str) -> Seen:
         for chunk in source.read(FORECASTS, partition):
             for record in chunk.records:
                 history.end = max(history.end, record.timestamp)
-                event = decoder.forecast(record.offset, record.key, record.value, max(record.timestamp, 0))
+                event = decoder.forecast(
+                    record.offset, record.key, record.value, max(record.timestamp, 0), record.headers
+                )
                 if record.reason or not isinstance(event, Forecast):
                     continue
                 seen[event.stream] += 1
@@ -146,7 +148,9 @@ def read(source: Source, decoder: Decoder, stream: str) -> Seen:
         for chunk in source.read(OUTCOMES, partition):
             for record in chunk.records:
                 history.end = max(history.end, record.timestamp)
-                outcome = decoder.outcome(record.offset, record.key, record.value, max(record.timestamp, 0))
+                outcome = decoder.outcome(
+                    record.offset, record.key, record.value, max(record.timestamp, 0), record.headers
+                )
                 if not record.reason and isinstance(outcome, Outcome):
                     said = outcome.revision, outcome.ts, outcome.y
                     history.told.setdefault(outcome.event_id, []).append(said)

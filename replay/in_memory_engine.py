@@ -21,7 +21,7 @@ from replay.in_memory_ledger import LOOK, Entrants, Row
 from replay.in_memory_queues import Queues, WaitingQueue
 from state import rows
 from state.engine import HELD, RIPE, SWEEP
-from state.events import Event, Forecast, Outcome, Rejected
+from state.events import Event, Forecast, Outcome, Passed, Rejected
 from state.fence import EARLY as OUTCOME_EARLY
 from state.fence import (
     EARLY_JOINED,
@@ -184,6 +184,8 @@ class Contest:
         """Apply events in order, each topic's in the order of its offsets and none twice."""
         forecast, outcome = self._forecast, self._outcome
         for event in events:
+            if isinstance(event, Passed):
+                continue
             self._applied += 1
             if isinstance(event, Forecast):
                 forecast(event)

@@ -12,11 +12,13 @@ from replay.in_memory_engine import Contest, PartitionResult
 from replay.row_engine import Engine, EngineOutput
 from replay.sources.merge import merged
 from replay.sources.record import Source, SourceRecord
-from state.events import Event, Outcome, Rejected
+from state.events import Event, Outcome, Passed, Rejected
 from state.fence import FORECASTS, OUTCOMES
 from state.policy import Policies
 from streams.records.decoding import Decoder, encode_letter
 from streams.records.limits import Limits
+from streams.sources.direct import Direct
+from streams.sources.references import Headers
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,8 @@ class Part:
         Whether dead letters are written, to ``dead.jsonl`` there: those of the first group.
     engine
         The configuration whose rows and records are made too, by the engine itself; None for none.
+    direct
+        The sources whose records are mapped; None for none.
     """
 
     source: Source
@@ -49,6 +53,7 @@ class Part:
     directory: Path
     letters: bool
     engine: Configuration | None
+    direct: Direct | None
 
 
 @dataclass
@@ -180,7 +185,7 @@ class _Reader:
     """Turns records into events for one group."""
 
     def __init__(self, part: Part, policies: Policies) -> None:
-        self._decoder = Decoder(policies, part.limits)
+        self._decoder = Decoder(policies, part.limits, part.direct)
         self._added_ms = part.delay.added_ms
         self._known: dict[str, Outcome | int] | None = None
         if part.delay.none:
@@ -199,17 +204,19 @@ class _Reader:
         events: list[Event] = [
             Rejected(offset, key, value, topic, reason)
             if reason
-            else (outcome if topic else forecast)(offset, key, value, timestamp if timestamp > 0 else 0)  # noqa: FURB136 - max() is slow
-            for timestamp, topic, offset, key, value, reason in records
+            else (outcome if topic else forecast)(offset, key, value, timestamp if timestamp > 0 else 0, headers)  # noqa: FURB136 - max() is slow
+            for timestamp, topic, offset, key, value, reason, headers in records
         ]
         return events if self._known is None else list(at_once(events, self._known))
 
     def _outcome(self, record: SourceRecord) -> Event:
         if record.reason:
             return Rejected(record.offset, record.key, record.value, OUTCOMES, record.reason)
-        return self._decoder.outcome(record.offset, record.key, record.value, max(record.timestamp, 0))
+        return self._decoder.outcome(record.offset, record.key, record.value, max(record.timestamp, 0), record.headers)
 
-    def _later(self, offset: int, key: bytes | None, value: bytes | None, timestamp: int) -> Outcome | Rejected:
+    def _later(
+        self, offset: int, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers = ()
+    ) -> Outcome | Rejected | Passed:
         """Decode an outcome as it was, then move it: its record was moved already."""
-        found = self._decoder.outcome(offset, key, value, max(timestamp - self._added_ms, 0))
+        found = self._decoder.outcome(offset, key, value, max(timestamp - self._added_ms, 0), headers)
         return found._replace(ts=found.ts + self._added_ms) if isinstance(found, Outcome) else found

@@ -25,6 +25,7 @@ from replay.result import Pace, Result
 from replay.row_engine import EngineOutput, answers
 from replay.sources.files import FileSource
 from replay.sources.record import Source
+from replay.sources.table import TableSource
 from replay.sources.topics import TopicSource
 from streams.atomic_file import written
 from streams.config.settings import Settings, SettingsError
@@ -152,6 +153,7 @@ def replay(request: Request, environment: Mapping[str, str], show: Show = lambda
                     directory / f"delay-{n}" / str(partition),
                     letters=request.letters is not None and not n,
                     engine=request.engine,
+                    direct=None if isinstance(request.source, TableSource) else settings.direct,
                 )
                 for partition in range(source.partitions)
             ]

@@ -14,7 +14,7 @@ from typing import Any, Final, cast
 from state import calibrators, keys, ledger, rows
 from state.calibrators import Features, features_of
 from state.calibrators.base import new
-from state.events import Calibrated, Event, Forecast, Outcome, Output, Rejected, Resolved
+from state.events import Calibrated, Event, Forecast, Outcome, Output, Passed, Rejected, Resolved
 from state.expiry import Expiry
 from state.fence import (
     EARLY,
@@ -93,6 +93,8 @@ class Effects:
         Topic and reason of every dead letter that is new.
     redelivered
         How many redelivered events of each topic were answered from the ledger.
+    passed
+        How many new records of each topic were passed over.
     answered, resolved
         How many forecasts of each stream were answered, duplicates included, and how many of its events resolved.
     scores, windows, vectors, calibrators
@@ -117,6 +119,7 @@ class Effects:
     lapsed: list[int] = field(default_factory=list)
     rejected: list[tuple[int, str]] = field(default_factory=list)
     redelivered: list[int] = field(default_factory=lambda: [0, 0])
+    passed: list[int] = field(default_factory=lambda: [0, 0])
     answered: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     resolved: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     scores: dict[str, bytes] = field(default_factory=dict)
@@ -283,6 +286,9 @@ class Partition:
                 self._redelivered(event)
                 continue
             offsets[topic] = event.offset + 1
+            if isinstance(event, Passed):
+                effects.passed[topic] += 1
+                continue
             fence.applied += 1
             if isinstance(event, Forecast):
                 self._forecast(event)
@@ -297,7 +303,7 @@ class Partition:
         """Return the effects of the batch, but for the outputs."""
         effects, fence = self._effects, self.fence
         effects.fates = [after - was for after, was in zip(fence.fates, self._fates, strict=True)]
-        if fence.applied > self._applied:
+        if fence.applied > self._applied or any(effects.passed):  # else nothing is new, the fence included
             self._collect()
             if max(len(self._learners), len(self._ages)) > CACHED or self._held_segments > CACHED_SEGMENTS:
                 self._forget()
@@ -619,6 +625,8 @@ class Partition:
             self._retell()
         if isinstance(event, Rejected):
             outputs.append(event)
+            return
+        if isinstance(event, Passed):
             return
         found = self._payload(keys.LEDGER + event.event_id.encode())
         if found is None or found[0] == ledger.EARLY:

@@ -48,6 +48,13 @@ class Rejected(NamedTuple):
     reason: str
 
 
+class Passed(NamedTuple):
+    """A record that its source says to pass over: the next offset moves on, no more. ``topic`` as in `Rejected`."""
+
+    offset: int
+    topic: int
+
+
 class Calibrated(NamedTuple):
     """The answer to a forecast; one event's answers are all the same.
 
@@ -89,5 +96,5 @@ class Resolved(NamedTuple):
     implied: bool
 
 
-Event = Forecast | Outcome | Rejected
+Event = Forecast | Outcome | Rejected | Passed
 Output = Calibrated | Resolved | Rejected

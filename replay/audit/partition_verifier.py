@@ -21,7 +21,7 @@ from replay.audit.output_matcher import Derived, Differs, Matcher, OutputDiffere
 from replay.audit.terms import Terms
 from state import keys, ledger
 from state.engine import BATCH_LIMIT, HELD, Effects, Partition
-from state.events import Calibrated, Event, Forecast, Outcome, Output, Resolved
+from state.events import Calibrated, Event, Forecast, Outcome, Output, Passed, Resolved
 from state.fence import FORECAST_FATES, FORECASTS, INPUT_FATES, OUTCOMES, Fence
 from streams.records.decoding import Decoder, event_name
 from streams.records.encoding import encode, key_of
@@ -200,9 +200,11 @@ class Rederivation:
         self._promotions = promotions
         #: What is known of it before any answer is read, and the place there of what is read of each input now.
         self._recorded = list(self.terms)
-        self._decoders = [Decoder(each.settings.policies, each.settings.limits) for each in self._recorded]
+        under = [each.settings for each in self._recorded]
+        self._decoders = [Decoder(each.policies, each.limits, each.direct) for each in under]
         self._reading = [0, 0]
-        self._forecasts, self._outcomes, self._calibrated, resolved, letters = topics
+        forecasts, outcomes, self._calibrated, resolved, letters = topics
+        self._forecasts, self._outcomes = self._inputs(forecasts, FORECASTS), self._inputs(outcomes, OUTCOMES)
         self._committed = committed
         self._rows = Memory() if rows is None else rows
         self._engine = Partition(self.terms[0].settings.policies, self._rows.get)
@@ -368,16 +370,16 @@ class Rederivation:
         waiting, found = self._unanswered, 0
         while True:
             while len(waiting) <= found:
-                record = next(self._forecasts, None)
-                if record is None or found > room:
+                forecast = next(self._forecasts, None)
+                if forecast is None or found > room:
                     what = f"no forecast of this event stands where 'applied' says, after {found} others at most {room}"
                     raise Differs(self._difference(answer.record, answer.event_id, what))
                 if found >= LOOKAHEAD:
                     raise Unauditable(
                         f"forecasts/{self._number} has more than {LOOKAHEAD:,} unanswered records before offset "
-                        f"{record.offset}"
+                        f"{forecast.event.offset}"
                     )
-                waiting.append(self._input(record, FORECASTS))
+                waiting.append(forecast)
             event = waiting[found].event
             if isinstance(event, Forecast) and event.event_id == answer.event_id:
                 break
@@ -393,10 +395,9 @@ class Rederivation:
         if forecasts and outcomes > 0:
             self.checked.by_time += len(forecasts) + outcomes
         for _ in range(outcomes):
-            record = next(self._outcomes, None)
-            if record is None:
+            outcome = next(self._outcomes, None)
+            if outcome is None:
                 break  # the answer that follows is at another place than it says
-            outcome = self._input(record, OUTCOMES)
             while at < len(forecasts) and forecasts[at].rank <= outcome.rank:
                 yield forecasts[at].event
                 at += 1
@@ -405,17 +406,16 @@ class Rederivation:
             yield each.event
 
     def _outcome(self, answer: _Answer) -> Event:
-        record = next(self._outcomes, None)
-        if record is None:
+        outcome = next(self._outcomes, None)
+        if outcome is None:
             raise Differs(
                 self._difference(answer.record, answer.event_id, "'applied' counts more outcomes than there are")
             )
-        return self._input(record, OUTCOMES).event
+        return outcome.event
 
     def _tail(self) -> Iterator[list[Event]]:
         """Yield what follows the last answer, by record time: all but forecasts that wait for their answer."""
-        forecasts = self._open_forecasts()
-        outcomes = (self._input(record, OUTCOMES) for record in self._outcomes)
+        forecasts, outcomes = self._open_forecasts(), self._outcomes
         forecast, outcome = next(forecasts, None), next(outcomes, None)
         events: list[Event] = []
         while forecast is not None or outcome is not None:
@@ -438,8 +438,7 @@ class Rederivation:
         """Yield what follows the last answered forecast, up to the first that waits for its answer."""
         unanswered = list(self._unanswered)
         self._unanswered.clear()
-        later = (self._input(record, FORECASTS) for record in self._forecasts)
-        for forecast in chain(unanswered, later):
+        for forecast in chain(unanswered, self._forecasts):
             event = forecast.event
             if self._needs_answer(event):
                 if event.offset < self._committed[FORECASTS]:
@@ -550,6 +549,13 @@ class Rederivation:
 
     # -- records -----------------------------------------------------------------------------------------------------
 
+    def _inputs(self, records: Iterator[KafkaRecord], topic: int) -> Iterator[_Input]:
+        """Decode records as they are asked for, but for those that their source says to pass over."""
+        for record in records:
+            found = self._input(record, topic)
+            if not isinstance(found.event, Passed):
+                yield found
+
     def _input(self, record: KafkaRecord, topic: int) -> _Input:
         """Decode a record under what was in force when it was applied."""
         at, terms = self._reading[topic], self._recorded
@@ -557,7 +563,7 @@ class Rederivation:
             at = self._reading[topic] = at + 1
         decoder = self._decoders[at]
         decode = decoder.outcome if topic else decoder.forecast
-        (event,) = named([decode(record.offset, record.key, record.value, max(record.timestamp, 0))])
+        (event,) = named([decode(record.offset, record.key, record.value, max(record.timestamp, 0), record.headers)])
         return _Input((terms[at].claim, record.timestamp), event)
 
     def _encoded(self, output: Output) -> bytes:

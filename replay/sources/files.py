@@ -133,7 +133,7 @@ class FileSource:
                         places.append(self._place(path, number, record.get("partition"), key))
                 elif several:
                     places.append(0)
-                append(new(SourceRecord, (time, topic, number, key, line, reason)))
+                append(new(SourceRecord, (time, topic, number, key, line, reason, ())))
                 number += 1
             yield places, Chunk(records, at - before)
             before = at

@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, Protocol
 
+from streams.sources.references import Headers
+
 #: Records a source hands over at once. Large enough that handing over costs nothing, small enough to show progress.
 CHUNK = 2000
 
@@ -26,6 +28,8 @@ class SourceRecord(NamedTuple):
         As they stand there.
     reason
         Why it cannot be used (`streams.records.decoding.REASONS`), where that is known before decoding; else None.
+    headers
+        As they stand there; a file has none.
     """
 
     timestamp: int
@@ -34,6 +38,7 @@ class SourceRecord(NamedTuple):
     key: bytes | None
     value: bytes | None
     reason: str | None = None
+    headers: Headers = ()
 
 
 class Source(Protocol):

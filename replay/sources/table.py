@@ -145,7 +145,8 @@ class TableSource(FileSource):
                     made["y"] = int(rows.labels[row])
                 key = event_id.encode()
                 reason = None if timed[row] else "timestamp"
-                records.append(new(SourceRecord, (int(stands[row]), topic, number, key, orjson.dumps(made), reason)))
+                value = orjson.dumps(made)
+                records.append(new(SourceRecord, (int(stands[row]), topic, number, key, value, reason, ())))
                 places.append(hashed(key, self.partitions) if self.partitions > 1 else 0)
             yield places, Chunk(records, len(records))
 

@@ -103,7 +103,13 @@ class TopicSource:
                     reached = runner.run(consumer.position(place))
                     records = [
                         SourceRecord(
-                            record.timestamp, topic, record.offset, record.key, record.value, _refused(record.value)
+                            record.timestamp,
+                            topic,
+                            record.offset,
+                            record.key,
+                            record.value,
+                            _refused(record.value),
+                            record.headers,
                         )
                         for record in fetched
                         if record.offset < end

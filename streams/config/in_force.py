@@ -20,6 +20,7 @@ import orjson
 
 from state.policy import Challenger, Policies, Policy
 from streams.config.settings import Settings
+from streams.sources import config as source_config
 
 VERSION: Final = 1
 #: The settings that decide what is answered, beside the streams file.
@@ -81,6 +82,8 @@ def described(settings: Settings) -> bytes:
         "limits": {name: getattr(settings, name) for name in LIMITS},
         "coin": policies.coin_name,
     }
+    if settings.direct is not None:
+        found["sources"] = source_config.plain(settings.direct)
     return orjson.dumps(found, option=orjson.OPT_SORT_KEYS)
 
 
@@ -99,6 +102,7 @@ def restored(configuration: bytes, settings: Settings) -> Settings:
         limits = {name: found["limits"][name] for name in LIMITS}
         policies = Policies(patterns, default, found["early_ttl_ms"], settings.policies.coin)
         coin = found.get("coin", "")
+        sources = source_config.parse(found.get("sources", {}))
     except (ValueError, KeyError, TypeError, AttributeError) as exc:
         raise InForceError(f"configuration {digest(configuration)} cannot be read by this version: {exc!r}") from exc
     if coin != policies.coin_name:
@@ -107,7 +111,7 @@ def restored(configuration: bytes, settings: Settings) -> Settings:
             f"configuration {digest(configuration)} drew with {drew}, TRUEUP_COIN_KEY here is {here}: give the key "
             "that was in force"
         )
-    return under(settings, policies, **limits)
+    return replace(under(settings, policies, **limits), sources=sources)
 
 
 def under(settings: Settings, policies: Policies, **limits: Any) -> Settings:  # noqa: ANN401 - of `LIMITS`

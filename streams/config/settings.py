@@ -15,6 +15,8 @@ from streams.kafka.security import Access, Security
 from streams.records.limits import Limits
 from streams.sources import config as source_config
 from streams.sources import modes
+from streams.sources.direct import Direct
+from streams.sources.fields import FORECAST, OUTCOME
 from streams.sources.modes import Mode
 from streams.sources.source import Source
 
@@ -217,6 +219,15 @@ class Settings:
     def modes(self) -> list[Mode]:
         """How each topic of each source is read."""
         return modes.of(self.sources, self.forecasts, self.outcomes)
+
+    @property
+    def direct(self) -> Direct | None:
+        """The sources that a worker maps itself; None if there are none."""
+        found = [mode.source for mode in self.modes if mode.direct]
+        if not found:
+            return None
+        forecasts, outcomes = (tuple(each for each in found if each.role == role) for role in (FORECAST, OUTCOME))
+        return Direct((self.forecasts, self.outcomes), (forecasts, outcomes))
 
     @property
     def state_dir(self) -> Path:

@@ -92,6 +92,12 @@ CATALOGUE: Final = {
             "Records that were delivered again after a restart; their answers come from the ledger",
         ),
         Metric(
+            "passed_records",
+            "counter",
+            ("topic",),
+            "Records that their source says to pass over: its when does not hold, or its labels say to skip",
+        ),
+        Metric(
             "lost_records",
             "counter",
             ("topic",),

@@ -79,8 +79,8 @@ class Gauges(Collector):
             "batch_records": SIZES,
             "stage_seconds": LATENCIES,
         }
-        counters = ("records", "redelivered_records", "dead_letters", "expired", "matured_events", "outputs")
-        for name in (*counters, "opened_partitions", "expired_early"):
+        counters = ("records", "redelivered_records", "passed_records", "dead_letters", "expired", "matured_events")
+        for name in (*counters, "outputs", "opened_partitions", "expired_early"):
             self._counters[name] = Counter(
                 PREFIX + name, CATALOGUE[name].help, CATALOGUE[name].labels, registry=self.registry
             )
@@ -100,6 +100,7 @@ class Gauges(Collector):
             for reason in REASONS:
                 self._counters["dead_letters"].labels(topic, reason)
             self._counters["redelivered_records"].labels(topic)
+            self._counters["passed_records"].labels(topic)
         for kind in ("forecast", "outcome"):
             self._counters["expired"].labels(kind)
         for label in MATURED:
@@ -171,9 +172,10 @@ class Gauges(Collector):
         self._fared(dict(zip(FATES, effects.fates, strict=True)))
         for source, reason in effects.rejected:
             self._counters["dead_letters"].labels(INPUTS[source], reason).inc()
-        for topic, n in zip(INPUTS, effects.redelivered, strict=True):
-            if n:
-                self._counters["redelivered_records"].labels(topic).inc(n)
+        for name, counts in (("redelivered_records", effects.redelivered), ("passed_records", effects.passed)):
+            for topic, n in zip(INPUTS, counts, strict=True):
+                if n:
+                    self._counters[name].labels(topic).inc(n)
         self._delayed.observe(effects.delays)
         if effects.lapsed:
             soon = (self._updated + EARLY) * 1000

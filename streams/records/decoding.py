@@ -12,12 +12,15 @@ import orjson
 
 from state import forecasts
 from state.calibrators.base import new
-from state.events import Calibrated, Event, Forecast, Outcome, Rejected, Resolved
+from state.events import Calibrated, Event, Forecast, Outcome, Passed, Rejected, Resolved
 from state.fence import FORECASTS, OUTCOMES
 from state.forecasts import LARGEST, PROBABILITY, PROBS, Classwise, Normal, Probs, Quantiles
 from state.policy import Policies, Policy
 from state.segments import usable
-from streams.records.limits import Limits
+from streams.records.limits import LATEST, Limits
+from streams.sources.direct import Direct, TopicMapping
+from streams.sources.references import Headers
+from streams.sources.refusal import PASSED, Refusal
 
 #: Why a record is a dead letter, and what it means.
 REASONS: Final = {
@@ -27,6 +30,7 @@ REASONS: Final = {
     "oversized": "the value is longer than the limit, or the key than eight ids",
     "not_json": "the value is not JSON (NaN and Infinity are not JSON)",
     "not_object": "the value is JSON, but not an object",
+    "format": "the value is not of the format that its source has",
     "event_id": "event_id is missing, not text, empty, too long, or holds control characters",
     "scope": "scope is not text like event_id, or both together are longer than 254 bytes",
     "stream": "stream is missing, not text, empty, too long, or holds control characters",
@@ -57,8 +61,6 @@ _WHOLE: Final = 2**53
 _ALTERNATIVES: Final = ("p", "probs", "quantiles", "normal")
 #: Longest Kafka key, in longest ids.
 KEY_IDS: Final = 8
-#: Latest time a record may have, ms: the end of the year 9999. Beyond it a due time would not fit its field.
-LATEST: Final = 253_402_300_799_999
 
 #: Highest revision number of an outcome: it is stored in 32 bits.
 LAST_REVISION: Final = 2**32 - 1
@@ -83,9 +85,11 @@ class Decoder:
         Say which streams there are and which features each takes.
     limits
         What a record may be, at most.
+    direct
+        The sources among the two topics, whose records are mapped first; None: all records are as the reference says.
     """
 
-    def __init__(self, policies: Policies, limits: Limits) -> None:
+    def __init__(self, policies: Policies, limits: Limits, direct: Direct | None = None) -> None:
         self._policies = policies
         self._record_bytes = limits.record_bytes
         self._key_bytes = KEY_IDS * limits.id_bytes
@@ -93,6 +97,7 @@ class Decoder:
         self._ahead_ms = limits.ahead_ms
         #: Policies of stream names that were found to be in order: most records name a stream that was named before.
         self._known: dict[str, Policy] = {}
+        self._mappings = (None, None) if direct is None else direct.mappings()
 
     def events(self, records: Iterable[tuple[int, Any]]) -> list[Event]:
         """Decode records of both topics, in their order.
@@ -100,22 +105,24 @@ class Decoder:
         Parameters
         ----------
         records
-            Of each the topic, `FORECASTS` or `OUTCOMES`, and a record with ``offset``, ``key``, ``value`` and
-            ``timestamp``, ms.
+            Of each the topic, `FORECASTS` or `OUTCOMES`, and a record with ``offset``, ``key``, ``value``, ``headers``
+            and ``timestamp``, ms.
         """
         found: list[Event] = []
         for topic, record in records:
             timestamp = max(0, record.timestamp)
             if topic == FORECASTS:
-                found.append(self.forecast(record.offset, record.key, record.value, timestamp))
+                found.append(self.forecast(record.offset, record.key, record.value, timestamp, record.headers))
             else:
-                found.append(self.outcome(record.offset, record.key, record.value, timestamp))
+                found.append(self.outcome(record.offset, record.key, record.value, timestamp, record.headers))
         return found
 
-    def forecast(self, offset: int, key: bytes | None, value: bytes | None, timestamp: int) -> Forecast | Rejected:
+    def forecast(
+        self, offset: int, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers = ()
+    ) -> Forecast | Rejected | Passed:
         """Decode one record of ``forecasts``; ``timestamp`` is the Kafka timestamp, ms."""
         try:
-            record = self._object(key, value)
+            record = self._object(key, value, headers, timestamp, self._mappings[FORECASTS])
             event_id = self._name(record, "event_id")
             if "scope" in record:
                 event_id = self._scoped(event_id, record)
@@ -139,12 +146,14 @@ class Decoder:
             ts = self._time(record, timestamp)
             return new(Forecast, (offset, key, event_id, stream, raw, x, ts, value, segments))
         except _Unusable as unusable:
-            return Rejected(offset, key, value, FORECASTS, unusable.args[0])
+            return _refused(offset, key, value, FORECASTS, unusable.args[0])
 
-    def outcome(self, offset: int, key: bytes | None, value: bytes | None, timestamp: int) -> Outcome | Rejected:
+    def outcome(
+        self, offset: int, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers = ()
+    ) -> Outcome | Rejected | Passed:
         """Decode one record of ``outcomes``; ``timestamp`` is the Kafka timestamp, ms."""
         try:
-            record = self._object(key, value)
+            record = self._object(key, value, headers, timestamp, self._mappings[OUTCOMES])
             event_id = self._name(record, "event_id")
             if "scope" in record:
                 event_id = self._scoped(event_id, record)
@@ -160,7 +169,7 @@ class Decoder:
                 raise _Unusable("revision")
             return new(Outcome, (offset, key, event_id, float(y), self._time(record, timestamp), value, revision))
         except _Unusable as unusable:
-            return Rejected(offset, key, value, OUTCOMES, unusable.args[0])
+            return _refused(offset, key, value, OUTCOMES, unusable.args[0])
 
     def _policy(self, stream: str) -> Policy:
         policy = self._policies.of(stream)
@@ -171,11 +180,18 @@ class Decoder:
         self._known[stream] = policy
         return policy
 
-    def _object(self, key: bytes | None, value: bytes | None) -> dict[str, Any]:
+    def _object(
+        self, key: bytes | None, value: bytes | None, headers: Headers, timestamp: int, mapping: TopicMapping | None
+    ) -> dict[str, Any]:
         if not value:
             raise _Unusable("empty")
         if len(value) > self._record_bytes or (key is not None and len(key) > self._key_bytes):
             raise _Unusable("oversized")
+        if mapping is not None:
+            mapped = mapping.read(value, key, headers, timestamp)
+            if isinstance(mapped, Refusal):
+                raise _Unusable(mapped.reason)
+            return mapped
         try:
             record = _loads(value)
         except orjson.JSONDecodeError:
@@ -212,6 +228,10 @@ class Decoder:
         if type(ts) is not int or not 0 <= ts <= timestamp + self._ahead_ms:
             raise _Unusable("timestamp")
         return ts
+
+
+def _refused(offset: int, key: bytes | None, value: bytes | None, topic: int, reason: str) -> Rejected | Passed:
+    return Passed(offset, topic) if reason == PASSED else Rejected(offset, key, value, topic, reason)
 
 
 def _only(record: dict[str, Any], *allowed: str) -> str:

@@ -1,6 +1,10 @@
 """What a record may be, at most."""
 
 from dataclasses import dataclass
+from typing import Final
+
+#: Latest time a record may have, ms: the end of the year 9999. Beyond it a due time would not fit its field.
+LATEST: Final = 253_402_300_799_999
 
 
 @dataclass(frozen=True)

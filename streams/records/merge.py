@@ -20,6 +20,7 @@ from typing import Final, Protocol
 from faust.types import TP
 
 from state.engine import OUTSTANDING
+from streams.sources.references import Headers
 
 
 class ReadPositions(Protocol):
@@ -50,6 +51,10 @@ class KafkaRecord(Protocol):
     @property
     def value(self) -> bytes | None:
         """The value."""
+
+    @property
+    def headers(self) -> Headers:
+        """The headers."""
 
 
 #: A record and its topic: `state.fence.FORECASTS` or `state.fence.OUTCOMES`.

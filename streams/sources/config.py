@@ -24,6 +24,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
+from streams.sources.direct import Direct
 from streams.sources.fields import FIELDS, MOST_PRECEDENCE, OUTCOME
 from streams.sources.formats import FORMATS
 from streams.sources.mapping import Mapping as Compiled
@@ -55,6 +56,15 @@ def parse(given: object) -> tuple[Source, ...]:
         except ValueError as exc:
             raise ValueError(f"sources.{name}: {exc}") from exc
     return tuple(found)
+
+
+def plain(direct: Direct) -> dict[str, Any]:
+    """Return sources that a worker maps itself as `parse` reads them again, each with the one topic it has there."""
+    return {
+        each.name: {**each.table, "role": each.role, "topic": topic}
+        for sources, topic in zip(direct.sources, direct.topics, strict=True)
+        for each in sources
+    }
 
 
 def _source(name: str, table: object) -> Source:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 from zoneinfo import ZoneInfoNotFoundError
 
-from streams.records.decoding import LATEST
+from streams.records.limits import LATEST
 from streams.sources import specs, transforms
 from streams.sources.references import Envelope, Read, reader, text, uses_key
 from streams.sources.refusal import Unfit, short

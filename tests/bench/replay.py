@@ -37,7 +37,7 @@ TOGETHER = ("minimax", "regret_matching", "platt+regret_matching")
 
 def part(source: FileSource, made: list[Configuration], directory: Path) -> Part:
     """Return a pass over the only partition."""
-    return Part(source, 0, [made], Limits(), Delay(), directory, letters=False, engine=None)
+    return Part(source, 0, [made], Limits(), Delay(), directory, letters=False, engine=None, direct=None)
 
 
 def empty(source: FileSource, made: list[Configuration], directory: Path) -> None:

@@ -25,9 +25,9 @@ from state.policy import Policy
 from streams.config import stream_config
 from streams.config.settings import Settings, SettingsError
 from streams.kafka import topics
-from streams.records.decoding import LATEST, REASONS, Decoder
+from streams.records.decoding import REASONS, Decoder
 from streams.records.encoding import encode
-from streams.records.limits import Limits
+from streams.records.limits import LATEST, Limits
 
 CORPUS: Final = Path(__file__).with_name("corpus")
 GOLDEN: Final = Path(__file__).parents[1] / "state" / "golden"

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from state import keys, ledger, rows
-from state.events import Calibrated, Event, Forecast, Outcome, Output, Rejected, Resolved
+from state.events import Calibrated, Event, Forecast, Outcome, Output, Passed, Rejected, Resolved
 from state.expiry import CHUNK
 from state.fence import (
     EARLY,
@@ -349,7 +349,7 @@ def test_rows_leave_only_when_they_are_due_and_did_not_change_lately(history: Hi
         effects = worker.fold(event)
         fence = worker.table.fence
         gone = [key for key in before if effects.rows.get(key, before[key]) is None]
-        if not isinstance(event, Rejected) and effects.fates[ISSUED] + effects.fates[EARLY]:
+        if not isinstance(event, Rejected | Passed) and effects.fates[ISSUED] + effects.fates[EARLY]:
             since[event.event_id] = fence.stream_time
         for key in gone:  # a row that expired and was entered anew by the same event is not among them
             entry = ledger.decode(before[key])
@@ -373,7 +373,8 @@ def adds_up(events: Sequence[Event], fence: Fence, table: Table) -> None:
     labels = n[OUTCOME_DUPLICATE] + n[OUTCOME_REVISED] + n[OUTCOME_STALE]
     assert n[RESOLVED] + n[WAITING] + n[EARLY] + labels == outcomes
     assert fence.applied == len(events)
-    assert fence.stream_time == max((event.ts for event in events if not isinstance(event, Rejected)), default=0)
+    times = [event.ts for event in events if not isinstance(event, Rejected | Passed)]
+    assert fence.stream_time == max(times, default=0)
     status = Counter(entry.status for entry in table.entries())
     assert fence.pending == status[ledger.ISSUED] + status[ledger.IMMATURE]
     assert fence.waiting == status[ledger.WAITING]

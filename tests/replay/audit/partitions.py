@@ -25,6 +25,7 @@ class Kept(NamedTuple):
     key: bytes | None
     value: bytes | None
     timestamp: int
+    headers: tuple[tuple[str, bytes | None], ...] = ()
 
 
 class Topics:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from state.events import Calibrated, Event, Forecast, Outcome, Rejected, Resolved
+from state.events import Calibrated, Event, Forecast, Outcome, Passed, Rejected, Resolved
 from state.fence import FORECASTS, OUTCOMES
 from state.forecasts import Classwise, Normal, Probs, Quantiles
 from state.policy import Policies, Policy
@@ -42,6 +42,7 @@ FEATURES = Decoder(
 def forecast(value: bytes | None, decoder: Decoder = OPEN, key: bytes | None = b"k") -> Forecast | Rejected:
     """Decode a forecast; the value it keeps for a dead letter is checked here and left out."""
     event = decoder.forecast(7, key, value, NOW)
+    assert not isinstance(event, Passed)
     if isinstance(event, Rejected):
         return event
     assert event.value == value
@@ -49,7 +50,9 @@ def forecast(value: bytes | None, decoder: Decoder = OPEN, key: bytes | None = b
 
 
 def outcome(value: bytes | None, decoder: Decoder = OPEN, key: bytes | None = b"k") -> Outcome | Rejected:
-    return decoder.outcome(7, key, value, NOW)
+    event = decoder.outcome(7, key, value, NOW)
+    assert not isinstance(event, Passed)
+    return event
 
 
 def made(**fields: Any) -> bytes:
@@ -92,6 +95,7 @@ def test_any_bytes_decode_to_an_event_and_nothing_is_raised(
             (FORECASTS, decoder.forecast(3, key, value, timestamp)),
             (OUTCOMES, decoder.outcome(3, key, value, timestamp)),
         ):
+            assert not isinstance(event, Passed)
             assert (event.offset, event.key) == (3, key)
             if isinstance(event, Rejected):
                 assert event.reason in REASONS
@@ -301,7 +305,7 @@ def test_an_outcome_may_have_a_revision_number() -> None:
 def test_the_examples_reach_every_reason() -> None:
     shown = {bad.reason for bad in BOTH + FORECAST_ONLY + OUTCOME_ONLY} | {"features", "segments", "unknown_stream"}
     vectors = {bad.reason for bad in UNUSABLE_VECTORS}
-    others = {"parked_label", "conflict", "batch", "skipped", "scope"}
+    others = {"parked_label", "conflict", "batch", "skipped", "scope", "format"}
     assert shown | vectors | others == set(REASONS), "the others are not the decoder's"
 
 

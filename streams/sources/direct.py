@@ -1,0 +1,62 @@
+"""The sources that a worker maps itself: those whose topic is one of its input topics."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from streams.sources.mapping import Mapping
+from streams.sources.references import Headers
+from streams.sources.refusal import Refusal
+from streams.sources.source import Source
+
+
+class TopicMapping:
+    """Reads a topic by its sources: the first counts whose ``when`` holds.
+
+    Parameters
+    ----------
+    sources
+        At least one, in the order of the file.
+    topic
+        Name of the topic.
+    """
+
+    def __init__(self, sources: Sequence[Source], topic: str) -> None:
+        self._first, *self._others = [Mapping(each) for each in sources]
+        self._topic = topic
+
+    def read(
+        self, value: bytes | None, key: bytes | None, headers: Headers, timestamp: int
+    ) -> dict[str, Any] | Refusal:
+        """Return the fields of a record, or why it is none; see `Mapping.read`."""
+        found = self._first.read(value, key, headers, self._topic, timestamp)
+        if isinstance(found, Refusal) and found.passed:
+            for mapping in self._others:
+                found = mapping.read(value, key, headers, self._topic, timestamp)
+                if not (isinstance(found, Refusal) and found.passed):
+                    break
+        return found
+
+
+@dataclass(frozen=True)
+class Direct:
+    """What a worker maps itself.
+
+    Attributes
+    ----------
+    topics
+        Its topics of forecasts and of outcomes.
+    sources
+        The sources of each, in the order of the file; none: its records are as the reference says.
+    """
+
+    topics: tuple[str, str]
+    sources: tuple[tuple[Source, ...], tuple[Source, ...]]
+
+    def mappings(self) -> tuple[TopicMapping | None, TopicMapping | None]:
+        """Return what reads forecasts and what reads outcomes; None for a topic without a source."""
+        forecasts, outcomes = (
+            TopicMapping(sources, topic) if sources else None
+            for sources, topic in zip(self.sources, self.topics, strict=True)
+        )
+        return forecasts, outcomes
