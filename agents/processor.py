@@ -19,6 +19,7 @@ from streams.config.settings import Settings
 from streams.faust.changelog import MovedError, TooLargeError
 from streams.faust.outputs import OutputBatch, Outputs
 from streams.faust.state_table import StateTable
+from streams.faust.stores import DamagedStoreError
 from streams.metrics import snapshot
 from streams.metrics.gauges import Gauges
 from streams.metrics.snapshot import PartitionSnapshot
@@ -261,7 +262,7 @@ class BatchProcessor:
                 if not at:
                     self._probe(1)
                 output_batch.add(partition.apply(events))  # step 2
-            except CorruptFrame:
+            except (CorruptFrame, DamagedStoreError):
                 raise  # the state is damaged, not a record
             except Exception as exc:
                 raise (self._poison(partition, output_batch.partition, records) or exc) from exc

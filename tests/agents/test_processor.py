@@ -21,6 +21,7 @@ from state.frames import CorruptFrame
 from streams.faust.changelog import MovedError, TooLargeError
 from streams.faust.outputs import Outputs
 from streams.faust.state_table import ForeignWriterError
+from streams.faust.stores import DamagedStoreError
 from streams.metrics.catalogue import STAGES
 from streams.metrics.slots import REVIEW_SECONDS, Slots
 from streams.records.decoding import Decoder
@@ -368,6 +369,19 @@ def test_a_damaged_row_is_an_error_and_is_not_learnt_from(scene: Scene, kind: st
     with pytest.raises(CorruptFrame):
         go_on()
     assert (scene.state(), scene.told.sent) == (before, sent)
+
+
+def test_a_damaged_disk_is_not_blamed_on_the_record_that_was_looked_up(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene.fold(batch(PAIR))
+
+    def damaged(_: bytes) -> bytes | None:
+        raise DamagedStoreError("the rows of partition 0 are damaged on disk")
+
+    monkeypatch.setattr(scene.processor._partitions[0], "_get", damaged)
+    with pytest.raises(DamagedStoreError):
+        scene.fold(batch([outcome("b", 1, 4000)], (2, 1)))
 
 
 # -- partitions that come and go -----------------------------------------------------------------------------------

@@ -93,7 +93,9 @@ class Worker:
 
 
 @contextmanager
-def world(broker: Broker, **settings: str) -> Iterator[tuple[dict[str, str], Settings, Path]]:
+def world(
+    broker: Broker, partitions: int = PARTITIONS, **settings: str
+) -> Iterator[tuple[dict[str, str], Settings, Path]]:
     """Make topics of their own, and yield a worker's environment, its settings and its directory."""
     name = f"r{uuid.uuid4().hex[:8]}"
     with tempfile.TemporaryDirectory(prefix="trueup-bench-") as directory:
@@ -110,7 +112,7 @@ def world(broker: Broker, **settings: str) -> Iterator[tuple[dict[str, str], Set
             **settings,
         }
         made = Settings.from_env(environment)
-        asyncio.run(topics.create(made, partitions=PARTITIONS))
+        asyncio.run(topics.create(made, partitions=partitions))
         yield environment, made, Path(directory)
 
 

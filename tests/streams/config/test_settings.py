@@ -28,6 +28,7 @@ GIVEN: dict[str, tuple[str, Any]] = {
     "TRUEUP_INSTANCE_ID": ("worker-3", "worker-3"),
     "TRUEUP_DATA_DIR": ("/var/lib/trueup", Path("/var/lib/trueup")),
     "TRUEUP_DEFAULT_CALIBRATOR": ("platt", "platt"),
+    "TRUEUP_STANDBYS": ("1", 1),
     "TRUEUP_FORECASTS": ("f", "f"),
     "TRUEUP_OUTCOMES": ("o", "o"),
     "TRUEUP_CALIBRATED": ("c", "c"),
