@@ -29,12 +29,20 @@ class Configuration:
         """
         read = [(pattern, *_read(policy)) for pattern, policy in self.policies.patterns]
         default = self.policies.default
-        return (*read, default and _read(default), self.policies.early_ttl_ms)
+        return (*read, default and _read(default), self.policies.early_ttl_ms, self.policies.quota)
 
 
 def _read(policy: Policy) -> tuple[object, ...]:
     classes = policy.classes if policy.kind == PROBS else 0
-    return policy.kind, classes, policy.features, policy.labels, policy.layout, policy.segments_required
+    return (
+        policy.kind,
+        classes,
+        policy.features,
+        policy.labels,
+        policy.layout,
+        policy.segments_required,
+        policy.quota,
+    )
 
 
 def configurations(
@@ -97,7 +105,7 @@ def _promoted(policies: Policies, spec: str) -> Configuration:
 
     patterns = [(pattern, promoted(policy)) for pattern, policy in policies.patterns]
     default = policies.default and promoted(policies.default)
-    return Configuration(spec, Policies(patterns, default, policies.early_ttl_ms, policies.coin))
+    return Configuration(spec, policies.changed(patterns, default))
 
 
 def _all(policies: Policies) -> list[Policy]:
@@ -124,7 +132,7 @@ def with_calibrator(policies: Policies, spec: str) -> Configuration:
         default = _changed(policies.default, name, options) if policies.default else None
         if default is None and not patterns:
             Policy(name, options)
-        return Configuration(spec, Policies(patterns, default, policies.early_ttl_ms, policies.coin))
+        return Configuration(spec, policies.changed(patterns, default))
     except ValueError as exc:
         raise SettingsError(f"--calibrator {spec}: {exc}") from exc
 

@@ -51,6 +51,7 @@ from state.fence import WAITING as OUTCOME_WAITING
 from state.forecasts import PROBABILITY, admits
 from state.ledger import EARLY, IMMATURE, ISSUED, MOST_REVISIONS, RESOLVED, UNSAID, WAITING
 from state.policy import Policy
+from state.quotas import Quotas
 from state.rows import Served, VectorScores
 from state.scoring.bias import Bias
 from state.segments import Dictionary
@@ -160,6 +161,8 @@ class Contest:
         self._resolved_time = 0
         self._queues = Queues()
         self._witnesses = Witnesses()
+        policies = self._policies[0]
+        self._quotas = Quotas(policies.quota_of, lambda _: None) if policies.limited else None
         self._issued = self._resolved = 0
         tape = self._tape = Tape(directory)
         self._note_issued_ms = tape.column("issued_ms", "q")
@@ -192,7 +195,8 @@ class Contest:
             elif isinstance(event, Outcome):
                 outcome(event)
             else:
-                self._reject(event, FORECAST_DEAD if event.topic == FORECASTS else OUTCOME_DEAD)
+                fate = FORECAST_DEAD if event.topic == FORECASTS else OUTCOME_DEAD
+                self._reject(event, fate, event.stream, event.ts)
         self.played.records = self._applied
         self._tape.spill()
 
@@ -213,6 +217,10 @@ class Contest:
         if self._stream_time >= self._queues.soonest:
             self._sweep()
         found = self._rows.get(event_id)
+        known = found is not None and found.entrants is not None
+        if self._quotas is not None and (over := self._quotas.refused(FORECASTS, stream, ts, not known)):
+            self._reject(_refused(forecast, FORECASTS, over), FORECAST_DEAD, stream, ts)
+            return
         if found is not None and found.entrants is not None:
             self._again(forecast, found.raw, self.played.streams[found.entrants.number])
             return
@@ -266,7 +274,8 @@ class Contest:
         if forecast.raw == raw and forecast.stream == stream:
             self._fates[FORECAST_DUPLICATE] += 1
         else:
-            self._reject(Rejected(offset, key, value, FORECASTS, "conflict"), FORECAST_DEAD)
+            letter = Rejected(offset, key, value, FORECASTS, "conflict")
+            self._reject(letter, FORECAST_DEAD, forecast.stream, forecast.ts)
 
     def _join(self, forecast: Forecast, row: Row, parked: Row) -> None:
         """Give a forecast the outcome that was parked for it, if that is one it can have."""
@@ -274,7 +283,8 @@ class Contest:
         if not admits(forecast.raw, y):
             fates[EARLY_UNUSABLE] += 1
             value = json.dumps({"event_id": forecast.event_id, "y": y}).encode()
-            self._reject(Rejected(forecast.offset, forecast.key, value, FORECASTS, "parked_label"), None)
+            letter = Rejected(forecast.offset, forecast.key, value, FORECASTS, "parked_label")
+            self._reject(letter, None, forecast.stream, forecast.ts)
             return
         waits = row.status == IMMATURE
         row.label(WAITING if waits else row.status, self._applied, parked.ts, y, parked.as_of, parked.number)
@@ -292,6 +302,8 @@ class Contest:
         if self._stream_time >= self._queues.soonest:
             self._sweep()
         row = self._rows.get(event_id)
+        if self._quotas is not None and self._over(self._quotas, outcome, row):
+            return
         fates, applied = self._fates, self._applied
         if row is None:
             fates[OUTCOME_EARLY] += 1
@@ -302,7 +314,8 @@ class Contest:
             self._rows[event_id] = row = Row(EARLY, applied)
             row.label(EARLY, applied, ts, y, ts, number)
         elif not row.admits(y):
-            self._refuse(outcome)
+            letter = Rejected(outcome.offset, outcome.key, outcome.value, OUTCOMES, "label")
+            self._reject(letter, OUTCOME_DEAD, self._stream(row), ts)
         elif row.status == ISSUED:
             fates[OUTCOME_RESOLVED] += 1
             row.label(ISSUED, applied, ts, y, ts, number)
@@ -459,12 +472,26 @@ class Contest:
         self._queues.pop(queue)
         return True
 
-    def _refuse(self, outcome: Outcome) -> None:
-        self._reject(Rejected(outcome.offset, outcome.key, outcome.value, OUTCOMES, "label"), OUTCOME_DEAD)
+    def _stream(self, row: Row) -> str:
+        return "" if row.entrants is None else self.played.streams[row.entrants.number]
 
-    def _reject(self, letter: Rejected, fate: int | None) -> None:
+    def _over(self, quotas: Quotas, outcome: Outcome, row: Row | None) -> bool:
+        """Refuse an outcome that is beyond a quota, as `state.engine.Partition` does; the first one never is."""
+        ts = outcome.ts
+        if row is not None and (row.status in (ISSUED, IMMATURE) or (row.status != EARLY and row.as_of == UNSAID)):
+            quotas.move(OUTCOMES, ts)
+            return False
+        stream = "" if row is None else self._stream(row)
+        over = quotas.refused(OUTCOMES, stream, ts, row is None)
+        if over:
+            self._reject(_refused(outcome, OUTCOMES, over), OUTCOME_DEAD, stream, ts)
+        return bool(over)
+
+    def _reject(self, letter: Rejected, fate: int | None, stream: str, ts: int) -> None:
         if fate is not None:
             self._fates[fate] += 1
+        if self._quotas is not None and self._quotas.withheld(letter.topic, stream, ts, letter.reason):
+            letter = letter._replace(withheld=True)
         dead = self.played.dead
         dead[letter.topic, letter.reason] = dead.get((letter.topic, letter.reason), 0) + 1
         self._rejected(letter)
@@ -508,3 +535,7 @@ class Contest:
             calibrator = served.calibrator
             error, bound = calibrator.error(), calibrator.bound(outstanding)
             self.played.looks.append(Look(self._resolved_time, entrants.number, n, entrants.learnt, error, bound))
+
+
+def _refused(event: Forecast | Outcome, topic: int, reason: str) -> Rejected:
+    return Rejected(event.offset, event.key, event.value, topic, reason)

@@ -202,7 +202,7 @@ class _Reader:
         if self._added_ms:
             outcome = self._later
         events: list[Event] = [
-            Rejected(offset, key, value, topic, reason)
+            Rejected(offset, key, value, topic, reason, "", max(timestamp, 0))
             if reason
             else (outcome if topic else forecast)(offset, key, value, timestamp if timestamp > 0 else 0, headers)  # noqa: FURB136 - max() is slow
             for timestamp, topic, offset, key, value, reason, headers in records
@@ -211,7 +211,9 @@ class _Reader:
 
     def _outcome(self, record: SourceRecord) -> Event:
         if record.reason:
-            return Rejected(record.offset, record.key, record.value, OUTCOMES, record.reason)
+            return Rejected(
+                record.offset, record.key, record.value, OUTCOMES, record.reason, "", max(record.timestamp, 0)
+            )
         return self._decoder.outcome(record.offset, record.key, record.value, max(record.timestamp, 0), record.headers)
 
     def _later(

@@ -5,17 +5,20 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from heapq import merge
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import rocksdict
 
 from replay.sources.record import SourceRecord
 from state.engine import BATCH_LIMIT, Partition
 from state.events import Calibrated, Event, Forecast, Rejected
-from state.fence import Fence
+from state.fence import FORECASTS, Fence
 from state.policy import Policies
+from state.quotas import REFUSED, REFUSED_ID
 from streams.records.decoding import encode_calibrated
 
+#: Reasons of the dead letters of forecasts that could be read.
+UNANSWERED: Final = frozenset(("conflict", REFUSED, REFUSED_ID))
 #: Time, topic and offset of the record it answers; its own time; lengths of key and value; whether there is a key.
 _HEAD = struct.Struct("<qBqqII?")
 
@@ -99,12 +102,14 @@ class Engine:
         self._rows.write(batch)
         # Every forecast that is not dead is answered once, in order; one that contradicts its event's first is dead.
         made = (output for output in effects.outputs if isinstance(output, Calibrated))
-        conflicts = {
-            output.offset for output in effects.outputs if isinstance(output, Rejected) and output.reason == "conflict"
+        dead = {
+            output.offset
+            for output in effects.outputs
+            if isinstance(output, Rejected) and output.topic == FORECASTS and output.reason in UNANSWERED
         }
         write = self._answers.write
         for record, event in zip(records, events, strict=True):
-            if not isinstance(event, Forecast) or event.offset in conflicts:
+            if not isinstance(event, Forecast) or event.offset in dead:
                 continue
             output = next(made)
             key, value, keyed = output.key or b"", encode_calibrated(output), output.key is not None

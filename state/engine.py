@@ -46,6 +46,10 @@ from state.fence import (
 )
 from state.forecasts import KINDS, PROBABILITY, QUANTILES, admits
 from state.policy import DEFAULT_TTL_MS, Policies, Policy
+from state.quotas import REFUSED, REFUSED_ID, Quotas
+from state.refusals import REFUSED as MARK_REFUSED
+from state.refusals import REFUSED_ID as MARK_REFUSED_ID
+from state.refusals import WITHHELD, Refusals
 from state.rows import Served, VectorScores
 from state.scoring.ages import Ages
 from state.scoring.comparison import Comparison
@@ -91,6 +95,10 @@ class Effects:
         Milliseconds from forecast to outcome, for each event resolved in this batch by an outcome.
     rejected
         Topic and reason of every dead letter that is new.
+    withheld
+        How many of these say only where their record stands.
+    refused
+        How many records of each stream its quota refused; without a stream those of unknown events.
     redelivered
         How many redelivered events of each topic were answered from the ledger.
     passed
@@ -118,6 +126,8 @@ class Effects:
     delays: list[int] = field(default_factory=list)
     lapsed: list[int] = field(default_factory=list)
     rejected: list[tuple[int, str]] = field(default_factory=list)
+    withheld: int = 0
+    refused: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     redelivered: list[int] = field(default_factory=lambda: [0, 0])
     passed: list[int] = field(default_factory=lambda: [0, 0])
     answered: dict[str, int] = field(default_factory=lambda: defaultdict(int))
@@ -217,6 +227,8 @@ class Partition:
         self.fence = Fence() if row is None else Fence.decode(row)
         self._expiry = Expiry(self._get, self.fence)
         self._witnesses = Witnesses(self._get(keys.WITNESSES))
+        self._quotas = Quotas(self._policies.quota_of, self._get) if self._policies.limited else None
+        self._refusals = Refusals(self._held, self._get(keys.REFUSALS))
         #: Whether what matured last was told again: outputs of the sweep belong to no record that is redelivered.
         self._retold = False
         self._forget()
@@ -296,7 +308,7 @@ class Partition:
                 self._outcome(event)
             else:
                 fence.fates[FORECAST_DEAD if topic == FORECASTS else OUTCOME_DEAD] += 1
-                self._reject(event)
+                self._reject(event, event.stream, event.ts)
         return self._outputs
 
     def end(self) -> Effects:
@@ -316,10 +328,14 @@ class Partition:
         name = event_id.encode()
         key = keys.LEDGER + name
         found = self._payload(key)
-        if found is not None and found[0] != ledger.EARLY:
+        known = found is not None and found[0] != ledger.EARLY
+        if self._quotas is not None and (over := self._quotas.refused(FORECASTS, stream, ts, not known)):
+            self._refuse(_refused(forecast, FORECASTS, over), stream, ts)
+            return
+        if found is not None and known:
             if not ledger.repeats(found, stream, raw):
                 fence.fates[FORECAST_DEAD] += 1
-                self._reject(_conflicting(forecast))
+                self._reject(_conflicting(forecast), stream, ts)
                 return
             fence.fates[FORECAST_DUPLICATE] += 1
             answer = _calibrated(record_key, event_id, found)
@@ -429,11 +445,27 @@ class Partition:
         self.fence.fates[EARLY_UNUSABLE] += 1
         self._changed[key] = ledger.with_invalid_outcome(issued, y, parked.version)
         self._learnt[service.key] = service.learner
-        self._reject(_parked(forecast, y))
+        self._reject(_parked(forecast, y), forecast.stream, forecast.ts)
 
-    def _reject(self, rejected: Rejected) -> None:
-        self._effects.rejected.append((rejected.topic, rejected.reason))
+    def _reject(self, rejected: Rejected, stream: str, ts: int) -> None:
+        """Write a dead letter; its stream is empty where none is known."""
+        topic, reason = rejected.topic, rejected.reason
+        self._effects.rejected.append((topic, reason))
+        if self._quotas is not None:
+            mark = MARK_REFUSED if reason == REFUSED else MARK_REFUSED_ID if reason == REFUSED_ID else 0
+            if self._quotas.withheld(topic, stream, ts, reason):
+                mark |= WITHHELD
+                rejected = rejected._replace(withheld=True)
+                self._effects.withheld += 1
+            if mark:
+                self._refusals.add(topic, rejected.offset, mark, self.fence.applied)
         self._outputs.append(rejected)
+
+    def _refuse(self, refused: Rejected, stream: str, ts: int) -> None:
+        """Leave out a record that is beyond its stream's quota."""
+        self.fence.fates[FORECAST_DEAD if refused.topic == FORECASTS else OUTCOME_DEAD] += 1
+        self._effects.refused[stream] += 1
+        self._reject(refused, stream, ts)
 
     def _outcome(self, outcome: Outcome) -> None:
         _, record_key, event_id, y, ts, _, number = outcome
@@ -441,6 +473,8 @@ class Partition:
         self._advance(ts)
         key = keys.LEDGER + event_id.encode()
         found = self._payload(key)
+        if self._quotas is not None and self._over(self._quotas, outcome, found):
+            return
         if found is None:
             fence.fates[EARLY] += 1
             if ts > fence.stream_time:
@@ -452,7 +486,7 @@ class Partition:
         status = found[0]
         if status != ledger.EARLY and not _admits(found, y):
             fence.fates[OUTCOME_DEAD] += 1
-            self._reject(_unusable(outcome))
+            self._reject(_unusable(outcome), ledger.parse(found).stream, ts)
         elif status == ledger.ISSUED:
             fence.fates[RESOLVED] += 1
             self._resolve(key, record_key, event_id, found, y, ts, ts, number, new_outcome=True)
@@ -462,6 +496,23 @@ class Partition:
             self._changed[key] = ledger.labelled(found, ledger.WAITING, fence.applied, y, ts, ts, number)
         else:
             self._said_again(outcome, key, found)
+
+    def _over(self, quotas: Quotas, outcome: Outcome, found: bytes | None) -> bool:
+        """Refuse an outcome that is beyond a quota.
+
+        The first outcome of a forecast never is. There are no more of them than forecasts, and a label that is lost is
+        lost for good.
+        """
+        ts = outcome.ts
+        early = found is None or found[0] == ledger.EARLY
+        if found is not None and not early and (found[0] in (ledger.ISSUED, ledger.IMMATURE) or ledger.unsaid(found)):
+            quotas.move(OUTCOMES, ts)
+            return False
+        stream = "" if found is None or early else ledger.parse(found).stream
+        over = quotas.refused(OUTCOMES, stream, ts, found is None)
+        if over:
+            self._refuse(_refused(outcome, OUTCOMES, over), stream, ts)
+        return bool(over)
 
     def _said_again(self, outcome: Outcome, key: bytes, found: bytes) -> None:
         """Take a further outcome of an event that has a label: it confirms the label, replaces it, or is too old."""
@@ -624,16 +675,22 @@ class Partition:
         if not self._retold:
             self._retell()
         if isinstance(event, Rejected):
-            outputs.append(event)
+            outputs.append(_told(event, self._refusals.mark(event.topic, event.offset)))
             return
         if isinstance(event, Passed):
+            return
+        topic = FORECASTS if isinstance(event, Forecast) else OUTCOMES
+        mark = self._refusals.mark(topic, event.offset)
+        if mark & ~WITHHELD:
+            over = REFUSED if mark & MARK_REFUSED else REFUSED_ID
+            outputs.append(_told(_refused(event, topic, over), mark))
             return
         found = self._payload(keys.LEDGER + event.event_id.encode())
         if found is None or found[0] == ledger.EARLY:
             return
         if isinstance(event, Forecast):
             if not ledger.repeats(found, event.stream, event.raw):
-                outputs.append(_conflicting(event))
+                outputs.append(_told(_conflicting(event), mark))
                 return
             outputs.append(_calibrated(event.key, event.event_id, found))
             parked = ledger.parse(found).invalid_outcome
@@ -642,7 +699,7 @@ class Partition:
         elif not _admits(found, event.y):
             parked = ledger.parse(found).invalid_outcome
             if parked is None or parked[1] != event.offset:  # else it was parked, and its forecast brings the letter
-                outputs.append(_unusable(event))
+                outputs.append(_told(_unusable(event), mark))
             return
         if found[0] == ledger.RESOLVED:
             outputs.extend(_resolved(event.key, event.event_id, found))
@@ -863,6 +920,11 @@ class Partition:
             self._histories[stream] = history
         return history
 
+    def _guards(self) -> dict[bytes, bytes | None]:
+        """Return the rows that changed of what holds records back: witnesses, quotas and refusals."""
+        changed = self._witnesses.changes() | self._refusals.changes(self.fence.applied)
+        return changed if self._quotas is None else changed | self._quotas.changes()
+
     def _collect(self) -> None:
         """Turn what changed into rows."""
         effects = self._effects
@@ -892,7 +954,7 @@ class Partition:
         for stream, ages in self._aged.items():
             effects.ages[stream] = changes[keys.ages(stream)] = rows.encode_ages(ages)
         self._collect_segments()
-        changes.update(self._witnesses.changes())
+        changes.update(self._guards())
         changes[keys.FENCE] = self.fence.encode()
 
     def _collect_segments(self) -> None:
@@ -923,6 +985,16 @@ def _admits(payload: bytes, y: float) -> bool:
     """Whether the forecast of a row can have this outcome."""
     kind = payload[1] & ~ledger.FLAGS
     return y in (0.0, 1.0) if kind == PROBABILITY else admits(ledger.parse(payload).raw, y)
+
+
+def _refused(event: Forecast | Outcome, topic: int, reason: str) -> Rejected:
+    """Return the dead letter of a record that is beyond its stream's quota."""
+    return Rejected(event.offset, event.key, event.value, topic, reason)
+
+
+def _told(letter: Rejected, mark: int) -> Rejected:
+    """Return a dead letter as it was told the first time, by the mark of its record."""
+    return letter._replace(withheld=True) if mark & WITHHELD else letter
 
 
 def _unusable(outcome: Outcome) -> Rejected:

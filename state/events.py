@@ -39,13 +39,20 @@ class Outcome(NamedTuple):
 
 
 class Rejected(NamedTuple):
-    """A record that cannot be used. ``topic`` is `state.fence.FORECASTS` or `state.fence.OUTCOMES`."""
+    """A record that cannot be used. ``topic`` is `state.fence.FORECASTS` or `state.fence.OUTCOMES`.
+
+    Of a record that decoding rejects, ``stream`` is the one it names, if that could be read, and ``ts`` its Kafka
+    timestamp, ms. A letter that is ``withheld`` says where the record stands, and not what it holds.
+    """
 
     offset: int
     key: bytes | None
     value: bytes | None
     topic: int
     reason: str
+    stream: str = ""
+    ts: int = 0
+    withheld: bool = False
 
 
 class Passed(NamedTuple):

@@ -23,12 +23,16 @@ NAMES: Final = b"N"
 SEGMENT: Final = b"G"
 #: A challenger beside a champion.
 COMPARISON: Final = b"H"
+#: What a stream may still send, and by itself how late it is in each topic (`state.quotas`).
+QUOTA: Final = b"B"
+#: What was refused lately (`state.refusals`).
+REFUSALS: Final = b"R"
 #: The worker that writes the partition (`state.claim`): written by the table, not by the engine, which never reads it.
 CLAIM: Final = b"O"
 #: The topics that the partition's records came from (`state.inputs`): written by the table, never read by the engine.
 INPUTS: Final = b"I"
 #: How many partitions these topics had (`state.inputs`): written and read as `INPUTS`.
-WIDTHS: Final = b"N"
+WIDTHS: Final = b"P"
 
 
 def ledger(event_id: str) -> bytes:
@@ -54,6 +58,11 @@ def windows(stream: str) -> bytes:
 def ages(stream: str) -> bytes:
     """Key of the ages of a stream's outcomes."""
     return AGES + stream.encode()
+
+
+def quota(stream: str) -> bytes:
+    """Key of the buckets of a stream's quota; of an empty name those that streams share which no pattern names."""
+    return QUOTA + (stream.encode() or b"\0")
 
 
 def vectors(stream: str, config: str) -> bytes:

@@ -12,6 +12,7 @@ from state import calibrators
 from state.calibrators.simplex import CLASSES
 from state.calibrators.sizes import largest
 from state.forecasts import KINDS, LARGEST, PROBABILITY, PROBS
+from state.quotas import Quota
 from state.segments import check
 
 #: Keeps the order of the raw forecasts and serves them until the outcomes support something else. On bank-full, Elec2
@@ -85,6 +86,8 @@ class Policy:
         Whether a forecast without a usable value of each name is a dead letter.
     shards
         Into how many parts intake divides the stream, by event id; each has a calibrator of its own.
+    quota
+        How much each stream may send. No part of the recipe.
     """
 
     calibrator: str = DEFAULT_CALIBRATOR
@@ -102,6 +105,7 @@ class Policy:
     pairs: tuple[tuple[str, str], ...] = ()
     segments_required: bool = False
     shards: int = 1
+    quota: Quota | None = None
 
     def __post_init__(self) -> None:
         if self.ttl_ms <= 0:
@@ -295,6 +299,8 @@ class Policies:
         How long an outcome waits for a forecast that has not come, in stream time, ms.
     coin
         Secret that keys every draw, see `build`; empty: none.
+    quota
+        How much may come of all streams that no pattern matches, together with records whose stream is not known.
     """
 
     def __init__(
@@ -303,11 +309,15 @@ class Policies:
         default: Policy | None = None,
         early_ttl_ms: int = DEFAULT_TTL_MS,
         coin: bytes = b"",
+        quota: Quota | None = None,
     ) -> None:
         self.patterns = tuple(patterns)
         self.default = default
         self.early_ttl_ms = early_ttl_ms
         self.coin = coin
+        self.quota = quota
+        #: Whether there is any quota.
+        self.limited = quota is not None or any(policy.quota is not None for _, policy in self.patterns)
         self._found: dict[str, Policy | None] = {}
         #: Whether every stream forecasts by one probability, so that every outcome must be 0 or 1.
         self.binary = all(
@@ -334,6 +344,20 @@ class Policies:
     def matched(self, stream: str) -> tuple[str, Policy] | None:
         """Return the first pattern that matches a stream, with its policy; None where the default counts."""
         return next(((pattern, policy) for pattern, policy in self.patterns if fnmatchcase(stream, pattern)), None)
+
+    def quota_of(self, stream: str) -> tuple[str, Quota] | None:
+        """Return who has the quota that a stream is under, and the quota; None without one.
+
+        Streams that a pattern matches have one each, under their own name. All others share one, under an empty name;
+        an empty stream is one that is not known.
+        """
+        matched = self.matched(stream) if stream else None
+        name, quota = ("", self.quota) if matched is None else (stream, matched[1].quota)
+        return None if quota is None else (name, quota)
+
+    def changed(self, patterns: Sequence[tuple[str, Policy]], default: Policy | None) -> "Policies":
+        """Return policies that differ in these."""
+        return Policies(patterns, default, self.early_ttl_ms, self.coin, self.quota)
 
     def challenger(self, stream: str, champion: str, config: str) -> Policy | None:
         """Return the challenger of this configuration, if ``champion`` serves the stream now and this challenges it."""

@@ -24,7 +24,7 @@ from state.policy import DEFAULT_TTL_MS, Policies
 
 VERSION: Final = 1
 #: Letters of the rows: an event, and how far the records of one source partition were applied.
-EVENT: Final = b"R"
+EVENT: Final = b"E"
 ORIGIN: Final = b"U"
 #: The inputs, in the order of the fence.
 ROUTES, LABELS = FORECASTS, OUTCOMES

@@ -269,6 +269,24 @@ OPERATIONS: Final = Dashboard(
                     "reqps",
                     alert="TrueupDeadLetters",
                 ),
+                _lines(
+                    "Records beyond a quota",
+                    "A second, by stream; each is a dead letter. Withheld: dead letters that leave out their record.",
+                    [
+                        Query(over("sum", _rate("trueup_refused_records_total"), "stream") + " > 0", "{{stream}}"),
+                        Query(over("sum", _rate("trueup_withheld_letters_total")) + " > 0", "withheld"),
+                    ],
+                    "reqps",
+                    alert="TrueupQuotaExceeded",
+                ),
+                _lines(
+                    "Records lost",
+                    "Deleted before they were read, in an hour.",
+                    [Query(over("sum", f"increase(trueup_lost_records_total{{{WORKER}}}[1h])", "topic"), "{{topic}}")],
+                    "short",
+                    levels=((None, "green"), (1, "red")),
+                    alert="TrueupRecordsLost",
+                ),
             ),
         ),
         Row(

@@ -18,6 +18,7 @@ from typing import Any, Final, NamedTuple, Protocol, TypeGuard
 import orjson
 
 from replay.audit.output_matcher import Derived, Differs, Matcher, OutputDifference, Unauditable, Unsettled, compared
+from replay.audit.refusing import Refusing
 from replay.audit.terms import Terms
 from state import keys, ledger
 from state.engine import BATCH_LIMIT, HELD, Effects, Partition
@@ -150,10 +151,14 @@ class _Answer(NamedTuple):
 
 
 class _Input(NamedTuple):
-    """A decoded record of an input; both topics are merged by ``rank``: the claim, and then the record time."""
+    """A decoded record of an input; both topics are merged by ``rank``: the claim, and then the record time.
+
+    A forecast may have been ``refused`` by a quota.
+    """
 
     rank: tuple[int, int]
     event: Event
+    refused: bool = False
 
 
 class Rederivation:
@@ -211,6 +216,7 @@ class Rederivation:
         self._gone: dict[bytes, bytes] = {}
         #: Answers from the ledger, as a worker does after a crash; rows that left lately may have been read there.
         self._ledger = Partition(self.terms[0].settings.policies, self._kept)
+        self._refusing = Refusing(self._rows.get)
         self._unanswered: deque[_Input] = deque()
         self._served: deque[_Answer] = deque()
         self._batch: dict[int, bytes] = {}
@@ -241,6 +247,7 @@ class Rederivation:
         order = self._order()
         while events := list(islice(order, BATCH_LIMIT)):
             self._fold(events)
+            self._refusing.folded()
             yield len(events)
         if self._stopped is not None:
             raise self._stopped
@@ -289,6 +296,7 @@ class Rederivation:
                     for _ in range(room):
                         yield self._outcome(answer)
                 self._served.append(answer)
+                self._refusing.answered(answer.event_id)
                 self._batch[answer.applied] = answer.record.value or b""
                 yield self._unanswered.popleft().event
                 place = answer.applied
@@ -381,7 +389,7 @@ class Rederivation:
                     )
                 waiting.append(forecast)
             event = waiting[found].event
-            if isinstance(event, Forecast) and event.event_id == answer.event_id:
+            if isinstance(event, Forecast) and event.event_id == answer.event_id and not waiting[found].refused:
                 break
             found += 1
         if found > room:
@@ -440,7 +448,7 @@ class Rederivation:
         self._unanswered.clear()
         for forecast in chain(unanswered, self._forecasts):
             event = forecast.event
-            if self._needs_answer(event):
+            if not forecast.refused and self._needs_answer(event):
                 if event.offset < self._committed[FORECASTS]:
                     what = f"offset {event.offset} of forecasts was acknowledged and has no answer"
                     raise Differs(OutputDifference(self._number, "calibrated", None, event.event_id, what))
@@ -564,7 +572,8 @@ class Rederivation:
         decoder = self._decoders[at]
         decode = decoder.outcome if topic else decoder.forecast
         (event,) = named([decode(record.offset, record.key, record.value, max(record.timestamp, 0), record.headers)])
-        return _Input((terms[at].claim, record.timestamp), event)
+        refused = isinstance(event, Forecast) and self._refusing.refuses(event, terms[at].settings.policies)
+        return _Input((terms[at].claim, record.timestamp), event, refused)
 
     def _encoded(self, output: Output) -> bytes:
         return encode(output, self.terms[self._folding].settings, self._number)[2]

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from replay.audit.output_matcher import Unauditable
-from state.policy import Challenger, Policies, Policy
+from state.policy import Challenger, Policy
 from streams.config import in_force
 from streams.config.in_force import InForce, InForceError
 from streams.config.settings import Settings
@@ -72,7 +72,7 @@ class Terms:
         if changed is None:
             return None
         patterns = [(each, changed if each == pattern else was) for each, was in policies.patterns]
-        made = Policies(patterns, policies.default, policies.early_ttl_ms, policies.coin)
+        made = policies.changed(patterns, policies.default)
         return replace(self, applied=applied, settings=in_force.under(self.settings, made))
 
 

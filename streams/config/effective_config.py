@@ -6,6 +6,7 @@ from hashlib import blake2b
 from typing import Any, Final
 
 from state.policy import ARRIVAL, MATURITY
+from streams.config import stream_config
 from streams.config.settings import ACCESS, SECURITY, Settings
 from streams.kafka.security import Access, Security
 
@@ -45,6 +46,7 @@ def policies(settings: Settings) -> dict[str, dict[str, Any]]:
             "segments": policy.segments,
             "pairs": policy.pairs,
             "segments_required": policy.segments_required,
+            "quota": stream_config.shown(policy.quota),
             **json.loads(policy.recipe),
         }
         for pattern, policy in found
@@ -55,6 +57,8 @@ def fingerprint(settings: Settings) -> str:
     """Return a hash of what decides answers and state, 8 hex digits: all workers of a group should show the same."""
     common = {name: value for name, value in shown(settings).items() if not name[7:].startswith(_OWN)}
     decided = [common, policies(settings), settings.policies.early_ttl_ms, settings.policies.coin_name]
+    if settings.policies.quota is not None:
+        decided.append(stream_config.shown(settings.policies.quota))
     text = json.dumps(decided, sort_keys=True, separators=(",", ":"))
     return blake2b(text.encode(), digest_size=4).hexdigest()
 

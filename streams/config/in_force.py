@@ -19,6 +19,7 @@ from typing import Any, Final
 import orjson
 
 from state.policy import Challenger, Policies, Policy
+from state.quotas import Quota, Rate
 from streams.config.settings import Settings
 from streams.sources import config as source_config
 
@@ -81,6 +82,7 @@ def described(settings: Settings) -> bytes:
         "early_ttl_ms": policies.early_ttl_ms,
         "limits": {name: getattr(settings, name) for name in LIMITS},
         "coin": policies.coin_name,
+        "quota": policies.quota,
     }
     if settings.direct is not None:
         found["sources"] = source_config.plain(settings.direct)
@@ -100,7 +102,9 @@ def restored(configuration: bytes, settings: Settings) -> Settings:
         patterns = [(pattern, _policy(policy)) for pattern, policy in found["streams"]]
         default = found["default"] and _policy(found["default"])
         limits = {name: found["limits"][name] for name in LIMITS}
-        policies = Policies(patterns, default, found["early_ttl_ms"], settings.policies.coin)
+        policies = Policies(
+            patterns, default, found["early_ttl_ms"], settings.policies.coin, _quota(found.get("quota"))
+        )
         coin = found.get("coin", "")
         sources = source_config.parse(found.get("sources", {}))
     except (ValueError, KeyError, TypeError, AttributeError) as exc:
@@ -136,8 +140,17 @@ def _policy(made: Mapping[str, Any]) -> Policy:
     features = tuple(features) if isinstance(features, list) else features
     # A configuration that was written before there were segments names none.
     segments, pairs = tuple(made.get("segments", ())), tuple((one, other) for one, other in made.get("pairs", ()))
-    read = {"options": values(made["options"]), "features": features, "shadow": shadow}
+    read = {
+        "options": values(made["options"]),
+        "features": features,
+        "shadow": shadow,
+        "quota": _quota(made.get("quota")),
+    }
     return Policy(**{**made, **read, "segments": segments, "pairs": pairs})
+
+
+def _quota(made: Mapping[str, Any] | None) -> Quota | None:
+    return None if made is None else Quota(**{name: rate and Rate(**rate) for name, rate in made.items()})
 
 
 def values(options: Mapping[str, Any]) -> dict[str, Any]:

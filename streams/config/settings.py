@@ -7,8 +7,9 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
-from state.engine import BATCH_LIMIT
+from state.engine import BATCH_LIMIT, HELD
 from state.policy import DEFAULT_CALIBRATOR, Policies, Policy
+from state.refusals import RECORD_BYTES
 from streams.config import stream_config
 from streams.kafka import codecs
 from streams.kafka.security import Access, Security
@@ -193,18 +194,21 @@ class Settings:
 
     def _check_rows(self) -> None:
         """Refuse options under which a row outgrows a batch of the changelog: a worker would stop there for ever."""
-        most = self.batch_bytes - ROW_ROOM
-        named = [*self.policies.patterns]
+        refusals = HELD * RECORD_BYTES if self.policies.limited else 0
+        most = self.batch_bytes - ROW_ROOM - refusals
+        named = [(f'streams."{pattern}"', policy) for pattern, policy in self.policies.patterns]
         if self.policies.default is not None:
-            named.append(("*", self.policies.default))
-        for pattern, policy in named:
+            named.append(("streams that no pattern matches", self.policies.default))
+        for where, policy in named:
             for each in (policy, *policy.challengers):
                 if each.row_bytes > most:
                     sizes = " or ".join(f"{name} = {size}" for name, size in each.fitting(most).items())
+                    quotas = f", {refusals} of them for what quotas refuse" if refusals else ""
                     raise SettingsError(
-                        f'streams."{pattern}": a row of {each.calibrator} grows to {each.row_bytes} bytes with these '
-                        f"options, and TRUEUP_BATCH_BYTES={self.batch_bytes} has room for {most}; "
-                        + (f"{sizes} would do" if sizes else "raise it")
+                        f"{where}: a row of {each.calibrator} grows to {each.row_bytes} bytes with its options, and "
+                        f"TRUEUP_BATCH_BYTES={self.batch_bytes} has room for {max(most, 0)}; "
+                        + (f"{sizes} would do, or " if sizes else "")
+                        + f"TRUEUP_BATCH_BYTES must be at least {self.batch_bytes - most + each.row_bytes}{quotas}"
                     )
 
     @property

@@ -5,6 +5,10 @@
     closed = false                # true: a stream that no pattern matches is rejected
     early_ttl = "7d"              # how long an outcome waits for its forecast
 
+    [quota]                       # of all streams that no pattern matches, and of records whose stream is not known
+    ids = "200/s"                 # in each partition of each input topic
+    dead_letters = "10/s"
+
     [streams."fraud-*"]           # the first pattern that matches counts
     calibrator = "platt+regret_matching"
     ttl = "90d"                   # how long a forecast waits for its outcome; matures and 30 days more if not set
@@ -20,6 +24,7 @@
     alarm_since = 2026-11-22      # a later date, or time with an offset, than before begins the alarms anew
     shards = 4                    # a stream too large for one partition: parts that learn apart, by event id
     options = { grid = 50 }       # of the calibrator
+    quota = { records = "500/s", ids = "30000/m", dead_letters = "1/s" }  # of each stream; not set: not bounded
     shadow = [                    # challengers: scored on the same events, never served
         "platt+minimax",
         { calibrator = "histogram", options = { bins = 20 } },
@@ -35,9 +40,10 @@ from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
 
 from state.policy import DEFAULT_TTL_MS, Challenger, Policies, Policy
+from state.quotas import Quota, Rate
 
 _UNITS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-_TOP = ("closed", "early_ttl", "streams", "sources")
+_TOP = ("closed", "early_ttl", "quota", "streams", "sources")
 _STREAM = (
     "calibrator",
     "ttl",
@@ -54,8 +60,12 @@ _STREAM = (
     "options",
     "shadow",
     "shards",
+    "quota",
 )
 _CHALLENGER = ("calibrator", "options")
+_QUOTA = ("records", "ids", "dead_letters")
+#: Highest count of a rate.
+_MOST = 1_000_000_000
 
 
 def parse(text: str, default_calibrator: str, coin: bytes = b"") -> Policies:
@@ -94,7 +104,7 @@ def policies(table: Mapping[str, Any], default_calibrator: str, coin: bytes = b"
             patterns.append((pattern, _policy(stream, default_calibrator)))
         except ValueError as exc:
             raise ValueError(f"{where}: {exc}") from exc
-    return Policies(patterns, None if closed else Policy(default_calibrator), early, coin)
+    return Policies(patterns, None if closed else Policy(default_calibrator), early, coin, quota(table))
 
 
 def duration(value: object) -> int:
@@ -103,6 +113,35 @@ def duration(value: object) -> int:
     if match is None:
         raise ValueError(f"{value!r} is not a duration such as 90s, 12h or 30d")
     return int(match[1]) * _UNITS[match[2]]
+
+
+def quota(table: Mapping[str, Any]) -> Quota | None:
+    """Return the quota of a table that may have one; raises ValueError if it is none."""
+    if "quota" not in table:
+        return None
+    rates = _typed(table, "quota", dict, default={})
+    _known("a quota", rates, _QUOTA)
+    if not rates:
+        raise ValueError(f"quota sets no rate; there are: {', '.join(_QUOTA)}")
+    return Quota(**{name: _rate(name, value) for name, value in rates.items()})
+
+
+def shown(of: Quota | None) -> dict[str, str]:
+    """Return the rates that a quota sets, as the file has them."""
+    units = {length: unit for unit, length in _UNITS.items()}
+    rates = {} if of is None else {name: getattr(of, name) for name in _QUOTA}
+    return {name: f"{rate.count}/{units[rate.unit_ms]}" for name, rate in rates.items() if rate is not None}
+
+
+def _rate(name: str, value: object) -> Rate:
+    """Return a rate such as ``500/s``: so many in a unit of time, which may also come at once."""
+    match = re.fullmatch(r"(\d{1,10})/([smhd])", value) if isinstance(value, str) else None
+    if match is None or not 0 < int(match[1]) <= _MOST:
+        raise ValueError(
+            f"quota: {name} must be a rate such as 500/s, 30000/m, 20000/h or 1000000/d, at least 1 and at most "
+            f"{_MOST}, got {value!r}"
+        )
+    return Rate(int(match[1]), _UNITS[match[2]])
 
 
 def _moment(value: object) -> int:
@@ -145,6 +184,7 @@ def _policy(stream: Mapping[str, Any], default_calibrator: str) -> Policy:
         alarm_since_ms=_moment(stream["alarm_since"]) if "alarm_since" in stream else 0,
         shards=_typed(stream, "shards", int, default=1),
         shadow=tuple(_challenger(each) for each in _typed(stream, "shadow", list, default=[])),
+        quota=quota(stream),
     )
 
 

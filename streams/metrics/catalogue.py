@@ -119,6 +119,22 @@ CATALOGUE: Final = {
             "read the dead-letter topic: each dead letter names its reason, topic, partition and offset",
         ),
         Metric(
+            "withheld_letters",
+            "counter",
+            (),
+            "Dead letters beyond a stream's rate: they name topic, partition and offset, and leave out the record",
+            "read the records where the dead letters say, as long as the input topic keeps them",
+        ),
+        Metric(
+            "refused_records",
+            "counter",
+            ("stream",),
+            "Records beyond their stream's quota, which are dead letters; without a stream: of unknown events, and of "
+            "all hidden streams",
+            "find out who floods; else raise the quota and send again what the dead letters name",
+            series=1,
+        ),
+        Metric(
             "expired",
             "counter",
             ("kind",),

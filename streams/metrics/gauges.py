@@ -66,10 +66,12 @@ class Gauges(Collector):
         self._version = version
         self._sampler = sampler
         self._exposition = Exposition(policies)
+        self._policies = policies
         self._held: dict[int, PartitionSnapshot] = {}
         #: Forecasts answered and events resolved here, by label of their stream.
         self._answered: dict[str, int] = {}
         self._scored: dict[str, int] = {}
+        self._refused: dict[str, int] = {}
         self._waited, self._delayed = Latencies(WAITS), Latencies(DELAYS)
         self._updated = 0.0
         self._counters: dict[str, Counter] = {}
@@ -80,7 +82,7 @@ class Gauges(Collector):
             "stage_seconds": LATENCIES,
         }
         counters = ("records", "redelivered_records", "passed_records", "dead_letters", "expired", "matured_events")
-        for name in (*counters, "outputs", "opened_partitions", "expired_early"):
+        for name in (*counters, "outputs", "opened_partitions", "expired_early", "withheld_letters"):
             self._counters[name] = Counter(
                 PREFIX + name, CATALOGUE[name].help, CATALOGUE[name].labels, registry=self.registry
             )
@@ -121,6 +123,8 @@ class Gauges(Collector):
         for stream in (*held.streams(), *([HIDDEN] if self.hidden else [])):
             self._answered.setdefault(stream, 0)
             self._scored.setdefault(stream, 0)
+            if self._policies.quota_of(stream):
+                self._refused.setdefault(stream, 0)
 
     def restored(self, partition: int, held: PartitionSnapshot) -> None:
         """Take the rows of streams that gained a slot, see `gained`."""
@@ -182,6 +186,8 @@ class Gauges(Collector):
             self._counters["expired_early"].inc(sum(due > soon for due in effects.lapsed))
         self._count(effects.answered, self._answered)
         self._count(effects.resolved, self._scored)
+        self._count(effects.refused, self._refused)
+        self._counters["withheld_letters"].inc(effects.withheld)
         held = self._held.get(partition)
         if held is None:
             held = self._held[partition] = PartitionSnapshot(fence)
@@ -191,7 +197,7 @@ class Gauges(Collector):
             self._gained.append(gains)
             for each in self._held.values():
                 each.drop(loses)
-            for counted in (self._answered, self._scored):
+            for counted in (self._answered, self._scored, self._refused):
                 counted.pop(loses, None)
                 counted.setdefault(gains, 0)
 
@@ -212,7 +218,7 @@ class Gauges(Collector):
     def _count(self, found: Mapping[str, int], counted: dict[str, int]) -> None:
         """Add up what was counted by stream."""
         for stream, n in found.items():
-            label = stream if self.shows(stream) else HIDDEN
+            label = stream if stream and self.shows(stream) else HIDDEN
             counted[label] = counted.get(label, 0) + n
 
     def produced(self, topic: str, n: int) -> None:
@@ -237,7 +243,11 @@ class Gauges(Collector):
 
     def exposition(self) -> bytes:
         """Return everything in Prometheus's text format; one thread at a time may ask."""
-        counted = {"answered_forecasts": self._answered, "scored_events": self._scored}
+        counted = {
+            "answered_forecasts": self._answered,
+            "scored_events": self._scored,
+            "refused_records": self._refused,
+        }
         return generate_latest(self.registry) + self._exposition.text(self.held(), counted).encode()
 
     def collect(self) -> Iterator[Metric]:

@@ -27,6 +27,8 @@ REASONS: Final = {
     "empty": "the record has no value",
     "batch": "the compressed batch it came in expands beyond TRUEUP_UNPACKED_BYTES, or cannot be unpacked",
     "skipped": "an operator left the record out with trueup skip",
+    "quota": "the stream's quota of records is used up",
+    "quota_ids": "the stream's quota of new event ids is used up",
     "oversized": "the value is longer than the limit, or the key than eight ids",
     "not_json": "the value is not JSON (NaN and Infinity are not JSON)",
     "not_object": "the value is JSON, but not an object",
@@ -121,6 +123,8 @@ class Decoder:
         self, offset: int, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers = ()
     ) -> Forecast | Rejected | Passed:
         """Decode one record of ``forecasts``; ``timestamp`` is the Kafka timestamp, ms."""
+        policy: Policy | None = None
+        stream: Any = ""
         try:
             record = self._object(key, value, headers, timestamp, self._mappings[FORECASTS])
             event_id = self._name(record, "event_id")
@@ -146,7 +150,7 @@ class Decoder:
             ts = self._time(record, timestamp)
             return new(Forecast, (offset, key, event_id, stream, raw, x, ts, value, segments))
         except _Unusable as unusable:
-            return _refused(offset, key, value, FORECASTS, unusable.args[0])
+            return _refused(offset, key, value, FORECASTS, unusable.args[0], stream if policy else "", timestamp)
 
     def outcome(
         self, offset: int, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers = ()
@@ -169,7 +173,7 @@ class Decoder:
                 raise _Unusable("revision")
             return new(Outcome, (offset, key, event_id, float(y), self._time(record, timestamp), value, revision))
         except _Unusable as unusable:
-            return _refused(offset, key, value, OUTCOMES, unusable.args[0])
+            return _refused(offset, key, value, OUTCOMES, unusable.args[0], "", timestamp)
 
     def _policy(self, stream: str) -> Policy:
         policy = self._policies.of(stream)
@@ -230,8 +234,10 @@ class Decoder:
         return ts
 
 
-def _refused(offset: int, key: bytes | None, value: bytes | None, topic: int, reason: str) -> Rejected | Passed:
-    return Passed(offset, topic) if reason == PASSED else Rejected(offset, key, value, topic, reason)
+def _refused(
+    offset: int, key: bytes | None, value: bytes | None, topic: int, reason: str, stream: str, ts: int
+) -> Rejected | Passed:
+    return Passed(offset, topic) if reason == PASSED else Rejected(offset, key, value, topic, reason, stream, ts)
 
 
 def _only(record: dict[str, Any], *allowed: str) -> str:
@@ -380,15 +386,19 @@ def _encode_vectors(record: Calibrated | Resolved, fields: tuple[str, ...]) -> b
 
 def encode_letter(record: Rejected, topic: str, partition: int, limits: Limits) -> bytes:
     """Return the JSON value of a ``dead-letters`` record; its value is base64, cut at the limit."""
-    value = record.value
-    return orjson.dumps(
-        {
-            "reason": record.reason,
-            "topic": topic,
-            "partition": partition,
-            "offset": record.offset,
-            "key": None if record.key is None else base64.b64encode(record.key[: limits.letter_bytes]).decode(),
-            "value": None if value is None else base64.b64encode(value[: limits.letter_bytes]).decode(),
-            "value_bytes": 0 if value is None else len(value),
-        }
-    )
+    key, value = record.key, record.value
+    letter: dict[str, Any] = {
+        "reason": record.reason,
+        "topic": topic,
+        "partition": partition,
+        "offset": record.offset,
+        "key": None,
+        "value": None,
+        "value_bytes": 0 if value is None else len(value),
+    }
+    if record.withheld:
+        letter["withheld"] = True
+    else:
+        letter["key"] = None if key is None else base64.b64encode(key[: limits.letter_bytes]).decode()
+        letter["value"] = None if value is None else base64.b64encode(value[: limits.letter_bytes]).decode()
+    return orjson.dumps(letter)

@@ -22,9 +22,9 @@ def encode(output: Output, settings: Settings, partition: int) -> tuple[str, int
 
 
 def key_of(output: Output, settings: Settings) -> bytes | None:
-    """Return the key of an output's record: its input's, unless a dead letter's is longer than a letter may be."""
+    """Return the key of an output's record: its input's, unless a dead letter is withheld or may not be as long."""
     key = output.key
-    if key is not None and isinstance(output, Rejected) and len(key) > settings.letter_bytes:
+    if key is not None and isinstance(output, Rejected) and (output.withheld or len(key) > settings.letter_bytes):
         return None
     return key
 

@@ -215,8 +215,8 @@ def test_gauges_do_not_show_a_batch_that_was_folded_in_vain(scene: Scene) -> Non
 def test_a_bad_record_becomes_a_letter_and_moves_the_fence(scene: Scene) -> None:
     scene.fold(batch([Sent("forecasts", b"k", b"junk", 1), Sent("outcomes", b"k", b"", 2), *PAIR]))
     assert scene.told.outputs[:2] == [
-        Rejected(0, b"k", b"junk", FORECASTS, "not_json"),
-        Rejected(0, b"k", b"", OUTCOMES, "empty"),
+        Rejected(0, b"k", b"junk", FORECASTS, "not_json", ts=1),
+        Rejected(0, b"k", b"", OUTCOMES, "empty", ts=2),
     ]
     assert scene.reopen() == (2, 2)
 

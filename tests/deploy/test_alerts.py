@@ -125,6 +125,15 @@ def letters(dead: float, records: float) -> dict[str, str]:
     }
 
 
+def refused(each: float, stream: str = "cards") -> dict[str, str]:
+    named = f'{W},stream="{stream}"' if stream else W
+    return {f"trueup_refused_records_total{{{named}}}": f"0+{each}x{LONG}"}
+
+
+def lost(values: str) -> dict[str, str]:
+    return {f'trueup_lost_records_total{{{W},topic="forecasts"}}': values}
+
+
 def scene(*parts: dict[str, str], at: int, fires: str = "", step: int = 1, **values: float) -> Scenario:
     """Return a healthy worker, with the series of the parts in place of its own."""
     series = healthy(step=step)
@@ -343,6 +352,18 @@ SCENARIOS: Final[dict[str, dict[str, list[Scenario]]]] = {
     "TrueupDeadLetters": {
         "fires": [scene(letters(2, 100), at=17, fires="TrueupDeadLetters")],
         "quiet": [scene(letters(2, 250), at=17), scene(letters(0.5, 10), at=17)],
+    },
+    "TrueupQuotaExceeded": {
+        "fires": [
+            scene(refused(5), at=12, fires="TrueupQuotaExceeded"),
+            # Records of unknown events have no stream.
+            scene(refused(5, stream=""), at=12, fires="TrueupQuotaExceeded"),
+        ],
+        "quiet": [scene(refused(0), at=12)],
+    },
+    "TrueupRecordsLost": {
+        "fires": [scene(lost("0x5 40x60"), at=12, fires="TrueupRecordsLost")],
+        "quiet": [scene(lost(f"0x{LONG}"), at=12), scene(lost(f"40x{LONG}"), at=12)],
     },
     "TrueupStreamsHidden": {
         "fires": [scene(only("trueup_hidden_streams", f"1x{LONG}"), at=16, fires="TrueupStreamsHidden")],

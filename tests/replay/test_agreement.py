@@ -1,9 +1,10 @@
 """One law for two engines: replay's, which keeps no rows, and the workers' agree on every figure, to the last bit.
 
 Histories have everything that producers send, and streams have every option of labels, every kind of forecast,
-challengers and segments. Some clocks run ahead. The workers' engine folds the events in batches of any size, and some
-batches come again. Compared are what is served and drawn, what becomes of every record, every label and revision, the
-state of every calibrator, the champion's and the challengers', and all scores and comparisons.
+challengers, segments and quotas. Some clocks run ahead. The workers' engine folds the events in batches of any size,
+and some batches come again: what a quota refused is refused again. Compared are what is served and drawn, what becomes
+of every record, every label and revision, the state of every calibrator, the champion's and the challengers', and all
+scores and comparisons.
 """
 
 from collections.abc import Sequence
@@ -25,6 +26,7 @@ from state.events import Calibrated, Event, Forecast, Outcome, Output, Rejected,
 from state.fence import FORECASTS, OUTCOMES
 from state.forecasts import PROBABILITY, Normal, Probs, Quantiles
 from state.policy import Challenger, Policies, Policy
+from state.quotas import REFUSED, REFUSED_ID, Quota, Rate
 from state.scoring.comparison import Comparison
 from state.scoring.scores import Scores
 from state.scoring.segment_scores import SegmentScores
@@ -59,6 +61,11 @@ VALUES = ("", "DE", "FR", "web", "é")
 LABELS = (0.0, 1.0, 1.0, 0.0, 2.0, 7.0)
 
 
+#: Rates, some of which everything exceeds.
+RATES = st.none() | st.builds(Rate, st.sampled_from([1, 2, 5, 40]), st.sampled_from([1000, 60_000, 86_400_000]))
+QUOTAS = st.none() | st.builds(Quota, RATES, RATES, RATES)
+
+
 @st.composite
 def policies(draw: st.DrawFn, stream: str) -> Policy:
     """Return a policy of a stream with any options of labels."""
@@ -78,6 +85,7 @@ def policies(draw: st.DrawFn, stream: str) -> Policy:
         revisable_ms=draw(st.sampled_from([0, ttl + 1, ttl + 200])),
         segments=segments,
         pairs=pairs,
+        quota=draw(QUOTAS),
     )
 
 
@@ -85,7 +93,8 @@ def policies(draw: st.DrawFn, stream: str) -> Policy:
 def plans(draw: st.DrawFn) -> Policies:
     """Return policies for all streams, so that they share a partition, its queues and its clock."""
     early = draw(st.sampled_from([5, 25, 400]))
-    return Policies([(each, draw(policies(each))) for each in STREAMS], early_ttl_ms=early)
+    patterns = [(each, draw(policies(each))) for each in STREAMS]
+    return Policies(patterns, early_ttl_ms=early, quota=draw(QUOTAS))
 
 
 @st.composite
@@ -120,7 +129,8 @@ def histories(draw: st.DrawFn) -> list[Event]:
         elif kind == "outcome":
             events.append(Outcome(*place, name, rng.choice(LABELS), ts, b"value", rng.choice((0, 0, 0, 1, 2))))
         else:
-            events.append(Rejected(*place, b"junk", topic, "not_json"))
+            stream = rng.choice(("", *streams))
+            events.append(Rejected(*place, b"junk", topic, rng.choice(("not_json", "batch")), stream, ts))
     return events
 
 
@@ -150,11 +160,17 @@ def folded(plan: Policies, events: Sequence[Event], cuts: Sequence[int], again: 
         if again[n % len(again)]:
             rows_before = dict(table)
             worker = Worker(plan, table, SMALL_BATCH)
-            worker.fold(*batch)
+            told = worker.fold(*batch).outputs
             assert dict(table) == rows_before
+            assert set(told) >= {each for each in made if isinstance(each, Rejected)}
+            assert [each for each in told if refused(each)] == [each for each in made if refused(each)]
         at += len(batch)
         n += 1
     return Folded(table, outputs, issued)
+
+
+def refused(output: Output) -> bool:
+    return isinstance(output, Rejected) and output.reason in (REFUSED, REFUSED_ID)
 
 
 def contested(

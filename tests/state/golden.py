@@ -8,13 +8,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from state import claim, expiry, fence, inputs, ledger, routes, rows, witnesses
+from state import claim, expiry, fence, inputs, ledger, quotas, refusals, routes, rows, witnesses
 from state.calibrators import REGISTRY, calibrated_regression, quantile
 from state.claim import Claim
 from state.fence import EXPIRY, MATURITY, Fence, Queue
 from state.forecasts import PROBS, QUANTILES, Classwise, Normal, Probs, Quantiles
 from state.ledger import EARLY, ISSUED, NAN, NO_CONFIG, RESOLVED, WAITING, Entry, Shadow
 from state.policy import Policy
+from state.quotas import Buckets, Clocks, Quota, Rate
+from state.refusals import Refusals
 from state.rows import Served
 from state.scoring.ages import DAY_MS, Ages
 from state.scoring.comparison import Comparison
@@ -201,6 +203,40 @@ def _route() -> routes.Row:
     return routes.Row(5, 9, 1_702_592_060_000, known, said)
 
 
+#: Rates of records and of dead letters; of new ids there is none.
+QUOTA: Final = Quota(Rate(5, 1000), None, Rate(600, 60_000))
+
+
+def _buckets() -> bytes:
+    found = Buckets(QUOTA)
+    for n in range(3):
+        found.fill(quotas.OF_LETTERS, 1_700_000_000_000 + n)
+        found.take(quotas.LETTERS)
+    found.fill(1, 1_700_000_000_500)
+    found.take(quotas.RECORDS + 1)
+    return found.encode()
+
+
+def _clocks() -> bytes:
+    found = Clocks()
+    for n in range(4):
+        found.move(0, 1_700_000_000_000 + n)
+    found.move(1, 1_700_000_000_500)
+    return found.encode()
+
+
+def _refusals(row: bytes | None = None) -> bytes:
+    found = Refusals(8000, row)
+    if row is None:
+        for n in range(300):
+            found.add(0, 4000 + n, refusals.REFUSED, 100 + n)
+        found.add(0, 4500, refusals.REFUSED | refusals.WITHHELD, 401)
+        found.add(1, 70_000, refusals.REFUSED_ID, 402)
+    encoded = found.encode()
+    assert encoded is not None
+    return encoded
+
+
 def golden() -> list[Row]:
     """Return every row that is kept."""
 
@@ -278,6 +314,9 @@ def golden() -> list[Row]:
         Row("witnesses", witnesses.VERSION, _witnesses(), _witnesses),
         Row("widths", inputs.VERSION, inputs.Widths(8, 8).encode(), lambda row: inputs.Widths.decode(row).encode()),
         Row("route", routes.VERSION, _route().encode(), lambda row: routes.Row.decode(row).encode()),
+        Row("quota", quotas.VERSION, _buckets(), lambda row: Buckets(QUOTA, row).encode()),
+        Row("quota-times", quotas.VERSION, _clocks(), lambda row: Clocks(row).encode()),
+        Row("refusals", refusals.VERSION, _refusals(), _refusals),
         Row("expiry", expiry.VERSION, expiry.encode(entries), lambda row: expiry.encode(expiry.decode(row))),
     ]
 

@@ -19,6 +19,7 @@ from state.events import Event, Forecast, Outcome, Output, Rejected
 from state.fence import FORECASTS, OUTCOMES, Fence
 from state.ledger import Entry
 from state.policy import Challenger, Policies, Policy
+from state.quotas import Quota, Rate
 from state.rows import Served
 
 #: The same examples in every run, however slow the machine.
@@ -74,6 +75,18 @@ CHALLENGERS: Final = {
 SHADOWED: Final = Policies(
     [(stream, replace(policy, shadow=CHALLENGERS[stream])) for stream, policy in POLICIES.patterns],
     early_ttl_ms=POLICIES.early_ttl_ms,
+)
+#: The same, with a quota for each stream but one, and for records whose stream is not known; all of them are exceeded.
+QUOTAS: Final = {
+    "counts": Quota(records=Rate(2, 60_000)),
+    "regret": Quota(ids=Rate(3, 1000), dead_letters=Rate(1, 86_400_000)),
+    "guarded": Quota(Rate(40, 1000), Rate(1, 1000), Rate(1, 1000)),
+    "ridge": None,
+}
+LIMITED: Final = Policies(
+    [(stream, replace(policy, quota=QUOTAS[stream])) for stream, policy in SHADOWED.patterns],
+    early_ttl_ms=POLICIES.early_ttl_ms,
+    quota=Quota(ids=Rate(2, 1000), dead_letters=Rate(1, 1000)),
 )
 
 
@@ -217,7 +230,7 @@ def play(steps: Iterable[Step], held: int = SMALL_BATCH, policies: Policies = PO
             y = _outcome(step.answer, worker.table.entry(event_id), n)
             event = Outcome(*place, event_id, y, now - step.behind, None, (0, 0, 0, 0, 1, 2)[n % 6])
         else:
-            event = Rejected(*place, b"junk", topic, "not_json")
+            event = Rejected(*place, b"junk", topic, "not_json", step.stream if n % 2 else "", now)
         history.events.append(event)
         history.effects.append(worker.fold(event))
     return history
@@ -275,7 +288,7 @@ _LENGTHS = (
     | st.lists(STEPS, min_size=40, max_size=80)
     | st.builds(seeded, st.integers(100, 250), st.integers(0, 2**32))
 )
-HISTORIES = st.builds(play, _LENGTHS, st.just(SMALL_BATCH), st.sampled_from([POLICIES, SHADOWED]))
+HISTORIES = st.builds(play, _LENGTHS, st.just(SMALL_BATCH), st.sampled_from([POLICIES, SHADOWED, LIMITED]))
 SHADOWED_HISTORIES = st.builds(play, _LENGTHS, st.just(SMALL_BATCH), st.just(SHADOWED))
 
 

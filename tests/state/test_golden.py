@@ -5,7 +5,7 @@ from struct import calcsize
 
 import pytest
 
-from state import claim, expiry, fence, ledger, rows
+from state import claim, expiry, fence, ledger, quotas, refusals, rows
 from state.fence import FATES
 from state.frames import CorruptFrame
 from state.scoring.history import WINDOW
@@ -95,6 +95,8 @@ def same_layout(one: str, other: str) -> bool:
         ("`L`: the ledger", ledger.HEAD.format + ledger._NAMES.format[1:]),
         ("`C`: calibrators", rows._HEAD.format),
         ("`Q`: the expiry queues", expiry._ENTRY.format),
+        ("`B`: quotas", quotas._BUCKETS.format),
+        ("`R`: refusals", refusals._HEAD.format),
     ],
 )
 def test_offsets_on_the_page_are_those_of_the_code(heading: str, layout: str) -> None:
@@ -120,6 +122,8 @@ def test_the_page_names_versions_and_sizes() -> None:
         "Q": expiry.VERSION,
         "N": rows.NAMES_VERSION,
         "G": rows.SEGMENT_VERSION,
+        "B": quotas.VERSION,
+        "R": refusals.VERSION,
     }
     for kind, version in versions.items():
         assert re.search(rf"^\| `{kind}` \|.*\| {version} \|$", PAGE, flags=re.MULTILINE), kind

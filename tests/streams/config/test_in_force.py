@@ -8,6 +8,7 @@ import pytest
 
 from state import calibrators
 from state.policy import Policies, Policy
+from state.quotas import Quota, Rate
 from streams.config import in_force
 from streams.config.in_force import InForce, InForceError
 from streams.config.settings import Settings
@@ -15,6 +16,7 @@ from streams.config.settings import Settings
 FILE = """
 closed = true
 early_ttl = "3d"
+quota = { ids = "7/m" }
 [streams."fraud-*"]
 calibrator = "platt+regret_matching"
 options = { grid = 20 }
@@ -32,6 +34,7 @@ segments_required = true
 shadow = ["minimax", { calibrator = "histogram", options = { bins = 20 } }]
 [streams.demand]
 calibrator = "quantile"
+quota = { records = "500/s", dead_letters = "10000/d" }
 options = { levels = [0.1, 0.5, 0.9] }
 [streams.intent]
 calibrator = "multiclass"
@@ -61,6 +64,9 @@ def test_what_was_written_means_what_was_in_force(settings: Settings) -> None:
         assert now.alarm_since_ms == was.alarm_since_ms
         assert (now.layout, now.segments_required) == (was.layout, was.segments_required)
         assert [each.config for each in now.challengers] == [each.config for each in was.challengers]
+        assert now.quota == was.quota
+    assert settings.policies.of("demand").quota  # type: ignore[union-attr]
+    assert settings.policies.quota == read.policies.quota == Quota(ids=Rate(7, 60_000))
 
 
 @pytest.mark.parametrize("name", [*calibrators.REGISTRY, *calibrators.VECTORS])
