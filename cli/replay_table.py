@@ -105,7 +105,7 @@ def _ranks(contenders: list[Contender], result: Result) -> Table:
 
 def _segments(title: str, described: Mapping[str, Any]) -> Table:
     """Return the worst segments of a stream: of each the mean error of what was served, with its 95 % interval."""
-    table = _table("events", "observed", "raw", "served", "off by", "ECE", "chance")
+    table = _table("events", "observed", "served", "off by, 95 %", "ECE", "chance")
     worst = described["worst"][:SEGMENTS]
     table.title = f"{title}: the worst {len(worst)} of {described['scored']} segments, {described['off']} off"
     for each in worst:
@@ -113,8 +113,8 @@ def _segments(title: str, described: Mapping[str, Any]) -> Table:
         table.add_row(
             f"{each['segment']} = {each['value']}",
             f"{each['events']:,}",
-            *map(_figure, (each["observed"], each["raw"]["mean"], served["mean"])),
-            "–" if off["low"] is None else f"{off['mean']:+.3f} [{off['low']:+.3f}, {off['high']:+.3f}]",
+            *map(_figure, (each["observed"], served["mean"])),
+            "–" if off["low"] is None else f"{off['mean']:+.4f} ± {off['high'] - off['mean']:.4f}",
             *map(_figure, (served["ece"], served["ece_noise"])),
         )
     large = described["large"]
