@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import orjson
 from rich.console import Console
 from rich.table import Table
@@ -14,6 +15,7 @@ from lab import flights, reliability, topic_counts
 from lab.flights import Flights
 from lab.scrape import ScrapedSamples
 from streams.config.settings import Settings
+from streams.metrics.segments import LARGE
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,9 @@ def account(settings: Settings, played: Flights, done: DemoRun) -> dict[str, Any
     if done.worker_exit:
         problems.append(f"the worker ended with status {done.worker_exit} after SIGTERM")
     stream = {"stream": flights.STREAM}
+    segments = _segments(played, done.held)
+    if (shown := done.reading.value("segments_scored", stream)) != segments["scored"] and len(y):
+        problems.append(f"segments scored: {shown} by /metrics, {segments['scored']} by the records")
     return {
         "rows": len(played),
         "forecasts": {
@@ -66,12 +71,33 @@ def account(settings: Settings, played: Flights, done: DemoRun) -> dict[str, Any
         "calibrated": reliability.loss(p, y)._asdict(),
         "auc": {"raw": _or_none(reliability.auc(raw, y)), "calibrated": _or_none(reliability.auc(p, y))},
         "mean_off": {"raw": _or_none(reliability.mean_off(raw, y)), "calibrated": _or_none(reliability.mean_off(p, y))},
+        "segments": segments,
         "regret": {loss: done.reading.regret(loss, flights.STREAM) for loss in ("brier", "log")},
         "calibration_error": done.reading.value("calibration_error", stream),
         "calibration_bound": done.reading.value("calibration_bound", stream),
         **identity(settings, done),
         "problems": problems,
     }
+
+
+def _segments(played: Flights, held: topic_counts.TopicCounts) -> dict[str, Any]:
+    """Return how many segments have outcomes, and the mean and worst ECE of those that have many."""
+    carried = dict(zip(played.event_id, played.segments, strict=True))
+    raw, p, y = held.scored()
+    kept = {"raw": list[float](), "calibrated": list[float]()}
+    scored = 0
+    for name in flights.SEGMENTS:
+        values = np.array([carried[event][name] for event in held.resolved])
+        for value in np.unique(values):
+            mine = values == value
+            scored += 1
+            if mine.sum() >= LARGE:
+                for kind, forecasts in (("raw", raw), ("calibrated", p)):
+                    kept[kind].append(reliability.loss(forecasts[mine], y[mine]).ece)
+    described: dict[str, Any] = {"scored": scored, "large": len(kept["raw"])}
+    for kind, eces in kept.items():
+        described[kind] = {"mean_ece": float(np.mean(eces)), "worst_ece": max(eces)} if eces else None
+    return described
 
 
 def identity(settings: Settings, done: DemoRun) -> dict[str, Any]:
@@ -119,6 +145,12 @@ def summary(console: Console, account: Mapping[str, Any]) -> None:
     for label, figures, form in (("mean off by", account["mean_off"], "+.1%"), ("AUC", account["auc"], ".4f")):
         shown = ("-" if value is None else format(value, form) for value in figures.values())
         table.add_row(label, *shown, "")
+    segments = account["segments"]
+    if segments["large"]:
+        for words, figure in (("mean", "mean_ece"), ("worst", "worst_ece")):
+            before, after = segments["raw"][figure], segments["calibrated"][figure]
+            label = f"{words} ECE of {segments['large']} segments"
+            table.add_row(label, f"{before:.4f}", f"{after:.4f}", f"{(after - before) / before:+.1%}")
     forecasts, outcomes, expired = account["forecasts"], account["outcomes"], account["expired"]
     console.print()
     console.print(table)

@@ -159,7 +159,7 @@ class Dictionary:
         name = "*".join(self.pairs[k])
         if within == OTHER:
             return Segment(name, "(other)")
-        both = next(both for both, own in self._of_pairs[k].items() if own == within)
+        both = list(self._of_pairs[k])[within - 1]
         values = (self._value(place, slot) for place, slot in zip(self._places[k], both, strict=True))
         return Segment(name, "*".join(values))
 

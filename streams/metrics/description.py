@@ -70,15 +70,17 @@ class StateRows:
         return found
 
     def take_segments(self, stream: str, partition: int, found: Mapping[bytes, bytes]) -> None:
-        """Decode the rows of a stream's segments under one layout, by key; the row of their slots is among them."""
-        dictionaries = [row for key, row in found.items() if key[:1] == keys.NAMES]
-        if dictionaries:
-            scores = {
-                keys.of_segment(key)[2]: rows.decode_segment(row)
-                for key, row in found.items()
-                if key[:1] == keys.SEGMENT
-            }
-            self.segments[stream][partition] = rows.decode_names(dictionaries[0]), scores
+        """Decode the rows of a stream's segments under one layout, by key, without those that have no name yet.
+
+        Rows that are read while a worker writes may be of different batches.
+        """
+        names = next((row for key, row in found.items() if key[:1] == keys.NAMES), None)
+        if names is not None:
+            dictionary = rows.decode_names(names)
+            given, slots = set(dictionary.slots), [key for key in found if key[:1] == keys.SEGMENT]
+            by_slot = {slot: found[key] for key in slots if (slot := keys.of_segment(key)[2]) in given}
+            scores = {slot: rows.decode_segment(row) for slot, row in by_slot.items()}
+            self.segments[stream][partition] = dictionary, scores
 
 
 def describe(found: StateRows, stream: str, policy: Policy | None = None) -> dict[str, Any]:

@@ -132,3 +132,17 @@ def test_segments_that_a_stream_no_longer_has_are_not_shown() -> None:
     assert read(STORES[0].get, later, ["s"], STORES[0].fence).segments == {}
     assert any(key[:1] == keys.SEGMENT for key in STORES[0])
     assert rows.decode_names(STORES[0][keys.names("s", POLICY.layout)]).names == ("country", "channel")
+
+
+def test_scores_whose_slot_has_no_name_yet_are_left_out() -> None:
+    stored = dict(read(STORES[0].get, POLICIES, ["s"], STORES[0].fence).segments["s"])
+    early = Dictionary(POLICY.segments, POLICY.pairs)
+    early.groups(("DE", "web"))
+    stored[keys.names("s", POLICY.layout)] = rows.encode_names(early)
+    found = StateRows()
+    found.take_segments("s", 0, stored)
+    shown = segments.describe(found.segments["s"].values())["worst"]
+    assert {each["value"] for each in shown} <= {early.segment(slot).value for slot in early.slots}
+    without = StateRows()
+    without.take_segments("s", 0, {key: row for key, row in stored.items() if key[:1] == keys.SEGMENT})
+    assert not without.segments
