@@ -187,7 +187,9 @@ class Dictionary:
         """
         names, at = _read_texts(payload, 0)
         places, at = _read_pairs(payload, at)
-        made = cls(names, [(names[one], names[other]) for one, other in places])
+        pairs = [(names[one], names[other]) for one, other in places]
+        check(names, pairs)
+        made = cls(names, pairs)
         for slots in made._of_names:
             values, at = _read_texts(payload, at)
             for value in values:
@@ -198,8 +200,12 @@ class Dictionary:
             for both in found:
                 crossed[both] = len(crossed) + 1
             made.taken += len(found)
-        if at != len(payload):
-            raise ValueError(f"a dictionary of segments has {at} bytes, got {len(payload)}")
+        for (one, other), crossed in zip(made._places, made._of_pairs, strict=True):
+            ends = MISSING + len(made._of_names[one]), MISSING + len(made._of_names[other])
+            if not all(first < ends[0] and second < ends[1] for first, second in crossed):
+                raise ValueError("a pair of segments has a combination of slots that were not given away")
+        if made.encode() != payload or len(made.slots) > LIMIT * made.families:
+            raise ValueError(f"a dictionary of segments of {len(payload)} bytes gives a value two slots, or has others")
         return made
 
 

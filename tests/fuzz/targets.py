@@ -203,6 +203,17 @@ def _comparison(frame: bytes) -> None:
     rows.encode_comparison(rows.decode_comparison(frame))
 
 
+def _names(frame: bytes) -> None:
+    dictionary = rows.decode_names(frame)
+    assert rows.encode_names(dictionary) == frame
+    assert len({dictionary.segment(slot) for slot in dictionary.slots}) <= len(dictionary.slots)
+    assert len(dictionary.groups(("x",) * len(dictionary.names))) == dictionary.families
+
+
+def _segment(frame: bytes) -> None:
+    rows.encode_segment(rows.decode_segment(frame))
+
+
 def _recipes() -> list[str]:
     options: dict[str, dict[str, Any]] = {
         "multiclass": {"classes": 3, "each": "histogram"},
@@ -308,6 +319,8 @@ TARGETS: Final = {
     "windows": Target(_either(letters.WINDOWS, _windows), lambda: list(_golden("windows*"))),
     "vectors": Target(_either(letters.VECTORS, _vectors), lambda: list(_golden("vectors*"))),
     "comparison": Target(_either(letters.COMPARISON, _comparison), lambda: list(_golden("comparison*"))),
+    "names": Target(_either(letters.NAMES, _names), lambda: list(_golden("names*"))),
+    "segment": Target(_either(letters.SEGMENT, _segment), lambda: list(_golden("segment*"))),
     "calibrator-row": Target(_either(letters.CALIBRATOR, _calibrator_row), lambda: list(_golden("calibrator*"))),
     "calibrator": Target(calibrator, lambda: list(_states())),
     "forecast": Target(forecast, lambda: [forecasts.encode(Normal(0, 1)), forecasts.encode(Probs((0.5, 0.5)))]),

@@ -11,6 +11,7 @@ from state import calibrators, keys, ledger, rows
 from state.calibrators.base import Prediction
 from state.calibrators.histogram import Histogram
 from state.events import Calibrated, Forecast, Outcome
+from state.frames import CorruptFrame, seal
 from state.policy import Challenger, Policies, Policy
 from state.scoring.segment_scores import SegmentScores
 from state.segments import LIMIT, LONGEST, MISSING, OTHER, Dictionary, Segment
@@ -78,6 +79,25 @@ def test_the_bytes_are_bounded() -> None:
         dictionary.groups(tuple(f"{rng.randrange(200):0{LONGEST}}" for _ in names))
     assert 30_000 < len(dictionary.encode()) <= 34_000
     assert Dictionary.decode(dictionary.encode()).encode() == dictionary.encode()
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b"",
+        b"\1\1a\0",
+        b"\1\1a\0\2\1x\1x",
+        b"\1\1a\0\1\0",
+        b"\1\1a\0\0\0",
+        b"\2\1a\1b\1\0\0\0\0\0",
+        b"\2\1a\1b\1\0\1\0\0\1\2\0",
+        b"\1\1a\0\x3f" + b"".join(b"\2%02d" % n for n in range(63)),
+    ],
+    ids=["empty", "cut", "a value twice", "an empty value", "too long", "a pair of one", "no such slot", "too many"],
+)
+def test_what_is_no_dictionary_is_refused(payload: bytes) -> None:
+    with pytest.raises(CorruptFrame):
+        rows.decode_names(seal(keys.NAMES[0], rows.NAMES_VERSION, payload))
 
 
 # -- scores --------------------------------------------------------------------------------------------------------
