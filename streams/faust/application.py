@@ -123,6 +123,8 @@ class Application:
         )
         self.faust.tables.add(self.table)
         self.standbys = self._transport.standbys = self._standbys(settings)
+        if self.standbys:
+            cast("Assignor", self.faust.assignor).whole = self.standbys.whole
 
     def _standbys(self, settings: Settings) -> Standbys | None:
         store = self.table.store
@@ -237,8 +239,6 @@ class Application:
 
     async def start(self) -> None:
         """Run until it is stopped or crashes."""
-        if self.standbys:
-            cast("Assignor", self.faust.assignor).found(self.standbys.found())
         await self.faust.start()
 
     async def stop(self) -> None:

@@ -1,28 +1,42 @@
 """Who serves which partition, and who keeps a copy of its state: decided by the leader of the group, for all.
 
 Faust's assignor knows copies too, but reads them with the consumer that reads the inputs, and gives up the balance of
-what is served for them. Here a partition is served where it was served, then where a copy of it is, then by whoever has
-least; and copies follow from that. Its messages stay those of Faust: a worker that knows nothing of copies can be in
-the same group, and keeps none.
+what is served for them. Here a partition stays where it is served, or goes where a copy of it is. Copies come first:
+who has too little is given copies, and the partitions when the copies are whole, so that nobody waits for a restore.
+Where no copies are kept, partitions go at once.
+
+The messages are those of Faust: a worker that knows nothing of copies can be in the same group, and keeps none.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
 import faust
 from aiokafka.cluster import ClusterMetadata
-from faust.assignor.client_assignment import ClientAssignment
+from faust.assignor.client_assignment import ClientAssignment, ClientMetadata
 from faust.assignor.partition_assignor import MemberAssignmentMapping, MemberMetadataMapping, PartitionAssignor
 from faust.types import TP
 
 
 @dataclass
 class Share:
-    """What a worker has: the partitions it serves, and those of whose state it has a copy."""
+    """What a worker has.
+
+    Attributes
+    ----------
+    served
+        The partitions it serves.
+    copied
+        Those of whose state it has a whole copy; in an assignment those that it is to copy.
+    behind
+        Those of whose state it has a copy that is not whole yet; in an assignment those that it will serve when its
+        copies of them are whole, and that it is to ask for then.
+    """
 
     served: set[int] = field(default_factory=set)
     copied: set[int] = field(default_factory=set)
+    behind: set[int] = field(default_factory=set)
 
 
 def assign(partitions: int, before: Mapping[str, Share], copies: int) -> dict[str, Share]:
@@ -40,74 +54,127 @@ def assign(partitions: int, before: Mapping[str, Share], copies: int) -> dict[st
     Returns
     -------
     dict of str to Share
-        Every partition is served by one worker, and no worker serves two more than another. A copy is never where its
-        partition is served, and the copies of what a worker serves are spread over the others.
+        Every partition is served by one worker. No worker serves two more than another, unless only what has no whole
+        copy there could move. A copy is never where its partition is served, and the copies of what a worker serves are
+        spread over the others.
     """
     after = {name: Share() for name in sorted(before)}
     _serve(partitions, before, after)
-    _copy(partitions, before, after, min(copies, len(after) - 1))
+    _balance(before, after, cold=not copies)
+    _copy(before, after, min(copies, len(after) - 1))
+    for name, share in after.items():
+        late = share.copied - before[name].copied
+        share.behind = {n for other in _fuller(after, name) for n in after[other].served & late}
     return after
 
 
 def _serve(partitions: int, before: Mapping[str, Share], after: Mapping[str, Share]) -> None:
-    low, extra = divmod(partitions, len(after))
+    """Leave what is served where it is, and give the rest to copies, else to who has least."""
     homeless = set(range(partitions))
-
-    def room(name: str) -> bool:
-        """Whether it may serve one more: as many as all, or one more than all while somebody must."""
-        full = sum(len(share.served) > low for share in after.values())
-        return len(after[name].served) < low + (full < extra)
-
-    def settle(partition: int, name: str) -> None:
-        after[name].served.add(partition)
-        homeless.discard(partition)
-
-    def elsewhere(name: str, partition: int) -> bool:
-        """Whether another worker, that serves less than all, could go on with its copy."""
-        return any(
-            partition in share.copied and len(share.served) < low for other, share in before.items() if other != name
-        )
-
-    for name in sorted(after, key=lambda name: (-len(before[name].served), name)):
-        for partition in sorted(before[name].served & homeless, key=lambda n: (elsewhere(name, n), n)):
-            if room(name):
-                settle(partition, name)
+    for name in after:
+        after[name].served |= before[name].served & homeless
+        homeless -= after[name].served
 
     def holders(partition: int) -> list[str]:
-        return [name for name in after if partition in before[name].copied | before[name].served]
+        return [name for name in after if partition in before[name].copied]
 
     for partition in sorted(homeless, key=lambda n: (not holders(n), len(holders(n)), n)):
-        ready = [name for name in holders(partition) if room(name)]
-        settle(
-            partition, min(ready or [name for name in after if room(name)], key=lambda name: len(after[name].served))
-        )
+        after[min(holders(partition) or after, key=lambda name: len(after[name].served))].served.add(partition)
 
 
-def _copy(partitions: int, before: Mapping[str, Share], after: Mapping[str, Share], copies: int) -> None:
-    most = -(-partitions * copies // len(after))
-    pairs: dict[tuple[str, str], int] = {}
-    owners = {partition: name for name, share in after.items() for partition in share.served}
+def _fuller(after: Mapping[str, Share], name: str) -> list[str]:
+    """Return who serves at least two more than a worker, the fullest first."""
+    found = [other for other in after if len(after[other].served) >= len(after[name].served) + 2]
+    return sorted(found, key=lambda other: -len(after[other].served))
 
-    def keep(partition: int, name: str) -> None:
-        after[name].copied.add(partition)
-        pair = owners[partition], name
-        pairs[pair] = pairs.get(pair, 0) + 1
 
-    def wanted(partition: int) -> bool:
-        return sum(partition in share.copied for share in after.values()) < copies
+def _balance(before: Mapping[str, Share], after: Mapping[str, Share], *, cold: bool) -> None:
+    """Move partitions to who serves less, if it has a copy or all go without."""
+    while True:
+        pairs = [(n, o, name) for name in after for o in _fuller(after, name) for n in sorted(after[o].served)]
+        pairs.sort(key=lambda pair: (len(after[pair[2]].served), -len(after[pair[1]].served)))
+        warm = [pair for pair in pairs if pair[0] in before[pair[2]].copied]
+        if not (warm or (cold and pairs)):
+            return
+        partition, owner, name = (warm or pairs)[0]
+        after[owner].served.remove(partition)
+        after[name].served.add(partition)
 
-    for partition, owner in sorted(owners.items()):
-        # Of what one worker serves no other copies more than its part: when it dies, they take it over together.
-        each = -(-len(after[owner].served) * copies // max(len(after) - 1, 1))
+
+def _copy(before: Mapping[str, Share], after: Mapping[str, Share], copies: int) -> None:
+    """Say where copies are to be: as they are, or where partitions are to move, or where there are, or with few."""
+    if _stands(before, after, copies):
         for name, share in before.items():
-            has = partition in share.copied | share.served and name != owner
-            room = len(after[name].copied) < most and pairs.get((owner, name), 0) < each
-            if has and room and wanted(partition):
-                keep(partition, name)
-    for partition, owner in sorted(owners.items()):
-        while wanted(partition):
-            others = [name for name in after if name != owner and partition not in after[name].copied]
-            keep(partition, min(others, key=lambda name: (pairs.get((owner, name), 0), len(after[name].copied))))
+            after[name].copied |= (share.copied | share.behind) - share.served
+        return
+    placing = _Placing(before, after, copies)
+    placing.move()
+    placing.keep(lambda share: share.copied | share.served)
+    placing.keep(lambda share: share.behind)
+    placing.fill()
+
+
+class _Placing:
+    """Where copies are to be."""
+
+    def __init__(self, before: Mapping[str, Share], after: Mapping[str, Share], copies: int) -> None:
+        self._before, self._after, self._copies = before, after, copies
+        self._owners = {partition: name for name, share in after.items() for partition in sorted(share.served)}
+        self._most = -(-len(self._owners) * copies // len(after))
+
+    def move(self) -> None:
+        """Let who serves too little copy what it is to serve: of the fullest, and what it has most of."""
+        for name in sorted(self._after, key=lambda name: len(self._after[name].served)):
+            fuller, taken, share = _fuller(self._after, name), self._after[name].copied, self._before[name]
+            low = len(self._owners) // len(self._after)
+            for _ in range(max(low - len(self._after[name].served), bool(fuller))):
+                moving = [
+                    (self._pair(other, name) - len(served), n not in share.copied, n not in share.behind, n)
+                    for other in fuller
+                    for served in (self._after[other].served,)
+                    for n in served - taken
+                    if self._wanted(n)
+                ]
+                if moving:
+                    taken.add(min(moving)[-1])
+
+    def keep(self, kept: Callable[[Share], set[int]]) -> None:
+        """Leave copies where they are."""
+        for partition, owner in sorted(self._owners.items()):
+            for name, share in self._before.items():
+                has = name != owner and partition in kept(share) - self._after[name].copied
+                if has and self._room(owner, name) and self._wanted(partition):
+                    self._after[name].copied.add(partition)
+
+    def fill(self) -> None:
+        """Make copies where there are few."""
+        for partition, owner in sorted(self._owners.items()):
+            while self._wanted(partition):
+                others = [n for n, share in self._after.items() if n != owner and partition not in share.copied]
+                name = min(others, key=lambda name: (self._pair(owner, name), len(self._after[name].copied)))
+                self._after[name].copied.add(partition)
+
+    def _pair(self, owner: str, name: str) -> int:
+        """How many of one worker's partitions another is to copy."""
+        return len(self._after[owner].served & self._after[name].copied)
+
+    def _wanted(self, partition: int) -> bool:
+        return sum(partition in share.copied for share in self._after.values()) < self._copies
+
+    def _room(self, owner: str, name: str) -> bool:
+        """Whether it may copy one more: when a worker dies, all others take over an equal part of what it served."""
+        each, extra = divmod(len(self._after[owner].served) * self._copies, max(len(self._after) - 1, 1))
+        full = sum(self._pair(owner, other) > each for other in self._after)
+        return len(self._after[name].copied) < self._most and self._pair(owner, name) < each + (full < extra)
+
+
+def _stands(before: Mapping[str, Share], after: Mapping[str, Share], copies: int) -> bool:
+    """Whether nothing that is served moved or is to move, and there are as many copies as there are to be."""
+    if any(share.served != before[name].served or _fuller(after, name) for name, share in after.items()):
+        return False
+    kept = {name: (share.copied | share.behind) - share.served for name, share in before.items()}
+    partitions = {partition for share in after.values() for partition in share.served}
+    return all(sum(partition in each for each in kept.values()) == copies for partition in partitions)
 
 
 class Assignor(PartitionAssignor):
@@ -115,27 +182,40 @@ class Assignor(PartitionAssignor):
 
     Attributes
     ----------
-    copied
-        The partitions that this worker is to keep copies of.
+    whole
+        Returns the partitions of whose state this worker has a whole copy.
     """
 
     def __init__(self, app: faust.App, replicas: int = 0) -> None:
         super().__init__(cast("Any", app), replicas=replicas)
-        #: Copies are told as those of a topic that does not exist, so that nobody's consumer is assigned it.
-        self._copies = f"{app.conf.id}-copies"
-
-    def found(self, partitions: Iterable[int]) -> None:
-        """Say which partitions this worker's disk has rows of, before it joins the group."""
-        self._assignment = ClientAssignment(actives={}, standbys={self._copies: sorted(partitions)})
+        #: Copies are told as those of topics that do not exist, so that nobody's consumer is assigned them.
+        self._copies, self._behind = f"{app.conf.id}-copies", f"{app.conf.id}-copies-behind"
+        self.whole: Callable[[], Iterable[int]] = lambda: ()
 
     @property
     def copied(self) -> frozenset[int]:
         """The partitions that this worker is to keep copies of."""
         return frozenset(self._assignment.standbys.get(self._copies, ()))
 
+    @property
+    def awaited(self) -> frozenset[int]:
+        """The partitions that this worker is to ask for when its copies of them are whole."""
+        return frozenset(self._assignment.standbys.get(self._behind, ()))
+
     def assigned_standbys(self) -> set[TP]:
         """Return none: Faust would read them itself."""
         return set()
+
+    @property
+    def _metadata(self) -> ClientMetadata:
+        """What this worker tells the leader when it joins."""
+        told = super()._metadata
+        whole = set(self.whole())
+        told.assignment = ClientAssignment(
+            actives=self._assignment.actives,
+            standbys={self._copies: sorted(whole), self._behind: sorted(self.copied - whole)},
+        )
+        return told
 
     def _perform_assignment(
         self, cluster: ClusterMetadata, member_metadata: MemberMetadataMapping
@@ -148,7 +228,7 @@ class Assignor(PartitionAssignor):
         assignments = {
             name: ClientAssignment(
                 actives={topic: [n for n in sorted(share.served) if n < count] for topic, count in counts.items()},
-                standbys={self._copies: sorted(share.copied)},
+                standbys={self._copies: sorted(share.copied), self._behind: sorted(share.behind)},
             )
             for name, share in after.items()
         }
@@ -162,4 +242,5 @@ class Assignor(PartitionAssignor):
 
     def _share(self, assignment: ClientAssignment) -> Share:
         served = {n for partitions in assignment.actives.values() for n in partitions}
-        return Share(served, set(assignment.standbys.get(self._copies, ())))
+        copied, behind = (set(assignment.standbys.get(topic, ())) for topic in (self._copies, self._behind))
+        return Share(served, copied, behind)

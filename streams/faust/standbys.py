@@ -43,6 +43,8 @@ PAUSE_SECONDS = 1.0
 FETCH_SECONDS = 0.5
 #: How long a disk may have been away to be as good as a copy, s.
 LATELY: Final = 3600.0
+#: A copy that lacks so many offsets is as good as whole: they are restored in a tenth of a second.
+NEAR: Final = 10_000
 #: Share of the file system that copies leave to what is served from it.
 SPARE: Final = 0.05
 
@@ -134,6 +136,8 @@ class Standbys:
         #: Partitions whose copy was given up for want of room, and the bytes it had.
         self._crowded: dict[int, int] = {}
         self._heads: defaultdict[int, deque[Head]] = defaultdict(deque)
+        #: Whether the group has said what to keep.
+        self._told = False
         self._changed = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._workers_loop: asyncio.AbstractEventLoop | None = None
@@ -153,6 +157,7 @@ class Standbys:
             Partitions that this worker serves: their files are not touched from here.
         """
         wanted = frozenset(partitions)
+        self._told = True
         if self._loop is None:
             if not wanted:
                 return
@@ -178,8 +183,13 @@ class Standbys:
             found.append(Standby(partition, max(max(ends) - copy.next, 0) if ends else None))
         return found
 
-    def found(self) -> list[int]:
-        """Return the partitions that the disk has rows of which were written lately: little is missing of them."""
+    def whole(self) -> list[int]:
+        """Return the partitions of whose state little is missing here; any thread may ask.
+
+        At the start of the process these are those that the disk has rows of which were written lately.
+        """
+        if self._told:
+            return [each.partition for each in self.look() if each.lag is not None and each.lag <= NEAR]
         since = time() - LATELY
         kept = self._store.kept()
         return sorted(n for n in kept if any(each.st_mtime > since for each in self._store.files(n)))

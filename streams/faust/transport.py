@@ -166,6 +166,14 @@ class Thread(driver.AIOKafkaConsumerThread):
 
         await self.call_thread(apply)
 
+    async def rejoin(self) -> None:
+        """Have the group share its partitions out anew."""
+
+        async def ask() -> None:
+            self._ensure_consumer()._coordinator.request_rejoin()  # noqa: SLF001 - no public way to ask
+
+        await self.call_thread(ask)
+
     def expelled(self) -> BaseException | None:
         """Return why the consumer is no member of its group any more and will never be again, or None.
 
@@ -238,6 +246,8 @@ class BatchConsumer(driver.Consumer):
         self._ours = False
         #: Counts revocations, so that who takes partitions up knows whether one came between.
         self._revocations = 0
+        #: Partitions that were asked for since the last assignment.
+        self._asked_for: frozenset[int] = frozenset()
         self._claims: set[asyncio.Task[None]] = set()
 
     def _new_consumer_thread(self) -> Thread:
@@ -571,6 +581,19 @@ class BatchConsumer(driver.Consumer):
         while not self.should_stop:
             await self.sleep(MEMBERSHIP_INTERVAL)
             self._check_membership()
+            await self._ask_for_awaited()
+
+    async def _ask_for_awaited(self) -> None:
+        """Ask the group for what this worker is to serve once its copies are whole, when they are."""
+        standbys, awaited = cast("BatchTransport", self.transport).standbys, self._assignor.awaited
+        if standbys and self._ours and awaited and awaited != self._asked_for and awaited <= set(standbys.whole()):
+            self._asked_for = awaited
+            self.log.info("the copies of partitions %s are whole: asking for them", sorted(awaited))
+            await self._thread.rejoin()
+
+    @property
+    def _assignor(self) -> Assignor:
+        return cast("Assignor", self.app.assignor)
 
     def _check_membership(self) -> None:
         error = self._thread.expelled()
@@ -591,7 +614,8 @@ class BatchConsumer(driver.Consumer):
         standbys = cast("BatchTransport", self.transport).standbys
         if standbys is not None:
             served = {tp.partition for tp in assigned}
-            await standbys.follow(cast("Assignor", self.app.assignor).copied - served, served)
+            await standbys.follow(self._assignor.copied - served, served)
+        self._asked_for = frozenset()
         await super().on_partitions_assigned(assigned, generation_id)
 
     async def on_partitions_revoked(self, revoked: set[TP]) -> None:

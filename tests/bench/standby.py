@@ -1,10 +1,10 @@
 """How long a partition goes unanswered after kill -9 of the worker that serves it, without a copy and with one.
 
 ``python -m tests.bench.standby [--rows 1e6 1e7] [--standbys 0 1]``: one partition whose state `tests.bench.rows`
-appends to the changelog of a real broker, two workers, and a steady feed of forecasts. When one serves, and the other has a
-whole copy where it keeps one, the one that serves is killed and not started again. Silence lasts from the kill until an
-answer to a forecast that was sent after it; what the other worker read of the changelog until then comes along. The
-table is followed by one line of JSON.
+appends to the changelog of a real broker, two workers, and a steady feed of forecasts. When one serves, and the other
+has a whole copy where it keeps one, the one that serves is killed and not started again. Silence lasts from the kill
+until an answer to a forecast that was sent after it; what the other worker read of the changelog until then comes
+along. The table is followed by one line of JSON.
 """
 
 import argparse

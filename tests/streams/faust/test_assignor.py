@@ -16,15 +16,25 @@ from tests.streams.brokers import C, F, O
 from tests.streams.fakes import wire
 
 WORKERS = "abcdef"
-shares = st.builds(Share, st.sets(st.integers(0, 15)), st.sets(st.integers(0, 15)))
-groups = st.dictionaries(st.sampled_from(WORKERS), shares, min_size=1)
+some = st.sets(st.integers(0, 15))
+groups = st.dictionaries(st.sampled_from(WORKERS), st.builds(Share, some, some, some), min_size=1)
+
+
+def settled(partitions: int, before: Mapping[str, Share], copies: int) -> dict[str, Share]:
+    """Return a group when all copies that were to be made are whole, and nobody awaits any."""
+    now = assign(partitions, before, copies)
+    for _ in range(partitions + 1):
+        if not any(share.behind for share in now.values()):
+            return now
+        now = assign(partitions, {name: Share(share.served, share.copied) for name, share in now.items()}, copies)
+    raise AssertionError("it does not settle")
 
 
 def group(partitions: int, copies: int, names: str) -> dict[str, Share]:
     """Return a group as it is when these workers have joined one after another."""
     now: dict[str, Share] = {}
     for name in names:
-        now = assign(partitions, now | {name: Share()}, copies)
+        now = settled(partitions, now | {name: Share()}, copies)
     return now
 
 
@@ -32,14 +42,17 @@ def without(group: Mapping[str, Share], *names: str) -> dict[str, Share]:
     return {name: share for name, share in group.items() if name not in names}
 
 
+def spread(group: Mapping[str, Share]) -> int:
+    counts = [len(share.served) for share in group.values()]
+    return max(counts) - min(counts)
+
+
 @given(st.integers(1, 16), groups, st.integers(0, 3))
-def test_every_partition_is_served_once_evenly_and_copied_elsewhere(
+def test_every_partition_is_served_once_and_copied_elsewhere(
     partitions: int, before: dict[str, Share], copies: int
 ) -> None:
     after = assign(partitions, before, copies)
     assert sorted(n for share in after.values() for n in share.served) == list(range(partitions))
-    counts = [len(share.served) for share in after.values()]
-    assert max(counts) - min(counts) <= 1
     for partition in range(partitions):
         holders = [name for name, share in after.items() if partition in share.copied]
         assert len(holders) == min(copies, len(before) - 1)
@@ -47,20 +60,39 @@ def test_every_partition_is_served_once_evenly_and_copied_elsewhere(
 
 
 @given(st.integers(1, 16), groups, st.integers(0, 3))
-def test_a_group_that_stays_as_it_is_keeps_everything(partitions: int, before: dict[str, Share], copies: int) -> None:
-    once = assign(partitions, before, copies)
+def test_partitions_are_served_evenly_at_once_or_when_the_copies_are_whole(
+    partitions: int, before: dict[str, Share], copies: int
+) -> None:
+    after = assign(partitions, before, copies)
+    assert spread(after) <= 1 or copies
+    assert spread(after) <= 1 or any(share.behind for share in after.values()), "somebody is to ask"
+    assert spread(settled(partitions, before, copies)) <= 1
+
+
+@given(st.integers(1, 16), groups, st.integers(1, 3))
+def test_with_copies_nothing_that_is_served_moves_where_it_has_none(
+    partitions: int, before: dict[str, Share], copies: int
+) -> None:
+    for name, share in assign(partitions, before, copies).items():
+        for partition in share.served - before[name].served - before[name].copied:
+            assert not any(partition in each.served | each.copied for each in before.values())
+
+
+@given(st.integers(1, 16), groups, st.integers(0, 3))
+def test_a_group_that_has_settled_keeps_everything(partitions: int, before: dict[str, Share], copies: int) -> None:
+    once = settled(partitions, before, copies)
     assert assign(partitions, once, copies) == once
 
 
 @given(st.integers(1, 16), st.integers(1, 6), st.integers(0, 3))
 def test_no_more_partitions_move_than_a_joining_worker_takes(partitions: int, workers: int, copies: int) -> None:
-    before = group(partitions, copies, WORKERS[: workers - 1]) if workers > 1 else {}
-    after = assign(partitions, before | {"z": Share()}, copies)
+    before = group(partitions, copies, WORKERS[:workers])
+    after = settled(partitions, before | {"z": Share()}, copies)
     moved = sum(len(share.served - after[name].served) for name, share in before.items())
-    assert moved == (len(after["z"].served) if before else 0)
+    assert moved == len(after["z"].served)
 
 
-@pytest.mark.parametrize(("partitions", "workers"), [(4, 2), (6, 3), (12, 4), (16, 4), (12, 3)])
+@pytest.mark.parametrize(("partitions", "workers"), [(1, 2), (4, 2), (6, 3), (12, 4), (16, 4), (12, 3), (7, 3)])
 def test_what_a_lost_worker_served_goes_to_its_copies_and_evenly(partitions: int, workers: int) -> None:
     names = WORKERS[:workers]
     whole = group(partitions, 1, names)
@@ -72,21 +104,42 @@ def test_what_a_lost_worker_served_goes_to_its_copies_and_evenly(partitions: int
             assert partition in left[owner].copied
         for name, share in left.items():
             assert share.served <= after[name].served, "nothing else moves"
+        assert spread(after) <= 1
+
+
+def test_a_worker_that_comes_back_without_its_disk_is_given_copies_first() -> None:
+    """While it had none, its partitions were served by who had copies, and go on there."""
+    whole = group(4, 1, "ab")
+    left = assign(4, without(whole, "a"), 1)
+    assert left["b"].served == {0, 1, 2, 3}
+    back = assign(4, left | {"a": Share()}, 1)
+    assert back["b"].served == {0, 1, 2, 3}
+    assert back["a"] == Share(set(), {0, 1, 2, 3}, {0, 1, 2, 3})
+    again = assign(4, {"a": Share(set(), {0, 1, 2, 3}), "b": back["b"]}, 1)
+    assert [len(again[name].served) for name in "ab"] == [2, 2]
+
+
+def test_a_worker_that_is_back_at_once_without_its_disk_takes_nothing_from_who_has_copies() -> None:
+    """Its former self has died and is missed together with its return."""
+    left = without(group(6, 1, "abc"), "a")
+    after = assign(6, left | {"new": Share()}, 1)
+    assert after["new"].served == set()
+    assert after["new"].behind
 
 
 def test_a_partition_without_a_copy_goes_to_who_has_least() -> None:
-    assert assign(3, {"a": Share({0}), "b": Share({1})}, 0) == {"a": Share({0, 2}), "b": Share({1})}
+    after = assign(3, {"a": Share({0}), "b": Share({1})}, 0)
+    assert [after[name].served for name in "ab"] == [{0, 2}, {1}]
 
 
 def test_a_worker_that_comes_back_is_given_what_its_disk_has() -> None:
     after = assign(4, {"a": Share({0, 1, 2, 3}), "b": Share(set(), {2, 3})}, 0)
-    assert after == {"a": Share({0, 1}), "b": Share({2, 3})}
+    assert [after[name].served for name in "ab"] == [{0, 1}, {2, 3}]
 
 
 def test_who_served_a_partition_that_moves_keeps_the_copy() -> None:
-    after = assign(2, {"a": Share({0, 1}), "b": Share()}, 1)
-    (moved,) = after["b"].served
-    assert after["a"].copied == {moved}
+    after = group(2, 1, "ab")
+    assert after["a"].copied == after["b"].served
 
 
 # -- the messages of the group -------------------------------------------------------------------------------------
@@ -108,6 +161,15 @@ def decide(leader: PartitionAssignor, members: Mapping[str, PartitionAssignor], 
         each.on_assignment(told[name])
 
 
+def settle(leader: PartitionAssignor, members: Mapping[str, PartitionAssignor]) -> None:
+    """Decide, and once more when all copies are whole."""
+    decide(leader, members)
+    for each in members.values():
+        if isinstance(each, Assignor):
+            each.whole = lambda each=each: each.copied  # type: ignore[misc]
+    decide(leader, members)
+
+
 def served(assignor: PartitionAssignor) -> set[int]:
     parts = [{tp.partition for tp in assignor.assigned_actives() if tp.topic == topic} for topic in (F, O, C)]
     assert parts[0] == parts[1] == parts[2], "the topics of a partition go together"
@@ -116,10 +178,14 @@ def served(assignor: PartitionAssignor) -> set[int]:
 
 def test_a_group_is_told_what_to_serve_and_what_to_copy(tmp_path: Path) -> None:
     one, two = member(tmp_path / "1", 1), member(tmp_path / "2", 1)
+    decide(one, {"one": one})
     decide(one, {"one": one, "two": two})
-    assert served(one) | served(two) == {0, 1, 2, 3}
+    assert (served(one), set(two.copied), set(two.awaited)) == ({0, 1, 2, 3}, {0, 1, 2, 3}, {0, 1, 2, 3})
+    settle(one, {"one": one, "two": two})
+    assert (len(served(one)), len(served(two)), two.awaited) == (2, 2, frozenset())
     assert [set(one.copied), set(two.copied)] == [served(two), served(one)]
     assert not one.assigned_standbys(), "Faust would claim them"
+    assert served(one) | served(two) == {0, 1, 2, 3}
     decide(two, {"two": two})
     assert served(two) == {0, 1, 2, 3}
     assert not two.copied
@@ -134,7 +200,7 @@ def test_a_worker_alone_copies_nothing(tmp_path: Path) -> None:
 def test_what_a_disk_has_counts_as_a_copy_at_the_start(tmp_path: Path) -> None:
     one, two = member(tmp_path / "1", 0), member(tmp_path / "2", 0)
     decide(one, {"one": one})
-    two.found([0, 3])
+    two.whole = lambda: [0, 3]
     decide(one, {"one": one, "two": two})
     assert (served(one), served(two)) == ({1, 2}, {0, 3})
 
@@ -146,7 +212,7 @@ def test_a_worker_that_knows_nothing_of_copies_can_be_in_the_group(tmp_path: Pat
     old = PartitionAssignor(cast("Any", app), replicas=0)
     members: dict[str, PartitionAssignor] = {"new": new, "old": old}
     for _ in range(2):
-        decide(members[leads], members)
+        settle(members[leads], members)
         assert sorted(served(new) | served(old)) == [0, 1, 2, 3]
         assert not served(new) & served(old)
         assert new.copied == (served(old) if leads == "new" else set())

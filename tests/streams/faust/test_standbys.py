@@ -1,6 +1,7 @@
 """Copies of partitions that others serve: the real thread and real RocksDB, and brokers that are lists."""
 
 import asyncio
+import os
 import shutil
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
@@ -166,7 +167,7 @@ def test_nothing_runs_without_a_copy_to_keep(topology: Topology) -> None:
     async def scenario(standbys: Standbys, _: RocksStore) -> None:
         await standbys.follow([], [0, 1])
         assert standbys._thread is None
-        assert (standbys.look(), standbys.missing, standbys.found()) == ([], 0, [])
+        assert (standbys.look(), standbys.missing, standbys.whole()) == ([], 0, [])
 
     follow(topology, scenario)
 
@@ -183,7 +184,6 @@ def test_a_copy_follows_and_is_taken_over_where_it_stands(topology: Topology, lo
         assert not standbys.look()
         assert (store.read(0, b"a"), store.read(0, b"b"), store.read(0, b"c")) == (None, b"2", b"3")
         assert (store.offset(0), store.as_of(0)) == (4, NOW)
-        assert standbys.found() == [0]
         assert not store.vet(0, OURS.encode(), 5, NOW), "it is taken for what it is"
         store.close(0)
         await standbys.follow([0], [])
@@ -193,6 +193,23 @@ def test_a_copy_follows_and_is_taken_over_where_it_stands(topology: Topology, lo
     store = follow(topology, scenario)
     assert log.read[0] == [0, 1, 2, 3, 4, 5], "nothing was read twice"
     assert store.read(0, b"d") == b"4"
+
+
+def test_at_the_start_what_was_written_lately_counts_as_whole(topology: Topology, log: Log) -> None:
+    store = topology.table.rocks()
+    for partition in (2, 5):
+        store.write(partition, [(b"a", b"1")], 0, NOW)
+        store.close(partition)
+    for path in Path(store.partition_path(5)).iterdir():
+        os.utime(path, (0, 0))
+    log.append(0, (b"a", b"1"))
+
+    async def scenario(standbys: Standbys, _: RocksStore) -> None:
+        assert standbys.whole() == [2]
+        await standbys.follow([0], [])
+        await until(lambda: standbys.whole() == [0])
+
+    follow(topology, scenario)
 
 
 def test_a_database_that_is_still_open_where_it_was_served_is_let_go(topology: Topology, log: Log) -> None:
@@ -385,7 +402,9 @@ def test_copies_give_way_before_the_disk_is_full_and_come_back(
         others.close(partition)
 
     def usage(_: Path) -> Usage:
-        return full if filled and standbys_kept() else disk
+        if not filled:
+            return disk
+        return full if standbys_kept() else full._replace(free=full.free + 2)
 
     def standbys_kept() -> bool:
         return any(Path(others.partition_path(n)).exists() for n in (1, 5))
