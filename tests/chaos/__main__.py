@@ -17,6 +17,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--events", type=int, default=200_000, help="least events; each is about two records")
     parser.add_argument("--brokers", type=int, choices=(1, 3), default=1, help="three replicate everything")
+    parser.add_argument("--standbys", type=int, default=1, help="copies of each partition on other workers")
     parser.add_argument("--workers", type=int, default=3)
     parser.add_argument("--partitions", type=int, default=6)
     parser.add_argument("--rate", type=float, default=1000.0, help="records a second while faults are injected")

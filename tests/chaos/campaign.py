@@ -74,6 +74,8 @@ class Seen:
         How workers ended meanwhile.
     broken
         What was promised and not kept, a sentence each.
+    outage
+        For how long nothing could be answered whatever workers did, s: brokers take their time to start, too.
     silence
         Longest time for which a partition answered nothing while an acknowledged forecast waited, s; see `measure`.
     """
@@ -84,14 +86,24 @@ class Seen:
     seconds: float
     exits: list[Exit]
     broken: list[str]
+    outage: float = 0.0
     silence: float = math.nan
 
 
 class Reach(NamedTuple):
-    """How far the group has come, in records of both topics and all partitions: committed, and appended."""
+    """How far the group has come, by topic and partition of the inputs: next offset to apply, and end."""
 
-    committed: int
-    appended: int
+    committed: dict[TopicPartition, int]
+    appended: dict[TopicPartition, int]
+
+    @property
+    def lag(self) -> int:
+        """How many records are appended and not committed."""
+        return sum(self.appended.values()) - sum(self.committed.values())
+
+    def reaches(self, goal: "Reach") -> bool:
+        """Whether all is committed that was appended at another time."""
+        return all(self.committed[tp] >= end for tp, end in goal.appended.items())
 
 
 @contextmanager
@@ -105,6 +117,7 @@ def stage(
     live: bool = False,
     brokers: int = 1,
     session: float | None = None,
+    standbys: int = 1,
 ) -> Iterator[Stage]:
     """Set up brokers, proxies, workers and load."""
     session = session or default_session(brokers)
@@ -120,6 +133,7 @@ def stage(
             "TRUEUP_STREAMS": str(directory / "streams.toml"),
             "TRUEUP_SESSION_SECONDS": str(session),
             "TRUEUP_REQUEST_SECONDS": str(session * REQUEST),
+            "TRUEUP_STANDBYS": str(standbys),
         }
         world = World(cluster.bootstrap, directory, partitions, replication=cluster.replication, **SETTINGS, **settings)
         cluster.configure(world.settings.calibrated, message_timestamp_type="LogAppendTime")  # see `silence`
@@ -150,6 +164,7 @@ def asked(options: Namespace, name: str, *, live: bool = False) -> Iterator[Stag
             rate=options.rate,
             live=live,
             brokers=options.brokers,
+            standbys=options.standbys,
         ) as on:
             yield on
 
@@ -166,8 +181,8 @@ def reach(world: World) -> Reach | None:
                 for label in ("forecasts", "outcomes")
                 for n in range(world.partitions)
             ]
-            committed = sum([await consumer.committed(tp) or 0 for tp in tps])
-            return Reach(committed, sum((await consumer.end_offsets(tps)).values()))
+            committed = {tp: await consumer.committed(tp) or 0 for tp in tps}
+            return Reach(committed, await consumer.end_offsets(tps))
         finally:
             await consumer.stop()
 
@@ -186,7 +201,7 @@ def recover(on: Stage, patience: float = PATIENCE) -> None:
         nonlocal goal
         now = reach(on.world)
         goal = goal or now
-        return bool(now and goal and now.committed >= goal.appended)
+        return bool(now and goal and now.reaches(goal))
 
     wait_for("the workers to catch up", there, patience)
 
@@ -209,12 +224,13 @@ def run(on: Stage, faults: Sequence[Fault], seconds: float = math.inf) -> list[S
         except AssertionError as exc:
             broken.append(str(exc))
         struck = time.monotonic()
+        outage = max(fault.outage, time.time() - began) if fault.outage else 0.0
         recover(on)
         well = time.monotonic() - struck
         exits = on.fleet.exits[before:]
         if fault.spares:
             broken += [f"worker {e.number} ended with {e.status}: {e.cause[:100]}" for e in exits if e.status > 0]
-        seen.append(Seen(fault, began, time.time(), well, exits, broken))
+        seen.append(Seen(fault, began, time.time(), well, exits, broken, outage))
         ended = ", ".join(f"worker {e.number}: {e.status} {e.cause[:100]}" for e in exits) or "none ended"
         print(f"{n + 1}/{len(faults)} {fault}: {ended}; well after {well:.1f} s", file=sys.stderr, flush=True)
         for sentence in broken:
@@ -243,6 +259,6 @@ def measure(on: Stage, seen: Sequence[Seen]) -> None:
     silences = silence.measured(on.world, on.feed.acknowledged)
     for each in seen:
         each.silence = silence.longest(silences, each.began, each.ended)
-        bound = on.world.settings.session_seconds + GRACE + each.fault.outage
+        bound = on.world.settings.session_seconds * each.fault.deaths + GRACE + each.outage
         if each.silence > bound:
             each.broken.append(f"a partition was silent for {each.silence:.1f} s, more than {bound:.1f}")

@@ -20,10 +20,13 @@ class Fault:
         How the report and the operations page call it.
     spares
         Whether workers are to live on: two brokers stay in sync, and every worker reaches them.
+    deaths
+        How often a worker may be missed, one after another: each takes a session.
     """
 
     name: ClassVar[str]
     spares: ClassVar[bool] = False
+    deaths: ClassVar[int] = 1
 
     @property
     def outage(self) -> float:
@@ -91,9 +94,13 @@ class EmptyDisk(Fault):
 
 @dataclass(frozen=True)
 class Damage(Fault):
-    """The worker is killed and files of its databases are truncated, or a bit of them is flipped."""
+    """The worker is killed and files of its databases are truncated, or a bit of them is flipped.
+
+    What only a read finds ends it once more.
+    """
 
     name = "damaged RocksDB files"
+    deaths = 2
     worker: int
     files: str
     how: str
@@ -112,6 +119,7 @@ class KillRestoring(Fault):
     """The disk is lost, and the worker is killed again when it has restored so many fetches of the changelog."""
 
     name = "kill -9 while restoring"
+    deaths = 2
     worker: int
     after: int
 
@@ -249,9 +257,10 @@ class Overtaken(Fault):
 
 @dataclass(frozen=True)
 class DoubledIds(Fault):
-    """Two more workers start at a time under one instance id."""
+    """Two more workers start at a time under one instance id; who serves in the end is killed."""
 
     name = "doubled instance id"
+    deaths = 2
 
 
 @dataclass(frozen=True)

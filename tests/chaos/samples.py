@@ -91,7 +91,7 @@ class Sampler:
                     continue
             now = reach(self._world)
             waits, self._waits = self._waits, []
-            lag = None if now is None else now.appended - now.committed
+            lag = None if now is None else now.lag
             self.samples.append(Sample(self.now(), resident, files, lag, waits))
 
     async def _listen(self) -> None:

@@ -78,8 +78,8 @@ def measured(world: World, acknowledged: Mapping[int, Sequence[Acknowledged]], l
 
 
 def longest(found: Sequence[Silence], began: float, ended: float) -> float:
-    """Return the longest silence that overlaps a time, s; 0 where there is none."""
-    return max((each.seconds for each in found if each.end >= began and each.begin <= ended), default=0.0)
+    """Return the longest silence within a time, s; what lies before or after it does not count."""
+    return max([0.0, *(min(each.end, ended) - max(each.begin, began) for each in found)])
 
 
 def _event_id(value: bytes | None) -> str | None:

@@ -48,6 +48,7 @@ def main() -> int:
     parser.add_argument("--rate", type=float, default=2000.0, help="records a second")
     parser.add_argument("--every", type=float, default=45.0, help="mean seconds between faults; 0: none at all")
     parser.add_argument("--brokers", type=int, choices=(1, 3), default=1, help="three replicate everything")
+    parser.add_argument("--standbys", type=int, default=1, help="copies of each partition on other workers")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--partitions", type=int, default=4)
     parser.add_argument("--seed", type=int, default=1)

@@ -10,7 +10,15 @@ from tests.chaos.judge import Verdict
 
 SEEN = [
     Seen(FreezeLeader(partition=0, seconds=12.0), 0.0, 20.0, 8.0, [], [], silence=6.2),
-    Seen(FreezeLeader(partition=1, seconds=13.0), 20.0, 40.0, 7.0, [Exit(0.0, 1, 70, "gave up")], ["it ended"], 34.6),
+    Seen(
+        FreezeLeader(partition=1, seconds=13.0),
+        20.0,
+        40.0,
+        7.0,
+        [Exit(0.0, 1, 70, "gave up")],
+        ["it ended"],
+        silence=34.6,
+    ),
     Seen(KillAll(seconds=60.0), 40.0, 120.0, 20.0, [], [], silence=65.0),
 ]
 

@@ -12,12 +12,13 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from agents import logs, worker
-from agents.topology import Topology
 from streams.config.settings import Settings
+from streams.faust import standbys, state_table, stores
 
 
 def main() -> int:
@@ -39,16 +40,18 @@ def main() -> int:
         if passed == orders.get("die_at"):
             os.kill(os.getpid(), signal.SIGKILL)
 
-    restore = Topology.restore
+    def counted(restore: Callable[..., None]) -> Callable[..., None]:
+        def count(*arguments: Any) -> None:
+            restore(*arguments)
+            if "die_restoring" in orders:
+                orders["die_restoring"] -= 1
+                if orders["die_restoring"] <= 0:
+                    os.kill(os.getpid(), signal.SIGKILL)
 
-    def count(self: Topology, *arguments: Any) -> None:
-        restore(self, *arguments)
-        if "die_restoring" in orders:
-            orders["die_restoring"] -= 1
-            if orders["die_restoring"] <= 0:
-                os.kill(os.getpid(), signal.SIGKILL)
+        return count
 
-    Topology.restore = count  # type: ignore[method-assign,assignment]
+    # What it is to serve, or a copy of what others serve.
+    state_table.restore = standbys.restore = counted(stores.restore)  # type: ignore[attr-defined]
     if file.exists():
         read()
     threading.Thread(target=follow, args=(os.getppid(),), daemon=True).start()
