@@ -99,6 +99,12 @@ def _parser() -> argparse.ArgumentParser:
     )
 
     commands.add_parser(
+        "intake",
+        help="read sources of any keys, and send on what they say under keys of trueup's own",
+        description="Serve until SIGTERM. Reads the [sources.NAME] of the streams file that are not the worker's input "
+        "topics. Run several: source partitions are shared out among them.",
+    )
+    commands.add_parser(
         "router",
         help="send labels that name only their event to the streams that the event was forecast in",
         description="Serve until SIGTERM, behind 'trueup intake'. Run several: partitions are shared out among them.",
@@ -146,7 +152,7 @@ def _parser() -> argparse.ArgumentParser:
     topic = commands.add_parser("topics", help="make or check the topics")
     actions = topic.add_subparsers(dest="action", required=True, metavar="create|check|acls")
     create = actions.add_parser("create", help="make the topics that do not exist")
-    create.add_argument("--partitions", type=_positive, default=4, help="of every topic (default: 4)")
+    create.add_argument("--partitions", type=_positive, help="of every topic (default: 4)")
     create.add_argument("--replication", type=_positive, default=1, help="copies of each (production: 3)")
     create.add_argument("--retention", help="how long inputs and outputs are kept, such as 30d (default: the brokers')")
     actions.add_parser("check", help="say what is wrong with the topics; status 1 if anything is")
@@ -263,6 +269,12 @@ def _worker(_: argparse.Namespace) -> int:
     return worker.run(Settings.from_env(os.environ))
 
 
+def _intake(_: argparse.Namespace) -> int:
+    from agents import intake  # noqa: PLC0415 - as above
+
+    return intake.run(Settings.from_env(os.environ))
+
+
 def _router(_: argparse.Namespace) -> int:
     from agents import router, worker  # noqa: PLC0415 - as above
 
@@ -315,21 +327,30 @@ def _topics(options: argparse.Namespace) -> int:
             retention = None if options.retention is None else stream_config.duration(options.retention)
         except ValueError as exc:
             raise SettingsError(str(exc)) from exc
-        made = asyncio.run(
-            topics.create(
-                settings,
-                partitions=options.partitions,
-                replication=options.replication,
-                retention_ms=retention,
+        made = [
+            name
+            for stage in settings.stages
+            for name in asyncio.run(
+                topics.create(
+                    stage,
+                    partitions=options.partitions or 4,
+                    replication=options.replication,
+                    retention_ms=retention,
+                )
             )
-        )
+        ]
         print("made: " + ", ".join(made) if made else "all topics exist")
-    problems = asyncio.run(topics.check(settings, as_worker=options.action == "check"))
+    worker, asked = options.action == "check", getattr(options, "partitions", None)
+    problems = dict.fromkeys(
+        problem
+        for stage in settings.stages
+        for problem in asyncio.run(topics.check(stage, as_worker=worker, partitions=asked))
+    )
     for problem in problems:
         print(problem, file=sys.stderr)
     if not problems:
         print("all topics are as they must be")
-        for remark in asyncio.run(topics.remarks(settings)):
+        for remark in dict.fromkeys(each for stage in settings.stages for each in asyncio.run(topics.remarks(stage))):
             print(f"note: {remark}")
     return 1 if problems else 0
 
@@ -442,6 +463,7 @@ async def _values(settings: Settings, topic: str) -> list[bytes]:
 _COMMANDS = {
     "audit": _audit,
     "worker": _worker,
+    "intake": _intake,
     "router": _router,
     "demo": _demo,
     "experiments": _experiments,

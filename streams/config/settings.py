@@ -234,6 +234,11 @@ class Settings:
         return Direct((self.forecasts, self.outcomes), (forecasts, outcomes))
 
     @property
+    def stages(self) -> "tuple[Settings, ...]":
+        """The settings of each stage that has state: of the worker, and of the router if intake reads any source."""
+        return (self,) if all(mode.direct for mode in self.modes) else (self, self.router)
+
+    @property
     def state_dir(self) -> Path:
         """Where the state of this application is kept."""
         return self.data_dir / self.app_id
@@ -257,7 +262,12 @@ class Settings:
     def router(self) -> "Settings":
         """The settings of the router: routes and labels are its inputs, and it has a group and a state of its own."""
         return replace(
-            self, app_id=f"{self.app_id}-router", forecasts=self.routes, outcomes=self.labels, routed=self.outcomes
+            self,
+            app_id=f"{self.app_id}-router",
+            forecasts=self.routes,
+            outcomes=self.labels,
+            routed=self.outcomes,
+            sources=(),
         )
 
     @property

@@ -70,6 +70,19 @@ def needed(settings: Settings) -> list[Grant]:
     ]
 
 
+def of_intake(settings: Settings) -> list[Grant]:
+    """Return all grants that intake needs; none if it reads no source."""
+    sources = dict.fromkeys(mode.topic for mode in settings.modes if not mode.direct)
+    if not sources:
+        return []
+    written = (settings.forecasts, settings.routes, settings.labels, settings.dead_letters)
+    return [
+        *(Grant("topic", name, ("Read",)) for name in sources),
+        *(Grant("topic", name, ("Write",)) for name in written),
+        Grant("group", f"{settings.app_id}-intake", ("Read",)),
+    ]
+
+
 class _MetadataResponse(Response):  # type: ignore[misc]  # aiokafka ships no types
     API_KEY = 3
     API_VERSION = 8
@@ -174,7 +187,8 @@ class _Group(Request[_GroupsRequest]):  # type: ignore[misc]
 
 
 def commands(settings: Settings, principal: str) -> list[str]:
-    """Return a ``kafka-acls.sh`` command for each grant; its login comes from ``admin.properties``."""
+    """Return a ``kafka-acls.sh`` command for each grant of each stage; its login comes from ``admin.properties``."""
+    grants = [grant for stage in settings.stages for grant in needed(stage)] + of_intake(settings)
     return [
         shlex.join(
             [
@@ -185,7 +199,7 @@ def commands(settings: Settings, principal: str) -> list[str]:
                 *(("--resource-pattern-type", "prefixed") if grant.prefixed else ()),
             ]
         )
-        for grant in needed(settings)
+        for grant in dict.fromkeys(grants)
     ]
 
 

@@ -134,13 +134,15 @@ async def _led(admin: AIOKafkaAdminClient, names: list[str]) -> None:
             await asyncio.sleep(0.05)
 
 
-async def check(settings: Settings, *, as_worker: bool = True) -> list[str]:
+async def check(settings: Settings, *, as_worker: bool = True, partitions: int | None = None) -> list[str]:
     """Return what is wrong with the topics, one sentence each; nothing when all is well.
 
     Parameters
     ----------
     as_worker
         Whether to check a worker's permissions, too. The user that makes topics does not need them.
+    partitions
+        How many each was to have; None: as many as the others.
     """
     async with _admin(settings) as admin:
         topics = wanted(settings)
@@ -170,11 +172,27 @@ async def check(settings: Settings, *, as_worker: bool = True) -> list[str]:
             for topic in present
             if inputs is not None and counts[topic.name] != inputs
         ]
+        problems += [
+            f"topic {topic.name} has {counts[topic.name]} partitions and was left so, {partitions} were asked for: the "
+            "number of a topic in use cannot be changed, because keys would be in other partitions than before"
+            for topic in present
+            if partitions is not None and counts[topic.name] != partitions
+        ]
         for topic in present:
             granted = allowed[topic.name]
             if granted is None or "DescribeConfigs" in granted:
                 problems.extend(_problems(topic, await _configs(admin, topic.name)))
         return problems
+
+
+async def lacking(settings: Settings) -> list[str]:
+    """Return the topics that intake reads or writes and that do not exist, one sentence each."""
+    sources = dict.fromkeys(mode.topic for mode in settings.modes if not mode.direct)
+    ours = settings.forecasts, settings.routes, settings.labels, settings.dead_letters
+    async with _admin(settings) as admin:
+        existing = set(await admin.list_topics())
+    problems = [f"topic {name} does not exist: run 'trueup topics create'" for name in ours if name not in existing]
+    return problems + [f"source topic {name} does not exist" for name in sources if name not in existing]
 
 
 async def remarks(settings: Settings) -> list[str]:

@@ -39,7 +39,10 @@ def target(stream: str, event_id: str, shards: int) -> str:
 
 def encode_forecast(record: dict[str, Any], origin: Origin) -> bytes:
     """Return the value of a canonical forecast; its event is one of its stream's, whatever ids others have."""
-    return orjson.dumps({**record, "scope": record["stream"], "origin": origin})
+    made = {**record, "origin": origin}
+    if "stream" in record:  # else it is refused for that
+        made["scope"] = record["stream"]
+    return orjson.dumps(made)
 
 
 def encode_route(event_id: str, stream: str, key: str, origin: Origin) -> bytes:

@@ -252,6 +252,7 @@ def test_topics_create_makes_what_is_missing_and_says_so(
     assert main.main(["topics", "create", "--partitions", "8", "--replication", "3", "--retention", "30d"]) == 0
     ((_, named),) = create.how
     assert named == {"partitions": 8, "replication": 3, "retention_ms": 30 * 86_400_000}
+    assert check.how[0][1] == {"as_worker": False, "partitions": 8}
     assert capsys.readouterr().out == "made: forecasts, outcomes\nall topics are as they must be\n"
 
 
@@ -264,6 +265,22 @@ def test_topics_create_leaves_what_exists(monkeypatch: pytest.MonkeyPatch, capsy
     ((_, named),) = create.how
     assert named == {"partitions": 4, "replication": 1, "retention_ms": None}
     assert capsys.readouterr().out.startswith("all topics exist\n")
+
+
+def test_topics_are_those_of_every_stage_once_intake_reads_a_source(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    create = Called([])
+    monkeypatch.setattr(topics, "create", create.later)
+    monkeypatch.setattr(topics, "check", Called([]).later)
+    monkeypatch.setattr(topics, "remarks", Called([]).later)
+    source = '[sources.a]\ntopic = "{}"\nrole = "forecast"\nevent_id = "id"\nstream = "s"\np = "p"\n'
+    for topic, stages in (("elsewhere", ["trueup", "trueup-router"]), ("forecasts", ["trueup"])):
+        (tmp_path / "streams.toml").write_text(source.format(topic))
+        monkeypatch.setenv("TRUEUP_STREAMS", str(tmp_path / "streams.toml"))
+        create.how.clear()
+        assert main.main(["topics", "create"]) == 0
+        assert [given[0].app_id for given, _ in create.how] == stages
 
 
 def test_topics_check_says_everything_that_is_wrong_and_ends_with_1(

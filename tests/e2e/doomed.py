@@ -4,7 +4,8 @@
 BATCHES`` stops it there until SIGCONT; ``--slow-seeks S`` delays the return of every seek, so that fetches already
 under way come back after it; ``--slow-batches S`` delays every batch; ``--kill-restoring ROWS`` kills it when so many
 rows have been restored; ``--poison KEY`` fails at every record of this key; ``--unfenced`` appends to the changelog as
-a producer that no claim has named; ``--unsynced`` has the group's coordinator answer SyncGroup by an unknown error.
+a producer that no claim has named; ``--stage`` runs another stage than a worker; ``--unsynced`` has the group's
+coordinator answer SyncGroup by an unknown error.
 """
 
 import argparse
@@ -21,7 +22,8 @@ from aiokafka.errors import UnknownError
 from aiokafka.protocol.group import SyncGroupRequest
 from faust.types import TP
 
-from agents import logs, worker
+from agents import intake, logs, router, worker
+from agents.processor import Probe
 from state.events import Event
 from streams.config.settings import Settings
 from streams.faust.progress import Progress
@@ -41,6 +43,7 @@ def main() -> int:
     parser.add_argument("--kill-restoring", type=int, default=0)
     parser.add_argument("--poison", type=str.encode)
     parser.add_argument("--unsynced", action="store_true")
+    parser.add_argument("--stage", choices=("worker", "intake", "router"), default="worker")
     options = parser.parse_args()
     logs.configure()
     accidents = {signal.SIGKILL: list(options.kill), signal.SIGSTOP: list(options.freeze)}
@@ -64,7 +67,16 @@ def main() -> int:
         poison(options.poison)
     if options.kill_restoring:
         kill_restoring(options.kill_restoring)
-    return worker.run(Settings.from_env(os.environ), probe=probe)
+    return run(options.stage, Settings.from_env(os.environ), probe)
+
+
+def run(stage: str, settings: Settings, probe: Probe) -> int:
+    """Run a stage and return its exit status."""
+    if stage == "intake":
+        return intake.run(settings, probe=probe)
+    if stage == "router":
+        return worker.run(settings.router, probe=probe, stage=router.ROUTER)
+    return worker.run(settings, probe=probe)
 
 
 def slow_down(seconds: float) -> None:

@@ -1,0 +1,502 @@
+"""The intake: reads source topics of any keys, and writes what trueup knows under keys of trueup's own.
+
+It has no state. Offsets are committed when everything that was made of the records before them is acknowledged. So a
+record may be sent twice, and is then the same bytes with the same origin: the ledger drops a forecast, the router a
+route or a label. A forecast is acknowledged before its route is sent, so that a label rarely overtakes it.
+"""
+
+import asyncio
+import json
+import logging
+import signal
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass, field
+from time import monotonic, perf_counter, time
+from typing import Any, Final, NamedTuple
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRebalanceListener
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.errors import CommitFailedError, IllegalStateError, KafkaError, OffsetOutOfRangeError
+from aiokafka.structs import TopicPartition
+from prometheus_client import ProcessCollector
+
+from agents import __version__
+from agents.server import Server
+from agents.worker import ALIVE_SECONDS, FAILED, MISCONFIGURED, collect_rarely, tell
+from state.events import Rejected
+from streams.config.settings import Settings
+from streams.faust import unpacking
+from streams.faust.state_table import PartitionsError
+from streams.faust.transport import DataLossError
+from streams.kafka import partitioner, provenance, topics
+from streams.kafka.source_merge import SourceBuffers
+from streams.metrics.routing import IntakeGauges
+from streams.metrics.sample import Sample
+from streams.records.canonical import Canonical, Reader, Sent
+from streams.records.decoding import encode_letter
+from streams.records.routing import place
+from streams.sources.mapping import Mapping
+
+log = logging.getLogger("trueup")
+
+#: Longest wait for new records, ms; the loop looks at other things then.
+WAIT_MS: Final = 200
+#: Batches that may be on their way: one is sent while the next is read.
+FLYING: Final = 2
+#: How often it is asked whether topics are what they were, s.
+LOOK_SECONDS: Final = 60.0
+
+#: Called with the number of the step just finished; tests kill the process here. 1: first records acknowledged,
+#: 2: routes acknowledged, 3: offsets committed.
+Probe = Callable[[int], None]
+
+
+class Record(NamedTuple):
+    """A record to produce; ``stamp`` is its Kafka timestamp, ms."""
+
+    key: bytes | None
+    value: bytes
+    stamp: int | None
+
+
+@dataclass(eq=False)
+class Making:
+    """What a batch of source records becomes.
+
+    Attributes
+    ----------
+    first, then
+        By topic's label and partition: what is sent first, and what follows when that is acknowledged.
+    ends
+        Next offset of each source partition.
+    """
+
+    first: defaultdict[tuple[str, int], list[Record]] = field(default_factory=lambda: defaultdict(list))
+    then: defaultdict[tuple[str, int], list[Record]] = field(default_factory=lambda: defaultdict(list))
+    ends: dict[TopicPartition, int] = field(default_factory=dict)
+    records: int = 0
+    started: float = 0.0
+
+
+class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships no type hints
+    """Reads sources and writes canonical records; see the module.
+
+    Parameters
+    ----------
+    settings
+        Every setting; of its sources those that the worker does not read.
+    gauges
+        Counts.
+    probe
+        Called after each step.
+    """
+
+    def __init__(self, settings: Settings, gauges: IntakeGauges, probe: Probe = lambda _: None) -> None:
+        self._settings = settings
+        self._gauges = gauges
+        self._probe = probe
+        self.readers: dict[str, list[Reader]] = defaultdict(list)
+        for mode in settings.modes:
+            if not mode.direct:
+                read = Mapping(mode.source).read
+                reader = Reader(mode.source.name, mode.source.role, read, settings.policies, settings.limits)
+                self.readers[mode.topic].append(reader)
+        self.topics = {
+            "forecasts": settings.forecasts,
+            "routes": settings.routes,
+            "labels": settings.labels,
+            "dead-letters": settings.dead_letters,
+        }
+        self._buffers = SourceBuffers(settings.patience_seconds, settings.buffer_records, settings.buffer_bytes)
+        self._widths: dict[str, int] = {}
+        self._ids: dict[str, str] = {}
+        self._places: dict[tuple[str, TopicPartition], str] = {}
+        self._flying: deque[asyncio.Task[None]] = deque()
+        #: Next offset of each partition to buffer; to commit; and as it was committed.
+        self._following: dict[TopicPartition, int] = {}
+        self._done: dict[TopicPartition, int] = {}
+        self._committed: dict[TopicPartition, int] = {}
+        self._committing = monotonic()
+        self._moving = False
+        self.failure: BaseException | None = None
+        self.ready = False
+
+    # -- from the brokers ------------------------------------------------------------------------------------------
+
+    async def run(self, stop: asyncio.Event, ticked: Callable[[], None] = lambda: None) -> None:
+        """Read and send until ``stop``, then commit.
+
+        Raises
+        ------
+        DataLossError
+            If records were deleted before they were read, or a source topic was made anew.
+        PartitionsError
+            If a canonical topic has another number of partitions than when records were sent to it.
+        KafkaError, TimeoutError
+            If records or offsets are not acknowledged.
+        """
+        async with AsyncExitStack() as stack:
+            options = self._settings.security.client_options()
+            self._producer = await stack.enter_async_context(self._made_producer(options))
+            self._consumer = await stack.enter_async_context(self._made_consumer(options))
+            self._admin = AIOKafkaAdminClient(bootstrap_servers=self._servers, **options)
+            await self._admin.start()
+            stack.push_async_callback(self._admin.close)
+            unpacking.bound(self._consumer, lambda _: self._settings.unpacked_bytes)
+            self._widths, self._ids = await self._asked()
+            self._consumer.subscribe(list(self.readers), listener=self)
+            looked = monotonic()
+            while not stop.is_set():
+                ticked()
+                if self.failure is not None:
+                    raise self.failure
+                await self._step()
+                if monotonic() - looked > LOOK_SECONDS:
+                    await self._look()
+                    looked = monotonic()
+            await self._land()
+
+    @property
+    def _servers(self) -> str:
+        return ",".join(self._settings.brokers)
+
+    def _made_consumer(self, options: dict[str, Any]) -> AIOKafkaConsumer:
+        settings = self._settings
+        return AIOKafkaConsumer(
+            bootstrap_servers=self._servers,
+            group_id=f"{settings.app_id}-intake",
+            group_instance_id=settings.instance_id,
+            enable_auto_commit=False,
+            auto_offset_reset="none",
+            isolation_level="read_committed",
+            session_timeout_ms=int(settings.session_seconds * 1000),
+            heartbeat_interval_ms=int(settings.session_seconds * 100),
+            request_timeout_ms=int(max(settings.session_seconds, 40.0) * 1000),
+            fetch_max_wait_ms=100,
+            **options,
+        )
+
+    def _made_producer(self, options: dict[str, Any]) -> AIOKafkaProducer:
+        settings = self._settings
+        return AIOKafkaProducer(
+            bootstrap_servers=self._servers,
+            acks="all",
+            enable_idempotence=True,
+            compression_type=None if settings.compression == "none" else settings.compression,
+            max_batch_size=settings.batch_bytes,
+            max_request_size=settings.batch_bytes + 100_000,
+            request_timeout_ms=int(settings.request_seconds * 1000),
+            **options,
+        )
+
+    async def _step(self) -> None:
+        """Fetch, and send on what may be."""
+        assigned = self._consumer.assignment()
+        full = self._buffers.full() & assigned
+        self._consumer.pause(*full)
+        self._consumer.resume(*(self._consumer.paused() - full))
+        try:
+            # Without a task of its own: what it returns is buffered before the partitions can move.
+            fetched = await self._consumer.getmany(timeout_ms=WAIT_MS if not self._flying else 1)
+        except OffsetOutOfRangeError as exc:
+            await self._out_of_range(exc.args[0])
+            return
+        if self._moving:
+            return
+        for tp, records in fetched.items():
+            self._buffers.add(tp, records)
+            self._following[tp] = records[-1].offset + 1
+        while len(self._flying) >= FLYING:
+            await self._flying[0]
+        for tp, n in self._buffers.held().items():
+            if not n and not self._caught_up(tp):  # behind the last record there may be marks of transactions
+                self._following[tp] = await self._consumer.position(tp)
+        if not self._moving:
+            batch = self._buffers.take(self._settings.batch_records, self._caught_up)
+            if batch:
+                making = self._make(batch)
+                before = self._flying[-1] if self._flying else None
+                self._flying.append(asyncio.create_task(self._deliver(making, before)))
+        if monotonic() - self._committing >= self._settings.commit_seconds:
+            await self._commit()
+
+    def _caught_up(self, tp: TopicPartition) -> bool:
+        end = self._consumer.last_stable_offset(tp)
+        return end is not None and self._following.get(tp, 0) >= end
+
+    async def _out_of_range(self, positions: dict[TopicPartition, int]) -> None:
+        """Go on with the first record that is left, if that is allowed."""
+        first = await self._consumer.beginning_offsets(list(positions))
+        for tp, position in positions.items():
+            earliest = first[tp]
+            said = (
+                f"{earliest - position} records of {tp.topic}/{tp.partition} from offset {position} were deleted "
+                "unread: lengthen the topic's retention; TRUEUP_DATA_LOSS=continue goes on without them"
+            )
+            if position >= earliest:
+                said = f"{tp.topic}/{tp.partition} was read up to {position}, which it does not have: was it made anew?"
+            if position >= earliest or self._settings.data_loss == "stop":
+                raise DataLossError(said)
+            log.error(said)
+            self._consumer.seek(tp, earliest)
+
+    # -- what it becomes -------------------------------------------------------------------------------------------
+
+    def _make(self, batch: Sequence[tuple[TopicPartition, Any]]) -> Making:
+        making = Making(records=len(batch), started=perf_counter())
+        now = int(time() * 1000)
+        for tp, record in batch:
+            making.ends[tp] = record.offset + 1
+            for reader in self.readers[tp.topic]:
+                origin = self._place(reader.name, tp), record.offset
+                made = reader.canonical(record, origin, now)
+                if made is None:
+                    self._gauges.mapped(reader.name, "passed")
+                elif isinstance(made, Rejected):
+                    self._gauges.mapped(reader.name, "dead", made.reason)
+                    self._reject(making, tp, made)
+                else:
+                    self._gauges.mapped(reader.name, "sent")
+                    self._add(making, made, max(0, record.timestamp))
+        return making
+
+    def _place(self, name: str, tp: TopicPartition) -> str:
+        found = self._places.get((name, tp))
+        if found is None:
+            found = self._places[name, tp] = place(name, self._ids[tp.topic], tp.partition)
+        return found
+
+    def _add(self, making: Making, made: Canonical, stamp: int) -> None:
+        self._put(making.first, made.first, stamp)
+        if made.then is not None:
+            self._put(making.then, made.then, stamp)
+
+    def _put(self, to: defaultdict[tuple[str, int], list[Record]], sent: Sent, stamp: int) -> None:
+        partition = partitioner.partition(sent.key, self._widths[sent.topic])
+        to[sent.topic, partition].append(Record(sent.key, sent.value, stamp))
+
+    def _reject(self, making: Making, tp: TopicPartition, rejected: Rejected) -> None:
+        value = encode_letter(rejected, tp.topic, tp.partition, self._settings.limits)
+        key = rejected.key if len(rejected.key or b"") <= self._settings.letter_bytes else None
+        making.first["dead-letters", tp.partition % self._widths["dead-letters"]].append(Record(key, value, None))
+
+    # -- to the brokers --------------------------------------------------------------------------------------------
+
+    async def _deliver(self, making: Making, before: "asyncio.Task[None] | None") -> None:
+        """Send a batch after the one before it, and note that its offsets may be committed."""
+        try:
+            if before is not None:
+                await before
+            if self.failure is not None:
+                return
+            await self._send(making.first)
+            self._probe(1)
+            await self._send(making.then)
+            self._probe(2)
+            self._done.update(making.ends)
+            self._gauges.batch(making.records, perf_counter() - making.started)
+        except Exception as exc:  # noqa: BLE001 - whatever it is, the batch was not sent
+            self.failure = exc
+        finally:
+            self._flying.popleft()
+
+    async def _send(self, made: "dict[tuple[str, int], list[Record]]") -> None:
+        await asyncio.gather(*(self._append(*to, records) for to, records in made.items()))
+
+    async def _append(self, label: str, partition: int, records: list[Record]) -> None:
+        """Append records to a partition, in their order, and return when all are acknowledged."""
+        at, waiting = 0, []
+        while at < len(records):
+            batch = self._producer.create_batch()
+            first = at
+            while at < len(records):
+                key, value, stamp = records[at]
+                if batch.append(timestamp=stamp, key=key, value=value) is None:
+                    break
+                at += 1
+            if at == first:
+                raise ValueError(
+                    f"a record of {len(records[at].value)} bytes for {label} does not fit TRUEUP_BATCH_BYTES"
+                )
+            waiting.append(await self._producer.send_batch(batch, self.topics[label], partition=partition))
+        await asyncio.gather(*waiting)
+        self._gauges.produced(label, len(records))
+
+    async def _land(self) -> None:
+        """Wait for what is on its way, and commit."""
+        while self._flying:
+            await self._flying[-1]
+        if self.failure is None:
+            await self._commit()
+
+    async def _commit(self) -> None:
+        self._committing = monotonic()
+        new = {tp: offset for tp, offset in self._done.items() if self._committed.get(tp) != offset}
+        if not new:
+            return
+        try:
+            await self._consumer.commit({tp: (offset, self._noted(tp)) for tp, offset in new.items()})
+        except (CommitFailedError, IllegalStateError) as exc:
+            log.info("offsets are left to the new owners of the partitions: %s", type(exc).__name__)
+            return
+        self._committed.update(new)
+        self._probe(3)
+
+    def _noted(self, tp: TopicPartition) -> str:
+        """Return what is committed beside an offset: which topic it is of, and how wide the topics sent to are."""
+        widths = [self._widths[label] for label in ("forecasts", "routes", "labels")]
+        return json.dumps({"id": self._ids[tp.topic], "partitions": widths}, separators=(",", ":"))
+
+    # -- partitions that move --------------------------------------------------------------------------------------
+
+    async def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:  # noqa: ARG002 - all of them
+        """Finish what is on its way; what is only buffered is read again by the new owner."""
+        self._moving, self.ready = True, False
+        self._buffers.assign(())
+        try:
+            await self._land()
+        except Exception as exc:  # noqa: BLE001 - aiokafka would only log it
+            self.failure = exc
+
+    async def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
+        """Go on where the partitions were committed."""
+        try:
+            await self._take_up(list(assigned))
+        except Exception as exc:  # noqa: BLE001 - as above
+            self.failure = exc
+
+    async def _take_up(self, assigned: list[TopicPartition]) -> None:
+        self._done.clear()
+        self._committed.clear()
+        self._following.clear()
+        self._places.clear()
+        self._widths, self._ids = await self._asked()
+        if assigned:
+            group = f"{self._settings.app_id}-intake"
+            stored = await self._admin.list_consumer_group_offsets(group, partitions=assigned)
+            first = await self._consumer.beginning_offsets(assigned)
+            for tp in assigned:
+                offset, noted = stored.get(tp, (-1, ""))
+                if offset < 0:
+                    self._consumer.seek(tp, first[tp])
+                    self._following[tp] = first[tp]
+                    continue
+                self._compare(tp, offset, noted)
+                self._committed[tp] = self._following[tp] = offset
+        self._buffers.assign(assigned)
+        self._moving = False
+        self.ready = bool(assigned)
+
+    async def _asked(self) -> tuple[dict[str, int], dict[str, str]]:
+        """Return how many partitions the topics sent to have, and the ids of the source topics."""
+        client = self._producer.client
+        async with asyncio.timeout(self._settings.request_seconds):
+            there = {label: await provenance.identity(client, name) for label, name in self.topics.items()}
+            ids = {topic: (await provenance.identity(client, topic)).id for topic in self.readers}
+        widths = {label: each.partitions for label, each in there.items()}
+        return widths, ids
+
+    def _compare(self, tp: TopicPartition, offset: int, noted: str) -> None:
+        """Refuse to go on where a topic is not what it was when the offset was committed."""
+        try:
+            before = json.loads(noted)
+            topic_id, widths = before["id"], before["partitions"]
+        except (ValueError, TypeError, KeyError):
+            return  # committed by somebody else's hand
+        if offset and topic_id != self._ids[tp.topic]:
+            raise DataLossError(
+                f"{tp.topic} was read up to offset {offset - 1} of partition {tp.partition}, but that topic was "
+                f"deleted and made anew: its id was {topic_id} and is {self._ids[tp.topic]}. Delete the offsets of "
+                f"group {self._settings.app_id}-intake for it to be read from its first record"
+            )
+        for label, had in zip(("forecasts", "routes", "labels"), widths, strict=True):
+            self._refuse(label, had, self._widths[label])
+
+    def _refuse(self, label: str, had: int, has: int) -> None:
+        if had != has:
+            raise PartitionsError(
+                f"{self.topics[label]} has {has} partitions, and had {had} when records were sent to it: what follows "
+                "would go to other partitions than what came before. Kafka takes no partitions away: begin anew with "
+                "another TRUEUP_APP_ID, and topics of other names"
+            )
+
+    async def _look(self) -> None:
+        """Compare the topics with what they were."""
+        widths, ids = await self._asked()
+        for label, had in self._widths.items():
+            self._refuse(label, had, widths[label])
+        for topic, before in self._ids.items():
+            if ids[topic] != before:
+                raise DataLossError(f"{topic} was deleted and made anew while it was read: start again")
+
+    def samples(self) -> Iterator[Sample]:
+        """Yield the gauges that count nothing."""
+        yield "ready", (), float(self.ready)
+        held = self._buffers.held()
+        yield "held_partitions", (), len(held)
+        for tp, n in held.items():
+            labels = (tp.topic, str(tp.partition))
+            yield "buffered_records", labels, n
+            with suppress(KafkaError, IllegalStateError):
+                end = self._consumer.last_stable_offset(tp)
+                if end is not None and tp in self._following:
+                    yield "lag_records", labels, max(end - self._following[tp], 0) + n
+
+
+def run(settings: Settings, *, probe: Probe = lambda _: None) -> int:
+    """Run an intake until SIGTERM or SIGINT, and return its exit status; see `agents.worker.run`."""
+    names = [mode.source.name for mode in settings.modes if not mode.direct]
+    if not names:
+        log.error("no source is for the intake: [sources.NAME] in TRUEUP_STREAMS names them; see docs/routing.md")
+        return MISCONFIGURED
+    try:
+        problems = asyncio.run(topics.lacking(settings))
+    except Exception as exc:  # noqa: BLE001 - any reason the brokers cannot be asked
+        log.error("%s", str(exc) or type(exc).__name__)  # noqa: TRY400 - a message, not a fault
+        return MISCONFIGURED if isinstance(exc, topics.TopicsError) and exc.lasting else FAILED
+    for problem in problems:
+        log.error(problem)
+    return MISCONFIGURED if problems else asyncio.run(_serve(settings, names, probe))
+
+
+async def _serve(settings: Settings, names: Sequence[str], probe: Probe) -> int:
+    collect_rarely()
+    gauges = IntakeGauges(__version__, dict.fromkeys(names), lambda: intake.samples())  # noqa: PLW0108 - made below
+    intake = Intake(settings, gauges, probe)
+    ProcessCollector(registry=gauges.registry)
+    ticked = monotonic()
+
+    def tick() -> None:
+        nonlocal ticked
+        ticked = monotonic()
+
+    try:
+        server = Server(
+            settings.metrics_host,
+            settings.metrics_port,
+            gauges.exposition,
+            lambda: monotonic() - ticked < ALIVE_SECONDS and intake.failure is None,
+            lambda: intake.ready,
+            None,
+            settings.access,
+        )
+    except (ValueError, OSError) as exc:
+        log.error("cannot serve metrics on %s:%d: %s", settings.metrics_host, settings.metrics_port, exc)  # noqa: TRY400 - a message, not a fault
+        return MISCONFIGURED
+    server.start()
+    tell(settings, server.port)
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for signum in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(signum, stop.set)
+    try:
+        await intake.run(stop, tick)
+    except Exception as exc:
+        log.critical("cannot go on: %s: %s", type(exc).__name__, exc, exc_info=exc)
+        return FAILED
+    finally:
+        server.stop()
+    log.info("stopped")
+    return 0

@@ -1,0 +1,411 @@
+"""Intake: offsets follow acknowledgements, routes follow forecasts, and nothing goes on where topics have changed."""
+
+import asyncio
+import json
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import orjson
+import pytest
+from aiokafka.errors import CommitFailedError, KafkaError
+from aiokafka.structs import OffsetAndMetadata, TopicPartition
+
+from agents import intake as module
+from agents.intake import Intake
+from streams.config.settings import Settings, SettingsError
+from streams.faust.state_table import PartitionsError
+from streams.faust.transport import DataLossError
+from streams.kafka import partitioner, provenance, topics
+from streams.kafka.permissions import commands, of_intake
+from streams.kafka.provenance import Identity
+from streams.metrics.routing import IntakeGauges
+
+STREAMS = """
+[sources.scores]
+topic = "scores.v3"
+role = "forecast"
+event_id = "id"
+stream = "model"
+p = "risk"
+
+[sources.labels]
+topic = "labels.v1"
+role = "outcome"
+event_id = "id"
+y = "y"
+when = { kind = "final" }
+"""
+S0, L0 = TopicPartition("scores.v3", 0), TopicPartition("labels.v1", 0)
+
+
+class Batch(list[tuple[bytes | None, bytes, int | None]]):
+    """A record batch of at most so many records."""
+
+    room = 3
+
+    def append(self, *, timestamp: int | None, key: bytes | None, value: bytes) -> object:  # type: ignore[override]
+        if len(self) == self.room:
+            return None
+        super().append((key, value, timestamp))
+        return self
+
+
+class Producer:
+    """Acknowledges when it is let, and remembers in which order batches were sent."""
+
+    client = None
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[str, int, Batch]] = []
+        self.acknowledges = asyncio.Event()
+        self.acknowledges.set()
+        self.failure: Exception | None = None
+
+    def create_batch(self) -> Batch:
+        return Batch()
+
+    async def send_batch(self, batch: Batch, topic: str, *, partition: int) -> "asyncio.Task[None]":
+        await asyncio.sleep(0)
+        self.sent.append((topic, partition, batch))
+        return asyncio.ensure_future(self._acknowledged())
+
+    async def _acknowledged(self) -> None:
+        await self.acknowledges.wait()
+        if self.failure is not None:
+            raise self.failure
+
+    def topics(self) -> list[str]:
+        return [topic for topic, _, _ in self.sent]
+
+
+class Consumer:
+    """Hands out what it was given, and remembers commits."""
+
+    def __init__(self) -> None:
+        self.given: dict[TopicPartition, list[Any]] = {}
+        self.ends = {S0: 0, L0: 0}
+        self.first = {S0: 0, L0: 0}
+        self.commits: list[dict[TopicPartition, tuple[int, str]]] = []
+        self.sought: dict[TopicPartition, int] = {}
+        self.refuses = False
+
+    def assignment(self) -> set[TopicPartition]:
+        return {S0, L0}
+
+    def paused(self) -> set[TopicPartition]:
+        return set()
+
+    def pause(self, *_: TopicPartition) -> None: ...
+
+    def resume(self, *_: TopicPartition) -> None: ...
+
+    async def getmany(self, timeout_ms: int) -> dict[TopicPartition, list[Any]]:
+        await asyncio.sleep(timeout_ms / 1e6)
+        given, self.given = self.given, {}
+        for tp, records in given.items():
+            self.ends[tp] = records[-1].offset + 1
+        return given
+
+    async def position(self, tp: TopicPartition) -> int:
+        await asyncio.sleep(0)
+        return self.ends[tp]
+
+    def last_stable_offset(self, tp: TopicPartition) -> int:
+        return self.ends[tp]
+
+    async def beginning_offsets(self, tps: list[TopicPartition]) -> dict[TopicPartition, int]:
+        await asyncio.sleep(0)
+        return {tp: self.first[tp] for tp in tps}
+
+    def seek(self, tp: TopicPartition, offset: int) -> None:
+        self.sought[tp] = offset
+
+    async def commit(self, offsets: dict[TopicPartition, tuple[int, str]]) -> None:
+        await asyncio.sleep(0)
+        if self.refuses:
+            raise CommitFailedError
+        self.commits.append(offsets)
+
+
+class Scene(SimpleNamespace):
+    """An intake without brokers."""
+
+    intake: Intake
+    consumer: Consumer
+    producer: Producer
+    stored: dict[TopicPartition, OffsetAndMetadata]
+    identities: dict[str, Identity]
+
+    async def begin(self) -> None:
+        await self.intake.on_partitions_assigned({S0, L0})
+        assert self.intake.failure is None, self.intake.failure
+
+    def give(self, tp: TopicPartition, *values: dict[str, Any], start: int = 0) -> None:
+        self.consumer.given[tp] = [
+            SimpleNamespace(
+                offset=start + i, timestamp=100 + i, key=b"k", value=orjson.dumps(v), headers=(), topic=tp.topic
+            )
+            for i, v in enumerate(values)
+        ]
+
+    async def steps(self, n: int = 3) -> None:
+        for _ in range(n):
+            await self.intake._step()
+            await asyncio.sleep(0.001)
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    (tmp_path / "streams.toml").write_text(STREAMS)
+    return Settings.from_env({"TRUEUP_STREAMS": str(tmp_path / "streams.toml"), "TRUEUP_COMMIT_SECONDS": "0.05"})
+
+
+Play = Callable[[Callable[[Scene], Coroutine[Any, Any, None]]], None]
+
+
+@pytest.fixture
+def play(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Play:
+    def run(story: Callable[[Scene], Coroutine[Any, Any, None]]) -> None:
+        async def main() -> None:
+            made = Intake(settings, IntakeGauges("0", ["scores", "labels"], list))
+            scene = Scene(intake=made, consumer=Consumer(), producer=Producer(), stored={})
+            scene.identities = {name: Identity("6f", 2) for name in (*made.topics.values(), *made.readers)}
+
+            async def identity(_: object, name: str) -> Identity:
+                await asyncio.sleep(0)
+                return scene.identities[name]
+
+            async def stored(_: str, partitions: object) -> dict[TopicPartition, OffsetAndMetadata]:  # noqa: ARG001
+                await asyncio.sleep(0)
+                return scene.stored
+
+            monkeypatch.setattr(provenance, "identity", identity)
+            made._consumer, made._producer = scene.consumer, scene.producer
+            made._admin = SimpleNamespace(list_consumer_group_offsets=stored)
+            await story(scene)
+
+        asyncio.run(main())
+
+    return run
+
+
+def score(event_id: str, risk: float = 0.5, model: str = "m") -> dict[str, Any]:
+    return {"id": event_id, "model": model, "risk": risk}
+
+
+def test_a_route_follows_when_its_forecast_is_acknowledged(play: Play) -> None:
+    async def story(scene: Scene) -> None:
+        await scene.begin()
+        scene.producer.acknowledges.clear()
+        scene.give(S0, score("e1"), score("e2"))
+        scene.give(L0, {"id": "e1", "y": 1, "kind": "final"})
+        await scene.steps()
+        assert sorted(set(scene.producer.topics())) == ["forecasts", "trueup-labels"]
+        scene.producer.acknowledges.set()
+        await scene.steps()
+        assert scene.producer.topics()[-1] == "trueup-routes"
+        for topic, partition, batch in scene.producer.sent:
+            for key, value, stamp in batch:
+                assert partition == partitioner.partition(key or b"", 2)
+                assert stamp in (100, 101)
+                assert orjson.loads(value)["origin"][0].startswith(
+                    "labels@6f/0" if "labels" in topic else "scores@6f/0"
+                )
+
+    play(story)
+
+
+def test_offsets_are_committed_after_everything_is_acknowledged_and_with_what_the_topics_are(play: Play) -> None:
+    async def story(scene: Scene) -> None:
+        await scene.begin()
+        scene.producer.acknowledges.clear()
+        scene.give(S0, *(score(f"e{i}") for i in range(10)))
+        await scene.steps()
+        await asyncio.sleep(0.06)
+        await scene.steps(1)
+        assert scene.consumer.commits == []
+        scene.producer.acknowledges.set()
+        await scene.steps()
+        await asyncio.sleep(0.06)
+        await scene.steps()
+        ((offset, noted),) = [commit[S0] for commit in scene.consumer.commits]
+        assert offset == 10
+        assert json.loads(noted) == {"id": "6f", "partitions": [2, 2, 2]}
+
+    play(story)
+
+
+def test_more_than_a_batch_holds_is_sent_in_order(play: Play) -> None:
+    async def story(scene: Scene) -> None:
+        await scene.begin()
+        scene.give(S0, *(score(f"e{i}") for i in range(10)))
+        await scene.steps()
+        sent = [
+            orjson.loads(value)["event_id"]
+            for t, _, batch in scene.producer.sent
+            if t == "forecasts"
+            for _, value, _ in batch
+        ]
+        assert sent == [f"e{i}" for i in range(10)]
+
+    play(story)
+
+
+def test_what_cannot_be_used_is_a_dead_letter_with_the_place_at_its_source(play: Play) -> None:
+    async def story(scene: Scene) -> None:
+        await scene.begin()
+        scene.give(S0, score("e1"), score("e2", risk=2), score(""))
+        scene.give(L0, {"id": "e1", "y": "x", "kind": "final"}, {"id": "e1", "y": 1, "kind": "draft"})
+        await scene.steps()
+        letters = [orjson.loads(v) for t, _, batch in scene.producer.sent if t == "dead-letters" for _, v, _ in batch]
+        assert sorted((each["topic"], each["offset"], each["reason"]) for each in letters) == [
+            ("labels.v1", 0, "label"),
+            ("scores.v3", 1, "probability"),
+            ("scores.v3", 2, "event_id"),
+        ]
+        shown = scene.intake._gauges.exposition().decode()
+        assert 'trueup_mapped_records_total{fate="passed",source="labels"} 1.0' in shown
+        assert 'trueup_dead_letters_total{reason="label",topic="labels"} 1.0' in shown
+
+    play(story)
+
+
+def test_partitions_leave_when_what_is_on_its_way_is_committed(play: Play) -> None:
+    async def story(scene: Scene) -> None:
+        await scene.begin()
+        scene.producer.acknowledges.clear()
+        scene.give(S0, score("e1"))
+        await scene.steps()
+        leaving = asyncio.create_task(scene.intake.on_partitions_revoked({S0, L0}))
+        scene.give(S0, score("e2"), start=1)
+        await asyncio.sleep(0.01)
+        await scene.steps()
+        assert not leaving.done()
+        scene.producer.acknowledges.set()
+        await leaving
+        assert [commit[S0][0] for commit in scene.consumer.commits] == [1]
+        assert scene.producer.topics() == ["forecasts", "trueup-routes"]  # e2 is left to the new owner
+
+    play(story)
+
+
+def test_a_commit_that_comes_too_late_is_left_to_the_new_owner(play: Play) -> None:
+    async def story(scene: Scene) -> None:
+        await scene.begin()
+        scene.consumer.refuses = True
+        scene.give(S0, score("e1"))
+        await scene.steps()
+        await scene.intake.on_partitions_revoked({S0, L0})
+        assert scene.intake.failure is None
+
+    play(story)
+
+
+def test_a_send_that_fails_ends_it_and_nothing_after_it_is_sent_or_committed(play: Play) -> None:
+    async def story(scene: Scene) -> None:
+        await scene.begin()
+        scene.producer.failure = KafkaError("no")
+        scene.give(S0, score("e1"))
+        await scene.steps(1)
+        scene.give(S0, score("e2"), start=1)
+        await scene.steps()
+        assert isinstance(scene.intake.failure, KafkaError)
+        assert scene.producer.topics() == ["forecasts"]
+        assert scene.consumer.commits == []
+
+    play(story)
+
+
+def noted(topic_id: str, *partitions: int) -> str:
+    return json.dumps({"id": topic_id, "partitions": partitions})
+
+
+@pytest.mark.parametrize(
+    ("meta", "error"),
+    [
+        (noted("6f", 2, 2, 2), None),
+        ("", None),
+        (noted("00", 2, 2, 2), DataLossError),
+        (noted("6f", 2, 4, 2), PartitionsError),
+    ],
+)
+def test_it_goes_on_only_where_the_topics_are_what_they_were(
+    play: Play, meta: str, error: type[Exception] | None
+) -> None:
+    async def story(scene: Scene) -> None:
+        scene.stored = {S0: OffsetAndMetadata(7, meta), L0: OffsetAndMetadata(-1, "")}
+        scene.consumer.first[L0] = 5
+        await scene.intake.on_partitions_assigned({S0, L0})
+        if error is None:
+            assert scene.intake.failure is None
+            assert scene.consumer.sought == {L0: 5}
+        else:
+            assert isinstance(scene.intake.failure, error)
+
+    play(story)
+
+
+def test_topics_that_change_meanwhile_are_noticed(play: Play) -> None:
+    async def story(scene: Scene) -> None:
+        await scene.intake.on_partitions_assigned({S0, L0})
+        await scene.intake._look()
+        scene.identities["forecasts"] = Identity("6f", 3)
+        with pytest.raises(PartitionsError, match="forecasts has 3 partitions, and had 2"):
+            await scene.intake._look()
+        scene.identities["forecasts"] = Identity("6f", 2)
+        scene.identities["scores.v3"] = Identity("70", 2)
+        with pytest.raises(DataLossError, match=r"scores\.v3 was deleted and made anew"):
+            await scene.intake._look()
+
+    play(story)
+
+
+@pytest.mark.parametrize(
+    ("policy", "first", "goes_on"), [("continue", 9, True), ("stop", 9, False), ("continue", 3, False)]
+)
+def test_records_deleted_unread_are_a_loss(play: Play, policy: str, first: int, goes_on: bool) -> None:  # noqa: FBT001
+    async def story(scene: Scene) -> None:
+        object.__setattr__(scene.intake._settings, "data_loss", policy)
+        scene.consumer.first[S0] = first
+        if goes_on:
+            await scene.intake._out_of_range({S0: 5})
+            assert scene.consumer.sought == {S0: 9}
+        else:
+            with pytest.raises(DataLossError):
+                await scene.intake._out_of_range({S0: 5})
+
+    play(story)
+
+
+def test_without_a_source_there_is_nothing_to_run(caplog: pytest.LogCaptureFixture) -> None:
+    assert module.run(Settings()) == 78
+    assert "no source is for the intake" in caplog.text
+
+
+def test_what_is_missing_is_said(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def lacking(_: Settings) -> list[str]:
+        await asyncio.sleep(0)
+        return ["topic a does not exist"]
+
+    monkeypatch.setattr(topics, "lacking", lacking)
+    assert module.run(settings) == 78
+    assert "topic a does not exist" in caplog.text
+
+
+def test_its_user_reads_sources_and_writes_what_follows(settings: Settings) -> None:
+    granted = {(grant.name, operation) for grant in of_intake(settings) for operation in grant.operations}
+    assert ("scores.v3", "Read") in granted
+    assert ("trueup-routes", "Write") in granted
+    assert ("trueup-intake", "Read") in granted
+    said = "\n".join(commands(settings, "User:t"))
+    assert all(name in said for name in ("scores.v3", "trueup-router-state-changelog", "--group trueup-intake"))
+
+
+def test_a_source_may_not_be_a_topic_of_the_other_role(tmp_path: Path) -> None:
+    (tmp_path / "streams.toml").write_text(STREAMS.replace("labels.v1", "forecasts"))
+    with pytest.raises(SettingsError, match="other role"):
+        Settings.from_env({"TRUEUP_STREAMS": str(tmp_path / "streams.toml")})
