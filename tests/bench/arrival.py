@@ -1,0 +1,246 @@
+"""``python -m tests.bench.arrival FORECASTS OUTCOMES``: what a stream learns, by how many partitions its sources have.
+
+Plays a backlog, JSON lines of forecasts and of outcomes in time order, through the stages as they are: `SourceBuffers`
+of intake, `PartitionBuffer` and `Router` of every partition of the router, `PartitionBuffer` and the engine of the
+worker. Only the brokers are lists. Sources are keyed by event and have 1, 8 and 32 partitions each; who is next and how
+much is fetched is drawn, so that stages overtake each other as they do when all have a backlog: the worst case for the
+order. The first line is what the engine makes of the records in time order; the others name their difference.
+"""
+
+import argparse
+import random
+import sys
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import orjson
+from aiokafka.structs import TopicPartition
+from faust.types import TP
+
+from state.engine import BATCH_LIMIT, Partition
+from state.events import Calibrated, Resolved
+from state.policy import Policies, Policy
+from state.routes import Routed, Router
+from streams.kafka import partitioner
+from streams.kafka.source_merge import SourceBuffers
+from streams.records.decoding import Decoder
+from streams.records.limits import Limits
+from streams.records.merge import PartitionBuffer
+from streams.records.routing import RouteDecoder, encode_forecast, encode_label, encode_outcome, encode_route
+
+#: Partitions of the router, and most records of one fetch.
+ROUTERS, FETCH = 8, 1000
+Log = list[Any]
+
+
+class Scores(NamedTuple):
+    """Brier scores of what was served and of what came, events, and outcomes older than one before them."""
+
+    served: float
+    raw: float
+    n: int
+    late: int
+
+
+class Reading:
+    """A consumer of one partition's two topics: a buffer as the transport has it, and how far it has read."""
+
+    def __init__(self, logs: tuple[Log, Log]) -> None:
+        self.logs, self.at = logs, [0, 0]
+        self.buffer = PartitionBuffer(0, [TP("a", 0), TP("b", 0)])
+
+    def caught_up(self, tp: TP) -> bool:
+        return self.at["ab".index(tp.topic)] == len(self.logs["ab".index(tp.topic)])
+
+    def has_read(self, tp: TP, offset: int) -> bool:
+        return self.at["ab".index(tp.topic)] >= offset
+
+    def batch(self, rng: random.Random) -> list[tuple[int, Any]]:
+        """Fetch something, and take what is ready."""
+        for topic, log in enumerate(self.logs):
+            if len(self.buffer.buffers[topic]) < 20_000:
+                end = min(len(log), self.at[topic] + rng.randrange(1, FETCH))
+                self.buffer.add(topic, log[self.at[topic] : end])
+                self.at[topic] = end
+        # Patience is for what does not move; here everything does.
+        batch = self.buffer.take(BATCH_LIMIT, 900_000, self, 1e9)
+        if batch is None:
+            return []
+        self.buffer.busy = False
+        self.buffer.acknowledged(batch)
+        return batch.records
+
+
+def record(log: Log, key: bytes, value: bytes, ts: int) -> None:
+    """Append a record to a list that stands for a partition."""
+    log.append(SimpleNamespace(offset=len(log), key=key, value=value, timestamp=ts, headers=()))
+
+
+def lines(path: Path, rows: int | None) -> Iterator[dict[str, Any]]:
+    """Yield the objects of a file."""
+    with path.open("rb") as file:
+        for i, line in enumerate(file):
+            if i == rows:
+                return
+            yield orjson.loads(line)
+
+
+class Worker:
+    """The engine of one partition, and the sums of its scores."""
+
+    def __init__(self, policies: Policies) -> None:
+        self._rows: dict[bytes, bytes] = {}
+        self._engine = Partition(policies, self._rows.get)
+        self._decoder = Decoder(policies, Limits())
+        self._sums = [0.0, 0.0]
+        self._n = self._late = self._last = 0
+
+    def fold(self, records: list[tuple[int, Any]]) -> None:
+        """Fold a batch."""
+        for topic, each in records:
+            if topic:
+                self._late += each.timestamp < self._last
+                self._last = max(self._last, each.timestamp)
+        effects = self._engine.fold(self._decoder.events(records))
+        for key, row in effects.rows.items():
+            if row is None:
+                self._rows.pop(key, None)
+            else:
+                self._rows[key] = row
+        for output in effects.outputs:
+            if isinstance(output, Resolved):
+                y = output.y
+                self._sums[0] += (float(output.p) - y) ** 2  # type: ignore[arg-type]
+                self._sums[1] += (float(output.raw) - y) ** 2  # type: ignore[arg-type]
+                self._n += 1
+            else:
+                assert isinstance(output, Calibrated), output
+
+    def scores(self) -> Scores:
+        """Return what was found."""
+        return Scores(self._sums[0] / self._n, self._sums[1] / self._n, self._n, self._late)
+
+
+def in_order(forecasts: Log, labels: Log, policies: Policies) -> Scores:
+    """Fold the records in time order, keyed by nothing: what one partition with co-partitioned inputs does."""
+    logs: tuple[Log, Log] = ([], [])
+    for each in forecasts:
+        record(logs[0], b"", orjson.dumps(each), each["ts"])
+    for each in labels:
+        record(logs[1], b"", orjson.dumps(each), each["ts"])
+    worker, reading = Worker(policies), Reading(logs)
+    rng = random.Random(0)
+    while batch := reading.batch(rng):
+        worker.fold(batch)
+    return worker.scores()
+
+
+class Stages:
+    """Intake, routers and worker, over lists, and which of them had nothing to do since one had."""
+
+    def __init__(self, sources: dict[TopicPartition, Log], policies: Policies, rng: random.Random) -> None:
+        self._sources, self._rng = sources, rng
+        self._read = dict.fromkeys(sources, 0)
+        self._intake = SourceBuffers(1e9, 20_000, 64 << 20)
+        self._intake.assign(sources)
+        self._sent: Log = []
+        self._outcomes: Log = []
+        self._tables: list[dict[bytes, bytes]] = [{} for _ in range(ROUTERS)]
+        self._routers = [(Reading(([], [])), Router(policies, table.get), table) for table in self._tables]
+        self._reading = Reading((self._sent, self._outcomes))
+        self.worker = Worker(policies)
+
+    def play(self) -> Scores:
+        """Let stages take turns by chance until all have done everything."""
+        idle: set[int] = set()
+        while len(idle) < ROUTERS + 2:
+            turn = self._rng.randrange(ROUTERS + 2)
+            if turn == ROUTERS:
+                moved = self._take_in()
+            elif turn > ROUTERS:
+                batch = self._reading.batch(self._rng)
+                self.worker.fold(batch)
+                moved = bool(batch)
+            else:
+                moved = self._route(*self._routers[turn])
+            idle = set() if moved else idle | {turn}
+        return self.worker.scores()
+
+    def _take_in(self) -> bool:
+        read, sources, moved = self._read, self._sources, False
+        for tp in self._rng.sample(list(sources), self._rng.randrange(1, len(sources) + 1)):
+            if tp not in self._intake.full():
+                end = min(len(sources[tp]), read[tp] + self._rng.randrange(1, FETCH))
+                self._intake.add(tp, sources[tp][read[tp] : end])
+                moved |= end > read[tp]
+                read[tp] = end
+        batch = self._intake.take(BATCH_LIMIT, lambda tp: read[tp] == len(sources[tp]))
+        for tp, each in batch:
+            self._send(tp, each)
+        return moved or bool(batch) or any(read[tp] < len(log) for tp, log in sources.items())
+
+    def _send(self, tp: TopicPartition, each: Any) -> None:
+        said = orjson.loads(each.value)
+        origin = f"{tp.topic}/{tp.partition}", each.offset
+        event_id, ts = said["event_id"], each.timestamp
+        routes, labels = self._routers[partitioner.partition(event_id.encode(), ROUTERS)][0].logs
+        if tp.topic == "s":
+            record(self._sent, b"", encode_forecast(said, origin), ts)
+            record(routes, b"", encode_route(event_id, said["stream"], said["stream"], origin), ts)
+        else:
+            record(labels, b"", encode_label(event_id, "", "", said["y"], said["ts"], 0, origin), ts)
+
+    def _route(self, reading: Reading, router: Router, table: dict[bytes, bytes]) -> bool:
+        batch = reading.batch(self._rng)
+        router.begin()
+        for output in router.apply(RouteDecoder().events(batch)):
+            assert isinstance(output, Routed)
+            record(self._outcomes, b"", encode_outcome(output), output.stamp)
+        for key, row in router.end().rows.items():
+            if row is None:
+                table.pop(key, None)
+            else:
+                table[key] = row
+        return bool(batch)
+
+
+def routed(forecasts: Log, labels: Log, policies: Policies, width: int, seed: int) -> Scores:
+    """Send the records through intake and router, out of sources of so many partitions each."""
+    sources: dict[TopicPartition, Log] = defaultdict(list)
+    for role, found in (("s", forecasts), ("l", labels)):
+        for each in found:
+            place = TopicPartition(role, partitioner.partition(each["event_id"].encode(), width))
+            record(sources[place], b"", orjson.dumps(each), each["ts"])
+    return Stages(sources, policies, random.Random(seed)).play()
+
+
+def main() -> int:
+    """Print one line for each width."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("forecasts", type=Path)
+    parser.add_argument("outcomes", type=Path)
+    parser.add_argument("--rows", type=int)
+    parser.add_argument("--calibrator", default=Policy().calibrator)
+    parser.add_argument("--widths", type=int, nargs="+", default=[1, 8, 32])
+    options = parser.parse_args()
+    policies = Policies(default=Policy(options.calibrator))
+    forecasts = list(lines(options.forecasts, options.rows))
+    known = {each["event_id"] for each in forecasts}
+    labels = [each for each in lines(options.outcomes, None) if each["event_id"] in known]
+    exact = in_order(forecasts, labels, policies)
+    print(f"in time order          Brier {exact.served:.5f}, raw {exact.raw:.5f}, {exact.n:,} events", flush=True)
+    for width in options.widths:
+        found = routed(forecasts, labels, policies, width, seed=width)
+        print(
+            f"{width:>2} partitions a source  Brier {found.served:.5f} ({found.served - exact.served:+.5f}), "
+            f"{found.n:,} events, {found.late:,} outcomes behind a later one",
+            flush=True,
+        )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
