@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from struct import Struct
-from typing import Final
+from typing import Any, Final
 
 from state.calibrators.base import Calibrator, Prediction, new
 from state.calibrators.bucketed import Bucketed
@@ -37,6 +37,10 @@ class Composition:
     def __init__(self, front: Calibrator, back: Calibrator) -> None:
         self.name = f"{front.name}+{back.name}"
         self.order_free = front.order_free and back.order_free
+        self._front_grouped = bool(getattr(front, "grouped", False))
+        self._back_grouped = bool(getattr(back, "grouped", False))
+        #: Whether a part takes the slots of an event's segments, see `Calibrator.predict`.
+        self.grouped = self._front_grouped or self._back_grouped
         self.front = front
         self.back = back
 
@@ -45,10 +49,18 @@ class Composition:
         """Outcomes learnt so far."""
         return self.back.learnt
 
-    def predict(self, p: float, x: Sequence[float] = (), key: bytes = b"") -> Prediction:
-        """Serve the back's answer to the front's."""
-        between, _, front = self.front.predict(p, x, key)
-        p, draw, back = self.back.predict(between, x, key)
+    def predict(self, p: float, x: Sequence[float] = (), key: bytes = b"", groups: tuple[int, ...] = ()) -> Prediction:
+        """Serve the back's answer to the front's; those that take the event's slots are given them."""
+        front_one: Any = self.front
+        back_one: Any = self.back
+        if self._front_grouped:
+            between, _, front = front_one.predict(p, x, key, groups)
+        else:
+            between, _, front = front_one.predict(p, x, key)
+        if self._back_grouped:
+            p, draw, back = back_one.predict(between, x, key, groups)
+        else:
+            p, draw, back = back_one.predict(between, x, key)
         return new(Prediction, (p, draw, _TICKET_LENGTH.pack(len(front)) + front + back))
 
     def update(self, ticket: bytes, y: float) -> None:

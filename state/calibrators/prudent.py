@@ -1,13 +1,14 @@
 """The default: an answer that keeps the order of the raw forecasts, and beside it a draw that nobody can fool."""
 
 from collections.abc import Sequence
+from struct import Struct
 from typing import ClassVar, Final
 
 from state.calibrators.base import Prediction, new
+from state.calibrators.by_segment import BySegment
+from state.calibrators.group_regret import GroupError, GroupRegret, slots_of
 from state.calibrators.options import Option
-from state.calibrators.regret_matching import RegretMatching
-from state.calibrators.sizes import largest
-from state.calibrators.twospeed import TwoSpeed
+from state.calibrators.twospeed import SIZE, UNSETTLED, TwoSpeed
 
 #: Outcomes after which a draw is drawn even where there is no evidence for `TwoSpeed`: an opponent may answer with ones
 #: alone for as long as he is served .5.
@@ -17,9 +18,17 @@ DRAWN: Final = 150
 #: .1631, .1629.
 BUCKETS: Final = 4
 
+#: First byte of a ticket: the number of slots, and whether a draw was drawn.
+_SLOTS: Final = 127
+_DRAWN: Final = 128
+#: Bytes of a ticket: of what was served by segment, and of the point that was played.
+_BY_SEGMENT: Final = 16
+_PLAYED: Final = 4
+_LENGTH: Final = Struct("<I")
+
 
 class Prudent:
-    """Serve `TwoSpeed`'s answer as ``p``, and beside it a ``draw`` of `RegretMatching` that has ``p`` as its forecast.
+    """Serve `TwoSpeed`'s answer with what `BySegment` adds to it as ``p``, and beside it a ``draw`` of `GroupRegret`.
 
     Parameters
     ----------
@@ -30,16 +39,20 @@ class Prudent:
 
     Notes
     -----
-    ``p`` is deterministic, increases strictly with the raw forecast, and is the raw forecast until there is evidence:
-    see `TwoSpeed`, of which all is true here. An opponent who sees ``p`` can make it wrong by .5, as any deterministic
-    answer. The draw is for those whom that concerns: over the rounds that were drawn, the theorem of `RegretMatching`
-    holds on any sequence of outcomes that does not see the draw itself.
+    ``p`` is deterministic, and is the raw forecast until there is evidence: see `TwoSpeed`, of which all is true here
+    for events without segments, and `BySegment`. It increases strictly with the raw forecast, among events of the same
+    segments where there are some. An opponent who sees ``p`` can make it wrong by .5, as any deterministic answer. The
+    draw, which has ``p`` as its forecast, is for those whom that concerns: over the rounds that were drawn, the theorem
+    of `GroupRegret` holds on any sequence of outcomes that does not see the draw itself, for the whole and for every
+    segment.
 
     Until there is evidence, or `DRAWN` outcomes are learnt, the draw is ``p`` and is not counted, so no later draw pays
-    back what was served then. Error and bound are those of the draws, over the rounds that were drawn.
+    back what was served then. Segments are not used before `TwoSpeed` settles. Error and bound are those of the draws,
+    over the rounds that were drawn.
 
-    Ticket: that of `TwoSpeed`, then that of `RegretMatching` where a draw was drawn; its length tells which there are.
-    Bytes: those of `TwoSpeed`, always as many, then those of `RegretMatching`.
+    Ticket: the number of slots, 128 more where a draw was drawn (u8), that of `TwoSpeed`, the first four numbers of
+    that of `BySegment` if it was used, bucket and point of the draw if there was one, the slots (u16 each). Bytes:
+    those of `TwoSpeed`, always as many, the number of those of `BySegment` (u32), these, those of `GroupRegret`.
 
     Examples
     --------
@@ -53,6 +66,7 @@ class Prudent:
 
     name: ClassVar[str] = "prudent"
     order_free: ClassVar[bool] = False
+    grouped: ClassVar[bool] = True
     options: ClassVar[dict[str, Option]] = TwoSpeed.options
 
     def __init__(
@@ -67,48 +81,75 @@ class Prudent:
     ) -> None:
         self._map = TwoSpeed(slope=slope, offset=offset, prior_rate=prior_rate, model_rate=model_rate)
         #: What draws, and counts what was drawn.
-        self.back = RegretMatching(buckets=BUCKETS, name=name, seed=seed)
-        self._size = len(self._map.encode())
+        self.back = GroupRegret(buckets=BUCKETS, name=name, seed=seed)
+        self._segments = BySegment()
 
     @property
     def learnt(self) -> int:
         """Outcomes learnt so far."""
         return self._map.learnt
 
-    def predict(self, p: float, x: Sequence[float] = (), key: bytes = b"") -> Prediction:
-        """Serve the map's answer, and a draw from the points around it; see `Calibrator.predict`."""
+    def predict(self, p: float, x: Sequence[float] = (), key: bytes = b"", groups: tuple[int, ...] = ()) -> Prediction:
+        """Serve the answer, and a draw from the points around it; see `Calibrator.predict`.
+
+        Parameters
+        ----------
+        groups
+            The event's slots, see `BySegment.answer`; none of a stream without segments.
+        """
         p, _, ticket = self._map.predict(p)
+        many = len(groups)
+        slots = b""
+        if many:
+            if len(ticket) > UNSETTLED:
+                p, own = self._segments.answer(p, groups)
+                ticket, slots = ticket + own[:_BY_SEGMENT], own[_BY_SEGMENT:]
+            else:
+                slots = slots_of(groups)
         if self._map.learnt < DRAWN and not self._map.evident():
-            return new(Prediction, (p, p, ticket))
-        _, draw, drawn = self.back.predict(p, x, key)
-        return new(Prediction, (p, draw, ticket + drawn))
+            return new(Prediction, (p, p, _HEADS[many] + ticket + slots))
+        _, draw, drawn = self.back.predict(p, x, key, groups)
+        return new(Prediction, (p, draw, _HEADS[many | _DRAWN] + ticket + drawn))
 
     def update(self, ticket: bytes, y: float) -> None:
-        """Let the map learn, and count the draw if there was one; y is 0 or 1."""
-        ticket, drawn = _parts(ticket)
-        self._map.update(ticket, y)
+        """Let the map and the segments learn, and count the draw if there was one; y is 0 or 1."""
+        ticket, segments, drawn = _parts(ticket)
+        if segments:
+            now, lag = self._map.now(ticket)
+            self._map.update(ticket, y)
+            self._segments.learn(segments, y, now, lag)
+        else:
+            self._map.update(ticket, y)
         if drawn:
             self.back.update(drawn, y)
 
     def revise(self, ticket: bytes, was: float, y: float) -> None:
-        """Let the map revise, and correct the count of the draw exactly; y is 0 or 1."""
-        ticket, drawn = _parts(ticket)
+        """Let map and segments revise, and correct the count of the draw exactly; y is 0 or 1."""
+        ticket, segments, drawn = _parts(ticket)
         self._map.revise(ticket, was, y)
+        if segments:
+            self._segments.revise(segments, was - y)
         if drawn:
             self.back.revise(drawn, was, y)
 
     def encode(self) -> bytes:
-        """Return both states; layout in the class's notes."""
-        return self._map.encode() + self.back.encode()
+        """Return all states; layout in the class's notes."""
+        segments = self._segments.encode()
+        return self._map.encode() + _LENGTH.pack(len(segments)) + segments + self.back.encode()
 
     def largest(self) -> int:
         """Return the most bytes that `encode` ever returns."""
-        return self._size + largest(self.back)
+        return SIZE + _LENGTH.size + self._segments.largest() + self.back.largest()
 
     def decode(self, payload: bytes) -> None:
-        """Take over both states; ValueError if either does not fit."""
-        self._map.decode(payload[: self._size])
-        self.back.decode(payload[self._size :])
+        """Take over all states; ValueError if one does not fit."""
+        self._map.decode(payload[:SIZE])
+        if len(payload) < SIZE + _LENGTH.size:
+            raise ValueError(f"a state of {len(payload)} bytes is cut")
+        start = SIZE + _LENGTH.size
+        end = start + _LENGTH.unpack_from(payload, SIZE)[0]
+        self._segments.decode(payload[start:end])
+        self.back.decode(payload[end:])
 
     def error(self) -> float | None:
         """Return the measured ℓ1 error of the draws."""
@@ -117,10 +158,32 @@ class Prudent:
     def bound(self, outstanding: int = 0) -> float | None:
         """Return the bound on the draws' error; all delays may be of outcomes that were drawn."""
         drawn = self.back.learnt
-        return self.back.bound(-(-outstanding * self.learnt // drawn)) if drawn else None
+        return self.back.bound(self._delay(outstanding)) if drawn else None
+
+    def groups(self, outstanding: int = 0) -> list[GroupError]:
+        """Return error and bound of the draws of every segment; ``outstanding`` as in `bound`."""
+        return self.back.groups(self._delay(outstanding))
+
+    def _delay(self, outstanding: int) -> int:
+        drawn = self.back.learnt
+        return -(-outstanding * self.learnt // drawn) if drawn else 0
 
 
-def _parts(ticket: bytes) -> tuple[bytes, bytes]:
-    """Return the map's ticket, 16 or 24 bytes, and the draw's, which has 4 or none."""
-    end = len(ticket) & ~7
-    return ticket[:end], ticket[end:]
+#: The first byte of a ticket, by its value.
+_HEADS: Final = [bytes((value,)) for value in range(256)]
+
+
+def _parts(ticket: bytes) -> tuple[bytes, bytes, bytes]:
+    """Return the tickets of the map, of the segments, and of the draw; the last two are empty where there is none."""
+    head = ticket[0]
+    end = len(ticket) - 2 * (head & _SLOTS)
+    slots = ticket[end:]
+    drawn = b""
+    if head & _DRAWN:
+        drawn = ticket[end - _PLAYED :]
+        end -= _PLAYED
+    segments = b""
+    if slots and end > 1 + UNSETTLED:
+        segments = ticket[end - _BY_SEGMENT : end] + slots
+        end -= _BY_SEGMENT
+    return ticket[1:end], segments, drawn

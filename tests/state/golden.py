@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from state import claim, expiry, fence, inputs, ledger, quotas, refusals, routes, rows, witnesses
-from state.calibrators import REGISTRY, calibrated_regression, quantile
+from state.calibrators import REGISTRY, calibrated_regression, quantile, twospeed
 from state.claim import Claim
 from state.fence import EXPIRY, MATURITY, Fence, Queue
 from state.forecasts import PROBS, QUANTILES, Classwise, Normal, Probs, Quantiles
@@ -30,7 +30,12 @@ FOLDER: Final = Path(__file__).parent / "golden"
 SPECS: Final = (*REGISTRY, "platt+minimax", "quantile")
 SMALL: Final = {"buckets": 4, "grid": 5}
 #: Of calibrators whose own bytes changed since the first version of their rows.
-VERSIONS: Final = {"calibrated_regression": calibrated_regression.VERSION, "quantile": quantile.VERSION}
+VERSIONS: Final = {
+    "calibrated_regression": calibrated_regression.VERSION,
+    "prudent": twospeed.VERSION,
+    "quantile": quantile.VERSION,
+    "twospeed": twospeed.VERSION,
+}
 
 
 class Row(NamedTuple):

@@ -1,0 +1,109 @@
+"""A piecewise linear correction of log-odds that learns where the evidence is, and keeps the order."""
+
+import math
+from struct import Struct
+from typing import Final
+
+from state.calibrators.base import require_length
+
+#: Least slope of v + r(v).
+FLAT: Final = 0.05
+_LN2: Final = math.log(2.0)
+
+
+class Bend:
+    """A function r of log-odds v, linear between knots and constant outside, with v + r(v) strictly increasing.
+
+    Parameters
+    ----------
+    low, step, knots
+        The first knot, how far the knots are apart, and their number, at least 2.
+    prior
+        Information at which an outcome's evidence and r = 0 count the same, at every knot.
+
+    Notes
+    -----
+    With x the place of v among the knots, i = floor(x) and s = x - i, r(v) = (1 - s) r_i + s r_{i+1}. An outcome is one
+    step of a Kalman filter whose covariance is kept diagonal: with q = sigmoid(v + r(v)), h = q (1 - q), weights g = (1
+    - s, s) and curvatures H,
+
+        r_j <- r_j + (y - q) g_j / (H_j (1 + h Σ g²/H)) - λ prior r_j / H_j,   H_j <- (1 - λ) H_j + λ prior + h g_j²,
+
+    λ = ln(2) h / halflife. Near a knot that few have passed, r stays near 0. A step that would leave v + r(v) a slope
+    below `FLAT` somewhere is cut where it would: r stays in a convex set.
+
+    Bytes: r, then H, of every knot (f64 each), little-endian.
+
+    Examples
+    --------
+    >>> bend = Bend(-3.0, 1.0, 7, 5.0)
+    >>> for t in range(4000):
+    ...     bend.learn(1.0, float(t % 2), 1e9)
+    >>> round(1.0 + bend.at(1.0), 1), bend.at(-2.0)
+    (0.1, 0.0)
+    """
+
+    __slots__ = ("_bytes", "_held", "_least", "_low", "_most", "_prior", "_r", "_step")
+
+    def __init__(self, low: float, step: float, knots: int, prior: float) -> None:
+        self._low, self._step, self._prior = low, step, prior
+        self._most = float(knots - 1)
+        self._least = (FLAT - 1.0) * step
+        self._r = [0.0] * knots
+        self._held = [prior] * knots
+        self._bytes = Struct(f"<{2 * knots}d")
+
+    def at(self, v: float) -> float:
+        """Return r(v)."""
+        x = min(max((v - self._low) / self._step, 0.0), self._most)
+        i = min(int(x), len(self._r) - 2)
+        left = self._r[i]
+        return left + (x - i) * (self._r[i + 1] - left)
+
+    def learn(self, v: float, y: float, halflife: float) -> None:
+        """Take the step of an outcome, 0 or 1, of a forecast with log-odds v; ``halflife`` in units of information."""
+        x = min(max((v - self._low) / self._step, 0.0), self._most)
+        i = min(int(x), len(self._r) - 2)
+        right = x - i
+        left = 1.0 - right
+        a, b = self._r[i], self._r[i + 1]
+        h0, h1 = self._held[i], self._held[i + 1]
+        q = 1.0 / (1.0 + math.exp(-min(max(v + left * a + right * b, -30.0), 30.0)))
+        information = q * (1.0 - q)
+        g = (y - q) / (1.0 + information * (left * left / h0 + right * right / h1))
+        fade = information * _LN2 / halflife
+        pull = fade * self._prior
+        self._move(i, (g * left - pull * a) / h0, (g * right - pull * b) / h1)
+        self._held[i] = h0 + fade * (self._prior - h0) + information * left * left
+        self._held[i + 1] = h1 + fade * (self._prior - h1) + information * right * right
+
+    def step(self, v: float, g: float) -> None:
+        """Step by a change g of the gradient, the label before less that of now, at today's curvature."""
+        x = min(max((v - self._low) / self._step, 0.0), self._most)
+        i = min(int(x), len(self._r) - 2)
+        right = x - i
+        self._move(i, -g * (1.0 - right) / self._held[i], -g * right / self._held[i + 1])
+
+    def _move(self, i: int, one: float, other: float) -> None:
+        """Move the knots i and i + 1 by so much, or by the part of it that keeps the order."""
+        r, least = self._r, self._least
+        a, b = r[i], r[i + 1]
+        part = 1.0
+        if other < one and b - a + other - one < least:
+            part = min(part, max((least - (b - a)) / (other - one), 0.0))
+        if i > 0 and one < 0.0 and a + one - r[i - 1] < least:
+            part = min(part, max((least - (a - r[i - 1])) / one, 0.0))
+        if i + 2 < len(r) and other > 0.0 and r[i + 2] - b - other < least:
+            part = min(part, max((r[i + 2] - b - least) / other, 0.0))
+        r[i], r[i + 1] = a + part * one, b + part * other
+
+    def encode(self) -> bytes:
+        """Return the state; layout in the class's notes."""
+        return self._bytes.pack(*self._r, *self._held)
+
+    def decode(self, payload: bytes) -> None:
+        """Take over a state written by `encode` of a bend with as many knots."""
+        require_length(payload, self._bytes.size)
+        values = list(self._bytes.unpack(payload))
+        knots = len(self._r)
+        self._r, self._held = values[:knots], values[knots:]

@@ -1,0 +1,289 @@
+"""What the segments of an event add to an answer: what lasts, by score, and what passes, as far as it is borne out."""
+
+import math
+from struct import Struct
+from typing import Final
+
+from state.calibrators.logistic import P_CLIP, Z_CLIP, sigmoid
+
+#: Knots of a segment's correction in log-odds: the lowest one, how far they are apart, how many; from 1.8 to 97 %.
+LOW: Final = -4.0
+STEP: Final = 1.5
+KNOTS: Final = 6
+#: Least slope of the log-odds that are served in those of the forecast, the segments being the same.
+FLAT: Final = 0.05
+#: Information that 0 counts for: at a knot, in the passing correction, in its share.
+IN_KNOT: Final = 20.0
+IN_FAST: Final = 10.0
+IN_SHARE: Final = 50.0
+#: Information after which an outcome counts half: at a knot, in the passing correction, in its share; of knots and
+#: share no less than `LAGS` times as much as is learnt while an outcome is awaited.
+LASTING: Final = 10_000.0
+FAST: Final = 6.0
+SHARED: Final = 2000.0
+LAGS: Final = 14.0
+#: Most by which segments move the log-odds for a while, and most at a knot.
+REACH: Final = 2.0
+FAR: Final = 5.0
+#: Weight at first of the answer without segments, standard errors by which it changes e-fold, the end of its log-odds.
+WEIGHT: Final = 0.9
+WILL: Final = 2.0
+SURE: Final = 12.0
+
+_ISSUED: Final = Struct("<4f")
+_SLOT: Final = Struct("<H")
+_HEAD: Final = Struct("<4dI")
+_LN2: Final = math.log(2.0)
+_ODDS: Final = math.log(WEIGHT) - math.log1p(-WEIGHT)
+#: Numbers of a slot: the passing correction, its curvature, corrections at the knots, their curvatures.
+_WIDTH: Final = 2 + 2 * KNOTS
+_ROW: Final = Struct(f"<H{_WIDTH}d")
+#: Slots that can have a row: twice eight names and pairs of 64.
+MOST: Final = 1024
+
+
+class BySegment:
+    """Add to an answer what its event's segments were found to need.
+
+    Notes
+    -----
+    An event has one slot of every name and pair; sums are over these. With v the log-odds of the answer p without
+    segments,
+
+        v2 = v + e clip(Σ f_g, ±`REACH`),  v3 = v2 + l(v2),  answer w p + (1 - w) sigmoid(v3).
+
+    *What passes*, f_g, learns from each outcome when it arrives, against what the answer without segments would be now,
+    and forgets fast: a storm over one airport. Its share e learns by what had been answered when the forecast was
+    issued, so it falls to 0 where outcomes come too late for it.
+
+    *What lasts*, l, is piecewise linear in v2. Its value at knot j is Σ θ_gj. It learns at what v2 was when the
+    forecast was issued, and so corrects also what is wrong because outcomes come late. Where the sum would fall
+    steeply, the mean of the least increasing function above it and the greatest below it is served: *at one moment p
+    increases strictly with the raw forecast among events of the same segments*.
+
+    Both are Kalman filters whose covariance is kept diagonal: with q the answer, h = q (1 - q), g_i the weight of
+    coordinate i (1 for f, the two hats at v2 for θ) and H_i its curvature, which begins as the prior P,
+
+        θ_i <- θ_i + (y - q) g_i / (H_i (1 + h Σ g²/H)) - λ P θ_i / H_i,   H_i <- (1 - λ) H_i + λ P + h g_i²,
+
+    λ = ln(2) h / halflife. The sum over the slots of an event in the first denominator lets overlapping segments share
+    what one outcome says. A segment of which little is known stays near 0. A segment that comes back finds what it had
+    learnt, less what its own outcomes made it forget: memory is of its own information, not of time.
+
+    *No harm.* w is `TwoSpeed`'s weight of raw forecasts once more, for the answer without segments against that with
+    them: if outcomes are prompt, then on any sequence, V the sum of squares of the differences of both losses,
+
+        Σ log loss(answer) <= Σ log loss(p) + .105 max(1, sqrt(V) / 2)  nats,
+
+    .06 standard errors of their difference. δ is taken from what had been answered when the forecast was issued; with
+    late outcomes what is served in between is not in the theorem.
+
+    Ticket: v, Σ f_g after its clip, v2, v3 (f32 each), slots (u16 each). Bytes: e, its curvature, L, V (f64 each),
+    slots that were touched (u32), then of each in ascending order its number (u16), f, H_f, θ, H_θ (f64 each).
+    Little-endian. At most `MOST` slots, 117 kB; 34 values take 4 kB.
+
+    References
+    ----------
+    The second-order mixture, and Kalman's filter for logistic maps: see `TwoSpeed`. What groups gain, and the
+    adversary's view of them: Gupta, Jung, Noarov, Pai & Roth, *Online multivalid learning*, arXiv 2101.01739.
+
+    Examples
+    --------
+    >>> part = BySegment()
+    >>> for t in range(4000):
+    ...     _, ticket = part.answer(0.5, (2, 64))
+    ...     part.learn(ticket, t % 4 > 0, 0.0, 0.0)
+    ...     _, ticket = part.answer(0.5, (3, 64))
+    ...     part.learn(ticket, t % 4 == 0, 0.0, 0.0)
+    >>> round(part.answer(0.5, (2, 64))[0], 2), round(part.answer(0.5, (3, 64))[0], 2)
+    (0.74, 0.25)
+    """
+
+    __slots__ = ("_curvature", "_gain", "_rows", "_share", "_square", "_weight")
+
+    def __init__(self) -> None:
+        self._rows: dict[int, list[float]] = {}
+        self._share, self._curvature = 0.0, IN_SHARE
+        self._gain, self._square = 0.0, 0.0
+        self._weight = 1.0 / (1.0 + math.exp(-_ODDS))  # as `decode` has it, to the last bit
+
+    def answer(self, p: float, groups: tuple[int, ...]) -> tuple[float, bytes]:
+        """Return what to serve instead of p, and the ticket.
+
+        Parameters
+        ----------
+        p
+            The answer without segments, in [0, 1].
+        groups
+            The event's slots, at least one, below `MOST`, all different.
+        """
+        clipped = min(max(p, P_CLIP), 1.0 - P_CLIP)
+        v = math.log(clipped) - math.log1p(-clipped)
+        rows: list[list[float]] = []
+        passing = 0.0
+        for slot in groups:
+            row = self._rows.get(slot)
+            if row is not None:
+                rows.append(row)
+                passing += row[0]
+        passing = min(max(passing, -REACH), REACH)
+        v2 = v + self._share * passing
+        v3 = v2 + _lasting(rows, v2)
+        w = self._weight
+        served = w * p + (1.0 - w) / (1.0 + math.exp(-min(max(v3, Z_CLIP), -Z_CLIP)))
+        return served, _ISSUED.pack(v, passing, v2, v3) + b"".join([_SLOT.pack(slot) for slot in groups])
+
+    def learn(self, ticket: bytes, y: float, now: float, lag: float) -> None:
+        """Learn from an outcome, 0 or 1.
+
+        Parameters
+        ----------
+        ticket
+            From `answer`.
+        now
+            Log-odds of what would be answered now to the ticket's forecast without segments, before it learns the
+            outcome.
+        lag
+            Information learnt since the forecast was issued.
+        """
+        v, passing, v2, v3 = _ISSUED.unpack_from(ticket)
+        rows = self._touched(ticket)
+        self._weigh(sigmoid(v), sigmoid(v3), y)
+        self._learn_share(v, passing, y, max(SHARED, LAGS * lag))
+        _learn_lasting(rows, v2, y, max(LASTING, LAGS * lag))
+        _learn_passing(rows, now, y)
+
+    def revise(self, ticket: bytes, g: float) -> None:
+        """Step by a change of the gradient, the label before less that of now, in what lasts, at today's curvature."""
+        _, _, v2, _ = _ISSUED.unpack_from(ticket)
+        i, right = _place(v2)
+        for row in self._touched(ticket):
+            for j, weight in ((2 + i, 1.0 - right), (3 + i, right)):
+                row[j] = min(max(row[j] - g * weight / row[j + KNOTS], -FAR), FAR)
+
+    def _touched(self, ticket: bytes) -> list[list[float]]:
+        """Return the rows of a ticket's slots, those it has not seen yet as they begin."""
+        rows: list[list[float]] = []
+        for at in range(_ISSUED.size, len(ticket), 2):
+            slot: int = _SLOT.unpack_from(ticket, at)[0]
+            row = self._rows.get(slot)
+            if row is None:
+                row = self._rows[slot] = [0.0, IN_FAST, *[0.0] * KNOTS, *[IN_KNOT] * KNOTS]
+            rows.append(row)
+        return rows
+
+    def _weigh(self, without: float, within: float, y: float) -> None:
+        """Weigh the answer without segments against that with them by their log loss."""
+        delta = math.log(within / without) if y > 0.5 else math.log((1.0 - within) / (1.0 - without))
+        square = self._square = self._square + delta * delta
+        rate = min(1.0, WILL / math.sqrt(square)) if square > 0.0 else 1.0
+        gain = self._gain = min(max(self._gain + delta, -SURE / rate), SURE / rate)
+        self._weight = 1.0 / (1.0 + math.exp(rate * gain - _ODDS))
+
+    def _learn_share(self, v: float, passing: float, y: float, halflife: float) -> None:
+        q = sigmoid(v + self._share * passing)
+        information = q * (1.0 - q)
+        fade = information * _LN2 / halflife
+        curvature = self._curvature
+        curvature = self._curvature = curvature + fade * (IN_SHARE - curvature) + information * passing * passing
+        share = self._share - ((q - y) * passing + fade * IN_SHARE * self._share) / curvature
+        self._share = min(max(share, 0.0), 1.0)
+
+    def encode(self) -> bytes:
+        """Return the state; layout in the class's notes."""
+        head = _HEAD.pack(self._share, self._curvature, self._gain, self._square, len(self._rows))
+        return head + b"".join([_ROW.pack(slot, *self._rows[slot]) for slot in sorted(self._rows)])
+
+    def largest(self) -> int:
+        """Return the most bytes that `encode` ever returns."""
+        return _HEAD.size + MOST * _ROW.size
+
+    def decode(self, payload: bytes) -> None:
+        """Take over a state written by `encode`; ValueError if it is cut."""
+        if len(payload) < _HEAD.size:
+            raise ValueError(f"a state of {len(payload)} bytes is shorter than its own header")
+        self._share, self._curvature, self._gain, self._square, rows = _HEAD.unpack_from(payload)
+        if len(payload) != _HEAD.size + rows * _ROW.size:
+            raise ValueError(f"a state of {len(payload)} bytes does not hold {rows} segments")
+        self._rows = {}
+        for slot, *numbers in _ROW.iter_unpack(payload[_HEAD.size :]):
+            self._rows[slot] = numbers
+        rate = min(1.0, WILL / math.sqrt(self._square)) if self._square > 0.0 else 1.0
+        self._weight = 1.0 / (1.0 + math.exp(rate * self._gain - _ODDS))
+
+
+def _place(v: float) -> tuple[int, float]:
+    """Return the knot left of v, and the weight of the one to its right."""
+    x = min(max((v - LOW) / STEP, 0.0), KNOTS - 1.0)
+    i = min(int(x), KNOTS - 2)
+    return i, x - i
+
+
+def _lasting(rows: list[list[float]], v: float) -> float:
+    """Return l(v) of these segments."""
+    if not rows:
+        return 0.0
+    x = min(max((v - LOW) / STEP, 0.0), KNOTS - 1.0)
+    i = min(int(x), KNOTS - 2)
+    right = x - i
+    sums = [0.0] * KNOTS
+    ordered = True
+    before = 0.0
+    for j in range(KNOTS):
+        total = 0.0
+        for row in rows:
+            total += row[2 + j]
+        sums[j] = total
+        if j and total - before < (FLAT - 1.0) * STEP:
+            ordered = False
+        before = total
+    if ordered:
+        return (1.0 - right) * sums[i] + right * sums[i + 1]
+    # In terms of v + l(v), less `FLAT` of the slope, the least function above that does not fall, and the greatest
+    # below.
+    above = [0.0] * KNOTS
+    below = [0.0] * KNOTS
+    rise = (1.0 - FLAT) * STEP
+    most, least = -math.inf, math.inf
+    for j in range(KNOTS):
+        most = max(most, sums[j] + j * rise)
+        above[j] = most - j * rise
+    for j in range(KNOTS - 1, -1, -1):
+        least = min(least, sums[j] + j * rise)
+        below[j] = least - j * rise
+    return 0.5 * ((1.0 - right) * (above[i] + below[i]) + right * (above[i + 1] + below[i + 1]))
+
+
+def _learn_lasting(rows: list[list[float]], v: float, y: float, halflife: float) -> None:
+    i, right = _place(v)
+    left = 1.0 - right
+    j, k = 2 + i, 2 + i + KNOTS
+    q = sigmoid(v + _lasting(rows, v))
+    information = q * (1.0 - q)
+    spread = 0.0
+    for row in rows:
+        spread += left * left / row[k] + right * right / row[k + 1]
+    g = (y - q) / (1.0 + information * spread)
+    fade = information * _LN2 / halflife
+    pull = fade * IN_KNOT
+    for row in rows:
+        one, other = row[k], row[k + 1]
+        row[j] = min(max(row[j] + (g * left - pull * row[j]) / one, -FAR), FAR)
+        row[j + 1] = min(max(row[j + 1] + (g * right - pull * row[j + 1]) / other, -FAR), FAR)
+        row[k] = one + fade * (IN_KNOT - one) + information * left * left
+        row[k + 1] = other + fade * (IN_KNOT - other) + information * right * right
+
+
+def _learn_passing(rows: list[list[float]], now: float, y: float) -> None:
+    total, spread = now, 0.0
+    for row in rows:
+        total += row[0]
+        spread += 1.0 / row[1]
+    q = sigmoid(total)
+    information = q * (1.0 - q)
+    g = (y - q) / (1.0 + information * spread)
+    fade = information * _LN2 / FAST
+    for row in rows:
+        held = row[1]
+        row[0] += (g - fade * IN_FAST * row[0]) / held
+        row[1] = held + fade * (IN_FAST - held) + information
