@@ -13,7 +13,7 @@ KNOTS: Final = 6
 #: Least slope of the log-odds that are served in those of the forecast, the segments being the same.
 FLAT: Final = 0.05
 #: Information that 0 counts for: at a knot, in the passing correction, in its share.
-IN_KNOT: Final = 20.0
+IN_KNOT: Final = 10.0
 IN_FAST: Final = 10.0
 IN_SHARE: Final = 50.0
 #: Information after which an outcome counts half: at a knot, in the passing correction, in its share; of knots and
@@ -188,6 +188,10 @@ class BySegment:
         curvature = self._curvature = curvature + fade * (IN_SHARE - curvature) + information * passing * passing
         share = self._share - ((q - y) * passing + fade * IN_SHARE * self._share) / curvature
         self._share = min(max(share, 0.0), 1.0)
+
+    def squares(self) -> float:
+        """Return V of the class's notes."""
+        return self._square
 
     def encode(self) -> bytes:
         """Return the state; layout in the class's notes."""

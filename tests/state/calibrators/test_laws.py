@@ -3,6 +3,7 @@
 import math
 import random
 from collections.abc import Callable, Sequence
+from typing import Any, cast
 
 import pytest
 from hypothesis import given, settings
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from state.calibrators import REGISTRY, Calibrator, Prediction, make
 from state.calibrators.calibrated_regression import FUNCTIONS
+from state.calibrators.group_regret import GroupRegret
 
 SPECS = [
     *REGISTRY,
@@ -27,6 +29,10 @@ SPECS = [
     "beta+minimax",
     "histogram+minimax",
     "platt+calibeating+minimax",
+    "prudent by segment",
+    "platt+prudent by segment",
+    "prudent+minimax by segment",
+    "group_regret by segment",
 ]
 FEATURES = 2
 FORECASTS = st.sampled_from([0.0, 5e-324, 1e-9, 0.02, 0.5, 1 - 1e-16, 1.0]) | st.floats(0, 1)
@@ -38,9 +44,28 @@ STREAMS = st.lists(
 Stream = list[tuple[float, tuple[float, float], float]]  # forecast, features, outcome
 
 
+class BySegment:
+    """A calibrator whose events have segments, by their forecasts."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+
+    def predict(self, p: float, x: Sequence[float] = (), key: bytes = b"") -> Prediction:
+        slot = 0 if math.isnan(p) else int(7 * abs(p)) % 5
+        answer: Prediction = self._inner.predict(p, x, key, (slot, 64 + slot % 2))
+        return answer
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+
 def fresh(spec: str, seed: int = 3) -> Calibrator:
-    """Make what a name, a composition, or a name and the ``functions`` it is to have, says."""
+    """Make what a name, a composition, or a name and the ``functions`` it is to have or ``by segment``, says."""
     spec, _, functions = spec.partition(" ")
+    if functions == "by segment":
+        made: Any = GroupRegret(seed=seed) if spec == "group_regret" else fresh(spec, seed)
+        made = BySegment(made)
+        return cast("Calibrator", made)
     options: dict[str, object] = {"functions": functions} if functions else {}
     if any("features" in REGISTRY[part].options for part in spec.split("+")):
         options["features"] = FEATURES
