@@ -1,11 +1,11 @@
 """Source records as the records that trueup knows: what intake sends on, and where to."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import orjson
 
-from state.events import Rejected
+from state.events import Forecast, Outcome, Rejected
 from state.fence import FORECASTS, OUTCOMES
 from state.policy import Policies
 from streams.records.decoding import SCOPED, Decoder
@@ -88,7 +88,8 @@ class Reader:
             value = encode_forecast(fields, origin)
         except TypeError:  # what stands there is nothing that JSON has
             return "not_json"
-        event = self._decoder.forecast(origin[1], None, value, stamp)
+        # Only mappings pass records over, and this decoder has none.
+        event = cast("Forecast | Rejected", self._decoder.forecast(origin[1], None, value, stamp))
         if isinstance(event, Rejected):
             return event.reason
         event_id = event.event_id.partition(SCOPED)[0]
@@ -99,7 +100,7 @@ class Reader:
     def _label(self, fields: dict[str, Any], stamp: int, origin: Origin) -> Canonical | str:
         stream = fields.pop("stream", None)
         try:
-            event = self._decoder.outcome(origin[1], None, orjson.dumps(fields), stamp)
+            event = cast("Outcome | Rejected", self._decoder.outcome(origin[1], None, orjson.dumps(fields), stamp))
         except TypeError:
             return "not_json"
         if isinstance(event, Rejected):
