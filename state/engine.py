@@ -841,6 +841,8 @@ class Partition:
             row = self._get(keys.names(stream, policy.layout))
             made = Dictionary(policy.segments, policy.pairs) if row is None else rows.decode_names(row)
             service.layout, service.dictionary = policy.layout, made
+            if row is None:  # also where no event ever has a value
+                self._named[stream, policy.layout] = made
         self._active[stream] = service
         if service.history is not None and service.history.restart(policy.alarm_since_ms):
             self._scored[stream] = self._closed[stream] = service.history

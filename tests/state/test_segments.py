@@ -128,6 +128,14 @@ def test_rows_of_segments_are_written_only_when_they_are_touched() -> None:
     assert {key for key in effects.rows if key[:1] in (keys.SEGMENT, keys.NAMES)} == touched
 
 
+def test_events_without_any_value_are_a_segment_that_has_a_name() -> None:
+    one = Worker(Policies([("s", POLICY)]), held=0)
+    one.fold(forecast(0, "", ""))
+    assert rows.decode_names(one.table[keys.names("s", POLICY.layout)]).segment(MISSING) == ("country", "(missing)")
+    effects = one.fold(forecast(1, "", ""))
+    assert keys.names("s", POLICY.layout) not in effects.rows
+
+
 def test_a_revision_leaves_scores_as_if_the_right_label_had_come_first() -> None:
     revised, right = (Worker(Policies([("s", POLICY)]), held=0) for _ in range(2))
     for one in (revised, right):

@@ -81,6 +81,25 @@ def test_streams_with_challengers_are_derived_and_answer_as_without(tmp_path: Pa
         assert [record.value for record in topics.records[label]] == [record.value for record in plain.records[label]]
 
 
+@pytest.mark.parametrize("crashes", [0.0, 0.3])
+def test_streams_with_segments_are_derived(tmp_path: Path, crashes: float) -> None:
+    path = tmp_path / "streams.toml"
+    path.write_text('[streams."*"]\nsegments = ["country", "channel"]\npairs = [["country", "channel"]]\n')
+    settings = Settings.from_env({"TRUEUP_STREAMS": str(path)})
+
+    def carrying(n: int, sent: Sent) -> Sent:
+        if sent.topic != "forecasts" or not sent.value.endswith(b"}"):
+            return sent
+        segments = {"country": f"c{n % 80}", "channel": ("web", "", 7)[n % 3]}
+        return sent._replace(value=sent.value[:-1] + b',"segments":' + orjson.dumps(segments) + b"}")
+
+    topics = served([carrying(n, each) for n, each in enumerate(mixed(600).sent)], settings, 5, crashes)
+    audited = topics.audit()
+    assert audited.checked.calibrated == 600
+    assert isinstance(audited._rows, dict)
+    assert {keys.NAMES, keys.SEGMENT} <= {key[:1] for key in audited._rows}
+
+
 def test_streams_of_classes_and_of_numbers_are_derived_too(tmp_path: Path) -> None:
     path = tmp_path / "streams.toml"
     path.write_text(
