@@ -13,7 +13,7 @@ from state.calibrators.simplex import CLASSES
 from state.calibrators.sizes import largest
 from state.forecasts import KINDS, LARGEST, PROBABILITY, PROBS
 from state.quotas import Quota
-from state.segments import check
+from state.segments import LIMIT, check
 
 #: Keeps the order of the raw forecasts and serves them until the outcomes support something else. On bank-full, Elec2
 #: and flights, as they are and thinned to .2 % of ones, outcomes prompt, late, late by class or revised, one partition
@@ -244,7 +244,8 @@ class Policy:
     @cached_property
     def row_bytes(self) -> int:
         """Most bytes the row of the calibrator ever has: the frame, the recipe, and the largest state."""
-        return ROW_OVERHEAD + len(self.recipe.encode()) + largest(build(self.recipe, ""))
+        slots = LIMIT * (len(self.segments) + len(self.pairs))
+        return ROW_OVERHEAD + len(self.recipe.encode()) + largest(build(self.recipe, ""), slots)
 
     def fitting(self, most: int) -> dict[str, int]:
         """Return sizes with any one of which, in the place of its own, the row has at most so many bytes."""

@@ -198,9 +198,9 @@ class BySegment:
         head = _HEAD.pack(self._share, self._curvature, self._gain, self._square, len(self._rows))
         return head + b"".join([_ROW.pack(slot, *self._rows[slot]) for slot in sorted(self._rows)])
 
-    def largest(self) -> int:
-        """Return the most bytes that `encode` ever returns."""
-        return _HEAD.size + MOST * _ROW.size
+    def largest(self, slots: int = MOST) -> int:
+        """Return the most bytes that `encode` ever returns, if events have so many slots in all."""
+        return _HEAD.size + slots * _ROW.size
 
     def decode(self, payload: bytes) -> None:
         """Take over a state written by `encode`; ValueError if it is cut."""

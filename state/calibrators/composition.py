@@ -7,7 +7,7 @@ from typing import Any, Final
 from state.calibrators.base import Calibrator, Prediction, new
 from state.calibrators.bucketed import Bucketed
 from state.calibrators.points import Point
-from state.calibrators.sizes import largest
+from state.calibrators.sizes import MOST_SLOTS, largest
 
 _TICKET_LENGTH: Final = Struct("<H")
 _STATE_LENGTH: Final = Struct("<I")
@@ -80,9 +80,9 @@ class Composition:
         front = self.front.encode()
         return _STATE_LENGTH.pack(len(front)) + front + self.back.encode()
 
-    def largest(self) -> int:
-        """Return the most bytes that `encode` ever returns."""
-        return _STATE_LENGTH.size + largest(self.front) + largest(self.back)
+    def largest(self, slots: int = MOST_SLOTS) -> int:
+        """Return the most bytes that `encode` ever returns, if events have so many slots in all."""
+        return _STATE_LENGTH.size + largest(self.front, slots) + largest(self.back, slots)
 
     def decode(self, payload: bytes) -> None:
         """Take over both states; ValueError if either does not fit."""

@@ -155,9 +155,9 @@ class GroupRegret(RegretMatching):
         rows = [_ROW.pack(*divmod(cell, width), *counts) for cell, counts in sorted(self._segment_cells.items())]
         return payload + _COUNT.pack(len(rows)) + b"".join(rows)
 
-    def largest(self) -> int:
-        """Return the most bytes that `encode` ever returns."""
-        return super().largest() + _COUNT.size + MOST * (self._grid.last + 1) * _ROW.size
+    def largest(self, slots: int = MOST) -> int:
+        """Return the most bytes that `encode` ever returns, if events have so many slots in all."""
+        return super().largest() + _COUNT.size + slots * (self._grid.last + 1) * _ROW.size
 
     def decode(self, payload: bytes) -> None:
         """Take over counts written by `encode`; ValueError if they are of other options or cut."""

@@ -5,7 +5,7 @@ from struct import Struct
 from typing import ClassVar, Final
 
 from state.calibrators.base import Prediction, new
-from state.calibrators.by_segment import BySegment
+from state.calibrators.by_segment import MOST, BySegment
 from state.calibrators.group_regret import GroupError, GroupRegret, slots_of
 from state.calibrators.options import Option
 from state.calibrators.twospeed import SIZE, UNSETTLED, TwoSpeed
@@ -137,9 +137,9 @@ class Prudent:
         segments = self._segments.encode()
         return self._map.encode() + _LENGTH.pack(len(segments)) + segments + self.back.encode()
 
-    def largest(self) -> int:
-        """Return the most bytes that `encode` ever returns."""
-        return SIZE + _LENGTH.size + self._segments.largest() + self.back.largest()
+    def largest(self, slots: int = MOST) -> int:
+        """Return the most bytes that `encode` ever returns, if events have so many slots in all."""
+        return SIZE + _LENGTH.size + self._segments.largest(slots) + self.back.largest(slots)
 
     def decode(self, payload: bytes) -> None:
         """Take over all states; ValueError if one does not fit."""

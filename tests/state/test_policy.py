@@ -174,3 +174,11 @@ def test_forecasts_of_three_classes_need_no_option_to_be_checked_and_decoded() -
     assert isinstance(decoder.forecast(1, b"b", forecast.replace(b"0.2,", b""), 1000), Rejected)
     with pytest.raises(ValueError, match="silence must be the number of a class, 0 to 2"):
         Policy("simplex", matures_ms=10, silence=3.0)
+
+
+def test_a_row_is_as_large_as_the_slots_of_its_stream() -> None:
+    sizes = [Policy(segments=names).row_bytes for names in ((), ("a",), ("a", "b", "c"))]
+    assert sizes[0] < 20_000
+    assert sizes[0] < sizes[1] < sizes[2] < 300_000
+    assert Policy("platt+prudent", segments=("a",)).row_bytes > Policy("platt+prudent").row_bytes + 50_000
+    assert Policy(segments=("a", "b"), pairs=(("a", "b"),)).row_bytes > Policy(segments=("a", "b")).row_bytes + 50_000
