@@ -1,10 +1,13 @@
 """What readers of metrics cost a worker that answers: twelve of them scrape hundreds of streams every second.
 
-``python -m tests.bench.readers [--streams N] [--rate R] [--readers N] [--seconds S]``
+``python -m tests.bench.readers [--streams N] [--rate R] [--readers N] [--seconds S] [--drippers N --bomb MIB]``
 
 One worker of the checkout takes a forecast and an outcome of every stream in turn, so that between two scrapes most
 streams change. Spans without readers and spans with them take turns; *answer* is from sending a forecast to reading its
-answer. What is compared is side by side in one run; the last line is one JSON object.
+answer. With ``--drippers`` and ``--bomb`` the readers read pages as well, so many connections send a byte every eight
+seconds meanwhile, and in every such span comes a batch that expands to so many MiB. What is compared is side by side
+in one run; the last line is one JSON object. Health is asked for all the time; a probe or a record that is not answered
+ends the run with an error.
 """
 
 import argparse
@@ -12,10 +15,10 @@ import asyncio
 import signal
 import subprocess
 import sys
-import threading
 import time
-from contextlib import suppress
+from contextlib import ExitStack
 from itertools import count
+from typing import NamedTuple
 
 import orjson
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
@@ -23,6 +26,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from lab.broker import Broker
 from lab.scrape import get
 from streams.config.settings import Settings
+from tests import attackers
 from tests.bench import usage
 from tests.bench.figures import quantile, table
 from tests.bench.recovery import ROOT, Worker, world
@@ -32,46 +36,64 @@ TURNS = 3
 #: Events of each stream before the first span: they fill most of its bins.
 EVENTS = 20
 QUANTILES = {"p50_ms": 0.5, "p99_ms": 0.99, "max_ms": 1.0}
+#: How often health is asked for while a worker is pressed, s; how long the last answers are waited for, s.
+PROBE, LAST = 0.25, 60.0
+WITHOUT = "without"
 
 
 Figures = dict[str, dict[str, float]]
 
 
-def scrape(port: int, readers: int, seconds: float) -> None:
-    """Scrape from many threads, each every second; print how often it was done, how long it took, and what came."""
-    until, took, series = time.monotonic() + seconds, list[float](), [0]
+class Press(NamedTuple):
+    """What presses a worker in a span: how many readers and dripping connections, and a batch of so many MiB."""
 
-    def read(after: float) -> None:
-        time.sleep(after)
-        while (began := time.monotonic()) < until:
-            with suppress(OSError):  # too late: it took as long as was waited
-                _, text = get("127.0.0.1", port, "/metrics")
-                series[0] = text.count("\n") - text.count("\n#")
-            took.append(time.monotonic() - began)
-            time.sleep(max(began + 1 - time.monotonic(), 0))
+    readers: int
+    drippers: int
+    bomb: int
 
-    threads = [threading.Thread(target=read, args=(i / readers,)) for i in range(readers)]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join()
-    took.sort()
-    print(orjson.dumps({"scrapes": len(took), "scrape_p50_s": quantile(took, 0.5), "series": series[0]}).decode())
+    @property
+    def name(self) -> str:
+        """What such spans are called."""
+        return "under attack" if self.drippers or self.bomb else "with readers"
 
 
-def measure(broker: Broker, streams: int, rate: float, readers: int, seconds: float) -> Figures:
+def press(port: int, with_: Press, seconds: float, brokers: str, topic: str) -> None:
+    """Press a worker for a span; print how often it was read, how long that took, and what probes were told."""
+    until, health = time.monotonic() + seconds, list[int]()
+    pages = attackers.PAGES if with_.drippers or with_.bomb else attackers.PAGES[:1]
+    with ExitStack() as stack:
+        stack.enter_context(attackers.dripping(port, with_.drippers))
+        read = stack.enter_context(attackers.reading(port, with_.readers, 1.0, pages))
+        if with_.bomb:
+            asyncio.run(attackers.send_at_once(brokers, topic, "zstd", [bytes(with_.bomb << 20)]))
+        while time.monotonic() < until:
+            health.append(attackers.asked(port, "/healthz")[1])
+            time.sleep(PROBE)
+    _, text = get("127.0.0.1", port, "/metrics")
+    scrapes = sorted(took for path, _, took in read if path == "/metrics")
+    found = {
+        "scrapes": len(read),
+        "scrape_p50_s": quantile(scrapes, 0.5),
+        "series": text.count("\n") - text.count("\n#"),
+        "probes": len(health),
+        "unhealthy": sum(status != 200 for status in health),
+    }
+    print(orjson.dumps(found).decode())
+
+
+def measure(broker: Broker, streams: int, rate: float, with_: Press, seconds: float) -> Figures:
     """Return the figures of both kinds of span."""
     with world(broker, TRUEUP_METRICS_STREAMS=str(streams)) as (environment, settings, directory):
         worker = Worker(environment, directory / "worker.log")
         try:
             worker.ready()
-            return asyncio.run(_measure(worker, settings, streams, rate, readers, seconds))
+            return asyncio.run(_measure(worker, settings, streams, rate, with_, seconds))
         finally:
             worker.end(signal.SIGTERM)
 
 
 async def _measure(
-    worker: Worker, settings: Settings, streams: int, rate: float, readers: int, seconds: float
+    worker: Worker, settings: Settings, streams: int, rate: float, with_: Press, seconds: float
 ) -> Figures:
     sent: dict[str, float] = {}
     answered: dict[str, float] = {}
@@ -95,19 +117,25 @@ async def _measure(
                 await producer.send(settings.forecasts, orjson.dumps(forecast), key=key)
                 await producer.send(settings.outcomes, orjson.dumps(outcome), key=key)
 
-        tasks = [asyncio.create_task(hear()), asyncio.create_task(say())]
+        hearing, saying = asyncio.create_task(hear()), asyncio.create_task(say())
         await asyncio.sleep(EVENTS * streams / rate)
-        found: dict[str, list[dict[str, float]]] = {"without readers": [], "with readers": []}
+        found: dict[str, list[dict[str, float]]] = {WITHOUT: [], with_.name: []}
         waits: dict[str, list[float]] = {name: [] for name in found}
         for _ in range(TURNS):
             for name, of in found.items():
-                of.append(await span(worker, readers if name == "with readers" else 0, seconds, sent))
+                of.append(await span(worker, None if name == WITHOUT else with_, seconds, sent, settings))
                 first, last = int(of[-1].pop("first")), int(of[-1].pop("last"))
                 ids = [each for each in list(sent)[first:last] if each in answered]
                 waits[name] += [(answered[each] - sent[each]) * 1000 for each in ids]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        saying.cancel()
+        await asyncio.gather(saying, return_exceptions=True)
+        await producer.flush()
+        until = time.monotonic() + LAST
+        while len(answered) < len(sent) and time.monotonic() < until:  # noqa: ASYNC110 - what is heard is what there is
+            await asyncio.sleep(0.1)
+        hearing.cancel()
+        await asyncio.gather(hearing, return_exceptions=True)
+    _account(worker, len(sent), len(answered), TURNS if with_.bomb else 0)
     result = {}
     for name, of in found.items():
         ordered = sorted(waits[name])
@@ -116,19 +144,32 @@ async def _measure(
     return result
 
 
-async def span(worker: Worker, readers: int, seconds: float, sent: dict[str, float]) -> dict[str, float]:
+def _account(worker: Worker, sent: int, answered: int, bombs: int) -> None:
+    """See that every forecast was answered, and that every bomb is a dead letter and nothing else is."""
+    letters = worker.reading().total("dead_letters_total")
+    print(f"{sent:,} forecasts sent, {answered:,} answered, {letters:.0f} dead letters for {bombs} bombs")
+    if answered != sent or letters != bombs:
+        raise SystemExit("records are lost")
+
+
+async def span(
+    worker: Worker, with_: Press | None, seconds: float, sent: dict[str, float], settings: Settings
+) -> dict[str, float]:
     """Return what the worker used in a span, and the numbers of the first forecast in it and after it."""
     first, cpu = len(sent), usage.cpu_seconds(worker.process.pid)
-    scraped = {"scrapes": 0.0, "scrape_p50_s": 0.0, "series": 0.0}
-    if readers:
-        reading = await asyncio.create_subprocess_exec(
+    scraped = {"scrapes": 0.0, "scrape_p50_s": 0.0, "series": 0.0, "probes": 0.0, "unhealthy": 0.0}
+    if with_ is not None:
+        pressing = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "tests.bench.readers", "--port", str(worker.port)),
-            *("--readers", str(readers), "--seconds", str(seconds)),
+            *("--readers", str(with_.readers), "--drippers", str(with_.drippers), "--bomb", str(with_.bomb)),
+            *("--seconds", str(seconds), "--brokers", settings.brokers[0], "--topic", settings.forecasts),
             cwd=ROOT,
             stdout=subprocess.PIPE,
         )
-        printed, _ = await reading.communicate()
+        printed, _ = await pressing.communicate()
         scraped = orjson.loads(printed.splitlines()[-1])
+        if scraped["unhealthy"]:
+            raise SystemExit(f"{scraped['unhealthy']} of {scraped['probes']} probes were not told that all is well")
     else:
         await asyncio.sleep(seconds)
     used, last = usage.cpu_seconds(worker.process.pid) - cpu, len(sent)
@@ -142,14 +183,18 @@ def main() -> None:
     parser.add_argument("--streams", type=int, default=400)
     parser.add_argument("--rate", type=float, default=400, help="forecasts a second, and as many outcomes")
     parser.add_argument("--readers", type=int, default=12)
+    parser.add_argument("--drippers", type=int, default=0)
+    parser.add_argument("--bomb", type=int, default=0, help="MiB that a batch expands to")
     parser.add_argument("--seconds", type=float, default=10.0, help="of a span; there are six")
-    parser.add_argument("--port", type=int, help=argparse.SUPPRESS)
+    for name, kind in (("--port", int), ("--brokers", str), ("--topic", str)):
+        parser.add_argument(name, type=kind, help=argparse.SUPPRESS)
     options = parser.parse_args()
+    with_ = Press(options.readers, options.drippers, options.bomb)
     if options.port:
-        scrape(options.port, options.readers, options.seconds)
+        press(options.port, with_, options.seconds, options.brokers, options.topic)
         return
     with Broker() as broker:
-        result = measure(broker, options.streams, options.rate, options.readers, options.seconds)
+        result = measure(broker, options.streams, options.rate, with_, options.seconds)
     without, those = result.values()
     ratio = {key: those[key] / without[key] for key in (*QUANTILES, "cpu_s")}
     columns = list(those)

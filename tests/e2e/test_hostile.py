@@ -5,6 +5,8 @@ import base64
 import json
 import os
 import pickle
+import signal
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,8 +16,9 @@ from aiokafka import AIOKafkaProducer
 
 from replay.audit import auditor
 from streams.records.refused import REASON
+from tests import attackers
 from tests.e2e.world import World, wait_for
-from tests.events import Sent, forecast, outcome
+from tests.events import Sent, forecast, mixed, outcome
 
 MakeWorld = Callable[..., World]
 
@@ -102,22 +105,84 @@ def test_many_batches_that_just_fit_the_bound_are_not_held_all_at_once(world: Ma
 
 def send_at_once(w: World, label: str, codec: str, values: list[bytes]) -> None:
     """Produce records as one batch, packed by a codec, however far they would expand."""
+    asyncio.run(attackers.send_at_once(w.settings.brokers[0], w.topic(label), codec, values))
 
-    async def run() -> None:
-        size = sum(map(len, values)) + 10_000
-        producer = AIOKafkaProducer(
-            bootstrap_servers=w.settings.brokers[0],
-            compression_type=codec,
-            max_batch_size=size,
-            max_request_size=size,
-        )
-        async with producer:
-            batch = producer.create_batch()
-            for value in values:
-                assert batch.append(key=b"k", value=value, timestamp=1500) is not None
-            await (await producer.send_batch(batch, w.topic(label), partition=0))
 
-    asyncio.run(run())
+def test_readers_connections_that_drip_and_a_bomb_together_take_nothing_from_a_worker(world: MakeWorld) -> None:
+    w = world(partitions=1)
+    first, second = mixed(600, seed=1, streams=40), mixed(600, seed=2, streams=40, start=2_000_000)
+    w.send(first.sent)
+    with w.worker() as worker:
+        w.wait_until_applied(len(first.sent))
+        port, health = worker.port() or 0, list[tuple[str, int, float]]()
+        with attackers.dripping(port, 32), attackers.reading(port, 12, 0.2) as read:
+            wait_for("readers and drippers", lambda: len(read) >= 24)
+            send_at_once(w, "forecasts", "zstd", [bytes(200 << 20)])
+            w.send(second.sent)
+            while not health or worker.metric("records_total") < len(first.sent) + len(second.sent) + 1:
+                health += [attackers.asked(port, path) for path in ("/healthz", "/readyz")]
+        assert {status for _, status, _ in health} == {200}
+        assert {path for path, status, _ in read if status == 200} == set(attackers.PAGES)
+        assert {status for _, status, _ in read} <= {200, 503}, "a reader is served, or told to come again"
+        assert worker.metric("dead_letters_total", reason=REASON) == 1
+        assert worker.stop() == 0
+    applied = w.applied()
+    sums = {fate: n + second.fates[fate] for fate, n in first.fates.items()}
+    assert {fate: applied[fate] for fate in sums} == sums | {"forecasts_dead": sums["forecasts_dead"] + 1}
+    bombs = [
+        json.loads(record.value or b"") for record in w.read("dead-letters") if b'"batch"' in (record.value or b"")
+    ]
+    assert [(letter["topic"], letter["reason"]) for letter in bombs] == [(w.topic("forecasts"), REASON)]
+    w.judge()
+    assert auditor.run(w.settings, json_output=False) == auditor.AGREE
+
+
+def test_a_flood_beyond_its_quota_starves_nobody_and_is_refused_again_after_a_crash(world: MakeWorld) -> None:
+    w = world(partitions=1, TRUEUP_INSTANCE_ID="one", TRUEUP_BATCH_RECORDS="500")
+    streams = w.directory / "streams.toml"
+    streams.write_text(
+        'closed = true\n[quota]\nids = "50/s"\ndead_letters = "5/s"\n'
+        '[streams.flood]\nquota = { records = "20/s", ids = "10/s", dead_letters = "2/s" }\n'
+        '[streams.quiet]\nttl = "30d"\n'
+    )
+    w.environment["TRUEUP_STREAMS"] = str(streams)
+    w.reconfigure()
+    quiet, sent = 200, list[Sent]()
+    for i in range(quiet):  # two seconds
+        ts = 1_000_000 + 10 * i
+        sent.append(forecast(f"q{i}", 0.3, ts, "quiet"))
+        sent += [forecast(f"f{i}-{n}", 0.3, ts, "flood") for n in range(10)]
+        sent += [outcome(f"u{i}-{n}", 1, ts) for n in range(3)]
+        sent += [Sent("outcomes", b"k", b"junk" * 200, ts), outcome(f"q{i}", i % 2, ts + 5)]
+        if i % 20 == 0:
+            sent.append(forecast(f"f{i}-0", 0.3, ts + 5, "flood"))
+    half = len(sent) // 2
+    w.send(sent[:half])
+    with w.worker("--kill", "4", "2") as worker:
+        assert worker.process.wait(90) == -signal.SIGKILL
+    w.send(sent[half:])
+    with w.worker() as worker:
+        w.wait_until_applied(len(sent))
+        assert worker.metric("refused_records_total", stream="flood") > 0
+        assert worker.metric("redelivered_records_total") > 0
+        assert worker.stop() == 0
+    applied = w.applied()
+    assert applied["outcomes_resolved"] == quiet, "nobody else lost a label"
+    letters = {
+        (letter["topic"], letter["offset"]): letter
+        for record in w.read("dead-letters")
+        if (letter := json.loads(record.value or b""))
+    }
+    # Every record that was refused stands in the dead letters, by its place.
+    assert len(letters) == applied["forecasts_dead"] + applied["outcomes_dead"]
+    assert applied["forecasts_issued"] <= quiet + 10 + 2 * 10, "what the bucket holds, and what two seconds bring"
+    reasons = Counter((letter["reason"], "withheld" in letter) for letter in letters.values())
+    assert {reason for reason, _ in reasons} == {"quota", "quota_ids", "not_json"}
+    assert reasons["not_json", False] <= 5 + 2 * 5
+    withheld = [letter for letter in letters.values() if "withheld" in letter]
+    assert all(letter["value"] is None and letter["value_bytes"] > 0 for letter in withheld)
+    w.judge()
+    assert auditor.run(w.settings, json_output=False) == auditor.AGREE
 
 
 def test_what_a_producer_took_back_is_not_answered_and_what_it_has_not_confirmed_is_not_waited_for(
