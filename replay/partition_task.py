@@ -221,4 +221,4 @@ class _Reader:
     ) -> Outcome | Rejected | Passed:
         """Decode an outcome as it was, then move it: its record was moved already."""
         found = self._decoder.outcome(offset, key, value, max(timestamp - self._added_ms, 0), headers)
-        return found._replace(ts=found.ts + self._added_ms) if isinstance(found, Outcome) else found
+        return found if isinstance(found, Passed) else found._replace(ts=found.ts + self._added_ms)

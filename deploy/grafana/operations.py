@@ -270,6 +270,19 @@ OPERATIONS: Final = Dashboard(
                     alert="TrueupDeadLetters",
                 ),
                 _lines(
+                    "Ids of other events",
+                    "Forecasts under an id that was answered for another stream or another forecast; in ten minutes.",
+                    [
+                        Query(
+                            over("sum", f'increase(trueup_dead_letters_total{{{WORKER}, reason="conflict"}}[10m])'),
+                            "conflicts",
+                        )
+                    ],
+                    "short",
+                    levels=((None, "green"), (1, "orange")),
+                    alert="TrueupIdConflicts",
+                ),
+                _lines(
                     "Records beyond a quota",
                     "A second, by stream; each is a dead letter. Withheld: dead letters that leave out their record.",
                     [

@@ -125,6 +125,10 @@ def letters(dead: float, records: float) -> dict[str, str]:
     }
 
 
+def conflicts(values: str) -> dict[str, str]:
+    return {f'trueup_dead_letters_total{{{W},topic="forecasts",reason="conflict"}}': values}
+
+
 def refused(each: float, stream: str = "cards") -> dict[str, str]:
     named = f'{W},stream="{stream}"' if stream else W
     return {f"trueup_refused_records_total{{{named}}}": f"0+{each}x{LONG}"}
@@ -352,6 +356,10 @@ SCENARIOS: Final[dict[str, dict[str, list[Scenario]]]] = {
     "TrueupDeadLetters": {
         "fires": [scene(letters(2, 100), at=17, fires="TrueupDeadLetters")],
         "quiet": [scene(letters(2, 250), at=17), scene(letters(0.5, 10), at=17)],
+    },
+    "TrueupIdConflicts": {
+        "fires": [scene(conflicts("0x3 1x60"), at=12, fires="TrueupIdConflicts")],
+        "quiet": [scene(conflicts(f"0x{LONG}"), at=12), scene(conflicts("0x3 1x60"), at=25)],
     },
     "TrueupQuotaExceeded": {
         "fires": [
