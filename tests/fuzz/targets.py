@@ -22,6 +22,8 @@ from state.fence import VERSION, Fence
 from state.forecasts import Normal, Probs
 from state.frames import CorruptFrame, seal
 from state.policy import Policy
+from state.quotas import Buckets, Clocks, Quota, Rate
+from state.refusals import Refusals
 from streams.config import stream_config
 from streams.config.settings import Settings, SettingsError
 from streams.kafka import topics
@@ -36,9 +38,11 @@ STATUSES: Final = {0, 1, 2, 64, 78}
 
 PLAN: Final = b"""
 early_ttl = "7d"
+quota = { records = "2/s", ids = "9/m", dead_letters = "1/d" }
 [streams.classes]
 calibrator = "multiclass"
 options = { classes = 3 }
+quota = { ids = "1/s", dead_letters = "2/h" }
 [streams.numbers]
 calibrator = "quantile"
 options = { levels = [0.1, 0.9] }
@@ -214,6 +218,24 @@ def _segment(frame: bytes) -> None:
     rows.encode_segment(rows.decode_segment(frame))
 
 
+def _quota(frame: bytes) -> None:
+    quota = Quota(Rate(5, 1000), None, Rate(7, 86_400_000))
+    written = Buckets(quota, frame).encode()
+    assert Buckets(quota, written).encode() == written
+
+
+def _quota_times(frame: bytes) -> None:
+    clocks = Clocks(frame)
+    assert clocks.encode() == frame
+    clocks.move(0, LATEST)
+
+
+def _refusals(frame: bytes) -> None:
+    written = Refusals(8000, frame).encode()
+    assert written is None or Refusals(8000, written).encode() == written
+    Refusals(8000, frame).changes(8000)
+
+
 def _recipes() -> list[str]:
     options: dict[str, dict[str, Any]] = {
         "multiclass": {"classes": 3, "each": "histogram"},
@@ -321,6 +343,9 @@ TARGETS: Final = {
     "comparison": Target(_either(letters.COMPARISON, _comparison), lambda: list(_golden("comparison*"))),
     "names": Target(_either(letters.NAMES, _names), lambda: list(_golden("names*"))),
     "segment": Target(_either(letters.SEGMENT, _segment), lambda: list(_golden("segment*"))),
+    "quota": Target(_either(letters.QUOTA, _quota), lambda: list(_golden("quota.*"))),
+    "quota-times": Target(_either(letters.QUOTA, _quota_times), lambda: list(_golden("quota-times*"))),
+    "refusals": Target(_either(letters.REFUSALS, _refusals), lambda: list(_golden("refusals*"))),
     "calibrator-row": Target(_either(letters.CALIBRATOR, _calibrator_row), lambda: list(_golden("calibrator*"))),
     "calibrator": Target(calibrator, lambda: list(_states())),
     "forecast": Target(forecast, lambda: [forecasts.encode(Normal(0, 1)), forecasts.encode(Probs((0.5, 0.5)))]),
