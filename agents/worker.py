@@ -61,7 +61,8 @@ class Stage(NamedTuple):
 
 
 def _pages(settings: Settings, topology: Topology) -> "WSGIApplication":
-    return Pages(Readings(settings, topology.gauges, __version__, lambda: topology.ready, topology.app.recovery))
+    app = topology.app
+    return Pages(Readings(settings, topology.gauges, __version__, lambda: topology.ready, app.recovery, app.copies))
 
 
 WORKER: Final = Stage(build, _pages)

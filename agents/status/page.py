@@ -7,7 +7,7 @@ browser run and load nothing else.
 import base64
 import hashlib
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any, Final
@@ -141,6 +141,7 @@ def _head(worker: Mapping[str, Any]) -> str:
     listed = ", ".join(numbers) if len(numbers) <= 12 else f"{len(numbers)}: {numbers[0]} to {numbers[-1]}"
     facts = [
         ("partitions", listed or "none"),
+        *_copies(worker["standbys"]),
         ("wait for their outcome", f"{worker['pending']:,}"),
         ("wait until their forecast matures", f"{worker['waiting']:,}"),
         ("outcomes that came early", f"{worker['early']:,}"),
@@ -155,6 +156,17 @@ def _head(worker: Mapping[str, Any]) -> str:
         f'<header><h1><a href="/">trueup</a></h1><span class="of">{escape(worker["app_id"])}{own}</span>{badge}'
         f'</header><dl class="facts">{shown}</dl>{bar}'
     )
+
+
+def _copies(standbys: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
+    """Yield the fact about the copies of what others serve, if there are any."""
+    if standbys:
+        behind = [each for each in standbys if each["lag"] != 0]
+        lag = sum(each["lag"] or 0 for each in behind)
+        yield (
+            "copies of other workers' partitions",
+            f"{len(standbys)}" + (f", of which {len(behind)} lack {lag:,} records" if behind else ", all whole"),
+        )
 
 
 def _search(query: str, order: str) -> str:

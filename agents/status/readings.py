@@ -5,7 +5,7 @@ so asking one for its map disturbs nobody.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from time import time
 from typing import Any, Final
@@ -20,6 +20,7 @@ from state.scoring.scores import SCORED, total
 from streams.config import effective_config
 from streams.config.settings import Settings
 from streams.faust.progress import Recovery
+from streams.faust.standbys import Standby
 from streams.metrics.description import StateRows, describe, guarantee
 from streams.metrics.gauges import Gauges
 
@@ -42,6 +43,8 @@ class Readings:
         Of the program.
     ready, recovery
         Whether it serves, and if not, how far it is.
+    copies
+        The copies that it keeps of what others serve.
     """
 
     settings: Settings
@@ -49,6 +52,7 @@ class Readings:
     version: str
     ready: Callable[[], bool]
     recovery: Callable[[], Recovery]
+    copies: Callable[[], Sequence[Standby]] = tuple
 
     def worker(self) -> dict[str, Any]:
         """Return what there is to say of the worker itself."""
@@ -72,6 +76,7 @@ class Readings:
                 }
                 for n, each in sorted(held.items())
             ],
+            "standbys": [{"partition": each.partition, "lag": each.lag} for each in self.copies()],
             "pending": sum(each.fence.pending for each in held.values()),
             "waiting": sum(each.fence.waiting for each in held.values()),
             "early": sum(each.fence.early for each in held.values()),

@@ -34,7 +34,7 @@ def test_a_forecast_that_nobody_acknowledged_was_not_waited_for() -> None:
 
 def test_a_fault_has_what_of_the_silences_lies_in_its_time() -> None:
     found = [Silence(0.0, 9.0), Silence(9.5, 12.0), Silence(14.0, 15.0), Silence(21.0, 40.0)]
-    assert longest(found, 10.0, 20.0) == 2.5
+    assert longest(found, 10.0, 20.0) == 2.0
     assert longest(found, 11.5, 20.0) == 1.0
     assert longest(found, 10.0, 24.0) == 3.0, "the rest is of the fault that follows"
     assert longest(found, 15.5, 20.5) == 0.0

@@ -321,6 +321,31 @@ SCENARIOS: Final[dict[str, dict[str, list[Scenario]]]] = {
         ],
         "quiet": [scene(only("trueup_recovery_remaining_records", f"9000-10x{LONG}"), at=14)],
     },
+    "TrueupStandbyBehind": {
+        "fires": [
+            scene(
+                healthy(), only("trueup_standby_missing_partitions", f"1x{LONG}"), at=31, fires="TrueupStandbyBehind"
+            ),
+            scene(
+                healthy(),
+                {
+                    f'trueup_standby_lag_records{{{W},partition="0"}}': f"0x{LONG}",
+                    f'trueup_standby_lag_records{{{W},partition="1"}}': f"200000x{LONG}",
+                },
+                at=31,
+                fires="TrueupStandbyBehind",
+            ),
+        ],
+        "quiet": [
+            # A copy is made, and is whole before the half hour is over.
+            scene(
+                healthy(),
+                {f'trueup_standby_lag_records{{{W},partition="1"}}': f"9000000-400000x22 0x{LONG}"},
+                only("trueup_standby_missing_partitions", f"1x2 0x{LONG}"),
+                at=40,
+            ),
+        ],
+    },
     "TrueupWorkerNotReady": {
         "fires": [
             scene(only("trueup_ready", f"0x{LONG}"), healthy(V), at=11, fires="TrueupWorkerNotReady"),

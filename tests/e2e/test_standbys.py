@@ -5,7 +5,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+import rocksdict
 
+from streams.faust.stores import ORIGIN, RocksStore
 from tests.e2e.world import Worker, World, wait_for
 from tests.events import mixed
 
@@ -57,9 +59,9 @@ def aside(w: World, what: str) -> list[Path]:
 
 def test_a_partition_moves_to_its_copy_without_reading_the_changelog_from_its_beginning(w: World) -> None:
     with running(w, "one") as one, running(w, "two") as two:
-        wait_for("both to serve", lambda: served(one) == served(two) == PARTITIONS / 2)
-        applied(w, 1, 2000)
         shared(one, two)
+        applied(w, 1, 2000)
+        wait_for("the copies", lambda: whole(one) and whole(two))
         kept = len({(each.partition, each.key) for each in w.read("changelog")})
         before = two.metric("recovery_restored_rows_total")
         one.kill()
@@ -69,6 +71,38 @@ def test_a_partition_moves_to_its_copy_without_reading_the_changelog_from_its_be
         assert two.metric("standby_rows_total") > kept / 4
         assert two.metric("standby_partitions") == 0, "nobody is left whose partitions it could copy"
         applied(w, 2)
-        assert two.stop() == 0
+        with running(w, "three") as three:  # with an empty disk
+            shared(two, three)
+            assert three.metric("recovery_restored_rows_total") < 20 < three.metric("standby_rows_total")
+            applied(w, 3)
+            assert (two.stop(), three.stop()) == (0, 0)
     assert not [each for what in ("foreign", "ahead", "old", "damaged") for each in aside(w, what)]
+    w.judge()
+
+
+def planted(w: World, name: str, partition: int) -> Path:
+    """Leave a disk with rows of another changelog, and return where."""
+    path = w.directory / name / w.name / "v1" / "tables" / f"state-{partition}.db"
+    path.mkdir(parents=True)
+    rows = rocksdict.Rdict(str(path), rocksdict.Options(raw_mode=True))
+    rows[b"Lplanted"] = b"wrong"
+    rows[ORIGIN] = b'{"app":"another"}'
+    rows[RocksStore.offset_key] = b"5"
+    rows.close()
+    return path
+
+
+def test_what_is_foreign_or_damaged_is_not_copied_on(w: World) -> None:
+    with running(w, "one") as one:
+        wait_for("the first", lambda: served(one) == PARTITIONS)
+        applied(w, 1)
+        planted(w, "two", 0)
+        (planted(w, "two", 1) / "CURRENT").write_text("MANIFEST-999999\n")
+        with running(w, "two") as two:
+            shared(one, two)
+            one.kill()
+            wait_for("the other to serve all", lambda: served(two) == PARTITIONS)
+            applied(w, 2)
+            assert two.stop() == 0
+    assert len(aside(w, "foreign")) == len(aside(w, "damaged")) == 1
     w.judge()
