@@ -44,6 +44,9 @@ class Brokers(Thread):
     def assignment(self) -> set[TP]:
         return self.assigned
 
+    async def rejoin(self) -> None:
+        self.calls.append(("rejoin", None))
+
     def expelled(self) -> BaseException | None:
         return self.expels
 

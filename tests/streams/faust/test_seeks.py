@@ -1,11 +1,12 @@
 """Where reading starts, and that no record is lost or doubled when a fetch and a seek cross."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, cast
 
 import pytest
+from faust.assignor.client_assignment import ClientAssignment
 from faust.tables.recovery import RebalanceAgain
 from faust.types import TP, Message
 
@@ -13,7 +14,9 @@ from agents.topology import Topology
 from state import keys
 from state.fence import Fence
 from streams.config.settings import Settings
-from streams.faust.transport import REDELIVERED, BatchConsumer, DataLossError
+from streams.faust.assignor import Assignor
+from streams.faust.standbys import Standbys
+from streams.faust.transport import REDELIVERED, BatchConsumer, BatchTransport, DataLossError
 from tests.streams.brokers import C0, F0, F1, O0, O1, Brokers, Fetcher, Run, buffer
 
 # -- where to start ------------------------------------------------------------------------------------------------
@@ -297,6 +300,54 @@ def test_a_partition_that_was_claimed_and_not_taken_up_is_let_go(
     run(scenario())
     assert 1 not in topology.table.changelog.claims()
     assert topology.gauges.partitions() == []
+
+
+# -- copies --------------------------------------------------------------------------------------------------------
+
+
+class Copies:
+    """Stands for `Standbys`."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[set[int], set[int]]] = []
+        self.there: list[int] = []
+
+    async def follow(self, partitions: Iterable[int], served: Iterable[int]) -> None:
+        self.told.append((set(partitions), set(served)))
+
+    def whole(self) -> list[int]:
+        return self.there
+
+
+def test_copies_are_let_go_before_their_partitions_are_taken_up_and_asked_for_once_when_whole(
+    run: Run, consumer: BatchConsumer, brokers: Brokers
+) -> None:
+    transport = cast("BatchTransport", consumer.transport)
+    copies = Copies()
+    transport.standbys = cast("Standbys", copies)
+    assignor = cast("Assignor", consumer.app.assignor)
+    known: list[list[tuple[set[int], set[int]]]] = []
+
+    async def note(*_: object) -> None:
+        known.append(list(copies.told))
+
+    async def scenario() -> None:
+        consumer._on_partitions_assigned = note
+        assignor._assignment = ClientAssignment(
+            actives={}, standbys={assignor._copies: [1, 2, 3], assignor._behind: [2, 3]}
+        )
+        await consumer.on_partitions_assigned({F0, O0, C0, F1, O1})
+        await consumer._ask_for_awaited()
+        copies.there = [2]
+        await consumer._ask_for_awaited()
+        assert not brokers.calls
+        copies.there = [2, 3]
+        for _ in range(3):
+            await consumer._ask_for_awaited()
+
+    run(scenario())
+    assert known == [[({2, 3}, {0, 1})]], "of what is served there is no copy"
+    assert brokers.calls == [("rejoin", None)]
 
 
 # -- a fetch and a seek --------------------------------------------------------------------------------------------
