@@ -68,9 +68,10 @@ class SourceBuffers:
             holds the others back, until their patience is at an end.
         """
         taken: list[tuple[TopicPartition, Any]] = []
-        if not all(self._buffers[tp] or caught_up(tp) for tp in self._buffers) and not self._out_of_patience():
+        waits = not all(self._buffers[tp] or caught_up(tp) for tp in self._buffers)
+        impatient = waits and self._out_of_patience()
+        if waits and not impatient:
             return taken
-        impatient = self._held_since is not None
         places = list(self._buffers)
         heads = [(self._buffers[tp][0].timestamp, i) for i, tp in enumerate(places) if self._buffers[tp]]
         heapify(heads)
@@ -85,8 +86,7 @@ class SourceBuffers:
                 heappush(heads, (buffer[0].timestamp, i))
             elif not (impatient or caught_up(tp)):
                 break
-        if taken:
-            self._held_since = None
+        self._held_since = None
         return taken
 
     def _out_of_patience(self) -> bool:

@@ -1,10 +1,11 @@
 """``python -m tests.bench.arrival FORECASTS OUTCOMES``: what a stream learns, by how many partitions its sources have.
 
-Plays a backlog, JSON lines of forecasts and of outcomes in time order, through the stages as they are: `SourceBuffers`
-of intake, `PartitionBuffer` and `Router` of every partition of the router, `PartitionBuffer` and the engine of the
-worker. Only the brokers are lists. Sources are keyed by event and have 1, 8 and 32 partitions each; who is next and how
-much is fetched is drawn, so that stages overtake each other as they do when all have a backlog: the worst case for the
-order. The first line is what the engine makes of the records in time order; the others name their difference.
+Plays JSON lines of forecasts and of outcomes, in time order, through the stages as they are: `SourceBuffers` of intake,
+`PartitionBuffer` and `Router` of each partition of the router, `PartitionBuffer` and the engine of the worker. Only the
+brokers are lists. Sources are keyed by event and have 1, 8 and 32 partitions each. With ``--live N`` so many records
+come at a time, and the router's partitions have their turns in any order. Without it all is there from the start, and
+who is next and how much is fetched is drawn, so that stages overtake each other: the worst case for the order. The
+first line is what the engine makes of the records in time order; the others name their difference.
 """
 
 import argparse
@@ -144,6 +145,8 @@ class Stages:
     def __init__(self, sources: dict[TopicPartition, Log], policies: Policies, rng: random.Random) -> None:
         self._sources, self._rng = sources, rng
         self._read = dict.fromkeys(sources, 0)
+        #: How many records of each partition have been written.
+        self._ends = {tp: len(log) for tp, log in sources.items()}
         self._intake = SourceBuffers(1e9, 20_000, 64 << 20)
         self._intake.assign(sources)
         self._sent: Log = []
@@ -153,7 +156,22 @@ class Stages:
         self._reading = Reading((self._sent, self._outcomes))
         self.worker = Worker(policies)
 
-    def play(self) -> Scores:
+    def live(self, at_once: int) -> Scores:
+        """Let so many records come at a time, and every stage have a turn before more do."""
+        order = sorted((each.timestamp, tp) for tp, log in self._sources.items() for each in log)
+        self._ends = dict.fromkeys(self._sources, 0)
+        for at in range(0, len(order), at_once):
+            for _, tp in order[at : at + at_once]:
+                self._ends[tp] += 1
+            for tp in self._sources:
+                self._fetch(tp, at_once)
+            self._pass_on()
+            for routing in self._rng.sample(self._routers, ROUTERS):
+                self._route(*routing)
+            self.worker.fold(self._reading.batch(self._rng))
+        return self.backlog()
+
+    def backlog(self) -> Scores:
         """Let stages take turns by chance until all have done everything."""
         idle: set[int] = set()
         while len(idle) < ROUTERS + 2:
@@ -170,17 +188,21 @@ class Stages:
         return self.worker.scores()
 
     def _take_in(self) -> bool:
-        read, sources, moved = self._read, self._sources, False
-        for tp in self._rng.sample(list(sources), self._rng.randrange(1, len(sources) + 1)):
+        for tp in self._rng.sample(list(self._sources), self._rng.randrange(1, len(self._sources) + 1)):
             if tp not in self._intake.full():
-                end = min(len(sources[tp]), read[tp] + self._rng.randrange(1, FETCH))
-                self._intake.add(tp, sources[tp][read[tp] : end])
-                moved |= end > read[tp]
-                read[tp] = end
-        batch = self._intake.take(BATCH_LIMIT, lambda tp: read[tp] == len(sources[tp]))
+                self._fetch(tp, self._rng.randrange(1, FETCH))
+        return self._pass_on() or self._read != self._ends
+
+    def _fetch(self, tp: TopicPartition, most: int) -> None:
+        at, end = self._read[tp], min(self._ends[tp], self._read[tp] + most)
+        self._intake.add(tp, self._sources[tp][at:end])
+        self._read[tp] = end
+
+    def _pass_on(self) -> bool:
+        batch = self._intake.take(BATCH_LIMIT, lambda tp: self._read[tp] == self._ends[tp])
         for tp, each in batch:
             self._send(tp, each)
-        return moved or bool(batch) or any(read[tp] < len(log) for tp, log in sources.items())
+        return bool(batch)
 
     def _send(self, tp: TopicPartition, each: Any) -> None:
         said = orjson.loads(each.value)
@@ -207,14 +229,15 @@ class Stages:
         return bool(batch)
 
 
-def routed(forecasts: Log, labels: Log, policies: Policies, width: int, seed: int) -> Scores:
-    """Send the records through intake and router, out of sources of so many partitions each."""
+def routed(forecasts: Log, labels: Log, policies: Policies, width: int, live: int) -> Scores:
+    """Send the records through intake and router, out of sources of so many partitions each; ``live`` 0: a backlog."""
     sources: dict[TopicPartition, Log] = defaultdict(list)
     for role, found in (("s", forecasts), ("l", labels)):
         for each in found:
             place = TopicPartition(role, partitioner.partition(each["event_id"].encode(), width))
             record(sources[place], b"", orjson.dumps(each), each["ts"])
-    return Stages(sources, policies, random.Random(seed)).play()
+    stages = Stages(sources, policies, random.Random(width))
+    return stages.live(live) if live else stages.backlog()
 
 
 def main() -> int:
@@ -223,6 +246,9 @@ def main() -> int:
     parser.add_argument("forecasts", type=Path)
     parser.add_argument("outcomes", type=Path)
     parser.add_argument("--rows", type=int)
+    parser.add_argument(
+        "--live", type=int, default=0, metavar="N", help="N records come at a time (default: a backlog)"
+    )
     parser.add_argument("--calibrator", default=Policy().calibrator)
     parser.add_argument("--widths", type=int, nargs="+", default=[1, 8, 32])
     options = parser.parse_args()
@@ -233,7 +259,7 @@ def main() -> int:
     exact = in_order(forecasts, labels, policies)
     print(f"in time order          Brier {exact.served:.5f}, raw {exact.raw:.5f}, {exact.n:,} events", flush=True)
     for width in options.widths:
-        found = routed(forecasts, labels, policies, width, seed=width)
+        found = routed(forecasts, labels, policies, width, options.live)
         print(
             f"{width:>2} partitions a source  Brier {found.served:.5f} ({found.served - exact.served:+.5f}), "
             f"{found.n:,} events, {found.late:,} outcomes behind a later one",

@@ -58,6 +58,14 @@ def test_a_partition_that_is_behind_holds_the_others_until_their_patience_is_at_
     assert taken(made, behind=(B,)) == []  # and again
 
 
+def test_one_that_was_waited_for_is_merged_like_any_other_once_it_is_there() -> None:
+    made, _ = buffers()
+    made.add(A, [record(ts) for ts in (1, 2, 9)])
+    assert taken(made, behind=(B,)) == []
+    made.add(B, [record(3)])
+    assert taken(made, behind=(A, B)) == [("a", 1), ("a", 2), ("b", 3)]
+
+
 def test_it_stops_where_a_partition_runs_out_that_has_more() -> None:
     made, _ = buffers()
     made.add(A, [record(1)])
