@@ -88,7 +88,6 @@ class Reader:
             value = encode_forecast(fields, origin)
         except TypeError:  # what stands there is nothing that JSON has
             return "not_json"
-        # Only mappings pass records over, and this decoder has none.
         event = cast("Forecast | Rejected", self._decoder.forecast(origin[1], None, value, stamp))
         if isinstance(event, Rejected):
             return event.reason

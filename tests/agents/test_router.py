@@ -12,7 +12,7 @@ import pytest
 from agents import router
 from agents.processor import Probe
 from agents.topology import Topology
-from state.routes import Row
+from state.routes import EVENT, Row
 from streams.config.settings import Settings
 from streams.faust.changelog import TooLargeError, Writer
 from streams.kafka import partitioner, topics
@@ -103,7 +103,7 @@ def test_rows_that_do_not_fit_one_batch_are_committed_in_parts(run: Run, tmp_pat
         await topology.applied(0)
         await process(topology, *(asked(i, f"e{i}" + "x" * 60, "s") for i in range(500)))
         assert topology.processor.fence(0).next == [500, 0]
-        rows = [row for row in small.rows(topology.settings.changelog) if row.key and row.key[:1] == b"R"]
+        rows = [row for row in small.rows(topology.settings.changelog) if row.key and row.key[:1] == EVENT]
         assert len(rows) == 500
         assert Row.decode(rows[0].value or b"").routes[0].stream == "s"
 
