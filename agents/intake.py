@@ -27,7 +27,7 @@ from agents.server import Server
 from agents.worker import ALIVE_SECONDS, FAILED, MISCONFIGURED, collect_rarely, tell
 from state.events import Rejected
 from streams.config.settings import Settings
-from streams.faust import unpacking
+from streams.faust.source_consumer import guard
 from streams.faust.state_table import PartitionsError
 from streams.faust.transport import DataLossError
 from streams.kafka import partitioner, provenance, topics
@@ -144,7 +144,7 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
             self._admin = AIOKafkaAdminClient(bootstrap_servers=self._servers, **options)
             await self._admin.start()
             stack.push_async_callback(self._admin.close)
-            unpacking.bound(self._consumer, lambda _: self._settings.unpacked_bytes)
+            guard(self._consumer, self.readers, self._settings.unpacked_bytes)
             self._widths, self._ids = await self._asked()
             self._consumer.subscribe(list(self.readers), listener=self)
             looked = monotonic()
