@@ -173,6 +173,8 @@ class BatchProcessor:
             Whatever is raised, nothing of the batch may be acknowledged, and the process must end.
         """
         started = perf_counter()
+        if self._decoder.asks_registry:
+            await self._decoder.load(batch.records)
         async with self._folding[batch.partition]:
             if not self._current(batch):
                 # Its records are read again, from a fence that does not know of them: folded now, they would be

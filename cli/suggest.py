@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from replay.sources.record import Source
+from replay.sources.record import Source, loaded
 from state.arrays import Floats
 from state.events import Forecast, Outcome
 from state.fence import FORECASTS, OUTCOMES
@@ -133,7 +133,7 @@ def read(source: Source, decoder: Decoder, stream: str) -> Seen:
     history, seen = _History(), Counter[str]()
     for partition in range(source.partitions):
         for chunk in source.read(FORECASTS, partition):
-            for record in chunk.records:
+            for record in loaded(decoder, chunk.records):
                 history.end = max(history.end, record.timestamp)
                 event = decoder.forecast(
                     record.offset, record.key, record.value, max(record.timestamp, 0), record.headers
@@ -146,7 +146,7 @@ def read(source: Source, decoder: Decoder, stream: str) -> Seen:
                 else:
                     history.issued.setdefault(event.event_id, event.ts)
         for chunk in source.read(OUTCOMES, partition):
-            for record in chunk.records:
+            for record in loaded(decoder, chunk.records):
                 history.end = max(history.end, record.timestamp)
                 outcome = decoder.outcome(
                     record.offset, record.key, record.value, max(record.timestamp, 0), record.headers

@@ -11,7 +11,7 @@ from replay.delay import Delay, at_once
 from replay.in_memory_engine import Contest, PartitionResult
 from replay.row_engine import Engine, EngineOutput
 from replay.sources.merge import merged
-from replay.sources.record import Source, SourceRecord
+from replay.sources.record import Source, SourceRecord, loaded
 from state.events import Event, Outcome, Passed, Rejected
 from state.fence import FORECASTS, OUTCOMES
 from state.policy import Policies
@@ -190,7 +190,7 @@ class _Reader:
         self._known: dict[str, Outcome | int] | None = None
         if part.delay.none:
             chunks = part.source.read(OUTCOMES, part.partition)
-            outcomes = (self._outcome(record) for chunk in chunks for record in chunk.records)
+            outcomes = (self._outcome(record) for chunk in chunks for record in loaded(self._decoder, chunk.records))
             self._known = {}
             for outcome in outcomes:
                 if isinstance(outcome, Outcome):
@@ -205,7 +205,7 @@ class _Reader:
             Rejected(offset, key, value, topic, reason, "", max(timestamp, 0))
             if reason
             else (outcome if topic else forecast)(offset, key, value, timestamp if timestamp > 0 else 0, headers)  # noqa: FURB136 - max() is slow
-            for timestamp, topic, offset, key, value, reason, headers in records
+            for timestamp, topic, offset, key, value, reason, headers in loaded(self._decoder, records)
         ]
         return events if self._known is None else list(at_once(events, self._known))
 

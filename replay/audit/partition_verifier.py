@@ -8,6 +8,7 @@ could not be read. How those lie among the outcomes is not told and is taken by 
 teach nothing and are answered from the ledger, so it matters to no answer, unless a row falls due at that very record.
 """
 
+import asyncio
 from bisect import insort
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -570,6 +571,8 @@ class Rederivation:
         while at + 1 < len(terms) and terms[at + 1].begins(topic, record.offset):
             at = self._reading[topic] = at + 1
         decoder = self._decoders[at]
+        if decoder.asks_registry:
+            asyncio.run(decoder.load([(topic, record)]))
         decode = decoder.outcome if topic else decoder.forecast
         (event,) = named([decode(record.offset, record.key, record.value, max(record.timestamp, 0), record.headers)])
         refused = isinstance(event, Forecast) and self._refusing.refuses(event, terms[at].settings.policies)

@@ -1,8 +1,10 @@
 """A record as a source gives it, and what a source is."""
 
-from collections.abc import Iterator, Mapping
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
+from streams.records.decoding import Decoder
 from streams.sources.references import Headers
 
 #: Records a source hands over at once. Large enough that handing over costs nothing, small enough to show progress.
@@ -39,6 +41,13 @@ class SourceRecord(NamedTuple):
     value: bytes | None
     reason: str | None = None
     headers: Headers = ()
+
+
+def loaded(decoder: Decoder, records: Sequence[SourceRecord]) -> Sequence[SourceRecord]:
+    """Return records when the schemas that they name are loaded."""
+    if decoder.asks_registry:
+        asyncio.run(decoder.load((record.topic, record) for record in records))
+    return records
 
 
 class Source(Protocol):

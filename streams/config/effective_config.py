@@ -7,13 +7,25 @@ from typing import Any, Final
 
 from state.policy import ARRIVAL, MATURITY
 from streams.config import stream_config
-from streams.config.settings import ACCESS, SECURITY, Settings
+from streams.config.settings import ACCESS, REGISTRY, SECURITY, Settings
 from streams.kafka.security import Access, Security
+from streams.sources.registry import Registry
 
 #: Stands in place of a secret that is set.
 HIDDEN: Final = "(set)"
 #: What may differ between the workers of one group.
-_OWN: Final = ("BROKERS", "INSTANCE_ID", "DATA_DIR", "LOG_LEVEL", "STREAMS", "METRICS_", "SASL_", "SSL_", "SECURITY_")
+_OWN: Final = (
+    "BROKERS",
+    "INSTANCE_ID",
+    "DATA_DIR",
+    "LOG_LEVEL",
+    "STREAMS",
+    "METRICS_",
+    "SASL_",
+    "SSL_",
+    "SECURITY_",
+    "REGISTRY_",
+)
 
 
 def shown(settings: Settings) -> dict[str, str]:
@@ -21,7 +33,7 @@ def shown(settings: Settings) -> dict[str, str]:
     found = {
         f"TRUEUP_{f.name.upper()}": _text(getattr(settings, f.name)) for f in fields(settings) if "parse" in f.metadata
     }
-    for held, names in ((settings.security, SECURITY), (settings.access, ACCESS)):
+    for held, names in ((settings.security, SECURITY), (settings.access, ACCESS), (settings.registry, REGISTRY)):
         for name, (attribute, _) in names.items():
             if not name.endswith("_FILE"):
                 found[name] = _guarded(held, attribute)
@@ -63,9 +75,9 @@ def fingerprint(settings: Settings) -> str:
     return blake2b(text.encode(), digest_size=4).hexdigest()
 
 
-def _guarded(held: Security | Access, attribute: str) -> str:
+def _guarded(held: Security | Access | Registry, attribute: str) -> str:
     value = getattr(held, attribute)
-    hidden = "password" in attribute
+    hidden = "password" in attribute or attribute == "token"
     return HIDDEN if hidden and value is not None else _text(value)
 
 

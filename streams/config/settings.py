@@ -18,7 +18,9 @@ from streams.sources import config as source_config
 from streams.sources import modes
 from streams.sources.direct import Direct
 from streams.sources.fields import FORECAST, OUTCOME
+from streams.sources.formats import asks_registry
 from streams.sources.modes import Mode
+from streams.sources.registry import Registry
 from streams.sources.source import Source
 
 #: Most addresses of brokers.
@@ -172,6 +174,7 @@ class Settings:
     sources: tuple[Source, ...] = ()
     #: Topic that a router sends outcomes to; empty: these are no router's settings.
     routed: str = ""
+    registry: Registry = field(default_factory=Registry)
 
     def __post_init__(self) -> None:
         # Base64 makes a letter a third longer; its key and value may both be as long as the limit, and the key is there
@@ -186,6 +189,12 @@ class Settings:
             _ = self.modes
         except ValueError as exc:
             raise SettingsError(str(exc)) from exc
+        for source in self.sources:
+            if asks_registry(source.table) and self.registry.url is None:
+                raise SettingsError(
+                    f"sources.{source.name}: its records name schemas of a registry: set TRUEUP_REGISTRY_URL, or give "
+                    "schema_file"
+                )
         if self.access.password and not self.access.certfile and not self.on_loopback:
             raise SettingsError(
                 f"TRUEUP_METRICS_PASSWORD would go in the clear, as TRUEUP_METRICS_HOST={self.metrics_host} "
@@ -231,7 +240,7 @@ class Settings:
         if not found:
             return None
         forecasts, outcomes = (tuple(each for each in found if each.role == role) for role in (FORECAST, OUTCOME))
-        return Direct((self.forecasts, self.outcomes), (forecasts, outcomes))
+        return Direct((self.forecasts, self.outcomes), (forecasts, outcomes), self.registry)
 
     @property
     def stages(self) -> "tuple[Settings, ...]":
@@ -297,7 +306,7 @@ class Settings:
             for f in fields(cls)
             if "parse" in f.metadata
         ]
-        return own + [(name, help_, "none") for name, (_, help_) in (SECURITY | ACCESS | COIN).items()]
+        return own + [(name, help_, "none") for name, (_, help_) in (SECURITY | ACCESS | COIN | REGISTRY).items()]
 
     @classmethod
     def from_env(cls, environment: Mapping[str, str]) -> "Settings":
@@ -311,10 +320,10 @@ class Settings:
         known = {f"TRUEUP_{f.name.upper()}": f for f in fields(cls) if "parse" in f.metadata}
         values: dict[str, Any] = {}
         for name, value in environment.items():
-            if not name.startswith("TRUEUP_") or name in (SECURITY | ACCESS | COIN) or name in _ELSEWHERE:
+            if not name.startswith("TRUEUP_") or name in (SECURITY | ACCESS | COIN | REGISTRY) or name in _ELSEWHERE:
                 continue
             if name not in known:
-                allowed = ", ".join(sorted([*known, *SECURITY, *ACCESS, *COIN]))
+                allowed = ", ".join(sorted([*known, *SECURITY, *ACCESS, *COIN, *REGISTRY]))
                 raise SettingsError(f"{name} is not a setting of trueup; there are: {allowed}")
             try:
                 values[known[name].name] = known[name].metadata["parse"](value)
@@ -323,6 +332,7 @@ class Settings:
                 raise SettingsError(f"{name}{shown}: {exc}") from exc
         try:
             values["security"] = Security(**_collected(environment, SECURITY))
+            values["registry"] = Registry(**_collected(environment, REGISTRY))
             values["access"] = Access(**_collected(environment, ACCESS))
             text = _read(values["streams"], STREAMS_BYTES) if values.get("streams") else ""
             coin = _collected(environment, COIN).get("coin", "").encode()
@@ -365,6 +375,18 @@ COIN = {
     "TRUEUP_COIN_KEY_FILE": ("coin", "File that holds this secret"),
 }
 SHORTEST_COIN, LONGEST_COIN = 16, 64
+#: The same of the schema registry.
+REGISTRY = {
+    "TRUEUP_REGISTRY_URL": ("url", "Schema registry with Confluent's interface, https://host:port; of sources"),
+    "TRUEUP_REGISTRY_USERNAME": ("username", "User name for it"),
+    "TRUEUP_REGISTRY_PASSWORD": ("password", "Its password"),
+    "TRUEUP_REGISTRY_PASSWORD_FILE": ("password", "File that holds its password"),
+    "TRUEUP_REGISTRY_TOKEN": ("token", "Bearer token for it, in the place of a user name"),
+    "TRUEUP_REGISTRY_TOKEN_FILE": ("token", "File that holds this token"),
+    "TRUEUP_REGISTRY_CAFILE": ("cafile", "Authorities to trust for it, PEM; the system's if not set"),
+    "TRUEUP_REGISTRY_CERTFILE": ("certfile", "The client's certificate for it, PEM"),
+    "TRUEUP_REGISTRY_KEYFILE": ("keyfile", "Its key, PEM"),
+}
 #: Variables of the development broker, and of which engine runs: read elsewhere, before there are settings.
 _ELSEWHERE = ("TRUEUP_KAFKA_LIB", "TRUEUP_COMPILED")
 

@@ -21,6 +21,8 @@ from streams.records.limits import LATEST, Limits
 from streams.sources.direct import Direct, TopicMapping
 from streams.sources.references import Headers
 from streams.sources.refusal import PASSED, Refusal
+from streams.sources.registry import SchemaId
+from streams.sources.schemas import Schemas
 
 #: Why a record is a dead letter, and what it means.
 REASONS: Final = {
@@ -33,6 +35,7 @@ REASONS: Final = {
     "not_json": "the value is not JSON (NaN and Infinity are not JSON)",
     "not_object": "the value is JSON, but not an object",
     "format": "the value is not of the format that its source has",
+    "schema": "the registry has no such schema, or it is of another format",
     "event_id": "event_id is missing, not text, empty, too long, or holds control characters",
     "scope": "scope is not text like event_id, or both together are longer than 254 bytes",
     "stream": "stream is missing, not text, empty, too long, or holds control characters",
@@ -99,7 +102,20 @@ class Decoder:
         self._ahead_ms = limits.ahead_ms
         #: Policies of stream names that were found to be in order: most records name a stream that was named before.
         self._known: dict[str, Policy] = {}
-        self._mappings = (None, None) if direct is None else direct.mappings()
+        self._schemas = Schemas() if direct is None else Schemas(direct.registry)
+        self._mappings = (None, None) if direct is None else direct.mappings(self._schemas)
+        #: Whether `load` has to be awaited before records are decoded.
+        self.asks_registry = direct is not None and direct.asks_registry
+
+    async def load(self, records: Iterable[tuple[int, Any]]) -> None:
+        """Load the schemas that records name; waits while the registry cannot be asked. Records are as in `events`."""
+        lacking: dict[SchemaId, None] = {}
+        for topic, record in records:
+            mapping = self._mappings[topic]
+            if mapping is not None:
+                lacking.update(dict.fromkeys(mapping.lacking(record.value, record.key, record.headers)))
+        if lacking:
+            await self._schemas.load(lacking)
 
     def events(self, records: Iterable[tuple[int, Any]]) -> list[Event]:
         """Decode records of both topics, in their order.

@@ -20,8 +20,10 @@
     y = { path = "status", labels = { lost = 1, won = 0, open = "skip" } }
 """
 
+import base64
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Final
 
 from streams.sources.direct import Direct
@@ -30,11 +32,26 @@ from streams.sources.formats import FORMATS
 from streams.sources.mapping import Mapping as Compiled
 from streams.sources.source import Source
 
-_SETTINGS: Final = ("topic", "topics", "role", "format", "key_format", "cloudevents", "when", "precedence")
+_SETTINGS: Final = (
+    "topic",
+    "topics",
+    "role",
+    "format",
+    "schema",
+    "schema_file",
+    "message",
+    "key_format",
+    "cloudevents",
+    "when",
+    "precedence",
+)
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
 _TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
-#: Most sources, and most topics of one.
+#: Most sources, and most topics of one; longest file of a schema, bytes.
 _MOST: Final = 200
+_SCHEMA_BYTES: Final = 1 << 20
+#: Settings that a source's table does not keep.
+_APART: Final = ("role", "topic", "topics", "schema_file")
 
 
 def parse(given: object) -> tuple[Source, ...]:
@@ -79,7 +96,9 @@ def _source(name: str, table: object) -> Source:
         if setting not in (*_SETTINGS, *FIELDS[role]):
             raise ValueError(f"has no setting {setting!r}; there are: {', '.join((*_SETTINGS, *FIELDS[role]))}")
     _check_settings(role, table)
-    kept = {setting: value for setting, value in table.items() if setting not in ("role", "topic", "topics")}
+    kept = {setting: value for setting, value in table.items() if setting not in _APART}
+    if "schema_file" in table:
+        kept["schema"] = _schema(Path(table["schema_file"]), table["format"])
     source = Source(name, role, _topics(table), kept)
     Compiled(source)
     return source
@@ -99,9 +118,38 @@ def _check_settings(role: str, table: Mapping[str, Any]) -> None:
     for setting in ("format", "key_format"):
         if table.get(setting, FORMATS[0]) not in FORMATS:
             raise ValueError(f"{setting} is one of {', '.join(FORMATS)}, got {table[setting]!r}")
+    _check_schema(table)
     if type(table.get("cloudevents", False)) is not bool:
         raise ValueError(f"cloudevents is true or false, got {table['cloudevents']!r}")
     precedence = table.get("precedence")
     whole = type(precedence) is int and 0 < precedence <= MOST_PRECEDENCE
     if precedence is not None and not (role == OUTCOME and whole):
         raise ValueError(f"precedence is a whole number from 1 to {MOST_PRECEDENCE}, of outcomes; got {precedence!r}")
+
+
+def _check_schema(table: Mapping[str, Any]) -> None:
+    given = [name for name in ("schema", "schema_file") if name in table]
+    if len(given) > 1:
+        raise ValueError("schema and schema_file: give one of them")
+    for name in (*given, *(["message"] if "message" in table else [])):
+        if not isinstance(table[name], str) or not table[name]:
+            raise ValueError(f"{name} is text, got {table[name]!r}")
+    form = table.get("format", FORMATS[0])
+    if given and form == FORMATS[0]:
+        raise ValueError(f"{given[0]} is of avro and protobuf; format is {form}")
+    if (form == "protobuf" and bool(given)) != ("message" in table):
+        raise ValueError("a schema of protobuf and message, the full name of the values' message, belong together")
+
+
+def _schema(path: Path, form: str) -> str:
+    """Return what a schema file holds, as ``schema`` holds it: text of Avro, base64 of Protobuf."""
+    try:
+        with path.open("rb") as file:
+            held = file.read(_SCHEMA_BYTES + 1)
+        if len(held) > _SCHEMA_BYTES:
+            raise ValueError(f"schema_file {path} is longer than {_SCHEMA_BYTES} bytes")
+        return base64.b64encode(held).decode() if form == "protobuf" else held.decode()
+    except OSError as exc:
+        raise ValueError(f"cannot read schema_file {path}: {exc.strerror}") from exc
+    except UnicodeDecodeError:
+        raise ValueError(f"schema_file {path} is not text in UTF-8") from None

@@ -4,9 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from streams.sources.formats import asks_registry
 from streams.sources.mapping import Mapping
 from streams.sources.references import Headers
 from streams.sources.refusal import Refusal
+from streams.sources.registry import Registry, SchemaId
+from streams.sources.schemas import Schemas
 from streams.sources.source import Source
 
 
@@ -19,11 +22,18 @@ class TopicMapping:
         At least one, in the order of the file.
     topic
         Name of the topic.
+    schemas
+        Where the schemas are that records name.
     """
 
-    def __init__(self, sources: Sequence[Source], topic: str) -> None:
-        self._first, *self._others = [Mapping(each) for each in sources]
+    def __init__(self, sources: Sequence[Source], topic: str, schemas: Schemas) -> None:
+        self._first, *self._others = [Mapping(each, schemas) for each in sources]
         self._topic = topic
+
+    def lacking(self, value: bytes | None, key: bytes | None, headers: Headers) -> list[SchemaId]:
+        """Return the ids of schemas that have to be loaded before a record is read."""
+        found = self._first.lacking(value, key, headers)
+        return found + [schema for mapping in self._others for schema in mapping.lacking(value, key, headers)]
 
     def read(
         self, value: bytes | None, key: bytes | None, headers: Headers, timestamp: int
@@ -48,15 +58,23 @@ class Direct:
         Its topics of forecasts and of outcomes.
     sources
         The sources of each, in the order of the file; none: its records are as the reference says.
+    registry
+        Where the schemas are.
     """
 
     topics: tuple[str, str]
     sources: tuple[tuple[Source, ...], tuple[Source, ...]]
+    registry: Registry
 
-    def mappings(self) -> tuple[TopicMapping | None, TopicMapping | None]:
+    @property
+    def asks_registry(self) -> bool:
+        """Whether records name schemas of a registry."""
+        return any(asks_registry(each.table) for sources in self.sources for each in sources)
+
+    def mappings(self, schemas: Schemas) -> tuple[TopicMapping | None, TopicMapping | None]:
         """Return what reads forecasts and what reads outcomes; None for a topic without a source."""
         forecasts, outcomes = (
-            TopicMapping(sources, topic) if sources else None
+            TopicMapping(sources, topic, schemas) if sources else None
             for sources, topic in zip(self.sources, self.topics, strict=True)
         )
         return forecasts, outcomes

@@ -173,7 +173,7 @@ class Compiler:
 
     def _features(self, name: str, spec: Spec) -> Read:
         if not isinstance(spec, dict) or "path" in spec:
-            return self._value(specs.table(spec), lambda found: found)
+            return self._value(specs.table(spec), _as_given)
         number = transforms.numbers("features", name)
         reads: list[tuple[str, Read]] = []
         several: list[tuple[list[tuple[str, str]], Read]] = []
@@ -262,6 +262,16 @@ class Compiler:
             return None
 
         return first
+
+
+def _as_given(found: Any) -> Any:  # noqa: ANN401 - whatever stands there
+    """Return features that stand in the record as they are to be: a list of numbers, or an object of them."""
+    number = transforms.numbers("features", "x")
+    if isinstance(found, dict):
+        return {str(name): None if one is None else number(one) for name, one in found.items()}
+    if isinstance(found, list | tuple):
+        return [None if one is None else number(one) for one in found]
+    raise Unfit("features", f"x is {short(found)}, which is neither a list nor an object")
 
 
 def _parts(reads: Mapping[str, Read]) -> Read:

@@ -7,14 +7,19 @@ from typing import Any, Final, Protocol
 
 import orjson
 
+from streams.sources.avro import Avro
+from streams.sources.protobuf import Protobuf
 from streams.sources.references import Headers
 from streams.sources.refusal import Unfit, short
+from streams.sources.registry import SchemaId
+from streams.sources.schemas import Schemas
 
-#: By name; the first is what a source has that names none.
-FORMATS: Final = ("json",)
+#: By name; the first is what a source has that names none. The others name a schema of a registry, or are given one.
+FORMATS: Final = ("json", "avro", "protobuf")
+#: Headers in which the id of a value's and of a key's schema may stand.
+_VALUE, _KEY = "__value_schema_id", "__key_schema_id"
 
-#: What a schema registry's serializers put before a value: this byte, then the schema's id in 4 bytes.
-_MAGIC: Final = 0
+#: What serializers of JSON Schema put before a value: the byte 0, then the schema's id in 4 bytes.
 _FRAME: Final = 5
 #: Header that says what a value is, and how attributes of a CloudEvent are named there.
 _CONTENT_TYPE, _ATTRIBUTE, _STRUCTURED = "content-type", "ce_", "application/cloudevents"
@@ -32,6 +37,9 @@ class Format(Protocol):
             If they are not of the format.
         """
 
+    def lacking(self, data: bytes, headers: Headers) -> SchemaId | None:
+        """Return the id of a schema that has to be loaded before `decode`; None if there is none."""
+
 
 class Json:
     """JSON, with or without the frame that serializers of JSON Schema put before it. Its schema is not checked."""
@@ -42,6 +50,9 @@ class Json:
             return orjson.loads(data[_FRAME:] if data[:1] == b"\0" else data)
         except orjson.JSONDecodeError as exc:
             raise Unfit("not_json", f"the value is not JSON: {exc}") from None
+
+    def lacking(self, data: bytes, headers: Headers) -> None:
+        """Return None."""
 
 
 class CloudEvents:
@@ -67,6 +78,10 @@ class CloudEvents:
         event["data"] = self._inner.decode(data, headers)
         return event
 
+    def lacking(self, data: bytes, headers: Headers) -> SchemaId | None:
+        """Return the id of a schema that has to be loaded first; see `Format`."""
+        return self._inner.lacking(data, headers)
+
     def _structured(self, data: bytes, headers: Headers) -> dict[str, Any]:
         try:
             event = orjson.loads(data)
@@ -83,12 +98,26 @@ class CloudEvents:
         return event
 
 
-def made(table: Mapping[str, Any]) -> Format:
-    """Return the format of a source's values."""
-    inner = Json()
+def made(table: Mapping[str, Any], schemas: Schemas) -> Format:
+    """Return the format of a source's values; raises ValueError if its schema is none."""
+    inner = _named(table.get("format"), table.get("schema"), table.get("message"), schemas, _VALUE)
     return CloudEvents(inner) if table.get("cloudevents") else inner
 
 
-def of_key(table: Mapping[str, Any]) -> Format | None:
+def of_key(table: Mapping[str, Any], schemas: Schemas) -> Format | None:
     """Return the format of a source's keys; None: text."""
-    return Json() if table.get("key_format") else None
+    return _named(table["key_format"], None, None, schemas, _KEY) if "key_format" in table else None
+
+
+def asks_registry(table: Mapping[str, Any]) -> bool:
+    """Whether records of a source name schemas of a registry."""
+    named = table.get("format", "json") != "json" and "schema" not in table
+    return named or table.get("key_format", "json") != "json"
+
+
+def _named(name: str | None, schema: str | None, message: str | None, schemas: Schemas, header: str) -> Format:
+    if name == "avro":
+        return Avro(schema, schemas, header)
+    if name == "protobuf":
+        return Protobuf(schema, message, schemas, header)
+    return Json()

@@ -6,6 +6,8 @@ from streams.sources import filters, formats
 from streams.sources.fields import FIELDS, PRECEDENCE_BITS, PRECEDENCE_SECONDS, Compiler
 from streams.sources.references import Envelope, Headers
 from streams.sources.refusal import PASSED, Refusal, Unfit, short
+from streams.sources.registry import SchemaId
+from streams.sources.schemas import Schemas
 from streams.sources.source import Source
 
 
@@ -16,6 +18,8 @@ class Mapping:
     ----------
     source
         What the TOML file says.
+    schemas
+        Where the schemas are that records name; they must be loaded before, see `lacking`.
 
     Raises
     ------
@@ -23,20 +27,28 @@ class Mapping:
         If it is no mapping; the message says which field, and what is allowed.
     """
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, schemas: Schemas | None = None) -> None:
+        schemas = schemas or Schemas()
         table = source.table
         self.source = source
-        self._format = formats.made(table)
+        self._format = formats.made(table, schemas)
         self._decode = self._format.decode
         compiler = Compiler()
         self._passes = filters.compiled(table.get("when"), compiler.reference)
         self._fields = compiler.fields(
             source.role, {name: spec for name, spec in table.items() if name in FIELDS[source.role]}
         )
-        self._key = formats.of_key(table)
+        self._key = formats.of_key(table, schemas)
         if compiler.uses_key and self._key is None:
             raise ValueError(f"a path into the key needs key_format: one of {', '.join(formats.FORMATS)}")
         self._precedence = table.get("precedence", 0) << PRECEDENCE_BITS
+
+    def lacking(self, value: bytes | None, key: bytes | None, headers: Headers) -> list[SchemaId]:
+        """Return the ids of schemas that have to be loaded before a record is read."""
+        found = [] if not value else [self._format.lacking(value, headers)]
+        if key and self._key is not None:
+            found.append(self._key.lacking(key, headers))
+        return [schema for schema in found if schema is not None]
 
     def read(
         self, value: bytes | None, key: bytes | None, headers: Headers, topic: str, timestamp: int

@@ -46,7 +46,7 @@ def numbers(reason: str, field: str) -> Transform:
     """Return what makes a number of a number, or of text that holds one."""
 
     def transform(value: Any) -> float:  # noqa: ANN401 - whatever stands there
-        if type(value) is float or type(value) is int:
+        if type(value) is int or (type(value) is float and math.isfinite(value)):
             return value
         if isinstance(value, str | Decimal):
             try:

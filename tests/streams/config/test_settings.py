@@ -67,6 +67,10 @@ SECURITY = {
     "TRUEUP_SSL_KEYFILE": "key.pem",
     "TRUEUP_SSL_KEY_PASSWORD": "hunter3",
 }
+REGISTRY = {
+    f"TRUEUP_REGISTRY_{name}"
+    for name in ("URL", "USERNAME", "PASSWORD", "PASSWORD_FILE", "TOKEN", "TOKEN_FILE", "CAFILE", "CERTFILE", "KEYFILE")
+}
 FILES = {"TRUEUP_SASL_PASSWORD_FILE", "TRUEUP_SSL_KEY_PASSWORD_FILE", "TRUEUP_METRICS_PASSWORD_FILE"}
 ACCESS = {
     "TRUEUP_METRICS_CERTFILE": "server.pem",
@@ -150,13 +154,14 @@ def test_the_default_calibrator_serves_streams_the_file_does_not_name() -> None:
 
 def test_the_variables_described_are_all_that_are_read() -> None:
     described = {name for name, _, _ in Settings.described()}
-    assert described == GIVEN.keys() | SECURITY.keys() | ACCESS.keys() | FILES | {"TRUEUP_STREAMS", *COIN}
+    assert described == GIVEN.keys() | SECURITY.keys() | ACCESS.keys() | FILES | {"TRUEUP_STREAMS", *COIN, *REGISTRY}
     own = {f"TRUEUP_{f.name.upper()}" for f in fields(Settings)} - {
         "TRUEUP_SECURITY",
         "TRUEUP_ACCESS",
         "TRUEUP_POLICIES",
         "TRUEUP_SOURCES",
         "TRUEUP_ROUTED",
+        "TRUEUP_REGISTRY",
     }
     assert own < described
     assert all(help_ and default for _, help_, default in Settings.described())

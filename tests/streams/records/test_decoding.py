@@ -309,7 +309,7 @@ def test_an_outcome_may_have_a_revision_number() -> None:
 def test_the_examples_reach_every_reason() -> None:
     shown = {bad.reason for bad in BOTH + FORECAST_ONLY + OUTCOME_ONLY} | {"features", "segments", "unknown_stream"}
     vectors = {bad.reason for bad in UNUSABLE_VECTORS}
-    others = {"parked_label", "conflict", "batch", "skipped", "scope", "format", "quota", "quota_ids"}
+    others = {"parked_label", "conflict", "batch", "skipped", "scope", "format", "schema", "quota", "quota_ids"}
     assert shown | vectors | others == set(REASONS), "the others are not the decoder's"
 
 

@@ -1,0 +1,108 @@
+"""Avro: values behind the id of their schema in a registry, or of one schema that the source gives."""
+
+import io
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+import fastavro
+
+from streams.sources import framing
+from streams.sources.references import Headers
+from streams.sources.refusal import Unfit
+from streams.sources.registry import AVRO, Fetched, SchemaId
+from streams.sources.schemas import Schemas
+
+#: What a single-object encoding begins with, and how long its head is (Avro 1.11, *Single-object encoding*).
+_SINGLE, _HEAD = b"\xc3\x01", 10
+_BytesIO: Final = io.BytesIO
+_read: Final = fastavro.schemaless_reader
+
+
+class Avro:
+    """Avro values.
+
+    A ``timestamp-millis`` is a number of ms, all other logical types are as fastavro has them: datetime, Decimal, UUID.
+
+    Parameters
+    ----------
+    schema
+        JSON of the one schema of all values, which then have no id; None: each names its own.
+    schemas
+        Where schemas are looked up.
+    header
+        Name of the header that may hold the id.
+
+    Raises
+    ------
+    ValueError
+        If the schema is none.
+    """
+
+    def __init__(self, schema: str | None, schemas: Schemas, header: str) -> None:
+        self._schemas = schemas
+        self._header = header
+        self._parsed: dict[SchemaId, Any] = {}
+        self._fixed = None if schema is None else parsed(schema, ())
+
+    def lacking(self, data: bytes, headers: Headers) -> SchemaId | None:
+        """Return the id of a schema that has to be loaded first; None if there is none."""
+        if self._fixed is not None:
+            return None
+        schema = framing.schema_of(data, headers, self._header)
+        return schema if schema is not None and self._schemas.lacks(schema) else None
+
+    def decode(self, data: bytes, headers: Headers) -> Any:  # noqa: ANN401 - whatever it says
+        """Return what bytes say; see `streams.sources.formats.Format`."""
+        if self._fixed is not None:
+            schema, payload = self._fixed, data[_HEAD:] if data.startswith(_SINGLE) else data
+        elif headers or data[:1] != b"\0" or len(data) < 5:
+            named, _, payload = framing.split(data, headers, self._header, placed=False)
+            schema = self._parsed.get(named) or self._parse(named)
+        else:
+            number = int.from_bytes(data[1:5], "big")
+            schema, payload = self._parsed.get(number) or self._parse(number), data[5:]
+        try:
+            return _read(_BytesIO(payload), schema, None)
+        except Exception as exc:  # noqa: BLE001 - fastavro raises what the bytes lead it to
+            raise Unfit("format", f"the value is not of its Avro schema: {exc!r}") from None
+
+    def _parse(self, named: SchemaId) -> Any:  # noqa: ANN401 - fastavro's
+        schema = self._parsed[named] = parse_fetched(named, self._schemas.get(named))
+        return schema
+
+
+def parse_fetched(named: SchemaId, fetched: Fetched | None) -> Any:  # noqa: ANN401 - fastavro's
+    """Return a fetched schema as fastavro takes it; raises Unfit if it is none of Avro."""
+    if fetched is None:
+        raise Unfit("schema", f"the registry has no schema {named}")
+    if fetched.kind != AVRO:
+        raise Unfit("schema", f"schema {named} is of {fetched.kind}, not of {AVRO}")
+    try:
+        return parsed(fetched.text, fetched.references)
+    except ValueError as exc:
+        raise Unfit("schema", f"schema {named}: {exc}") from None
+
+
+def parsed(text: str, references: tuple[tuple[str, str], ...]) -> Any:  # noqa: ANN401 - fastavro's
+    """Return a schema as fastavro takes it; raises ValueError if it is none."""
+    named: dict[str, Any] = {}
+    try:
+        for _, each in references:
+            fastavro.parse_schema(_plain(json.loads(each)), named)
+        return fastavro.parse_schema(_plain(json.loads(text)), named)
+    except Exception as exc:
+        raise ValueError(f"it is no Avro schema: {exc!r}") from exc
+
+
+def _plain(schema: Any) -> Any:  # noqa: ANN401 - JSON
+    """Return a schema whose times in ms are plain numbers: a logical type costs fastavro 2 us a value."""
+    if isinstance(schema, list):
+        return [_plain(each) for each in schema]
+    if not isinstance(schema, Mapping):
+        return schema
+    inner = ("type", "fields", "items", "values")
+    kept = {name: _plain(value) if name in inner else value for name, value in schema.items()}
+    if kept.get("logicalType") == "timestamp-millis":
+        del kept["logicalType"]
+    return kept

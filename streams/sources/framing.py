@@ -1,0 +1,102 @@
+"""How a record names its schema: in front of the payload, or in a header.
+
+- Before the value: the byte 0 and the schema's id, 4 bytes big-endian. Protobuf then has the place of the message.
+- In the header ``__value_schema_id`` or ``__key_schema_id``: the byte 1 and the schema's GUID, 16 bytes, or the byte 0
+  and its id. Protobuf then has the place of the message there.
+
+The place of a message is its index in the file, then the index in that message, and so on: their number and each of
+them as a zigzag varint, and a single 0 for the first message. It is Confluent's wire format.
+"""
+
+from typing import NamedTuple
+from uuid import UUID
+
+from streams.sources.references import Headers
+from streams.sources.refusal import Unfit
+from streams.sources.registry import SchemaId
+
+_BY_ID, _BY_GUID = 0, 1
+#: Deepest place of a message.
+_DEEPEST = 64
+
+
+class Framed(NamedTuple):
+    """A payload, the id of its schema, and the place of its message (of Protobuf only)."""
+
+    schema: SchemaId
+    place: tuple[int, ...]
+    payload: bytes
+
+
+def schema_of(data: bytes, headers: Headers, name: str) -> SchemaId | None:
+    """Return the id of a value's or key's schema; None if it names none.
+
+    Parameters
+    ----------
+    name
+        Of the header.
+    """
+    if headers:
+        for given, value in headers:
+            if given == name and value:
+                if value[0] == _BY_GUID and len(value) >= 17:
+                    return str(UUID(bytes=bytes(value[1:17])))
+                if value[0] == _BY_ID and len(value) >= 5:
+                    return int.from_bytes(value[1:5], "big")
+    if len(data) >= 5 and data[0] == _BY_ID:
+        return int.from_bytes(data[1:5], "big")
+    return None
+
+
+def split(data: bytes, headers: Headers, name: str, *, placed: bool) -> Framed:
+    """Take a value or key apart.
+
+    Parameters
+    ----------
+    name
+        Of the header.
+    placed
+        Whether the place of a message follows the id.
+
+    Raises
+    ------
+    Unfit
+        If no schema is named.
+    """
+    for given, value in headers:
+        if given == name and value:
+            found = schema_of(b"", ((name, value),), name)
+            if found is not None:
+                place, _ = _place(value, 17 if isinstance(found, str) else 5) if placed else ((), 0)
+                return Framed(found, place, data)
+    named = schema_of(data, (), name)
+    if named is None:
+        raise Unfit("format", "it names no schema: it does not begin with the byte 0 and an id, and no header has one")
+    place, at = _place(data, 5) if placed else ((), 5)
+    return Framed(named, place, data[at:])
+
+
+def _place(data: bytes, at: int) -> tuple[tuple[int, ...], int]:
+    """Read the place of a message; return it and where it ends."""
+    count, at = _varint(data, at)
+    if count == 0:
+        return (0,), at
+    if not 0 < count <= _DEEPEST:
+        raise Unfit("format", "the place of the message cannot be read")
+    found = []
+    for _ in range(count):
+        index, at = _varint(data, at)
+        found.append(index)
+    return tuple(found), at
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    number = shift = 0
+    while at < len(data) and shift < 35:
+        byte = data[at]
+        at += 1
+        number |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (number >> 1) ^ -(number & 1), at
+        shift += 7
+    raise Unfit("format", "the place of the message cannot be read")

@@ -1,0 +1,144 @@
+"""Protobuf: values behind the id of their schema in a registry, or of one message that the source gives."""
+
+import base64
+import binascii
+from collections.abc import Iterable
+from typing import Any, Final
+
+from google.protobuf import (
+    any_pb2,
+    duration_pb2,
+    empty_pb2,
+    field_mask_pb2,
+    json_format,
+    struct_pb2,
+    timestamp_pb2,
+    wrappers_pb2,
+)
+from google.protobuf.descriptor_pb2 import DescriptorProto, FileDescriptorProto, FileDescriptorSet
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message import DecodeError, Message
+from google.protobuf.message_factory import GetMessageClass
+
+from streams.sources import framing
+from streams.sources.references import Headers
+from streams.sources.refusal import Unfit
+from streams.sources.registry import PROTOBUF, SchemaId
+from streams.sources.schemas import Schemas
+
+#: The files that every schema may refer to without saying where they are.
+_WELL_KNOWN: Final = {
+    module.DESCRIPTOR.name: module.DESCRIPTOR.serialized_pb
+    for module in (any_pb2, duration_pb2, empty_pb2, field_mask_pb2, struct_pb2, timestamp_pb2, wrappers_pb2)
+}
+#: Name of a file that has none of its own.
+_FILE: Final = "value.proto"
+
+
+class Protobuf:
+    """Protobuf values, as objects by the names of the schema.
+
+    Numbers of 64 bits are text, as in Protobuf's JSON; a Timestamp is text in RFC 3339; fields without presence have
+    their defaults.
+
+    Parameters
+    ----------
+    schema, message
+        A FileDescriptorSet in base64 and the full name of the one message of all values, which then have no id; None:
+        each names its own.
+    schemas
+        Where schemas are looked up.
+    header
+        Name of the header that may hold the id.
+
+    Raises
+    ------
+    ValueError
+        If the schema is none, or has no such message.
+    """
+
+    def __init__(self, schema: str | None, message: str | None, schemas: Schemas, header: str) -> None:
+        self._schemas = schemas
+        self._header = header
+        self._classes: dict[tuple[SchemaId, tuple[int, ...]], type[Message]] = {}
+        self._fixed = None if schema is None else _of_set(schema, message or "")
+
+    def lacking(self, data: bytes, headers: Headers) -> SchemaId | None:
+        """Return the id of a schema that has to be loaded first; None if there is none."""
+        if self._fixed is not None:
+            return None
+        schema = framing.schema_of(data, headers, self._header)
+        return schema if schema is not None and self._schemas.lacks(schema) else None
+
+    def decode(self, data: bytes, headers: Headers) -> dict[str, Any]:
+        """Return what bytes say; see `streams.sources.formats.Format`."""
+        made, payload = self._fixed, data
+        if made is None:
+            schema, place, payload = framing.split(data, headers, self._header, placed=True)
+            made = self._classes.get((schema, place))
+            if made is None:
+                made = self._classes[schema, place] = self._of_registry(schema, place)
+        try:
+            return json_format.MessageToDict(
+                made.FromString(payload), preserving_proto_field_name=True, always_print_fields_with_no_presence=True
+            )
+        except (DecodeError, json_format.Error, ValueError, TypeError, RecursionError) as exc:
+            raise Unfit("format", f"the value is not of its message: {exc!r}") from None
+
+    def _of_registry(self, schema: SchemaId, place: tuple[int, ...]) -> type[Message]:
+        fetched = self._schemas.get(schema)
+        if fetched is None:
+            raise Unfit("schema", f"the registry has no schema {schema}")
+        if fetched.kind != PROTOBUF:
+            raise Unfit("schema", f"schema {schema} is of {fetched.kind}, not of {PROTOBUF}")
+        try:
+            files = [_file(text, name) for name, text in fetched.references]
+            own = _file(fetched.text, _FILE)
+            return _message([*files, own], ".".join(filter(None, (own.package, _named(own.message_type, place)))))
+        except (ValueError, LookupError, TypeError) as exc:
+            raise Unfit("schema", f"schema {schema}: {exc}") from None
+
+
+def _named(messages: Iterable[DescriptorProto], place: tuple[int, ...]) -> str:
+    """Return the name of the message at a place of a file."""
+    names = []
+    for index in place:
+        found = list(messages)
+        if not 0 <= index < len(found):
+            raise LookupError(f"it has no message at place {list(place)}")
+        names.append(found[index].name)
+        messages = found[index].nested_type
+    return ".".join(names)
+
+
+def _file(text: str, name: str) -> FileDescriptorProto:
+    """Return a file's descriptor under the name by which others refer to it."""
+    try:
+        found = FileDescriptorProto.FromString(base64.b64decode(text, validate=True))
+    except (DecodeError, binascii.Error, ValueError):
+        raise ValueError("it is no FileDescriptorProto in base64") from None
+    found.name = name
+    return found
+
+
+def _of_set(schema: str, message: str) -> type[Message]:
+    try:
+        files = FileDescriptorSet.FromString(base64.b64decode(schema, validate=True)).file
+    except (DecodeError, binascii.Error, ValueError):
+        raise ValueError(
+            "it is no FileDescriptorSet: protoc --descriptor_set_out --include_imports makes one"
+        ) from None
+    try:
+        return _message(list(files), message)
+    except (LookupError, TypeError) as exc:
+        raise ValueError(f"message {message!r}: {exc}") from None
+
+
+def _message(files: Iterable[FileDescriptorProto], message: str) -> type[Message]:
+    pool = DescriptorPool()
+    for each in _WELL_KNOWN.values():
+        pool.AddSerializedFile(each)
+    for file in files:
+        if file.name not in _WELL_KNOWN:
+            pool.AddSerializedFile(file.SerializeToString())
+    return GetMessageClass(pool.FindMessageTypeByName(message))

@@ -1,0 +1,194 @@
+"""A schema registry with the REST interface of Confluent's: who it is, and what it says of a schema.
+
+The interface is that of https://docs.confluent.io/platform/current/schema-registry/develop/api.html; other registries
+(Redpanda, Karapace, Apicurio under ``/apis/ccompat/v7``) have the same.
+"""
+
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from ipaddress import ip_address
+from typing import Any, Final, NamedTuple
+from urllib.parse import quote, urlsplit
+
+import aiohttp
+
+#: A schema's number, or its GUID as text.
+SchemaId = int | str
+AVRO, PROTOBUF, JSON = "AVRO", "PROTOBUF", "JSON"
+#: Longest wait for an answer, s.
+SECONDS: Final = 10.0
+#: Most schemas that one refers to, directly or not.
+_MOST: Final = 1000
+_ACCEPT: Final = {"Accept": "application/vnd.schemaregistry.v1+json, application/json"}
+
+
+class RegistryError(RuntimeError):
+    """The registry cannot be asked, or its answer is none; the message says why. Asking again may help."""
+
+
+class Fetched(NamedTuple):
+    """A schema as the registry has it.
+
+    Attributes
+    ----------
+    kind
+        `AVRO`, `PROTOBUF` or `JSON`.
+    text
+        The schema; of Protobuf a FileDescriptorProto in base64.
+    references
+        The schemas it refers to, by name, each after those that it refers to itself.
+    """
+
+    kind: str
+    text: str
+    references: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Registry:
+    """Where the registry is, and how it is reached.
+
+    Attributes
+    ----------
+    url
+        Its address, without a password.
+    username, password
+        Of basic authentication.
+    token
+        Of bearer authentication.
+    cafile
+        File of the certificate authorities to trust; None trusts the system's.
+    certfile, keyfile
+        The client's certificate, for mutual TLS.
+    """
+
+    url: str | None = None
+    username: str | None = None
+    password: str | None = field(default=None, repr=False)
+    token: str | None = field(default=None, repr=False)
+    cafile: str | None = None
+    certfile: str | None = None
+    keyfile: str | None = None
+
+    def __post_init__(self) -> None:
+        given = [name for name, value in vars(self).items() if value is not None and name != "url"]
+        if self.url is None:
+            if given:
+                raise ValueError(f"TRUEUP_REGISTRY_{given[0].upper()} is set, but TRUEUP_REGISTRY_URL is not")
+            return
+        parts = urlsplit(self.url)
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.query:
+            raise ValueError("TRUEUP_REGISTRY_URL must be http:// or https:// and a host, without a password")
+        if bool(self.username) != bool(self.password):
+            raise ValueError("TRUEUP_REGISTRY_USERNAME and TRUEUP_REGISTRY_PASSWORD (or _FILE) belong together")
+        if self.username and self.token:
+            raise ValueError("TRUEUP_REGISTRY_TOKEN and TRUEUP_REGISTRY_USERNAME: set one of them")
+        if (self.password or self.token) and parts.scheme == "http" and not _loopback(parts.hostname):
+            raise ValueError("a password or token would go in the clear: TRUEUP_REGISTRY_URL must begin with https://")
+        if self.keyfile and not self.certfile:
+            raise ValueError("TRUEUP_REGISTRY_KEYFILE is set, but TRUEUP_REGISTRY_CERTFILE is not")
+
+    @cached_property
+    def context(self) -> ssl.SSLContext:
+        """The TLS context, which verifies names and certificates.
+
+        Raises
+        ------
+        ValueError
+            If a file cannot be read or is not what it should be.
+        """
+        try:
+            context = ssl.create_default_context(cafile=self.cafile)
+            context.minimum_version = ssl.TLSVersion.TLSv1_2
+            if self.certfile:
+                context.load_cert_chain(self.certfile, self.keyfile, lambda: "")
+        except OSError as exc:
+            files = ", ".join(name for name in (self.cafile, self.certfile, self.keyfile) if name)
+            raise ValueError(f"cannot load {files} of TRUEUP_REGISTRY_*: {exc.strerror or exc}") from exc
+        return context
+
+    def session(self) -> aiohttp.ClientSession:
+        """Return what `fetch` asks with; close it."""
+        headers = dict(_ACCEPT)
+        if self.username:
+            headers["Authorization"] = aiohttp.encode_basic_auth(self.username, self.password or "")
+        elif self.token:
+            headers["Authorization"] = f"Bearer {self.token}"
+        return aiohttp.ClientSession(
+            headers=headers,
+            timeout=aiohttp.ClientTimeout(total=SECONDS),
+            connector=aiohttp.TCPConnector(ssl=self.context),
+        )
+
+    async def fetch(self, session: aiohttp.ClientSession, schema: SchemaId) -> Fetched | None:
+        """Return a schema with all it refers to; None if there is none.
+
+        Raises
+        ------
+        RegistryError
+            If the registry cannot be asked, or its answer is none.
+        """
+        path = f"schemas/ids/{schema}" if isinstance(schema, int) else f"schemas/guids/{quote(schema)}"
+        found = await self._get(session, path)
+        if found is None:
+            return None
+        kind = found.get("schemaType", AVRO)
+        if kind == PROTOBUF:
+            found = await self._get(session, path, serialized=True) or {}
+        references: dict[str, str] = {}
+        await self._collect(session, found, references, serialized=kind == PROTOBUF)
+        return Fetched(kind, _text(found), tuple(references.items()))
+
+    async def _collect(
+        self, session: aiohttp.ClientSession, found: Mapping[str, Any], into: dict[str, str], *, serialized: bool
+    ) -> None:
+        for each in found.get("references") or ():
+            try:
+                name, place = (
+                    each["name"],
+                    f"subjects/{quote(each['subject'], safe='')}/versions/{int(each['version'])}",
+                )
+            except (KeyError, TypeError, ValueError) as exc:
+                raise RegistryError(f"a reference that cannot be read: {each!r}") from exc
+            if name in into:
+                continue
+            if len(into) >= _MOST:
+                raise RegistryError(f"a schema refers to more than {_MOST} others")
+            referred = await self._get(session, place, serialized=serialized)
+            if referred is None:
+                raise RegistryError(f"there is no {place}, to which a schema refers")
+            await self._collect(session, referred, into, serialized=serialized)
+            into[name] = _text(referred)
+
+    async def _get(
+        self, session: aiohttp.ClientSession, path: str, *, serialized: bool = False
+    ) -> dict[str, Any] | None:
+        url = f"{str(self.url).rstrip('/')}/{path}" + ("?format=serialized" if serialized else "")
+        try:
+            async with session.get(url) as answer:
+                if answer.status == 404:
+                    return None
+                if answer.status != 200:
+                    raise RegistryError(f"{url} answered {answer.status} {answer.reason}")
+                found = await answer.json(content_type=None)
+        except (aiohttp.ClientError, TimeoutError, ValueError) as exc:
+            raise RegistryError(f"{url} cannot be asked: {str(exc) or type(exc).__name__}") from exc
+        if not isinstance(found, dict):
+            raise RegistryError(f"{url} answered no object")
+        return found
+
+
+def _text(found: Mapping[str, Any]) -> str:
+    text = found.get("schema")
+    if not isinstance(text, str):
+        raise RegistryError("the registry gave a schema without its text")
+    return text
+
+
+def _loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

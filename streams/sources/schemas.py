@@ -1,0 +1,72 @@
+"""The schemas that records name by id: asked for once, and kept.
+
+Reading a record is pure. So what it needs is fetched before: `Schemas.load` waits until the registry has said of every
+id what its schema is, or that there is none.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from time import monotonic
+from typing import Final
+
+from streams.sources.registry import Fetched, Registry, RegistryError, SchemaId
+
+log = logging.getLogger("trueup")
+
+#: Pause before the registry is asked again, s: the first, and the longest.
+FIRST_PAUSE, LONGEST_PAUSE = 0.5, 10.0
+#: How long it counts that there is no such schema, s, and most ids of which it is remembered.
+UNKNOWN_SECONDS: Final = 60.0
+_MOST_UNKNOWN: Final = 10_000
+
+
+class Schemas:
+    """What a registry has said.
+
+    Parameters
+    ----------
+    registry
+        Where it is asked; None: nothing may be loaded.
+    """
+
+    def __init__(self, registry: Registry | None = None) -> None:
+        self._registry = registry
+        self._known: dict[SchemaId, Fetched] = {}
+        #: Ids without a schema, and until when that counts.
+        self._unknown: dict[SchemaId, float] = {}
+
+    def get(self, schema: SchemaId) -> Fetched | None:
+        """Return a schema that was loaded; None if the registry has none."""
+        return self._known.get(schema)
+
+    def lacks(self, schema: SchemaId) -> bool:
+        """Whether the registry has to be asked before a record with this id can be read."""
+        return schema not in self._known and self._unknown.get(schema, 0.0) <= monotonic()
+
+    async def load(self, schemas: Iterable[SchemaId]) -> None:
+        """Ask for schemas until the registry has answered, and say so where it does not."""
+        registry = self._registry
+        if registry is None:
+            return
+        async with registry.session() as session:
+            for schema in schemas:
+                pause, began = FIRST_PAUSE, monotonic()
+                while True:
+                    try:
+                        found = await registry.fetch(session, schema)
+                    except RegistryError as exc:
+                        log.warning("waiting for schema %s, for %.0f s so far: %s", schema, monotonic() - began, exc)
+                        await asyncio.sleep(pause)
+                        pause = min(2 * pause, LONGEST_PAUSE)
+                    else:
+                        break
+                self._keep(schema, found)
+
+    def _keep(self, schema: SchemaId, found: Fetched | None) -> None:
+        if found is not None:
+            self._known[schema] = found
+            return
+        if len(self._unknown) >= _MOST_UNKNOWN:  # ids are named by the records: do not let them fill memory
+            self._unknown.clear()
+        self._unknown[schema] = monotonic() + UNKNOWN_SECONDS

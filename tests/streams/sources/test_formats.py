@@ -1,0 +1,371 @@
+"""Avro and Protobuf are read by the schemas that records name; what cannot be read is refused, never raised."""
+
+import asyncio
+import base64
+import io
+import json
+import logging
+import socket
+import ssl
+import tomllib
+import uuid
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import fastavro
+import pytest
+import trustme
+from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto, FileDescriptorSet
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message_factory import GetMessageClass
+from google.protobuf.timestamp_pb2 import Timestamp
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streams.config.settings import Settings, SettingsError
+from streams.records.decoding import REASONS
+from streams.sources import config, schemas
+from streams.sources.framing import split
+from streams.sources.mapping import Mapping
+from streams.sources.references import Headers
+from streams.sources.refusal import Refusal
+from streams.sources.registry import Fetched, Registry, RegistryError
+from streams.sources.schemas import Schemas
+from tests.streams.sources.registries import StandIn
+
+NOW = 1_700_000_000_000
+AT = datetime.fromtimestamp(NOW / 1000, UTC)
+GUID = uuid.UUID(int=7)
+BASE = 'topic = "scores"\nrole = "forecast"\nevent_id = "id"\nstream = "{model}"\np = "risk"\nts = "at"\n'
+AVRO = f'{BASE}format = "avro"\n'
+PROTOBUF = f'{BASE}format = "protobuf"\n'
+SCHEMA = {
+    "type": "record",
+    "name": "Score",
+    "fields": [
+        {"name": "id", "type": {"type": "string", "logicalType": "uuid"}},
+        {"name": "model", "type": ["null", {"type": "enum", "name": "Model", "symbols": ["a", "b"]}]},
+        {"name": "risk", "type": "double"},
+        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+        {"name": "micros", "type": {"type": "long", "logicalType": "timestamp-micros"}},
+        {"name": "amount", "type": {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}},
+        {"name": "day", "type": {"type": "int", "logicalType": "date"}},
+    ],
+}
+RECORD = {
+    "id": uuid.UUID(int=5),
+    "model": "b",
+    "risk": 0.25,
+    "at": AT,
+    "micros": AT,
+    "amount": Decimal("12.50"),
+    "day": AT.date(),
+}
+ID = str(uuid.UUID(int=5))
+EXPECTED = {"event_id": ID, "stream": "b", "p": 0.25, "ts": NOW}
+
+
+def avro(record: object, schema: object = SCHEMA) -> bytes:
+    into = io.BytesIO()
+    fastavro.schemaless_writer(into, fastavro.parse_schema(schema), record)  # type: ignore[arg-type]
+    return into.getvalue()
+
+
+def framed(schema: int, payload: bytes, place: bytes = b"") -> bytes:
+    return b"\0" + schema.to_bytes(4, "big") + place + payload
+
+
+def proto() -> FileDescriptorProto:
+    """Return the descriptor of messages Other, Outer and Outer.Score."""
+    kind = FieldDescriptorProto
+    file = FileDescriptorProto(name="score.proto", package="risk.v1", syntax="proto3")
+    file.dependency.append("google/protobuf/timestamp.proto")
+    file.message_type.add(name="Other")
+    score = file.message_type.add(name="Outer").nested_type.add(name="Score")
+    fields = (
+        ("id", kind.TYPE_INT64),
+        ("model", kind.TYPE_STRING),
+        ("risk", kind.TYPE_DOUBLE),
+        ("at", kind.TYPE_MESSAGE),
+    )
+    for number, (name, of) in enumerate(fields, 1):
+        made = score.field.add(name=name, number=number, type=of, label=kind.LABEL_OPTIONAL)
+        if of == kind.TYPE_MESSAGE:
+            made.type_name = ".google.protobuf.Timestamp"
+    return file
+
+
+def message(**fields: Any) -> bytes:
+    pool = DescriptorPool()
+    pool.AddSerializedFile(Timestamp.DESCRIPTOR.file.serialized_pb)
+    pool.AddSerializedFile(proto().SerializeToString())
+    made = GetMessageClass(pool.FindMessageTypeByName("risk.v1.Outer.Score"))(**fields)
+    made.at.FromMilliseconds(NOW)  # type: ignore[attr-defined]
+    return made.SerializeToString()
+
+
+def serialized() -> str:
+    return base64.b64encode(proto().SerializeToString()).decode()
+
+
+def mapping(text: str, held: Schemas | None = None) -> Mapping:
+    (source,) = config.parse(tomllib.loads(f"[sources.a]\n{text}")["sources"])
+    return Mapping(source, held)
+
+
+def loaded(**given: Fetched) -> Schemas:
+    """Return schemas as if they had been fetched, by ``i`` and their id."""
+    held = Schemas()
+    for name, fetched in given.items():
+        held._keep(int(name[1:]) if name[0] == "i" else str(GUID), fetched)
+    return held
+
+
+def read(found: Mapping, value: bytes, headers: Headers = (), key: bytes | None = None) -> Any:
+    return found.read(value, key, headers, "scores", NOW)
+
+
+# -- Avro --------------------------------------------------------------------------------------------------------------
+
+
+def test_avro_is_read_behind_its_id_by_its_guid_and_by_a_schema_of_the_source() -> None:
+    fetched = Fetched("AVRO", json.dumps(SCHEMA), ())
+    held = loaded(i7=fetched, guid=fetched)
+    payload = avro(RECORD)
+    assert read(mapping(AVRO, held), framed(7, payload)) == EXPECTED
+    assert read(mapping(AVRO, held), payload, [("__value_schema_id", b"\1" + GUID.bytes)]) == EXPECTED
+    assert read(mapping(AVRO, held), payload, [("other", b"x"), ("__value_schema_id", framed(7, b""))]) == EXPECTED
+    own = mapping(f"{AVRO}schema = '{json.dumps(SCHEMA)}'")
+    assert read(own, payload) == EXPECTED
+    assert read(own, b"\xc3\x01" + b"\5" * 8 + payload) == EXPECTED, "a single-object encoding"
+
+
+def test_logical_types_become_times_numbers_and_text() -> None:
+    held = loaded(i7=Fetched("AVRO", json.dumps(SCHEMA), ()))
+    table = AVRO.replace('p = "risk"', 'p = { path = "amount", scale = [0, 100] }')
+    for at in ("micros", "day"):
+        found = read(mapping(table.replace('"at"', f'"{at}"'), held), framed(7, avro(RECORD)))
+        assert (found["p"], found["event_id"]) == (0.125, ID)
+        assert found["ts"] == (NOW if at == "micros" else NOW // 86_400_000 * 86_400_000)
+
+
+def test_an_avro_schema_may_refer_to_others() -> None:
+    inner = {"type": "record", "name": "Inner", "namespace": "n", "fields": [{"name": "id", "type": "string"}]}
+    outer = {
+        "type": "record",
+        "name": "Outer",
+        "fields": [{"name": "inner", "type": "n.Inner"}, {"name": "risk", "type": "float"}],
+    }
+    held = loaded(i7=Fetched("AVRO", json.dumps(outer), (("n.Inner", json.dumps(inner)),)))
+    table = 'topic = "s"\nrole = "forecast"\nevent_id = "inner.id"\nstream = "{@topic}"\np = "risk"\nformat = "avro"'
+    payload = b"\x02e" + b"\0\0\x80\x3e"
+    assert read(mapping(table, held), framed(7, payload)) == {"event_id": "e", "stream": "scores", "p": 0.25}
+
+
+def test_a_key_may_be_of_avro_too() -> None:
+    held = loaded(i8=Fetched("AVRO", '{"type":"record","name":"K","fields":[{"name":"txn","type":"long"}]}', ()))
+    table = 'topic = "l"\nrole = "outcome"\nevent_id = "@key.txn"\ny = { constant = 1 }\nkey_format = "avro"'
+    assert read(mapping(table, held), b"{}", key=framed(8, b"\x0a")) == {"event_id": "5", "y": 1}
+    assert mapping(table).lacking(b"{}", framed(9, b""), ()) == [9]
+
+
+# -- Protobuf ----------------------------------------------------------------------------------------------------------
+
+
+def test_protobuf_is_read_by_the_place_of_its_message_and_by_a_name() -> None:
+    held = loaded(i7=Fetched("PROTOBUF", serialized(), ()), guid=Fetched("PROTOBUF", serialized(), ()))
+    payload = message(id=2**60, model="b", risk=0.25)
+    expected = EXPECTED | {"event_id": str(2**60)}
+    assert read(mapping(PROTOBUF, held), framed(7, payload, b"\4\2\0")) == expected, "message 1, and in it message 0"
+    assert read(mapping(PROTOBUF, held), payload, [("__value_schema_id", b"\1" + GUID.bytes + b"\4\2\0")]) == expected
+    files = FileDescriptorSet(file=[proto()])
+    own = (
+        f'{PROTOBUF}message = "risk.v1.Outer.Score"\nschema = "{base64.b64encode(files.SerializeToString()).decode()}"'
+    )
+    assert read(mapping(own), payload) == expected
+    assert read(mapping(own), message(id=1, model="b"))["p"] == 0.0, "a default is not sent, and counts"
+    with pytest.raises(ValueError, match=r"message 'risk\.v1\.None'"):
+        mapping(own.replace("Outer.Score", "None"))
+
+
+@pytest.mark.parametrize("place", [b"\2", b"\2\4", b"\4\2\2", b"\1", b"\x80" * 9, b"", b"\4\1\0"])
+def test_a_place_without_a_message_is_refused(place: bytes) -> None:
+    held = loaded(i7=Fetched("PROTOBUF", serialized(), ()))
+    found = read(mapping(PROTOBUF, held), b"\0\0\0\0\7" + place)
+    assert isinstance(found, Refusal)
+    assert found.reason in ("format", "schema")
+
+
+# -- what cannot be read -----------------------------------------------------------------------------------------------
+
+
+def test_what_is_not_of_its_schema_is_refused_with_a_reason() -> None:
+    held = loaded(
+        i7=Fetched("AVRO", json.dumps(SCHEMA), ()),
+        i8=Fetched("JSON", "{}", ()),
+        i9=Fetched("AVRO", '{"type": "unheard"}', ()),
+        i10=Fetched("PROTOBUF", "?", ()),
+        i11=Fetched("AVRO", '"string"', ()),
+    )
+
+    def reason(text: str, value: bytes) -> str:
+        found = read(mapping(text, held), value)
+        assert isinstance(found, Refusal), found
+        return found.reason
+
+    assert reason(AVRO, b"{}") == "format", "no frame"
+    assert reason(AVRO, framed(7, b"")) == "format"
+    assert reason(AVRO, framed(6, b"")) == "schema", "the registry has none"
+    assert [reason(AVRO, framed(n, b"")) for n in (8, 9, 10)] == ["schema"] * 3
+    assert [reason(PROTOBUF, framed(n, b"", b"\0")) for n in (6, 7, 8, 10)] == ["schema"] * 4
+    assert reason(AVRO, framed(11, b"\2a")) == "not_object"
+
+
+@given(data=st.binary(max_size=60), head=st.sampled_from([b"", framed(7, b""), framed(8, b""), framed(8, b"\4\2\0")]))
+def test_any_bytes_are_a_record_or_a_refusal_in_every_format(data: bytes, head: bytes) -> None:
+    for found in FUZZED:
+        for headers in ((), (("__value_schema_id", data), ("__key_schema_id", data))):
+            made = read(found, head + data, headers, key=data)
+            assert json.dumps(made) if isinstance(made, dict) else made.reason in REASONS
+
+
+_HELD = loaded(i7=Fetched("AVRO", json.dumps(SCHEMA), ()), i8=Fetched("PROTOBUF", serialized(), ()))
+FUZZED = [
+    mapping(text, _HELD) for text in (AVRO, PROTOBUF, f'{AVRO}key_format = "avro"', f"{PROTOBUF}cloudevents = true")
+]
+
+
+def test_a_frame_is_taken_apart_as_the_format_says() -> None:
+    assert split(b"\0\0\0\1\0x", (), "h", placed=False) == (256, (), b"x")
+    assert split(b"\0\0\0\0\1\0x", (), "h", placed=True) == (1, (0,), b"x")
+    assert split(b"\0\0\0\0\1\4\2\0x", (), "h", placed=True) == (1, (1, 0), b"x")
+
+
+# -- the registry ------------------------------------------------------------------------------------------------------
+
+
+def test_schemas_are_asked_for_once_and_waited_for_while_the_registry_is_away(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(schemas, "FIRST_PAUSE", 0.01)
+    refers = {"name": "n.Inner", "subject": "inner/value", "version": 2}
+    stand_in = StandIn(
+        {
+            "schemas/ids/7": {"schema": json.dumps(SCHEMA), "references": [refers]},
+            "subjects/inner%2Fvalue/versions/2": {
+                "subject": "inner/value",
+                "version": 2,
+                "id": 3,
+                "schema": '"string"',
+            },
+            f"schemas/guids/{GUID}": {"schemaType": "AVRO", "schema": '"string"'},
+            "schemas/ids/8": {"schemaType": "PROTOBUF", "schema": "syntax = ..."},
+            "schemas/ids/8?format=serialized": {"schemaType": "PROTOBUF", "schema": serialized()},
+        }
+    )
+
+    async def scene() -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        held = Schemas(Registry(f"http://127.0.0.1:{port}"))
+        found = mapping(AVRO, held)
+        lacking = found.lacking(framed(7, avro(RECORD)), None, ())
+        assert lacking == [7]
+        waiting = asyncio.create_task(held.load(lacking))
+        while not caplog.messages:  # noqa: ASYNC110 - nothing listens there yet, and the log says so
+            await asyncio.sleep(0.01)
+        stand_in.broken = [503, 401]
+        async with stand_in.served(port=port):
+            await waiting
+            assert "waiting for schema 7" in caplog.messages[0]
+            assert any("answered 503" in said for said in caplog.messages)
+            assert held.get(7) == Fetched("AVRO", json.dumps(SCHEMA), (("n.Inner", '"string"'),))
+            assert found.lacking(framed(7, b""), None, ()) == []
+            asked = len(stand_in.asked)
+            await held.load([8, 9, str(GUID)])
+            assert held.get(8) == Fetched("PROTOBUF", serialized(), ())
+            assert held.get(str(GUID)) is not None
+            assert held.get(9) is None
+            assert not held.lacks(9), "for a while it counts that there is none"
+            assert len(stand_in.asked) == asked + 4
+        refused = read(found, framed(9, b""))
+        assert refused.reason == "schema"
+
+    with caplog.at_level(logging.WARNING, "trueup"):
+        asyncio.run(scene())
+
+
+def test_the_registry_is_asked_with_a_password_a_token_and_tls(tmp_path: Path) -> None:
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    schema = {"schemas/ids/1": {"schema": '"string"'}}
+
+    async def asked(registry: dict[str, Any], authorization: str | None, tls: ssl.SSLContext | None) -> Fetched | None:
+        async with StandIn(schema, authorization=authorization).served(tls) as url:
+            made = Registry(url, **registry)
+            async with made.session() as session:
+                return await made.fetch(session, 1)
+
+    word = "s3cret"
+    basic = "Basic " + base64.b64encode(f"me:{word}".encode()).decode()
+    ca = {"cafile": str(tmp_path / "ca.pem")}
+    assert asyncio.run(asked({"username": "me", "password": word}, basic, None)) is not None
+    assert asyncio.run(asked({"token": word}, f"Bearer {word}", None)) is not None
+    assert asyncio.run(asked(ca, None, context)) is not None
+    with pytest.raises(RegistryError, match="answered 401"):
+        asyncio.run(asked({}, basic, None))
+    with pytest.raises(RegistryError, match="certificate verify failed"):
+        asyncio.run(asked({}, None, context))
+    assert word not in repr(Registry("https://a", username="me", password=word))
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"URL": "registry:8081"}, "must be http"),
+        ({"URL": "http://me:word@a"}, "without a password"),
+        ({"USERNAME": "me"}, "TRUEUP_REGISTRY_URL is not"),
+        ({"URL": "https://a", "USERNAME": "me"}, "belong together"),
+        ({"URL": "https://a", "USERNAME": "me", "PASSWORD": "w", "TOKEN": "t"}, "set one of them"),
+        ({"URL": "http://a", "TOKEN": "t"}, "in the clear"),
+        ({"URL": "https://a", "KEYFILE": "k"}, "CERTFILE is not"),
+    ],
+)
+def test_a_registry_that_cannot_be_asked_safely_is_refused(given: dict[str, str], said: str) -> None:
+    with pytest.raises(SettingsError, match=said):
+        Settings.from_env({f"TRUEUP_REGISTRY_{name}": value for name, value in given.items()})
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (f'{AVRO}schema = "x"', "it is no Avro schema"),
+        (f'{AVRO}schema_file = "/nowhere.avsc"', "cannot read schema_file /nowhere.avsc"),
+        (f'{AVRO}schema = "x"\nschema_file = "y"', "give one of them"),
+        (f'{BASE}schema = "x"', "schema is of avro and protobuf; format is json"),
+        (f'{PROTOBUF}schema = "x"', "belong together"),
+        (f'{PROTOBUF}message = "x"', "belong together"),
+        (f'{PROTOBUF}message = "x"\nschema = "?"', "it is no FileDescriptorSet"),
+        (f"{AVRO}schema = 1", "schema is text"),
+    ],
+)
+def test_a_schema_that_is_none_is_refused_at_the_start(text: str, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        mapping(text)
+
+
+def test_a_schema_file_is_read_once_and_a_registry_is_asked_for_where_there_is_none(tmp_path: Path) -> None:
+    file = tmp_path / "score.avsc"
+    file.write_text(json.dumps(SCHEMA))
+    found = mapping(f'{AVRO}schema_file = "{file}"')
+    file.unlink()
+    assert read(found, avro(RECORD)) == EXPECTED
+    plan = tmp_path / "streams.toml"
+    plan.write_text(f"[sources.a]\n{AVRO}")
+    with pytest.raises(SettingsError, match="set TRUEUP_REGISTRY_URL, or give schema_file"):
+        Settings.from_env({"TRUEUP_STREAMS": str(plan)})
