@@ -58,7 +58,7 @@ def _whole(shown_on: Console, each: dict[str, Any]) -> None:
     if "shadows" in each:
         shown_on.print(challengers.table(each["shadows"]))
     measures = ("error", "bound", "noise", "internal_regret")
-    held = Table("partition", "calibrator", "config", "version", "outstanding", *measures)
+    held = Table("partition", "calibrator", "config", "version", "outstanding", *measures, "saturated")
     for one in each["calibrators"]:
         # A bound of 1 says nothing.
         shown = {**one, "bound": None if one["bound"] == 1.0 else one["bound"]}
@@ -70,6 +70,7 @@ def _whole(shown_on: Console, each: dict[str, Any]) -> None:
             f"{one['version']:,}",
             str(one["outstanding"]),
             *figures,
+            "–" if one["saturated"] is None else f"{one['saturated']:,}",
         )
     shown_on.print(held)
 

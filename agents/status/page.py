@@ -18,7 +18,7 @@ from agents.status.readings import ORDERS
 from state.scoring.ages import words as age
 from state.scoring.history import KINDS
 from state.scoring.scores import SCORED
-from streams.metrics.description import guarantee
+from streams.metrics.description import guarantee, saturated
 
 _HERE: Final = Path(__file__).parent
 _STYLE: Final = _HERE.joinpath("page.css").read_text()
@@ -414,6 +414,11 @@ def _promise(described: Mapping[str, Any], *, short: bool) -> str:
         for loss, words in _LOSSES.items()
         if "regret" in described and (loss == "brier" or not short)
     )
+    for each in described.get("vectors", {}).values():
+        if (served := each["calibrated"].get("coverage_error")) is not None:
+            lines += f"<tr><th>error of what was served</th><td>{served:.4f}</td></tr>"
+    if (count := saturated(described["calibrators"])) is not None:
+        lines += f"<tr><th>saturated answers</th><td>{count:,}</td></tr>"
     waiting = sum(each["outstanding"] for each in described["calibrators"])
     lines += f"<tr><th>outstanding, on average</th><td>{waiting:,}</td></tr>"
     return f'{"".join(said)}<div class="scroll"><table><tbody>{lines}</tbody></table></div>'

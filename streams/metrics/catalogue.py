@@ -322,6 +322,14 @@ CATALOGUE: Final = {
         ),
         Metric("interval_width", "gauge", ("stream", "kind"), "Mean width of the outermost central interval", series=2),
         Metric(
+            "saturated_answers",
+            "gauge",
+            ("stream",),
+            "Answers that were learnt of which a quantile lay at the end of its range; the bound counts it as played",
+            "while it grows, compare coverage_error with calibration_error: what is served covers less than is proven",
+            series=1,
+        ),
+        Metric(
             "calibration_error",
             "gauge",
             ("stream",),

@@ -141,7 +141,14 @@ def learnt(served: Served) -> dict[str, Any]:
         "error": served.calibrator.error(),
         "bound": served.calibrator.bound(served.outstanding),
         "noise": _or_none(noise(points)) if points else None,
+        "saturated": getattr(served.calibrator, "saturated", None),
     }
+
+
+def saturated(calibrators: Iterable[Mapping[str, Any]]) -> int | None:
+    """Return how many answers of several partitions' calibrators were saturated; None where levels do not move."""
+    counts = [each["saturated"] for each in calibrators if each["saturated"] is not None]
+    return sum(counts) if counts else None
 
 
 def guarantee(calibrators: Iterable[Mapping[str, Any]]) -> dict[str, float | None]:

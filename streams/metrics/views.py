@@ -17,7 +17,7 @@ from state.scoring.certificate import certificate
 from state.scoring.history import KINDS
 from state.scoring.scores import total
 from streams.metrics import challengers, segments
-from streams.metrics.description import StateRows, aged, alarms, compared, guarantee, learnt, vector_scores
+from streams.metrics.description import StateRows, aged, alarms, compared, guarantee, learnt, saturated, vector_scores
 from streams.metrics.sample import Sample
 
 #: Labels whose ages are exported; share of the highest forecasts whose recall is.
@@ -43,6 +43,8 @@ def samples(found: StateRows, stream: str, policy: Policy | None) -> Iterator[Sa
         for name, value in guarantee(known).items():
             if value is not None:
                 yield f"calibration_{name}", (stream,), value
+        if (count := saturated(known)) is not None:
+            yield "saturated_answers", (stream,), count
 
 
 def _scored(found: StateRows, stream: str) -> Iterator[Sample]:

@@ -1,0 +1,237 @@
+"""Where a law is put before its levels are recalibrated: a shift and a scale, learnt from the last outcomes."""
+
+import math
+from bisect import bisect_left, insort
+from collections import deque
+from collections.abc import Sequence
+from statistics import NormalDist
+from struct import Struct
+from typing import ClassVar, NamedTuple
+
+from state.calibrators.base import require_length
+from state.forecasts import Law, Normal, Quantiles
+
+#: Outcomes that tell shift and scale, and the fewest. With 500, windows after a change are a third worse; losses are
+#: within .3 % of each other (`docs/calibrators.md`).
+WINDOW, FEWEST = 250, 20
+#: Share of the newest outcome in the place that follows fast.
+FAST = 0.3
+#: Weights before there is evidence: of the raw law, the slow and the fast place.
+PRIOR = (0.9, 0.05, 0.05)
+#: Most weight of evidence, at small losses; and what evidence is kept of a law that is far behind, in nats.
+STEEP, KEPT = 4.0, 12.0
+#: Evidence is the noisier the more forecasts are outstanding: so many count as one more outcome.
+OVERLAP = 10.0
+#: Scores, losses and scales are cut to these.
+FAR, MOST_LOSS, LEAST_SCALE, MOST_SCALE = 1e6, 10.0, 1e-3, 1e3
+#: Levels whose pinball losses are the evidence.
+EVIDENCE = (0.1, 0.5, 0.9)
+
+
+class Place(NamedTuple):
+    """The law of ``shift + scale X``, in units of the law: the median is 0, its spread 1."""
+
+    shift: float
+    scale: float
+
+
+RAW_PLACE = Place(0.0, 1.0)
+
+
+class Units(NamedTuple):
+    """Median of a law, and its spread: the central intervals of 50 and of 80 % together; 0 where nothing is moved."""
+
+    median: float
+    spread: float
+
+
+class LocationScale:
+    """Three places of a law, raw, slow and fast, and the mixture of them that has earned its weight.
+
+    Notes
+    -----
+    An outcome's score is ``z = (y - median) / spread``, with median and spread of the *raw* law. No score depends on
+    what was served, so late outcomes make what is learnt old, but never make it swing. The slow place is the median and
+    the spread of the last `WINDOW` scores, drawn to 0 and 1 as if `FEWEST` more had said so at the beginning. The fast
+    one is the running mean of scores, and the spread of the last `WINDOW` differences to the fast place *as it was
+    issued*.
+
+    The quantile functions are mixed. All three are of the same law, moved, so the mixture is, too. With L_k the
+    pinball losses of place k as issued, at `EVIDENCE`, in units of the spread, less the least of the three, and V the
+    sum of their variances under the weights of the time, the weights are proportional to
+
+        ρ_k exp(-η L_k),  η = min(`STEEP`, 2 / sqrt(V (1 + D / `OVERLAP`))),
+
+    D the forecasts outstanding. Pinball loss is convex in the quantile. So with prompt outcomes, and but for the
+    cuts, the loss of the mixture exceeds that of raw laws by at most about half of sqrt(V), half a standard error of
+    the sum (exponential weights; Cesa-Bianchi & Lugosi 2006, section 2.3). η L_k is cut to `KEPT`: a place that was
+    worse for long can come back.
+
+    A law with an atom, or without spread, is not moved: no rain stays no rain.
+
+    Bytes, little-endian: n (u64), V, L (3), the weights, the running mean, the mixture, the slow and the fast place
+    (f64 each), then the last scores and the last differences, oldest first (f64 each): ``120 + 16 min(n, 250)`` bytes.
+    Ticket: the mixture, then the slow and the fast place (f64 each).
+    """
+
+    ticket: ClassVar[Struct] = Struct("<6d")
+    _head: ClassVar[Struct] = Struct("<Q14d")
+
+    def __init__(self) -> None:
+        self.learnt = 0
+        self._variance, self._losses, self._weights = 0.0, [0.0, 0.0, 0.0], list(PRIOR)
+        self._mean = 0.0
+        self._slow = self._fast = RAW_PLACE
+        self._scores, self._left = Window(), Window()
+        self._mixed = RAW_PLACE
+
+    @property
+    def mixed(self) -> Place:
+        """The place that is served."""
+        return self._mixed
+
+    def issue(self) -> bytes:
+        """Return the ticket of a forecast that is answered now."""
+        return self.ticket.pack(*self._mixed, *self._slow, *self._fast)
+
+    def update(self, ticket: Sequence[float], law: Law, of: Units, y: float, outstanding: int) -> None:
+        """Learn from an outcome: ``ticket`` as unpacked, the raw law and its units, the most outstanding at once."""
+        median, spread = of
+        if not spread:
+            return
+        z = min(max((y - median) / spread, -FAR), FAR)
+        _, _, *issued = ticket
+        places = (RAW_PLACE, Place(issued[0], issued[1]), Place(issued[2], issued[3]))
+        if places[1] != RAW_PLACE:
+            self._weigh(places, [(law.ppf(p) - median) / spread for p in EVIDENCE], z)
+        self.learnt += 1
+        self._mean += max(FAST, 1.0 / self.learnt) * (z - self._mean)
+        self._scores.add(z)
+        self._left.add(z - places[2].shift)
+        if self.learnt >= FEWEST:
+            share = self.learnt / (self.learnt + FEWEST)
+            self._slow = Place(share * self._scores.quantile(0.5), self._scores.spread() ** share)
+            self._fast = Place(self._mean, self._left.spread() ** share)
+            self._mix(outstanding)
+
+    def _weigh(self, places: Sequence[Place], quantiles: Sequence[float], z: float) -> None:
+        """Add the losses of the places that were issued."""
+        losses = [sum(_pinball(p, z - a - b * q) for p, q in zip(EVIDENCE, quantiles, strict=True)) for a, b in places]
+        least = min(losses)
+        losses = [min(loss - least, MOST_LOSS) for loss in losses]
+        mean = sum(w * loss for w, loss in zip(self._weights, losses, strict=True))
+        self._variance += sum(w * (loss - mean) ** 2 for w, loss in zip(self._weights, losses, strict=True))
+        self._losses = [before + loss for before, loss in zip(self._losses, losses, strict=True)]
+
+    def _mix(self, outstanding: int) -> None:
+        """Mix the places by the evidence."""
+        noise = self._variance * (1.0 + outstanding / OVERLAP)
+        eta = min(STEEP, 2.0 / math.sqrt(noise)) if noise else STEEP
+        least = min(self._losses)
+        self._losses = [min(loss - least, KEPT / eta) for loss in self._losses]
+        weights = [rho * math.exp(-eta * loss) for rho, loss in zip(PRIOR, self._losses, strict=True)]
+        total = sum(weights)
+        raw, slow, fast = self._weights = [weight / total for weight in weights]
+        self._mixed = Place(
+            slow * self._slow.shift + fast * self._fast.shift,
+            raw + slow * self._slow.scale + fast * self._fast.scale,
+        )
+
+    def encode(self) -> bytes:
+        """Return the state; layout in the class's notes."""
+        head = self._head.pack(
+            self.learnt,
+            self._variance,
+            *self._losses,
+            *self._weights,
+            self._mean,
+            *self._mixed,
+            *self._slow,
+            *self._fast,
+        )
+        return head + self._scores.encode() + self._left.encode()
+
+    def decode(self, payload: bytes) -> None:
+        """Take over a state written by `encode`; ValueError if it is cut."""
+        if len(payload) < self._head.size:
+            raise ValueError(f"expected a state of {self._head.size} bytes or more, got {len(payload)}")
+        self.learnt, self._variance, *rest = self._head.unpack_from(payload)
+        held = min(self.learnt, WINDOW)
+        require_length(payload, self._head.size + 16 * held)
+        self._losses, self._weights, self._mean = rest[:3], rest[3:6], rest[6]
+        self._mixed, self._slow, self._fast = Place(*rest[7:9]), Place(*rest[9:11]), Place(*rest[11:13])
+        numbers = Struct(f"<{2 * held}d").unpack_from(payload, self._head.size)
+        self._scores, self._left = Window(numbers[:held]), Window(numbers[held:])
+
+
+class Window:
+    """The last `WINDOW` numbers and their quantiles."""
+
+    def __init__(self, numbers: Sequence[float] = ()) -> None:
+        self._numbers = deque(numbers)
+        self._sorted = sorted(numbers)
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return len(self._sorted)
+
+    def add(self, number: float) -> None:
+        """Take the newest in, and let the oldest go if there are more."""
+        self._numbers.append(number)
+        insort(self._sorted, number)
+        if len(self._sorted) > WINDOW:
+            del self._sorted[bisect_left(self._sorted, self._numbers.popleft())]
+
+    def quantile(self, level: float) -> float:
+        """Return an empirical quantile of at least one number, linear between neighbours."""
+        position = level * (len(self._sorted) - 1)
+        i = int(position)
+        low = self._sorted[i]
+        return low if position == i else low + (position - i) * (self._sorted[i + 1] - low)
+
+    def spread(self) -> float:
+        """Return the central intervals of 50 and 80 % together, from `LEAST_SCALE` to `MOST_SCALE`."""
+        quantile = self.quantile
+        width = quantile(0.75) - quantile(0.25) + quantile(0.9) - quantile(0.1)
+        return min(max(width, LEAST_SCALE), MOST_SCALE)
+
+    def encode(self) -> bytes:
+        """Return the numbers, oldest first."""
+        return Struct(f"<{len(self._numbers)}d").pack(*self._numbers)
+
+
+def units(law: Law) -> Units:
+    """Return median and spread of a law; spread 0 if it has an atom or none that can be divided by."""
+    if isinstance(law, Quantiles) and len(set(law.values)) < len(law.values):
+        return Units(0.0, 0.0)
+    if isinstance(law, Normal):
+        median, spread = law.mean, law.std * _NORMAL
+    else:
+        ppf = law.ppf
+        median, spread = ppf(0.5), ppf(0.75) - ppf(0.25) + ppf(0.9) - ppf(0.1)
+    return Units(median, spread if _LEAST < spread < 1.0 / _LEAST else 0.0)
+
+
+def offset(place: Sequence[float], of: Units) -> tuple[float, float]:
+    """Return c and d of the law of c + d X that a place makes of a law of these units; 0 and 1 if it is not moved."""
+    shift, scale = place[0], place[1]
+    median, spread = of
+    return (median * (1.0 - scale) + shift * spread, scale) if spread else (0.0, 1.0)
+
+
+def moved(law: Law, c: float, d: float) -> Law:
+    """Return the law of c + d X, d > 0."""
+    if isinstance(law, Normal):
+        return Normal(c + d * law.mean, d * law.std)
+    return Quantiles(law.levels, tuple([c + d * value for value in law.values]))
+
+
+#: Spread of a normal law of deviation 1.
+_NORMAL = 2.0 * (NormalDist().inv_cdf(0.75) + NormalDist().inv_cdf(0.9))
+#: Spreads that are neither too small nor too large to divide by.
+_LEAST = 1e-50
+
+
+def _pinball(level: float, off: float) -> float:
+    """Return the pinball loss of an outcome that is so far above the quantile."""
+    return level * off if off > 0.0 else (level - 1.0) * off

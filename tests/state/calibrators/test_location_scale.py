@@ -1,0 +1,164 @@
+"""Shift and scale of laws before their levels move: far off, far too narrow, by evidence, with atoms, under delay."""
+
+import math
+import random
+from collections import deque
+from collections.abc import Sequence
+
+import pytest
+
+from state.calibrators.location_scale import (
+    FEWEST,
+    MOST_SCALE,
+    RAW_PLACE,
+    WINDOW,
+    LocationScale,
+    Window,
+    moved,
+    offset,
+    units,
+)
+from state.calibrators.quantile import LEVELS, Quantile
+from state.forecasts import Law, Normal, Quantiles
+
+RAIN = Quantiles((0.2, 0.4, 0.6, 0.8), (0.0, 0.0, 1.0, 3.0))
+SKEWED = Quantiles((0.1, 0.25, 0.5, 0.75, 0.9), (0.0, 1.0, 3.0, 7.0, 15.0))
+
+
+def pinball(values: Sequence[float], y: float) -> float:
+    return sum(max(p * (y - q), (p - 1.0) * (y - q)) for p, q in zip(LEVELS, values, strict=True))
+
+
+def served(law: Law, n: int = 10_000, late: int = 0, seed: int = 1) -> tuple[float, float, int]:
+    """Serve outcomes that are standard normal; return the served error, the loss through that of the truth, and more.
+
+    The last is how many answers were saturated.
+    """
+    rng, calibrator, waiting = random.Random(seed), Quantile(), deque[tuple[bytes, float]]()
+    covered, loss, best = [0] * len(LEVELS), 0.0, 0.0
+    truth = tuple(map(Normal(0.0, 1.0).ppf, LEVELS))
+    for t in range(n):
+        y = rng.gauss(0.0, 1.0)
+        p, _, ticket = calibrator.predict(law, (), b"%d" % t)
+        loss, best = loss + pinball(p.values, y), best + pinball(truth, y)
+        covered = [k + (y <= q) for k, q in zip(covered, p.values, strict=True)]
+        waiting.append((ticket, y))
+        if len(waiting) > late:
+            calibrator.update(*waiting.popleft())
+    error = max(abs(k / n - p) for k, p in zip(covered, LEVELS, strict=True))
+    return error, loss / best, calibrator.saturated
+
+
+@pytest.mark.parametrize("law", [Normal(8.0, 1.0), Normal(-8.0, 1.0), Normal(0.0, 0.1), Normal(0.0, 10.0)])
+def test_what_is_served_is_calibrated_where_the_model_is_far_off(law: Law) -> None:
+    error, loss, saturated = served(law)
+    assert error <= 0.03
+    assert loss <= 1.1
+    assert saturated < 100
+
+
+@pytest.mark.parametrize("late", [0, 100, 2000])
+def test_right_forecasts_lose_less_than_a_hundredth(late: int) -> None:
+    assert served(Normal(0.0, 1.0), late=late)[1] <= 1.01
+
+
+def test_without_evidence_the_law_stays() -> None:
+    """Also where outcomes are far off: the fewest outcomes come first, then the loss of what would have been served."""
+    place = LocationScale()
+    law = Normal(0.0, 1.0)
+    tickets = [place.issue()] * (FEWEST - 1)
+    for ticket in tickets:
+        place.update(LocationScale.ticket.unpack(ticket), law, units(law), 8.0, FEWEST)
+        assert place.mixed == RAW_PLACE
+
+
+def test_a_law_with_an_atom_is_not_moved() -> None:
+    place, rng = LocationScale(), random.Random(2)
+    assert units(RAIN).spread == 0.0
+    for _ in range(100):
+        place.update(LocationScale.ticket.unpack(place.issue()), RAIN, units(RAIN), rng.random(), 0)
+    assert (place.learnt, place.mixed) == (0, RAW_PLACE)
+    assert offset((5.0, 2.0), units(RAIN)) == (0.0, 1.0)
+
+
+def test_late_outcomes_do_not_make_places_swing() -> None:
+    """What is learnt is of raw laws, not of what was served: any delay ends at the same place."""
+    law, rng = SKEWED, random.Random(3)
+    ys = [law.ppf(rng.random()) * 2.0 + 40.0 for _ in range(3000)]
+    for late in (0, 500):
+        place, waiting, found = LocationScale(), deque[tuple[bytes, float]](), list[float]()
+        for y in ys:
+            waiting.append((place.issue(), y))
+            if len(waiting) > late:
+                ticket, known = waiting.popleft()
+                place.update(LocationScale.ticket.unpack(ticket), law, units(law), known, late)
+                found.append(offset(place.mixed, units(law))[0])
+        assert all(abs(c - 40.0) < 3.0 for c in found[-1000:])
+
+
+def test_a_place_that_was_worse_for_long_comes_back() -> None:
+    place, rng, law = LocationScale(), random.Random(4), Normal(0.0, 1.0)
+    for t in range(6000):
+        y = rng.gauss(0.0 if t < 5000 else 6.0, 1.0)
+        place.update(LocationScale.ticket.unpack(place.issue()), law, units(law), y, 0)
+        if t == 4999:
+            before = offset(place.mixed, units(law))
+    assert abs(before[0]) < 0.05
+    assert abs(offset(place.mixed, units(law))[0] - 6.0) < 0.3
+
+
+@pytest.mark.parametrize("law", [Normal(2.0, 3.0), SKEWED])
+def test_moved_law_is_the_law_of_shift_and_scale(law: Law) -> None:
+    other = moved(law, 7.0, 2.0)
+    for level in (0.01, 0.2, 0.5, 0.77, 0.99):
+        assert other.ppf(level) == pytest.approx(7.0 + 2.0 * law.ppf(level))
+        y = law.ppf(level)
+        assert other.cdf(7.0 + 2.0 * y) == pytest.approx(law.cdf(y))
+    assert other.integral(0.1, 0.9) == pytest.approx(0.8 * 7.0 + 2.0 * law.integral(0.1, 0.9))
+
+
+def test_whole_law_is_of_the_place_that_is_served() -> None:
+    calibrator, rng, law = Quantile(), random.Random(5), Normal(-8.0, 0.5)
+    for t in range(3000):
+        calibrator.update(calibrator.predict(law, (), b"%d" % t).ticket, rng.gauss(0.0, 1.0))
+    whole, answer = calibrator.recalibrated(law), calibrator.predict(law).p
+    assert [whole.ppf(p) for p in LEVELS] == pytest.approx(list(answer.values))
+    assert abs(whole.mean()) < 0.3
+
+
+def test_extreme_outcomes_and_laws_stay_finite() -> None:
+    place = LocationScale()
+    for law in (Normal(0.0, 1e-100), Normal(1e100, 1e100), Quantiles((0.1, 0.9), (-1e100, 1e100)), Normal(0.0, 1.0)):
+        for y in (1e100, -1e100, 0.0) * 30:
+            place.update(LocationScale.ticket.unpack(place.issue()), law, units(law), y, 10)
+            shift, scale = place.mixed
+            assert math.isfinite(shift)
+            assert 0.0 < scale <= MOST_SCALE
+
+
+def test_window_has_the_quantiles_of_its_last_numbers() -> None:
+    rng, window, numbers = random.Random(6), Window(), list[float]()
+    for _ in range(3 * WINDOW):
+        numbers.append(rng.choice((0.0, 1.0, rng.random())))
+        window.add(numbers[-1])
+        last = sorted(numbers[-WINDOW:])
+        assert len(window) == len(last)
+        assert (window.quantile(0.0), window.quantile(1.0)) == (last[0], last[-1])
+        assert window.quantile(0.5) == pytest.approx((last[(len(last) - 1) // 2] + last[len(last) // 2]) / 2)
+    assert Window(numbers[-WINDOW:]).spread() == window.spread()
+
+
+@pytest.mark.parametrize("n", [0, 5, FEWEST, WINDOW + 7])
+def test_decoded_goes_on_identically(n: int) -> None:
+    rng, law = random.Random(7), Normal(1.0, 2.0)
+    place, other = LocationScale(), LocationScale()
+    for _ in range(n):
+        place.update(LocationScale.ticket.unpack(place.issue()), law, units(law), rng.gauss(0.0, 1.0), 3)
+    other.decode(place.encode())
+    for each in (place, other):
+        each.update(LocationScale.ticket.unpack(each.issue()), law, units(law), 0.3, 3)
+    assert place.encode() == other.encode()
+    assert len(place.encode()) == 120 + 16 * min(n + 1, WINDOW)
+    for cut in (b"", place.encode()[:-1], place.encode() + b"x"):
+        with pytest.raises(ValueError, match="expected a state"):
+            other.decode(cut)
