@@ -298,15 +298,16 @@ class Partition:
                 self._redelivered(event)
                 continue
             offsets[topic] = event.offset + 1
-            if isinstance(event, Passed):
-                effects.passed[topic] += 1
-                continue
-            fence.applied += 1
             if isinstance(event, Forecast):
+                fence.applied += 1
                 self._forecast(event)
             elif isinstance(event, Outcome):
+                fence.applied += 1
                 self._outcome(event)
+            elif isinstance(event, Passed):
+                effects.passed[topic] += 1
             else:
+                fence.applied += 1
                 fence.fates[FORECAST_DEAD if topic == FORECASTS else OUTCOME_DEAD] += 1
                 self._reject(event, event.stream, event.ts)
         return self._outputs
@@ -402,12 +403,6 @@ class Partition:
             found.append(scores)
         return found
 
-    def _segments_in(self, stream: str, payload: bytes) -> list[SegmentScores]:
-        """Return the scores of the segments of a row, which are about to change."""
-        if not payload[1] & ledger.GROUPED:
-            return []
-        return self._scores_of(stream, *ledger.groups(payload))
-
     def _ask(
         self,
         challengers: tuple[_Challenger, ...],
@@ -435,7 +430,7 @@ class Partition:
             label = y, ts, parked.as_of, parked.number
             if service.status == ledger.IMMATURE:
                 self.fence.fates[EARLY_WAITING] += 1
-                self._age(service, issued, ts, y)
+                self._age(service, issued, forecast.ts, ts, y)
                 self._changed[key] = ledger.labelled(issued, ledger.WAITING, self.fence.applied, *label)
                 self._learnt[service.key] = service.learner
             else:
@@ -492,7 +487,7 @@ class Partition:
             self._resolve(key, record_key, event_id, found, y, ts, ts, number, new_outcome=True)
         elif status == ledger.IMMATURE:
             fence.fates[WAITING] += 1
-            self._age(self._served(found), found, ts, y)
+            self._age(self._served(found), found, ledger.issued_ts(found), ts, y)
             self._changed[key] = ledger.labelled(found, ledger.WAITING, fence.applied, y, ts, ts, number)
         else:
             self._said_again(outcome, key, found)
@@ -520,7 +515,7 @@ class Partition:
         fates, status, label = self.fence.fates, found[0], ledger.label(found)
         newer = ledger.newer(found, ts, number)
         if status == ledger.RESOLVED and ledger.unsaid(found):  # the first outcome of an event that silence labelled
-            self._age(self._served(found), found, ts, y)
+            self._age(self._served(found), found, ledger.issued_ts(found), ts, y)
         if y == label:
             fates[OUTCOME_DUPLICATE] += 1
             if newer:
@@ -538,15 +533,15 @@ class Partition:
             fates[OUTCOME_REVISED] += 1
             self._revise(key, record_key, event_id, found, ledger.revised(found, self.fence.applied, ts, y, number))
 
-    def _age(self, service: _Service, payload: bytes, ts: int, y: float) -> None:
+    def _age(self, service: _Service, payload: bytes, issued_ts: int, ts: int, y: float) -> None:
         """Note how old the forecast of a row was when its first outcome came."""
         ages = self._aged.get(service.stream) or self._of_ages(service.stream)
-        issued_ts = ledger.issued_ts(payload)
         age_ms = ts - issued_ts if ts > issued_ts else 0
         ages.observe(age_ms, int(y) if service.kind != QUANTILES else 0)
-        for scores in self._segments_in(service.stream, payload):
-            scores.known += 1
-            scores.age_ms += age_ms
+        if payload[1] & ledger.GROUPED:
+            for scores in self._scores_of(service.stream, *ledger.groups(payload)):
+                scores.known += 1
+                scores.age_ms += age_ms
 
     def _of_ages(self, stream: str) -> Ages:
         """Return the ages of a stream's outcomes, which are about to change."""
@@ -585,7 +580,7 @@ class Partition:
         service = self._by_ticket.get(names) or self._reopen(issued, names)
         served, history = service.served, service.history
         if new_outcome:
-            self._age(service, issued, ts, y)
+            self._age(service, issued, issued_ts, ts, y)
         implied = as_of == ledger.UNSAID
         window = 0 if history is None else history.windows
         self._changed[key] = ledger.resolved(issued, self.fence.applied, y, ts, as_of, number, window)
@@ -605,8 +600,9 @@ class Partition:
             if history.observe(raw, p, y, draw):
                 self._closed[service.stream] = history
             self._scored[service.stream] = history
-            for scores in self._segments_in(service.stream, issued):
-                scores.observe(raw, p, y)
+            if kind & ledger.GROUPED:
+                for scores in self._scores_of(service.stream, *ledger.groups(issued)):
+                    scores.observe(raw, p, y)
         if not implied:
             effects.delays.append(ts - issued_ts)
         effects.resolved[service.stream] += 1
@@ -643,9 +639,10 @@ class Partition:
             if history.revise(one, other, third, was, y, entry.window):
                 self._closed[service.stream] = history
             self._scored[service.stream] = history
-            for scores in self._segments_in(service.stream, found):
-                scores.observe(one, other, was, -1)
-                scores.observe(one, other, y)
+            if found[1] & ledger.GROUPED:
+                for scores in self._scores_of(service.stream, *ledger.groups(found)):
+                    scores.observe(one, other, was, -1)
+                    scores.observe(one, other, y)
         self._outputs.append(_resolved(record_key, event_id, revised)[-1])
 
     def _challenge(self, service: _Service, issued: bytes, p: float, y: float) -> None:
@@ -807,8 +804,9 @@ class Partition:
                 fence.fates[EXPIRED_FORECAST] += 1
                 self._effects.lapsed.append(since + queue.ttl_ms)
                 self._of_ages(entry.stream).expire()
-                for scores in self._segments_in(entry.stream, payload):
-                    scores.expired += 1
+                if payload[1] & ledger.GROUPED:
+                    for scores in self._scores_of(entry.stream, *ledger.groups(payload)):
+                        scores.expired += 1
             elif entry.status == ledger.EARLY:
                 fence.fates[EXPIRED_OUTCOME] += 1
                 self._effects.lapsed.append(since + queue.ttl_ms)

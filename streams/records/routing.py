@@ -65,6 +65,8 @@ def encode_outcome(routed: Routed) -> bytes:
 class RouteDecoder:
     """Turns the values of routes and labels into events; see `streams.records.decoding.Decoder`."""
 
+    asks_registry: Final = False
+
     def events(self, records: Iterable[tuple[int, Any]]) -> list[Route | Label | Rejected]:
         """Decode records of both topics, in their order."""
         return [
