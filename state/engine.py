@@ -7,7 +7,7 @@ same events in the same order give the same rows, however they were cut into bat
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
@@ -54,7 +54,7 @@ from state.rows import Served, VectorScores
 from state.scoring.ages import Ages
 from state.scoring.comparison import Comparison
 from state.scoring.history import History
-from state.scoring.segment_scores import SegmentScores
+from state.scoring.segment_scores import SegmentScores, observe
 from state.segments import Dictionary
 from state.witnesses import SLACK, Entry, Witnesses
 
@@ -403,6 +403,10 @@ class Partition:
             found.append(scores)
         return found
 
+    def _segments_in(self, stream: str, payload: bytes) -> list[SegmentScores]:
+        """Return the scores of the segments of a row, which are about to change."""
+        return self._scores_of(stream, *ledger.groups(payload)) if payload[1] & ledger.GROUPED else []
+
     def _ask(
         self,
         challengers: tuple[_Challenger, ...],
@@ -430,7 +434,7 @@ class Partition:
             label = y, ts, parked.as_of, parked.number
             if service.status == ledger.IMMATURE:
                 self.fence.fates[EARLY_WAITING] += 1
-                self._age(service, issued, forecast.ts, ts, y)
+                self._age(service, self._segments_in(service.stream, issued), forecast.ts, ts, y)
                 self._changed[key] = ledger.labelled(issued, ledger.WAITING, self.fence.applied, *label)
                 self._learnt[service.key] = service.learner
             else:
@@ -487,7 +491,8 @@ class Partition:
             self._resolve(key, record_key, event_id, found, y, ts, ts, number, new_outcome=True)
         elif status == ledger.IMMATURE:
             fence.fates[WAITING] += 1
-            self._age(self._served(found), found, ledger.issued_ts(found), ts, y)
+            service = self._served(found)
+            self._age(service, self._segments_in(service.stream, found), ledger.issued_ts(found), ts, y)
             self._changed[key] = ledger.labelled(found, ledger.WAITING, fence.applied, y, ts, ts, number)
         else:
             self._said_again(outcome, key, found)
@@ -515,7 +520,8 @@ class Partition:
         fates, status, label = self.fence.fates, found[0], ledger.label(found)
         newer = ledger.newer(found, ts, number)
         if status == ledger.RESOLVED and ledger.unsaid(found):  # the first outcome of an event that silence labelled
-            self._age(self._served(found), found, ledger.issued_ts(found), ts, y)
+            service = self._served(found)
+            self._age(service, self._segments_in(service.stream, found), ledger.issued_ts(found), ts, y)
         if y == label:
             fates[OUTCOME_DUPLICATE] += 1
             if newer:
@@ -533,15 +539,14 @@ class Partition:
             fates[OUTCOME_REVISED] += 1
             self._revise(key, record_key, event_id, found, ledger.revised(found, self.fence.applied, ts, y, number))
 
-    def _age(self, service: _Service, payload: bytes, issued_ts: int, ts: int, y: float) -> None:
+    def _age(self, service: _Service, segments: Sequence[SegmentScores], issued_ts: int, ts: int, y: float) -> None:
         """Note how old the forecast of a row was when its first outcome came."""
         ages = self._aged.get(service.stream) or self._of_ages(service.stream)
         age_ms = ts - issued_ts if ts > issued_ts else 0
         ages.observe(age_ms, int(y) if service.kind != QUANTILES else 0)
-        if payload[1] & ledger.GROUPED:
-            for scores in self._scores_of(service.stream, *ledger.groups(payload)):
-                scores.known += 1
-                scores.age_ms += age_ms
+        for scores in segments:
+            scores.known += 1
+            scores.age_ms += age_ms
 
     def _of_ages(self, stream: str) -> Ages:
         """Return the ages of a stream's outcomes, which are about to change."""
@@ -579,8 +584,9 @@ class Partition:
         kind, issued_ts, raw, p, draw, version, names, end = ledger.answered(issued)
         service = self._by_ticket.get(names) or self._reopen(issued, names)
         served, history = service.served, service.history
+        segments = self._segments_in(service.stream, issued) if kind & ledger.GROUPED else []
         if new_outcome:
-            self._age(service, issued, issued_ts, ts, y)
+            self._age(service, segments, issued_ts, ts, y)
         implied = as_of == ledger.UNSAID
         window = 0 if history is None else history.windows
         self._changed[key] = ledger.resolved(issued, self.fence.applied, y, ts, as_of, number, window)
@@ -600,9 +606,8 @@ class Partition:
             if history.observe(raw, p, y, draw):
                 self._closed[service.stream] = history
             self._scored[service.stream] = history
-            if kind & ledger.GROUPED:
-                for scores in self._scores_of(service.stream, *ledger.groups(issued)):
-                    scores.observe(raw, p, y)
+            if segments:
+                observe(segments, raw, p, y)
         if not implied:
             effects.delays.append(ts - issued_ts)
         effects.resolved[service.stream] += 1
@@ -640,9 +645,9 @@ class Partition:
                 self._closed[service.stream] = history
             self._scored[service.stream] = history
             if found[1] & ledger.GROUPED:
-                for scores in self._scores_of(service.stream, *ledger.groups(found)):
-                    scores.observe(one, other, was, -1)
-                    scores.observe(one, other, y)
+                segments = self._segments_in(service.stream, found)
+                observe(segments, one, other, was, -1)
+                observe(segments, one, other, y)
         self._outputs.append(_resolved(record_key, event_id, revised)[-1])
 
     def _challenge(self, service: _Service, issued: bytes, p: float, y: float) -> None:
@@ -804,9 +809,8 @@ class Partition:
                 fence.fates[EXPIRED_FORECAST] += 1
                 self._effects.lapsed.append(since + queue.ttl_ms)
                 self._of_ages(entry.stream).expire()
-                if payload[1] & ledger.GROUPED:
-                    for scores in self._scores_of(entry.stream, *ledger.groups(payload)):
-                        scores.expired += 1
+                for scores in self._segments_in(entry.stream, payload):
+                    scores.expired += 1
             elif entry.status == ledger.EARLY:
                 fence.fates[EXPIRED_OUTCOME] += 1
                 self._effects.lapsed.append(since + queue.ttl_ms)

@@ -54,8 +54,8 @@ _NO_KEY: Final = 0xFFFF
 _SHADOW: Final = Struct("<4sQddH")
 _BLOCK: Final = Struct("<H")
 _PARKED: Final = Struct("<dQ")
-_GROUPS: Final = Struct("<4sB")
-_SLOT: Final = Struct("<H")
+#: Bytes behind the slots of segments: the layout and their number.
+_GROUPS: Final = 5
 _KIND: Final = LEDGER[0]
 _FRAME: Final = bytes((_KIND, VERSION))
 NAN: Final = float("nan")
@@ -326,14 +326,18 @@ def groups(payload: bytes) -> tuple[bytes, tuple[int, ...]]:
     """Return the hash of the names of segments, and the event's slots; both empty if a payload holds none."""
     if not payload[1] & GROUPED:
         return b"", ()
-    at, end = _groups(payload), _before_labels(payload) - _GROUPS.size
-    layout: bytes = _GROUPS.unpack_from(payload, end)[0]
-    return layout, tuple([payload[i] | payload[i + 1] << 8 for i in range(at, end, _SLOT.size)])
+    end = _before_labels(payload)
+    at, end = _groups(payload, end), end - _GROUPS
+    return payload[end : end + 4], tuple([payload[i] | payload[i + 1] << 8 for i in range(at, end, 2)])
 
 
 def grouped(layout: bytes, groups: tuple[int, ...]) -> bytes:
     """Return the part of a payload that holds the slots of segments: right behind the ticket."""
-    return b"".join([_SLOT.pack(slot) for slot in groups]) + _GROUPS.pack(layout, len(groups))
+    slots = bytearray()
+    for slot in groups:
+        slots.append(slot & 255)
+        slots.append(slot >> 8)
+    return bytes(slots) + layout + bytes((len(groups),))
 
 
 def labels(payload: bytes) -> tuple[tuple[float, int], ...]:
@@ -384,17 +388,17 @@ def _before_labels(payload: bytes) -> int:
     return end - _COUNT.size - payload[end - 1] * _LABEL.size if payload[1] & REVISED else end
 
 
-def _groups(payload: bytes) -> int:
-    """Return where the slots of a payload that is `GROUPED` begin."""
-    end = _before_labels(payload)
-    at = end - _GROUPS.size - payload[end - 1] * _SLOT.size
+def _groups(payload: bytes, end: int) -> int:
+    """Return where the slots of a payload that is `GROUPED` begin; their part ends at ``end``."""
+    at: int = end - _GROUPS - payload[end - 1] * 2
     if at < names_end(payload):
         raise CorruptFrame("the segments in a ledger row are longer than the row")
     return at
 
 
 def _ticket_end(payload: bytes) -> int:
-    return _groups(payload) if payload[1] & GROUPED else _before_labels(payload)
+    end = _before_labels(payload)
+    return _groups(payload, end) if payload[1] & GROUPED else end
 
 
 def _keyed(key: bytes | None) -> bytes:

@@ -2,18 +2,21 @@
 
 import math
 from bisect import bisect_right
+from collections.abc import Sequence
 from struct import Struct
 from typing import Final, NamedTuple, Self
 
 from state.scoring.alarm import log_wealth
 from state.scoring.history import Alarmed
 from state.scoring.ranking import Estimate, Ranking
-from state.scoring.scores import Bin, grain
+from state.scoring.scores import Bin
 
 #: Inner edges of the bands of a forecast: from rare events to even odds, then tenths.
 EDGES: Final[tuple[float, ...]] = (0.001, 0.003, 0.01, 0.03, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 BANDS: Final = len(EDGES) + 1
 
+#: See `state.scoring.scores.grain`.
+_GRAIN: Final = 1.5 * 2.0**22
 _SUMS: Final = 4  # sums a band: n, Σy, Σp, Σp²
 _BOOK: Final = BANDS * _SUMS
 _ROOT: Final = math.sqrt(2.0 / math.pi)
@@ -74,21 +77,33 @@ class SegmentScores:
 
     def observe(self, raw: float, p: float, y: float, sign: int = 1) -> None:
         """Add a resolved event, or with ``sign = -1`` take one out that was added; ``y`` is 0 or 1."""
-        self._add(0, raw, y, sign)
-        self._add(1, p, y, sign)
+        observe([self], raw, p, y, sign)
 
-    def _add(self, book: int, p: float, y: float, sign: int) -> None:
-        sums, i = self._sums, book * _BOOK + bisect_right(EDGES, p) * _SUMS
-        near = grain(p)
-        sums[i] += sign
-        sums[i + 1] += sign * y
-        sums[i + 2] += sign * near
-        sums[i + 3] += sign * grain(near * near)
-        self._py[book] += sign * near * y
-        if not sums[i]:  # sums above 2**23 leave rounding errors, which a row does not hold
-            sums[i : i + _SUMS] = [0.0] * _SUMS
-            if not any(sums):
-                self._py = [0.0, 0.0]
+    def add(
+        self, first: int, second: int, sign: int, raw: float, raw2: float, served: float, served2: float, y: float
+    ) -> None:
+        """Add an event to the sums of two bands, which begin at ``first`` and ``second``: see `observe`."""
+        sums = self._sums
+        sums[first] += sign
+        sums[first + 2] += raw
+        sums[first + 3] += raw2
+        sums[second] += sign
+        sums[second + 2] += served
+        sums[second + 3] += served2
+        if y:
+            sums[first + 1] += sign
+            sums[second + 1] += sign
+            self._py[0] += raw
+            self._py[1] += served
+
+    def tidy(self) -> None:
+        """Set the sums of empty bands to 0: sums above 2**23 leave rounding errors, which a row does not hold."""
+        sums = self._sums
+        for i in range(0, 2 * _BOOK, _SUMS):
+            if not sums[i]:
+                sums[i : i + _SUMS] = [0.0] * _SUMS
+        if not any(sums):
+            self._py = [0.0, 0.0]
 
     def count(self, kind: Alarmed, band: int, sums: Bin) -> None:
         """Add several events whose forecasts of one kind fall into one band; the other kind is to be added, too."""
@@ -231,3 +246,16 @@ class SegmentScores:
     def _mean(self, total: float) -> float:
         n = self.n
         return total / n if n else math.nan
+
+
+def observe(segments: Sequence[SegmentScores], raw: float, p: float, y: float, sign: int = 1) -> None:
+    """Add a resolved event to each of its segments, or take it out, as `SegmentScores.observe` does to one."""
+    # `grain` is written out: calls would double the time.
+    first = bisect_right(EDGES, raw) * _SUMS
+    second = _BOOK + bisect_right(EDGES, p) * _SUMS
+    near, served = sign * (raw + _GRAIN - _GRAIN), sign * (p + _GRAIN - _GRAIN)
+    near2, served2 = sign * (near * near + _GRAIN - _GRAIN), sign * (served * served + _GRAIN - _GRAIN)
+    for each in segments:
+        each.add(first, second, sign, near, near2, served, served2, y)
+        if sign < 0:
+            each.tidy()
