@@ -10,6 +10,7 @@ import pytest
 from state.engine import Partition
 from state.fence import FORECASTS, OUTCOMES
 from state.policy import Policies, Policy
+from state.quotas import Quota, Rate
 from streams.config.settings import Settings
 from streams.records.decoding import Decoder
 from streams.records.encoding import encoded
@@ -20,9 +21,9 @@ EVENTS = 4_000
 BATCH = 1_000
 
 
-def calls_an_event(calibrator: str) -> float:
+def calls_an_event(calibrator: str, quota: Quota | None = None) -> float:
     """Return how many calls decoding, folding and encoding make for a forecast or an outcome, in the mean."""
-    policies = Policies(default=Policy(calibrator))
+    policies = Policies(default=Policy(calibrator), quota=quota)
     decoder, settings = Decoder(policies, Limits()), Settings()
     table: dict[bytes, bytes | None] = {}
     partition = Partition(policies, table.get)
@@ -60,3 +61,8 @@ def calls_an_event(calibrator: str) -> float:
 )
 def test_an_event_costs_no_more_calls_than_it_did(calibrator: str, most: float) -> None:
     assert calls_an_event(calibrator) <= most
+
+
+def test_quotas_that_refuse_nothing_cost_ten_calls() -> None:
+    plenty = Rate(1_000_000, 1000)
+    assert calls_an_event("histogram", Quota(plenty, plenty, plenty)) <= calls_an_event("histogram") + 10
