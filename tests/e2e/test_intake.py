@@ -135,25 +135,21 @@ class Hour:
     def drained(self) -> bool:
         """Whether every group has committed all there is."""
         w = self.world
+        own = dict.fromkeys((w.settings.routes, w.settings.labels), w.partitions)
         groups = {
-            f"{w.name}-intake": list(self.topics.values()),
-            f"{w.name}-router": [w.settings.routes, w.settings.labels],
-            w.name: [w.settings.forecasts, w.settings.outcomes],
+            f"{w.name}-intake": {self.topics[label]: n for label, n in WIDTHS.items()},
+            f"{w.name}-router": own,
+            w.name: {w.settings.forecasts: w.partitions, w.settings.outcomes: w.partitions},
         }
 
         async def run() -> bool:
-            for group, names in groups.items():
+            for group, widths in groups.items():  # what one has committed, the next can read
                 consumer = AIOKafkaConsumer(bootstrap_servers=w.bootstrap, group_id=group, enable_auto_commit=False)
                 async with consumer:
-                    for name in names:
-                        await consumer._client.force_metadata_update()
-                        consumer._client.add_topic(name)
-                        await consumer._client._maybe_wait_metadata()
-                        tps = [TopicPartition(name, n) for n in consumer.partitions_for_topic(name) or ()]
-                        ends = await consumer.end_offsets(tps)
-                        for tp in tps:
-                            if ends[tp] and (await consumer.committed(tp) or 0) < ends[tp]:
-                                return False
+                    tps = [TopicPartition(name, n) for name, width in widths.items() for n in range(width)]
+                    ends = await consumer.end_offsets(tps)
+                    if any([ends[tp] and (await consumer.committed(tp) or 0) < ends[tp] for tp in tps]):
+                        return False
             return True
 
         return asyncio.run(run())

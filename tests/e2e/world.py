@@ -27,7 +27,7 @@ from streams.config.settings import Settings
 from streams.faust import unpacking
 from streams.kafka import topics
 from streams.records import skips
-from streams.records.decoding import Decoder
+from streams.records.decoding import Decoder, event_name
 from streams.records.encoding import encode
 from streams.records.refused import named
 from tests.events import Sent
@@ -359,11 +359,11 @@ def folded(
 
 
 def identity(label: str, value: bytes) -> str:
-    """Return what names a record's event: its id, with the revision of a resolved one, or a dead letter's place."""
+    """Return what names a record's event, with the revision of a resolved one, or a dead letter's place."""
     record: dict[str, Any] = orjson.loads(value)
     if label == "dead-letters":
         return f"{record['topic']}/{record['partition']}/{record['offset']}"
-    return f"{record['event_id']} {record['revision']}" if label == "resolved" else str(record["event_id"])
+    return f"{event_name(record)} {record['revision']}" if label == "resolved" else str(event_name(record))
 
 
 def _merged(forecasts: list[Read], outcomes: list[Read]) -> Iterator[tuple[int, Read]]:
