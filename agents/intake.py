@@ -37,7 +37,11 @@ from streams.metrics.sample import Sample
 from streams.records.canonical import Canonical, Reader, Sent
 from streams.records.decoding import encode_letter
 from streams.records.routing import place
+from streams.sources.formats import asks_registry
 from streams.sources.mapping import Mapping
+from streams.sources.references import Headers
+from streams.sources.registry import SchemaId
+from streams.sources.schemas import Schemas
 
 log = logging.getLogger("trueup")
 
@@ -51,6 +55,7 @@ LOOK_SECONDS: Final = 60.0
 #: Called with the number of the step just finished; tests kill the process here. 1: first records acknowledged,
 #: 2: routes acknowledged, 3: offsets committed.
 Probe = Callable[[int], None]
+Lacking = Callable[[bytes | None, bytes | None, Headers], list[SchemaId]]
 
 
 class Record(NamedTuple):
@@ -98,11 +103,16 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
         self._gauges = gauges
         self._probe = probe
         self.readers: dict[str, list[Reader]] = defaultdict(list)
+        self._schemas = Schemas(settings.registry)
+        #: By topic, what says which schemas have to be loaded before a record is read.
+        self._lacking: dict[str, list[Lacking]] = defaultdict(list)
         for mode in settings.modes:
             if not mode.direct:
-                read = Mapping(mode.source).read
-                reader = Reader(mode.source.name, mode.source.role, read, settings.policies, settings.limits)
+                mapping = Mapping(mode.source, self._schemas)
+                reader = Reader(mode.source.name, mode.source.role, mapping.read, settings.policies, settings.limits)
                 self.readers[mode.topic].append(reader)
+                if asks_registry(mode.source.table):
+                    self._lacking[mode.topic].append(mapping.lacking)
         self.topics = {
             "forecasts": settings.forecasts,
             "routes": settings.routes,
@@ -216,6 +226,8 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
         if not self._moving:
             batch = self._buffers.take(self._settings.batch_records, self._caught_up)
             if batch:
+                if self._lacking:
+                    await self._load(batch)
                 making = self._make(batch)
                 before = self._flying[-1] if self._flying else None
                 self._flying.append(asyncio.create_task(self._deliver(making, before)))
@@ -243,6 +255,15 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
             self._consumer.seek(tp, earliest)
 
     # -- what it becomes -------------------------------------------------------------------------------------------
+
+    async def _load(self, batch: Sequence[tuple[TopicPartition, Any]]) -> None:
+        """Load the schemas that records name; waits while the registry cannot be asked."""
+        wanted: dict[SchemaId, None] = {}
+        for tp, record in batch:
+            for lacking in self._lacking.get(tp.topic, ()):
+                wanted.update(dict.fromkeys(lacking(record.value, record.key, record.headers)))
+        if wanted:
+            await self._schemas.load(wanted)
 
     def _make(self, batch: Sequence[tuple[TopicPartition, Any]]) -> Making:
         making = Making(records=len(batch), started=perf_counter())

@@ -188,6 +188,7 @@ def _parser() -> argparse.ArgumentParser:
     replay.add_source(suggest)
     suggest.add_argument("--json", action="store_true", help="print one JSON object")
 
+    _add_sources(commands)
     promote = commands.add_parser(
         "promote",
         help="let a challenger serve: champion and challenger change places in the streams file",
@@ -223,6 +224,21 @@ def _add_readers(commands: Any) -> None:  # noqa: ANN401 - argparse has no publi
     )
     verify.add_argument("records", metavar="FILE|TOPIC", help="a file of such records as JSON lines, or a topic")
     verify.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def _add_sources(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    source = commands.add_parser("sources", help="try what the records of a source become")
+    actions = source.add_subparsers(dest="action", required=True, metavar="try")
+    trial = actions.add_parser(
+        "try",
+        help="print what a few records of a source become, or why they become nothing",
+        description="Reads the newest records of the source's topics, or a file, and changes nothing.",
+        epilog="exit status: 0 if any record becomes one, else 1",
+    )
+    trial.add_argument("name", help="of the source: [sources.NAME] in the streams file")
+    trial.add_argument("file", nargs="?", type=Path, metavar="FILE", help="JSON lines, or one value of another format")
+    trial.add_argument("--records", type=_positive, default=10, help="of each topic (default: %(default)s)")
+    trial.add_argument("--json", action="store_true", help="print one JSON object a record")
 
 
 def _add_audit(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -379,9 +395,9 @@ def _config(options: argparse.Namespace) -> int:
     except ValueError as exc:
         raise SettingsError(str(exc)) from exc
     found, streams = effective_config.shown(settings), effective_config.policies(settings)
-    hash_ = effective_config.fingerprint(settings)
+    hash_, sources = effective_config.fingerprint(settings), effective_config.sources(settings)
     if options.json:
-        print(json.dumps({"settings": found, "streams": streams, "configuration": hash_}))
+        print(json.dumps({"settings": found, "streams": streams, "sources": sources, "configuration": hash_}))
         return 0
     for name, value in found.items():
         print(f"{name}={value}")
@@ -390,6 +406,8 @@ def _config(options: argparse.Namespace) -> int:
         named = [*policy["segments"], *("*".join(pair) for pair in policy["pairs"])]
         segments = f", segments {', '.join(named)}" if named else ""
         print(f"# streams {pattern!r}: {policy['calibrator']}, configuration {policy['config']}, {kept}{segments}")
+    for each in sources:
+        print(f"# source {each['name']!r}: {each['topic']} of {each['role']}s is {each['mode']}, for {each['why']}")
     print(f"# configuration {hash_}")
     return 0
 
@@ -398,6 +416,13 @@ def _inspect(options: argparse.Namespace) -> int:
     from cli import inspect  # noqa: PLC0415 - not part of a worker
 
     return inspect.run(Settings.from_env(os.environ), options.stream, json_output=options.json)
+
+
+def _sources(options: argparse.Namespace) -> int:
+    from cli import sources  # noqa: PLC0415 - not part of a worker
+
+    settings = Settings.from_env(os.environ)
+    return sources.run(settings, options.name, options.records, options.file, json_output=options.json)
 
 
 def _promote(options: argparse.Namespace) -> int:
@@ -474,6 +499,7 @@ _COMMANDS = {
     "replay": replay.run,
     "promote": _promote,
     "skip": _skip,
+    "sources": _sources,
     "verify": _verify,
 }
 

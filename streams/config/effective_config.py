@@ -65,12 +65,28 @@ def policies(settings: Settings) -> dict[str, dict[str, Any]]:
     }
 
 
+def sources(settings: Settings) -> list[dict[str, str]]:
+    """Return of each topic of each source how it is read, and why."""
+    return [
+        {
+            "name": mode.source.name,
+            "topic": mode.topic,
+            "role": mode.source.role,
+            "mode": "direct" if mode.direct else "for the intake",
+            "why": mode.why,
+        }
+        for mode in settings.modes
+    ]
+
+
 def fingerprint(settings: Settings) -> str:
     """Return a hash of what decides answers and state, 8 hex digits: all workers of a group should show the same."""
     common = {name: value for name, value in shown(settings).items() if not name[7:].startswith(_OWN)}
     decided = [common, policies(settings), settings.policies.early_ttl_ms, settings.policies.coin_name]
     if settings.policies.quota is not None:
         decided.append(stream_config.shown(settings.policies.quota))
+    if settings.sources:
+        decided.append([[each.name, each.role, each.topics, each.table] for each in settings.sources])
     text = json.dumps(decided, sort_keys=True, separators=(",", ":"))
     return blake2b(text.encode(), digest_size=4).hexdigest()
 

@@ -208,7 +208,7 @@ class Decoder:
         if len(value) > self._record_bytes or (key is not None and len(key) > self._key_bytes):
             raise _Unusable("oversized")
         if mapping is not None:
-            mapped = mapping.read(value, key, headers, timestamp)
+            mapped = mapping.read(value, key, headers, mapping.topic, timestamp)
             if isinstance(mapped, Refusal):
                 raise _Unusable(mapped.reason)
             return mapped

@@ -24,27 +24,31 @@ class TopicMapping:
         Name of the topic.
     schemas
         Where the schemas are that records name.
+
+    Attributes
+    ----------
+    topic
+        Name of the topic.
+    read
+        Returns the fields of a record, or why it is none; see `Mapping.read`.
     """
 
     def __init__(self, sources: Sequence[Source], topic: str, schemas: Schemas) -> None:
-        self._first, *self._others = [Mapping(each, schemas) for each in sources]
-        self._topic = topic
+        self.topic = topic
+        self._mappings = [Mapping(each, schemas) for each in sources]
+        self.read = self._first if len(sources) > 1 else self._mappings[0].read
 
     def lacking(self, value: bytes | None, key: bytes | None, headers: Headers) -> list[SchemaId]:
         """Return the ids of schemas that have to be loaded before a record is read."""
-        found = self._first.lacking(value, key, headers)
-        return found + [schema for mapping in self._others for schema in mapping.lacking(value, key, headers)]
+        return [schema for mapping in self._mappings for schema in mapping.lacking(value, key, headers)]
 
-    def read(
-        self, value: bytes | None, key: bytes | None, headers: Headers, timestamp: int
+    def _first(
+        self, value: bytes | None, key: bytes | None, headers: Headers, topic: str, timestamp: int
     ) -> dict[str, Any] | Refusal:
-        """Return the fields of a record, or why it is none; see `Mapping.read`."""
-        found = self._first.read(value, key, headers, self._topic, timestamp)
-        if isinstance(found, Refusal) and found.passed:
-            for mapping in self._others:
-                found = mapping.read(value, key, headers, self._topic, timestamp)
-                if not (isinstance(found, Refusal) and found.passed):
-                    break
+        for mapping in self._mappings:
+            found = mapping.read(value, key, headers, topic, timestamp)
+            if not (isinstance(found, Refusal) and found.passed):
+                break
         return found
 
 

@@ -4,9 +4,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 from zoneinfo import ZoneInfoNotFoundError
 
-from streams.records.limits import LATEST
 from streams.sources import specs, transforms
-from streams.sources.references import Envelope, Read, reader, text, uses_key
+from streams.sources.references import Envelope, Read, plain, reader, text, uses_key
 from streams.sources.refusal import Unfit, short
 from streams.sources.specs import Spec
 from streams.sources.transforms import Transform
@@ -16,6 +15,7 @@ FORECAST, OUTCOME = "forecast", "outcome"
 FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
     FORECAST: (
         "event_id",
+        "scope",
         "stream",
         "p",
         "probs",
@@ -26,7 +26,7 @@ FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
         "segments",
         "model_version",
     ),
-    OUTCOME: ("event_id", "y", "stream", "ts", "revision"),
+    OUTCOME: ("event_id", "scope", "y", "stream", "ts", "revision"),
 }
 _REQUIRED: Final = {FORECAST: ("event_id", "stream"), OUTCOME: ("event_id", "y")}
 #: The forecast a source gives: exactly one of them.
@@ -145,17 +145,8 @@ class Compiler:
             transform = transforms.times(unit, form, zone, name)
         except (ZoneInfoNotFoundError, ValueError, TypeError, OSError):
             raise ValueError(f"zone {zone!r} is none, such as UTC or Europe/Berlin") from None
-        read = self._value(table, transform)
-
-        def timed(record: Any, envelope: Envelope) -> int:  # noqa: ANN401 - whatever stands there
-            found: int | None = read(record, envelope)
-            if found is None:
-                raise Unfit("timestamp", f'{name} is missing; [..., "@timestamp"] goes on to that of Kafka')
-            if not 0 <= found <= LATEST:
-                raise Unfit("timestamp", f"{name} is {found} ms since 1970, which lies before it or after 9999")
-            return found
-
-        return timed
+        missing = Unfit("timestamp", f'{name} is missing; [..., "@timestamp"] goes on to that of Kafka')
+        return self._value(table, transform, missing=missing)
 
     def _label(self, name: str, spec: Spec) -> Read:
         table = specs.table(spec, "labels")
@@ -219,8 +210,13 @@ class Compiler:
 
         return segments
 
-    def _value(self, table: Mapping[str, Spec], transform: Transform, absent: Spec = None) -> Read:
-        """Return what reads one value; ``absent`` and the default stand for one that is not there."""
+    def _value(
+        self, table: Mapping[str, Spec], transform: Transform, absent: Spec = None, missing: Unfit | None = None
+    ) -> Read:
+        """Return what reads one value.
+
+        ``absent`` and the default stand for one that is not there; without them ``missing`` is raised, or it is None.
+        """
         if "constant" in table:
             if "path" in table:
                 raise ValueError("give a path or a constant, not both")
@@ -228,15 +224,28 @@ class Compiler:
             return lambda *_: transform(constant)
         if "default" in table:
             absent = specs.checked(transform, table["default"])
-        found = self.reference(table.get("path"))
+
+        def instead() -> Any:  # noqa: ANN401 - of the field
+            if absent is not None:
+                return transform(absent)
+            if missing is not None:
+                raise Unfit(*missing.args)
+            return None
+
+        references = specs.references(table.get("path"))
+        name = plain(references[0]) if len(references) == 1 else None
+        if name is not None:
+
+            def named(record: Any, _: Envelope) -> Any:  # noqa: ANN401 - whatever stands there
+                value = record.get(name)
+                return instead() if value is None else transform(value)
+
+            return named
+        found = self.reference(references)
 
         def read(record: Any, envelope: Envelope) -> Any:  # noqa: ANN401 - whatever stands there
             value = found(record, envelope)
-            if value is None:
-                if absent is None:
-                    return None
-                value = absent
-            return transform(value)
+            return instead() if value is None else transform(value)
 
         return read
 

@@ -4,7 +4,7 @@ from typing import Any, Final
 
 from streams.sources import filters, formats
 from streams.sources.fields import FIELDS, PRECEDENCE_BITS, PRECEDENCE_SECONDS, Compiler
-from streams.sources.references import Envelope, Headers
+from streams.sources.references import Headers
 from streams.sources.refusal import PASSED, Refusal, Unfit, short
 from streams.sources.registry import SchemaId
 from streams.sources.schemas import Schemas
@@ -72,7 +72,7 @@ class Mapping:
             said: Any = key
             if key is not None and self._key is not None:
                 said = self._key.decode(key, headers)
-            envelope = Envelope(said, headers, topic, timestamp)
+            envelope = (said, headers, topic, timestamp)
             if self._passes is not None and not self._passes(record, envelope):
                 return _FILTERED
             made = {}

@@ -16,19 +16,15 @@ import re
 from collections.abc import Callable, Sequence
 from datetime import date
 from decimal import Decimal
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 from uuid import UUID
 
 Headers = Sequence[tuple[str, bytes | None]]
 
 
-class Envelope(NamedTuple):
-    """What comes with a value: the key as it was decoded, headers, topic, and the Kafka timestamp, ms."""
-
-    key: Any
-    headers: Headers
-    topic: str
-    timestamp: int
+#: What comes with a value: the key as it was decoded, headers, topic, and the Kafka timestamp, ms. A plain tuple, which
+#: is made in a tenth of the time of a named one.
+Envelope = tuple[Any, Headers, str, int]
 
 
 class KafkaTime(int):
@@ -52,6 +48,14 @@ def reader(reference: str) -> Read:
         If it is neither.
     """
     return _template(reference) if "{" in reference or "}" in reference else _reference(reference)
+
+
+def plain(reference: str) -> str | None:
+    """Return the name where a reference is one and no more, as most are; else None."""
+    if "{" in reference or reference.startswith("@"):
+        return None
+    path = steps(reference)
+    return path[0] if len(path) == 1 and isinstance(path[0], str) else None
 
 
 def uses_key(reference: str) -> bool:
@@ -91,16 +95,16 @@ def _reference(reference: str) -> Read:
     if not reference.startswith("@"):
         return _path(steps(reference))
     if reference == _TOPIC:
-        return lambda _, envelope: envelope.topic
+        return lambda _, envelope: envelope[2]
     if reference == _TIMESTAMP:
-        return lambda _, envelope: KafkaTime(envelope.timestamp)
+        return lambda _, envelope: KafkaTime(envelope[3])
     if reference == _KEY:
-        return lambda _, envelope: envelope.key
+        return lambda _, envelope: envelope[0]
     if reference.startswith(_HEADER) and len(reference) > len(_HEADER):
         return _header(reference.removeprefix(_HEADER))
     if uses_key(reference):
         inner = _path(steps(f"key{reference.removeprefix(_KEY)}"))
-        return lambda _, envelope: inner({"key": envelope.key}, envelope)
+        return lambda _, envelope: inner({"key": envelope[0]}, envelope)
     raise ValueError(f"{reference!r} is not {_EXAMPLE}")
 
 
@@ -131,7 +135,7 @@ def _path(path: tuple[str | int, ...]) -> Read:
 
 def _header(name: str) -> Read:
     def read(_: Any, envelope: Envelope) -> str | None:  # noqa: ANN401 - the value is not read
-        for given, value in reversed(envelope.headers):
+        for given, value in reversed(envelope[1]):
             if given == name:
                 return None if value is None else value.decode(errors="replace")
         return None

@@ -11,6 +11,7 @@ from decimal import Decimal
 from typing import Any, Final
 from zoneinfo import ZoneInfo
 
+from streams.records.limits import LATEST
 from streams.sources.references import KafkaTime, text
 from streams.sources.refusal import PASSED, Unfit, short
 
@@ -103,21 +104,28 @@ def times(unit: str | None, form: str | None, zone: str, field: str) -> Transfor
             return round(float(value) * factor)
         return _ms(datetime.strptime(value, form) if form else datetime.fromisoformat(value), there)  # noqa: DTZ007 - `_ms` gives it one
 
+    def other(value: Any) -> int | None:  # noqa: ANN401 - whatever stands there
+        if isinstance(value, KafkaTime):
+            return int(value)
+        if isinstance(value, float | Decimal):
+            return round(float(value) * factor)
+        if isinstance(value, date):
+            return _ms(value if isinstance(value, datetime) else datetime.combine(value, time()), there)
+        return None
+
     def transform(value: Any) -> int:  # noqa: ANN401 - whatever stands there
-        try:
-            if type(value) is str:
-                return said(value)
-            if type(value) is int:
-                return value if factor == 1.0 else round(value * factor)
-            if isinstance(value, KafkaTime):
-                return int(value)
-            if isinstance(value, float | Decimal):
-                return round(float(value) * factor)
-            if isinstance(value, date):
-                return _ms(value if isinstance(value, datetime) else datetime.combine(value, time()), there)
-        except (ValueError, OverflowError):
-            pass
-        raise Unfit("timestamp", f"{field} is {short(value)}, which is no time{f' as {form}' if form else ''}")
+        found: int | None = None
+        if type(value) is int:
+            found = value if factor == 1.0 else round(value * factor)
+        else:
+            try:
+                found = said(value) if type(value) is str else other(value)
+            except (ValueError, OverflowError):
+                found = None
+        if found is None or not 0 <= found <= LATEST:
+            how = f" as {form}" if form else ""
+            raise Unfit("timestamp", f"{field} is {short(value)}, which is no time{how} from 1970 to 9999")
+        return found
 
     return transform
 

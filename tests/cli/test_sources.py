@@ -1,0 +1,80 @@
+"""`trueup sources try` prints what records become, or why not; `config check` says who reads each source."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from cli import main
+
+PLAN = """
+[streams.cards]
+calibrator = "platt"
+[sources.scores]
+topics = ["scores.v3", "scores.v4"]
+role = "forecast"
+event_id = "txn.id"
+stream = { constant = "cards" }
+p = { path = "risk", scale = [0, 1000] }
+when = { type = "score" }
+[sources.labels]
+topic = "outcomes"
+role = "outcome"
+event_id = "txn"
+y = "fraud"
+"""
+RECORDS = """\
+{"type": "score", "txn": {"id": 7}, "risk": 250}
+{"type": "ping"}
+{"type": "score", "txn": {"id": 7}, "risk": 2500}
+{"type": "score", "txn": {"id": 7}, "risk": "high"}
+{"type": "score"
+"""
+
+
+@pytest.fixture
+def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = tmp_path / "streams.toml"
+    path.write_text(PLAN)
+    (tmp_path / "records.json").write_text(RECORDS)
+    monkeypatch.setenv("TRUEUP_STREAMS", str(path))
+    return path
+
+
+def test_each_record_of_a_file_is_shown_as_what_it_becomes(plan: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = str(plan.with_name("records.json"))
+    assert main.main(["sources", "try", "scores", file]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == 'records.json:1  {"event_id": "7", "stream": "cards", "p": 0.25}'
+    assert lines[1] == "records.json:2  passed over: when does not hold"
+    assert lines[2].startswith(
+        "records.json:3  dead letter, probability: p is not a number in [0, 1]; it was mapped to"
+    )
+    assert lines[3] == "records.json:4  dead letter, probability: p is 'high', which is no number"
+    assert lines[4].startswith("records.json:5  dead letter, not_json: the value is not JSON")
+    assert main.main(["sources", "try", "labels", file, "--records", "1", "--json"]) == 1, "not one is a label"
+    assert json.loads(capsys.readouterr().out)["record"] is None
+
+
+def test_a_source_that_is_none_and_a_file_that_is_not_there_are_said(
+    plan: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main.main(["sources", "try", "score"]) == 78
+    assert "there is no source 'score'; there are: scores, labels" in capsys.readouterr().err
+    assert main.main(["sources", "try", "scores", str(plan.with_name("none"))]) == 78
+    assert "cannot read" in capsys.readouterr().err
+
+
+def test_config_check_says_who_reads_each_source_and_why(plan: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.main(["config", "check"]) == 0
+    shown = capsys.readouterr().out
+    for topic in ("scores.v3", "scores.v4"):
+        why = "it is not TRUEUP_FORECASTS: the intake maps it and writes to forecasts"
+        assert f"# source 'scores': {topic} of forecasts is for the intake, for {why}" in shown
+    assert "# source 'labels': outcomes of outcomes is direct, for it is TRUEUP_OUTCOMES" in shown
+    assert main.main(["config", "check", "--json"]) == 0
+    sources = json.loads(capsys.readouterr().out)["sources"]
+    assert [each["mode"] for each in sources] == ["for the intake", "for the intake", "direct"]
+    plan.write_text(PLAN.replace("[0, 1000]", "[0]"))
+    assert main.main(["config", "check"]) == 78
+    assert "sources.scores: p: a range is two numbers such as [0, 1000]" in capsys.readouterr().err
