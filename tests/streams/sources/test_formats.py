@@ -328,7 +328,7 @@ def test_the_registry_is_asked_with_a_password_a_token_and_tls(tmp_path: Path) -
     ("given", "said"),
     [
         ({"URL": "registry:8081"}, "must be http"),
-        ({"URL": "http://me:word@a"}, "without a password"),
+        ({"URL": "http://me@a"}, "without a password"),
         ({"USERNAME": "me"}, "TRUEUP_REGISTRY_URL is not"),
         ({"URL": "https://a", "USERNAME": "me"}, "belong together"),
         ({"URL": "https://a", "USERNAME": "me", "PASSWORD": "w", "TOKEN": "t"}, "set one of them"),
