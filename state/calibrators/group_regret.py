@@ -9,6 +9,9 @@ from state.calibrators.base import Prediction, new, require_probability
 from state.calibrators.bucketed import _HEAD
 from state.calibrators.regret_matching import RegretMatching
 
+#: Standard deviations of chance in the margin of a segment's point, in those of a bucket's. Against an opponent of one
+#: of eight overlapping segments, 20,000 rounds, the worst segment is .034 off with 1, .023 with .5 and .030 with 0.
+PATIENCE: Final = 0.5
 #: Slots that can have cells, see `BySegment`.
 MOST: Final = 1024
 
@@ -49,9 +52,9 @@ class GroupRegret(RegretMatching):
 
         φ_i = Σ_g ω_g ψ_gi,  ω_g = 1 / sqrt(n_g + 1),
 
-    summed over the bucket and the segments of the event. The rule is that of `Bucketed`, from the point nearest the
-    forecast. An outcome is counted in every group of its event, at the point that was played. Without segments φ and
-    bytes are those of `RegretMatching`.
+    summed over the bucket and the segments of the event, whose margins have `PATIENCE` times the noise. The rule is
+    that of `Bucketed`, from the point nearest the forecast. An outcome is counted in every group of its event, at the
+    point that was played. Without segments φ and bytes are those of `RegretMatching`.
 
     *Theorem.* Let Φ = Σ ω_g ψ_gi². An outcome at point i moves ψ² of each of its groups by at most 2 ψ (y - g_i) - |ψ|
     h_i + ρ² (`RegretMatching`), so Φ by at most 2 φ_i (y - g_i) - h_i |φ_i| + Σ ω_g ρ²: the crossing rule leaves of the
@@ -82,10 +85,13 @@ class GroupRegret(RegretMatching):
     grouped: ClassVar[bool] = True
 
     def _start(self) -> None:
-        self._segment_cells: dict[int, tuple[int, int]] = {}
-        self._segment_field: dict[int, int] = {}
-        self._segment_sizes: dict[int, int] = {}
-        self._bucket_sizes: dict[int, int] = {}
+        denominator = self._grid.denominator
+        self._unit = 0.5 / denominator
+        self._halves = [gap * self._unit for gap in self._grid.gaps]
+        # As `RegretMatching` has it, but for the factor: _noise is set after this.
+        self._spreads = [math.sqrt(k * (denominator - k)) / denominator for k in self._grid.numerators]
+        self._segments: dict[int, _Group] = {}
+        self._sizes: dict[int, int] = {}
 
     def predict(self, p: float, x: Sequence[float] = (), key: bytes = b"", groups: tuple[int, ...] = ()) -> Prediction:
         """Serve a grid point drawn by the rule above; ``groups`` are the event's slots, below `MOST`."""
@@ -95,65 +101,84 @@ class GroupRegret(RegretMatching):
         grid = self._grid
         last = grid.last
         j = self._buckets.below(p)
-        first = [slot * (last + 1) for slot in groups]
-        weights = [1.0 / math.sqrt(self._segment_sizes.get(slot, 0) + 1) for slot in groups]
-        bucket, weight = j * (last + 1), 1.0 / math.sqrt(self._bucket_sizes.get(j, 0) + 1)
+        rows: list[_Group] = []
+        for slot in groups:
+            row = self._segments.get(slot)
+            if row is not None:
+                rows.append(row)
+        bucket = j * (last + 1)
+        weight = self._unit / math.sqrt(self._sizes.get(j, 0) + 1)
         i = grid.nearest(p)
-        here = self._at(i, bucket, weight, first, weights)
-        step = 1 if here > 0.0 else -1
-        while here != 0.0 and 0 <= i + step <= last:
-            there = self._at(i + step, bucket, weight, first, weights)
-            if here * there < 0.0:
-                left, a, b = (i, here, -there) if step > 0 else (i - 1, there, -here)
-                p, draw, ticket = self._between(j, left, a, b, key)
-                return new(Prediction, (p, draw, ticket + slots_of(groups)))
-            i += step
-            here = there
+        here = self._at(i, bucket, weight, rows)
+        if here != 0.0:
+            step = 1 if here > 0.0 else -1
+            while here != 0.0 and 0 <= i + step <= last:
+                there = self._at(i + step, bucket, weight, rows)
+                if here * there < 0.0:
+                    left, a, b = (i, here, -there) if step > 0 else (i - 1, there, -here)
+                    p, draw, ticket = self._between(j, left, a, b, key)
+                    return new(Prediction, (p, draw, ticket + slots_of(groups)))
+                i += step
+                here = there
         point = grid.points[i]
         return new(Prediction, (point, point, self._ticket(j, i) + slots_of(groups)))
 
-    def _at(self, i: int, bucket: int, weight: float, first: list[int], weights: list[float]) -> float:
-        """Return φ_i, in units of 1/(2 denominator)."""
+    def _at(self, i: int, bucket: int, weight: float, rows: "list[_Group]") -> float:
+        """Return φ_i."""
         own: int = self._field.get(bucket + i, 0)
         total = weight * own
-        for k, cell in enumerate(first):
-            field = self._segment_field.get(cell + i, 0)
-            if field:
-                total += weights[k] * field
+        for row in rows:
+            total += row.weight * row.field[i]
         return total
 
     def update(self, ticket: bytes, y: float) -> None:
         """Count an outcome, 0 or 1, in all groups of its event."""
         super().update(ticket[:_PLAYED], y)
-        j, i = _SLOT.unpack_from(ticket)[0], _SLOT.unpack_from(ticket, 2)[0]
-        self._bucket_sizes[j] = self._bucket_sizes.get(j, 0) + 1
-        for at in range(_PLAYED, len(ticket), 2):
-            slot: int = _SLOT.unpack_from(ticket, at)[0]
-            self._add(slot, i, 1, int(y))
-            self._segment_sizes[slot] = self._segment_sizes.get(slot, 0) + 1
+        j: int = _SLOT.unpack_from(ticket)[0]
+        self._sizes[j] = self._sizes.get(j, 0) + 1
+        if len(ticket) > _PLAYED:
+            self._add(ticket, 1, int(y))
 
     def revise(self, ticket: bytes, was: float, y: float) -> None:
         """Count the outcome as the other, 0 or 1, in all groups of its event."""
         super().revise(ticket[:_PLAYED], was, y)
+        self._add(ticket, 0, int(y) - int(was))
+
+    def _add(self, ticket: bytes, n: int, s: int) -> None:
+        """Add n outcomes, s of them 1, to the cells of a ticket's segments."""
         i: int = _SLOT.unpack_from(ticket, 2)[0]
         for at in range(_PLAYED, len(ticket), 2):
-            self._add(_SLOT.unpack_from(ticket, at)[0], i, 0, int(y) - int(was))
+            slot: int = _SLOT.unpack_from(ticket, at)[0]
+            row = self._segments.get(slot)
+            if row is None:
+                row = self._segments[slot] = _Group(self._grid.last + 1)
+            self._count_in(row, i, n, s)
 
-    def _add(self, slot: int, i: int, n: int, s: int) -> None:
-        cell = slot * (self._grid.last + 1) + i
-        before_n, before_s = self._segment_cells.get(cell, (0, 0))
-        n, s = before_n + n, before_s + s
-        self._segment_cells[cell] = n, s
-        self._segment_field[cell] = self.field(i, n, s)
+    def _count_in(self, row: "_Group", i: int, n: int, s: int) -> None:
+        counts, ones = row.counts[i] + n, row.ones[i] + s
+        row.counts[i], row.ones[i] = counts, ones
+        off = ones - counts * self._grid.points[i]
+        margin = self._segment_margin(i, counts)
+        row.field[i] = off - margin if off > margin else off + margin if off < -margin else 0.0
+        row.n += n
+        row.weight = 1.0 / math.sqrt(row.n + 1)
+
+    def _segment_margin(self, i: int, n: int) -> float:
+        """Return m_i of a segment."""
+        return n * self._halves[i] + PATIENCE * self._noise * self._spreads[i] * math.sqrt(n)
 
     def encode(self) -> bytes:
         """Return the counts; layout in the class's notes."""
         payload = super().encode()
-        if not self._segment_cells:
+        if not self._segments:
             return payload
-        width = self._grid.last + 1
-        rows = [_ROW.pack(*divmod(cell, width), *counts) for cell, counts in sorted(self._segment_cells.items())]
-        return payload + _COUNT.pack(len(rows)) + b"".join(rows)
+        cells = [
+            _ROW.pack(slot, i, n, row.ones[i])
+            for slot, row in sorted(self._segments.items())
+            for i, n in enumerate(row.counts)
+            if n
+        ]
+        return payload + _COUNT.pack(len(cells)) + b"".join(cells)
 
     def largest(self, slots: int = MOST) -> int:
         """Return the most bytes that `encode` ever returns, if events have so many slots in all."""
@@ -171,57 +196,66 @@ class GroupRegret(RegretMatching):
         ):
             raise ValueError(f"a state of {len(payload)} bytes does not hold the cells of its segments")
         width = self._grid.last + 1
-        self._segment_cells, self._segment_field = {}, {}
-        self._segment_sizes, self._bucket_sizes = {}, {}
+        self._sizes, self._segments = {}, {}
         for cell, (n, _) in self._cells.items():
-            self._bucket_sizes[cell // width] = self._bucket_sizes.get(cell // width, 0) + n
+            self._sizes[cell // width] = self._sizes.get(cell // width, 0) + n
         for slot, i, n, s in _ROW.iter_unpack(rows):
-            self._segment_cells[slot * width + i] = n, s
-            self._segment_field[slot * width + i] = self.field(i, n, s)
-            self._segment_sizes[slot] = self._segment_sizes.get(slot, 0) + n
+            row = self._segments.get(slot)
+            if row is None:
+                row = self._segments[slot] = _Group(width)
+            self._count_in(row, i, n, s)
 
     def bound(self, outstanding: int = 0) -> float | None:
         """Return the bound on the whole's error, of all buckets together; None before the first outcome."""
-        if not self._segment_cells:
+        if not self._segments:
             return super().bound(outstanding)
         if outstanding or not self.learnt:
             return 1.0 if self.learnt else None
-        width, potential = self._grid.last + 1, self._potential()
+        width = self._grid.last + 1
         margins, weighed = 0, 0.0
         for cell, (n, _) in self._cells.items():
             margins += self._margin(cell % width, n)
-            weighed += math.sqrt(self._bucket_sizes[cell // width] + 1)
-        avoidable = math.sqrt(weighed * potential)
-        return min(1.0, (margins / (2 * self._grid.denominator) + avoidable) / self.learnt)
+            weighed += math.sqrt(self._sizes[cell // width] + 1)
+        return min(1.0, (margins * self._unit + math.sqrt(weighed * self._potential())) / self.learnt)
 
     def groups(self, outstanding: int = 0) -> list[GroupError]:
         """Return error and bound of every segment that was touched, in ascending order of slots."""
-        grid = self._grid
-        width, potential = grid.last + 1, self._potential()
-        off: dict[int, int] = dict.fromkeys(sorted(self._segment_sizes), 0)
-        margins, touched = off.copy(), off.copy()
-        for cell, (n, s) in self._segment_cells.items():
-            slot, i = divmod(cell, width)
-            off[slot] += abs(s * grid.denominator - n * grid.numerators[i])
-            margins[slot] += self._margin(i, n)
-            touched[slot] += 1
+        points, potential = self._grid.points, self._potential()
         found = []
-        for slot, n in sorted(self._segment_sizes.items()):
-            avoidable = math.sqrt(touched[slot] * math.sqrt(n + 1) * potential)
-            bound = (margins[slot] / (2 * grid.denominator) + avoidable) / n if not outstanding else 1.0
-            found.append(GroupError(slot, n, off[slot] / (grid.denominator * n), min(1.0, bound)))
+        for slot, row in sorted(self._segments.items()):
+            off = margins = 0.0
+            touched = 0
+            for i, n in enumerate(row.counts):
+                if n:
+                    off += abs(row.ones[i] - n * points[i])
+                    margins += self._segment_margin(i, n)
+                    touched += 1
+            bound = (margins + math.sqrt(touched * math.sqrt(row.n + 1) * potential)) / row.n
+            found.append(GroupError(slot, row.n, off / row.n, min(1.0, bound) if not outstanding else 1.0))
         return found
 
     def _potential(self) -> float:
         """Return Q of the class's notes."""
-        step = 1.0 + (max(self._grid.gaps) + 1) / (2 * self._grid.denominator)
-        width, noise = self._grid.last + 1, self._noise
+        step = 1.0 + (max(self._grid.gaps) + 1) * self._unit
         total = 0.0
-        for n in (*self._bucket_sizes.values(), *self._segment_sizes.values()):
-            cells = min(width, n)
+        sizes = [(n, self._noise) for n in self._sizes.values()]
+        sizes += [(row.n, PATIENCE * self._noise) for row in self._segments.values()]
+        for n, noise in sizes:
+            cells = min(self._grid.last + 1, n)
             total += 2.0 * step * step * math.sqrt(n) + step * noise * cells * (3.0 + math.log(n)) / 2.0
             total += noise * noise / 4.0 * cells * 5.0 / 3.0
         return total
+
+
+class _Group:
+    """A segment: its outcomes, its weight, and of every point the outcomes that were served it, the ones, and ψ."""
+
+    def __init__(self, width: int) -> None:
+        self.n = 0
+        self.weight = 1.0
+        self.counts = [0] * width
+        self.ones = [0] * width
+        self.field = [0.0] * width
 
 
 def slots_of(groups: tuple[int, ...]) -> bytes:
