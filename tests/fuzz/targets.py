@@ -297,7 +297,7 @@ def _states() -> Iterator[bytes]:
         served = rows.Served.fresh(recipe, "s")
         made: Any = served.calibrator
         yield bytes((which,)) + made.encode()
-        asked: Any = {"multiclass": Probs((0.2, 0.3, 0.5)), "simplex": Probs((0.2, 0.3, 0.5)), "quantile": Normal(0, 1)}
+        asked: Any = {"multiclass": Probs((0.2, 0.3, 0.5)), "quantile": Normal(0, 1)}
         raw = asked.get(made.name, 0.3)
         made.update(made.predict(raw, (), b"e").ticket, 1.0)
         yield bytes((which,)) + made.encode()

@@ -40,13 +40,11 @@ STREAMS: dict[str, tuple[str, dict[str, Any], int, float, tuple[Challenger, ...]
     "served": ("prudent", {}, 0, 0.0, ()),
     "features": ("calibrated_regression", {}, 1, 0.0, (Challenger("ridge", {}),)),
     "classes": ("multiclass", {"classes": 3, "each": "histogram"}, 0, 2.0, ()),
-    "together": ("simplex", {"grid": 6}, 0, 1.0, ()),
     "numbers": ("quantile", {"levels": (0.1, 0.5, 0.9)}, 0, 3.0, ()),
 }
 VECTORS = ("classes", "together", "numbers")
 RAW: dict[str, Sequence[Any]] = {
     "classes": (Probs((0.2, 0.3, 0.5)), Probs((1.0, 0.0, 0.0)), Probs((0.1, 0.8, 0.1))),
-    "together": (Probs((0.2, 0.3, 0.5)), Probs((0.0, 0.5, 0.5)), Probs((0.6, 0.3, 0.1))),
     "numbers": (Normal(2.0, 1.5), Normal(-3.0, 0.5), Quantiles((0.1, 0.5, 0.9), (0.0, 2.0, 5.0))),
 }
 CHANCES = (0.0, 0.003, 0.25, 0.6, 1.0)

@@ -2,6 +2,7 @@
 
 import math
 import struct
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -205,3 +206,20 @@ def test_extremes_stay_finite() -> None:
         for law in (widest, Normal(LARGEST, LARGEST), Normal(0.0, 1 / LARGEST)):
             assert all(0.0 <= at <= 1.0 for at in law.cdf(y))
     assert math.isfinite(widest.integral(0.0, 1.0))
+
+
+@given(st.lists(st.sampled_from([0.0, 1.0, 5e-324]) | st.floats(0.0, 1.0), min_size=2, max_size=20))
+def test_normalised_keeps_the_order_of_classes(values: list[float]) -> None:
+    served = Classwise(values)
+    whole = served.normalised()
+    order = sorted(range(len(values)), key=values.__getitem__)
+    assert all(whole[one] <= whole[other] + 1e-15 for one, other in pairwise(order))
+    assert whole.normalised() is whole
+    assert served[served.argmax()] == max(served)
+
+
+@given(st.lists(st.floats(0.001, 0.999), min_size=2, max_size=20))
+def test_normalised_moves_all_log_odds_by_one_constant(values: list[float]) -> None:
+    whole = Classwise(values).normalised()
+    moved = [math.log(q / (1.0 - q)) - math.log(p / (1.0 - p)) for p, q in zip(values, whole, strict=True)]
+    assert max(moved) - min(moved) < 1e-6

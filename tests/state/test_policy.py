@@ -167,13 +167,13 @@ def test_challenger_is_found_beside_what_serves_now_and_nothing_else() -> None:
 
 
 def test_forecasts_of_three_classes_need_no_option_to_be_checked_and_decoded() -> None:
-    policies = Policies([("s", Policy("simplex", matures_ms=10, silence=2.0))])
+    policies = Policies([("s", Policy("multiclass", matures_ms=10, silence=2.0))])
     decoder = Decoder(policies, Limits())
     forecast = b'{"event_id":"a","stream":"s","probs":[0.2,0.3,0.5]}'
     assert isinstance(decoder.forecast(0, b"a", forecast, 1000), Forecast)
     assert isinstance(decoder.forecast(1, b"b", forecast.replace(b"0.2,", b""), 1000), Rejected)
     with pytest.raises(ValueError, match="silence must be the number of a class, 0 to 2"):
-        Policy("simplex", matures_ms=10, silence=3.0)
+        Policy("multiclass", matures_ms=10, silence=3.0)
 
 
 def test_a_row_is_as_large_as_the_slots_of_its_stream() -> None:

@@ -118,7 +118,7 @@ def test_kind_of_each_calibrator() -> None:
         ("quantile", {"link": "probit"}, "link must be one of identity, logit"),
         ("quantile", {"low": 5, "high": 1}, "low must be below high, got 5 and 1"),
         ("quantile", {"grid": 7}, "no option 'grid'; allowed: levels"),
-        ("platt+quantile", {}, "of other forecasts, which stand alone: multiclass, quantile, simplex"),
+        ("platt+quantile", {}, "of other forecasts, which stand alone: multiclass, quantile"),
     ],
 )
 def test_wrong_option_says_what_is_allowed(spec: str, options: dict[str, object], says: str) -> None:

@@ -65,7 +65,7 @@ def test_views_match_their_definitions() -> None:
     for kind, column in (("raw", 0), ("calibrated", 1)):
         pairs: list[tuple[Classwise, int]] = [(event[column], event[2]) for event in events]  # type: ignore[misc]  # 0 or 1
         brier = sum(sum((p[k] - (k == y)) ** 2 for k in range(3)) for p, y in pairs) / n
-        log = -sum(math.log(p[y] / sum(p)) for p, y in pairs) / n
+        log = -sum(math.log(p.normalised()[y]) for p, y in pairs) / n
         hits = sum(max(range(3), key=p.__getitem__) == y for p, y in pairs) / n
         assert scores.brier(kind) == pytest.approx(brier)  # type: ignore[arg-type]  # a literal in a tuple of str
         assert scores.log_loss(kind) == pytest.approx(log)  # type: ignore[arg-type]  # the same
