@@ -24,6 +24,8 @@ STEEP, KEPT = 4.0, 12.0
 OVERLAP = 10.0
 #: Scores, losses and scales are cut to these.
 FAR, MOST_LOSS, LEAST_SCALE, MOST_SCALE = 1e6, 10.0, 1e-3, 1e3
+#: Levels that one value may span before a law is not moved. Smaller atoms come from measurements that are rounded.
+ATOM = 0.2
 #: Levels whose pinball losses are the evidence.
 EVIDENCE = (0.1, 0.5, 0.9)
 
@@ -67,7 +69,7 @@ class LocationScale:
     the sum (exponential weights; Cesa-Bianchi & Lugosi 2006, section 2.3). η L_k is cut to `KEPT`: a place that was
     worse for long can come back.
 
-    A law with an atom, or without spread, is not moved: no rain stays no rain.
+    A law with an atom of a fifth or more, or without spread, is not moved: no rain stays no rain.
 
     Bytes, little-endian: n (u64), V, L (3), the weights, the running mean, the mixture, the slow and the fast place
     (f64 each), then the last scores and the last differences, oldest first (f64 each): ``120 + 16 min(n, 250)`` bytes.
@@ -201,8 +203,8 @@ class Window:
 
 
 def units(law: Law) -> Units:
-    """Return median and spread of a law; spread 0 if it has an atom or none that can be divided by."""
-    if isinstance(law, Quantiles) and len(set(law.values)) < len(law.values):
+    """Return median and spread of a law; spread 0 if it has a large atom or none that can be divided by."""
+    if isinstance(law, Quantiles) and len(set(law.values)) < len(law.values) and _largest_atom(law) >= ATOM:
         return Units(0.0, 0.0)
     if isinstance(law, Normal):
         median, spread = law.mean, law.std * _NORMAL
@@ -230,6 +232,17 @@ def moved(law: Law, c: float, d: float) -> Law:
 _NORMAL = 2.0 * (NormalDist().inv_cdf(0.75) + NormalDist().inv_cdf(0.9))
 #: Spreads that are neither too small nor too large to divide by.
 _LEAST = 1e-50
+
+
+def _largest_atom(law: Quantiles) -> float:
+    """Return the most levels that one value spans."""
+    most, start = 0.0, 0
+    for i in range(1, len(law.values)):
+        if law.values[i] != law.values[i - 1]:
+            start = i
+        else:
+            most = max(most, law.levels[i] - law.levels[start])
+    return most
 
 
 def _pinball(level: float, off: float) -> float:

@@ -1,7 +1,8 @@
 """Numbers: what was served, beside the forecasts, the levels alone, DtACI and conformal PID control.
 
 ``python -m tests.bench.numbers [made] [chose] [judged]`` prints the tables of docs/calibrators.md, prompt and with 500
-outstanding; some minutes each. The series are those of `tests.bench.rare_and_late` and need ``make data``.
+outstanding: the first `EVENTS` of each series; some minutes each. The series are those of `tests.bench.rare_and_late`
+and need ``make data``.
 
 Every contender serves the default levels, and its levels are sorted. *Levels alone* is `quantile` as it was: it never
 moves a law, and η = .02. Scores of the conformal methods are ``y - q_p``, q_p the raw quantile of the level. DtACI
@@ -180,7 +181,7 @@ def series(role: str) -> Iterator[tuple[str, list[Law], list[float], float | Non
     for name, one in (CHOSE if role == "chose" else JUDGED).items():
         for rolling in (False, True):
             laws, y = forecasts(one, rolling)
-            yield f"{name}, {'rolling' if rolling else 'fixed'}", laws, y, one.low
+            yield f"{name}, {'rolling' if rolling else 'fixed'}", laws[:EVENTS], y[:EVENTS], one.low
 
 
 def rows(role: str, late: int) -> Iterator[tuple[str, ...]]:

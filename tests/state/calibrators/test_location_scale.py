@@ -81,6 +81,14 @@ def test_a_law_with_an_atom_is_not_moved() -> None:
     assert offset((5.0, 2.0), units(RAIN)) == (0.0, 1.0)
 
 
+def test_a_law_of_rounded_numbers_is_moved() -> None:
+    """Small atoms are those of rounding: a law whose values repeat here and there is moved as any other."""
+    rounded = Quantiles((0.1, 0.15, 0.3, 0.375, 0.5, 0.625, 0.75, 0.9), (-2.0, -2.0, -1.0, 0.0, 0.0, 0.0, 1.0, 2.0))
+    assert units(rounded).spread == 0.0  # 0 spans a quarter
+    rounded = Quantiles((0.1, 0.15, 0.3, 0.45, 0.5, 0.6, 0.75, 0.9), (-2.0, -2.0, -1.0, 0.0, 0.0, 0.0, 1.0, 2.0))
+    assert units(rounded).spread > 0.0
+
+
 def test_late_outcomes_do_not_make_places_swing() -> None:
     """What is learnt is of raw laws, not of what was served: any delay ends at the same place."""
     law, rng = SKEWED, random.Random(3)
