@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from statistics import fmean
 from typing import Any, Final
 
+from rich.box import SIMPLE_HEAD
 from rich.table import Column, Table
 
 from state.scoring.ages import words
@@ -75,27 +76,28 @@ def samples(stream: str, described: Mapping[str, Any]) -> Iterator[Sample]:
         yield "segment_bias", place, each["calibrated"]["mean"] - each["observed"]
 
 
-def table(described: Mapping[str, Any], title: str = "segments", most: int = DESCRIBED) -> Table:
-    """Return the worst segments as a table."""
-    worst = described["worst"][:most]
-    right = [Column(each, justify="right") for each in ("events", "observed", "raw", "served", "served − observed")]
-    last = ("ECE raw", "ECE", "by chance", "known", "age")
-    columns: list[Column | str] = ["segment", Column("value", overflow="fold"), *right, *last]
+def table(described: Mapping[str, Any]) -> Table:
+    """Return the worst segments as a table that fits 80 columns."""
+    worst = described["worst"]
     made = Table(
-        *columns,
-        title=f"{title}, the worst {len(worst)} of {described['scored']}; off: {described['off']}{_large(described)}",
-        caption="Off: chance does not explain the error, and it is .03, or .3 of what happened. In parentheses: 95 %. "
-        "Known: of the forecasts whose time to live is over, those that had an outcome. Age: mean, when it came.",
+        Column("", overflow="fold"),
+        box=SIMPLE_HEAD,
+        padding=(0, 1),
+        pad_edge=False,
+        title=f"segments, the worst {len(worst)} of {described['scored']}; off: {described['off']}{_large(described)}",
+        caption="Off: chance does not explain the error, and it is .03, or .3 of what happened. Known: of forecasts "
+        "whose time to live is over, those that had an outcome. Age: of a forecast when its outcome came, on average.",
     )
+    for name in ("events", "observed", "served", "off by, 95 %", "ECE", "known", "age"):
+        made.add_column(name, justify="right", no_wrap=True)
     for each in worst:
-        raw, served, off = each["raw"], each["calibrated"], each["off"]
+        served, off = each["calibrated"], each["off"]
         made.add_row(
-            each["segment"],
-            each["value"],
+            f"{each['segment']} = {each['value']}",
             f"{each['events']:,}",
-            *(f"{value:.4f}" for value in (each["observed"], raw["mean"], served["mean"])),
-            f"{off['mean']:+.4f} ({off['low']:+.4f} to {off['high']:+.4f})" if off["low"] is not None else "–",
-            *(f"{value:.4f}" for value in (raw["ece"], served["ece"], served["ece_noise"])),
+            *(f"{value:.4f}" for value in (each["observed"], served["mean"])),
+            f"{off['mean']:+.4f} ± {off['high'] - off['mean']:.4f}" if off["low"] is not None else "–",
+            f"{served['ece']:.4f}",
             "–" if each["coverage"] is None else f"{each['coverage']:.0%}",
             "–" if each["mean_age_s"] is None else words(1000 * each["mean_age_s"]),
         )
