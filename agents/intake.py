@@ -39,8 +39,6 @@ from streams.records.decoding import encode_letter
 from streams.records.routing import place
 from streams.sources.formats import asks_registry
 from streams.sources.mapping import Mapping
-from streams.sources.references import Headers
-from streams.sources.registry import SchemaId
 from streams.sources.schemas import Schemas
 
 log = logging.getLogger("trueup")
@@ -55,7 +53,6 @@ LOOK_SECONDS: Final = 60.0
 #: Called with the number of the step just finished; tests kill the process here. 1: first records acknowledged,
 #: 2: routes acknowledged, 3: offsets committed.
 Probe = Callable[[int], None]
-Lacking = Callable[[bytes | None, bytes | None, Headers], list[SchemaId]]
 
 
 class Record(NamedTuple):
@@ -102,17 +99,20 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
         self._settings = settings
         self._gauges = gauges
         self._probe = probe
-        self.readers: dict[str, list[Reader]] = defaultdict(list)
         self._schemas = Schemas(settings.registry)
-        #: By topic, what says which schemas have to be loaded before a record is read.
-        self._lacking: dict[str, list[Lacking]] = defaultdict(list)
+        #: Records that were fetched and name schemas that are being loaded.
+        self._unread: dict[TopicPartition, list[Any]] = {}
+        self._loading: asyncio.Task[None] | None = None
+        #: Readers by topic, and those of them whose records name schemas of a registry.
+        self.readers: dict[str, list[Reader]] = defaultdict(list)
+        self._asking: dict[str, list[Reader]] = defaultdict(list)
         for mode in settings.modes:
             if not mode.direct:
                 mapping = Mapping(mode.source, self._schemas)
-                reader = Reader(mode.source.name, mode.source.role, mapping.read, settings.policies, settings.limits)
+                reader = Reader(mode.source.name, mode.source.role, mapping, settings.policies, settings.limits)
                 self.readers[mode.topic].append(reader)
                 if asks_registry(mode.source.table):
-                    self._lacking[mode.topic].append(mapping.lacking)
+                    self._asking[mode.topic].append(reader)
         self.topics = {
             "forecasts": settings.forecasts,
             "routes": settings.routes,
@@ -203,16 +203,7 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
 
     async def _step(self) -> None:
         """Fetch, and send on what may be."""
-        assigned = self._consumer.assignment()
-        full = self._buffers.full() & assigned
-        self._consumer.pause(*full)
-        self._consumer.resume(*(self._consumer.paused() - full))
-        try:
-            # Without a task of its own: what it returns is buffered before the partitions can move.
-            fetched = await self._consumer.getmany(timeout_ms=WAIT_MS if not self._flying else 1)
-        except OffsetOutOfRangeError as exc:
-            await self._out_of_range(exc.args[0])
-            return
+        fetched = await self._fetched()
         if self._moving:
             return
         for tp, records in fetched.items():
@@ -221,18 +212,47 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
         while len(self._flying) >= FLYING:
             await self._flying[0]
         for tp, n in self._buffers.held().items():
-            if not n and not self._caught_up(tp):  # behind the last record there may be marks of transactions
+            if not n and not self._unread and not self._caught_up(tp):  # behind the last may be marks of transactions
                 self._following[tp] = await self._consumer.position(tp)
         if not self._moving:
             batch = self._buffers.take(self._settings.batch_records, self._caught_up)
             if batch:
-                if self._lacking:
-                    await self._load(batch)
                 making = self._make(batch)
                 before = self._flying[-1] if self._flying else None
                 self._flying.append(asyncio.create_task(self._deliver(making, before)))
         if monotonic() - self._committing >= self._settings.commit_seconds:
             await self._commit()
+
+    async def _fetched(self) -> dict[TopicPartition, list[Any]]:
+        """Return the next records of each partition whose schemas are there."""
+        if self._loading is not None:
+            await asyncio.wait({self._loading}, timeout=WAIT_MS / 1000)
+            if not self._loading.done():
+                return {}
+            self._loading.result()
+            self._loading, (fetched, self._unread) = None, (self._unread, {})
+            return fetched
+        full = self._buffers.full() & self._consumer.assignment()
+        self._consumer.pause(*full)
+        self._consumer.resume(*(self._consumer.paused() - full))
+        try:
+            # Without a task of its own: what it returns is buffered before the partitions can move.
+            fetched = await self._consumer.getmany(timeout_ms=WAIT_MS if not self._flying else 1)
+        except OffsetOutOfRangeError as exc:
+            await self._out_of_range(exc.args[0])
+            return {}
+        lacking = {
+            schema
+            for tp, records in fetched.items()
+            for reader in self._asking.get(tp.topic, ())
+            for record in records
+            for schema in reader.lacking(record)
+        }
+        if not lacking:
+            return dict(fetched)
+        self._unread = dict(fetched)
+        self._loading = asyncio.create_task(self._schemas.load(lacking))
+        return {}
 
     def _caught_up(self, tp: TopicPartition) -> bool:
         end = self._consumer.last_stable_offset(tp)
@@ -256,23 +276,19 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
 
     # -- what it becomes -------------------------------------------------------------------------------------------
 
-    async def _load(self, batch: Sequence[tuple[TopicPartition, Any]]) -> None:
-        """Load the schemas that records name; waits while the registry cannot be asked."""
-        wanted: dict[SchemaId, None] = {}
-        for tp, record in batch:
-            for lacking in self._lacking.get(tp.topic, ()):
-                wanted.update(dict.fromkeys(lacking(record.value, record.key, record.headers)))
-        if wanted:
-            await self._schemas.load(wanted)
-
     def _make(self, batch: Sequence[tuple[TopicPartition, Any]]) -> Making:
         making = Making(records=len(batch), started=perf_counter())
         now = int(time() * 1000)
         for tp, record in batch:
             making.ends[tp] = record.offset + 1
+            read: set[str] = set()
             for reader in self.readers[tp.topic]:
+                if reader.role in read:
+                    continue
                 origin = self._place(reader.name, tp), record.offset
                 made = reader.canonical(record, origin, now)
+                if made is not None:
+                    read.add(reader.role)  # of the sources of a role the first counts whose `when` holds
                 if made is None:
                     self._gauges.mapped(reader.name, "passed")
                 elif isinstance(made, Rejected):
@@ -376,6 +392,7 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
         """Finish what is on its way; what is only buffered is read again by the new owner."""
         self._moving, self.ready = True, False
         self._buffers.assign(())
+        self._unread = {}
         try:
             await self._land()
         except Exception as exc:  # noqa: BLE001 - aiokafka would only log it

@@ -1,6 +1,5 @@
 """Source records as the records that trueup knows: what intake sends on, and where to."""
 
-from collections.abc import Callable
 from typing import Any, NamedTuple, cast
 
 import orjson
@@ -12,10 +11,9 @@ from streams.records.decoding import SCOPED, Decoder
 from streams.records.limits import Limits
 from streams.records.refused import Refused
 from streams.records.routing import Origin, encode_forecast, encode_label, encode_route, target
+from streams.sources.mapping import Mapping
 from streams.sources.refusal import PASSED, Refusal
-
-#: Reads a record of a source: value, key, headers, topic and Kafka timestamp (ms).
-Read = Callable[[bytes | None, bytes | None, Any, str, int], dict[str, Any] | Refusal]
+from streams.sources.registry import SchemaId
 
 
 class Sent(NamedTuple):
@@ -42,20 +40,26 @@ class Reader:
     ----------
     name, role
         Of the source; the role is ``forecast`` or ``outcome``.
-    read
-        Its mapping.
+    mapping
+        Reads its records.
     policies, limits
         As the worker's.
     """
 
-    def __init__(self, name: str, role: str, read: Read, policies: Policies, limits: Limits) -> None:
-        self.name = name
+    def __init__(self, name: str, role: str, mapping: Mapping, policies: Policies, limits: Limits) -> None:
+        self.name, self.role = name, role
         self._policies = policies
         self._ahead_ms = limits.ahead_ms
         self._decoder = Decoder(policies, limits)
-        self._read = read
+        self._mapping = mapping
         self._topic = FORECASTS if role == "forecast" else OUTCOMES
         self._made = self._forecast if role == "forecast" else self._label
+
+    def lacking(self, record: Any) -> list[SchemaId]:  # noqa: ANN401 - as below
+        """Return the ids of schemas that have to be loaded before a record is read."""
+        return (
+            [] if isinstance(record.value, Refused) else self._mapping.lacking(record.value, record.key, record.headers)
+        )
 
     def canonical(self, record: Any, origin: Origin, now: int) -> Canonical | Rejected | None:  # noqa: ANN401 - aiokafka's
         """Return what a source record becomes; None if it is passed over.
@@ -74,7 +78,7 @@ class Reader:
             return self._rejected(record, value.reason)
         if stamp > now + self._ahead_ms:
             return self._rejected(record, "far_ahead")
-        fields = self._read(value, key, record.headers, record.topic, stamp)
+        fields = self._mapping.read(value, key, record.headers, record.topic, stamp)
         if isinstance(fields, Refusal):
             return None if fields.reason == PASSED else self._rejected(record, fields.reason)
         made = self._made(fields, stamp, origin)

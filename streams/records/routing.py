@@ -5,7 +5,7 @@ record it was made of, so that one that is sent twice is known.
 """
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 from zlib import crc32
 
 import orjson
@@ -65,7 +65,8 @@ def encode_outcome(routed: Routed) -> bytes:
 class RouteDecoder:
     """Turns the values of routes and labels into events; see `streams.records.decoding.Decoder`."""
 
-    asks_registry: Final = False
+    #: Its records are JSON.
+    asks_registry: ClassVar[bool] = False
 
     def events(self, records: Iterable[tuple[int, Any]]) -> list[Route | Label | Rejected]:
         """Decode records of both topics, in their order."""

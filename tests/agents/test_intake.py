@@ -5,7 +5,7 @@ import json
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import orjson
 import pytest
@@ -316,6 +316,57 @@ def test_a_send_that_fails_ends_it_and_nothing_after_it_is_sent_or_committed(pla
         assert scene.consumer.commits == []
 
     play(story)
+
+
+def test_records_wait_for_their_schemas_and_are_dropped_with_their_partitions(play: Play) -> None:
+    async def story(scene: Scene) -> None:
+        await scene.begin()
+        there, asked = asyncio.Event(), list[set[str]]()
+
+        async def load(schemas: set[str]) -> None:
+            asked.append(schemas)
+            await there.wait()
+
+        asks = SimpleNamespace(lacking=lambda _: [] if there.is_set() else ["7"])
+        scene.intake._schemas = cast("Any", SimpleNamespace(load=load))
+        scene.intake._asking["scores.v3"] = cast("Any", [asks])
+        scene.give(S0, score("e1"))
+        await scene.steps(1)
+        scene.give(S0, score("e2"), start=1)
+        await scene.steps(1)
+        assert asked == [{"7"}]
+        assert scene.producer.topics() == []
+        there.set()
+        await scene.steps()
+        assert [orjson.loads(batch[0][1])["event_id"] for t, _, batch in scene.producer.sent if t == "forecasts"] == [
+            "e1",
+            "e2",
+        ]
+        there.clear()
+        scene.give(S0, score("e3"), start=2)
+        await scene.steps(1)
+        await scene.intake.on_partitions_revoked({S0, L0})
+        there.set()
+        await scene.begin()
+        sent = len(scene.producer.sent)
+        await scene.steps()
+        assert len(scene.producer.sent) == sent
+
+    play(story)
+
+
+def test_of_the_sources_of_a_topic_the_first_counts_whose_condition_holds(tmp_path: Path) -> None:
+    twice = STREAMS + STREAMS.replace("[sources.scores]", "[sources.others]").replace(
+        "[sources.labels]", "[sources.more]"
+    )
+    (tmp_path / "streams.toml").write_text(twice)
+    made = Intake(Settings.from_env({"TRUEUP_STREAMS": str(tmp_path / "streams.toml")}), IntakeGauges("0", [], list))
+    made._widths, made._ids = dict.fromkeys(made.topics, 2), dict.fromkeys(made.readers, "6f")
+    record = SimpleNamespace(
+        offset=0, timestamp=100, key=b"k", value=orjson.dumps(score("e1")), headers=(), topic=S0.topic
+    )
+    making = made._make([(S0, record)])
+    assert [len(records) for records in making.first.values()] == [1]
 
 
 def noted(topic_id: str, *partitions: int) -> str:

@@ -33,7 +33,7 @@ LABELS = {"topic": "labels.v1", "role": "outcome", "event_id": "id", "y": "y", "
 
 def reader(table: dict[str, Any]) -> Reader:
     (source,) = config.parse({"scores": table})
-    return Reader(source.name, source.role, Mapping(source).read, POLICIES, Limits())
+    return Reader(source.name, source.role, Mapping(source), POLICIES, Limits())
 
 
 def record(value: bytes | None, ts: int = NOW) -> Any:
