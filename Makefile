@@ -28,7 +28,7 @@ data: .venv/.data ## fetch the experiments' data sets, 70 MB, into .venv
 demo: compiled jars ## real data through a real broker: a live table, then a report
 	$(BIN)/trueup demo
 
-experiments: compiled data ## the papers' results and five real streams again, into one report; about two minutes
+experiments: compiled data ## the papers' results and five real streams again, into one report; four to nine minutes
 	$(BIN)/trueup experiments
 
 test: compiled jars ## run the tests, end to end ones included

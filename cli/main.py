@@ -127,7 +127,7 @@ def _parser() -> argparse.ArgumentParser:
     experiments = commands.add_parser(
         "experiments",
         help="the papers' results and five real streams, run again into one report",
-        description="Runs in two processes, about two minutes for all; prints what was found and writes report.md.",
+        description="Runs in two processes, four to nine minutes for all; prints what was found and writes report.md.",
         epilog=EXPERIMENTS,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

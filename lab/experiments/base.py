@@ -20,6 +20,19 @@ class TextTable(NamedTuple):
     note: str = ""
 
 
+class Claim(NamedTuple):
+    """A claim, table or figure of a paper beside what was found here; ``verdict`` is one of `VERDICTS`."""
+
+    paper: str
+    claim: str
+    published: str
+    found: str
+    verdict: str
+
+
+REPRODUCED, NOT_REPRODUCED, NOT_TRIED = VERDICTS = ("reproduced", "not reproduced", "not tried")
+
+
 class Section(NamedTuple):
     """The results of an experiment.
 
@@ -33,6 +46,8 @@ class Section(NamedTuple):
         Tables of the report; pictures are names of files beside the report, with captions.
     skipped
         What was not run, and why.
+    claims
+        The claims of papers that it judges.
     """
 
     text: list[str]
@@ -40,6 +55,7 @@ class Section(NamedTuple):
     tables: list[TextTable]
     pictures: list[tuple[str, str]] = []  # noqa: RUF012 - a default that is never changed
     skipped: list[str] = []  # noqa: RUF012 - the same
+    claims: list[Claim] = []  # noqa: RUF012 - the same
 
 
 class Experiment(NamedTuple):
@@ -69,6 +85,11 @@ def even(spec: str, *, buckets: int, grid: int, name: str, seed: int) -> Calibra
     wanted: dict[str, object] = {"buckets": buckets, "grid": grid, "spacing": "uniform", "bucket_spacing": "uniform"}
     has = {option for part in spec.split("+") for option in REGISTRY[part].options}
     return make(spec, name=name, seed=seed, **{option: value for option, value in wanted.items() if option in has})
+
+
+def judged(held: bool) -> str:  # noqa: FBT001 - the one thing it says
+    """Return the verdict of a claim that was tried."""
+    return REPRODUCED if held else NOT_REPRODUCED
 
 
 def verdict(held: int, of: int, what: str) -> str:

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from lab.experiments import picture
-from lab.experiments.base import Experiment, Job, Section, TextTable, even, usable
+from lab.experiments.base import Claim, Experiment, Job, Section, TextTable, even, judged, usable
 from lab.experiments.measure import l1, l2_path, slope
 from lab.experiments.play import oppose, play, prompt
 from state.arrays import Floats
@@ -22,6 +22,7 @@ REGMIN: Final = ("exponential_weights", "regret_matching")
 SUBROUTINES: Final = ("exponential_weights", "regret_matching", "approachability", "minimax")
 #: Index in `TIMES` for the fit of the N exponent: early, before the grid's resolution dominates the error.
 _EARLY: Final = 2
+_PAPER: Final = "Kuleshov & Ermon"
 _NAMES: Final = {
     "expert": "expert F",
     "algorithm": "Algorithm 1",
@@ -180,6 +181,34 @@ def tell(results: Sequence[Any], out: Path) -> Section:
             (_paint_rates(errors, known, out), "Table 1: ℓ1 error against the adversary, by T, for M = N = 20"),
         ],
         skipped=skipped,
+        claims=[
+            Claim(
+                _PAPER,
+                "Figure 2a, b: a coin, an expert that is certain and not calibrated",
+                "calibrated after 300 rounds, REGMIN at squared loss .25, Algorithm 1 near 0",
+                f"ℓ2 error {ours.error[at]:.4f} (expert {expert.error[at]:.4f}); loss {blind.loss[-1]:.3f}, "
+                f"{ours.loss[-1]:.3f}",
+                judged(bool(ours.error[at] < 0.2 * expert.error[at] and ours.loss[-1] < 0.5 * blind.loss[-1])),
+            ),
+            Claim(
+                _PAPER,
+                "Figure 2c, d: an adversary",
+                "calibrated, not accurate",
+                f"ℓ2 error {adversary.error[-1]:.4f} (expert {mean['adversary', 'expert'].error[-1]:.4f}); an opponent "
+                "who saw the draw would make any algorithm wrong by .5",
+                judged(bool(adversary.error[-1] < 0.2 * mean["adversary", "expert"].error[-1])),
+            ),
+            Claim(
+                _PAPER,
+                "Table 1: calibration of the subroutines",
+                "O(1 / (ε √(ε T))), O(1 / (ε √T))",
+                "; ".join(
+                    f"`{spec}` T^{slope(np.array(TIMES, float), errors[spec, GRIDS[-1]]):.2f} at N = {GRIDS[-1]}"
+                    for spec in known
+                ),
+                judged(all(slope(np.array(TIMES, float), errors[spec, GRIDS[-1]]) <= -0.4 for spec in known)),
+            ),
+        ],
     )
 
 

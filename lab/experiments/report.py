@@ -1,10 +1,11 @@
 """Write the report: one Markdown file, with pictures beside it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from agents import __version__
-from lab.experiments.base import Section, TextTable
+from lab.experiments.absent import ABSENT
+from lab.experiments.base import Claim, Section, TextTable
 from lab.experiments.registry import REGISTRY
 from streams.atomic_file import written
 
@@ -21,6 +22,8 @@ def write(sections: Mapping[str, Section], out: Path) -> Path:
         ),
         "",
     ]
+    claims = [claim for section in sections.values() for claim in section.claims]
+    lines += [*markdown(_table([*claims, *absent(claims)])), ""]
     for name, section in sections.items():
         lines += [f"- [{REGISTRY[name].title}](#{name})", *(f"  - {finding}" for finding in section.findings)]
     for name, section in sections.items():
@@ -39,6 +42,22 @@ def write(sections: Mapping[str, Section], out: Path) -> Path:
     with written(path) as file:
         file.write(("\n".join(lines).rstrip() + "\n").encode())
     return path
+
+
+def absent(claims: Sequence[Claim]) -> list[Claim]:
+    """Return what nothing tried, of the papers that claims are of."""
+    return [each for each in ABSENT if each.paper in {claim.paper for claim in claims}]
+
+
+def _table(claims: Sequence[Claim]) -> TextTable:
+    head = ("paper", "claim, table or figure", "published", "here", "verdict")
+    rows = [
+        tuple(claim)
+        for paper in dict.fromkeys(each.paper for each in claims)
+        for claim in claims
+        if claim.paper == paper
+    ]
+    return TextTable("Papers, claim by claim", head, rows)
 
 
 def markdown(table: TextTable) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from lab.experiments import picture
-from lab.experiments.base import Experiment, Job, Section, TextTable, even, verdict
+from lab.experiments.base import Claim, Experiment, Job, Section, TextTable, even, judged, verdict
 from lab.experiments.measure import l1
 from lab.experiments.play import oppose, play, prompt
 from state.arrays import Floats
@@ -90,6 +90,15 @@ def tell(results: Sequence[Any], out: Path) -> Section:
             )
         ],
         pictures=[(_paint(mean, bounds, out), "Roth's bound (dashed) and the error measured against three opponents")],
+        claims=[
+            Claim(
+                "Roth",
+                "the minimax forecaster's expected error, any opponent",
+                "≤ √((N+1) a_T) / T",
+                f"below it in {inside} of {len(mean)}, within Azuma's margin in {held}",
+                judged(held == len(mean)),
+            )
+        ],
     )
 
 
