@@ -24,10 +24,25 @@ NOW = 1_700_000_000_000
 DECODER = Decoder(Policies(default=Policy()), Limits())
 
 NUMBERS = st.integers(-(2**70), 2**70) | st.floats() | st.sampled_from([0, 1, 2, 100, 1000, NOW, 0.5])
-WORDS = st.sampled_from(["a", "b", "a.b", "a[0]", "a.b[1].c", "@key", "@key.a", "@header.h", "@topic", "@timestamp"])
-PATHS = WORDS | st.sampled_from(
-    ["{a}-{b}", "{@key}", "{", "a..b", "", "@", '"a"', "id", "model", "risk", "at", "amount"]
-)
+GOOD = [
+    "a",
+    "b",
+    "a.b",
+    "a[0]",
+    "a.b[1].c",
+    "@key",
+    "@header.h",
+    "@topic",
+    "@timestamp",
+    "{a}-{b}",
+    "{@key}",
+    "id",
+    "risk",
+]
+BAD = ["{", "a..b", "", "@", "@key.a", '"a']
+WORDS = st.sampled_from(GOOD)
+#: One in thirty is none: a mapping has several.
+PATHS = st.sampled_from(GOOD * 14 + BAD)
 SCALARS = PATHS | NUMBERS | st.booleans() | st.text(max_size=4)
 VALUES = st.recursive(
     SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(PATHS, inner, max_size=3), max_leaves=6
@@ -67,6 +82,27 @@ WHENS = st.dictionaries(
 )
 
 
+PLACES = {"path": WORDS, "default": st.sampled_from([0, 1, 0.5])}
+#: What a field may say, mostly.
+SENSIBLE: dict[str, st.SearchStrategy[Any]] = {
+    "p": st.fixed_dictionaries(
+        {"path": WORDS}, optional={"scale": st.sampled_from(["percent", "log-odds", [0, 1000]])}
+    ),
+    "probs": WORDS | st.fixed_dictionaries({"each": st.lists(WORDS, min_size=1, max_size=3)}),
+    "quantiles": st.fixed_dictionaries({"levels": st.just([0.1, 0.9]) | WORDS, "values": st.lists(WORDS, min_size=1)}),
+    "normal": st.fixed_dictionaries({"mean": WORDS, "std": WORDS | st.fixed_dictionaries({"constant": st.just(1)})}),
+    "ts": st.fixed_dictionaries({"path": WORDS}, optional={"unit": st.sampled_from(["s", "ms", "us", "ns"])}),
+    "x": WORDS | st.dictionaries(st.sampled_from("ab"), st.fixed_dictionaries({**PLACES, "range": st.just([0, 5])})),
+    "segments": st.dictionaries(st.sampled_from("ab"), WORDS, min_size=1),
+    "y": WORDS | st.fixed_dictionaries({"path": WORDS}, optional={"labels": st.just({"a": 1, "1": 0, "*": "skip"})}),
+}
+
+
+def specs(draw: st.DrawFn, name: str) -> Any:
+    """Return what is said of a field: nine times in ten something that it may say."""
+    return draw(SENSIBLE.get(name, PATHS) if draw(st.integers(0, 9)) else SPECS)
+
+
 @st.composite
 def tables(draw: st.DrawFn) -> dict[str, Any]:
     """Return the table of a source, mostly with what it must have."""
@@ -74,11 +110,12 @@ def tables(draw: st.DrawFn) -> dict[str, Any]:
     must = ("event_id", "stream", draw(st.sampled_from(["p", "probs", "quantiles", "normal"])))
     made: dict[str, Any] = {"topic": "t", "role": role}
     for name in must if role == FORECAST else ("event_id", "y"):
-        made[name] = draw(PATHS if name in ("event_id", "stream") else SPECS)
+        made[name] = specs(draw, name)
     for name in draw(st.lists(st.sampled_from(FIELDS[role]), max_size=3)):
-        made[name] = draw(SPECS)
+        if name not in ("p", "probs", "quantiles", "normal"):
+            made[name] = specs(draw, name)
     others = {
-        "format": st.sampled_from(["json", "avro", "protobuf", "xml"]),
+        "format": st.sampled_from(["json", "avro", "avro", "protobuf", "xml"]),
         "key_format": st.sampled_from(["json", "avro", "protobuf"]),
         "cloudevents": st.booleans(),
         "when": WHENS,
@@ -87,7 +124,7 @@ def tables(draw: st.DrawFn) -> dict[str, Any]:
         "message": st.just("a.B"),
         "weight": st.just(1),
     }
-    for name in draw(st.lists(st.sampled_from(sorted(others)), max_size=2)):
+    for name in draw(st.lists(st.sampled_from(["format", "format", "key_format", *sorted(others)]), max_size=1)):
         made[name] = draw(others[name])
     return made
 
