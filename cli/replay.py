@@ -114,6 +114,7 @@ def add_source(parser: argparse.ArgumentParser) -> tuple[Any, Any]:
     table.add_argument(
         "--time-format", metavar="FORMAT", help="such as '%%d.%%m.%%Y %%H:%%M' (default: ISO 8601 or numbers)"
     )
+    table.add_argument("--segments", metavar="COLUMN,...", help="columns of segments, by which the stream is looked at")
     table.add_argument("--id", metavar="COLUMN", help="the event's id (default: the number of the row)")
     table.add_argument("--stream-column", metavar="COLUMN", help="the stream of each row")
     table.add_argument("--stream-name", metavar="NAME", help="the stream of all rows (default: the file's name)")
@@ -222,6 +223,7 @@ def _table(options: argparse.Namespace, partitions: int) -> Any:  # noqa: ANN401
         unit=options.score_unit,
         labels=_meanings(options.labels),
         time_format=options.time_format,
+        segments=tuple(filter(None, (name.strip() for name in (options.segments or "").split(",")))),
     )
     return TableSource(options.table, options.table, partitions, columns)
 

@@ -53,6 +53,8 @@ class Columns:
         One of `UNITS`.
     labels
         What text in the label column means: 0, 1, or None for a row without a label.
+    segments
+        Columns that hold segments; their names are the segments'.
     time_format
         Of times that are text and not ISO 8601, as strptime reads it, such as ``%d.%m.%Y %H:%M``.
     """
@@ -67,6 +69,7 @@ class Columns:
     unit: str = "probability"
     labels: Mapping[str, int | None] = field(default_factory=dict)
     time_format: str | None = None
+    segments: tuple[str, ...] = ()
 
     @property
     def named(self) -> dict[str, str]:
@@ -79,7 +82,8 @@ class Columns:
             "--id": self.id,
             "--stream-column": self.stream,
         }
-        return {option: name for option, name in options.items() if name is not None}
+        named = {option: name for option, name in options.items() if name is not None}
+        return named | {f"--segments {name}": name for name in self.segments}
 
 
 @dataclass(frozen=True)
@@ -141,6 +145,8 @@ class TableSource(FileSource):
                 made: dict[str, object] = {"event_id": event_id}
                 if topic == FORECASTS:
                     made |= {"stream": rows.streams[row], "p": float(rows.scores[row])}
+                    if rows.segments:
+                        made["segments"] = {name: column[row] for name, column in rows.segments.items() if column[row]}
                 else:
                     made["y"] = int(rows.labels[row])
                 key = event_id.encode()
@@ -165,6 +171,8 @@ class Rows:
         Ms since 1970; the least integer where there is none.
     ids, streams
         Names.
+    segments
+        By column; empty where a row has none.
     """
 
     scores: Floats
@@ -173,6 +181,7 @@ class Rows:
     label_times: Integers
     ids: list[str]
     streams: list[str]
+    segments: Mapping[str, list[str]]
 
     @property
     def count(self) -> int:
@@ -200,7 +209,8 @@ def read(path: Path, columns: Columns) -> Rows:
     ids = [str(n) for n in range(count)] if columns.id is None else _names(table[columns.id], map(str, range(count)))
     default = (columns.stream_name for _ in range(count))
     streams = list(default) if columns.stream is None else _names(table[columns.stream], default)
-    return Rows(scores, _labels(table[columns.label], columns), times, label_times, ids, streams)
+    segments = {name: _names(table[name], ("" for _ in range(count))) for name in columns.segments}
+    return Rows(scores, _labels(table[columns.label], columns), times, label_times, ids, streams, segments)
 
 
 def _table(path: Path, columns: Columns) -> Any:  # noqa: ANN401 - pyarrow ships no type hints
@@ -216,7 +226,7 @@ def _table(path: Path, columns: Columns) -> Any:  # noqa: ANN401 - pyarrow ships
         _present(path, there, columns)
         formats = [arrow.csv.ISO8601] + ([columns.time_format] if columns.time_format else [])
         # What names something is text, whatever it looks like: 007 is not 7.
-        text = {name: arrow.string() for name in (columns.id, columns.stream) if name is not None}
+        text = {name: arrow.string() for name in (columns.id, columns.stream, *columns.segments) if name}
         options = arrow.csv.ConvertOptions(
             include_columns=sorted(set(columns.named.values())),
             column_types=text,
@@ -232,7 +242,9 @@ def _present(path: Path, there: Iterable[str], columns: Columns) -> None:
     there = list(there)
     for option, name in columns.named.items():
         if name not in there:
-            raise TableError(f"{option} {name}: {path} has no such column; there are: {', '.join(there)}")
+            raise TableError(
+                f"{option.removesuffix(f' {name}')} {name}: {path} has no such column; there are: {', '.join(there)}"
+            )
 
 
 def _scores(column: Any, columns: Columns) -> Floats:  # noqa: ANN401 - pyarrow's

@@ -52,6 +52,18 @@ def test_a_row_is_a_forecast_and_where_its_label_is_known_an_outcome(tmp_path: P
     assert source.size == 5
 
 
+def test_columns_of_segments_become_segments_as_they_are_written(tmp_path: Path) -> None:
+    columns = Columns("p", "fraud", "at", segments=("country", "mcc"))
+    source = table(tmp_path, "p,fraud,at,country,mcc\n.1,,2026-01-01,DE,0742\n.2,1,2026-01-02,,5411\n", columns)
+    assert [made["segments"] for _, made in values(source, FORECASTS)] == [
+        {"country": "DE", "mcc": "0742"},
+        {"mcc": "5411"},
+    ]
+    assert all("segments" not in made for _, made in values(source, OUTCOMES))
+    with pytest.raises(TableError, match=r"--segments country: .* has no such column; there are: p, fraud"):
+        values(table(tmp_path, "p,fraud,at\n.1,,2026-01-01\n", columns), FORECASTS)
+
+
 @pytest.mark.parametrize(
     ("times", "form"),
     [
