@@ -73,6 +73,17 @@ def _whole(shown_on: Console, each: dict[str, Any]) -> None:
             "–" if one["saturated"] is None else f"{one['saturated']:,}",
         )
     shown_on.print(held)
+    for one in each["calibrators"]:
+        if one["biases"]:
+            shown_on.print(_biases(one))
+
+
+def _biases(one: dict[str, Any]) -> Table:
+    """Return the biases that a calibrator bounds, each beside its bound."""
+    table = Table("along", "bias", "bound", title=f"partition {one['partition']}, {one['config']}: mean of f (p − y)")
+    for bias in one["biases"]:
+        table.add_row(bias["name"], f"{bias['bias']:+.5f}".replace("-", "−"), f"{bias['bound']:.5f}")
+    return table
 
 
 def _served(each: dict[str, Any]) -> set[str]:

@@ -10,7 +10,8 @@ from typing import Any
 import orjson
 
 from state import keys, rows
-from state.calibrators import internal_regret, played
+from state.calibrators import Recalibrator, internal_regret, played
+from state.calibrators.calibrated_regression import CalibratedRegression
 from state.calibrators.points import debiased_l2, noise
 from state.fence import Fence
 from state.policy import Policy
@@ -299,13 +300,22 @@ def _biased(histories: Mapping[int, History], kind: Alarmed) -> dict[str, Any]:
     return {"feature_bias": biases} if any(biases.values()) else {}
 
 
-def _counted(served: Served) -> dict[str, float | None]:
+def _counted(served: Served) -> dict[str, Any]:
     """Return what the counts of the points played say, where a calibrator keeps them."""
     points = played(served.calibrator)
     return {
         "debiased_l2": _or_none(debiased_l2(points)) if points else None,
         "internal_regret": internal_regret(served.calibrator),
+        "biases": _test_functions(served.calibrator),
     }
+
+
+def _test_functions(calibrator: Recalibrator[Any, Any]) -> list[dict[str, Any]] | None:
+    """Return the bias along each test function beside its bound, as shares of the outcomes; None without a theorem."""
+    if not isinstance(calibrator, CalibratedRegression) or not calibrator.learnt:
+        return None
+    n = calibrator.learnt
+    return [{"name": each[0], "bias": each[2] / n, "bound": each[3] / n} for each in calibrator.biases()]
 
 
 def _curve(bins: list[Bin]) -> list[dict[str, float]]:

@@ -1,7 +1,7 @@
 """Numbers: what was served, beside the forecasts, the levels alone, DtACI and conformal PID control.
 
 ``python -m tests.bench.numbers [made] [chose] [judged]`` prints the tables of docs/calibrators.md, prompt and with 500
-outstanding: the first `EVENTS` of each series; some minutes each. The series are those of `tests.bench.rare_and_late`
+outstanding: the first `ROWS` of each series; some minutes each. The series are those of `tests.bench.rare_and_late`
 and need ``make data``.
 
 Every contender serves the default levels, and its levels are sorted. *Levels alone* is `quantile` as it was: it never
@@ -32,6 +32,8 @@ WIDTH: Final = 500
 ALONE: Final = 0.02
 RATES: Final = 0.001 * 2.0 ** np.arange(8)
 EVENTS: Final = 10_000
+#: Of a series.
+ROWS: Final = 5000
 
 #: Serves a law: quantiles at the levels, and what it must be told with the outcome.
 Serve = Callable[[Law, Floats], tuple[Floats, Any]]
@@ -181,7 +183,7 @@ def series(role: str) -> Iterator[tuple[str, list[Law], list[float], float | Non
     for name, one in (CHOSE if role == "chose" else JUDGED).items():
         for rolling in (False, True):
             laws, y = forecasts(one, rolling)
-            yield f"{name}, {'rolling' if rolling else 'fixed'}", laws[:EVENTS], y[:EVENTS], one.low
+            yield f"{name}, {'rolling' if rolling else 'fixed'}", laws[:ROWS], y[:ROWS], one.low
 
 
 def rows(role: str, late: int) -> Iterator[tuple[str, ...]]:

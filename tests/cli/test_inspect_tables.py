@@ -69,6 +69,16 @@ def test_bias_along_features_is_described_where_there_are_any() -> None:
     assert described["calibrators"][0]["noise"] is None
 
 
+def test_biases_that_a_calibrator_bounds_stand_beside_their_bounds(capsys: pytest.CaptureFixture[str]) -> None:
+    described = describe(found(300, Policy("calibrated_regression", features=1)), "s")
+    biases = described["calibrators"][0]["biases"]
+    assert [each["name"] for each in biases][:4] == ["constant", "answer", "forecast", "x1"]
+    assert all(abs(each["bias"]) <= each["bound"] for each in biases)
+    inspect_tables.show({"s": described}, {}, whole=True)
+    assert "x1" in capsys.readouterr().out
+    assert describe(found(5, Policy()), "s")["calibrators"][0]["biases"] is None
+
+
 @pytest.mark.parametrize("n", [0, 1, 150])
 def test_streams_with_few_events_can_be_shown(n: int, capsys: pytest.CaptureFixture[str]) -> None:
     described = describe(found(n, Policy()), "s")
