@@ -10,8 +10,8 @@ from state.calibrators.options import Integer, Option, Text
 from state.calibrators.sizes import largest
 from state.forecasts import Classwise, Probs
 
-#: What recalibrates each class if nothing else is set: guarded, and of all that were tried the least log loss on sets
-#: of classes (`docs/calibrators.md`).
+#: What recalibrates each class if nothing else is set: guarded, and on three sets of classes less log loss than online
+#: vector scaling (`docs/calibrators.md`).
 EACH = "auto+regret_matching"
 #: Classes if their number is not set.
 CLASSES = 3
