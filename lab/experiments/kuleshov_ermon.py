@@ -125,8 +125,10 @@ def tell(results: Sequence[Any], out: Path) -> Section:
     ]
     return Section(
         text=[
-            "The paper gives Figure 2 no numbers. In the table of claims, *calibrated* is less than half the expert's "
-            "error on the coin, less than a fifth against the adversary.",
+            (
+                "The paper gives Figure 2 no numbers. In the table of claims, *calibrated* is less than half the "
+                "expert's error on the coin, less than a fifth against the adversary."
+            ),
             (
                 f"Figure 2: y ~ Ber(.5) with an expert that says .3 before 0 and .7 before 1 (coin), and an "
                 f"opponent that "
