@@ -184,6 +184,13 @@ OPERATIONS: Final = Dashboard(
                     alert="TrueupRecoveryLong",
                 ),
                 _lines(
+                    "Copies behind",
+                    "Changelog records that the copies of a worker have yet to write; empty without TRUEUP_STANDBYS.",
+                    [Query(over("max", _now("trueup_standby_lag_records"), "instance"), "{{instance}}", quiet=True)],
+                    "short",
+                    alert="TrueupStandbyBehind",
+                ),
+                _lines(
                     "Redelivered",
                     "Records that came again and were answered from the ledger; a burst after each restart is right.",
                     [Query(over("sum", _rate("trueup_redelivered_records_total"), "topic"), "{{topic}}")],

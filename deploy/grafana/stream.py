@@ -379,7 +379,7 @@ STREAM: Final = Dashboard(
                     [
                         Query(
                             f'max by (segment, value) (trueup_segment_bias{{{WORKER}, stream="$stream"}} '
-                            "and trueup_segment_events >= 100)",
+                            f'and trueup_segment_events{{{WORKER}, stream="$stream"}} >= 100)',
                             "{{segment}} = {{value}}",
                             quiet=True,
                         ),

@@ -114,4 +114,5 @@ def test_every_series_of_a_stream_of_probabilities_is_asked_for_by_a_rule_or_a_d
         "coverage_error",
         "pinball_loss",
         "interval_width",
+        "saturated_answers",
     }
