@@ -57,9 +57,13 @@ def _whole(shown_on: Console, each: dict[str, Any]) -> None:
         shown_on.print(segments.table(each["segments"]))
     if "shadows" in each:
         shown_on.print(challengers.table(each["shadows"]))
+    _calibrators(shown_on, each["calibrators"])
+
+
+def _calibrators(shown_on: Console, calibrators: list[dict[str, Any]]) -> None:
     measures = ("error", "bound", "noise", "internal_regret")
     held = Table("partition", "calibrator", "config", "version", "outstanding", *measures, "saturated")
-    for one in each["calibrators"]:
+    for one in calibrators:
         # A bound of 1 says nothing.
         shown = {**one, "bound": None if one["bound"] == 1.0 else one["bound"]}
         figures = ("–" if shown[name] is None else f"{shown[name]:.4f}" for name in measures)
@@ -73,7 +77,7 @@ def _whole(shown_on: Console, each: dict[str, Any]) -> None:
             "–" if one["saturated"] is None else f"{one['saturated']:,}",
         )
     shown_on.print(held)
-    for one in each["calibrators"]:
+    for one in calibrators:
         if one["biases"]:
             shown_on.print(_biases(one))
 
