@@ -2,6 +2,8 @@
 
 from typing import Any, Final
 
+import orjson
+
 from streams.sources import filters, formats
 from streams.sources.fields import FIELDS, PRECEDENCE_BITS, PRECEDENCE_SECONDS, Compiler
 from streams.sources.references import Headers
@@ -9,6 +11,8 @@ from streams.sources.refusal import PASSED, Refusal, Unfit, short
 from streams.sources.registry import SchemaId
 from streams.sources.schemas import Schemas
 from streams.sources.source import Source
+
+_loads: Final = orjson.loads
 
 
 class Mapping:
@@ -33,6 +37,7 @@ class Mapping:
         self.source = source
         self._format = formats.made(table, schemas)
         self._decode = self._format.decode
+        self._is_json = type(self._format) is formats.Json
         compiler = Compiler()
         self._passes = filters.compiled(table.get("when"), compiler.reference)
         self._fields = compiler.fields(
@@ -66,7 +71,10 @@ class Mapping:
         try:
             if not value:
                 raise Unfit("empty", "the record has no value")
-            record = self._decode(value, headers)
+            try:
+                record = _loads(value) if self._is_json else self._decode(value, headers)
+            except orjson.JSONDecodeError:  # mostly a frame stands before it
+                record = self._decode(value, headers)
             if type(record) is not dict:
                 raise Unfit("not_object", f"the value is no object: {short(record)}")
             said: Any = key
