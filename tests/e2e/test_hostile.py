@@ -142,7 +142,7 @@ def test_a_flood_beyond_its_quota_starves_nobody_and_is_refused_again_after_a_cr
     streams = w.directory / "streams.toml"
     streams.write_text(
         'closed = true\n[quota]\nids = "50/s"\ndead_letters = "5/s"\n'
-        '[streams.flood]\nquota = { records = "20/s", ids = "10/s", dead_letters = "2/s" }\n'
+        '[streams.flood]\nquota = { records = "6/s", ids = "10/s", dead_letters = "2/s" }\n'
         '[streams.quiet]\nttl = "30d"\n'
     )
     w.environment["TRUEUP_STREAMS"] = str(streams)
@@ -175,7 +175,7 @@ def test_a_flood_beyond_its_quota_starves_nobody_and_is_refused_again_after_a_cr
     }
     # Every record that was refused stands in the dead letters, by its place.
     assert len(letters) == applied["forecasts_dead"] + applied["outcomes_dead"]
-    assert applied["forecasts_issued"] <= quiet + 10 + 2 * 10, "what the bucket holds, and what two seconds bring"
+    assert applied["forecasts_issued"] <= quiet + 6 + 2 * 6, "what the bucket holds, and what two seconds bring"
     reasons = Counter((letter["reason"], "withheld" in letter) for letter in letters.values())
     assert {reason for reason, _ in reasons} == {"quota", "quota_ids", "not_json"}
     assert reasons["not_json", False] <= 5 + 2 * 5
