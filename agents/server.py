@@ -37,8 +37,10 @@ log = logging.getLogger("trueup")
 
 #: Requests served at one time, beside probes, and of one address; one more is told to come again.
 CONNECTIONS, CLIENT = 32, 16
-#: Pages made at one time; and how long metrics are kept, in times what it took to make them.
-COSTLY, KEPT = 2, 4.0
+#: How long metrics and pages are kept, in times what it took to make them; and how long no other page is made then.
+KEPT, REST = 4.0, 3.0
+#: Pages that are kept.
+PAGES = 32
 #: Connections whose head has not come yet.
 WAITING = 64
 #: How long a head may take in all, and how long it may be; a TLS handshake is part of it. s, bytes.
@@ -248,6 +250,37 @@ class _Shared:
             return [("Content-Type", CONTENT_TYPE_PLAIN_0_0_4), ("Content-Encoding", "gzip")], self._packed
 
 
+class _Pages:
+    """Pages, made one at a time, with rests between: however many read them, a quarter of a processor makes them.
+
+    A page serves all who ask for it until it is four times as old as it took to make.
+    """
+
+    def __init__(self, application: "WSGIApplication") -> None:
+        self._application = application
+        self._lock = threading.Lock()
+        #: When the next page may be made; and by path and query until when each serves, and what it is.
+        self._rested = 0.0
+        self._kept: dict[str, tuple[float, tuple[str, Headers, bytes]]] = {}
+
+    def __call__(self, request: _Request) -> tuple[str, Headers, bytes]:
+        """Return status, headers and body for a request."""
+        with self._lock:
+            until, made = self._kept.get(request.path, (0.0, None))
+            if made is not None and monotonic() < until:
+                return made
+            sleep(max(0.0, self._rested - monotonic()))
+            began = monotonic()
+            made = request.asked(self._application)
+            ended = monotonic()
+            self._rested = ended + REST * (ended - began)
+            self._kept.pop(request.path, None)
+            if len(self._kept) == PAGES:
+                del self._kept[next(iter(self._kept))]  # the one that was made first
+            self._kept[request.path] = ended + KEPT * (ended - began), made
+            return made
+
+
 class Server:
     """Serves one worker's metrics, probes and pages.
 
@@ -290,9 +323,8 @@ class Server:
         self._access = access or Access()
         self._hosts = {host.lower(), socket.gethostname().lower(), *self._access.names}
         self._exposition = _Shared(exposition)
-        self._costly = threading.BoundedSemaphore(COSTLY)
         self._probes: Mapping[str, Callable[[], bool]] = {"/healthz": healthy, "/readyz": ready}
-        self._pages = pages
+        self._pages = None if pages is None else _Pages(pages)
         self.failed_logins = 0
         self._told = -TELL_SECONDS
         context = self._access.context
@@ -329,9 +361,7 @@ class Server:
         elif path == "/metrics":
             request.answer(HTTPStatus.OK, *self._exposition(request.headers.get("Accept-Encoding", "")))
         elif self._pages is not None:
-            with self._costly:  # those that wait keep their places, which are few
-                made = request.asked(self._pages)
-            request.answer(*made)
+            request.answer(*self._pages(request))  # those that wait keep their places, which are few
         else:
             request.answer(HTTPStatus.NOT_FOUND, [*_TEXT], b"there are /metrics, /healthz and /readyz\n")
 

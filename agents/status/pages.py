@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Iterable
 from http import HTTPStatus
+from time import sleep
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import parse_qs
 
@@ -122,8 +123,13 @@ class Pages:
         return query, order, self._readings.ordered(self._readings.names(query), order)
 
     def _described(self, names: list[str]) -> list[dict[str, Any]]:
-        # A partition may leave between the asking for names and for what they hold.
-        return [each for name in names if (each := self._readings.stream(name)) is not None]
+        described = []
+        for name in names:
+            each = self._readings.stream(name)
+            if each is not None:  # a partition may leave between the asking for names and for what they hold
+                described.append(each)
+            sleep(0.001)  # so that the worker goes on in between: compiled code lets no other thread run
+        return described
 
     def _stream(self, name: str) -> dict[str, Any]:
         described = self._readings.stream(name)

@@ -6,7 +6,8 @@ import threading
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from http.client import HTTPConnection, HTTPResponse
-from typing import NamedTuple
+from types import SimpleNamespace
+from typing import Any, NamedTuple, cast
 
 import pytest
 from prometheus_client import CollectorRegistry, Counter, generate_latest
@@ -330,3 +331,41 @@ def test_metrics_are_made_anew_when_they_are_four_times_as_old_as_making_them_to
     headers, packed = shared("gzip, deflate")
     assert ("Content-Encoding", "gzip") in headers
     assert gzip.decompress(packed) == body
+
+
+# -- pages ---------------------------------------------------------------------------------------------------------
+
+
+class Clock:
+    """Time that passes where a test says so."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+def test_a_page_is_shared_while_it_is_young_and_others_are_made_after_a_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, made = Clock(), list[tuple[str, float]]()
+    monkeypatch.setattr(servers, "monotonic", clock.monotonic)
+    monkeypatch.setattr(servers, "sleep", clock.sleep)
+
+    def asked(path: str) -> SimpleNamespace:
+        def make(_: object) -> tuple[str, list[tuple[str, str]], bytes]:
+            made.append((path, clock.now))
+            clock.now += 1.0
+            return "200 OK", [], path.encode()
+
+        return SimpleNamespace(path=path, asked=make)
+
+    pages = servers._Pages(cast("Any", None))
+    assert pages(cast("Any", asked("/a")))[2] == pages(cast("Any", asked("/a")))[2] == b"/a"
+    assert pages(cast("Any", asked("/b")))[2] == b"/b"
+    assert made == [("/a", 100.0), ("/b", 101.0 + servers.REST)]
+    clock.now += servers.KEPT
+    pages(cast("Any", asked("/a")))
+    assert [path for path, _ in made] == ["/a", "/b", "/a"]
