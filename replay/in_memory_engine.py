@@ -127,7 +127,7 @@ class PartitionResult:
     vectors: dict[tuple[int, int], VectorScores] = field(default_factory=dict)
 
 
-class Contest:
+class InMemoryEngine:
     """Plays events of one partition to several configurations that agree in `Configuration.reading`.
 
     They agree in when labels are learnt, too, so an event has one label at a time for all.

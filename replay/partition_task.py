@@ -8,7 +8,7 @@ from pathlib import Path
 
 from replay.configuration import Configuration
 from replay.delay import Delay, at_once
-from replay.in_memory_engine import Contest, PartitionResult
+from replay.in_memory_engine import InMemoryEngine, PartitionResult
 from replay.row_engine import Engine, EngineOutput
 from replay.sources.merge import merged
 from replay.sources.record import Source, SourceRecord, loaded
@@ -111,8 +111,8 @@ def _played(part: Part, progress: Callable[[int], None], collect: Callable[[int]
         def bury(letter: Rejected) -> None:
             dead.write(encode_letter(letter, source.names[letter.topic], n, part.limits) + b"\n")
 
-        contests = [
-            Contest(group, part.directory / f"group-{i}", bury if part.letters and not i else _ignore)
+        players = [
+            InMemoryEngine(group, part.directory / f"group-{i}", bury if part.letters and not i else _ignore)
             for i, group in enumerate(part.groups)
         ]
         readers = [_Reader(part, group[0].policies) for group in part.groups]
@@ -122,9 +122,9 @@ def _played(part: Part, progress: Callable[[int], None], collect: Callable[[int]
         try:
             for chunk in merged(source.read(FORECASTS, n), source.read(OUTCOMES, n), part.delay.added_ms):
                 order.note(chunk.records)
-                for i, (reader, contest) in enumerate(zip(readers, contests, strict=True)):
+                for i, (reader, player) in enumerate(zip(readers, players, strict=True)):
                     events = reader.events(chunk.records)
-                    contest.play(events)
+                    player.play(events)
                     if engine and i == folds:
                         engine.fold(chunk.records, events)
                 progress(chunk.done)
@@ -133,10 +133,10 @@ def _played(part: Part, progress: Callable[[int], None], collect: Callable[[int]
         finally:
             if engine:
                 engine.close()
-    played = [contest.end() for contest in contests]
+    played = [player.end() for player in players]
     if folded is not None and folded.fence.fates != played[folds].fates:
         raise RuntimeError(
-            f"partition {n}: the engine's fates {folded.fence.fates} are not the contest's {played[folds].fates}"
+            f"partition {n}: the engine's fates {folded.fence.fates} are not the in-memory engine's {played[folds].fates}"
         )
     return Done(played, folded, *order.span, (order.behind[0], order.behind[1]))
 

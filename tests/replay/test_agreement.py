@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from replay.column_file import played
 from replay.configuration import Configuration, promotions
-from replay.in_memory_engine import Contest, PartitionResult
+from replay.in_memory_engine import InMemoryEngine, PartitionResult
 from replay.segments import rows_of
 from state import keys, rows
 from state.events import Calibrated, Event, Forecast, Outcome, Output, Rejected, Resolved
@@ -170,16 +170,16 @@ def refused(output: Output) -> bool:
     return isinstance(output, Rejected) and output.reason in (REFUSED, REFUSED_ID)
 
 
-def contested(
+def played_in_memory(
     plan: Policies, events: Sequence[Event], directory: Path
-) -> tuple[Contest, PartitionResult, list[Rejected]]:
+) -> tuple[InMemoryEngine, PartitionResult, list[Rejected]]:
     """Play events to the plan and to every promotion of its challengers."""
     shadowed = any(policy.shadow for _, policy in plan.patterns)
     found = promotions(plan) if shadowed else [Configuration("present", plan)]
     letters: list[Rejected] = []
-    contest = Contest(found, directory, letters.append, SMALL_BATCH)
-    contest.play(events)
-    return contest, contest.end(), letters
+    player = InMemoryEngine(found, directory, letters.append, SMALL_BATCH)
+    player.play(events)
+    return player, player.end(), letters
 
 
 @examples(max_examples=60)
@@ -195,7 +195,7 @@ def test_both_engines_agree_on_every_figure(
     events = [fitting(plan, each) for each in events]
     engine = folded(plan, events, cuts, again)
     with TemporaryDirectory() as directory:
-        contest, made, letters = contested(plan, events, Path(directory))
+        player, made, letters = played_in_memory(plan, events, Path(directory))
         # What becomes of every record.
         assert made.fates == engine.table.fence.fates
         assert made.records == engine.table.fence.applied == len(events)
@@ -237,21 +237,21 @@ def test_both_engines_agree_on_every_figure(
         for at, y in zip(column["revised"], column["revised_y"], strict=True):
             labels[at] = float(y)
         for stream in made.streams:
-            same_stream(plan, stream, engine.table, contest, made, column, labels)
+            same_stream(plan, stream, engine.table, player, made, column, labels)
 
 
 def same_stream(
     plan: Policies,
     stream: str,
     table: Table,
-    contest: Contest,
+    player: InMemoryEngine,
     made: PartitionResult,
     column: dict[str, list[Any]],
     labels: list[float],
 ) -> None:
     """See that calibrators and scores of a stream are the same bytes."""
     policy = plan_of(plan, stream)
-    entrants = contest._now[stream]
+    entrants = player._now[stream]
     for served in entrants.served:
         served.late = entrants.late
         config = next(each.config for each in (policy, *policy.challengers) if each.recipe == served.recipe)

@@ -6,23 +6,23 @@ import numpy as np
 
 from replay.column_file import played
 from replay.configuration import Configuration, with_calibrator
-from replay.in_memory_engine import Contest, PartitionResult
+from replay.in_memory_engine import InMemoryEngine, PartitionResult
 from state import keys, rows
 from state.events import Rejected
 from state.policy import Policies, Policy
 from tests.state.histories import POLICIES, SMALL_BATCH, History, Worker, play, seeded
 
 
-def contest(history: History, directory: Path, *others: Configuration) -> tuple[PartitionResult, list[Rejected]]:
+def player(history: History, directory: Path, *others: Configuration) -> tuple[PartitionResult, list[Rejected]]:
     letters: list[Rejected] = []
-    run = Contest([Configuration("present", POLICIES), *others], directory, letters.append, SMALL_BATCH)
+    run = InMemoryEngine([Configuration("present", POLICIES), *others], directory, letters.append, SMALL_BATCH)
     run.play(history.events)
     return run.end(), letters
 
 
 def test_last_look_is_at_what_the_engine_has_learnt(tmp_path: Path) -> None:
     history = play(seeded(3000, seed=5))
-    made, _ = contest(history, tmp_path)
+    made, _ = player(history, tmp_path)
     last = {made.streams[look.stream]: look for look in made.looks}
     assert set(last) == {"counts", "regret", "guarded", "ridge"}
     for stream, look in last.items():
@@ -36,8 +36,8 @@ def test_last_look_is_at_what_the_engine_has_learnt(tmp_path: Path) -> None:
 
 def test_contenders_side_by_side_are_as_alone(tmp_path: Path) -> None:
     history = play(seeded(800, seed=2))
-    both, _ = contest(history, tmp_path / "both", with_calibrator(POLICIES, "identity"))
-    alone = Contest([with_calibrator(POLICIES, "identity")], tmp_path / "alone", held=SMALL_BATCH)
+    both, _ = player(history, tmp_path / "both", with_calibrator(POLICIES, "identity"))
+    alone = InMemoryEngine([with_calibrator(POLICIES, "identity")], tmp_path / "alone", held=SMALL_BATCH)
     alone.play(history.events)
     alone.end()
     assert played(tmp_path / "both", "p1", "d").tolist() == played(tmp_path / "alone", "p0", "d").tolist()
@@ -50,7 +50,7 @@ def test_biases_are_those_of_the_engine(tmp_path: Path) -> None:
     history = play(seeded(900, seed=4))
     events = [event for event in history.events if getattr(event, "stream", "ridge") == "ridge"]
     worker = Worker(policies, held=SMALL_BATCH)
-    run = Contest([Configuration("present", policies)], tmp_path, held=SMALL_BATCH)
+    run = InMemoryEngine([Configuration("present", policies)], tmp_path, held=SMALL_BATCH)
     for event in events:
         worker.fold(event)
     run.play(events)

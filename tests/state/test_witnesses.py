@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from replay.configuration import Configuration
-from replay.in_memory_engine import Contest
+from replay.in_memory_engine import InMemoryEngine
 from state import keys
 from state.engine import Partition
 from state.events import Event, Forecast, Outcome, Resolved
@@ -139,7 +139,7 @@ def test_replay_keeps_the_stream_time_of_the_engine(seed: int, tmp_path: Path) -
     worker = Worker(held=SMALL_BATCH)
     for event in events:
         worker.fold(event)
-    run = Contest([Configuration("present", POLICIES)], tmp_path, held=SMALL_BATCH)
+    run = InMemoryEngine([Configuration("present", POLICIES)], tmp_path, held=SMALL_BATCH)
     run.play(events)
     assert dict(zip(FATES, run.end().fates, strict=True)) == dict(zip(FATES, worker.table.fence.fates, strict=True))
 
