@@ -136,7 +136,7 @@ def _played(part: Part, progress: Callable[[int], None], collect: Callable[[int]
     played = [player.end() for player in players]
     if folded is not None and folded.fence.fates != played[folds].fates:
         raise RuntimeError(
-            f"partition {n}: the engine's fates {folded.fence.fates} are not the in-memory engine's {played[folds].fates}"
+            f"partition {n}: the engine's fates {folded.fence.fates} are not those in memory, {played[folds].fates}"
         )
     return Done(played, folded, *order.span, (order.behind[0], order.behind[1]))
 
