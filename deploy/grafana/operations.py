@@ -293,8 +293,12 @@ OPERATIONS: Final = Dashboard(
                     "Records beyond a quota",
                     "A second, by stream; each is a dead letter. Withheld: dead letters that leave out their record.",
                     [
-                        Query(over("sum", _rate("trueup_refused_records_total"), "stream") + " > 0", "{{stream}}"),
-                        Query(over("sum", _rate("trueup_withheld_letters_total")) + " > 0", "withheld"),
+                        Query(
+                            over("sum", _rate("trueup_refused_records_total"), "stream") + " > 0",
+                            "{{stream}}",
+                            quiet=True,
+                        ),
+                        Query(over("sum", _rate("trueup_withheld_letters_total")) + " > 0", "withheld", quiet=True),
                     ],
                     "reqps",
                     alert="TrueupQuotaExceeded",

@@ -18,8 +18,12 @@ pytestmark = needs_prometheus
 
 #: How far back the panels look, s.
 SPAN = 30.0
-#: Recorded only where something is wrong.
-QUIET = {"stream_finding:trueup_label_finding:max"}
+#: Recorded only where something is wrong, or where a stream has segments.
+QUIET = {
+    "stream_finding:trueup_label_finding:max",
+    "stream:trueup_segments_off:max",
+    "stream:trueup_segments_scored:max",
+}
 
 
 class Scene:
