@@ -1,9 +1,9 @@
 """Rows that hold a calibrator or a stream's scores."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from struct import Struct
-from typing import Any, Final, cast
+from typing import Any, Final, TypeVar, cast
 
 from state import keys
 from state.calibrators import Recalibrator
@@ -29,6 +29,8 @@ SEGMENT_VERSION: Final = 1
 
 #: Scores of forecasts that are more than one probability.
 VectorScores = ClassScores | QuantileScores
+
+_Found = TypeVar("_Found")
 
 _HEAD: Final = Struct("<HQ")
 
@@ -160,6 +162,15 @@ def decode_vector_scores(frame: bytes) -> VectorScores:
         raise damaged(keys.VECTORS[0], exc) from exc
 
 
+def _decoded(kind: int, version: int, frame: bytes, decode: Callable[[bytes], _Found]) -> _Found:
+    """Read the row of a kind by what decodes its payload; raises `CorruptFrame` if it is not intact."""
+    payload = unseal(kind, version, frame)
+    try:
+        return decode(payload)
+    except DAMAGE as exc:
+        raise damaged(kind, exc) from exc
+
+
 def encode_ages(ages: Ages) -> bytes:
     """Return the row of the ages of a stream's outcomes."""
     return seal(keys.AGES[0], AGES_VERSION, ages.encode())
@@ -167,11 +178,7 @@ def encode_ages(ages: Ages) -> bytes:
 
 def decode_ages(frame: bytes) -> Ages:
     """Read such a row; raises `CorruptFrame` if it is not intact."""
-    payload = unseal(keys.AGES[0], AGES_VERSION, frame)
-    try:
-        return Ages.decode(payload)
-    except DAMAGE as exc:
-        raise damaged(keys.AGES[0], exc) from exc
+    return _decoded(keys.AGES[0], AGES_VERSION, frame, Ages.decode)
 
 
 def encode_names(dictionary: Dictionary) -> bytes:
@@ -181,11 +188,7 @@ def encode_names(dictionary: Dictionary) -> bytes:
 
 def decode_names(frame: bytes) -> Dictionary:
     """Read such a row; raises `CorruptFrame` if it is not intact."""
-    payload = unseal(keys.NAMES[0], NAMES_VERSION, frame)
-    try:
-        return Dictionary.decode(payload)
-    except DAMAGE as exc:
-        raise damaged(keys.NAMES[0], exc) from exc
+    return _decoded(keys.NAMES[0], NAMES_VERSION, frame, Dictionary.decode)
 
 
 def encode_segment(scores: SegmentScores) -> bytes:
@@ -195,11 +198,7 @@ def encode_segment(scores: SegmentScores) -> bytes:
 
 def decode_segment(frame: bytes) -> SegmentScores:
     """Read such a row; raises `CorruptFrame` if it is not intact."""
-    payload = unseal(keys.SEGMENT[0], SEGMENT_VERSION, frame)
-    try:
-        return SegmentScores.decode(payload)
-    except DAMAGE as exc:
-        raise damaged(keys.SEGMENT[0], exc) from exc
+    return _decoded(keys.SEGMENT[0], SEGMENT_VERSION, frame, SegmentScores.decode)
 
 
 def encode_comparison(comparison: Comparison) -> bytes:
@@ -209,8 +208,4 @@ def encode_comparison(comparison: Comparison) -> bytes:
 
 def decode_comparison(frame: bytes) -> Comparison:
     """Read such a row; raises `CorruptFrame` if it is not intact."""
-    payload = unseal(keys.COMPARISON[0], COMPARISONS_VERSION, frame)
-    try:
-        return Comparison.decode(payload)
-    except DAMAGE as exc:
-        raise damaged(keys.COMPARISON[0], exc) from exc
+    return _decoded(keys.COMPARISON[0], COMPARISONS_VERSION, frame, Comparison.decode)

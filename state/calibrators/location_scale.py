@@ -58,9 +58,9 @@ class LocationScale:
     one is the running mean of scores, and the spread of the last `WINDOW` differences to the fast place *as it was
     issued*.
 
-    The quantile functions are mixed. All three are of the same law, moved, so the mixture is, too. With L_k the
-    pinball losses of place k as issued, at `EVIDENCE`, in units of the spread, less the least of the three, and V the
-    sum of their variances under the weights of the time, the weights are proportional to
+    The quantile functions are mixed. All three are of the same law, moved, so the mixture is, too. L_k is the pinball
+    loss of place k as issued, at `EVIDENCE`, in units of the spread, less the least of the three. V is the sum of their
+    variances under the weights of the time. The weights are proportional to
 
         ρ_k exp(-η L_k),  η = min(`STEEP`, 2 / sqrt(V (1 + D / `OVERLAP`))),
 

@@ -5,8 +5,8 @@ carrier, origin and four-hour block of departure and their own delays; Elec2 wit
 quarter of demand, bank-full with job, education and contact, both prompt and 500 forecasts late. Then the same streams
 with 12, 50 and 6 values drawn at random, which say nothing.
 
-Batch isotonic fits a map for each value of each name at the first forecast of every thousand, on the last 50,000 labels
-that have come, and serves the mean of the maps of an event's values. ``--mcgrad`` adds Meta's MCGrad on the same
+Batch isotonic fits a map for each value of each name at the first forecast of every thousand. It fits the last 50,000
+labels that have come, and serves the mean of the maps of an event's values. ``--mcgrad`` adds Meta's MCGrad on the same
 labels, if it is installed, refitted every 10,000. A segment is judged if it holds 2,000 events (a hundredth of a short
 stream). A band is a tenth that holds .1 % of the events; it holds if it is within .03 of what was observed, or within
 its 95 % interval. Then what an event costs, predict and update, prompt. ``--quick``: the first 20,000 forecasts. The
