@@ -1,6 +1,6 @@
 """What intake and the router tell Prometheus."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from time import time
 from typing import Final
 
@@ -62,12 +62,82 @@ OWN: Final = {
         ),
     )
 }
+KNOWN: Final = {**CATALOGUE, **OWN}
 #: The names of the router's inputs, for those that a worker's have.
 INPUTS: Final = {"forecasts": "routes", "outcomes": "labels"}
 TOPICS: Final = ("routes", "labels")
 
 
-class RouteGauges(Collector):
+class Stage(Collector):
+    """What the metrics of intake and router have in common.
+
+    Parameters
+    ----------
+    version
+        Version of the program.
+    sampler
+        Reads what is not in the state.
+    counters
+        Names of what counts by itself.
+    histograms
+        Edges of their buckets, by name.
+    """
+
+    def __init__(
+        self,
+        version: str,
+        sampler: Callable[[], Iterable[Sample]],
+        counters: Iterable[str],
+        histograms: Mapping[str, Sequence[float]],
+    ) -> None:
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # as a worker's
+        self.registry = CollectorRegistry()
+        self._version = version
+        self._sampler = sampler
+        self._updated = 0.0
+        self._counters = {
+            name: Counter(PREFIX + name, KNOWN[name].help, KNOWN[name].labels, registry=self.registry)
+            for name in counters
+        }
+        self._histograms = {
+            name: Histogram(PREFIX + name, KNOWN[name].help, KNOWN[name].labels, buckets=edges, registry=self.registry)
+            for name, edges in histograms.items()
+        }
+
+    def produced(self, topic: str, n: int) -> None:
+        """Count acknowledged records of a topic, by its label."""
+        self._counters["outputs"].labels(topic).inc(n)
+
+    def batch(self, records: int, seconds: float) -> None:
+        """Note the size of a batch and how long it took, until its last acknowledgement."""
+        self._histograms["batch_records"].observe(records)
+        self._histograms["batch_seconds"].observe(seconds)
+
+    def exposition(self) -> bytes:
+        """Return everything in Prometheus's text format."""
+        return generate_latest(self.registry)
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield what does not count by itself."""
+        found: dict[str, GaugeMetricFamily] = {}
+        for name, labels, value in self._samples():
+            metric = KNOWN[name]
+            family = found.setdefault(name, GaugeMetricFamily(PREFIX + name, metric.help, labels=metric.labels))
+            family.add_metric(labels, value)
+        yield from found.values()
+
+    def describe(self) -> Iterable[Metric]:
+        """Tell the registry nothing, so that registering does not collect."""
+        return ()
+
+    def _samples(self) -> Iterator[Sample]:
+        yield "build_info", (self._version,), 1.0
+        if self._updated:
+            yield "last_update_timestamp_seconds", (), self._updated
+        yield from self._sampler()
+
+
+class RouteGauges(Stage):
     """The metrics of one router; see `streams.metrics.gauges.Gauges`.
 
     Parameters
@@ -79,21 +149,13 @@ class RouteGauges(Collector):
     """
 
     def __init__(self, version: str, sampler: Callable[[], Iterable[Sample]]) -> None:
-        disable_created_metrics()  # type: ignore[no-untyped-call]  # as a worker's
-        self.registry = CollectorRegistry()
-        self._version = version
-        self._sampler = sampler
+        super().__init__(
+            version,
+            sampler,
+            ("routed_records", "expired_routes", "dead_letters", "outputs", "redelivered_records"),
+            {"batch_seconds": LATENCIES, "batch_records": SIZES, "stage_seconds": LATENCIES},
+        )
         self._held: dict[int, Fence] = {}
-        self._updated = 0.0
-        made = {**CATALOGUE, **OWN}
-        names = ("routed_records", "expired_routes", "dead_letters", "outputs", "redelivered_records")
-        self._counters = {
-            name: Counter(PREFIX + name, made[name].help, made[name].labels, registry=self.registry) for name in names
-        }
-        self._histograms = {
-            name: Histogram(PREFIX + name, made[name].help, made[name].labels, buckets=edges, registry=self.registry)
-            for name, edges in (("batch_seconds", LATENCIES), ("batch_records", SIZES), ("stage_seconds", LATENCIES))
-        }
         self._stages = {step: self._histograms["stage_seconds"].labels(name) for step, name in STAGES.items()}
         for fate in routes.FATES[: routes.INPUT_FATES]:
             self._counters["routed_records"].labels(*fate.split("_", 1))
@@ -133,15 +195,6 @@ class RouteGauges(Collector):
         for topic_name, n in zip(TOPICS, effects.redelivered, strict=True):
             self._counters["redelivered_records"].labels(topic_name).inc(n)
 
-    def produced(self, topic: str, n: int) -> None:
-        """Count acknowledged outputs."""
-        self._counters["outputs"].labels(topic).inc(n)
-
-    def batch(self, records: int, seconds: float) -> None:
-        """Note the size of a batch and how long it took."""
-        self._histograms["batch_records"].observe(records)
-        self._histograms["batch_seconds"].observe(seconds)
-
     def stage(self, step: int, seconds: float) -> None:
         """Note how long a numbered step of a batch took."""
         self._stages[step].observe(seconds)
@@ -149,38 +202,17 @@ class RouteGauges(Collector):
     def waited(self, since: Iterable[int]) -> None:
         """Do nothing: forecasts are answered by workers."""
 
-    # -- what Prometheus reads -------------------------------------------------------------------------------------
-
-    def exposition(self) -> bytes:
-        """Return everything in Prometheus's text format."""
-        return generate_latest(self.registry)
-
-    def collect(self) -> Iterator[Metric]:
-        """Yield what does not count by itself."""
-        found: dict[str, GaugeMetricFamily] = {}
-        for name, labels, value in self._samples():
-            metric = {**CATALOGUE, **OWN}[name]
-            family = found.setdefault(name, GaugeMetricFamily(PREFIX + name, metric.help, labels=metric.labels))
-            family.add_metric([INPUTS.get(label, label) for label in labels], value)
-        yield from found.values()
-
-    def describe(self) -> Iterable[Metric]:
-        """Tell the registry nothing, so that registering does not collect."""
-        return ()
-
     def _samples(self) -> Iterator[Sample]:
         held = [fence.fates for fence in list(self._held.values())]
-        yield "build_info", (self._version,), 1.0
         yield "held_partitions", (), len(held)
         yield "routed_events", (), sum(each[routes.OPENED] - each[routes.EXPIRED_ROUTES] for each in held)
         left = routes.EARLY_JOINED, routes.EXPIRED_LABELS
         yield "unrouted_events", (), sum(each[routes.EARLY_OPENED] - sum(each[one] for one in left) for each in held)
-        if self._updated:
-            yield "last_update_timestamp_seconds", (), self._updated
-        yield from self._sampler()
+        for name, labels, value in super()._samples():
+            yield name, tuple(INPUTS.get(label, label) for label in labels), value
 
 
-class IntakeGauges(Collector):
+class IntakeGauges(Stage):
     """The metrics of one intake.
 
     Parameters
@@ -194,20 +226,12 @@ class IntakeGauges(Collector):
     """
 
     def __init__(self, version: str, sources: Iterable[str], sampler: Callable[[], Iterable[Sample]]) -> None:
-        disable_created_metrics()  # type: ignore[no-untyped-call]  # as a worker's
-        self.registry = CollectorRegistry()
-        self._version = version
-        self._sampler = sampler
-        self._updated = 0.0
-        made = {**CATALOGUE, **OWN}
-        self._counters = {
-            name: Counter(PREFIX + name, made[name].help, made[name].labels, registry=self.registry)
-            for name in ("mapped_records", "dead_letters", "outputs")
-        }
-        self._histograms = {
-            name: Histogram(PREFIX + name, made[name].help, made[name].labels, buckets=edges, registry=self.registry)
-            for name, edges in (("batch_seconds", LATENCIES), ("batch_records", SIZES))
-        }
+        super().__init__(
+            version,
+            sampler,
+            ("mapped_records", "dead_letters", "outputs"),
+            {"batch_seconds": LATENCIES, "batch_records": SIZES},
+        )
         for source in sources:
             for fate in ("sent", "passed", "dead"):
                 self._counters["mapped_records"].labels(source, fate)
@@ -221,32 +245,7 @@ class IntakeGauges(Collector):
         if reason:
             self._counters["dead_letters"].labels(source, reason).inc()
 
-    def produced(self, topic: str, n: int) -> None:
-        """Count acknowledged records of a topic, by its label."""
-        self._counters["outputs"].labels(topic).inc(n)
-
     def batch(self, records: int, seconds: float) -> None:
-        """Note the size of a batch and how long it took, until its last acknowledgement."""
+        """Note it, and that there was one just now."""
         self._updated = time()
-        self._histograms["batch_records"].observe(records)
-        self._histograms["batch_seconds"].observe(seconds)
-
-    def exposition(self) -> bytes:
-        """Return everything in Prometheus's text format."""
-        return generate_latest(self.registry)
-
-    def collect(self) -> Iterator[Metric]:
-        """Yield what does not count by itself."""
-        samples: list[Sample] = [("build_info", (self._version,), 1.0), *self._sampler()]
-        if self._updated:
-            samples.append(("last_update_timestamp_seconds", (), self._updated))
-        found: dict[str, GaugeMetricFamily] = {}
-        for name, labels, value in samples:
-            metric = CATALOGUE[name]
-            family = found.setdefault(name, GaugeMetricFamily(PREFIX + name, metric.help, labels=metric.labels))
-            family.add_metric(labels, value)
-        yield from found.values()
-
-    def describe(self) -> Iterable[Metric]:
-        """Tell the registry nothing, so that registering does not collect."""
-        return ()
+        super().batch(records, seconds)
