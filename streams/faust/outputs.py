@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from itertools import zip_longest
+from typing import Protocol
 
 from state.events import Output
 from streams.config.settings import Settings
@@ -42,41 +43,33 @@ class Outputs:
         return OutputBatch(self, partition)
 
 
-class OutputBatch:
-    """The outputs of one batch: encoded and packed when they are made, sent when its effects are in the state.
+class Producing(Protocol):
+    """What a batch needs of those that produce it."""
 
-    Each goes to the partition its input came from, so one event's records keep their order.
-    """
+    topics: dict[str, str]
+    producer: Callable[[], BatchProducer]
+    produced: Callable[[str, int], None]
 
-    def __init__(self, outputs: Outputs, partition: int) -> None:
-        self._outputs = outputs
+
+class PackedBatch:
+    """Records of one batch, packed by topic and partition when they are made, and sent when its effects are stored."""
+
+    def __init__(self, producing: Producing, partition: int) -> None:
+        self._producing = producing
         self.partition = partition
-        self._packed: dict[str, list[RecordBatch]] = {label: [] for label in outputs.topics}
+        #: By the topic's label and the partition they go to.
+        self._packed: dict[tuple[str, int], list[RecordBatch]] = {}
 
-    def add(self, outputs: Iterable[Output]) -> None:
-        """Pack outputs, in order.
-
-        Raises
-        ------
-        ValueError
-            If one is larger than a record batch may be.
-        """
-        for label, records in encoded(outputs, self._outputs.settings, self.partition).items():
-            if records:
-                self._pack(label, records)
-
-    def _pack(self, label: str, records: list[EncodedRecord]) -> None:
-        packed = self._packed[label]
+    def _pack(self, label: str, partition: int, records: list[EncodedRecord]) -> None:
+        packed = self._packed.setdefault((label, partition), [])
         taken = packed[-1].extend(records) if packed else 0
         while taken < len(records):
-            batch = self._outputs.producer().batch()
+            batch = self._producing.producer().batch()
             packed.append(batch)
             more = batch.extend(records[taken:])
             if not more:
-                size = len(records[taken][1])
-                raise ValueError(
-                    f"a record of {size} bytes for {self._outputs.topics[label]} does not fit TRUEUP_BATCH_BYTES"
-                )
+                size, topic = len(records[taken][1]), self._producing.topics[label]
+                raise ValueError(f"a record of {size} bytes for {topic} does not fit TRUEUP_BATCH_BYTES")
             taken += more
 
     async def send(self) -> None:
@@ -87,10 +80,36 @@ class OutputBatch:
         KafkaError, TimeoutError
             If any is not acknowledged.
         """
-        outputs = self._outputs
-        rounds = zip_longest(*[[(batch, label) for batch in packed] for label, packed in self._packed.items()])
+        topics = self._producing.topics
+        rounds = zip_longest(*[[(batch, to) for batch in packed] for to, packed in self._packed.items()])
         for together in rounds:  # one batch of a topic after another
             sent = [each for each in together if each is not None]
-            await outputs.producer().append([(batch, outputs.topics[label], self.partition) for batch, label in sent])
-            for batch, label in sent:
-                outputs.produced(label, batch.record_count())
+            await self._append([(batch, topics[label], partition) for batch, (label, partition) in sent])
+            for batch, (label, _) in sent:
+                self._producing.produced(label, batch.record_count())
+
+    async def _append(self, batches: list[tuple[RecordBatch, str, int]]) -> None:
+        await self._producing.producer().append(batches)
+
+
+class OutputBatch(PackedBatch):
+    """The outputs of one batch.
+
+    Each goes to the partition its input came from, so one event's records keep their order.
+    """
+
+    def __init__(self, outputs: Outputs, partition: int) -> None:
+        super().__init__(outputs, partition)
+        self._settings = outputs.settings
+
+    def add(self, outputs: Iterable[Output]) -> None:
+        """Pack outputs, in order.
+
+        Raises
+        ------
+        ValueError
+            If one is larger than a record batch may be.
+        """
+        for label, records in encoded(outputs, self._settings, self.partition).items():
+            if records:
+                self._pack(label, self.partition, records)

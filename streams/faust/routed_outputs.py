@@ -3,12 +3,12 @@
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from itertools import zip_longest
 from typing import Final
 
 from state.events import Rejected
 from state.routes import Routed
 from streams.config.settings import Settings
+from streams.faust.outputs import PackedBatch
 from streams.faust.transport import BatchProducer, RecordBatch
 from streams.kafka import partitioner
 from streams.records.encoding import EncodedRecord, encode, key_of
@@ -54,13 +54,12 @@ class RoutedOutputs:
         return RoutedBatch(self, partition)
 
 
-class RoutedBatch:
-    """The outputs of one batch; see `streams.faust.outputs.OutputBatch`."""
+class RoutedBatch(PackedBatch):
+    """The outputs of one batch."""
 
     def __init__(self, outputs: RoutedOutputs, partition: int) -> None:
+        super().__init__(outputs, partition)
         self._outputs = outputs
-        self.partition = partition
-        self._packed: defaultdict[tuple[str, int], list[RecordBatch]] = defaultdict(list)
 
     def add(self, outputs: Iterable[Routed | Rejected]) -> None:
         """Pack outputs, in order.
@@ -79,38 +78,9 @@ class RoutedBatch:
             else:
                 _, timestamp, value = encode(output, settings, self.partition)
                 made[LETTERS, self.partition].append((key_of(output, settings), value, timestamp))
-        for to, records in made.items():
-            self._pack(to, records)
+        for (label, partition), records in made.items():
+            self._pack(label, partition, records)
 
-    def _pack(self, to: tuple[str, int], records: list[EncodedRecord]) -> None:
-        packed, taken = self._packed[to], 0
-        if packed:
-            taken = packed[-1].extend(records)
-        while taken < len(records):
-            batch = self._outputs.producer().batch()
-            packed.append(batch)
-            more = batch.extend(records[taken:])
-            if not more:
-                raise ValueError(
-                    f"a record of {len(records[taken][1])} bytes for {to[0]} does not fit TRUEUP_BATCH_BYTES"
-                )
-            taken += more
-
-    async def send(self) -> None:
-        """Produce what was packed and wait until all of it is acknowledged.
-
-        Raises
-        ------
-        KafkaError, TimeoutError
-            If any is not acknowledged.
-        """
-        outputs = self._outputs
-        rounds = zip_longest(*[[(batch, to) for batch in packed] for to, packed in self._packed.items()])
-        for together in rounds:
-            sent = [each for each in together if each is not None]
-            async with outputs.sending:
-                await outputs.producer().append(
-                    [(batch, outputs.topics[label], partition) for batch, (label, partition) in sent]
-                )
-            for batch, (label, _) in sent:
-                outputs.produced(label, batch.record_count())
+    async def _append(self, batches: list[tuple[RecordBatch, str, int]]) -> None:
+        async with self._outputs.sending:
+            await super()._append(batches)
