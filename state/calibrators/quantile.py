@@ -106,8 +106,8 @@ class Quantile:
     >>> for t in range(5000):
     ...     ticket = calibrator.predict(Normal(0.0, 0.6), key=str(t).encode()).ticket
     ...     calibrator.update(ticket, t * 0.618034 % 1.0 * 4.0 - 2.0)
-    >>> [round(q, 1) for q in calibrator.predict(Normal(0.0, 0.6)).p.values]
-    [-1.6, 0.0, 1.6]
+    >>> all(abs(q - true) < 0.2 for q, true in zip(calibrator.predict(Normal(0.0, 0.6)).p.values, (-1.6, 0.0, 1.6)))
+    True
     >>> calibrator.error() <= calibrator.bound() < 0.1
     True
     """

@@ -305,11 +305,14 @@ def test_three_topics_of_different_keys_and_widths_are_one_stream(world: MakeWor
 @pytest.mark.parametrize("stage", ["intake", "router", "worker"])
 def test_a_stage_that_is_killed_loses_nothing_and_doubles_nothing(world: MakeWorld, tmp_path: Path, stage: str) -> None:
     hour = Hour(world, tmp_path, f"kill-{stage}")
-    sent = made(600, seed=2)
-    hour.send(sent)
+    sent = made(1500, seed=2)
+    # Intake takes all there is as one batch, and commits by the clock.
+    steps, batches = ((1, 2, 1, 2, 3), 1) if stage == "intake" else ((1, 2, 3, 4, 5), 2)
+    parts = [sent[n * len(sent) // len(steps) : (n + 1) * len(sent) // len(steps)] for n in range(len(steps))]
     with hour.stages(*{"intake", "router", "worker"} - {stage}):
-        for step in (1, 2, 3, 4, 5) if stage != "intake" else (1, 2, 1, 2, 3):
-            with hour.world.worker("--stage", stage, "--kill", str(step), "2") as doomed:
+        for step, part in zip(steps, parts, strict=True):
+            hour.send(part)
+            with hour.world.worker("--stage", stage, "--kill", str(step), str(batches)) as doomed:
                 assert doomed.process.wait(90) == -9, doomed.printed[-2000:]
         with hour.world.worker("--stage", stage):
             hour.wait()
