@@ -1,16 +1,14 @@
 """Scores of forecasts, written from their definitions and independent of `state.scoring.scores`."""
 
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import numpy as np
 
 from lab.experiments.play import Stream
-from lab.reliability import bin_of, loss
-from state.arrays import Floats, Integers
-from state.scoring.scores import BINS, LOG_CLIP
-
-#: Number of bootstrap resamples.
-RESAMPLES = 2000
+from lab.reliability import loss
+from replay import bootstrap
+from replay.result import Difference
+from state.arrays import Floats
 
 
 def l1(p: Floats, y: Floats) -> float:
@@ -61,76 +59,15 @@ def measure(p: Floats, stream: Stream) -> Measured:
     return Measured(whole.ece, worst, whole.brier, whole.log_loss, regret)
 
 
-class Blocks(NamedTuple):
-    """Sums over blocks of consecutive rows; any resample of blocks can be scored from them.
+def brier_difference(p: Floats, stream: Stream) -> Difference:
+    """Return the Brier score of served forecasts, [n], less that of the raw ones, with its 95 % interval.
 
-    Attributes
-    ----------
-    n
-        Number of rows, [blocks].
-    gap
-        Σ (p - y) in each bin of p, [blocks, 10].
-    brier, log_loss
-        Sums of the losses, [blocks].
+    Rows without outcomes are left out; at least `replay.bootstrap.FEWEST` must be left. Blocks are a quarter of the
+    stream's window. The interval shows the variation of the data, not that of the seeds of a randomised calibrator.
     """
-
-    n: Floats
-    gap: Floats
-    brier: Floats
-    log_loss: Floats
-
-    @classmethod
-    def of(cls, p: Floats, stream: Stream) -> Self:
-        """Return the sums of served forecasts over blocks of a quarter of the stream's window."""
-        known = ~np.isnan(stream.y)
-        served, y = p[known], stream.y[known]
-        block = np.arange(len(y)) // (stream.window // 4)
-        count = int(block[-1]) + 1
-        clipped = np.clip(served, LOG_CLIP, 1 - LOG_CLIP)
-        cells = block * BINS + bin_of(served)
-
-        def total(index: Integers, weights: Floats, length: int) -> Floats:
-            return np.bincount(index, weights, length).astype(np.float64)
-
-        return cls(
-            np.bincount(block).astype(np.float64),
-            total(cells, served - y, count * BINS).reshape(count, BINS),
-            total(block, (served - y) ** 2, count),
-            total(block, -np.where(y == 1, np.log(clipped), np.log1p(-clipped)), count),
-        )
-
-    def scores(self, weights: Floats) -> Floats:
-        """Return ECE, Brier score and log loss of resamples, [resamples, 3], from the counts of each block in each."""
-        n = weights @ self.n
-        ece = np.abs(weights @ self.gap).sum(axis=1)
-        return np.column_stack([ece, weights @ self.brier, weights @ self.log_loss]) / n[:, None]
-
-
-class DifferenceInterval(NamedTuple):
-    """A difference with its 95 % interval."""
-
-    middle: float
-    low: float
-    high: float
-
-    def __str__(self) -> str:
-        """Return it with four decimals, bold if the interval excludes 0."""
-        text = f"{self.middle:+.4f} [{self.low:+.4f}, {self.high:+.4f}]"
-        return f"**{text}**" if self.low > 0 or self.high < 0 else text
-
-
-def differences(
-    one: Blocks, other: Blocks, seed: int
-) -> tuple[DifferenceInterval, DifferenceInterval, DifferenceInterval]:
-    """Return ECE, Brier score and log loss of ``one`` minus ``other``'s, by a paired block bootstrap.
-
-    Both are scored on the same resamples of whole blocks, which keeps the dependence of neighbouring rows. The
-    percentile intervals show the variation of the data, not that of the seeds of a randomised calibrator.
-    """
-    count = len(one.n)
-    weights = np.random.default_rng(seed).multinomial(count, np.full(count, 1 / count), size=RESAMPLES)
-    resampled = one.scores(weights.astype(np.float64)) - other.scores(weights.astype(np.float64))
-    middle = (one.scores(np.ones((1, count))) - other.scores(np.ones((1, count))))[0]
-    low, high = np.quantile(resampled, [0.025, 0.975], axis=0)
-    ece, brier, log_loss = (DifferenceInterval(*each) for each in np.column_stack([middle, low, high]).tolist())
-    return ece, brier, log_loss
+    known = ~np.isnan(stream.y)
+    how = bootstrap.plan(int(known.sum()), 0, stream.window // 4)
+    if how is None:
+        raise ValueError(f"fewer than {bootstrap.FEWEST} rows with outcomes")
+    both = bootstrap.Resampled(how, stream.y[known], {"served": p[known], "raw": stream.p[known]})
+    return next(each for each in both.differences([("served", "raw")]) if each.metric == "brier")

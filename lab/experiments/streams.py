@@ -11,8 +11,9 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from lab import datasets, flights, nightly_refit
 from lab.experiments import picture
 from lab.experiments.base import Experiment, Job, Section, TextTable, usable, verdict
-from lab.experiments.measure import Blocks, DifferenceInterval, Measured, differences, l1, measure
+from lab.experiments.measure import Measured, brier_difference, l1, measure
 from lab.experiments.play import Stream, oppose, play, prompt
+from replay.result import Difference
 from state.arrays import Floats
 from state.calibrators import make
 from state.policy import DEFAULT_CALIBRATOR
@@ -52,10 +53,10 @@ _RAW: Final = "raw"
 
 
 class StreamRun(NamedTuple):
-    """Scores of served forecasts, and their sums over blocks."""
+    """Scores of served forecasts, and their Brier score less raw's; None for raw."""
 
     scores: Measured
-    blocks: Blocks
+    difference: Difference | None
 
 
 @cache
@@ -82,7 +83,7 @@ def run(name: str, delay: int, served_by: str) -> StreamRun | str:
         p = _refitted(BASELINES[served_by], played, delay)
     else:
         p = play(make(served_by, name=name, seed=SEED), played, delay)
-    return StreamRun(measure(p, played), Blocks.of(p, played))
+    return StreamRun(measure(p, played), None if served_by == _RAW else brier_difference(p, played))
 
 
 def _refitted(fit: nightly_refit.Fit, played: Stream, delay: int) -> Floats:
@@ -172,11 +173,9 @@ def tell(results: Sequence[Any], out: Path) -> Section:
 
 
 def _table(found: dict[tuple[str, int, str], StreamRun], name: str, delay: int, against: dict[str, float]) -> TextTable:
-    raw = found[name, delay, _RAW]
     rows = []
     for way in _ways():
         one = found[name, delay, way]
-        brier: DifferenceInterval | str = differences(one.blocks, raw.blocks, SEED)[1] if way != _RAW else "–"
         rows.append(
             (
                 way if way in {_RAW, *BASELINES} else f"`{way}`",
@@ -186,11 +185,19 @@ def _table(found: dict[tuple[str, int, str], StreamRun], name: str, delay: int, 
                 f"{one.scores.log_loss:.4f}",
                 f"{one.scores.regret:+,.0f}",
                 f"{against[way]:.4f}" if way in against else "–",
-                str(brier),
+                _text(one.difference),
             )
         )
     head = ("served by", "ECE", "worst window", "Brier", "log loss", "Brier regret", "ℓ1 opposed", "Brier less raw's")
     return TextTable(f"{name}, outcomes {delay:,} rows later" if delay else name, head, rows)
+
+
+def _text(found: Difference | None) -> str:
+    """Return a difference with four decimals, bold if its interval leaves out 0."""
+    if found is None:
+        return "–"
+    text = f"{found.value:+.4f} [{found.low:+.4f}, {found.high:+.4f}]"
+    return f"**{text}**" if found.clear else text
 
 
 def _bars(names: list[str]) -> TextTable:
