@@ -21,7 +21,7 @@ from contextlib import contextmanager, suppress
 from http import HTTPStatus
 from http.client import HTTPException
 from socketserver import TCPServer, ThreadingMixIn
-from time import monotonic, sleep
+from time import monotonic, sleep, thread_time
 from typing import TYPE_CHECKING, Any, Final
 from wsgiref.simple_server import WSGIRequestHandler
 
@@ -37,7 +37,8 @@ log = logging.getLogger("trueup")
 
 #: Requests served at one time, beside probes, and of one address; one more is told to come again.
 CONNECTIONS, CLIENT = 32, 16
-#: How long metrics and pages are kept, in times what it took to make them; and how long no other page is made then.
+#: How long metrics and pages are kept, in times the CPU seconds that making them took; and how long no other page is
+#: made then.
 KEPT, REST = 4.0, 3.0
 #: Pages that are kept.
 PAGES = 32
@@ -224,8 +225,8 @@ class _Listener(ThreadingMixIn, TCPServer):
 class _Shared:
     """The metrics as text, made anew when the last has become old: readers that come together share one.
 
-    How old it may become follows what it costs: four times as long as it took to make, so that however many read, and
-    however much there is, a fifth of a processor makes it. A small worker's is milliseconds old, at most.
+    How old it may become follows what it costs: four times the CPU seconds that making it took. So however many read,
+    and however much there is, a fifth of a processor makes it. A small worker's is milliseconds old, at most.
     """
 
     def __init__(self, exposition: Callable[[], bytes]) -> None:
@@ -239,10 +240,9 @@ class _Shared:
         """Return headers and body for the encodings that a reader accepts."""
         with self._lock:
             if monotonic() >= self._until:
-                began = monotonic()
+                began = thread_time()
                 self._plain, self._packed = self._exposition(), None
-                ended = monotonic()
-                self._until = ended + KEPT * (ended - began)
+                self._until = monotonic() + KEPT * (thread_time() - began)
             if "gzip" not in encoding:
                 return [("Content-Type", CONTENT_TYPE_PLAIN_0_0_4)], self._plain
             if self._packed is None:
@@ -253,7 +253,7 @@ class _Shared:
 class _Pages:
     """Pages, made one at a time, with rests between: however many read them, a quarter of a processor makes them.
 
-    A page serves all who ask for it until it is four times as old as it took to make.
+    A page serves all who ask for it until it is four times as old as the CPU seconds that making it took.
     """
 
     def __init__(self, application: "WSGIApplication") -> None:
@@ -270,14 +270,14 @@ class _Pages:
             if made is not None and monotonic() < until:
                 return made
             sleep(max(0.0, self._rested - monotonic()))
-            began = monotonic()
+            began = thread_time()
             made = request.asked(self._application)
-            ended = monotonic()
-            self._rested = ended + REST * (ended - began)
+            cost, ended = thread_time() - began, monotonic()
+            self._rested = ended + REST * cost
             self._kept.pop(request.path, None)
             if len(self._kept) == PAGES:
                 del self._kept[next(iter(self._kept))]  # the one that was made first
-            self._kept[request.path] = ended + KEPT * (ended - began), made
+            self._kept[request.path] = ended + KEPT * cost, made
             return made
 
 
