@@ -150,6 +150,13 @@ class Dictionary:
         own = [MISSING + len(slots) for slots in self._of_names] + [1 + len(each) for each in self._of_pairs]
         return [k * LIMIT + slot for k, n in enumerate(own) for slot in range(n)]
 
+    def given(self) -> tuple[list[list[str]], list[list[tuple[int, int]]]]:
+        """Return what has a slot, in the order of slots.
+
+        Of each name these are values, from slot 2 on; of each pair combinations of slots within its names, from slot 1.
+        """
+        return [list(slots)[1:] for slots in self._of_names], [list(crossed) for crossed in self._of_pairs]
+
     def segment(self, slot: int) -> Segment:
         """Return what a slot stands for; LookupError if it was not given away."""
         k, within = divmod(slot, LIMIT)

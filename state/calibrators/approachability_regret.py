@@ -154,6 +154,10 @@ class ApproachabilityRegret:
         served = before if self._draw(key) < share * _DRAWS else point
         return new(Prediction, (point + share * (before - point), served, _TICKET.pack(self.learnt, served, p)))
 
+    def breaks(self) -> list[float]:
+        """Return forecasts at which ``p`` may jump; it may do so elsewhere, too."""
+        return self._grid.breaks
+
     def update(self, ticket: bytes, y: float) -> None:
         """Take one step at the point that was played; y is 0 or 1."""
         if y not in (0.0, 1.0):

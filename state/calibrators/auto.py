@@ -117,6 +117,10 @@ class Auto:
         served = min(max(0.25 * math.log(tilted / total), 0.0), 1.0)
         return new(Prediction, (served, served, answers + identity + beta + platt + histogram))
 
+    def breaks(self) -> list[float]:
+        """Return the forecasts at which ``p`` may jump: those of the histogram."""
+        return self._histogram.breaks()
+
     def update(self, ticket: bytes, y: float) -> None:
         """Charge every expert for its answer and let it learn; y is 0 or 1, because a histogram counts."""
         if y not in (0.0, 1.0):

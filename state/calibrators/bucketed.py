@@ -144,6 +144,10 @@ class Bucketed(ABC):
         point = grid.points[i]
         return new(Prediction, (point, point, self._ticket(j, i)))
 
+    def breaks(self) -> list[float]:
+        """Return the forecasts at which ``p`` may jump: between two of them it is constant."""
+        return [*self._buckets.points[1:-1], *self._grid.breaks]
+
     def _between(self, j: int, i: int, a: Any, b: Any, key: bytes) -> Prediction:  # noqa: ANN401 - as the field's
         """Draw i with probability b / (a + b), else i + 1; whole a and b are compared exactly."""
         grid = self._grid

@@ -192,6 +192,10 @@ class BySegment:
         share = self._share - ((q - y) * passing + fade * IN_SHARE * self._share) / curvature
         self._share = min(max(share, 0.0), 1.0)
 
+    def corrections(self) -> tuple[float, float, dict[int, list[float]]]:
+        """Return w, e, and by slot f with the θ of every knot: all that `answer` depends on."""
+        return self._weight, self._share, {slot: [row[0], *row[2 : 2 + KNOTS]] for slot, row in self._rows.items()}
+
     def squares(self) -> float:
         """Return V of the class's notes."""
         return self._square

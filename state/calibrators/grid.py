@@ -114,6 +114,11 @@ class Grid:
         """Return the index of the point nearest to ``p``, the lower one of two; p in [0, 1]. O(log N)."""
         return bisect_left(self._midpoints, p)
 
+    @property
+    def breaks(self) -> list[float]:
+        """Where `nearest` changes: the middles between neighbours, N of them."""
+        return list(self._midpoints)
+
     def below(self, p: float) -> int:
         """Return the index i < N of the last point not above ``p``, the bucket [g_i, g_{i+1}) of ``p``; O(log N)."""
         return bisect_right(self.points, p, 1, self.last) - 1

@@ -99,6 +99,10 @@ class Histogram:
         served = (s + self.SHRINK * p) / (n + self.SHRINK) if n else p
         return new(Prediction, (served, served, _TICKET.pack(j)))
 
+    def breaks(self) -> list[float]:
+        """Return the forecasts at which ``p`` may jump: the edges of the bins."""
+        return list(self._edges)
+
     def update(self, ticket: bytes, y: float) -> None:
         """Add an outcome, 0 or 1, to the bin of its ticket."""
         if y not in (0.0, 1.0):

@@ -111,6 +111,11 @@ class Prudent:
         _, draw, drawn = self.back.predict(p, x, key, groups)
         return new(Prediction, (p, draw, _HEADS[many | _DRAWN] + ticket + drawn))
 
+    def parts(self) -> tuple[TwoSpeed, BySegment | None]:
+        """Return what makes ``p``: the map, and what an event's segments add to it; None where they add nothing yet."""
+        settled = len(self._map.predict(0.5).ticket) > UNSETTLED
+        return self._map, self._segments if settled else None
+
     def update(self, ticket: bytes, y: float) -> None:
         """Let the map and the segments learn, and count the draw if there was one; y is 0 or 1."""
         ticket, segments, drawn = _parts(ticket)

@@ -1,0 +1,386 @@
+"""The calibrated probability at decision time: follows trueup's topic of maps, and applies the newest of a stream.
+
+This file stands alone: copy it. Applying a map needs the standard library, following the topic needs aiokafka or
+confluent-kafka.
+
+    maps = Maps()
+    follow(maps, "maps", bootstrap_servers="kafka-1:9092")   # in a thread of its own
+    answer = maps.answer("fraud-cards", 0.31, {"country": "DE"})
+    answer.p, answer.reason                                   # the raw score, and why, where there is no map
+
+What `Maps.answer` returns is within .001, in log-odds, of ``p`` on ``calibrated`` of an event that was answered by the
+same configuration and version. Within a stream and segments it keeps the order of raw scores wherever trueup does.
+"""
+
+import asyncio
+import json
+import math
+import threading
+import time
+from bisect import bisect_right
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+#: The format of records that this file reads.
+FORMAT = 1
+#: Key of the record that says that a worker is there; no stream has it.
+ALIVE = b"\0alive"
+#: Combinations of values of segments that are kept.
+KNOWN = 4096
+#: Longest value of a segment, bytes.
+LONGEST = 64
+#: Pause before the topic is read again after an error, s.
+PAUSE = 1.0
+
+NO_SEGMENTS: Mapping[str, str] = {}
+
+
+class Answer(NamedTuple):
+    """What to decide by.
+
+    Attributes
+    ----------
+    p
+        The calibrated probability; the raw score where ``reason`` says why.
+    reason
+        Empty, or ``loading`` (the topic was not yet read to its end), ``unknown`` (no map of this stream, or of this
+        partition), ``none`` (its calibrator has no map), ``stale`` (no worker has confirmed the map for too long),
+        ``score`` (the score is no number from 0 to 1).
+    version, config
+        Outcomes learnt by the calibrator whose map it is, and the hash of its configuration; as on ``calibrated``.
+    """
+
+    p: float
+    reason: str = ""
+    version: int = -1
+    config: str = ""
+
+
+class StreamMap:
+    """The map of one stream on one partition; `said` is the record, and what else is in it."""
+
+    def __init__(self, said: Mapping[str, Any]) -> None:
+        self.said = said
+        self.partition: int = said["partition"]
+        self.applied: int = said["applied"]
+        self.claim: int = said["claim"]
+        self.version: int = said["version"]
+        self.config: str = said["config"]
+        self.at: float = said["at"] / 1000.0
+        self.stages = [_Table(each) if "x" in each else _Segments(each) for each in said.get("stages", ())]
+
+    def __call__(self, p: float, segments: Mapping[str, str] = NO_SEGMENTS) -> float:
+        """Return what is served for a score in [0, 1]."""
+        for stage in self.stages:
+            p = stage(p, segments)
+        return p
+
+
+class Maps:
+    """The newest map of every stream. One thread takes records, any number ask.
+
+    Parameters
+    ----------
+    max_age
+        How long ago a worker may have confirmed a map, s. Workers confirm every ``TRUEUP_MAPS_SECONDS``.
+    clock
+        Returns the time, s since 1970; it should agree with the workers'.
+    """
+
+    def __init__(self, max_age: float = 300.0, clock: Callable[[], float] = time.time) -> None:
+        self._max_age = max_age
+        self._clock = clock
+        #: By stream, that of the most outcomes first. Values are replaced and never changed.
+        self._maps: dict[str, tuple[StreamMap, ...]] = {}
+        #: By partition: the claim of its worker, and when it last said that it is there.
+        self._alive: dict[int, tuple[int, float]] = {}
+        #: Records that could not be read; a later format, for example.
+        self.unreadable = 0
+        self._loaded = threading.Event()
+
+    # -- asking ----------------------------------------------------------------------------------------------------
+
+    def answer(
+        self, stream: str, p: float, segments: Mapping[str, str] | None = None, partition: int | None = None
+    ) -> Answer:
+        """Return the calibrated probability of a raw score, or the raw score with a reason; raises nothing.
+
+        Parameters
+        ----------
+        segments
+            The event's values, as its forecast would carry them.
+        partition
+            Of the event's key on ``forecasts``. Without it, where a stream has several maps, that of the most outcomes.
+        """
+        try:
+            usable = 0.0 <= p <= 1.0
+        except TypeError:
+            usable = False
+        if not usable:
+            return Answer(p, "score")
+        found = self._maps.get(stream)
+        if partition is not None and found:
+            found = tuple([each for each in found if each.partition == partition])
+        if not found:
+            return Answer(p, "unknown" if self._loaded.is_set() else "loading")
+        newest = found[0]
+        if not newest.stages:
+            return Answer(p, "none", newest.version, newest.config)
+        claim, at = self._alive.get(newest.partition, (-1, 0.0))
+        # A worker writes all maps before it says that it is there: one of an earlier worker was not confirmed.
+        if newest.claim < claim or self._clock() - max(at if newest.claim == claim else 0.0, newest.at) > self._max_age:
+            return Answer(p, "stale", newest.version, newest.config)
+        return Answer(newest(p, segments or NO_SEGMENTS), "", newest.version, newest.config)
+
+    def streams(self) -> dict[str, tuple[StreamMap, ...]]:
+        """Return the maps of every stream, that of the most outcomes first."""
+        return dict(self._maps)
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until the topic was read to the end it had; return whether it was."""
+        return self._loaded.wait(timeout)
+
+    # -- taking records --------------------------------------------------------------------------------------------
+
+    def take(self, partition: int, key: bytes | None, value: bytes | None) -> None:
+        """Take a record of the topic. What is older than what is held, or cannot be read, changes nothing."""
+        try:
+            if key == ALIVE:
+                self._confirm(partition, json.loads(value or b""))
+            elif key is not None:
+                self._take(partition, key.decode(), value)
+        except (ValueError, TypeError, LookupError, ArithmeticError):
+            self.unreadable += 1
+
+    def loaded(self) -> None:
+        """Say that the topic was read to the end that it had when reading began."""
+        self._loaded.set()
+
+    def _confirm(self, partition: int, said: Mapping[str, Any]) -> None:
+        claim, at = int(said["claim"]), said["at"] / 1000.0
+        if (claim, at) > self._alive.get(partition, (-1, 0.0)):
+            self._alive[partition] = claim, at
+
+    def _take(self, partition: int, stream: str, value: bytes | None) -> None:
+        held = self._maps.get(stream, ())
+        others = [each for each in held if each.partition != partition]
+        if value is None:  # the worker no longer writes maps of it
+            if others:
+                self._maps[stream] = tuple(others)
+            else:
+                self._maps.pop(stream, None)
+            return
+        said = json.loads(value)
+        if said["format"] != FORMAT:
+            raise ValueError(f"format {said['format']}")
+        newest = StreamMap({**said, "partition": partition})
+        newest(0.5)  # now, rather than when somebody asks
+        if any(each.applied > newest.applied for each in held if each.partition == partition):
+            return  # written late, by a worker that had lost the partition
+        self._maps[stream] = tuple(sorted([newest, *others], key=lambda each: -each.version))
+
+
+class _Table:
+    """Points of a function, joined by straight lines: in log-odds, but in probabilities beside 0 and 1."""
+
+    __slots__ = ("_offset", "_slope", "_straight", "_x", "_y")
+
+    def __init__(self, said: Mapping[str, Any]) -> None:
+        x, y = [float(each) for each in said["x"]], [float(each) for each in said["y"]]
+        if len(x) != len(y) or len(x) < 2 or x[0] != 0.0 or x[-1] != 1.0 or sorted(set(x)) != x:
+            raise ValueError("a table has points from 0 to 1")
+        self._x, self._y = x, y
+        self._slope, self._offset, self._straight = [0.0] * len(x), [0.0] * len(x), [False] * len(x)
+        for i in range(len(x) - 1):
+            if {x[i], x[i + 1], y[i], y[i + 1]} & {0.0, 1.0}:
+                self._straight[i] = True
+                self._slope[i] = (y[i + 1] - y[i]) / (x[i + 1] - x[i])
+                continue
+            low, high = _log_odds(x[i]), _log_odds(x[i + 1])
+            if low < high and y[i] != y[i + 1]:
+                self._slope[i] = (_log_odds(y[i + 1]) - _log_odds(y[i])) / (high - low)
+                self._offset[i] = _log_odds(y[i]) - self._slope[i] * low
+
+    def __call__(self, p: float, _: Mapping[str, str]) -> float:
+        x = self._x
+        i = bisect_right(x, p) - 1
+        left = self._y[i]
+        slope = self._slope[i]
+        if slope == 0.0 or x[i] == p:
+            return left
+        if self._straight[i]:
+            found = left + slope * (p - x[i])
+        else:
+            found = 1.0 / (1.0 + math.exp(-self._offset[i] - slope * math.log(p / (1.0 - p))))
+        right = self._y[i + 1]
+        if slope > 0.0:  # rounding must not change the order
+            return min(max(found, left), right)
+        return max(min(found, left), right)
+
+
+class _Segments:
+    """What an event's segments add to an answer; docs/integrate.md has the formula."""
+
+    def __init__(self, said: Mapping[str, Any]) -> None:
+        self._weight, self._share = float(said["weight"]), float(said["share"])
+        self._low, self._step, self._knots = float(said["low"]), float(said["step"]), int(said["knots"])
+        self._flat, self._reach, self._clip = float(said["flat"]), float(said["reach"]), float(said["clip"])
+        self._rows = {int(slot): [float(each) for each in row] for slot, row in said["rows"].items()}
+        self._names: list[str] = said["names"]
+        self._limit, self._other = int(said["slots"]["limit"]), int(said["slots"]["other"])
+        missing = int(said["slots"]["missing"])
+        self._values = [
+            {"": missing, **{value: missing + n for n, value in enumerate(values, 1)}} for values in said["values"]
+        ]
+        self._pairs = [(int(one), int(other)) for one, other in said["pairs"]]
+        self._combinations = [
+            {(int(one), int(other)): n for n, (one, other) in enumerate(both, self._other + 1)}
+            for both in said["combinations"]
+        ]
+        self._most = -_log_odds(self._clip)
+        self._known: dict[tuple[str, ...], tuple[float, list[float]]] = {}
+
+    def __call__(self, p: float, segments: Mapping[str, str]) -> float:
+        values = tuple([segments.get(name, "") for name in self._names])
+        try:
+            found = self._known.get(values)
+        except TypeError:  # a value that cannot be a key
+            found = None
+        passing, lasting = found or self._line(values)
+        clipped = min(max(p, self._clip), 1.0 - self._clip)
+        v = math.log(clipped / (1.0 - clipped)) + self._share * passing
+        at = (v - self._low) / self._step
+        at = min(max(at, 0.0), self._knots - 1.0)
+        i = min(int(at), self._knots - 2)
+        v += lasting[i] + (at - i) * (lasting[i + 1] - lasting[i])
+        v = min(max(v, -self._most), self._most)
+        return self._weight * p + (1.0 - self._weight) / (1.0 + math.exp(-v))
+
+    def _line(self, given: tuple[Any, ...]) -> tuple[float, list[float]]:
+        """Return what passes, and what lasts at every knot."""
+        values = tuple([value if _usable(value) else "" for value in given])
+        rows = [self._rows[slot] for slot in self._slots(values) if slot in self._rows]
+        passing = min(max(sum([row[0] for row in rows]), -self._reach), self._reach)
+        sums = [sum([row[1 + j] for row in rows]) for j in range(self._knots)]
+        if any(sums[j + 1] - sums[j] < (self._flat - 1.0) * self._step for j in range(self._knots - 1)):
+            sums = self._ordered(sums)
+        if len(self._known) >= KNOWN:
+            self._known = {}
+        if values == given:
+            self._known[values] = passing, sums
+        return passing, sums
+
+    def _ordered(self, sums: list[float]) -> list[float]:
+        """Return the mean of the least function above that does not fall too steeply, and the greatest below."""
+        rise = (1.0 - self._flat) * self._step
+        steep = [each + j * rise for j, each in enumerate(sums)]
+        above = [max(steep[: j + 1]) for j in range(len(steep))]
+        below = [min(steep[j:]) for j in range(len(steep))]
+        return [0.5 * (above[j] + below[j]) - j * rise for j in range(len(steep))]
+
+    def _slots(self, values: tuple[str, ...]) -> list[int]:
+        """Return the slots that an event with these values has; without those that it would be the first to take."""
+        within = [self._slot(slots, value) for slots, value in zip(self._values, values, strict=True)]
+        for (one, other), crossed in zip(self._pairs, self._combinations, strict=True):
+            within.append(self._slot(crossed, (within[one], within[other])))
+        return [k * self._limit + slot for k, slot in enumerate(within) if slot is not None]
+
+    def _slot(self, slots: Mapping[Any, int], value: Any) -> int | None:  # noqa: ANN401 - text, or two slots
+        return slots.get(value, self._other if len(slots) + 1 >= self._limit else None)
+
+
+def _usable(value: object) -> bool:
+    return isinstance(value, str) and value.isprintable() and len(value.encode()) <= LONGEST
+
+
+def _log_odds(p: float) -> float:
+    p = min(max(p, 1e-12), 1.0 - 1e-12)
+    return math.log(p / (1.0 - p))
+
+
+# -- following the topic -------------------------------------------------------------------------------------------
+
+
+def follow(maps: Maps, topic: str, **options: Any) -> threading.Event:  # noqa: ANN401 - the client's own
+    """Follow the topic in a daemon thread, by aiokafka or else by confluent-kafka; set what it returns to end it.
+
+    Parameters
+    ----------
+    options
+        Of aiokafka's consumer, ``bootstrap_servers="kafka-1:9092"``, or of confluent-kafka with ``_`` for ``.``,
+        ``bootstrap_servers`` among them.
+    """
+    stop = threading.Event()
+    try:
+        import aiokafka  # noqa: F401, PLC0415 - what is there
+    except ModuleNotFoundError:
+        target: Callable[[], None] = lambda: follow_confluent(maps, topic, stop, **options)  # noqa: E731
+    else:
+        target = lambda: asyncio.run(follow_aiokafka(maps, topic, stop, **options))  # noqa: E731
+    threading.Thread(target=target, name="trueup-maps", daemon=True).start()
+    return stop
+
+
+async def follow_aiokafka(maps: Maps, topic: str, stop: threading.Event, **options: Any) -> None:  # noqa: ANN401
+    """Read the topic from its first record, and go on until ``stop`` is set; begin again after an error."""
+    from aiokafka import AIOKafkaConsumer, TopicPartition  # noqa: PLC0415 - only who follows needs it
+    from aiokafka.errors import KafkaError  # noqa: PLC0415
+
+    while not stop.is_set():
+        consumer = AIOKafkaConsumer(**{**options, "auto_offset_reset": "earliest", "enable_auto_commit": False})
+        try:
+            await consumer.start()
+            numbers = consumer.partitions_for_topic(topic) or await _partitions(consumer, topic)
+            places = [TopicPartition(topic, n) for n in sorted(numbers)]
+            consumer.assign(places)
+            await consumer.seek_to_beginning(*places)
+            ends = await consumer.end_offsets(places)
+            while not stop.is_set():
+                if ends and all([await consumer.position(each) >= end for each, end in ends.items()]):
+                    ends = {}
+                    maps.loaded()
+                for records in (await consumer.getmany(timeout_ms=200)).values():
+                    for record in records:
+                        maps.take(record.partition, record.key, record.value)
+        except (KafkaError, OSError):
+            await asyncio.sleep(PAUSE)
+        finally:
+            await consumer.stop()
+
+
+async def _partitions(consumer: Any, topic: str) -> set[int]:  # noqa: ANN401 - aiokafka's
+    """Return the partitions of a topic that the consumer did not know; OSError if there are none."""
+    await consumer.topics()
+    found: set[int] | None = consumer.partitions_for_topic(topic)
+    if not found:
+        raise OSError(f"there is no topic {topic}")
+    return found
+
+
+def follow_confluent(maps: Maps, topic: str, stop: threading.Event, **options: Any) -> None:  # noqa: ANN401
+    """Read the topic from its first record, and go on until ``stop`` is set; confluent-kafka goes on after errors."""
+    from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition  # noqa: PLC0415
+
+    named = {name.replace("_", "."): value for name, value in options.items()}
+    consumer = Consumer({"group.id": "trueup-maps", **named, "enable.auto.commit": False, "enable.partition.eof": True})
+    numbers: set[int] = set()
+    try:
+        while not stop.is_set() and not numbers:
+            with suppress(KafkaException):
+                numbers = set(consumer.list_topics(topic, timeout=10).topics[topic].partitions)
+            if not numbers:
+                stop.wait(PAUSE)
+        consumer.assign([TopicPartition(topic, n, OFFSET_BEGINNING) for n in numbers])
+        while not stop.is_set():
+            record = consumer.poll(0.2)
+            if record is None:
+                continue
+            if record.error() is None:
+                maps.take(record.partition(), record.key(), record.value())
+            elif record.error().code() == KafkaError._PARTITION_EOF and numbers:  # noqa: SLF001 - its only name
+                numbers.discard(record.partition())
+                if not numbers:
+                    maps.loaded()
+    finally:
+        consumer.close()

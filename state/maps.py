@@ -1,0 +1,191 @@
+"""What is served now, as numbers that can be sent: for whoever has to decide before an answer can come."""
+
+import math
+from collections.abc import Callable, Iterable
+from itertools import pairwise
+from typing import Any, Final, NamedTuple
+
+from state import calibrators
+from state.calibrators.by_segment import FLAT, KNOTS, LOW, REACH, STEP
+from state.calibrators.composition import Composition
+from state.calibrators.logistic import P_CLIP
+from state.calibrators.prudent import Prudent
+from state.forecasts import PROBABILITY
+from state.policy import Policy
+
+#: Between its points a table is this near to what is served, in log-odds of probabilities within `P_CLIP`: .1 % of a
+#: small probability. Or it is `ROUNDED` near: `Auto` counts what its experts say in 32 bits.
+TOLERANCE: Final = 1e-3
+ROUNDED: Final = 1e-7
+#: Where it is not, at a jump that no calibrator names, it is so within this distance of the raw forecast, in log-odds.
+NARROW: Final = 1e-6
+#: The points that every table has, in log-odds: so far apart up to the first number, and beyond it up to one in 1e9.
+FINE, FINE_STEP, COARSE, COARSE_STEP = 7.0, 0.125, 20.0, 0.5
+#: Least distance of a probability from 0 and 1 when its log-odds are taken.
+TINY: Final = 1e-12
+#: Points that may be added to a table where it is not near enough.
+MOST_ADDED: Final = 2000
+
+
+class Table(NamedTuple):
+    """A function of a probability, by points of which two neighbours are joined by a straight line in log-odds.
+
+    Where a point of the two has x or y of 0 or 1, the line is straight in probabilities.
+
+    Attributes
+    ----------
+    x
+        Strictly increasing, from 0 to 1.
+    y
+        What is served there.
+    """
+
+    x: list[float]
+    y: list[float]
+
+
+class Corrections(NamedTuple):
+    """What segments add to a probability, see `state.calibrators.by_segment.BySegment`.
+
+    Attributes
+    ----------
+    weight
+        Of the answer without segments.
+    share
+        Of what passes.
+    rows
+        By slot: what passes, then what lasts at every knot.
+    """
+
+    weight: float
+    share: float
+    rows: dict[int, list[float]]
+
+
+#: Places of the knots, and constants, as `Corrections` are applied with them.
+SHAPE: Final = {"low": LOW, "step": STEP, "knots": KNOTS, "flat": FLAT, "reach": REACH, "clip": P_CLIP}
+
+#: What turns a raw forecast into what is served, one after the other.
+Stages = list[Table | Corrections]
+
+
+def why_not(policy: Policy) -> str:
+    """Return why what serves a stream cannot be told by a map; empty if it can."""
+    if policy.kind != PROBABILITY:
+        return f"{policy.calibrator} does not serve one probability"
+    if policy.n_features and "features" in calibrators.options_of(policy.calibrator, policy.options):
+        return f"what {policy.calibrator} serves depends on features"
+    return ""
+
+
+def stages(calibrator: Any) -> Stages:  # noqa: ANN401 - of one probability
+    """Return how a calibrator makes ``p`` of a raw forecast now; it is only asked, and does not change.
+
+    Parts of a composition have a table each: errors of one are not made larger by jumps of the next.
+    """
+    if isinstance(calibrator, Composition):
+        return stages(calibrator.front) + stages(calibrator.back)
+    if isinstance(calibrator, Prudent):
+        front, by_segment = calibrator.parts()
+        return [_table(front), *([] if by_segment is None else [Corrections(*by_segment.corrections())])]
+    return [_table(calibrator)]
+
+
+def _table(calibrator: Any) -> Table:  # noqa: ANN401 - of one probability
+    breaks = calibrator.breaks() if hasattr(calibrator, "breaks") else ()
+    return table(lambda p: float(calibrator.predict(p).p), breaks)
+
+
+def table(answer: Callable[[float], float], breaks: Iterable[float] = ()) -> Table:
+    """Return points of a function within `TOLERANCE`.
+
+    Parameters
+    ----------
+    answer
+        From [0, 1] to [0, 1].
+    breaks
+        Where it may jump, within (0, 1).
+    """
+    found = {p: answer(p) for p in _BASE}
+    for p in breaks:
+        before, after = math.nextafter(p, 0.0), math.nextafter(p, 1.0)
+        y = answer(before), answer(p), answer(after)
+        if _near(y[0], y[2]) and _near(y[0], y[1]):
+            continue
+        found |= dict(zip((before, p, after), y, strict=True))
+    x = sorted(found)
+    _refine(answer, found, list(pairwise(x)))
+    return _thinned([(p, found[p]) for p in sorted(found)])
+
+
+def _refine(answer: Callable[[float], float], found: dict[float, float], gaps: list[tuple[float, float]]) -> None:
+    """Add points in the middle of gaps until the middle of each is near enough to its line."""
+    most = len(found) + MOST_ADDED
+    for left, right in gaps:  # it grows
+        low, high = _log_odds(left), _log_odds(right)
+        if high - low < NARROW or len(found) >= most:
+            continue
+        middle = _probability((low + high) / 2.0)
+        middle = short if left < (short := float(f"{middle:.6g}")) < right else middle
+        if not left < middle < right:
+            continue
+        y, line = answer(middle), between((left, found[left]), (right, found[right]), middle)
+        if abs(y - line) > ROUNDED and abs(_clipped(y) - _clipped(line)) > TOLERANCE / 2.0:
+            found[middle] = y
+            gaps += [(left, middle), (middle, right)]
+
+
+def between(left: tuple[float, float], right: tuple[float, float], p: float) -> float:
+    """Return the value at p of the line through two points, as `Table` says."""
+    (x0, y0), (x1, y1) = left, right
+    if x0 == 0.0 or x1 == 1.0 or min(y0, y1) == 0.0 or max(y0, y1) == 1.0:
+        return y0 + (y1 - y0) * (p - x0) / (x1 - x0)
+    low, high = _log_odds(x0), _log_odds(x1)
+    if y0 == y1 or low == high:
+        return y0
+    one, other = _log_odds(y0), _log_odds(y1)
+    return _probability(one + (other - one) * (_log_odds(p) - low) / (high - low))
+
+
+def _thinned(points: list[tuple[float, float]]) -> Table:
+    """Return the points without those between two that are served the same."""
+    x: list[float] = []
+    y: list[float] = []
+    for p, served in points:
+        served = float(f"{served:.10g}")  # noqa: PLW2901 - as it is sent
+        if len(y) > 1 and y[-1] == y[-2] == served:
+            x[-1] = p
+        else:
+            x.append(p)
+            y.append(served)
+    return Table(x, y)
+
+
+def _near(one: float, other: float) -> bool:
+    return one == other or abs(_clipped(one) - _clipped(other)) < TOLERANCE / 100.0
+
+
+def _clipped(p: float) -> float:
+    p = min(max(p, P_CLIP), 1.0 - P_CLIP)
+    return math.log(p / (1.0 - p))
+
+
+def _log_odds(p: float) -> float:
+    p = min(max(p, TINY), 1.0 - TINY)
+    return math.log(p / (1.0 - p))
+
+
+def _probability(v: float) -> float:
+    return 1.0 / (1.0 + math.exp(-v))
+
+
+def _base() -> tuple[float, ...]:
+    fine, coarse = round(FINE / FINE_STEP), round((COARSE - FINE) / COARSE_STEP)
+    upper = [i * FINE_STEP for i in range(fine)] + [FINE + i * COARSE_STEP for i in range(coarse + 1)]
+    places = [*(-v for v in upper[:0:-1]), *upper]
+    # Few digits, and nearest to 1 the distance from it has few.
+    points = [float(f"{_probability(v):.6g}") if v < 0 else 1.0 - float(f"{_probability(-v):.6g}") for v in places]
+    return 0.0, *sorted({*points, P_CLIP, 1.0 - P_CLIP}), 1.0
+
+
+_BASE: Final = _base()

@@ -1,0 +1,139 @@
+"""The records of the topic of maps: what serves a stream on a partition now, and that its worker is there.
+
+Keys are streams, and one of the worker's own for each partition. A map is JSON with these fields:
+
+``stream``, ``partition``
+    What it serves, and where.
+``applied``
+    Its version: records that the partition had applied. It never falls, because only what is committed is written, and
+    a worker that takes a partition up goes on from what is committed.
+``claim``
+    Offset of the worker's claim in the changelog; a later worker has a larger one.
+``calibrator``, ``config``, ``version``
+    As on ``calibrated``; the last is the number of outcomes learnt.
+``at``, ``stream_time``
+    The worker's clock when it was made, and the newest event time by then, ms since 1970.
+``certificate``
+    Kind of forecast, events, and bound on the distance to calibration of what was served so far; null before the first.
+``stages``
+    What turns a raw forecast into what is served, in order: tables, ``{"x": …, "y": …}``, and corrections by segment.
+``why``
+    In the place of ``stages``: why there is no map.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import orjson
+
+from state import maps
+from state.maps import Corrections, Table
+from state.policy import Policy
+from state.rows import Served
+from state.scoring.certificate import certificate
+from state.scoring.history import History
+from state.segments import LIMIT, MISSING, OTHER, Dictionary
+
+FORMAT: Final = 1
+#: Key of the record that says that a partition's maps are as they were committed. No stream has this name.
+ALIVE: Final = b"\0alive"
+#: What the certificate is of.
+_KIND: Final = "calibrated"
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where and of what a map is; the fields are those of the record."""
+
+    stream: str
+    partition: int
+    claim: int
+    applied: int
+    stream_time: int
+    at: int
+
+
+def key_of(stream: str) -> bytes:
+    """Return the key of a stream's map."""
+    return stream.encode()
+
+
+def encode_map(place: Place, policy: Policy, served: Served, history: History | None, names: Dictionary) -> bytes:
+    """Return the value of a map.
+
+    Parameters
+    ----------
+    policy
+        Of which `state.maps.why_not` says nothing.
+    history
+        Scores of the stream; None before the first.
+    names
+        Slots of its segments; of no names without segments.
+    """
+    made = {"certificate": _certificate(history), "stages": _stages(policy, served, names)}
+    return orjson.dumps(_head(place, policy, served.calibrator.learnt) | made)
+
+
+def encode_none(place: Place, policy: Policy, why: str) -> bytes:
+    """Return the value that says why there is no map."""
+    return orjson.dumps(_head(place, policy, 0) | {"why": why})
+
+
+def _head(place: Place, policy: Policy, version: int) -> dict[str, Any]:
+    return {
+        "format": FORMAT,
+        "stream": place.stream,
+        "partition": place.partition,
+        "applied": place.applied,
+        "claim": place.claim,
+        "calibrator": policy.calibrator,
+        "config": policy.config,
+        "version": version,
+        "at": place.at,
+        "stream_time": place.stream_time,
+    }
+
+
+def encode_alive(partition: int, claim: int, applied: int, at: int) -> bytes:
+    """Return the value of the record that says that, at a time, the maps of a partition were as they were committed.
+
+    Parameters
+    ----------
+    at
+        The worker's clock when it began to look, ms since 1970.
+    """
+    found = {"format": FORMAT, "partition": partition, "claim": claim, "applied": applied, "at": at}
+    return orjson.dumps(found)
+
+
+def _certificate(history: History | None) -> dict[str, Any] | None:
+    scores = None if history is None else history.total
+    if scores is None or not scores.n:
+        return None
+    distance = round(certificate(scores.ranking(_KIND)), 6)
+    return {"kind": _KIND, "events": scores.n, "distance": distance}
+
+
+def _stages(policy: Policy, served: Served, names: Dictionary) -> list[dict[str, Any]]:
+    made: list[dict[str, Any]] = []
+    for stage in maps.stages(served.calibrator):
+        if isinstance(stage, Table):
+            made.append(stage._asdict())
+        elif policy.segments:
+            made.append(_corrections(stage, names))
+    return made
+
+
+def _corrections(stage: Corrections, names: Dictionary) -> dict[str, Any]:
+    values, combinations = names.given()
+    return {
+        "weight": stage.weight,
+        "share": stage.share,
+        "rows": {str(slot): [float(f"{each:.10g}") for each in row] for slot, row in sorted(stage.rows.items())},
+        "names": names.names,
+        "values": values,
+        "pairs": [[names.names.index(one), names.names.index(other)] for one, other in names.pairs],
+        "combinations": combinations,
+        "slots": {"limit": LIMIT, "other": OTHER, "missing": MISSING},
+        **maps.SHAPE,
+    }
