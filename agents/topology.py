@@ -10,6 +10,7 @@ from aiokafka import TopicPartition
 from faust.types import TP
 
 from agents import __version__, deaths
+from agents.maps import Publisher
 from agents.processor import BatchProcessor, Probe
 from streams.config.settings import Settings
 from streams.faust.application import Application
@@ -54,6 +55,9 @@ class Topology:
     failure: BaseException | None = None
     progress: Progress = field(default_factory=Progress)
     failed_logins: Callable[[], int] = lambda: 0
+    #: Offset of the claim under which each partition is served.
+    claims: dict[int, int] = field(default_factory=dict)
+    publisher: Publisher | None = None
     _skips: dict[tuple[str, int], dict[int, str]] = field(default_factory=dict)
     #: Records that were deleted unread, by topic.
     _lost: Counter[str] = field(default_factory=Counter)
@@ -96,6 +100,7 @@ class Topology:
             log.warning("leaving out %s/%d@%d: %s", self.sources[skip.topic], partition, skip.offset, skip.reason)
             left_out = self._skips.setdefault((self.sources[skip.topic], partition), {})
             left_out[skip.offset] = skips.why(skip.offset, skip.reason)
+        self.claims[partition] = self.table.claimed(partition)
         return offsets
 
     def skipped(self, tp: TopicPartition) -> Mapping[int, str]:
@@ -104,6 +109,7 @@ class Topology:
 
     def revoked(self, partition: int) -> None:
         """Let go of a partition."""
+        self.claims.pop(partition, None)
         self.processor.close(partition)
 
     def restore(self, tp: TP, records: Sequence[KafkaRecord]) -> None:
@@ -185,6 +191,8 @@ def build(
     processor = BatchProcessor(settings, app.table, outputs, gauges, probe, app.holds)
     announcer = Announcer(settings, lambda: app.producer, app.table.owner)
     topology = Topology(settings, app, app.table, gauges, processor, announcer, abort)
+    if settings.maps:
+        topology.publisher = Publisher(settings, gauges.held, lambda: dict(topology.claims))
     app.serve(topology, topology.process)
     return topology
 
@@ -197,6 +205,8 @@ def samples(topology: Topology) -> Iterator[tuple[str, tuple[str, ...], float]]:
     """
     yield "ready", (), float(topology.ready)
     yield "failed_logins", (), topology.failed_logins()
+    if topology.publisher is not None:
+        yield from topology.publisher.counts.samples()
     for label, topic in zip(("forecasts", "outcomes"), topology.sources, strict=True):
         yield "lost_records", (label,), topology.lost_records(topic)
     progress = topology.progress

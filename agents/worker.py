@@ -141,6 +141,8 @@ async def _serve(settings: Settings, probe: Probe, stage: Stage) -> int:
     topology.failed_logins = lambda: server.failed_logins
     server.start()
     tell(settings, server.port)
+    if topology.publisher is not None:
+        topology.publisher.start()
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for signum in (signal.SIGTERM, signal.SIGINT):
@@ -159,6 +161,8 @@ async def _serve(settings: Settings, probe: Probe, stage: Stage) -> int:
             told = topology.ready
             log.info("ready" if told else "not ready")
     log.info("stopping: finishing the batches in flight, committing offsets")
+    if topology.publisher is not None:
+        await asyncio.to_thread(topology.publisher.stop)
     await topology.app.stop()
     if crash := topology.app.crash:
         topology.failed(crash)

@@ -396,8 +396,10 @@ def _config(options: argparse.Namespace) -> int:
         raise SettingsError(str(exc)) from exc
     found, streams = effective_config.shown(settings), effective_config.policies(settings)
     hash_, sources = effective_config.fingerprint(settings), effective_config.sources(settings)
+    unmapped = effective_config.unmapped(settings)
     if options.json:
-        print(json.dumps({"settings": found, "streams": streams, "sources": sources, "configuration": hash_}))
+        told = {"settings": found, "streams": streams, "sources": sources, "configuration": hash_, "no_map": unmapped}
+        print(json.dumps(told))
         return 0
     for name, value in found.items():
         print(f"{name}={value}")
@@ -406,6 +408,8 @@ def _config(options: argparse.Namespace) -> int:
         named = [*policy["segments"], *("*".join(pair) for pair in policy["pairs"])]
         segments = f", segments {', '.join(named)}" if named else ""
         print(f"# streams {pattern!r}: {policy['calibrator']}, configuration {policy['config']}, {kept}{segments}")
+    for pattern, why in unmapped.items():
+        print(f"# streams {pattern!r}: no map in {settings.maps}, because {why}: decide by their raw forecasts")
     for each in sources:
         print(f"# source {each['name']!r}: {each['topic']} of {each['role']}s is {each['mode']}, for {each['why']}")
     print(f"# configuration {hash_}")

@@ -5,6 +5,7 @@ from dataclasses import fields
 from hashlib import blake2b
 from typing import Any, Final
 
+from state import maps
 from state.policy import ARRIVAL, MATURITY
 from streams.config import stream_config
 from streams.config.settings import ACCESS, REGISTRY, SECURITY, Settings
@@ -20,6 +21,7 @@ _OWN: Final = (
     "DATA_DIR",
     "LOG_LEVEL",
     "STREAMS",
+    "MAPS",
     "METRICS_",
     "SASL_",
     "SSL_",
@@ -63,6 +65,16 @@ def policies(settings: Settings) -> dict[str, dict[str, Any]]:
         }
         for pattern, policy in found
     }
+
+
+def unmapped(settings: Settings) -> dict[str, str]:
+    """Return why streams have no map, by their pattern; nothing where no maps are written."""
+    if settings.maps is None:
+        return {}
+    named = [*settings.policies.patterns]
+    if settings.policies.default is not None:
+        named.append(("*", settings.policies.default))
+    return {pattern: why for pattern, policy in named if (why := maps.why_not(policy))}
 
 
 def sources(settings: Settings) -> list[dict[str, str]]:

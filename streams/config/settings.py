@@ -112,6 +112,16 @@ class Settings:
     calibrated: str = _setting("Topic of calibrated predictions", _name, "calibrated")
     resolved: str = _setting("Topic of forecasts joined with outcomes", _name, "resolved")
     dead_letters: str = _setting("Topic of records that cannot be used", _name, "dead-letters")
+    maps: str | None = _setting(
+        "Topic of maps from raw to served probabilities, which decision services follow; without it none are written",
+        _name,
+        None,
+    )
+    maps_seconds: float = _setting(
+        "Least time between two maps of a stream, s; a stream has one if it has metrics of its own",
+        _seconds(0.1, 3600),
+        10.0,
+    )
     metrics_host: str = _setting("Address /metrics, /healthz and /readyz listen on", _text, "127.0.0.1")
     metrics_port: int = _setting("Their port; 0 takes a free one", _number(0, 65_535), 9464)
     metrics_streams: int = _setting(

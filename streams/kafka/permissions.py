@@ -59,6 +59,8 @@ class Grant(NamedTuple):
 def needed(settings: Settings) -> list[Grant]:
     """Return all grants that a worker or a router needs, and no others."""
     outputs: tuple[str, ...] = (settings.calibrated, settings.resolved, settings.dead_letters, settings.configurations)
+    if settings.maps:
+        outputs = (*outputs, settings.maps)
     if settings.routed:
         outputs = (settings.routed, settings.dead_letters)
     return [

@@ -66,6 +66,7 @@ def wanted(settings: Settings) -> list[Topic]:
             Topic(settings.dead_letters, compacted=False, batch_bytes=batch),
             Topic(settings.changelog, compacted=True, batch_bytes=batch),
         ]
+    maps = [Topic(settings.maps, compacted=True, batch_bytes=batch)] if settings.maps else []
     return [
         Topic(settings.forecasts, compacted=False, batch_bytes=0, ahead_ms=ahead),
         Topic(settings.outcomes, compacted=False, batch_bytes=0, ahead_ms=ahead),
@@ -74,6 +75,7 @@ def wanted(settings: Settings) -> list[Topic]:
         Topic(settings.dead_letters, compacted=False, batch_bytes=batch),
         Topic(settings.changelog, compacted=True, batch_bytes=batch),
         Topic(settings.configurations, compacted=True, batch_bytes=batch),
+        *maps,
     ]
 
 

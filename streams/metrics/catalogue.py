@@ -510,6 +510,21 @@ CATALOGUE: Final = {
             "while it is large, a partition that moves here is restored for as long; if it grows, the disk is too slow",
         ),
         Metric("standby_rows", "counter", (), "Rows written to copies"),
+        Metric("written_maps", "counter", (), "Maps written to TRUEUP_MAPS and acknowledged"),
+        Metric(
+            "map_failures",
+            "counter",
+            (),
+            "Looks at which maps could not be written; it is tried again at the next",
+            "the log says why; the worker itself does not depend on it",
+        ),
+        Metric(
+            "maps_age_seconds",
+            "gauge",
+            (),
+            "Since all maps were last as the state is; absent without TRUEUP_MAPS, and until they are",
+            "from the max_age of their reader on, services decide by raw scores: read the log, ask the brokers",
+        ),
         Metric("ready", "gauge", (), "1 when partitions are assigned, restored and served"),
         Metric("build_info", "gauge", ("version",), "Always 1"),
     )

@@ -324,18 +324,17 @@ def follow(maps: Maps, topic: str, **options: Any) -> threading.Event:  # noqa: 
 
 async def follow_aiokafka(maps: Maps, topic: str, stop: threading.Event, **options: Any) -> None:  # noqa: ANN401
     """Read the topic from its first record, and go on until ``stop`` is set; begin again after an error."""
-    from aiokafka import AIOKafkaConsumer, TopicPartition  # noqa: PLC0415 - only who follows needs it
+    from aiokafka import AIOKafkaConsumer  # noqa: PLC0415 - only who follows needs it
     from aiokafka.errors import KafkaError  # noqa: PLC0415
 
     while not stop.is_set():
-        consumer = AIOKafkaConsumer(**{**options, "auto_offset_reset": "earliest", "enable_auto_commit": False})
+        # Without a group it has all partitions.
+        consumer = AIOKafkaConsumer(topic, **{**options, "group_id": None, "auto_offset_reset": "earliest"})
         try:
             await consumer.start()
-            numbers = consumer.partitions_for_topic(topic) or await _partitions(consumer, topic)
-            places = [TopicPartition(topic, n) for n in sorted(numbers)]
-            consumer.assign(places)
-            await consumer.seek_to_beginning(*places)
-            ends = await consumer.end_offsets(places)
+            ends = await consumer.end_offsets(consumer.assignment())
+            if not ends:
+                raise OSError(f"there is no topic {topic}")
             while not stop.is_set():
                 if ends and all([await consumer.position(each) >= end for each, end in ends.items()]):
                     ends = {}
@@ -347,15 +346,6 @@ async def follow_aiokafka(maps: Maps, topic: str, stop: threading.Event, **optio
             await asyncio.sleep(PAUSE)
         finally:
             await consumer.stop()
-
-
-async def _partitions(consumer: Any, topic: str) -> set[int]:  # noqa: ANN401 - aiokafka's
-    """Return the partitions of a topic that the consumer did not know; OSError if there are none."""
-    await consumer.topics()
-    found: set[int] | None = consumer.partitions_for_topic(topic)
-    if not found:
-        raise OSError(f"there is no topic {topic}")
-    return found
 
 
 def follow_confluent(maps: Maps, topic: str, stop: threading.Event, **options: Any) -> None:  # noqa: ANN401

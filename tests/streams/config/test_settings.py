@@ -34,6 +34,8 @@ GIVEN: dict[str, tuple[str, Any]] = {
     "TRUEUP_CALIBRATED": ("c", "c"),
     "TRUEUP_RESOLVED": ("r", "r"),
     "TRUEUP_DEAD_LETTERS": ("d", "d"),
+    "TRUEUP_MAPS": ("maps", "maps"),
+    "TRUEUP_MAPS_SECONDS": ("2.5", 2.5),
     "TRUEUP_METRICS_HOST": ("0.0.0.0", "0.0.0.0"),  # noqa: S104 - read, not listened on
     "TRUEUP_METRICS_PORT": ("0", 0),
     "TRUEUP_METRICS_STREAMS": ("7", 7),

@@ -31,6 +31,9 @@ from streams.records.decoding import REASONS
 SAMPLES = [
     ("ready", (), 1.0),
     ("failed_logins", (), 0.0),
+    ("written_maps", (), 0.0),
+    ("map_failures", (), 0.0),
+    ("maps_age_seconds", (), 0.0),
     ("lost_records", ("forecasts",), 0.0),
     ("lost_records", ("outcomes",), 0.0),
     ("recovery_remaining_records", (), 5.0),

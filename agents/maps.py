@@ -1,0 +1,290 @@
+"""Writes the maps of a worker's streams to their topic, beside the worker and never in its way.
+
+It reads what the gauges hold: rows of the state, as they were committed. It runs in a thread of its own with a producer
+of its own. Whatever fails there is counted, logged and tried again at the next look, and no batch waits for it.
+
+What is written for a partition never gets older. Its version, the records that the partition had applied, is that of a
+committed fence, and a worker that takes the partition up begins with all that was committed. A worker that wakes up
+after it has lost a partition may write an older version late; readers know it by the version.
+"""
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from time import monotonic, time
+from typing import Any, Final, NamedTuple
+
+from aiokafka import AIOKafkaProducer
+
+from state import keys, maps, rows
+from state.policy import Policy
+from state.segments import Dictionary
+from streams.config.settings import Settings
+from streams.metrics.snapshot import PartitionSnapshot
+from streams.records.maps import ALIVE, Place, encode_alive, encode_map, encode_none, key_of
+
+log = logging.getLogger("trueup")
+
+#: After a look it rests at least so many times as long as the look took: maps cost at most a tenth of a core.
+REST: Final = 9.0
+#: How often a failure is logged at most, s.
+SAY_SECONDS: Final = 60.0
+#: Longest wait for the thread when the worker stops, s.
+STOP_SECONDS: Final = 5.0
+#: Bytes of a record batch that are not for a map: its key, and what batches need.
+ROOM: Final = 1024
+#: Why there is no map although the calibrator could have one.
+TOO_LARGE: Final = "it is larger than TRUEUP_BATCH_BYTES"
+DAMAGED: Final = "it could not be made: the worker's log says why"
+
+
+class Due(NamedTuple):
+    """A record to write.
+
+    Attributes
+    ----------
+    partition, stream
+        What it is of.
+    value
+        None: the stream has no map here any more.
+    source
+        The row that it was made of, and the claim that it was made under.
+    """
+
+    partition: int
+    stream: str
+    value: bytes | None
+    source: tuple[bytes | None, int]
+
+
+class Maps:
+    """Which maps are to be written; no I/O.
+
+    Parameters
+    ----------
+    settings
+        Configures the streams.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._policies = settings.policies
+        self._most = settings.batch_bytes - ROOM
+        #: What was acknowledged last, by partition and stream.
+        self._written: dict[tuple[int, str], tuple[bytes | None, int]] = {}
+
+    def due(
+        self, partition: int, held: PartitionSnapshot, claim: int, applied: int, stream_time: int, at: int
+    ) -> Iterator[Due]:
+        """Yield what is to be written of a partition: maps whose calibrator has changed, or whose worker has.
+
+        Parameters
+        ----------
+        held
+            Rows as they were committed.
+        claim
+            Of this worker, in the changelog.
+        applied, stream_time
+            Of the fence that was committed with the rows, or of the one after it.
+        at
+            The time, ms since 1970.
+        """
+        for stream in list(held.calibrators):
+            policy, row = self._policies.of(stream), held.calibrators.get(stream)
+            if policy is None or row is None:
+                continue
+            why = maps.why_not(policy)
+            source = (policy.config.encode() if why else row), claim
+            if self._written.get((partition, stream)) != source:
+                place = Place(stream, partition, claim, applied, stream_time, at)
+                value = encode_none(place, policy, why) if why else self._map(place, policy, row, held)
+                yield Due(partition, stream, value, source)
+        for n, stream in list(self._written):
+            if n == partition and stream not in held.calibrators:
+                yield Due(partition, stream, None, (None, claim))
+
+    def _map(self, place: Place, policy: Policy, row: bytes, held: PartitionSnapshot) -> bytes:
+        """Return the map of a stream, or why there is none: one stream must not hold up the others."""
+        try:
+            value = _made(place, policy, row, held)
+        except Exception:
+            log.exception("no map of %s can be made", place.stream)
+            return encode_none(place, policy, DAMAGED)
+        return value if len(value) <= self._most else encode_none(place, policy, TOO_LARGE)
+
+    def written(self, due: Due) -> None:
+        """Note that a record was acknowledged."""
+        if due.value is None:
+            self._written.pop((due.partition, due.stream), None)
+        else:
+            self._written[due.partition, due.stream] = due.source
+
+    def keep(self, partitions: Mapping[int, object]) -> None:
+        """Forget partitions that this worker has not got: they are another's."""
+        for place in [place for place in self._written if place[0] not in partitions]:
+            del self._written[place]
+
+
+def _made(place: Place, policy: Policy, row: bytes, held: PartitionSnapshot) -> bytes:
+    stream = place.stream
+    scores, segments = held.scores.get(stream), held.segments.get(stream, {})
+    named = segments.get(keys.names(stream, policy.layout)) if policy.segments else None
+    names = Dictionary(policy.segments, policy.pairs) if named is None else rows.decode_names(named)
+    history = None if scores is None else rows.decode_history(*scores)
+    return encode_map(place, policy, rows.decode_calibrator(row, stream), history, names)
+
+
+@dataclass
+class Counts:
+    """What the publisher tells the gauges; see the catalogue."""
+
+    written: int = 0
+    failures: int = 0
+    #: When all maps were last as they were committed, s of a clock that only counts; None: never.
+    complete: float | None = None
+
+    def samples(self) -> Iterator[tuple[str, tuple[str, ...], float]]:
+        """Yield the metrics."""
+        yield "written_maps", (), self.written
+        yield "map_failures", (), self.failures
+        if self.complete is not None:
+            yield "maps_age_seconds", (), monotonic() - self.complete
+
+
+class Publisher:
+    """Looks every ``TRUEUP_MAPS_SECONDS`` what has changed, and writes it, until it is stopped.
+
+    Parameters
+    ----------
+    settings
+        Names the topic and the brokers.
+    held
+        Returns what is held of each partition, `streams.metrics.gauges.Gauges.held`.
+    claims
+        Returns the claim of each partition that is served, in the changelog.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        held: Callable[[], Mapping[int, PartitionSnapshot]],
+        claims: Callable[[], Mapping[int, int]],
+    ) -> None:
+        self._settings = settings
+        self._held = held
+        self._claims = claims
+        self._maps = Maps(settings)
+        self._producer: Any = None
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="maps", daemon=True)
+        self._said = float("-inf")
+        self.counts = Counts()
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End, after what is on its way; a broker that is silent is not waited for."""
+        self._stopping.set()
+        self._thread.join(STOP_SECONDS)
+
+    def _run(self) -> None:
+        asyncio.run(self._go())
+
+    async def _go(self) -> None:
+        while not self._stopping.is_set():
+            began = monotonic()
+            try:
+                await self.look()
+            except Exception as exc:  # noqa: BLE001 - whatever it is, the worker goes on
+                self._failed(str(exc) or type(exc).__name__)
+                await self._close()
+            took = monotonic() - began
+            rest = max(self._settings.maps_seconds - took, REST * took)
+            await asyncio.to_thread(self._stopping.wait, rest)
+        await self._close()
+
+    async def look(self) -> None:
+        """Write what has changed, and then of each partition that its maps are as they were committed.
+
+        Raises
+        ------
+        KafkaError, TimeoutError
+            If something is not acknowledged; it is due again.
+        """
+        began = monotonic()
+        claims, complete = self._claims(), True
+        self._maps.keep(claims)
+        for partition, claim in claims.items():
+            held, at = self._held().get(partition), int(time() * 1000)
+            if held is None:  # it is just being taken up, or lost
+                complete = False
+                continue
+            applied, stream_time = held.fence.applied, held.fence.stream_time
+            await self._write(self._maps.due(partition, held, claim, applied, stream_time, at))
+            if self._stopping.is_set():
+                return
+            if self._claims().get(partition) == claim:
+                alive = await self._send(partition, ALIVE, encode_alive(partition, claim, applied, at))
+                async with asyncio.timeout(self._settings.request_seconds):
+                    await alive
+        if claims and complete:
+            self.counts.complete = began
+
+    async def _write(self, several: Iterator[Due]) -> None:
+        """Write records until the worker stops, and note which were acknowledged; raises the first error."""
+        sent: list[tuple[Due, asyncio.Future[Any]]] = []
+        try:
+            for due in several:
+                if self._stopping.is_set():
+                    break
+                sent.append((due, await self._send(due.partition, key_of(due.stream), due.value)))
+        finally:
+            async with asyncio.timeout(self._settings.request_seconds):
+                ends = await asyncio.gather(*[each for _, each in sent], return_exceptions=True)
+            for (due, _), end in zip(sent, ends, strict=True):
+                if not isinstance(end, BaseException):
+                    self._maps.written(due)
+                    self.counts.written += 1
+        for end in ends:
+            if isinstance(end, BaseException):
+                raise end
+
+    async def _send(self, partition: int, key: bytes, value: bytes | None) -> "asyncio.Future[Any]":
+        settings = self._settings
+        if self._producer is None:
+            producer = AIOKafkaProducer(
+                bootstrap_servers=",".join(settings.brokers),
+                acks="all",
+                compression_type=None if settings.compression == "none" else settings.compression,
+                max_request_size=settings.batch_bytes,
+                request_timeout_ms=int(settings.request_seconds * 1000),
+                **settings.security.client_options(),
+            )
+            try:
+                await producer.start()
+            except BaseException:
+                await producer.stop()
+                raise
+            self._producer = producer
+        acknowledged: asyncio.Future[Any] = await self._producer.send(
+            settings.maps, value, key=key, partition=partition
+        )
+        return acknowledged
+
+    async def _close(self) -> None:
+        """Let go of the producer; it is made anew when something is to be written."""
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            with suppress(Exception):
+                async with asyncio.timeout(STOP_SECONDS):
+                    await producer.stop()
+
+    def _failed(self, why: str) -> None:
+        self.counts.failures += 1
+        if monotonic() - self._said >= SAY_SECONDS:
+            self._said = monotonic()
+            log.warning("maps cannot be written to %s, which is tried again: %s", self._settings.maps, why)
