@@ -13,7 +13,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from time import monotonic, time
 from typing import Any, Final, NamedTuple
 
@@ -142,15 +142,14 @@ class Counts:
 
     written: int = 0
     failures: int = 0
-    #: When all maps were last as they were committed, s of a clock that only counts; None: never.
-    complete: float | None = None
+    #: When all maps were last as they were committed, or this began, s of a clock that only counts.
+    complete: float = field(default_factory=monotonic)
 
     def samples(self) -> Iterator[tuple[str, tuple[str, ...], float]]:
         """Yield the metrics."""
         yield "written_maps", (), self.written
         yield "map_failures", (), self.failures
-        if self.complete is not None:
-            yield "maps_age_seconds", (), monotonic() - self.complete
+        yield "maps_age_seconds", (), monotonic() - self.complete
 
 
 class Publisher:
@@ -231,7 +230,7 @@ class Publisher:
                 alive = await self._send(partition, ALIVE, encode_alive(partition, claim, applied, at))
                 async with asyncio.timeout(self._settings.request_seconds):
                     await alive
-        if claims and complete:
+        if complete:
             self.counts.complete = began
 
     async def _write(self, several: Iterator[Due]) -> None:
@@ -242,6 +241,7 @@ class Publisher:
                 if self._stopping.is_set():
                     break
                 sent.append((due, await self._send(due.partition, key_of(due.stream), due.value)))
+                await asyncio.sleep(0)  # lets go of the interpreter's lock: the worker's own thread goes first
         finally:
             async with asyncio.timeout(self._settings.request_seconds):
                 ends = await asyncio.gather(*[each for _, each in sent], return_exceptions=True)

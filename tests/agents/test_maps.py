@@ -168,13 +168,14 @@ def test_a_partition_is_alive_when_all_its_maps_are_written(producer: type[Produ
     held = {0: snapshot(a=3, b=4), 1: snapshot(a=5)}
     claims = {0: 7, 1: 8, 2: 9}
     publisher = Publisher(settings(), lambda: held, lambda: claims)
+    began = publisher.counts.complete
 
     async def run() -> None:
         producer.failures = 1
         with pytest.raises(KafkaError, match="not now"):
             await publisher.look()
         assert [(n, key) for n, key, _ in producer.sent] == [(0, b"b")]
-        assert publisher.counts.complete is None
+        assert publisher.counts.complete == began
         await publisher.look()
 
     asyncio.run(run())
@@ -182,10 +183,11 @@ def test_a_partition_is_alive_when_all_its_maps_are_written(producer: type[Produ
     said = json.loads(producer.sent[2][2] or b"")
     assert (said["claim"], said["partition"]) == (7, 0)
     assert publisher.counts.written == 3
-    assert publisher.counts.complete is None, "partition 2 was not held yet"
+    assert publisher.counts.complete == began, "partition 2 was not held yet"
     del claims[2]
     asyncio.run(publisher.look())
     assert [key for _, key, _ in producer.sent[5:]] == [ALIVE, ALIVE], "nothing has changed"
+    assert publisher.counts.complete > began
     assert {name for name, _, _ in publisher.counts.samples()} == {"written_maps", "map_failures", "maps_age_seconds"}
 
 
@@ -193,7 +195,7 @@ def test_failures_are_counted_and_tried_again(producer: type[Producer], caplog: 
     producer.failures = 3
     publisher = Publisher(settings(maps_seconds=0.01), lambda: {0: snapshot(a=3)}, lambda: {0: 7})
     publisher.start()
-    while publisher.counts.complete is None:
+    while publisher.counts.written == 0:
         time.sleep(0.01)
     publisher.stop()
     assert publisher.counts.failures == 3

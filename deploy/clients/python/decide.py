@@ -1,0 +1,105 @@
+"""An example: decide by trueup's answer if it comes within a budget, else by a map, else by the raw score.
+
+python decide.py kafka-1:9092 fraud-cards 0.31
+"""
+
+import asyncio
+import json
+import sys
+import uuid
+from collections.abc import Mapping
+from typing import NamedTuple, Self
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from trueup_maps import Maps, follow
+
+
+class Decision(NamedTuple):
+    """A probability to decide by, and where it comes from: ``calibrated``, ``map``, or why it is the raw score."""
+
+    p: float
+    source: str
+
+
+class Decisions:
+    """Asks trueup for calibrated probabilities, and waits no longer than its budget.
+
+    Parameters
+    ----------
+    brokers
+        As ``host:port``.
+    budget
+        Longest wait for an answer, s.
+    maps
+        What answers after that; None: the raw score.
+    forecasts, calibrated
+        Topics.
+    """
+
+    def __init__(
+        self,
+        brokers: str,
+        budget: float,
+        maps: Maps | None = None,
+        *,
+        forecasts: str = "forecasts",
+        calibrated: str = "calibrated",
+    ) -> None:
+        self._budget, self._maps, self._forecasts = budget, maps, forecasts
+        self._producer = AIOKafkaProducer(bootstrap_servers=brokers)
+        # No group: every instance reads all answers, from now on, and takes those that it waits for.
+        self._consumer = AIOKafkaConsumer(calibrated, bootstrap_servers=brokers, auto_offset_reset="latest")
+        self._waiting: dict[tuple[str, str], asyncio.Future[float]] = {}
+
+    async def __aenter__(self) -> Self:
+        """Begin to read answers."""
+        await self._producer.start()
+        await self._consumer.start()
+        # Where reading begins is settled before the first forecast is sent.
+        await asyncio.gather(*[self._consumer.position(each) for each in self._consumer.assignment()])
+        self._reading = asyncio.create_task(self._read())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Let go of the brokers."""
+        self._reading.cancel()
+        await self._consumer.stop()
+        await self._producer.stop()
+
+    async def _read(self) -> None:
+        async for record in self._consumer:
+            said = json.loads(record.value)
+            answer = self._waiting.pop((said["event_id"], said["stream"]), None)
+            if answer is not None and not answer.done():
+                answer.set_result(said["p"])
+
+    async def decide(self, event_id: str, stream: str, p: float, segments: Mapping[str, str] | None = None) -> Decision:
+        """Return what to decide an event by."""
+        forecast = {"event_id": event_id, "stream": stream, "p": p, "segments": segments or {}}
+        answer = asyncio.get_running_loop().create_future()
+        self._waiting[event_id, stream] = answer
+        try:
+            async with asyncio.timeout(self._budget):
+                # Not acknowledged in time, it may still come: its outcome will be learnt, and no harm is done.
+                await self._producer.send(self._forecasts, json.dumps(forecast).encode(), key=stream.encode())
+                return Decision(await answer, "calibrated")
+        except TimeoutError:
+            found = None if self._maps is None else self._maps.answer(stream, p, segments)
+            if found is None or found.reason:
+                return Decision(p, f"raw: {'late' if found is None else found.reason}")
+            return Decision(found.p, "map")
+        finally:
+            self._waiting.pop((event_id, stream), None)
+
+
+async def main(brokers: str, stream: str, p: float) -> None:
+    """Decide one event."""
+    maps = Maps(max_age=300.0)
+    stop = follow(maps, "maps", bootstrap_servers=brokers)
+    async with Decisions(brokers, budget=0.1, maps=maps) as decisions:
+        print(await decisions.decide(str(uuid.uuid4()), stream, p))
+    stop.set()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1], sys.argv[2], float(sys.argv[3])))

@@ -1,0 +1,143 @@
+"""The examples of docs/integrate.md on a real broker: the answer in time, else the map, else the raw score."""
+
+import asyncio
+import re
+import shutil
+import subprocess
+import uuid
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import orjson
+import pytest
+
+from lab.broker import KAFKA
+from tests.e2e.world import ROOT, World, wait_for
+from tests.events import Sent
+
+MakeWorld = Callable[..., World]
+
+CLIENTS = ROOT / "deploy/clients"
+PAGE = ROOT / "docs/integrate.md"
+STREAM = "fraud-cards"
+
+
+@pytest.fixture
+def decide(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """Return the example as somebody runs it who has copied the two files into one directory."""
+    monkeypatch.syspath_prepend(CLIENTS / "python")
+    import decide  # type: ignore[import-not-found]  # noqa: PLC0415 - found now
+
+    return decide  # type: ignore[no-any-return]
+
+
+def history(n: int) -> list[Sent]:
+    """Return forecasts of a stream, under its key, and outcomes that say that they are far too high."""
+    found = []
+    for i in range(n):
+        said = {"event_id": f"old-{i}", "stream": STREAM, "p": 0.2 + i % 7 / 10}
+        found.append(Sent("forecasts", STREAM.encode(), orjson.dumps(said), 1_000_000 + 10 * i))
+        label = {"event_id": f"old-{i}", "y": int(i % 25 == 0)}
+        found.append(Sent("outcomes", STREAM.encode(), orjson.dumps(label), 1_000_005 + 10 * i))
+    return found
+
+
+def test_python_decides_by_the_answer_by_the_map_and_by_the_raw_score(world: MakeWorld, decide: ModuleType) -> None:
+    w = world(TRUEUP_MAPS=f"maps-{uuid.uuid4().hex[:8]}", TRUEUP_MAPS_SECONDS="0.2")
+    topics = {"forecasts": w.topic("forecasts"), "calibrated": w.topic("calibrated")}
+    clock = Clock()
+
+    async def run(worker: Any) -> None:
+        maps = decide.Maps(max_age=1e6, clock=clock)
+        stop = decide.follow(maps, w.topic("maps"), bootstrap_servers=w.bootstrap)
+        async with decide.Decisions(w.bootstrap, 60.0, maps, **topics) as decisions:
+            several = await asyncio.gather(*[decisions.decide(f"new-{i}", STREAM, 0.3 + i / 100) for i in range(20)])
+        assert {each.source for each in several} == {"calibrated"}
+        served = await asyncio.to_thread(answered, w)
+        assert [each.p for each in several] == [served[f"new-{i}"] for i in range(20)]
+        assert all(each.p < 0.2 for each in several), "it has learnt that scores are too high"
+        await asyncio.to_thread(wait_for, "the map", lambda: maps.answer(STREAM, 0.3).version == 500)
+        worker.kill()
+        async with decide.Decisions(w.bootstrap, 0.05, maps, **topics) as decisions:
+            by_map = await decisions.decide("later", STREAM, 0.3)
+            assert by_map.source == "map"
+            assert by_map.p == pytest.approx(several[0].p, rel=0.002)
+            assert await decisions.decide("other", "unheard-of", 0.3) == (0.3, "raw: unknown")
+            clock.now = 3e6
+            assert await decisions.decide("last", STREAM, 0.3) == (0.3, "raw: stale")
+        async with decide.Decisions(w.bootstrap, 0.05, **topics) as decisions:
+            assert await decisions.decide("none", STREAM, 0.3) == (0.3, "raw: late")
+        stop.set()
+
+    w.send(history(500))
+    with w.worker() as worker:
+        w.wait_until_applied(1000)
+        asyncio.run(run(worker))
+
+
+class Clock:
+    """A clock of the year 1970."""
+
+    now = 1.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def answered(w: World) -> dict[str, float]:
+    """Return what was served, by event."""
+    several = [orjson.loads(record.value or b"") for record in w.read("calibrated")]
+    return {each["event_id"]: each["p"] for each in several}
+
+
+@pytest.mark.skipif(shutil.which("javac") is None, reason="no javac: a Java example is compiled as it is run")
+def test_java_decides_by_the_answer_and_by_the_raw_score(world: MakeWorld) -> None:
+    w = world()
+    w.send(history(500))
+    with w.worker() as worker:
+        w.wait_until_applied(1000)
+        wait_for("the worker to serve", worker.ready)
+        answers = by_java(w, 30_000, [(f"new-{i}", STREAM, 0.3 + i / 100) for i in range(10)])
+        served = answered(w)
+        assert answers == [(f"new-{i}", served[f"new-{i}"], "calibrated") for i in range(10)]
+        assert all(p < 0.2 for _, p, _ in answers)
+        worker.kill()
+    assert by_java(w, 50, [("late", STREAM, 0.3)]) == [("late", 0.3, "raw")]
+
+
+def by_java(w: World, budget_ms: int, several: list[tuple[str, str, float]]) -> list[tuple[str, float, str]]:
+    """Decide by the Java example."""
+    run = subprocess.run(
+        [
+            shutil.which("java") or "java",
+            "-cp",
+            f"{KAFKA / 'lib'}/*",
+            str(CLIENTS / "java/Decide.java"),
+            w.bootstrap,
+            w.topic("forecasts"),
+            w.topic("calibrated"),
+            str(budget_ms),
+        ],
+        input="\n".join(f"{event}\t{stream}\t{p!r}" for event, stream, p in several).encode(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        check=True,
+        timeout=120,
+    )
+    lines = [line.split("\t") for line in run.stdout.decode().splitlines()]
+    return [(event, float(p), source) for event, p, source in lines]
+
+
+def test_what_the_page_shows_of_the_examples_is_in_them() -> None:
+    page = PAGE.read_text()
+    sources = "\n".join(path.read_text() for path in sorted(CLIENTS.rglob("*")) if path.suffix in (".py", ".java"))
+    shown = re.findall(r"```(?:python|java)\n(.*?)```", page, re.DOTALL)
+    assert shown
+    held = {" ".join(line.split()) for line in sources.splitlines()}
+    strange = [
+        line for block in shown for line in block.splitlines() if line.strip() and " ".join(line.split()) not in held
+    ]
+    assert strange == []
+    for path in re.findall(r"\(\.\./(deploy/clients/[^)]+)\)", page):
+        assert (ROOT / path).exists(), path
