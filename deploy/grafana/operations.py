@@ -265,6 +265,14 @@ OPERATIONS: Final = Dashboard(
                     alert="TrueupStreamsHidden",
                 ),
                 _lines(
+                    "Maps",
+                    "Since all maps of a worker were last as its state is; nothing where none are written.",
+                    [Query(over("max", _now("trueup_maps_age_seconds"), "instance"), "{{instance}}", quiet=True)],
+                    "s",
+                    levels=((None, "green"), (200, "orange")),
+                    alert="TrueupMapsOld",
+                ),
+                _lines(
                     "Dead letters by reason",
                     "A second. The reference page explains each reason; the letter names its place.",
                     [

@@ -522,7 +522,7 @@ CATALOGUE: Final = {
             "maps_age_seconds",
             "gauge",
             (),
-            "Since all maps were last as the state is; absent without TRUEUP_MAPS, and until they are",
+            "Since all maps were last as the state is; absent without TRUEUP_MAPS",
             "from the max_age of their reader on, services decide by raw scores: read the log, ask the brokers",
         ),
         Metric("ready", "gauge", (), "1 when partitions are assigned, restored and served"),

@@ -405,6 +405,10 @@ SCENARIOS: Final[dict[str, dict[str, list[Scenario]]]] = {
             scene(only("trueup_hidden_streams", f"1x{LONG}"), at=14),
         ],
     },
+    "TrueupMapsOld": {
+        "fires": [scene(only("trueup_maps_age_seconds", f"201x{LONG}"), at=2, fires="TrueupMapsOld")],
+        "quiet": [scene(only("trueup_maps_age_seconds", f"199x{LONG}"), at=20), scene(healthy(), at=20)],
+    },
 }
 
 
