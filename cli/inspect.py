@@ -138,7 +138,7 @@ def _found(newest: dict[tuple[int, bytes], bytes], policies: Policies) -> StateR
             found.histories[key[1:].decode()][partition] = rows.decode_history(value, windows)
         elif kind == keys.VECTORS:
             config, stream = keys.of_vectors(key)
-            found.vectors[stream][partition, config] = rows.decode_vector_scores(value)
+            found.vectors[stream][partition, config] = rows.decode_vectors(value)
         elif kind == keys.AGES:
             found.ages[key[1:].decode()][partition] = rows.decode_ages(value)
         elif kind == keys.COMPARISON:

@@ -106,7 +106,22 @@ def _vector_table(config: str, scored: dict[str, Any]) -> Table:
     for i, one in enumerate(scored[KINDS[0]].get("coverage", ())):
         shares = (scored[kind]["coverage"][i]["upto"] for kind in KINDS)
         table.add_row(f"at or below the quantile of {one['level']:g}", *(f"{share:.4f}" for share in shares))
+    if "worst_window" in scored[KINDS[0]]:
+        for name, which in (("last window's error", "last_window"), ("worst window's error", "worst_window")):
+            table.add_row(name, *(_error(scored[kind][which]) for kind in KINDS))
+        table.add_row("  by chance alone", *(f"{scored[kind]['last_window']['noise']:.4f}" for kind in KINDS))
+    table.add_row("alarm, log10", *(_alarm(scored[kind], "") for kind in KINDS))
+    table.add_row("recent alarm, log10", *(_alarm(scored[kind], "recent_") for kind in KINDS))
+    for loss, of in scored["difference"].items():
+        if of["error"] is not None:
+            shown = f"{of['mean']:+.5f} ± {1.96 * of['error']:.5f}".replace("-", "−")
+            table.add_row(f"{loss} loss, served − raw, 95 %", "", shown)
     return table
+
+
+def _error(window: dict[str, Any]) -> str:
+    place = f" (partition {window['partition']}, window {window['window']})" if "window" in window else ""
+    return f"{window['error']:.4f}{place}"
 
 
 def _ages_table(ages: dict[str, Any]) -> Table:

@@ -57,6 +57,9 @@ def _of_streams(contender: Contender) -> Iterator[Table]:
         table = Table("", RAW, contender.name, title=f"{each.stream}: {each.resolved:,} resolved")
         for name, value in each.figures["calibrated"].items():
             table.add_row(name.replace("_", " "), f"{each.figures['raw'][name]:.4f}", f"{value:.4f}")
+        for loss, of in each.differences.items():
+            if of.mean is not None and of.error is not None:
+                table.add_row(f"{loss}, served − raw", "", f"{of.mean:+.5f} ± {1.96 * of.error:.5f}".replace("-", "−"))
         yield table
     for stream, scored in contender.streams.items():
         if scored.segments:

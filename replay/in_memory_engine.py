@@ -10,7 +10,7 @@ calibrator has learnt, and on all scores.
 """
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,7 +19,6 @@ from replay.column_file import Tape
 from replay.configuration import Configuration
 from replay.in_memory_ledger import LOOK, Entrants, Row
 from replay.in_memory_queues import Queues, WaitingQueue
-from state import rows
 from state.engine import HELD, RIPE, SWEEP
 from state.events import Event, Forecast, Outcome, Passed, Rejected
 from state.fence import EARLY as OUTCOME_EARLY
@@ -52,8 +51,9 @@ from state.forecasts import PROBABILITY, admits
 from state.ledger import EARLY, IMMATURE, ISSUED, MOST_REVISIONS, RESOLVED, UNSAID, WAITING
 from state.policy import Policy
 from state.quotas import Quotas
-from state.rows import Served, VectorScores
+from state.rows import Served
 from state.scoring.bias import Bias
+from state.scoring.vector_history import VectorHistory
 from state.segments import Dictionary
 from state.witnesses import SLACK, Entry, Witnesses
 
@@ -124,7 +124,7 @@ class PartitionResult:
     looks: list[Look] = field(default_factory=list)
     dictionaries: dict[int, Dictionary] = field(default_factory=dict)
     biases: dict[tuple[int, int], Bias] = field(default_factory=dict)
-    vectors: dict[tuple[int, int], VectorScores] = field(default_factory=dict)
+    vectors: dict[tuple[int, int], VectorHistory] = field(default_factory=dict)
 
 
 class InMemoryEngine:
@@ -373,7 +373,9 @@ class InMemoryEngine:
                 for bias, p in zip(entrants.biases, answers, strict=True):
                     bias.observe(x, was, p, y)
         else:
-            self._score(entrants, row, y, event_id)
+            for history, raw, p in self._vectors_of(entrants, row):
+                row.place = history.windows
+                history.observe(raw, p, y, event_id.encode())
         if entrants.learnt >= entrants.look_at:
             self._look(entrants)
         row.status, row.touched = RESOLVED, self._applied
@@ -394,18 +396,20 @@ class InMemoryEngine:
                     bias.observe(x, raw, p, was, -1)
                     bias.observe(x, raw, p, y)
         else:
-            self._score(entrants, row, was, event_id, -1)
-            self._score(entrants, row, y, event_id)
+            for history, raw, p in self._vectors_of(entrants, row):
+                history.revise(raw, p, was, y, event_id.encode(), row.place)
 
-    def _score(self, entrants: Entrants, row: Row, y: float, event_id: str, sign: int = 1) -> None:
+    def _vectors_of(self, entrants: Entrants, row: Row) -> Iterator[tuple[VectorHistory, Any, Any]]:
+        """Yield each contender's scores of classes or numbers, with the forecast and what it served."""
         if row.kept is None:
-            raise LookupError(f"event {event_id!r} has no forecast to score")
+            raise LookupError(f"event {row.index} of stream {entrants.number} has no forecast to score")
         raw, answers, _ = row.kept
         for n, p in enumerate(answers):
-            scores = self.played.vectors.get((entrants.number, n))
-            if scores is None:
-                scores = self.played.vectors[entrants.number, n] = rows.vector_scores(p)
-            rows.observe(scores, raw, p, y, event_id.encode(), sign)
+            history = self.played.vectors.get((entrants.number, n))
+            if history is None:
+                history = self.played.vectors[entrants.number, n] = VectorHistory.of(p)
+                history.restart(entrants.policy.alarm_since_ms)
+            yield history, raw, p
 
     def _follow(self, ts: int) -> None:
         """Move stream time by a record that is far ahead, or follows some which are, as the engine does."""

@@ -47,7 +47,7 @@ class Row:
     entrants, raw
         Of the stream, None while early; and the raw forecast.
     index, place
-        Numbers of the forecast, and of the resolved event, on the tape.
+        Numbers of the forecast, and of the resolved event, on the tape; of classes and numbers ``place`` is the window.
     version
         Outcomes learnt when it was answered.
     kept

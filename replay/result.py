@@ -394,16 +394,30 @@ class Scored:
 
 
 @dataclass(frozen=True)
+class VectorDifference:
+    """Mean loss of what was served minus that of the raw forecasts, with its standard error as of independent events.
+
+    Below 0 recalibration was worth it. ``error`` is None of one event.
+    """
+
+    mean: float | None
+    error: float | None
+
+
+@dataclass(frozen=True)
 class Vectors:
     """Scores of a stream of classes or numbers: a few named figures of each kind, better when smaller unless said.
 
-    ``figures[kind]`` maps names such as ``log_loss``, ``classwise_ece`` and ``accuracy`` (larger is better), or
-    ``coverage_error`` and ``pinball``, to values.
+    ``figures[kind]`` maps names such as ``log_loss``, ``classwise_ece``, ``accuracy`` and ``auc`` (larger is better),
+    or ``coverage_error``, ``pinball`` and ``crps``, to values. ``worst_window`` is the error of the worst 500 outcomes
+    in a row, ``worst_window_noise`` what chance gives one window, ``alarm_log10`` the evidence against calibration.
+    ``differences`` has the losses by name.
     """
 
     stream: str
     resolved: int
     figures: Mapping[Kind, Mapping[str, float]]
+    differences: Mapping[str, VectorDifference]
 
 
 @dataclass(frozen=True)

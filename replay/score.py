@@ -23,19 +23,19 @@ from replay.result import (
     Interval,
     Phase,
     Scored,
+    VectorDifference,
     Vectors,
     Window,
     WorstWindow,
     drawn,
 )
-from state import rows
 from state.arrays import Floats
 from state.fence import FATES, Fence
 from state.policy import Policy
-from state.rows import VectorScores
 from state.scoring.bias import Bias
-from state.scoring.class_scores import ClassScores
 from state.scoring.history import KINDS, WINDOW
+from state.scoring.vector_history import VectorHistory
+from streams.metrics import vectors
 
 Flags = NDArray[np.bool_]
 
@@ -212,7 +212,6 @@ def board(
     contenders = []
     for i, (configuration, name) in enumerate(zip(group, names, strict=True)):
         policies = {stream: _policy(configuration, stream) for stream in columns.streams}
-        vectors = _vectors(parts, i)
         scored = {
             stream: _scored(columns, parts, i, stream, [policies[stream]], threshold, volume)
             for stream in _largest(columns)
@@ -230,7 +229,7 @@ def board(
                 early=fence.early,
                 overall=overall,
                 streams=scored,
-                vectors=vectors,
+                vectors=_vectors(parts, i),
             )
         )
     return Scoreboard(contenders, columns)
@@ -479,25 +478,30 @@ def _features(parts: Sequence[PartitionResult], i: int, stream: str, policy: Pol
 
 
 def _vectors(parts: Sequence[PartitionResult], i: int) -> dict[str, Vectors]:
-    found: dict[str, list[VectorScores]] = {}
-    for part in parts:
-        for (stream, contender), scores in part.vectors.items():
+    found: dict[str, dict[int, VectorHistory]] = {}
+    for n, part in enumerate(parts):
+        for (stream, contender), history in part.vectors.items():
             if contender == i:
-                found.setdefault(part.streams[stream], []).append(scores)
+                found.setdefault(part.streams[stream], {})[n] = history
     described: dict[str, Vectors] = {}
     for name, each in sorted(found.items()):
-        scores = rows.total_vectors(each)
-        described[name] = Vectors(name, scores.n, {kind: _figures(scores, kind) for kind in KINDS})
+        scores = vectors.describe(each)
+        described[name] = Vectors(
+            name,
+            scores["resolved"],
+            {kind: _figures(scores[kind]) for kind in KINDS},
+            {loss: VectorDifference(*difference.values()) for loss, difference in scores["difference"].items()},
+        )
     return described
 
 
-def _figures(scores: VectorScores, kind: Any) -> Mapping[str, float]:  # noqa: ANN401 - one of two words
-    if isinstance(scores, ClassScores):
-        return {
-            "classwise_ece": scores.classwise_ece(kind),
-            "top_label_ece": scores.top_label_ece(kind),
-            "accuracy": scores.accuracy(kind),
-            "brier": scores.brier(kind),
-            "log_loss": scores.log_loss(kind),
-        }
-    return {"coverage_error": scores.error(kind), "pinball": float(np.mean(scores.pinball(kind)))}
+def _figures(scores: Mapping[str, Any]) -> dict[str, float]:
+    """Return the figures of a kind that are one number each."""
+    found = {name: value for name, value in scores.items() if isinstance(value, float)}
+    found.pop("auc_error", None)
+    if "pinball_loss" in scores:
+        found["pinball"] = float(np.mean(scores["pinball_loss"]))
+    if "worst_window" in scores:
+        found["worst_window"] = scores["worst_window"]["error"]
+        found["worst_window_noise"] = scores["worst_window"]["noise"]
+    return found | {"alarm_log10": scores["alarm"]["log10"]}

@@ -50,11 +50,12 @@ from state.quotas import REFUSED, REFUSED_ID, Quotas
 from state.refusals import REFUSED as MARK_REFUSED
 from state.refusals import REFUSED_ID as MARK_REFUSED_ID
 from state.refusals import WITHHELD, Refusals
-from state.rows import Served, VectorScores
+from state.rows import Served
 from state.scoring.ages import Ages
 from state.scoring.comparison import Comparison
 from state.scoring.history import History
 from state.scoring.segment_scores import SegmentScores, observe
+from state.scoring.vector_history import VectorHistory
 from state.segments import Dictionary
 from state.witnesses import SLACK, Entry, Witnesses
 
@@ -241,7 +242,7 @@ class Partition:
         #: By the row's key. The one live copy of each: a promoted challenger still learns from tickets it had before.
         self._learners: dict[bytes, _Learner] = {}
         self._histories: dict[str, History] = {}
-        self._vectors: dict[tuple[str, str], VectorScores] = {}
+        self._vectors: dict[tuple[str, str], VectorHistory] = {}
         self._ages: dict[str, Ages] = {}
         self._segments: dict[tuple[str, bytes], _Segments] = {}
         self._held_segments = 0
@@ -258,7 +259,7 @@ class Partition:
         self._compared: dict[bytes, _Challenger] = {}
         self._scored: dict[str, History] = {}
         self._closed: dict[str, History] = {}
-        self._scored_vectors: dict[tuple[str, str], VectorScores] = {}
+        self._scored_vectors: dict[tuple[str, str], VectorHistory] = {}
         self._aged: dict[str, Ages] = {}
         self._named: dict[tuple[str, bytes], Dictionary] = {}
         self._segmented: dict[tuple[str, bytes], _Segments] = {}
@@ -588,19 +589,20 @@ class Partition:
         if new_outcome:
             self._age(service, segments, issued_ts, ts, y)
         implied = as_of == ledger.UNSAID
-        window = 0 if history is None else history.windows
-        self._changed[key] = ledger.resolved(issued, self.fence.applied, y, ts, as_of, number, window)
         ticket = issued[end:]
         if kind != PROBABILITY:
             if kind & ledger.SHADOWED:
                 self._challenge(service, issued, p, y)
             raw, p, draw, ticket = ledger.answer(issued, end)
+        vectors = self._of_vectors(service, p) if history is None else None
+        window = history.windows if history is not None else vectors.windows if vectors is not None else 0
+        self._changed[key] = ledger.resolved(issued, self.fence.applied, y, ts, as_of, number, window)
         served.late += served.calibrator.learnt - version
         served.calibrator.update(ticket, y)
         self._learnt[service.key] = service.learner
-        if history is None:
-            self._score_vectors(service, raw, p, y, event_id)
-        else:
+        if vectors is not None:
+            vectors.observe(cast("Any", raw), cast("Any", p), y, event_id.encode())
+        elif history is not None:
             if service.features:
                 history.bias.observe(service.features(ticket), raw, p, y)
             if history.observe(raw, p, y, draw):
@@ -633,8 +635,8 @@ class Partition:
             self._learnt[challenger.learner.key] = challenger.learner
             self._compared[challenger.key] = challenger
         if history is None:
-            self._score_vectors(service, raw, p, was, event_id, -1)
-            self._score_vectors(service, raw, p, y, event_id)
+            vectors = self._of_vectors(service, p)
+            vectors.revise(cast("Any", raw), cast("Any", p), was, y, event_id.encode(), entry.window)
         else:
             one, other, third = cast("float", raw), cast("float", p), cast("float", draw)
             if service.features:
@@ -662,14 +664,26 @@ class Partition:
             self._learnt[learner.key] = learner
             self._compared[challenger.key] = challenger
 
-    def _score_vectors(self, service: _Service, raw: Any, p: Any, y: float, event_id: str, sign: int = 1) -> None:  # noqa: ANN401 - of the service's kind
+    def _of_vectors(self, service: _Service, served: Any) -> VectorHistory:  # noqa: ANN401 - of the service's kind
+        """Return the scores of a stream of classes or numbers, which are about to change."""
         place = service.stream, service.config
-        scores = self._vectors.get(place)
-        if scores is None:
-            row = self._get(keys.vectors(*place))
-            scores = self._vectors[place] = rows.vector_scores(p) if row is None else rows.decode_vector_scores(row)
-        rows.observe(scores, raw, p, y, event_id.encode(), sign)
-        self._scored_vectors[place] = scores
+        history = self._stored_vectors(*place)
+        if history is None:
+            history = VectorHistory.of(served)
+            policy = self._policies.of(service.stream)
+            if policy is not None:
+                history.restart(policy.alarm_since_ms)
+            self._vectors[place] = history
+        self._scored_vectors[place] = history
+        return history
+
+    def _stored_vectors(self, stream: str, config: str) -> VectorHistory | None:
+        """Return the scores of a stream of classes or numbers as they are, if there are any."""
+        history = self._vectors.get((stream, config))
+        row = self._get(keys.vectors(stream, config)) if history is None else None
+        if row is not None:
+            history = self._vectors[stream, config] = rows.decode_vectors(row)
+        return history
 
     def _redelivered(self, event: Event) -> None:
         """Answer a redelivered event from the ledger; its state changes were applied."""
@@ -848,6 +862,10 @@ class Partition:
         self._active[stream] = service
         if service.history is not None and service.history.restart(policy.alarm_since_ms):
             self._scored[stream] = self._closed[stream] = service.history
+        if service.history is None:
+            vectors = self._stored_vectors(stream, policy.config)
+            if vectors is not None and vectors.restart(policy.alarm_since_ms):
+                self._scored_vectors[stream, policy.config] = vectors
         return service
 
     def _reopen(self, payload: bytes, names: bytes) -> _Service:
@@ -951,8 +969,8 @@ class Partition:
             effects.scores[stream] = changes[keys.scores(stream)] = rows.encode_scores(history)
         for stream, history in self._closed.items():
             effects.windows[stream] = changes[keys.windows(stream)] = rows.encode_windows(history)
-        for (stream, config), scores in self._scored_vectors.items():
-            row = changes[keys.vectors(stream, config)] = rows.encode_vector_scores(scores)
+        for (stream, config), vectors in self._scored_vectors.items():
+            row = changes[keys.vectors(stream, config)] = rows.encode_vectors(vectors)
             if self._present(stream, config):
                 effects.vectors[stream] = row
         for stream, ages in self._aged.items():

@@ -1,34 +1,29 @@
 """Rows that hold a calibrator or a stream's scores."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from struct import Struct
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, TypeVar
 
 from state import keys
 from state.calibrators import Recalibrator
-from state.forecasts import PROBS, QUANTILES, Classwise, Law, Quantiles
 from state.frames import DAMAGE, damaged, seal, unseal
 from state.policy import build
 from state.scoring.ages import Ages
-from state.scoring.class_scores import ClassScores
 from state.scoring.comparison import Comparison
 from state.scoring.history import History
-from state.scoring.quantile_scores import QuantileScores
 from state.scoring.segment_scores import SegmentScores
+from state.scoring.vector_history import VectorHistory
 from state.segments import Dictionary
 
 CALIBRATOR_VERSION: Final = 1
 SCORES_VERSION: Final = 3
 WINDOWS_VERSION: Final = 3
-VECTORS_VERSION: Final = 3
+VECTORS_VERSION: Final = 4
 COMPARISONS_VERSION: Final = 3
 AGES_VERSION: Final = 1
 NAMES_VERSION: Final = 1
 SEGMENT_VERSION: Final = 1
-
-#: Scores of forecasts that are more than one probability.
-VectorScores = ClassScores | QuantileScores
 
 _Found = TypeVar("_Found")
 
@@ -119,49 +114,6 @@ def decode_history(scores: bytes, windows: bytes | None) -> History:
         raise damaged((keys.SCORES if windows is None else keys.WINDOWS)[0], exc) from exc
 
 
-def vector_scores(served: Classwise | Quantiles) -> VectorScores:
-    """Return the scores of no events, for forecasts that are answered like this one."""
-    return QuantileScores(served.levels) if isinstance(served, Quantiles) else ClassScores(len(served))
-
-
-def observe(
-    scores: VectorScores, raw: Classwise | Law, served: Classwise | Quantiles, y: float, event_id: bytes, sign: int = 1
-) -> None:
-    """Add an event to the scores of its kind of forecast, or take it out again."""
-    if isinstance(scores, ClassScores):
-        scores.observe(cast("Classwise", raw), cast("Classwise", served), int(y), sign)
-    else:
-        scores.observe(cast("Law", raw), cast("Quantiles", served), y, event_id, sign)
-
-
-def total_vectors(found: Iterable[VectorScores]) -> VectorScores:
-    """Return the sum of scores of partitions, at least one; of those that differ in shape, of that with most events.
-
-    They differ while a new configuration serves some partitions and not yet all.
-    """
-    sums: dict[object, Any] = {}
-    for scores in found:
-        shape = scores.classes if isinstance(scores, ClassScores) else scores.levels
-        sums[shape] = sums[shape] + scores if shape in sums else scores
-    most: VectorScores = max(sums.values(), key=lambda scores: int(scores.n))
-    return most
-
-
-def encode_vector_scores(scores: VectorScores) -> bytes:
-    """Return the row of such scores: the kind of forecast (u8), the scores."""
-    kind = PROBS if isinstance(scores, ClassScores) else QUANTILES
-    return seal(keys.VECTORS[0], VECTORS_VERSION, bytes((kind,)) + scores.encode())
-
-
-def decode_vector_scores(frame: bytes) -> VectorScores:
-    """Read a row of such scores; raises `CorruptFrame` if it is not intact."""
-    payload = unseal(keys.VECTORS[0], VECTORS_VERSION, frame)
-    try:
-        return (ClassScores if payload[0] == PROBS else QuantileScores).decode(payload[1:])
-    except DAMAGE as exc:
-        raise damaged(keys.VECTORS[0], exc) from exc
-
-
 def _decoded(kind: int, version: int, frame: bytes, decode: Callable[[bytes], _Found]) -> _Found:
     """Read the row of a kind by what decodes its payload; raises `CorruptFrame` if it is not intact."""
     payload = unseal(kind, version, frame)
@@ -169,6 +121,16 @@ def _decoded(kind: int, version: int, frame: bytes, decode: Callable[[bytes], _F
         return decode(payload)
     except DAMAGE as exc:
         raise damaged(kind, exc) from exc
+
+
+def encode_vectors(history: VectorHistory) -> bytes:
+    """Return the row of the scores of a stream of classes or numbers."""
+    return seal(keys.VECTORS[0], VECTORS_VERSION, history.encode())
+
+
+def decode_vectors(frame: bytes) -> VectorHistory:
+    """Read such a row; raises `CorruptFrame` if it is not intact."""
+    return _decoded(keys.VECTORS[0], VECTORS_VERSION, frame, VectorHistory.decode)
 
 
 def encode_ages(ages: Ages) -> bytes:

@@ -196,8 +196,9 @@ def _pager(query: str, order: str, page: int, size: int, total: int) -> str:
 def _card(described: Mapping[str, Any]) -> str:
     there = urlencode({"stream": described["stream"]})
     badge = ""
+    found = [described, *described.get("vectors", {}).values()]
     for kind, word in (("calibrated", "bad"), ("raw", "wait")):
-        if described.get(kind, {}).get("alarm", {}).get("recent_sounds"):
+        if any(each.get(kind, {}).get("alarm", {}).get("recent_sounds") for each in found):
             badge = f' <span class="badge {word}">alarm: {kind}</span>'
             break
     return (
@@ -251,6 +252,7 @@ _SCORED: Final = (
     ("top-label ECE", "top_label_ece", False),
     ("accuracy", "accuracy", True),
     ("coverage error", "coverage_error", True),
+    ("CRPS", "crps", True),
 )
 
 
@@ -278,6 +280,9 @@ def _scores(described: Mapping[str, Any], *, short: bool = False) -> str:
             for words, which in (("alarm, log10", ""), ("recent alarm, log10", "recent_")):
                 lines += _row(words, (_alarm(scored[kind].get("alarm"), which) for kind in kinds))
             lines += _row("worst window", (_worst(scored[kind]) for kind in kinds))
+            if "noise" in scored["raw"].get("worst_window", {}):
+                figures = (scored[kind]["worst_window"]["noise"] for kind in kinds)
+                lines += _row("one window by chance alone", (f"<td>{_number(figure)}</td>" for figure in figures))
         heads = "".join(f'<th class="{kind}">{kind}</th>' for kind in kinds)
         parts.append(
             f'<p class="note">{scored["resolved"]:,} outcomes</p><div class="scroll"><table><thead><tr><th></th>'
@@ -417,11 +422,29 @@ def _promise(described: Mapping[str, Any], *, short: bool) -> str:
     for each in described.get("vectors", {}).values():
         if (served := each["calibrated"].get("coverage_error")) is not None:
             lines += f"<tr><th>error of what was served</th><td>{served:.4f}</td></tr>"
+        lines += "".join(
+            f"<tr><th>{_DIFFERENCES[loss]}, served − raw</th>{_difference(of)}</tr>"
+            for loss, of in each["difference"].items()
+            if of["error"] is not None
+        )
     if (count := saturated(described["calibrators"])) is not None:
         lines += f"<tr><th>saturated answers</th><td>{count:,}</td></tr>"
     waiting = sum(each["outstanding"] for each in described["calibrators"])
     lines += f"<tr><th>outstanding, on average</th><td>{waiting:,}</td></tr>"
     return f'{"".join(said)}<div class="scroll"><table><tbody>{lines}</tbody></table></div>'
+
+
+#: The losses of classes and numbers whose difference is kept, in words.
+_DIFFERENCES: Final = {"brier": "Brier score", "log": "log loss", "pinball": "pinball loss"}
+
+
+def _difference(of: Mapping[str, float]) -> str:
+    """Return the mean loss beyond that of the raw forecasts with its 95 % interval, and whether chance explains it."""
+    mean, error = of["mean"], 1.96 * of["error"]
+    word = ""
+    if abs(mean) > error:
+        word = ' <span class="good">better</span>' if mean < 0 else ' <span class="bad">worse</span>'
+    return f"<td>{_signed(mean, 5)} ± {error:.5f}{word}</td>"
 
 
 def _regret(value: float) -> str:
@@ -455,7 +478,7 @@ def _alarm(alarm: Mapping[str, Any] | None, which: str) -> str:
 
 def _worst(scored: Mapping[str, Any]) -> str:
     window = scored.get("worst_window")
-    return f"<td>{_number(window['ece']) if window else '–'}</td>"
+    return f"<td>{_number(window['ece' if 'ece' in window else 'error']) if window else '–'}</td>"
 
 
 def _number(value: float | None, *, share: bool = False) -> str:

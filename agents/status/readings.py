@@ -14,9 +14,11 @@ import orjson
 
 from state import rows
 from state.forecasts import PROBABILITY
-from state.scoring import history
+from state.scoring import history, vector_history
+from state.scoring.class_scores import ClassScores
 from state.scoring.losses import NAMES
 from state.scoring.scores import SCORED, total
+from state.scoring.vector_history import VectorHistory
 from streams.config import effective_config
 from streams.config.settings import Settings
 from streams.faust.progress import Recovery
@@ -101,14 +103,27 @@ class Readings:
         held = self.gauges.held().values()
         histories = [rows.decode_history(*pair) for each in held if (pair := each.scores.get(name)) is not None]
         scores = total(each.total for each in histories)
+        vectors = [rows.decode_vectors(row) for each in held if (row := each.vectors.get(name)) is not None]
+        alike = vector_history.alike(vectors) if vectors else []
         if order == "events":
-            vectors = [rows.decode_vector_scores(row) for each in held if (row := each.vectors.get(name)) is not None]
-            return scores.n + (rows.total_vectors(vectors).n if vectors else 0)
+            return scores.n + sum(each.n for each in alike)
+        if alike:
+            return self._rank_vectors(alike, order)
         if not scores.n:
             return -math.inf
         if order == "alarm":
             return history.log_alarm(histories, "calibrated")
         return scores.ece("calibrated") if order == "error" else scores.regret("brier")
+
+    @staticmethod
+    def _rank_vectors(found: list[VectorHistory], order: str) -> float:
+        """Return the figure of a stream of classes or numbers: its error, its alarm, or what was lost beside raw."""
+        if order == "alarm":
+            return vector_history.log_alarm(found, "calibrated")
+        scores = vector_history.overall(found)
+        if isinstance(scores, ClassScores):
+            return scores.top_label_ece("calibrated") if order == "error" else scores.regret_brier()
+        return scores.error("calibrated") if order == "error" else scores.regret_pinball()
 
     def stream(self, name: str) -> dict[str, Any] | None:
         """Return what the state says of a stream on this worker's partitions, as ``trueup inspect`` does; or None."""

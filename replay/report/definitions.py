@@ -48,6 +48,17 @@ DEFINITIONS: Final = (
         "The largest ECE of 5,000 outcomes in a row of one stream on one partition; windows do not overlap.",
     ),
     (
+        "Alarm",
+        (
+            "log10 of the evidence that forecasts of classes or numbers are not calibrated, the largest so far. Chance "
+            "takes one calibrated stream in a thousand to 3, however often it is read."
+        ),
+    ),
+    (
+        "CRPS",
+        "Of numbers: twice the integral of the pinball loss over the levels, by those served; in units of the outcome.",
+    ),
+    (
         "Brier score",
         "Mean of (p − y)². Smaller is better; it is proper: only the true chances make it smallest.",
     ),

@@ -94,7 +94,12 @@ def _body(result: Result) -> Iterator[Markup]:
         yield section("Bias along features", "bias", tables.features(drawn) or tag("p", _NO_FEATURES))
         yield section("Segments", "segmented", tables.segments(drawn), tables.bands(drawn))
         yield section("Streams", "apart", tables.streams(drawn))
-    yield section("Classes and numbers", "others", tables.vectors(result.contenders))
+    yield section(
+        "Classes and numbers",
+        "others",
+        tables.vectors(result.contenders),
+        tables.vector_differences(result.contenders),
+    )
     yield section("How the figures are defined", "defined", _definitions())
     yield section("What cannot be concluded", "limits", tag("ul", *(tag("li", each) for each in limits(result))))
     yield section("How the choice is made", "rule", tag("p", RULE))

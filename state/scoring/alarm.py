@@ -77,6 +77,26 @@ def log_mean_bet(off: float, variance: float) -> float:
     return log_sum([stake * off - price * variance for stake, price in _BETS]) - math.log(len(_BETS))
 
 
+def log_level_bet(below: float, upto: float, variance: float) -> float:
+    """Return log M of the bets that outcomes lie below a quantile of level τ more often than that, or less often.
+
+    Parameters
+    ----------
+    below, upto
+        Outcomes below the quantile, and at or below it, less τ times all; they differ where outcomes equal it.
+    variance
+        τ(1 - τ) times all outcomes.
+
+    Notes
+    -----
+    A quantile of level τ has P(y < q) <= τ <= P(y <= q). So E exp(λ([y < q] - τ)) for λ > 0, and E exp(λ([y <= q] - τ))
+    for λ < 0, are at most what they are for a chance of τ, and Bennett's inequality holds as in `log_wealth`: atoms
+    raise no alarm.
+    """
+    bets = [stake * (below if stake > 0.0 else upto) - price * variance for stake, price in _BETS]
+    return log_sum(bets) - math.log(len(_BETS))
+
+
 def log_sum(logs: Sequence[float]) -> float:
     """Return log Σ exp(x); -inf for no x."""
     most = max(logs, default=-math.inf)

@@ -5,6 +5,7 @@ from struct import Struct
 from typing import NamedTuple, Self
 
 from state.forecasts import MAX_CLASSES, Classwise, Probs
+from state.scoring.comparison import ComparedLoss, Difference, paired
 from state.scoring.scores import BINS, LOG_CLIP, Kind, grain
 
 _FIELDS = 3
@@ -38,8 +39,8 @@ class ClassScores:
     in any order and also after events are taken out again. A window is a difference, ``later - earlier``.
 
     Bytes, little-endian: K (u32), n, then for raw and for calibrated: for each class and last for the top label ten
-    bins of (n, Σp, hits), then the sums of the Brier score and of the log loss. All f64: ``12 + 16 (30 K + 32)`` bytes.
-    Views are NaN while nothing was observed.
+    bins of (n, Σp, hits), then the sums of the Brier score and of the log loss; then Σd² of these two losses,
+    calibrated minus raw. All f64: ``28 + 16 (30 K + 32)`` bytes. Views are NaN while nothing was observed.
 
     Examples
     --------
@@ -58,7 +59,7 @@ class ClassScores:
             raise ValueError(f"there must be 2 to {MAX_CLASSES} classes, got {classes}")
         self.classes = classes
         self._width = (classes + 1) * _BLOCK + 2
-        self._sums = [0.0] * (1 + 2 * self._width)
+        self._sums = [0.0] * (3 + 2 * self._width)
 
     def observe(self, raw: Classwise, served: Classwise, y: int, sign: int = 1) -> None:
         """Add one event, or take it out again.
@@ -81,10 +82,13 @@ class ClassScores:
         if not (len(raw) == len(served) == classes and 0 <= y < classes):
             raise ValueError(f"scores of {classes} classes cannot take {len(raw)}, {len(served)} and class {y!r}")
         self._sums[0] += sign
-        self._observe(1, raw, y, sign)
-        self._observe(1 + self._width, served, y, sign)
+        brier, log = self._observe(1, raw, y, sign)
+        served_brier, served_log = self._observe(1 + self._width, served, y, sign)
+        self._sums[-2] += sign * grain((served_brier - brier) ** 2)
+        self._sums[-1] += sign * grain((served_log - log) ** 2)
 
-    def _observe(self, start: int, p: Classwise, y: int, sign: int) -> None:
+    def _observe(self, start: int, p: Classwise, y: int, sign: int) -> tuple[float, float]:
+        """Add an event to the sums of a kind; return its Brier score and its log loss."""
         squared = 0.0
         for k, one in enumerate(p):
             hit = k == y
@@ -94,8 +98,10 @@ class ClassScores:
         self._count(start + self.classes * _BLOCK, top, p.index(top) == y, sign)
         of_y = p[y] if isinstance(p, Probs) else p.normalised()[y]
         i = start + self._width - 2
+        log = -math.log(max(of_y, LOG_CLIP))
         self._sums[i] += sign * grain(squared)
-        self._sums[i + 1] -= sign * grain(math.log(max(of_y, LOG_CLIP)))
+        self._sums[i + 1] += sign * grain(log)
+        return squared, log
 
     def _count(self, start: int, p: float, hit: bool, sign: int) -> None:  # noqa: FBT001 - a sum, not a switch
         i = start + (int(p * BINS) if p < 1.0 else BINS - 1) * _FIELDS
@@ -182,11 +188,22 @@ class ClassScores:
 
     def regret_brier(self) -> float:
         """Return the cumulative Brier score, calibrated minus raw; negative is better than raw."""
-        return self._sums[-2] - self._sums[self._width - 1]
+        return self._regret(2)
 
     def regret_log(self) -> float:
         """Return the cumulative log loss of the normalised probabilities, calibrated minus raw, in nats."""
-        return self._sums[-1] - self._sums[self._width]
+        return self._regret(1)
+
+    def difference(self, loss: ComparedLoss) -> Difference:
+        """Return the mean of a loss, calibrated minus raw, with its standard error; below 0 what was served was better.
+
+        The error is as if events were independent.
+        """
+        last = 2 if loss == "brier" else 1
+        return paired(self._sums[0], self._regret(last), self._sums[-last])
+
+    def _regret(self, last: int) -> float:
+        return self._sums[1 + 2 * self._width - last] - self._sums[1 + self._width - last]
 
     def _start(self, kind: Kind) -> int:
         return 1 if kind == "raw" else 1 + self._width

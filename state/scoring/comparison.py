@@ -31,6 +31,17 @@ class Difference(NamedTuple):
     error: float
 
 
+def paired(n: float, total: float, squares: float) -> Difference:
+    """Return the mean of n differences from their sum and the sum of their squares, with its standard error."""
+    if not n:
+        return Difference(math.nan, math.nan)
+    if n == 1:
+        return Difference(total, math.nan)
+    # If all differences are equal, rounding may leave the sum an ulp below zero.
+    spread = max(squares - total * total / n, 0.0)
+    return Difference(total / n, math.sqrt(spread / (n * (n - 1))))
+
+
 class Comparison:
     """Scores of a challenger and of the champion that served, over the events that both answered.
 
@@ -111,12 +122,7 @@ class Comparison:
         n = self.n
         if not n:
             return Difference(math.nan, math.nan)
-        total = self.scores.regret(loss)
-        if n == 1:
-            return Difference(total, math.nan)
-        # If all differences are equal, rounding may leave the sum an ulp below zero.
-        spread = max((self._brier if loss == "brier" else self._log) - total * total / n, 0.0)
-        return Difference(total / n, math.sqrt(spread / (n * (n - 1))))
+        return paired(n, self.scores.regret(loss), self._brier if loss == "brier" else self._log)
 
     def encode(self) -> bytes:
         """Return the sums; layout in the class's notes."""

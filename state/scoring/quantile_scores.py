@@ -3,11 +3,13 @@
 import math
 from bisect import bisect_left
 from collections.abc import Sequence
+from itertools import pairwise
 from struct import Struct
 from typing import NamedTuple, Self
 
 from state.draw import BITS, Draw
 from state.forecasts import MAX_LEVELS, Law, Quantiles
+from state.scoring.comparison import Difference, paired
 from state.scoring.scores import Kind
 
 #: Equal-width bins of the probability integral transform.
@@ -39,8 +41,8 @@ class QuantileScores:
 
     Bytes, little-endian: m (u32), the levels, n, then for raw and for calibrated: for each level the outcomes below its
     quantile, those at or below, and the pinball loss; 20 bins of the transform; for each central interval, outermost
-    first, the width: levels k and m - 1 - k, k < m // 2. All f64: ``4 + 8 (m + 1 + 2 (3 m + 20 + m // 2))`` bytes.
-    Views are NaN while nothing was observed.
+    first, the width: levels k and m - 1 - k, k < m // 2; then Σd² of the mean pinball losses, calibrated minus raw. All
+    f64: ``4 + 8 (m + 2 + 2 (3 m + 20 + m // 2))`` bytes. Views are NaN while nothing was observed.
 
     Examples
     --------
@@ -59,9 +61,17 @@ class QuantileScores:
         self.levels = tuple(levels)
         m = len(self.levels)
         self._width = 3 * m + PIT_BINS + m // 2
-        self._sums = [0.0] * (1 + 2 * self._width)
+        self._sums = [0.0] * (2 + 2 * self._width)
 
-    def observe(self, raw: Law, served: Quantiles, y: float, key: bytes = b"", sign: int = 1) -> None:
+    def observe(
+        self,
+        raw: Law,
+        served: Quantiles,
+        y: float,
+        key: bytes = b"",
+        sign: int = 1,
+        values: Sequence[float] | None = None,
+    ) -> None:
         """Add one event, or take it out again.
 
         Parameters
@@ -74,6 +84,8 @@ class QuantileScores:
             The event id. It determines the random transform at an atom of a forecast.
         sign
             1 adds the event, -1 takes out one that was added.
+        values
+            Quantiles of ``raw`` at the levels of these scores, from whoever knows them.
 
         Raises
         ------
@@ -84,20 +96,26 @@ class QuantileScores:
             raise ValueError(f"scores of levels {self.levels} cannot take quantiles of {served.levels}")
         w = (_DRAW(key) + 0.5) / (1 << BITS)
         self._sums[0] += sign
-        self._observe(1, raw, tuple(map(raw.ppf, self.levels)), y, w, sign)
-        self._observe(1 + self._width, served, served.values, y, w, sign)
+        if values is None:
+            values = tuple(map(raw.ppf, self.levels))
+        before = self._observe(1, raw, values, y, w, sign)
+        after = self._observe(1 + self._width, served, served.values, y, w, sign)
+        self._sums[-1] += sign * ((after - before) / len(values)) ** 2
 
-    def _observe(self, i: int, law: Law, values: Sequence[float], y: float, w: float, sign: int) -> None:
-        sums = self._sums
+    def _observe(self, i: int, law: Law, values: Sequence[float], y: float, w: float, sign: int) -> float:
+        """Add an event to the sums of a kind; return its pinball loss over all levels."""
+        sums, total = self._sums, 0.0
         for p, q in zip(self.levels, values, strict=True):
             if y < q:
                 sums[i] += sign
                 sums[i + 1] += sign
-                sums[i + 2] += sign * (1.0 - p) * (q - y)
+                loss = (1.0 - p) * (q - y)
             else:
                 if y == q:
                     sums[i + 1] += sign
-                sums[i + 2] += sign * p * (y - q)
+                loss = p * (y - q)
+            sums[i + 2] += sign * loss
+            total += loss
             i += 3
         below, at = law.cdf(y)
         u = below + (at - below) * w
@@ -105,6 +123,7 @@ class QuantileScores:
         i += PIT_BINS
         for k in range(len(values) // 2):
             sums[i + k] += sign * (values[-1 - k] - values[k])
+        return total
 
     def __add__(self, other: Self) -> Self:
         """Return the scores of both sets of events; ValueError if their levels differ."""
@@ -144,7 +163,7 @@ class QuantileScores:
             If the payload's length does not fit its number of levels.
         """
         m = _HEAD.unpack_from(payload)[0] if len(payload) >= _HEAD.size else 0
-        length = m + 1 + 2 * (3 * m + PIT_BINS + m // 2)
+        length = m + 2 + 2 * (3 * m + PIT_BINS + m // 2)
         if not 1 <= m <= MAX_LEVELS or len(payload) != _HEAD.size + 8 * length:
             raise ValueError(f"no quantile scores have {m} levels and {len(payload)} bytes")
         numbers = Struct(f"<{length}d").unpack_from(payload, _HEAD.size)
@@ -177,6 +196,24 @@ class QuantileScores:
         m = len(self.levels)
         raw, calibrated = self._start("raw"), self._start("calibrated")
         return sum(self._sums[calibrated + 2 : calibrated + 3 * m : 3]) - sum(self._sums[raw + 2 : raw + 3 * m : 3])
+
+    def crps(self, kind: Kind) -> float:
+        """Return the continuous ranked probability score by the levels served, in units of the outcome.
+
+        It is twice the integral of the pinball loss over the levels (Gneiting & Ranjan 2011, eq. 6). The integral is a
+        sum: each level counts for what is nearer to it than to another, from 0 to 1. Between few levels and beyond the
+        outermost it is coarse, alike for raw and calibrated.
+        """
+        edges = [0.0, *((a + b) / 2.0 for a, b in pairwise(self.levels)), 1.0]
+        widths = (high - low for low, high in pairwise(edges))
+        return 2.0 * sum(width * loss for width, loss in zip(widths, self.pinball(kind), strict=True))
+
+    def difference(self) -> Difference:
+        """Return the difference of the mean pinball loss, calibrated minus raw, with its standard error.
+
+        Below 0 what was served was better. The error is as if events were independent.
+        """
+        return paired(self._sums[0], self.regret_pinball() / len(self.levels), self._sums[-1])
 
     def pit(self, kind: Kind) -> list[int]:
         """Return how many outcomes fell into each bin of the probability integral transform; uniform if calibrated."""

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from state.policy import MOST_CHALLENGERS
+from state.scoring import vector_history
 from state.scoring.history import RECENT, WINDOW
 from streams.metrics.segments import SERIES
 
@@ -272,15 +273,16 @@ CATALOGUE: Final = {
             ("stream", "kind"),
             "Evidence that forecasts are not calibrated: log10 of an e-value, valid however often it is read",
             "3 or more says broken, in error for one stream in a thousand; raw: the model is off, which calibration "
-            "mends; calibrated: see worst_window_ece, and whether ones are reported before zeros",
+            "mends; calibrated: see worst_window_ece or _error, and whether ones are reported before zeros",
             series=2,
         ),
         Metric(
             "alarm_recent_log10",
             "gauge",
             ("stream", "kind"),
-            f"The same of the last {RECENT} windows of {WINDOW:,} resolved events of a partition and the present one",
-            "3 or more says broken now, in error once in a thousand windows; it falls when the trouble ends",
+            f"The same of the last {RECENT} windows of {WINDOW:,} resolved events of a partition and the present one; "
+            f"windows of classes and numbers have {vector_history.WINDOW}",
+            "3 or more says broken now, in error once in five million events; it falls when the trouble ends",
             series=1,
         ),
         Metric("brier", "gauge", ("stream", "kind"), "Mean squared error, over the life of the state", series=2),
@@ -307,6 +309,15 @@ CATALOGUE: Final = {
             series=2,
         ),
         Metric(
+            "top_label_auc",
+            "gauge",
+            ("stream", "kind"),
+            "Chance that a right answer had a higher probability than a wrong one, within windows of "
+            f"{vector_history.WINDOW}; an answer is the class of the highest probability",
+            "if calibrated is far below raw, recalibration spoils which answers can be trusted",
+            series=2,
+        ),
+        Metric(
             "accuracy", "gauge", ("stream", "kind"), "Share of events whose class had the highest probability", series=2
         ),
         Metric(
@@ -319,6 +330,38 @@ CATALOGUE: Final = {
         ),
         Metric(
             "pinball_loss", "gauge", ("stream", "kind"), "Mean quantile loss over the levels, in units of y", series=2
+        ),
+        Metric(
+            "crps",
+            "gauge",
+            ("stream", "kind"),
+            "Continuous ranked probability score by the levels served, in units of y: twice the integral of the "
+            "pinball loss over the levels",
+            series=2,
+        ),
+        Metric(
+            "worst_window_error",
+            "gauge",
+            ("stream", "kind"),
+            "Largest coverage error (numbers), or ECE of the highest probability (classes), of any complete window of "
+            f"{vector_history.WINDOW} resolved events of a partition",
+            "trueup inspect names the window and says what chance gives; many windows have a worst one of thrice that",
+            series=2,
+        ),
+        Metric(
+            "loss_difference",
+            "gauge",
+            ("stream", "loss"),
+            "Of classes and numbers: mean loss of what was served minus that of the raw forecast, on the same events",
+            "above 0 by more than twice its error, recalibration does harm: serve raw, or compare by replay",
+            series=2,
+        ),
+        Metric(
+            "loss_difference_error",
+            "gauge",
+            ("stream", "loss"),
+            "Standard error of loss_difference, as if events were independent",
+            series=2,
         ),
         Metric("interval_width", "gauge", ("stream", "kind"), "Mean width of the outermost central interval", series=2),
         Metric(
@@ -530,6 +573,22 @@ CATALOGUE: Final = {
     )
 }
 
-#: Most series that one stream has, were it of probabilities and of vectors at once, with as many challengers as may be.
-#: Prometheus's ``sample_limit`` must hold as many for each of ``TRUEUP_METRICS_STREAMS``, and a worker's own.
-STREAM_SERIES: Final = sum(metric.series for metric in CATALOGUE.values())
+#: What only streams of classes and of numbers have. Of probabilities they have less.
+OF_VECTORS: Final = (
+    "resolved_vectors",
+    "classwise_ece",
+    "top_label_ece",
+    "top_label_auc",
+    "accuracy",
+    "coverage_error",
+    "pinball_loss",
+    "crps",
+    "interval_width",
+    "worst_window_error",
+    "loss_difference",
+    "loss_difference_error",
+    "saturated_answers",
+)
+#: Most series that one stream has: it is of probabilities, and has as many challengers as may be. Prometheus's
+#: ``sample_limit`` must hold as many for each of ``TRUEUP_METRICS_STREAMS``, and a worker's own.
+STREAM_SERIES: Final = sum(metric.series for name, metric in CATALOGUE.items() if name not in OF_VECTORS)

@@ -15,19 +15,19 @@ from state.calibrators.calibrated_regression import CalibratedRegression
 from state.calibrators.points import debiased_l2, noise
 from state.fence import Fence
 from state.policy import Policy
-from state.rows import Served, VectorScores
+from state.rows import Served
 from state.scoring import history
 from state.scoring.ages import Ages, findings, late
 from state.scoring.alarm import ALPHA
 from state.scoring.certificate import certificate
-from state.scoring.class_scores import ClassScores
 from state.scoring.comparison import Comparison
 from state.scoring.history import KINDS, Alarmed, History
 from state.scoring.losses import NAMES
 from state.scoring.order import Within
 from state.scoring.ranking import VOLUMES, Ranking
 from state.scoring.scores import Bin, Kind, Scores, total
-from streams.metrics import challengers, segments
+from state.scoring.vector_history import VectorHistory
+from streams.metrics import challengers, segments, vectors
 from streams.metrics.segments import SegmentRows
 from streams.metrics.snapshot import PartitionSnapshot
 
@@ -38,7 +38,7 @@ class StateRows:
 
     fences: dict[int, Fence] = field(default_factory=dict)
     histories: dict[str, dict[int, History]] = field(default_factory=lambda: defaultdict(dict))
-    vectors: dict[str, dict[tuple[int, str], VectorScores]] = field(default_factory=lambda: defaultdict(dict))
+    vectors: dict[str, dict[tuple[int, str], VectorHistory]] = field(default_factory=lambda: defaultdict(dict))
     served: dict[str, dict[tuple[int, str], Served]] = field(default_factory=lambda: defaultdict(dict))
     comparisons: dict[str, dict[tuple[int, str, str], Comparison]] = field(default_factory=lambda: defaultdict(dict))
     ages: dict[str, dict[int, Ages]] = field(default_factory=lambda: defaultdict(dict))
@@ -57,7 +57,7 @@ class StateRows:
             if (pair := each.scores.get(stream)) is not None:
                 found.histories[stream][n] = rows.decode_history(*pair)
             if (row := each.vectors.get(stream)) is not None:
-                found.vectors[stream][n, config] = rows.decode_vector_scores(row)
+                found.vectors[stream][n, config] = rows.decode_vectors(row)
             if (row := each.ages.get(stream)) is not None:
                 found.ages[stream][n] = rows.decode_ages(row)
             if (several := each.segments.get(stream)) is not None:
@@ -100,12 +100,11 @@ def describe(found: StateRows, stream: str, policy: Policy | None = None) -> dic
         described["regret"] = {loss: scores.regret(loss) for loss in NAMES}
     if stream in found.ages:
         described["ages"] = aged(found.ages[stream].values(), policy)
-    vectors = found.vectors.get(stream, {})
-    if vectors:
-        configs = sorted({config for _, config in vectors})
-        described["vectors"] = {
-            config: vector_scores([each for (_, made), each in vectors.items() if made == config]) for config in configs
-        }
+    by_config: dict[str, dict[int, VectorHistory]] = defaultdict(dict)
+    for (partition, config), each in found.vectors.get(stream, {}).items():
+        by_config[config][partition] = each
+    if by_config:
+        described["vectors"] = {config: vectors.describe(each) for config, each in sorted(by_config.items())}
     if stream in found.segments:
         described["segments"] = segments.describe(found.segments[stream].values())
     if shadows := compared(found, stream):
@@ -165,33 +164,6 @@ def guarantee(calibrators: Iterable[Mapping[str, Any]]) -> dict[str, float | Non
         return None if not values or None in values else fmean(values, weights)
 
     return {name: mean(name) for name in ("error", "bound", "noise")}
-
-
-def vector_scores(found: list[VectorScores]) -> dict[str, Any]:
-    """Return the scores of forecasts of classes, or of numbers, under one configuration."""
-    scores = rows.total_vectors(found)
-    described: dict[str, Any] = {"resolved": scores.n}
-    for kind in KINDS:
-        if isinstance(scores, ClassScores):
-            described[kind] = {
-                "classwise_ece": scores.classwise_ece(kind),
-                "top_label_ece": scores.top_label_ece(kind),
-                "accuracy": scores.accuracy(kind),
-                "brier": scores.brier(kind),
-                "log_loss": scores.log_loss(kind),
-            }
-        else:
-            described[kind] = {
-                "coverage_error": scores.error(kind),
-                "coverage": [
-                    {"level": level, "below": each.below, "upto": each.upto}
-                    for level, each in zip(scores.levels, scores.coverage(kind), strict=True)
-                ],
-                "pinball_loss": scores.pinball(kind),
-                "interval_widths": scores.widths(kind),
-                "transform": scores.pit(kind),
-            }
-    return described
 
 
 def _scored(scores: Scores, kind: Kind) -> dict[str, Any]:

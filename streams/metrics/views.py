@@ -8,7 +8,6 @@ not exported, and what is drawn is judged by ``calibration_error``.
 
 import math
 from collections.abc import Iterator
-from statistics import fmean
 from typing import Any, Final
 
 from state.policy import Policy
@@ -16,8 +15,8 @@ from state.scoring import history
 from state.scoring.certificate import certificate
 from state.scoring.history import KINDS
 from state.scoring.scores import total
-from streams.metrics import challengers, segments
-from streams.metrics.description import StateRows, aged, alarms, compared, guarantee, learnt, saturated, vector_scores
+from streams.metrics import challengers, segments, vectors
+from streams.metrics.description import StateRows, aged, alarms, compared, guarantee, learnt, saturated
 from streams.metrics.sample import Sample
 
 #: Labels whose ages are exported; share of the highest forecasts whose recall is.
@@ -27,10 +26,11 @@ VOLUME: Final = 0.01
 
 def samples(found: StateRows, stream: str, policy: Policy | None) -> Iterator[Sample]:
     """Yield the samples of a stream; ``policy`` is how it is configured now."""
-    if stream in found.histories:
+    if stream in found.vectors:  # it may have been of probabilities before, and a series has one value
+        held = {partition: each for (partition, _), each in found.vectors[stream].items()}
+        yield from vectors.samples(stream, vectors.describe(held))
+    elif stream in found.histories:
         yield from _scored(found, stream)
-    if stream in found.vectors:
-        yield from _vectors(stream, vector_scores(list(found.vectors[stream].values())))
     if stream in found.ages:
         yield from _aged(stream, aged(found.ages[stream].values(), policy))
     if stream in found.segments:
@@ -79,19 +79,6 @@ def _scored(found: StateRows, stream: str) -> Iterator[Sample]:
     worst = history.worst(histories.values(), "calibrated")
     if worst is not None:
         yield "worst_window_ece", (stream, "calibrated"), worst.scores.ece("calibrated")
-
-
-def _vectors(stream: str, described: dict[str, Any]) -> Iterator[Sample]:
-    """Yield the scores of forecasts of classes or of numbers."""
-    yield "resolved_vectors", (stream,), described["resolved"]
-    for kind in KINDS:
-        scores = described[kind]
-        for name in ("classwise_ece", "top_label_ece", "accuracy", "coverage_error"):
-            if name in scores:
-                yield name, (stream, kind), scores[name]
-        if "pinball_loss" in scores:
-            yield "pinball_loss", (stream, kind), fmean(scores["pinball_loss"])
-            yield "interval_width", (stream, kind), scores["interval_widths"][0]
 
 
 def _aged(stream: str, described: dict[str, Any]) -> Iterator[Sample]:

@@ -200,7 +200,7 @@ def _windows(frame: bytes) -> None:
 
 
 def _vectors(frame: bytes) -> None:
-    rows.encode_vector_scores(rows.decode_vector_scores(frame))
+    rows.encode_vectors(rows.decode_vectors(frame))
 
 
 def _comparison(frame: bytes) -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+from unittest.mock import patch
 
 from hypothesis import given
 from hypothesis import settings as examples
@@ -27,6 +28,7 @@ from state.fence import FORECASTS, OUTCOMES
 from state.forecasts import PROBABILITY, Normal, Probs, Quantiles
 from state.policy import Challenger, Policies, Policy
 from state.quotas import REFUSED, REFUSED_ID, Quota, Rate
+from state.scoring import vector_history
 from state.scoring.comparison import Comparison
 from state.scoring.scores import Scores
 from state.scoring.segment_scores import SegmentScores
@@ -81,6 +83,7 @@ def policies(draw: st.DrawFn, stream: str) -> Policy:
         silence=silent if matures and draw(st.booleans()) else None,
         learn=draw(st.sampled_from(["", "arrival", "maturity"] if matures else ["", "arrival"])),
         revisable_ms=draw(st.sampled_from([0, ttl + 1, ttl + 200])),
+        alarm_since_ms=draw(st.sampled_from([0, 7])),
         segments=segments,
         pairs=pairs,
         quota=draw(QUOTAS),
@@ -193,8 +196,8 @@ def test_both_engines_agree_on_every_figure(
     plan: Policies, events: list[Event], cuts: list[int], again: list[bool]
 ) -> None:
     events = [fitting(plan, each) for each in events]
-    engine = folded(plan, events, cuts, again)
-    with TemporaryDirectory() as directory:
+    with TemporaryDirectory() as directory, patch.multiple(vector_history, WINDOW=4, LOOK=2):
+        engine = folded(plan, events, cuts, again)
         player, made, letters = played_in_memory(plan, events, Path(directory))
         # What becomes of every record.
         assert made.fates == engine.table.fence.fates
@@ -263,7 +266,7 @@ def same_stream(
         row = table.get(keys.vectors(stream, policy.config))
         scores = made.vectors.get((entrants.number, 0))
         assert (row is None) == (scores is None)
-        assert scores is None or rows.encode_vector_scores(scores) == row
+        assert scores is None or rows.encode_vectors(scores) == row
         return
     resolved = [(i, y) for i, y in zip(column["index"], labels, strict=True) if column["stream"][i] == entrants.number]
     same_segments(policy, stream, table, made, column, resolved)

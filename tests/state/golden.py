@@ -18,10 +18,12 @@ from state.policy import Policy
 from state.quotas import Buckets, Clocks, Quota, Rate
 from state.refusals import Refusals
 from state.rows import Served
+from state.scoring import vector_history
 from state.scoring.ages import DAY_MS, Ages
 from state.scoring.comparison import Comparison
 from state.scoring.history import WINDOW, History
 from state.scoring.segment_scores import SegmentScores
+from state.scoring.vector_history import VectorHistory
 from state.segments import Dictionary
 from state.witnesses import Witnesses
 
@@ -150,11 +152,16 @@ def _history(n: int) -> History:
     return history
 
 
-def _vectors() -> dict[str, rows.VectorScores]:
+def _vectors() -> dict[str, VectorHistory]:
     law, classes = Quantiles((0.25, 0.75), (-1.0, 2.0)), Classwise((0.25, 0.5, 0.75))
-    made: dict[str, rows.VectorScores] = {"numbers": rows.vector_scores(law), "classes": rows.vector_scores(classes)}
-    rows.observe(made["numbers"], Quantiles((0.5, 0.75), (0.0, 1.0)), law, 1.5, b"event-1")
-    rows.observe(made["classes"], Probs((0.25, 0.25, 0.5)), classes, 2.0, b"event-1")
+    raw_law, raw_classes = Quantiles((0.25, 0.75), (0.0, 1.0)), Probs((0.25, 0.25, 0.5))
+    made = {name: VectorHistory.of(law) for name in ("numbers", "numbers-windows")}
+    made |= {name: VectorHistory.of(classes) for name in ("classes", "classes-windows")}
+    for name, n in (("", 1), ("-windows", vector_history.WINDOW + 3)):
+        for t in range(n):
+            key = b"event-%d" % t
+            made["numbers" + name].observe(raw_law, law, (1.5, -0.25, 1.0)[t % 3], key)
+            made["classes" + name].observe(raw_classes, classes, float(2 * t % 3), key)
     return made
 
 
@@ -281,10 +288,10 @@ def golden() -> list[Row]:
             Row(
                 f"vectors-{name}",
                 rows.VECTORS_VERSION,
-                rows.encode_vector_scores(scores),
-                lambda row: rows.encode_vector_scores(rows.decode_vector_scores(row)),
+                rows.encode_vectors(history),
+                lambda row: rows.encode_vectors(rows.decode_vectors(row)),
             )
-            for name, scores in _vectors().items()
+            for name, history in _vectors().items()
         ),
         Row(
             "windows",

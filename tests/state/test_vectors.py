@@ -1,6 +1,7 @@
 """Forecasts of classes and of numbers through the engine: asked, answered, joined, scored, and answered again."""
 
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -9,6 +10,7 @@ from state.events import Calibrated, Event, Forecast, Outcome, Rejected, Resolve
 from state.fence import FATES, FORECASTS, OUTCOMES
 from state.forecasts import Classwise, Normal, Probs, Quantiles
 from state.policy import Policies, Policy
+from state.scoring import vector_history
 from state.scoring.class_scores import ClassScores
 from state.scoring.quantile_scores import QuantileScores
 from tests.state.histories import Table, Worker
@@ -49,7 +51,7 @@ def test_a_forecast_is_answered_joined_and_scored_by_its_kind(stream: str) -> No
     key = keys.vectors(stream, policy.config)
     assert effects.vectors == {stream: effects.rows[key]}
     assert not effects.scores
-    scores = rows.decode_vector_scores(worker.table[key])
+    scores = rows.decode_vectors(worker.table[key]).total
     assert isinstance(scores, QuantileScores if stream == "numbers" else ClassScores)
     assert scores.n == 1
     assert worker.table.served(stream, POLICIES).calibrator.learnt == 1
@@ -130,7 +132,7 @@ def test_learning_through_the_engine_is_learning_from_the_calibrator() -> None:
         worker.fold(outcome(t, f"e{t}", y))
         alone.update(served.ticket, y)
     assert worker.table.served("numbers", POLICIES).calibrator.encode() == alone.encode()
-    scores = rows.decode_vector_scores(worker.table[keys.vectors("numbers", NUMBERS.config)])
+    scores = rows.decode_vectors(worker.table[keys.vectors("numbers", NUMBERS.config)]).total
     assert isinstance(scores, QuantileScores)
     assert scores.error("calibrated") < scores.error("raw") / 2
 
@@ -151,6 +153,45 @@ def test_cutting_into_batches_leaves_no_trace_in_vectors() -> None:
     assert tables[0] == tables[1] == tables[2]
 
 
+@pytest.mark.parametrize("stream", ["numbers", "classes"])
+def test_a_revised_label_is_counted_in_the_window_of_its_event(stream: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vector_history, "WINDOW", 10)
+    first, last = (0.0, 1.0) if stream == "classes" else (-3.25, 1.5)
+    policy = POLICIES.of(stream)
+    assert policy is not None
+    rows_of = []
+    for label in (first, last):
+        worker = Worker(POLICIES)
+        worker.fold(*(forecast(t, f"e{t}", stream) for t in range(25)))  # before any is learnt, so all are served alike
+        worker.fold(*(outcome(t, f"e{t}", label if t == 3 else FIT[stream]) for t in range(25)))
+        worker.fold(outcome(25, "e3", last))
+        rows_of.append(rows.decode_vectors(worker.table[keys.vectors(stream, policy.config)]))
+    revised, right = rows_of
+    assert revised.windows == 2
+    assert revised._past == right._past
+    assert revised._closed == right._closed
+    assert revised._past[0] != revised._past[1]
+
+
+def test_a_later_alarm_since_resets_the_alarms_once() -> None:
+    def at(since_ms: int) -> Policies:
+        return Policies([("numbers", replace(NUMBERS, alarm_since_ms=since_ms))], Policy("identity"))
+
+    table = Table()
+
+    def told(policies: Policies, first: int) -> tuple[float, int]:
+        worker = Worker(policies, table)
+        for t in range(first, first + 40):
+            worker.fold(forecast(t, f"e{t}", "numbers"), outcome(t, f"e{t}", 9.0))
+        history = rows.decode_vectors(table[keys.vectors("numbers", NUMBERS.config)])
+        return history.log_alarm("raw"), history.n
+
+    before, _ = told(at(0), 0)
+    assert before > 5.0
+    assert told(at(1_000), 40) == (0.0, 80), "the present window is not counted"
+    assert told(at(1_000), 80) == (0.0, 120), "the same request again does nothing"
+
+
 def test_a_changed_configuration_scores_apart() -> None:
     table = Table()
     worker = Worker(POLICIES, table)
@@ -160,7 +201,7 @@ def test_a_changed_configuration_scores_apart() -> None:
     changed.fold(Forecast(1, b"k", "new", "classes", Probs((0.25,) * 4), (), 2000), outcome(0, "old", 2.0))
     changed.fold(outcome(1, "new", 3.0))
     for policy in (CLASSES, other):
-        assert rows.decode_vector_scores(table[keys.vectors("classes", policy.config)]).n == 1
+        assert rows.decode_vectors(table[keys.vectors("classes", policy.config)]).n == 1
 
 
 def test_served_values_are_of_the_kinds_they_claim() -> None:

@@ -112,7 +112,7 @@ def test_what_does_not_fit_is_refused() -> None:
 
 def test_layout_is_the_documented_one() -> None:
     payload = scored([(Classwise((0.5, 0.25, 0.25)), Classwise((0.25, 0.5, 0.25)), 0)]).encode()
-    assert len(payload) == 12 + 16 * (30 * 3 + 32)
+    assert len(payload) == 28 + 16 * (30 * 3 + 32)
     values = struct.unpack_from("<245d", payload, 4)
     assert values[0] == 1.0
     assert values[1 + 15 : 1 + 18] == (1.0, 0.5, 1.0)  # class 0, bin [.5, .6)

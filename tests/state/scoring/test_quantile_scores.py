@@ -137,7 +137,7 @@ def test_layout_is_the_documented_one() -> None:
     scores = QuantileScores((0.25, 0.75))
     scores.observe(Normal(0.0, 1.0), Quantiles((0.25, 0.75), (0.0, 2.0)), 0.0)
     payload = scores.encode()
-    assert len(payload) == 4 + 8 * (2 + 1 + 2 * (3 * 2 + 20 + 1))
+    assert len(payload) == 4 + 8 * (2 + 2 + 2 * (3 * 2 + 20 + 1))
     values = struct.unpack_from("<55d", payload, 4 + 16)
     assert values[0] == 1.0
     assert values[28:34] == (0.0, 1.0, 0.0, 1.0, 1.0, 0.5)

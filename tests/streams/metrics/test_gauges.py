@@ -15,7 +15,7 @@ from state.fence import FORECASTS, OUTCOMES, Fence, Queue
 from state.forecasts import Normal, Probs
 from state.policy import Challenger, Policies, Policy
 from state.rows import decode_history, encode_ages, encode_names, encode_segment
-from state.scoring import history
+from state.scoring import history, vector_history
 from state.scoring.ages import DAY_MS, Ages
 from state.scoring.history import KINDS
 from state.scoring.scores import Scores
@@ -135,6 +135,7 @@ def test_everything_exported_is_in_the_catalogue_and_everything_in_it_is_exporte
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(history, "WINDOW", 20)
+    monkeypatch.setattr(vector_history, "WINDOW", 10)
     gauges = made()
     live = Live(gauges, "calibrated_regression+minimax", features=1)
     live.fold(0, pairs(30, x=(0.5,)))

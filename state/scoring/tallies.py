@@ -1,0 +1,250 @@
+"""Tallies of a window of a stream of classes or numbers: few sums, from which its error and its alarm follow."""
+
+import math
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from itertools import accumulate
+from operator import add
+from struct import Struct
+from typing import Final, Self
+
+from state.forecasts import Classwise
+from state.scoring.alarm import log_level_bet, log_sum, log_wealth
+from state.scoring.history import KINDS, Alarmed
+from state.scoring.scores import BINS, Bin, grain
+
+_ROOT: Final = math.sqrt(2.0 / math.pi)
+_COUNT: Final = Struct("<I")
+_BIN: Final = Struct("<IIdd")
+_SUMS: Final = 4  # sums of a bin: n, hits, Σp, Σp²
+#: Counts up to here are two bytes each, larger ones four.
+_SMALL: Final = 0xFFFF
+
+
+class LevelTally:
+    """Where outcomes lie among the quantiles of their forecasts, over one stretch of events.
+
+    Parameters
+    ----------
+    levels
+        p_1 < ... < p_m.
+
+    Notes
+    -----
+    Two numbers say where an outcome lies: how many quantiles are below it, and how many are at or below it. Both are
+    counted, for raw and for calibrated. All are whole numbers, so the tally is exact in any order, and after events are
+    taken out again.
+
+    Bytes, little-endian: n (u32), then for raw and for calibrated the events with 0..m quantiles at or below the
+    outcome, and those with 0..m quantiles below it (u16 if n < 65,536, else u32): ``4 + 8 (m + 1)`` bytes.
+
+    Examples
+    --------
+    >>> tally = LevelTally((0.25, 0.75))
+    >>> for y in (-3.0, 0.0, 0.5, 3.0):
+    ...     tally.observe((0.0, 2.0), (-2.0, 2.0), y)
+    >>> tally.error("raw"), tally.error("calibrated")
+    (0.0, 0.0)
+    >>> tally.observe((0.0, 2.0), (-2.0, 2.0), -4.0)
+    >>> round(tally.error("calibrated"), 3)
+    0.15
+    """
+
+    __slots__ = ("counts", "levels", "n")
+
+    def __init__(self, levels: Sequence[float]) -> None:
+        self.levels = tuple(levels)
+        self.n = 0
+        self.counts = [0] * (4 * (len(self.levels) + 1))
+
+    def zero(self) -> Self:
+        """Return the tally of no events at the same levels."""
+        return type(self)(self.levels)
+
+    def observe(self, raw: Sequence[float], served: Sequence[float], y: float, sign: int = 1) -> None:
+        """Add one event, or take it out again.
+
+        Parameters
+        ----------
+        raw, served
+            Their quantiles at the levels; they never decrease.
+        y
+            The outcome.
+        sign
+            1 adds the event, -1 takes out one that was added.
+        """
+        counts, width = self.counts, len(self.levels) + 1
+        self.n += sign
+        counts[bisect_right(raw, y)] += sign
+        counts[width + bisect_left(raw, y)] += sign
+        counts[2 * width + bisect_right(served, y)] += sign
+        counts[3 * width + bisect_left(served, y)] += sign
+
+    def __add__(self, other: Self) -> Self:
+        """Return the tally of both stretches."""
+        total = self.zero()
+        total.n = self.n + other.n
+        total.counts = list(map(add, self.counts, other.counts))
+        return total
+
+    def __eq__(self, other: object) -> bool:
+        """Whether levels and all counts are equal."""
+        return isinstance(other, LevelTally) and (self.levels, self.counts) == (other.levels, other.counts)
+
+    __hash__ = None  # type: ignore[assignment]  # counts change
+
+    def encode(self) -> bytes:
+        """Return the counts; layout in the class's notes."""
+        return _COUNT.pack(self.n) + self._layout(self.n).pack(*self.counts)
+
+    def decode(self, payload: bytes, at: int) -> tuple[Self, int]:
+        """Read what a tally of these levels encoded; return it and the offset after it."""
+        read = type(self)(self.levels)
+        (read.n,) = _COUNT.unpack_from(payload, at)
+        layout = self._layout(read.n)
+        read.counts = list(layout.unpack_from(payload, at + _COUNT.size))
+        return read, at + _COUNT.size + layout.size
+
+    def _layout(self, n: int) -> Struct:
+        return Struct(f"<{len(self.counts)}{'H' if n <= _SMALL else 'I'}")
+
+    def coverage(self, kind: Alarmed) -> list[tuple[int, int]]:
+        """Return for each level how many outcomes lay below its quantile, and how many at or below."""
+        width = len(self.levels) + 1
+        start = 2 * width * KINDS.index(kind)
+        below = list(accumulate(self.counts[start : start + width]))
+        upto = list(accumulate(self.counts[start + width : start + 2 * width]))
+        return list(zip(below[:-1], upto[:-1], strict=True))
+
+    def error(self, kind: Alarmed) -> float:
+        """Return the greatest distance of a level from its coverage, or from the range of it at an atom, in [0, 1]."""
+        n = self.n
+        found = zip(self.levels, self.coverage(kind), strict=True)
+        return max(max(below / n - p, p - upto / n, 0.0) for p, (below, upto) in found) if n else math.nan
+
+    def noise(self, kind: Alarmed) -> float:  # noqa: ARG002 - of raw and calibrated it is the same
+        """Return the mean by chance of the error of the level that chance moves most."""
+        return _ROOT * math.sqrt(max(p * (1.0 - p) for p in self.levels) / self.n) if self.n else math.nan
+
+    def log_wealth(self, kind: Alarmed) -> float:
+        """Return the log of the wealth of bets on all levels against calibration, see `alarm.log_level_bet`.
+
+        The levels of an event share its outcome, so their wealths are averaged and not multiplied: m levels cost log m.
+        """
+        n = self.n
+        if not n:
+            return 0.0
+        bets = [
+            log_level_bet(below - n * p, upto - n * p, n * p * (1.0 - p))
+            for p, (below, upto) in zip(self.levels, self.coverage(kind), strict=True)
+        ]
+        return log_sum(bets) - math.log(len(bets))
+
+
+class TopTally:
+    """How often the likeliest class occurred, by its probability, over one stretch of events.
+
+    Notes
+    -----
+    Of raw and of calibrated forecasts: ten bins of the highest probability p, each with n, the events in which that
+    class occurred (hits), Σp and Σp². Probabilities are rounded as in `state.scoring.scores`, so the sums are exact.
+
+    Bytes, little-endian: a mask (u32) of the bins that have events, bit b for bin b of raw, bit 10 + b for calibrated;
+    then for each set bit, in ascending order, n and hits (u32 each), Σp and Σp² (f64 each). At most 484 bytes.
+
+    Examples
+    --------
+    >>> tally = TopTally()
+    >>> for y in (0, 0, 1, 2):
+    ...     tally.observe(Classwise((0.875, 0.125, 0.0)), Classwise((0.5, 0.25, 0.25)), y)
+    >>> tally.error("raw"), tally.error("calibrated")
+    (0.375, 0.0)
+    """
+
+    __slots__ = ("sums",)
+
+    def __init__(self) -> None:
+        self.sums = [0.0] * (len(KINDS) * BINS * _SUMS)
+
+    def zero(self) -> Self:
+        """Return the tally of no events."""
+        return type(self)()
+
+    def observe(self, raw: Classwise, served: Classwise, y: int, sign: int = 1) -> None:
+        """Add one event of class ``y``, or with ``sign = -1`` take out one that was added."""
+        sums, start = self.sums, 0
+        for forecast in (raw, served):
+            top = max(forecast)
+            p = grain(top)
+            i = start + (int(top * BINS) if top < 1.0 else BINS - 1) * _SUMS
+            sums[i] += sign
+            sums[i + 1] += sign * (forecast.index(top) == y)
+            sums[i + 2] += sign * p
+            sums[i + 3] += sign * grain(p * p)
+            start += BINS * _SUMS
+
+    def __add__(self, other: Self) -> Self:
+        """Return the tally of both stretches."""
+        total = self.zero()
+        total.sums = list(map(add, self.sums, other.sums))
+        return total
+
+    def __eq__(self, other: object) -> bool:
+        """Whether all sums are equal."""
+        return isinstance(other, TopTally) and self.sums == other.sums
+
+    __hash__ = None  # type: ignore[assignment]  # sums change
+
+    def encode(self) -> bytes:
+        """Return the sums; layout in the class's notes."""
+        mask, parts = 0, b""
+        for i in range(0, len(self.sums), _SUMS):
+            n, hits, p, pp = self.sums[i : i + _SUMS]
+            if n:
+                mask |= 1 << i // _SUMS
+                parts += _BIN.pack(int(n), int(hits), p, pp)
+        return _COUNT.pack(mask) + parts
+
+    def decode(self, payload: bytes, at: int) -> tuple[Self, int]:
+        """Read what `encode` wrote; return it and the offset after it; ValueError if it names bins there are not."""
+        read = type(self)()
+        (mask,) = _COUNT.unpack_from(payload, at)
+        at += _COUNT.size
+        if mask >> len(KINDS) * BINS:
+            raise ValueError(f"a tally of mask {mask:#x} has bins that there are not")
+        for i in range(len(KINDS) * BINS):
+            if mask >> i & 1:
+                read.sums[i * _SUMS : (i + 1) * _SUMS] = map(float, _BIN.unpack_from(payload, at))
+                at += _BIN.size
+        return read, at
+
+    @property
+    def n(self) -> int:
+        """Events."""
+        return int(sum(self.sums[: BINS * _SUMS : _SUMS]))
+
+    def bins(self, kind: Alarmed) -> list[Bin]:
+        """Return the ten bins of the highest probability, without Σpy."""
+        start = BINS * _SUMS * KINDS.index(kind)
+        made = []
+        for i in range(start, start + BINS * _SUMS, _SUMS):
+            n, hits, p, pp = self.sums[i : i + _SUMS]
+            made.append(Bin(n, p, hits, pp, math.nan))
+        return made
+
+    def error(self, kind: Alarmed) -> float:
+        """Return the expected calibration error of the highest probability, in [0, 1]."""
+        return sum(abs(each.p - each.y) for each in self.bins(kind)) / self.n if self.n else math.nan
+
+    def noise(self, kind: Alarmed) -> float:
+        """Return the `error` to expect by chance if every highest probability were that of its class."""
+        n = self.n
+        return sum(_ROOT * math.sqrt(max(each.p - each.pp, 0.0)) for each in self.bins(kind)) / n if n else math.nan
+
+    def log_wealth(self, kind: Alarmed) -> float:
+        """Return the log of the wealth of bets against calibration of the highest probability, see `alarm`."""
+        return log_wealth(self.bins(kind)) if self.n else 0.0
+
+
+#: The tally of a stream's kind of forecast.
+Tally = LevelTally | TopTally

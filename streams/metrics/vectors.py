@@ -1,0 +1,134 @@
+"""What the state says of streams of classes and of numbers: as JSON, and as samples for gauges."""
+
+import math
+from collections.abc import Iterator, Mapping
+from statistics import fmean
+from typing import Any, Final
+
+from state.scoring import vector_history
+from state.scoring.alarm import ALPHA
+from state.scoring.class_scores import ClassScores
+from state.scoring.comparison import LOSSES, Difference
+from state.scoring.history import KINDS, Alarmed
+from state.scoring.vector_history import VectorHistory, VectorScores
+from streams.metrics.sample import Sample
+
+#: Gauges that are means of each kind of forecast, with the name of the figure they show.
+_MEANS: Final = {
+    "classwise_ece": "classwise_ece",
+    "top_label_ece": "top_label_ece",
+    "top_label_auc": "auc",
+    "accuracy": "accuracy",
+    "coverage_error": "coverage_error",
+    "crps": "crps",
+}
+
+
+def describe(found: Mapping[int, VectorHistory]) -> dict[str, Any]:
+    """Return the scores of forecasts of classes, or of numbers, under one configuration.
+
+    Parameters
+    ----------
+    found
+        By partition, at least one.
+    """
+    alike = vector_history.alike(found.values())
+    held = {partition: each for partition, each in found.items() if each in alike}
+    scores = vector_history.overall(alike)
+    described: dict[str, Any] = {"resolved": scores.n, "partitions": len(alike)}
+    for kind in KINDS:
+        described[kind] = _figures(scores, kind)
+        area = vector_history.auc(alike, kind)
+        if not math.isnan(area.value):
+            described[kind] |= {"auc": area.value, "auc_error": _or_none(area.error)}
+        described[kind] |= {"alarm": _alarm(alike, kind)} | _windows(held, kind)
+    described["difference"] = {loss: _difference(each) for loss, each in differences(scores).items()}
+    return described
+
+
+def differences(scores: VectorScores) -> dict[str, Difference]:
+    """Return by loss the mean difference of what was served and raw; below 0 recalibration was worth it."""
+    if isinstance(scores, ClassScores):
+        return {loss: scores.difference(loss) for loss in LOSSES}
+    return {"pinball": scores.difference()}
+
+
+def _figures(scores: VectorScores, kind: Alarmed) -> dict[str, Any]:
+    """Return the scores of all events."""
+    if isinstance(scores, ClassScores):
+        return {
+            "classwise_ece": scores.classwise_ece(kind),
+            "top_label_ece": scores.top_label_ece(kind),
+            "accuracy": scores.accuracy(kind),
+            "brier": scores.brier(kind),
+            "log_loss": scores.log_loss(kind),
+        }
+    return {
+        "coverage_error": scores.error(kind),
+        "crps": scores.crps(kind),
+        "coverage": [
+            {"level": level, "below": each.below, "upto": each.upto}
+            for level, each in zip(scores.levels, scores.coverage(kind), strict=True)
+        ],
+        "pinball_loss": scores.pinball(kind),
+        "interval_widths": scores.widths(kind),
+        "transform": scores.pit(kind),
+    }
+
+
+def _alarm(found: list[VectorHistory], kind: Alarmed) -> dict[str, Any]:
+    """Return the evidence against calibration, of the whole life and of the last windows, and whether it is enough."""
+    log10 = vector_history.log_alarm(found, kind) / math.log(10.0)
+    recent = vector_history.log_recent(found, kind) / math.log(10.0)
+    level = -math.log10(ALPHA)
+    return {"log10": log10, "sounds": log10 >= level, "recent_log10": recent, "recent_sounds": recent >= level}
+
+
+def _windows(found: Mapping[int, VectorHistory], kind: Alarmed) -> dict[str, Any]:
+    """Return the last window of all partitions and the worst of any, by error of coverage or of the likeliest class."""
+    last, worst = vector_history.last(found.values()), vector_history.worst(found.values(), kind)
+    if last is None or worst is None:
+        return {}
+    return {
+        "last_window": {"n": last.n, "error": last.error(kind), "noise": last.noise(kind)},
+        "worst_window": {
+            "partition": next(n for n, each in found.items() if each.worst(kind) is worst),
+            "window": worst.number,
+            "error": worst.tally.error(kind),
+            "noise": worst.tally.noise(kind),
+        },
+    }
+
+
+def _difference(of: Difference) -> dict[str, float | None]:
+    return {name: _or_none(value) for name, value in of._asdict().items()}
+
+
+def samples(stream: str, described: Mapping[str, Any]) -> Iterator[Sample]:
+    """Yield the samples of what `describe` described."""
+    yield "resolved_vectors", (stream,), described["resolved"]
+    yield "scored_partitions", (stream,), described["partitions"]
+    for kind in KINDS:
+        scores = described[kind]
+        for gauge, figure in _MEANS.items():
+            if figure in scores:
+                yield gauge, (stream, kind), scores[figure]
+        if "log_loss" in scores:
+            yield "brier", (stream, kind), scores["brier"]
+            yield "log_loss", (stream, kind), scores["log_loss"]
+        if "pinball_loss" in scores:
+            yield "pinball_loss", (stream, kind), fmean(scores["pinball_loss"])
+            yield "interval_width", (stream, kind), scores["interval_widths"][0]
+        yield "alarm_log10", (stream, kind), scores["alarm"]["log10"]
+        if kind == "calibrated":
+            yield "alarm_recent_log10", (stream, kind), scores["alarm"]["recent_log10"]
+        if "worst_window" in scores:
+            yield "worst_window_error", (stream, kind), scores["worst_window"]["error"]
+    for loss, difference in described["difference"].items():
+        for gauge, figure in (("loss_difference", "mean"), ("loss_difference_error", "error")):
+            if difference[figure] is not None:
+                yield gauge, (stream, loss), difference[figure]
+
+
+def _or_none(value: float) -> float | None:
+    return None if math.isnan(value) else value

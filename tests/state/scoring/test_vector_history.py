@@ -1,0 +1,259 @@
+"""Windows and alarms of classes and numbers: what swings is found, what is calibrated is not, labels may change."""
+
+import math
+import random
+from collections import deque
+from collections.abc import Callable
+
+import pytest
+
+from state import keys, rows
+from state.forecasts import Classwise, Normal, Probs, Quantiles
+from state.frames import CorruptFrame, seal
+from state.scoring import vector_history
+from state.scoring.alarm import ALPHA
+from state.scoring.class_scores import ClassScores
+from state.scoring.history import KINDS
+from state.scoring.vector_history import LOOK, RECENT, WINDOW, VectorHistory
+
+LEVELS = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95)
+NORMAL = Normal(0.0, 1.0)
+PERFECT = tuple(map(NORMAL.ppf, LEVELS))
+FIRES = -math.log(ALPHA)
+
+
+def moved(by: float) -> Quantiles:
+    return Quantiles(LEVELS, tuple(value + by for value in PERFECT))
+
+
+def numbers() -> VectorHistory:
+    return VectorHistory.of(moved(0.0))
+
+
+def played(history: VectorHistory, n: int, by: Callable[[int], float], seed: int = 1) -> VectorHistory:
+    """Observe outcomes of a standard normal law; what is served at time t is moved by ``by(t)``."""
+    rng = random.Random(seed)
+    for t in range(n):
+        history.observe(NORMAL, moved(by(t)), rng.gauss(0.0, 1.0), b"%d" % t)
+    return history
+
+
+def chances(rng: random.Random) -> Probs:
+    drawn = [rng.random() ** 2 for _ in range(4)]
+    return Probs([each / sum(drawn) for each in drawn])
+
+
+def classes(n: int, served: Callable[[Probs], Classwise], seed: int = 1) -> VectorHistory:
+    """Observe classes that occur with the chances of the raw forecast."""
+    rng = random.Random(seed)
+    history = VectorHistory(ClassScores(4))
+    for t in range(n):
+        raw = chances(rng)
+        history.observe(raw, served(raw), float(rng.choices(range(4), raw)[0]), b"%d" % t)
+    return history
+
+
+def sharpened(raw: Probs) -> Probs:
+    powers = [p**1.5 for p in raw]
+    return Probs([p / sum(powers) for p in powers])
+
+
+def test_calibrated_numbers_and_classes_raise_no_alarm() -> None:
+    for seed in range(12):
+        for history in (played(numbers(), 2600, lambda _: 0.0, seed), classes(1100, lambda raw: raw, seed)):
+            for kind in KINDS:
+                assert history.log_alarm(kind) < math.log(100)
+                assert history.log_recent(kind) < 0.0
+
+
+@pytest.mark.parametrize("every", [100, 250, 500, 1000])
+@pytest.mark.parametrize("calm", [0, 10_000])
+def test_levels_that_swing_and_are_right_in_all_raise_both_alarms_within_5000_outcomes(every: int, calm: int) -> None:
+    history, after = played(numbers(), calm, lambda _: 0.0), 2000
+    recent = -math.inf
+    rng = random.Random(2)
+    for t in range(after):
+        history.observe(NORMAL, moved(1.5 if t // every % 2 else -1.5), rng.gauss(0.0, 1.0), b"%d" % t)
+        if t % 50 == 0:
+            recent = max(recent, history.log_recent("calibrated"))
+    assert abs(history.total.coverage("calibrated")[3].upto - 0.5) < 0.04  # type: ignore[union-attr]  # of numbers
+    assert history.log_alarm("calibrated") >= FIRES
+    assert recent >= FIRES
+    assert history.log_alarm("raw") < FIRES
+
+
+def test_levels_that_swing_under_delay_raise_the_alarm_within_5000_outcomes() -> None:
+    """Steps of a fixed size, 500 outcomes late: windows cover from none to all while the life's error looks small."""
+    history, rng = numbers(), random.Random(3)
+    level, waiting = 0.5, deque[tuple[Quantiles, float]]()
+    found = None
+    for t in range(15_000):
+        law = Quantiles(LEVELS, tuple(value + NORMAL.ppf(min(max(level, 1e-6), 1.0 - 1e-6)) for value in PERFECT))
+        waiting.append((law, rng.gauss(0.0, 1.0)))
+        if len(waiting) > 500:
+            served, y = waiting.popleft()
+            history.observe(NORMAL, served, y, b"%d" % t)
+            level += 0.01 * (0.5 - (y < served.values[3]))
+            if found is None and history.n % LOOK == 0 and history.log_alarm("calibrated") >= FIRES:
+                found = history.n
+    worst = history.worst("calibrated")
+    assert worst is not None
+    assert worst.tally.error("calibrated") > 0.4
+    assert abs(history.total.coverage("calibrated")[3].upto - 0.5) < 0.05  # type: ignore[union-attr]  # of numbers
+    assert found is not None
+    assert found <= 5000
+
+
+def test_classes_that_are_too_sure_raise_the_alarm_and_the_models_do_not() -> None:
+    history = classes(4000, sharpened)
+    assert history.log_alarm("raw") < FIRES < history.log_alarm("calibrated")
+    assert history.log_recent("calibrated") >= FIRES
+
+
+def test_two_rare_classes_that_are_exchanged_raise_the_alarm() -> None:
+    """Their probabilities are seldom the highest, so the likeliest class says nothing of them."""
+    history, rng = VectorHistory(ClassScores(4)), random.Random(4)
+    raw, served = Probs((0.6, 0.3, 0.08, 0.02)), Probs((0.6, 0.3, 0.02, 0.08))
+    for t in range(3000):
+        history.observe(raw, served, float(rng.choices(range(4), raw)[0]), b"%d" % t)
+    last = vector_history.last([history])
+    assert last is not None
+    assert last.error("calibrated") == last.error("raw")
+    assert history.log_alarm("raw") < FIRES < history.log_alarm("calibrated")
+
+
+def test_an_alarm_stays_and_the_recent_one_falls_when_the_error_ends() -> None:
+    history = played(numbers(), 3 * WINDOW, lambda _: 2.0)
+    assert history.log_recent("calibrated") >= FIRES
+    played(history, (RECENT + 1) * WINDOW, lambda _: 0.0, 5)
+    assert history.log_recent("calibrated") < 0.0
+    assert history.log_alarm("calibrated") >= FIRES
+
+
+def test_reset_alarms_count_from_the_next_window_on() -> None:
+    history = played(numbers(), 3 * WINDOW + 10, lambda _: 2.0)
+    assert history.restart(7)
+    assert not history.restart(7), "the same request again does nothing"
+    played(history, 100, lambda _: 2.0, 5)
+    assert history.log_alarm("calibrated") == 0.0, "the present window does not count"
+    played(history, 2 * WINDOW, lambda _: 0.0, 6)
+    assert history.log_alarm("calibrated") < FIRES
+    assert history.log_recent("calibrated") < FIRES
+    played(history, 2 * WINDOW, lambda _: 2.0, 7)
+    assert history.log_alarm("calibrated") >= FIRES
+
+
+def revised(history: VectorHistory, n: int, labels: Callable[[int], float], *, wrong_first: bool) -> VectorHistory:
+    """Observe events whose label is wrong at first if asked, and right at the end; the wrong ones are revised last."""
+    rng, later = random.Random(8), []
+    for t in range(n):
+        raw: Probs | Normal = chances(rng) if isinstance(history.total, ClassScores) else Normal(rng.random(), 1.0)
+        served: Classwise | Quantiles = sharpened(raw) if isinstance(raw, Probs) else moved(rng.random())
+        y, window = labels(t), history.windows
+        if wrong_first and t % 7 == 0:
+            was = (y + 1.0) % 4
+            history.observe(raw, served, was, b"%d" % t)
+            later.append((raw, served, was, y, b"%d" % t, window))
+        else:
+            history.observe(raw, served, y, b"%d" % t)
+    for each in later:
+        history.revise(*each)
+    return history
+
+
+@pytest.mark.parametrize("make", [numbers, lambda: VectorHistory(ClassScores(4))])
+def test_a_revised_label_leaves_sums_and_windows_as_the_right_one_would_have(make: Callable[[], VectorHistory]) -> None:
+    n = (RECENT + 2) * WINDOW + 50
+    right, mended = (revised(make(), n, lambda t: float(t % 4), wrong_first=wrong) for wrong in (False, True))
+    assert mended.present == right.present
+    assert mended._past == right._past
+    assert mended._closed == right._closed
+    assert mended._single == right._single
+    assert [mended.total.n, mended.windows] == [right.total.n, right.windows]
+    if isinstance(mended.total, ClassScores):
+        assert mended.total == right.total
+        assert mended._counts == right._counts
+
+
+def test_a_label_of_a_window_before_the_reset_does_not_count_for_the_alarm() -> None:
+    history = played(numbers(), WINDOW, lambda _: 0.0)
+    history.restart(1)
+    before = history._closed.encode(), history.log_wealth("calibrated")
+    history.revise(NORMAL, moved(0.0), 0.5, -0.5, b"0", 0)
+    assert (history._closed.encode(), history.log_wealth("calibrated")) == before
+
+
+def test_a_window_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(ValueError, match="of window 1 in a history of 0"):
+        numbers().revise(NORMAL, moved(0.0), 0.0, 1.0, b"e", 1)
+
+
+@pytest.mark.parametrize("n", [0, 1, WINDOW - 1, WINDOW, 3 * WINDOW + 7, (RECENT + 2) * WINDOW])
+def test_a_history_goes_on_from_its_bytes(n: int) -> None:
+    for whole in (played(numbers(), n, lambda t: (t % 3) / 3), classes(n // 3, sharpened)):
+        read = VectorHistory.decode(whole.encode())
+        assert read.encode() == whole.encode()
+        rng = random.Random(9)
+        for t in range(WINDOW + 5):
+            raw: Probs | Normal = chances(rng) if isinstance(whole.total, ClassScores) else NORMAL
+            served: Classwise | Quantiles = sharpened(raw) if isinstance(raw, Probs) else moved(0.1)
+            for each in (whole, read):
+                each.observe(raw, served, float(t % 4), b"%d" % t)
+        assert read.encode() == whole.encode()
+
+
+def test_damaged_histories_are_refused() -> None:
+    payload = played(numbers(), 20, lambda _: 0.0).encode()
+    for damaged in (b"", payload[:30], payload[:-1], payload + b"\0", b"\7" + payload[1:]):
+        with pytest.raises(CorruptFrame, match="not what one holds"):
+            rows.decode_vectors(seal(keys.VECTORS[0], rows.VECTORS_VERSION, damaged))
+
+
+def test_partitions_share_the_evidence_that_each_needs() -> None:
+    found = [played(numbers(), 600, lambda _: 1.0, seed) for seed in (1, 2)]
+    alone = max(each.log_alarm("calibrated") for each in found)
+    assert vector_history.log_alarm(found, "calibrated") == pytest.approx(alone - math.log(2))
+    worst = vector_history.worst(found, "calibrated")
+    assert worst is not None
+    assert worst.tally.error("calibrated") == max(each.worst("calibrated").tally.error("calibrated") for each in found)  # type: ignore[union-attr]  # both have one
+    assert vector_history.overall(found).n == 1200
+    last = vector_history.last(found)
+    assert last is not None
+    assert last.n == 2 * WINDOW
+
+
+def test_of_partitions_with_other_levels_those_with_most_events_are_shown() -> None:
+    other = VectorHistory.of(Quantiles((0.25, 0.75), (0.0, 1.0)))
+    other.observe(NORMAL, Quantiles((0.25, 0.75), (0.0, 1.0)), 0.5, b"e")
+    most = played(numbers(), 3, lambda _: 0.0)
+    assert vector_history.alike([other, most]) == [most]
+
+
+def test_the_highest_probability_tells_right_answers_from_wrong_ones() -> None:
+    found = [classes(1300, sharpened, seed) for seed in (1, 2)]
+    raw, served = (vector_history.auc(found, kind) for kind in KINDS)
+    assert 0.55 < raw.value < 0.75
+    assert served.value == pytest.approx(raw.value, abs=0.01)
+    assert 0.005 < raw.error < 0.03
+    assert math.isnan(vector_history.auc([played(numbers(), 600, lambda _: 0.0)], "raw").value)
+
+
+def test_the_difference_of_losses_has_the_error_of_independent_events() -> None:
+    history = played(numbers(), 2000, lambda _: 1.0)
+    difference = history.total.difference()  # type: ignore[call-arg]  # of numbers
+    assert difference.mean > 5 * difference.error > 0.0
+    better = classes(2000, sharpened).total
+    assert isinstance(better, ClassScores)
+    assert better.difference("log").mean == pytest.approx(better.log_loss("calibrated") - better.log_loss("raw"))
+    assert better.difference("brier").mean == pytest.approx(better.brier("calibrated") - better.brier("raw"))
+    assert better.difference("log").mean > 2 * better.difference("log").error > 0.0
+
+
+def test_crps_of_perfect_forecasts_is_that_of_the_law() -> None:
+    """It is 1/√π of a standard normal law; nineteen levels come within four per cent."""
+    levels = tuple(k / 20 for k in range(1, 20))
+    law = Quantiles(levels, tuple(map(NORMAL.ppf, levels)))
+    history, rng = VectorHistory.of(law), random.Random(10)
+    for t in range(5000):
+        history.observe(NORMAL, law, rng.gauss(0.0, 1.0), b"%d" % t)
+    assert history.total.crps("raw") == pytest.approx(1.0 / math.sqrt(math.pi), rel=0.04)  # type: ignore[union-attr]  # of numbers
