@@ -87,6 +87,21 @@ def _both(name: str, **labels: str) -> list[Query]:
     ]
 
 
+def _quiet(name: str, words: str = "", style: Literal["line", "dashed"] = "line") -> list[Query]:
+    """Return both kinds of a figure that streams of probabilities do not have."""
+    return [
+        Query(over("max", _here(name, kind=kind)), words + kind, color, style, quiet=True)
+        for kind, color in _COLORS.items()
+    ]
+
+
+def _difference(moved: str) -> str:
+    """Return what a loss changed by, by loss; ``moved`` by its standard error, such as "+ 2 * "."""
+    mean = over("max", _here("stream_loss:trueup_loss_difference:ratio"), "loss")
+    error = over("max", _here("stream_loss:trueup_loss_difference_error:ratio"), "loss")
+    return f"{mean} {moved}{error}" if moved else mean
+
+
 def _precision(kind: str) -> str:
     recall = over("max", _here("stream_kind_volume:trueup_recall:ratio", kind=kind, volume="0.01"))
     return f"{recall} * {over('max', _here('stream:trueup_base_rate:ratio', window='life'))} / 0.01"
@@ -102,7 +117,11 @@ STREAM: Final = Dashboard(
     title="trueup / Stream",
     description="One stream: its reliability diagram, its error against noise and bound, what recalibration is worth.",
     variables=(
-        ("stream", "Stream", 'label_values(trueup_resolved{job=~"$job"}, stream)'),
+        (
+            "stream",
+            "Stream",
+            'label_values({__name__=~"trueup_resolved|trueup_resolved_vectors", job=~"$job"}, stream)',
+        ),
         ("window", "Window", ("1d", "1h", "life")),
     ),
     rows=(
@@ -267,8 +286,9 @@ STREAM: Final = Dashboard(
                 Panel(
                     "timeseries",
                     "Alarm",
-                    "Evidence against calibration, log10, drawn up to 10: of the last eight windows of 5,000 outcomes, "
-                    "which falls when the trouble ends, and dashed of the whole life, which stays once found.",
+                    "Evidence against calibration, log10, drawn up to 10: of the last eight windows of 5,000 outcomes "
+                    "(500 of classes and numbers), which falls when the trouble ends, and dashed of the whole life, "
+                    "which stays once found.",
                     [
                         _alarm("stream_kind:trueup_alarm_recent_log10:max", "calibrated"),
                         _alarm("stream_kind:trueup_alarm_log10:max", "calibrated", "dashed"),
@@ -387,6 +407,85 @@ STREAM: Final = Dashboard(
                     "none",
                     decimals=3,
                     alert="TrueupSegmentsOff",
+                ),
+            ),
+        ),
+        Row(
+            "Classes and numbers",
+            (
+                Panel(
+                    "timeseries",
+                    "Error of coverage, or of the likeliest class",
+                    "Numbers: largest difference between how often outcomes lay at or below a quantile and its level. "
+                    "Classes: calibration error of the highest probability. Over the life of the configuration, of the "
+                    "worst worker; dashed, of the worst 500 outcomes in a row. Empty for probabilities.",
+                    [
+                        *_quiet("stream_kind:trueup_coverage_error:max"),
+                        *_quiet("stream_kind:trueup_top_label_ece:max"),
+                        *_quiet("stream_kind:trueup_worst_window_error:max", "worst, ", "dashed"),
+                    ],
+                    "none",
+                    decimals=3,
+                    low=0,
+                    alert="TrueupServedNotCalibrated",
+                ),
+                Panel(
+                    "timeseries",
+                    "Loss, served less raw",
+                    "Mean loss of what was served less that of the raw forecasts, dashed with two standard errors: "
+                    "below zero, recalibration was worth it. Numbers: pinball loss, in units of the outcome. Classes: "
+                    "Brier score and log loss.",
+                    [
+                        Query(_difference(""), "{{loss}}", quiet=True),
+                        Query(_difference("- 2 * "), "{{loss}}, low", MUTED, "dashed", quiet=True),
+                        Query(_difference("+ 2 * "), "{{loss}}, high", MUTED, "dashed", quiet=True),
+                    ],
+                    "short",
+                    alert="TrueupRecalibrationHarms",
+                ),
+                Panel(
+                    "timeseries",
+                    "CRPS and pinball loss",
+                    "Of numbers, in units of the outcome, over the life of the configuration; lower is better. Dashed, "
+                    "the mean pinball loss over the levels.",
+                    [
+                        *_quiet("stream_kind:trueup_crps:ratio"),
+                        *_quiet("stream_kind:trueup_pinball_loss:ratio", "pinball, ", "dashed"),
+                    ],
+                    "short",
+                    decimals=4,
+                ),
+                Panel(
+                    "timeseries",
+                    "Width of the widest interval",
+                    "Of numbers: mean distance of the outermost quantiles, in units of the outcome. Narrower is better "
+                    "where coverage is right.",
+                    _quiet("stream_kind:trueup_interval_width:ratio"),
+                    "short",
+                    decimals=3,
+                    low=0,
+                ),
+                Panel(
+                    "timeseries",
+                    "Accuracy and AUC of the likeliest class",
+                    "Of classes: how often the class of the highest probability occurred; dashed, the chance that a "
+                    "right answer had a higher probability than a wrong one, within windows of 500.",
+                    [
+                        *_quiet("stream_kind:trueup_accuracy:ratio"),
+                        *_quiet("stream_kind:trueup_top_label_auc:ratio", "AUC, ", "dashed"),
+                    ],
+                    "none",
+                    decimals=3,
+                ),
+                Panel(
+                    "timeseries",
+                    "Error of single classes",
+                    "Of classes: mean over the classes of their calibration error against the rest, of the worst "
+                    "worker.",
+                    _quiet("stream_kind:trueup_classwise_ece:max"),
+                    "none",
+                    decimals=3,
+                    low=0,
                 ),
             ),
         ),

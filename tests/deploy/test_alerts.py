@@ -76,6 +76,16 @@ def recent(kind: str, level: float, worker: str = W) -> dict[str, str]:
     }
 
 
+def harmed(loss: str, difference: float, error: float, n: int, worker: str = W) -> dict[str, str]:
+    """Return a stream of classes or numbers whose raw pinball loss, if it has one, is 2."""
+    raw = {f'trueup_pinball_loss{{{worker},{S},kind="raw"}}': f"2x{LONG}"} if loss == "pinball" else {}
+    return raw | {
+        f'trueup_loss_difference{{{worker},{S},loss="{loss}"}}': f"{difference}x{LONG}",
+        f'trueup_loss_difference_error{{{worker},{S},loss="{loss}"}}': f"{error}x{LONG}",
+        f"trueup_resolved_vectors{{{worker},{S}}}": f"{n}x{LONG}",
+    }
+
+
 def segments(off: int) -> dict[str, str]:
     return {f"trueup_segments_off{{{W},{S}}}": f"{off}x{LONG}", f"trueup_segments_scored{{{W},{S}}}": f"20x{LONG}"}
 
@@ -244,6 +254,23 @@ SCENARIOS: Final[dict[str, dict[str, list[Scenario]]]] = {
             scene(ranked(0.80, 0.83, 0.01), at=40),
             # One worker ranks worse and one better: each counts by its number of outcomes.
             scene(ranked(0.83, 0.80, 0.01), ranked(0.80, 0.83, 0.01, V), healthy(V), at=40),
+        ],
+    },
+    "TrueupRecalibrationHarms": {
+        "fires": [
+            scene(harmed("pinball", 0.03, 0.005, 5000), at=40, fires="TrueupRecalibrationHarms"),
+            scene(harmed("log", 0.02, 0.002, 5000), at=40, fires="TrueupRecalibrationHarms"),
+            scene(harmed("brier", 0.004, 0.001, 5000), at=40, fires="TrueupRecalibrationHarms"),
+        ],
+        "quiet": [
+            scene(harmed("pinball", 0.03, 0.005, 5000), at=25),
+            scene(harmed("pinball", 0.03, 0.011, 5000), at=40),
+            scene(harmed("pinball", 0.019, 0.001, 5000), at=40),
+            scene(harmed("pinball", -0.03, 0.001, 5000), at=40),
+            scene(harmed("pinball", 0.03, 0.005, 4000), at=40),
+            scene(harmed("log", 0.009, 0.001, 5000), at=40),
+            # One worker loses and one gains: each counts by its number of outcomes.
+            scene(harmed("log", 0.02, 0.002, 5000), harmed("log", -0.02, 0.002, 5000, V), healthy(V), at=40),
         ],
     },
     "TrueupRegretGrowing": {
