@@ -33,6 +33,8 @@ CLAIM: Final = b"O"
 INPUTS: Final = b"I"
 #: How many partitions these topics had (`state.inputs`): written and read as `INPUTS`.
 WIDTHS: Final = b"P"
+#: The state of other partitions that a partition's rows were made of (`state.rescale`); the engine never reads it.
+MOVED: Final = b"M"
 
 
 def ledger(event_id: str) -> bytes:

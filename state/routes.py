@@ -66,6 +66,11 @@ _LABEL: Final = Struct("<qqqdIBB")
 _OFFSET: Final = Struct("<q")
 
 
+def offset_of(row: bytes) -> int:
+    """Return the next offset of a source partition, from its row; raises `CorruptFrame` if it is not intact."""
+    return int(_OFFSET.unpack(unseal(ORIGIN[0], VERSION, row))[0])
+
+
 class Route(NamedTuple):
     """A forecast of an event was sent to a stream.
 
@@ -358,7 +363,7 @@ class Router:
         following = self._origins.get(place)
         if following is None:
             row = self._get(ORIGIN + place.encode())
-            following = 0 if row is None else int(_OFFSET.unpack(unseal(ORIGIN[0], VERSION, row))[0])
+            following = 0 if row is None else offset_of(row)
         self._origins[place] = max(following, offset + 1)
         if offset < following:
             return True

@@ -139,6 +139,39 @@ class Dictionary:
             within.append(slot)
         return tuple([k * LIMIT + slot for k, slot in enumerate(within)])
 
+    def join(self, other: Self) -> dict[int, int]:
+        """Take over the values of another partition's slots, as long as slots are free.
+
+        Parameters
+        ----------
+        other
+            Of the same names and pairs.
+
+        Returns
+        -------
+        dict of int to int
+            The slot that an event has here, by the one it has there; the first of its name where none was free.
+        """
+        slots: dict[int, int] = {}
+        for k, (own, theirs) in enumerate(zip(self._of_names, other._of_names, strict=True)):
+            slots[k * LIMIT] = k * LIMIT
+            for value, slot in theirs.items():
+                if value not in own and len(own) + 1 < LIMIT:
+                    own[value] = len(own) + 1
+                    self.taken += 1
+                slots[k * LIMIT + slot] = k * LIMIT + own.get(value, OTHER)
+        for n, (one, second) in enumerate(self._places):
+            base, crossed = (len(self.names) + n) * LIMIT, self._of_pairs[n]
+            slots[base] = base
+            for both, slot in other._of_pairs[n].items():
+                here = slots[one * LIMIT + both[0]] % LIMIT, slots[second * LIMIT + both[1]] % LIMIT
+                if here not in crossed and len(crossed) + 1 < LIMIT:
+                    crossed[here] = len(crossed) + 1
+                    self.taken += 1
+                slots[base + slot] = base + crossed.get(here, OTHER)
+        self._known.clear()
+        return slots
+
     @property
     def families(self) -> int:
         """The number of names and pairs."""

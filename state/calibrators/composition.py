@@ -1,6 +1,6 @@
 """An adaptive calibrator in front of a guaranteed one."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from struct import Struct
 from typing import Any, Final
 
@@ -74,6 +74,18 @@ class Composition:
         end = 2 + _TICKET_LENGTH.unpack_from(ticket)[0]
         self.back.revise(ticket[end:], was, y)
         self.front.revise(ticket[2:end], was, y)
+
+    def regrouped(self, ticket: bytes, slots: Mapping[int, int]) -> bytes:
+        """Return a ticket whose event has other slots, as `Prudent.regrouped` does."""
+        end = 2 + _TICKET_LENGTH.unpack_from(ticket)[0]
+        parts: list[bytes] = []
+        for part, own, takes in (
+            (self.front, ticket[2:end], self._front_grouped),
+            (self.back, ticket[end:], self._back_grouped),
+        ):
+            one: Any = part
+            parts.append(one.regrouped(own, slots) if takes else own)
+        return _TICKET_LENGTH.pack(len(parts[0])) + parts[0] + parts[1]
 
     def encode(self) -> bytes:
         """Return both states."""

@@ -1,6 +1,6 @@
 """The default: an answer that keeps the order of the raw forecasts, and beside it a draw that nobody can fool."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from struct import Struct
 from typing import ClassVar, Final
 
@@ -136,6 +136,13 @@ class Prudent:
             self._segments.revise(segments, was - y)
         if drawn:
             self.back.revise(drawn, was, y)
+
+    def regrouped(self, ticket: bytes, slots: Mapping[int, int]) -> bytes:
+        """Return a ticket whose event has other slots: those that ``slots`` has for its own."""
+        many = ticket[0] & _SLOTS
+        end = len(ticket) - 2 * many
+        own = Struct(f"<{many}H").unpack_from(ticket, end)
+        return ticket[:end] + slots_of(tuple([slots[slot] for slot in own]))
 
     def encode(self) -> bytes:
         """Return all states; layout in the class's notes."""

@@ -67,6 +67,13 @@ class Bias:
         ]
         return both
 
+    def __sub__(self, other: Self) -> Self:
+        """Return the sums of the events of ``self`` without those of ``other``; raises as ``+`` does."""
+        negative = type(self)()
+        negative._n = -other._n
+        negative._sums = [[-each for each in sums] for sums in other._sums]
+        return self + negative
+
     def __eq__(self, other: object) -> bool:
         """Whether all sums are equal."""
         return isinstance(other, Bias) and (self._n, self._sums) == (other._n, other._sums)

@@ -102,6 +102,14 @@ class Comparison:
         total._log = self._log + other._log
         return total
 
+    def __sub__(self, other: Self) -> Self:
+        """Return the comparison over the events of ``self`` without those of ``other``, which must be a subset."""
+        left = type(self)()
+        left.scores = self.scores - other.scores
+        left._brier = self._brier - other._brier
+        left._log = self._log - other._log
+        return left
+
     def __eq__(self, other: object) -> bool:
         """Whether all sums are equal."""
         return isinstance(other, Comparison) and (self.scores, self._brier, self._log) == (

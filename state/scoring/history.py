@@ -25,6 +25,7 @@ RECENT: Final = 8
 _HEAD: Final = Struct("<II")
 _CLOSED: Final = Struct("<IIQ4d")
 _PAST: Final = Struct("<4d")
+_PAST_SUMS: Final = 4
 _LENGTH: Final = Struct("<H")
 _WORST: Final = Struct("<I")
 #: In place of a length and scores: the scores are the same as before, or there are none.
@@ -215,11 +216,47 @@ class History:
     @property
     def last(self) -> Window | None:
         """The last complete window; None before the first."""
-        return Window(self._windows - 1, self._last) if self._windows else None
+        return Window(self._windows - 1, self._last) if self._last.n else None
 
     def worst(self, kind: Kind) -> Window | None:
         """Return the complete window with the largest ECE, of equal ones the earliest; None before the first."""
-        return self._worst[kind] if self._windows else None
+        return self._worst[kind] if self._worst[kind].scores.n else None
+
+    @classmethod
+    def resumed(cls, before: Sequence[Self], rest: Scores, partitions: int) -> Self:
+        """Return the history that goes on for several others, of partitions that are no more.
+
+        Its first windows hold all events of the others that it is not to observe itself, one for each kind's worst
+        window. The alarms have reached what all others together had reached, and count from the next window on.
+
+        Parameters
+        ----------
+        before
+            The others, at least one.
+        rest
+            Scores of these events.
+        partitions
+            How many histories the stream has from now on.
+        """
+        made = cls()
+        made._since = max(each._since for each in before)  # noqa: SLF001 - of this class
+        made._windows = made._start = len(SCORED)
+        made._closed = rest
+        made._before = rest + Scores()
+        made._last = total(window.scores for each in before if (window := each.last))
+        found = [worst(before, kind) for kind in SCORED]
+        made._worst = {
+            kind: Window(n, made._last if each is None else each.scores)
+            for n, (kind, each) in enumerate(zip(SCORED, found, strict=True))
+        }
+        made._past = [[0.0] * _PAST_SUMS for _ in SCORED]
+        level = math.log(partitions)
+        made._most = {kind: max(0.0, log_alarm(before, kind) + level) for kind in KINDS}
+        return made
+
+    def rank(self, order: Order) -> None:
+        """Add to how events are ranked within windows."""
+        self._order += order
 
     def restart(self, since: int) -> bool:
         """Reset the alarms with the next window, or at once if the present one is empty.

@@ -1,7 +1,7 @@
 """How forecasts rank events within windows, as sums over windows."""
 
 import math
-from operator import add
+from operator import add, sub
 from struct import Struct
 from typing import Final, Self
 
@@ -73,6 +73,12 @@ class Order:
         total = type(self)()
         total._sums = list(map(add, self._sums, other._sums))
         return total
+
+    def __sub__(self, other: Self) -> Self:
+        """Return what has to be added to ``other`` for the sums of ``self``."""
+        difference = type(self)()
+        difference._sums = list(map(sub, self._sums, other._sums))
+        return difference
 
     def __eq__(self, other: object) -> bool:
         """Whether all sums are equal."""

@@ -1,0 +1,655 @@
+"""The rows of some partitions, divided anew among another number of partitions.
+
+What belongs to an event moves with it, as it is: its row of the ledger, its entries in the queues, its ticket. What
+belongs to a stream moves as it is, too, if the stream was in one partition and will be in one. Else it is divided:
+
+- **Scores.** Sums of all partitions together stay the same. A partition observes the events that are its own now and
+  still have a row, in the order in which they resolved, so that a revised label finds them. All others can change no
+  more; their sums go to one partition, the stream's home. So do the ages of outcomes.
+- **Calibrators.** A partition goes on with the calibrator that had learnt most. That one then learns the events of
+  other partitions that have moved here, as far as their rows are still there, and so knows every label that may be
+  revised here.
+- **Segments.** Values keep the slots that they have with that calibrator, and get new ones in rows from elsewhere.
+
+Quotas begin full. What was refused lately is forgotten: nothing is delivered again.
+"""
+
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from hashlib import blake2b
+from typing import Any, Final, NamedTuple, Self, TypeVar, cast
+
+from state import calibrators, keys, ledger, routes, rows
+from state.expiry import CHUNK, QueueEntry
+from state.expiry import decode as decode_chunk
+from state.expiry import encode as encode_chunk
+from state.fence import EARLY, EARLY_WAITING, FATES, ISSUED, MATURED_EXPIRY, WAITING, Fence, Queue
+from state.forecasts import PROBABILITY
+from state.frames import DAMAGE, damaged, seal, unseal
+from state.ledger import Entry
+from state.rows import Served, VectorScores
+from state.scoring.ages import Ages
+from state.scoring.bias import Bias
+from state.scoring.comparison import Comparison
+from state.scoring.history import History
+from state.scoring.order import Order
+from state.scoring.scores import Scores, total
+from state.scoring.segment_scores import SegmentScores
+from state.scoring.segment_scores import observe as observe_segments
+from state.segments import Dictionary
+from state.witnesses import Witnesses
+
+VERSION: Final = 1
+#: Stands for the offset of a record of topics that are not read any more.
+NOWHERE: Final = 2**64 - 1
+
+Rows = Mapping[bytes, bytes]
+#: Which old partition's part of a stream goes to which new one.
+Moves = frozenset[tuple[int, int]]
+
+_Sum = TypeVar("_Sum")
+
+
+class RescaleError(ValueError):
+    """The rows cannot be divided anew; the message says why."""
+
+
+@dataclass(frozen=True)
+class Moved:
+    """The row that says which state a partition's rows are from, see `keys.MOVED`.
+
+    Attributes
+    ----------
+    app
+        ``TRUEUP_APP_ID`` of that state.
+    changelog
+        Id of its changelog, as the brokers give it; empty where they give none.
+    ends
+        Next offset of each partition of the changelog when it was read.
+    partitions
+        How many partitions there are now.
+    """
+
+    app: str
+    changelog: str
+    ends: tuple[int, ...]
+    partitions: int
+
+    def encode(self) -> bytes:
+        """Return the row: JSON with sorted keys."""
+        made = {"app": self.app, "changelog": self.changelog, "ends": self.ends, "partitions": self.partitions}
+        return seal(keys.MOVED[0], VERSION, json.dumps(made, sort_keys=True, separators=(",", ":")).encode())
+
+    @classmethod
+    def decode(cls, row: bytes) -> Self:
+        """Read a row.
+
+        Raises
+        ------
+        CorruptFrame
+            If it is not one.
+        """
+        payload = unseal(keys.MOVED[0], VERSION, row)
+        try:
+            made = json.loads(payload)
+            return cls(str(made["app"]), str(made["changelog"]), tuple(made["ends"]), int(made["partitions"]))
+        except DAMAGE as exc:
+            raise damaged(keys.MOVED[0], exc) from exc
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Where what belongs.
+
+    Attributes
+    ----------
+    width
+        The new number of partitions.
+    of_event
+        Returns the new partition of an event's records, by the event's name, its stream (empty if it is not known) and
+        its old partition; raises `RescaleError` if it stood in a wrong one.
+    of_stream
+        Returns how a stream's partitions become new ones; one of them is its home.
+    home
+        Returns a stream's home, which is among the new partitions of ``of_stream``.
+    next
+        Next offsets of both inputs, by new partition.
+    """
+
+    width: int
+    of_event: Callable[[str, str, int], int]
+    of_stream: Callable[[str], Moves]
+    home: Callable[[str], int]
+    next: Sequence[Sequence[int]]
+
+
+class _Event(NamedTuple):
+    """A row of the ledger: its key, its old and its new partition."""
+
+    key: bytes
+    old: int
+    new: int
+
+
+def rescaled(parts: Sequence[Rows], plan: Plan) -> list[dict[bytes, bytes]]:
+    """Return the rows of a worker's new partitions.
+
+    Parameters
+    ----------
+    parts
+        The rows of the old ones. All records of the inputs are applied.
+    plan
+        Where what belongs.
+
+    Raises
+    ------
+    RescaleError
+        If two partitions have an event of the same name, or ``plan`` refuses one.
+    CorruptFrame
+        If a row is damaged.
+    """
+    made: list[dict[bytes, bytes]] = [{} for _ in range(plan.width)]
+    where: dict[bytes, _Event] = {}
+    events: dict[str, list[_Event]] = defaultdict(list)
+    held = [[0, 0, 0] for _ in range(plan.width)]
+    feeding: list[set[int]] = [set() for _ in range(plan.width)]
+    for old, part in enumerate(parts):
+        for key in [key for key in part if key[:1] == keys.LEDGER]:
+            payload = ledger.unsealed(part[key])
+            stream = _stream(payload)
+            new = plan.of_event(key[1:].decode(), stream, old)
+            if key in where:
+                raise RescaleError(
+                    f"event {key[1:].decode()!r} has a row in partition {where[key].old} and another in {old}: they "
+                    "would meet"
+                )
+            where[key] = event = _Event(key, old, new)
+            feeding[new].add(old)
+            status = payload[0]
+            if status == ledger.EARLY:
+                held[new][2] += 1
+                made[new][key] = ledger.parse(payload)._replace(version=NOWHERE).encode()
+                continue
+            held[new][0] += status in (ledger.ISSUED, ledger.IMMATURE)
+            held[new][1] += status == ledger.WAITING
+            events[stream].append(event)
+    for stream, found in _by_stream(parts, events).items():
+        of_stream = events.get(stream, [])
+        moves = plan.of_stream(stream) | {(each.old, each.new) for each in of_stream}
+        for old, new in moves:
+            feeding[new].add(old)
+        _Divided(stream, parts, found, of_stream, moves, plan.home(stream)).into(made)
+    fences = [Fence.decode(part[keys.FENCE]) if keys.FENCE in part else Fence() for part in parts]
+    queues = _queues(
+        parts, fences, plan.width, lambda role, named, event_id: _entered(parts, where, role, named, event_id)
+    )
+    _shut(made, fences, queues, feeding, plan, _fates(fences, held))
+    return made
+
+
+def _stream(payload: bytes) -> str:
+    return "" if payload[0] == ledger.EARLY else ledger.parse(payload).stream
+
+
+def _entered(parts: Sequence[Rows], where: Mapping[bytes, _Event], role: int, named: int, event_id: str) -> int | None:
+    """Return where a queue's entry goes; None if its row is gone or was entered again later."""
+    event = where.get(keys.ledger(event_id))
+    if event is None:
+        return None
+    born = ledger.born(ledger.unsealed(parts[event.old][event.key]))
+    return event.new if role == MATURED_EXPIRY or born == named else None
+
+
+#: Kinds of rows that belong to a stream, and where its name begins in their keys.
+_OF_STREAM: Final = {
+    keys.CALIBRATOR: 5,
+    keys.SCORES: 1,
+    keys.WINDOWS: 1,
+    keys.VECTORS: 5,
+    keys.COMPARISON: 9,
+    keys.AGES: 1,
+    keys.NAMES: 5,
+    keys.SEGMENT: 7,
+}
+
+
+def _by_stream(parts: Sequence[Rows], events: Iterable[str]) -> dict[str, list[tuple[int, bytes]]]:
+    """Return the rows of each stream, without those of its events: their old partitions and keys."""
+    found: dict[str, list[tuple[int, bytes]]] = {stream: [] for stream in events}
+    for old, part in enumerate(parts):
+        for key in part:
+            at = _OF_STREAM.get(key[:1])
+            if at is not None:
+                found.setdefault(key[at:].decode(), []).append((old, key))
+    return found
+
+
+def _fates(fences: Sequence[Fence], held: Sequence[Sequence[int]]) -> list[list[int]]:
+    """Divide the counts so that each partition's rows agree with its own; the first has all that is past."""
+    left = [sum(counts) for counts in zip(*(fence.fates for fence in fences), strict=True)]
+    fates = [[0] * len(FATES) for _ in held]
+    for own, (pending, waiting, early) in zip(fates[1:], held[1:], strict=True):
+        came = min(waiting, left[WAITING])
+        own[ISSUED], own[WAITING] = pending + waiting, came
+        own[EARLY_WAITING] = waiting - came
+        own[EARLY] = early + waiting - came
+        left = [before - here for before, here in zip(left, own, strict=True)]
+    fates[0] = left
+    return fates
+
+
+_Queues = dict[tuple[int, int], list[QueueEntry]]
+
+
+def _queues(
+    parts: Sequence[Rows],
+    fences: Sequence[Fence],
+    width: int,
+    entered: Callable[[int, int, str], int | None],
+) -> list[_Queues]:
+    """Return the entries of the new partitions' queues, in the order of stream time."""
+    queues: list[_Queues] = [{} for _ in range(width)]
+    for part, fence in zip(parts, fences, strict=True):
+        for role, ttl_ms, entry in _entries(part, fence):
+            new = entered(role, *entry[1:])
+            if new is not None:
+                queues[new].setdefault((role, ttl_ms), []).append(entry)
+    for each in queues:
+        for found in each.values():
+            found.sort(key=lambda entry: entry[0])
+    return queues
+
+
+def _entries(part: Rows, fence: Fence) -> Iterator[tuple[int, int, QueueEntry]]:
+    """Yield role, time to live and entry of all that waits in a partition's queues, witnesses last."""
+    for (role, ttl_ms), queue in fence.queues.items():
+        chunk: list[QueueEntry] = []
+        for at in range(queue.head, queue.tail):
+            if not chunk or not at % CHUNK:
+                chunk = decode_chunk(part[keys.expiry(role, ttl_ms, at // CHUNK)])
+            yield role, ttl_ms, chunk[at % CHUNK]
+    for witness in Witnesses(part.get(keys.WITNESSES)).waiting:
+        if witness.entry is not None:
+            role, ttl_ms, named, event_id = witness.entry
+            yield role, ttl_ms, (fence.stream_time, named, event_id)
+
+
+def _shut(
+    made: Sequence[dict[bytes, bytes]],
+    fences: Sequence[Fence],
+    queues: Sequence[_Queues],
+    feeding: Sequence[set[int]],
+    plan: Plan,
+    fates: Sequence[list[int]],
+) -> None:
+    """Write the queues and the fences."""
+    applied = max(fence.applied for fence in fences)
+    for new, own in enumerate(made):
+        fence = Fence(list(plan.next[new]), 0, applied, fates[new])
+        fence.stream_time = max([fences[old].stream_time for old in feeding[new]], default=0)
+        for (role, ttl_ms), entries in queues[new].items():
+            fence.queues[role, ttl_ms] = Queue(role, ttl_ms, 0, len(entries), entries[0][0] + ttl_ms)
+            for at in range(0, len(entries), CHUNK):
+                own[keys.expiry(role, ttl_ms, at // CHUNK)] = encode_chunk(entries[at : at + CHUNK])
+        own[keys.FENCE] = fence.encode()
+
+
+# -- one stream ------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Learning:
+    """A calibrator of a new partition: whose it was, and how much it has to be ahead of what tickets say."""
+
+    old: int | None
+    served: Served
+    short: int = 0
+
+    def take(self, version: int) -> None:
+        """Note a ticket that is not redeemed yet, and was issued when so many outcomes had been learnt."""
+        self.short += max(0, version - self.served.calibrator.learnt)
+
+
+@dataclass
+class _Here:
+    """What a new partition has of one stream, while it is made."""
+
+    sources: list[int]
+    learning: dict[str, _Learning] = field(default_factory=dict)
+    dictionaries: dict[bytes, Dictionary] = field(default_factory=dict)
+    #: The slot here by layout, old partition and slot there.
+    slots: dict[tuple[bytes, int], dict[int, int]] = field(default_factory=dict)
+    history: History = field(default_factory=History)
+    vectors: dict[str, VectorScores] = field(default_factory=dict)
+    comparisons: dict[tuple[str, str], Comparison] = field(default_factory=dict)
+    segments: dict[tuple[bytes, int], SegmentScores] = field(default_factory=lambda: defaultdict(SegmentScores))
+
+
+class _Divided:
+    """One stream, from its rows in the old partitions to those in the new ones."""
+
+    def __init__(
+        self,
+        stream: str,
+        parts: Sequence[Rows],
+        found: Sequence[tuple[int, bytes]],
+        events: Sequence[_Event],
+        moves: Moves | set[tuple[int, int]],
+        home: int,
+    ) -> None:
+        self._stream = stream
+        self._parts = parts
+        self._found = found
+        self._events = events
+        olds = {old for old, _ in found} | {each.old for each in events}
+        news = {new for _, new in moves} | {home}
+        #: Whether all of the stream was in one partition and goes to one.
+        self._whole = len(olds) == 1 and len(news) == 1
+        self._home = home
+        fed = {new: sorted({old for old, to in moves if to == new} & olds) for new in news}
+        self._here = {new: _Here(fed[new] or sorted(olds)) for new in sorted(news)}
+        self._served: dict[str, dict[int, Served]] = defaultdict(dict)
+        self._names: dict[bytes, dict[int, Dictionary]] = defaultdict(dict)
+        #: Of all old partitions; None without scores of probabilities.
+        self._order: Order | None = None
+        self._bias = Bias()
+
+    def into(self, made: Sequence[dict[bytes, bytes]]) -> None:
+        """Put the stream's rows among those of the new partitions."""
+        if self._whole:
+            for old, key in self._found:
+                made[self._home][key] = self._parts[old][key]
+            for event in self._events:
+                made[event.new][event.key] = self._elsewhere(self._parts[event.old][event.key])
+            return
+        for old, key in self._found:
+            row = self._parts[old][key]
+            if key[:1] == keys.CALIBRATOR:
+                self._served[keys.of_vectors(key)[0]][old] = rows.decode_calibrator(row, self._stream)
+            elif key[:1] == keys.NAMES:
+                self._names[keys.of_names(key)[1]][old] = rows.decode_names(row)
+        for new, here in self._here.items():
+            self._choose(new, here)
+        self._resume()
+        for event, entry in self._entries():
+            made[event.new][event.key] = self._moved(event, entry).encode()
+        self._settle_histories(made)
+        self._settle_vectors(made)
+        self._settle_comparisons(made)
+        self._settle_segments(made)
+        self._settle_ages(made)
+        for new, here in self._here.items():
+            for config, learning in here.learning.items():
+                learning.served.late += learning.short
+                made[new][keys.calibrator(self._stream, config)] = rows.encode_calibrator(learning.served)
+            for layout, dictionary in here.dictionaries.items():
+                made[new][keys.names(self._stream, layout)] = rows.encode_names(dictionary)
+
+    @staticmethod
+    def _elsewhere(row: bytes) -> bytes:
+        """Return the row of an event whose records are of topics that are not read any more."""
+        payload = ledger.unsealed(row)
+        invalid = ledger.parse(payload).invalid_outcome if payload[1] & ledger.FLAGS else None
+        if invalid is None:
+            return row
+        return ledger.parse(payload)._replace(invalid_outcome=(invalid[0], NOWHERE)).encode()
+
+    # What a partition begins with.
+
+    def _choose(self, new: int, here: _Here) -> None:
+        layouts = {config: _layout(next(iter(served.values())).recipe) for config, served in self._served.items()}
+        base: dict[bytes, int] = {}
+        for layout, named in self._names.items():
+            of_layout = [self._served[config] for config, each in layouts.items() if each == layout]
+            learnt = {
+                old: max([each[old].calibrator.learnt for each in of_layout if old in each], default=0) for old in named
+            }
+            own = [old for old in here.sources if old in named] or sorted(named)
+            base[layout] = max(own, key=lambda old: (learnt[old], -old))
+            others = [old for old in (sorted(named) if new == self._home else own) if old != base[layout]]
+            self._join(here, layout, [base[layout], *others])
+        for config, served in self._served.items():
+            own = [old for old in here.sources if old in served]
+            if not own:
+                continue
+            chosen: int | None = max(own, key=lambda old: (served[old].calibrator.learnt, -old))
+            if layouts[config]:
+                chosen = base.get(layouts[config], chosen)
+                chosen = chosen if chosen in served else None  # its slots would be those of another partition
+            if chosen is None:
+                here.learning[config] = _Learning(None, Served.fresh(served[own[0]].recipe, self._stream))
+            else:
+                row = self._parts[chosen][keys.calibrator(self._stream, config)]
+                here.learning[config] = _Learning(chosen, rows.decode_calibrator(row, self._stream))
+
+    def _join(self, here: _Here, layout: bytes, olds: Sequence[int]) -> None:
+        """Give the values of several partitions slots, those of the first one the slots that they have."""
+        first = self._names[layout][olds[0]]
+        joined = here.dictionaries[layout] = Dictionary.decode(first.encode())
+        for old in olds:
+            here.slots[layout, old] = joined.join(self._names[layout][old])
+
+    # The events.
+
+    def _entries(self) -> Iterator[tuple[_Event, Entry]]:
+        """Yield the stream's events, those that are learnt in the order in which they were."""
+        found = []
+        for event in self._events:
+            entry = ledger.parse(ledger.unsealed(self._parts[event.old][event.key]))
+            found.append((entry.resolved_ts if entry.status == ledger.RESOLVED else 0, event.key, event, entry))
+        found.sort(key=lambda each: each[:2])
+        for _, _, event, entry in found:
+            yield event, entry
+
+    def _moved(self, event: _Event, entry: Entry) -> Entry:
+        """Return an event's row as it is to be, and count the event in its new partition if it is learnt."""
+        here = self._here[event.new]
+        if entry.invalid_outcome is not None:
+            entry = entry._replace(invalid_outcome=(entry.invalid_outcome[0], NOWHERE))
+        slots = here.slots.get((entry.layout, event.old)) if entry.groups else None
+        if slots is not None:
+            entry = self._regrouped(here, entry, slots)
+        champion = here.learning[entry.config]
+        if entry.status != ledger.RESOLVED:
+            champion.take(entry.version)
+            for shadow in entry.shadows:
+                here.learning[shadow.config].take(shadow.version)
+            return entry
+        if champion.old != event.old:
+            champion.served.calibrator.update(entry.ticket, entry.y)
+        for shadow in entry.shadows:
+            challenger = here.learning[shadow.config]
+            if challenger.old != event.old:
+                challenger.served.calibrator.update(shadow.ticket, entry.y)
+            compared = here.comparisons.setdefault((entry.config, shadow.config), Comparison())
+            compared.observe(cast("float", entry.p), shadow.p, entry.y, shadow.draw)
+        if entry.kind != PROBABILITY:
+            scores = here.vectors.get(entry.config)
+            if scores is None:
+                scores = here.vectors[entry.config] = rows.vector_scores(cast("Any", entry.p))
+            rows.observe(scores, cast("Any", entry.raw), cast("Any", entry.p), entry.y, event.key[1:])
+            return entry
+        raw, p, draw = cast("float", entry.raw), cast("float", entry.p), cast("float", entry.draw)
+        features = calibrators.features_of(champion.served.calibrator)
+        if features is not None:
+            here.history.bias.observe(features(entry.ticket), raw, p, entry.y)
+        window = here.history.windows
+        here.history.observe(raw, p, entry.y, draw)
+        if entry.groups:
+            observe_segments([here.segments[entry.layout, slot] for slot in entry.groups], raw, p, entry.y)
+        return entry._replace(window=window)
+
+    def _regrouped(self, here: _Here, entry: Entry, slots: Mapping[int, int]) -> Entry:
+        """Return an event's row with other slots, in its tickets, too."""
+        if all(slots[slot] == slot for slot in entry.groups):
+            return entry
+
+        def turned(config: str, ticket: bytes) -> bytes:
+            calibrator = here.learning[config].served.calibrator
+            return calibrator.regrouped(ticket, slots) if getattr(calibrator, "grouped", False) else ticket
+
+        return entry._replace(
+            groups=tuple([slots[slot] for slot in entry.groups]),
+            ticket=turned(entry.config, entry.ticket),
+            shadows=tuple([each._replace(ticket=turned(each.config, each.ticket)) for each in entry.shadows]),
+        )
+
+    # The sums.
+
+    def _old(self, kind: bytes) -> Iterator[tuple[int, bytes, bytes]]:
+        """Yield old partition, key and row of a kind."""
+        for old, key in self._found:
+            if key[:1] == kind:
+                yield old, key, self._parts[old][key]
+
+    def _resume(self) -> None:
+        """Let the home go on for all partitions, with the events of which no row is left."""
+        before = [
+            rows.decode_history(row, self._parts[old].get(keys.windows(self._stream)))
+            for old, _, row in self._old(keys.SCORES)
+        ]
+        if not before:
+            return
+        left = Scores()
+        for _, entry in self._entries():
+            if entry.status == ledger.RESOLVED and entry.kind == PROBABILITY:
+                left.observe(cast("float", entry.raw), cast("float", entry.p), entry.y, cast("float", entry.draw))
+        rest = total(each.total for each in before) - left
+        self._here[self._home].history = History.resumed(before, rest, len(self._here))
+        self._order = _sum([each.order for each in before], Order())
+        self._bias = _usual([each.bias for each in before])
+
+    def _settle_histories(self, made: Sequence[dict[bytes, bytes]]) -> None:
+        if self._order is None:
+            return
+        home = self._here[self._home].history
+        own = {new: here.history for new, here in self._here.items() if here.history.total.n or new == self._home}
+        home.rank(self._order - _sum([each.order for each in own.values()], Order()))
+        left, width = self._bias, len(self._bias.along("raw"))
+        for each in own.values():
+            if len(each.bias.along("raw")) == width:
+                left -= each.bias
+        home.bias = _usual([left, home.bias])
+        for new, history in own.items():
+            made[new][keys.scores(self._stream)] = rows.encode_scores(history)
+            if history.windows:
+                made[new][keys.windows(self._stream)] = rows.encode_windows(history)
+
+    def _settle_vectors(self, made: Sequence[dict[bytes, bytes]]) -> None:
+        before: dict[str, list[Any]] = defaultdict(list)
+        for _, key, row in self._old(keys.VECTORS):
+            before[keys.of_vectors(key)[0]].append(rows.decode_vector_scores(row))
+        for config, (first, *others) in before.items():
+            own: dict[int, Any] = {
+                new: here.vectors[config] for new, here in self._here.items() if config in here.vectors
+            }
+            rest = reduce(lambda one, other: one - other, own.values(), _sum(others, first))
+            own[self._home] = own[self._home] + rest if self._home in own else rest
+            for new, scores in own.items():
+                made[new][keys.vectors(self._stream, config)] = rows.encode_vector_scores(scores)
+
+    def _settle_comparisons(self, made: Sequence[dict[bytes, bytes]]) -> None:
+        before: dict[tuple[str, str], list[Comparison]] = defaultdict(list)
+        for _, key, row in self._old(keys.COMPARISON):
+            before[keys.of_comparison(key)[1:]].append(rows.decode_comparison(row))
+        for pair, found in before.items():
+            own = {new: here.comparisons[pair] for new, here in self._here.items() if pair in here.comparisons}
+            rest = _sum(found, Comparison()) - _sum(own.values(), Comparison())
+            own[self._home] = own[self._home] + rest if self._home in own else rest
+            for new, comparison in own.items():
+                made[new][keys.comparison(self._stream, *pair)] = rows.encode_comparison(comparison)
+
+    def _settle_segments(self, made: Sequence[dict[bytes, bytes]]) -> None:
+        home = self._here[self._home]
+        rest: dict[tuple[bytes, int], SegmentScores] = defaultdict(SegmentScores)
+        for old, key, row in self._old(keys.SEGMENT):
+            _, layout, slot = keys.of_segment(key)
+            place = layout, home.slots[layout, old][slot]
+            rest[place] = rest[place] + rows.decode_segment(row)
+        for event, entry in self._entries():
+            if entry.groups and entry.status == ledger.RESOLVED:
+                slots = home.slots[entry.layout, event.old]
+                found = [rest[entry.layout, slots[slot]] for slot in entry.groups]
+                observe_segments(found, cast("float", entry.raw), cast("float", entry.p), entry.y, -1)
+        for place, scores in rest.items():
+            home.segments[place] = home.segments[place] + scores
+        for new, here in self._here.items():
+            for (layout, slot), scores in here.segments.items():
+                made[new][keys.segment(self._stream, layout, slot)] = rows.encode_segment(scores)
+
+    def _settle_ages(self, made: Sequence[dict[bytes, bytes]]) -> None:
+        found = [rows.decode_ages(row) for _, _, row in self._old(keys.AGES)]
+        if found:
+            made[self._home][keys.ages(self._stream)] = rows.encode_ages(_sum(found, Ages()))
+
+
+def _layout(recipe: str) -> bytes:
+    """Return the layout of the segments that a calibrator uses; empty if it uses none."""
+    made = json.loads(recipe)
+    if not made.get("segments") or not calibrators.grouped(made["calibrator"]):
+        return b""
+    return blake2b(json.dumps([made["segments"], made["pairs"]]).encode(), digest_size=4).digest()
+
+
+def _sum(found: Iterable[_Sum], zero: _Sum) -> _Sum:
+    added: Any = zero
+    for each in found:
+        added = added + each
+    return cast("_Sum", added)
+
+
+def _usual(found: Sequence[Bias]) -> Bias:
+    """Return the sum of those with as many features as the last one that has any: others are of other features."""
+    widths = [len(each.along("raw")) for each in found]
+    width = max(enumerate(widths), key=lambda each: (each[1] > 0, each[0]))[1]
+    return _sum([each for each, wide in zip(found, widths, strict=True) if wide == width], Bias())
+
+
+# -- the router ------------------------------------------------------------------------------------------------------
+
+
+def rescaled_routes(parts: Sequence[Rows], plan: Plan) -> list[dict[bytes, bytes]]:
+    """Return the rows of a router's new partitions; as `rescaled`."""
+    made: list[dict[bytes, bytes]] = [{} for _ in range(plan.width)]
+    where: dict[str, int] = {}
+    born: dict[str, int] = {}
+    origins: dict[bytes, bytes] = {}
+    held = [[0, 0] for _ in range(plan.width)]
+    feeding: list[set[int]] = [set() for _ in range(plan.width)]
+    for old, part in enumerate(parts):
+        for key, frame in part.items():
+            if key[:1] == routes.ORIGIN:
+                # All that was sent is applied, so what is the last of one partition is the last of all.
+                origins[key] = max(origins.get(key, frame), frame, key=routes.following)
+            if key[:1] != routes.EVENT:
+                continue
+            event_id = key[1:].decode()
+            new = where[event_id] = plan.of_event(event_id, "", old)
+            feeding[new].add(old)
+            row = routes.Row.decode(frame)
+            born[event_id] = row.born
+            held[new][0 if row.routes else 1] += 1
+            row.routes = [each._replace(offset=-1) for each in row.routes]
+            row.labels = [each._replace(offset=-1) for each in row.labels]
+            made[new][key] = row.encode()
+    fences = [Fence.decode(part[keys.FENCE]) if keys.FENCE in part else Fence() for part in parts]
+    for new, own in enumerate(made):
+        own.update(origins)
+        feeding[new] |= set(range(len(parts)))
+    queues = _queues(
+        parts,
+        fences,
+        plan.width,
+        lambda _, named, event_id: where.get(event_id) if born.get(event_id) == named else None,
+    )
+    left = [sum(counts) for counts in zip(*(fence.fates for fence in fences), strict=True)]
+    fates = [[0] * len(FATES) for _ in made]
+    for own_fates, (known, unknown) in zip(fates[1:], held[1:], strict=True):
+        own_fates[routes.OPENED], own_fates[routes.EARLY_OPENED] = known, unknown
+        left = [before - here for before, here in zip(left, own_fates, strict=True)]
+    fates[0] = left
+    _shut(made, fences, queues, feeding, plan, fates)
+    return made
