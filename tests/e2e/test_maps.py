@@ -3,6 +3,7 @@
 import asyncio
 import math
 import random
+import signal
 import time
 import uuid
 from collections import defaultdict
@@ -20,7 +21,8 @@ from state.calibrators.logistic import P_CLIP
 from state.maps import TOLERANCE
 from streams.kafka import topics
 from streams.records.maps import ALIVE
-from tests.e2e.world import World, wait_for
+from tests.e2e.test_zombies import frozen
+from tests.e2e.world import PATIENCE, World, wait_for
 from tests.events import Sent, forecast, outcome
 
 MakeWorld = Callable[..., World]
@@ -96,8 +98,12 @@ def up_to_date(w: World, maps: Maps) -> Callable[[], bool]:
     return lambda: {each.partition: each.version for each in maps.streams().get("s", ())} == versions
 
 
-def compare(w: World, maps: Maps, first: int, n: int) -> None:
-    """Send forecasts, and hold what the worker serves against what the client says of them."""
+def compare(w: World, maps: Maps, first: int, n: int, before: int = 0) -> None:
+    """Send forecasts, and hold what the worker serves against what the client says of them.
+
+    ``before`` records have been sent and are not counted yet.
+    """
+    w.sent += before
     sent = events(first, n, resolved=False)
     given = {(said := orjson.loads(each.value))["event_id"]: said["segments"] for each in sent}
     w.sent += n
@@ -188,6 +194,25 @@ def test_a_topic_that_goes_away_costs_the_worker_nothing_and_is_written_when_it_
             wait_for("the maps of all that was resolved", up_to_date(w, maps))
         assert "maps cannot be written" in worker.printed
         assert worker.stop() == 0
+    w.judge()
+
+
+def test_a_worker_that_wakes_up_when_its_partition_has_moved_takes_no_client_back(world: MakeWorld) -> None:
+    brief = {"TRUEUP_SESSION_SECONDS": "4", "TRUEUP_REQUEST_SECONDS": "4", "TRUEUP_BATCH_RECORDS": "100"}
+    w = world(partitions=1, TRUEUP_MAPS=f"maps-{uuid.uuid4().hex[:8]}", TRUEUP_MAPS_SECONDS="0.1", **brief)
+    sent = events(0, 1500)
+    with following(w) as maps, w.worker("--freeze", "3", "8", TRUEUP_DATA_DIR=str(w.directory / "zombie")) as zombie:
+        w.send(sent)
+        wait_for("the worker to freeze", lambda: frozen(zombie))
+        with w.worker() as heir:
+            w.wait_until_applied(len(sent))
+            wait_for("the maps of all that was resolved", up_to_date(w, maps))
+            zombie.process.send_signal(signal.SIGCONT)
+            zombie.process.wait(PATIENCE)
+            compare(w, maps, 10_000, 50, before=len(sent))
+            with following(w) as late:
+                assert late.answer("s", 0.3) == maps.answer("s", 0.3)
+            assert heir.process.poll() is None
     w.judge()
 
 
