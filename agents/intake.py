@@ -25,7 +25,7 @@ from prometheus_client import ProcessCollector
 from agents import __version__
 from agents.server import Server
 from agents.worker import ALIVE_SECONDS, FAILED, MISCONFIGURED, collect_rarely, tell
-from state.events import Rejected
+from state.events import Forecast, Rejected
 from streams.config.settings import Settings
 from streams.faust.source_consumer import guard
 from streams.faust.state_table import PartitionsError
@@ -35,7 +35,7 @@ from streams.kafka.source_merge import SourceBuffers
 from streams.metrics.routing import IntakeGauges
 from streams.metrics.sample import Sample
 from streams.records.canonical import Canonical, Reader, Sent
-from streams.records.decoding import encode_letter
+from streams.records.decoding import encode_letter, encode_raw
 from streams.records.routing import place
 from streams.sources.formats import asks_registry
 from streams.sources.mapping import Mapping
@@ -61,6 +61,7 @@ class Record(NamedTuple):
     key: bytes | None
     value: bytes
     stamp: int | None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
 
 
 @dataclass(eq=False)
@@ -80,6 +81,7 @@ class Making:
     ends: dict[TopicPartition, int] = field(default_factory=dict)
     records: int = 0
     started: float = 0.0
+    raw_answers: int = 0
 
 
 class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships no type hints
@@ -119,6 +121,8 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
             "labels": settings.labels,
             "dead-letters": settings.dead_letters,
         }
+        if settings.policies.answering:
+            self.topics["calibrated"] = settings.calibrated
         self._buffers = SourceBuffers(settings.patience_seconds, settings.buffer_records, settings.buffer_bytes)
         self._widths: dict[str, int] = {}
         self._ids: dict[str, str] = {}
@@ -128,6 +132,7 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
         self._following: dict[TopicPartition, int] = {}
         self._done: dict[TopicPartition, int] = {}
         self._committed: dict[TopicPartition, int] = {}
+        self._raw_answers = 0
         self._committing = monotonic()
         self._moving = False
         self.failure: BaseException | None = None
@@ -312,12 +317,24 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
 
     def _put(self, to: defaultdict[tuple[str, int], list[Record]], sent: Sent, stamp: int) -> None:
         partition = partitioner.partition(sent.key, self._widths[sent.topic])
-        to[sent.topic, partition].append(Record(sent.key, sent.value, stamp))
+        to[sent.topic, partition].append(Record(sent.key, sent.value, stamp, sent.headers))
 
     def _reject(self, making: Making, tp: TopicPartition, rejected: Rejected) -> None:
         value = encode_letter(rejected, tp.topic, tp.partition, self._settings.limits)
         key = rejected.key if len(rejected.key or b"") <= self._settings.letter_bytes else None
         making.first["dead-letters", tp.partition % self._widths["dead-letters"]].append(Record(key, value, None))
+        if rejected.forecast is not None:
+            self._answer(making, tp, rejected, rejected.forecast)
+
+    def _answer(self, making: Making, tp: TopicPartition, rejected: Rejected, forecast: Forecast) -> None:
+        """Answer a dead forecast with its raw score: workers will not hear of it."""
+        key = forecast.key or b""
+        partition = partitioner.partition(key, self._widths["calibrated"])
+        headers = () if forecast.carried is None else forecast.carried.headers
+        value = encode_raw(rejected, tp.topic, tp.partition)
+        # Its own time may be what is wrong with it.
+        making.first["calibrated", partition].append(Record(key, value, None, headers))
+        making.raw_answers += 1
 
     # -- to the brokers --------------------------------------------------------------------------------------------
 
@@ -334,6 +351,7 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
             self._probe(2)
             self._done.update(making.ends)
             self._gauges.batch(making.records, perf_counter() - making.started)
+            self._raw_answers += making.raw_answers
         except Exception as exc:  # noqa: BLE001 - whatever it is, the batch was not sent
             self.failure = exc
         finally:
@@ -349,8 +367,8 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
             batch = self._producer.create_batch()
             first = at
             while at < len(records):
-                key, value, stamp = records[at]
-                if batch.append(timestamp=stamp, key=key, value=value) is None:
+                key, value, stamp, headers = records[at]
+                if batch.append(timestamp=stamp, key=key, value=value, headers=list(headers)) is None:
                     break
                 at += 1
             if at == first:
@@ -472,6 +490,10 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
     def samples(self) -> Iterator[Sample]:
         """Yield the gauges that count nothing."""
         yield "ready", (), float(self.ready)
+        yield "raw_answers", (), float(self._raw_answers)
+        for what in ("header", "field"):
+            readers = (reader for each in self.readers.values() for reader in each)
+            yield "uncarried", (what,), float(sum(reader.left_out(what) for reader in readers))
         held = self._buffers.held()
         yield "held_partitions", (), len(held)
         for tp, n in held.items():

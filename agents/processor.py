@@ -7,7 +7,7 @@ after it the state is complete and the inputs that come again are answered from 
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, Protocol
@@ -22,6 +22,7 @@ from streams.faust.state_table import StateTable
 from streams.faust.stores import DamagedStoreError
 from streams.metrics import snapshot
 from streams.metrics.gauges import Gauges
+from streams.metrics.sample import Sample
 from streams.metrics.snapshot import PartitionSnapshot
 from streams.records.decoding import Decoder
 from streams.records.lookalikes import Lookalikes
@@ -106,7 +107,7 @@ class BatchProcessor:
     ) -> None:
         self._policies = settings.policies
         self._topics = settings.forecasts, settings.outcomes
-        self._decoder: Any = Decoder(settings.policies, settings.limits, settings.direct)
+        self._decoder: Any = Decoder(settings.policies, settings.limits, settings.direct, settings.carry_headers)
         self._table = table
         self._outputs = outputs
         self._gauges = gauges
@@ -155,6 +156,12 @@ class BatchProcessor:
     def _held(self, partition: int, streams: Iterable[str], fence: Fence) -> PartitionSnapshot:
         """Return what the gauges hold of some streams of a partition, as it is stored."""
         return snapshot.read(lambda key: self._table.read(partition, key), self._policies, streams, _committed(fence))
+
+    def samples(self) -> Iterator[Sample]:
+        """Yield what counts itself: dead forecasts answered all the same, and what answers could not carry."""
+        yield "raw_answers", (), float(self._outputs.raw_answers)
+        for what in ("header", "field"):
+            yield "uncarried", (what,), float(self._decoder.left_out(what))
 
     def close(self, partition: int) -> None:
         """Let go of a partition that has moved."""

@@ -4,7 +4,7 @@ It is a worker with another engine: `state.routes` in the place of `state.engine
 of forecasts and outcomes. Transport, changelog, fences and the order of effects are a worker's.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final, cast
 
 from agents import __version__
@@ -20,6 +20,7 @@ from streams.faust.routed_outputs import RoutedOutputs
 from streams.faust.state_table import StateTable
 from streams.metrics.gauges import Gauges
 from streams.metrics.routing import RouteGauges
+from streams.metrics.sample import Sample
 from streams.records.routing import RouteDecoder
 
 
@@ -38,6 +39,10 @@ class RouteProcessor(BatchProcessor):
         super().__init__(settings, table, cast("Outputs", outputs), cast("Gauges", gauges), probe, current)
         self._decoder = RouteDecoder()
         self._shown = gauges
+
+    def samples(self) -> Iterator[Sample]:
+        """Yield nothing: a router answers no forecast."""
+        yield from ()
 
     def _open(self, read: Callable[[bytes], bytes | None]) -> Engine:
         return Router(self._policies, read)

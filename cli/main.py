@@ -375,7 +375,8 @@ def _suggest(options: argparse.Namespace, settings: Settings) -> int:
     from cli import suggest  # noqa: PLC0415 - numpy takes a while to import
 
     policy = settings.policies.of(options.stream)
-    decoder = Decoder(settings.policies, settings.limits, None if options.table else settings.direct)
+    direct = None if options.table else settings.direct
+    decoder = Decoder(settings.policies, settings.limits, direct, settings.carry_headers)
     try:
         seen = suggest.read(replay.source(options, settings), decoder, options.stream)
     except LookupError as exc:

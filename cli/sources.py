@@ -15,6 +15,7 @@ from state.events import Rejected
 from streams.config.settings import Settings, SettingsError
 from streams.kafka.topics import TopicsError, partitions
 from streams.records.decoding import REASONS, Decoder
+from streams.sources.carrying import shown
 from streams.sources.fields import FORECAST
 from streams.sources.mapping import Mapping
 from streams.sources.references import Headers
@@ -85,6 +86,7 @@ def attempts(
             verdict = "passed over" if made.passed else f"dead letter, {made.reason}"
             yield place, None, f"{verdict}: {made.why}"
             continue
+        carried = made.pop("carried", None)
         event = decode(0, key, orjson.dumps(made), timestamp)
         if isinstance(event, Rejected):
             yield (
@@ -93,7 +95,7 @@ def attempts(
                 f"dead letter, {event.reason}: {REASONS[event.reason]}; it was mapped to {json.dumps(made)}",
             )
         else:
-            yield place, made, None
+            yield place, {**made, **(shown(carried) if carried else {})}, None
 
 
 def _of_file(source: Source, file: Path, records: int) -> list[Found]:

@@ -208,7 +208,7 @@ class InMemoryEngine:
         return self.played
 
     def _forecast(self, forecast: Forecast) -> None:  # noqa: PLR0912 - in parts it costs a call more, on every event
-        _, _, event_id, stream, raw, x, ts, _, values = forecast
+        _, _, event_id, stream, raw, x, ts, _, values, _ = forecast
         if ts > self._stream_time:
             if ts - self._stream_time > SLACK or self._witnesses.waiting:
                 self._follow(ts)

@@ -14,7 +14,7 @@ from typing import Any, Final, cast
 from state import calibrators, keys, ledger, rows
 from state.calibrators import Features, features_of
 from state.calibrators.base import new
-from state.events import Calibrated, Event, Forecast, Outcome, Output, Passed, Rejected, Resolved
+from state.events import Calibrated, Carried, Event, Forecast, Outcome, Output, Passed, Rejected, Resolved
 from state.expiry import Expiry
 from state.fence import (
     EARLY,
@@ -324,7 +324,7 @@ class Partition:
         return effects
 
     def _forecast(self, forecast: Forecast) -> None:
-        _, record_key, event_id, stream, raw, x, ts, _, values = forecast
+        _, record_key, event_id, stream, raw, x, ts, _, values, carried = forecast
         fence = self.fence
         self._advance(ts)
         name = event_id.encode()
@@ -332,15 +332,15 @@ class Partition:
         found = self._payload(key)
         known = found is not None and found[0] != ledger.EARLY
         if self._quotas is not None and (over := self._quotas.refused(FORECASTS, stream, ts, not known)):
-            self._refuse(_refused(forecast, FORECASTS, over), stream, ts)
+            self._refuse(self._with_forecast(_refused(forecast, FORECASTS, over), forecast), stream, ts)
             return
         if found is not None and known:
             if not ledger.repeats(found, stream, raw):
                 fence.fates[FORECAST_DEAD] += 1
-                self._reject(_conflicting(forecast), stream, ts)
+                self._reject(self._with_forecast(_conflicting(forecast), forecast), stream, ts)
                 return
             fence.fates[FORECAST_DUPLICATE] += 1
-            answer = _calibrated(record_key, event_id, found)
+            answer = _calibrated(record_key, event_id, found, carried)
             self._outputs.append(answer)
             self._effects.answered[answer.stream] += 1
             return
@@ -366,7 +366,7 @@ class Partition:
             self._expiry.push(service.role, service.due_ms, fence.applied, event_id)
         fence.fates[ISSUED] += 1
         made, config, applied = service.calibrator, service.config, fence.applied
-        served = record_key, event_id, stream, raw, p, draw, made, config, version, ts, applied
+        served = record_key, event_id, stream, raw, p, draw, made, config, version, ts, applied, carried
         self._outputs.append(new(Calibrated, served))
         self._effects.answered[stream] += 1
         if found is None:
@@ -460,6 +460,12 @@ class Partition:
             if mark:
                 self._refusals.add(topic, rejected.offset, mark, self.fence.applied)
         self._outputs.append(rejected)
+
+    def _with_forecast(self, letter: Rejected, event: Forecast | Outcome) -> Rejected:
+        """Return a dead letter with its forecast, if any stream has its raw score answered."""
+        if self._policies.answering and isinstance(event, Forecast):
+            return letter._replace(forecast=event)
+        return letter
 
     def _refuse(self, refused: Rejected, stream: str, ts: int) -> None:
         """Leave out a record that is beyond its stream's quota."""
@@ -699,16 +705,16 @@ class Partition:
         mark = self._refusals.mark(topic, event.offset)
         if mark & ~WITHHELD:
             over = REFUSED if mark & MARK_REFUSED else REFUSED_ID
-            outputs.append(_told(_refused(event, topic, over), mark))
+            outputs.append(_told(self._with_forecast(_refused(event, topic, over), event), mark))
             return
         found = self._payload(keys.LEDGER + event.event_id.encode())
         if found is None or found[0] == ledger.EARLY:
             return
         if isinstance(event, Forecast):
             if not ledger.repeats(found, event.stream, event.raw):
-                outputs.append(_told(_conflicting(event), mark))
+                outputs.append(_told(self._with_forecast(_conflicting(event), event), mark))
                 return
-            outputs.append(_calibrated(event.key, event.event_id, found))
+            outputs.append(_calibrated(event.key, event.event_id, found, event.carried))
             parked = ledger.parse(found).invalid_outcome
             if parked is not None:
                 outputs.append(_parked(event, parked[0]))
@@ -1034,7 +1040,7 @@ def _parked(forecast: Forecast, y: float) -> Rejected:
     return Rejected(forecast.offset, forecast.key, value, FORECASTS, "parked_label")
 
 
-def _calibrated(key: bytes | None, event_id: str, payload: bytes) -> Calibrated:
+def _calibrated(key: bytes | None, event_id: str, payload: bytes, carried: Carried | None = None) -> Calibrated:
     entry = ledger.parse(payload)
     return Calibrated(
         key,
@@ -1048,6 +1054,7 @@ def _calibrated(key: bytes | None, event_id: str, payload: bytes) -> Calibrated:
         entry.version,
         entry.issued_ts,
         entry.born,
+        carried,
     )
 
 

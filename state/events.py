@@ -5,6 +5,16 @@ from typing import NamedTuple
 from state import forecasts
 
 
+class Carried(NamedTuple):
+    """What goes on from the record of a forecast to its answer, as it came: headers, and fields as a JSON object.
+
+    ``fields`` is empty where there are none.
+    """
+
+    headers: tuple[tuple[str, bytes | None], ...]
+    fields: bytes
+
+
 class Forecast(NamedTuple):
     """A model's forecast, of the kind its stream takes. ``x`` in [-1, 1] each, ``ts`` in ms since the epoch.
 
@@ -21,6 +31,7 @@ class Forecast(NamedTuple):
     ts: int
     value: bytes | None = None
     segments: tuple[str, ...] = ()
+    carried: Carried | None = None
 
 
 class Outcome(NamedTuple):
@@ -42,7 +53,8 @@ class Rejected(NamedTuple):
     """A record that cannot be used. ``topic`` is `state.fence.FORECASTS` or `state.fence.OUTCOMES`.
 
     Of a record that decoding rejects, ``stream`` is the one it names, if that could be read, and ``ts`` its Kafka
-    timestamp, ms. A letter that is ``withheld`` says where the record stands, and not what it holds.
+    timestamp, ms. A letter that is ``withheld`` says where the record stands, and not what it holds. ``forecast`` is
+    what could be read of a forecast that may be answered with its raw score.
     """
 
     offset: int
@@ -53,6 +65,7 @@ class Rejected(NamedTuple):
     stream: str = ""
     ts: int = 0
     withheld: bool = False
+    forecast: Forecast | None = None
 
 
 class Passed(NamedTuple):
@@ -63,7 +76,7 @@ class Passed(NamedTuple):
 
 
 class Calibrated(NamedTuple):
-    """The answer to a forecast; one event's answers are all the same.
+    """The answer to a forecast; one event's answers are all the same, but for what is ``carried`` from each record.
 
     ``applied`` is the partition's applied count at the answer: it says how many outcomes were applied before it.
     """
@@ -79,6 +92,7 @@ class Calibrated(NamedTuple):
     version: int
     ts: int
     applied: int
+    carried: Carried | None = None
 
 
 class Resolved(NamedTuple):

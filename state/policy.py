@@ -32,6 +32,9 @@ ROW_OVERHEAD = 16
 #: When outcomes are learnt.
 MATURITY, ARRIVAL = LEARN = ("maturity", "arrival")
 
+#: What becomes of a forecast that cannot be calibrated, beside its dead letter: nothing, or its raw score is answered.
+NOTHING, RAW = ON_ERROR = ("none", "raw")
+
 #: Most parts of a stream.
 MOST_SHARDS = 1000
 #: Most challengers of a stream: each costs about what the champion costs, and their tickets must fit one ledger row.
@@ -88,6 +91,9 @@ class Policy:
         Into how many parts intake divides the stream, by event id; each has a calibrator of its own.
     quota
         How much each stream may send. No part of the recipe.
+    on_error
+        Whether a forecast that becomes a dead letter is answered with its raw score: ``none`` or ``raw``. No part of
+        the recipe.
     """
 
     calibrator: str = DEFAULT_CALIBRATOR
@@ -106,6 +112,7 @@ class Policy:
     segments_required: bool = False
     shards: int = 1
     quota: Quota | None = None
+    on_error: str = NOTHING
 
     def __post_init__(self) -> None:
         if self.ttl_ms <= 0:
@@ -114,6 +121,7 @@ class Policy:
             raise ValueError(f"shards must be between 1 and {MOST_SHARDS}, got {self.shards}")
         if not 0 <= self.alarm_since_ms < 2**63:
             raise ValueError(f"alarm_since must lie after 1970, got {self.alarm_since_ms} ms")
+        check_on_error(self.on_error)
         self._check_labels()
         if not 0 <= self.seed < 2**64:
             raise ValueError(f"seed must be between 0 and 2**64 - 1, got {self.seed}")
@@ -270,6 +278,12 @@ class Policy:
         return blake2b(self.recipe.encode(), digest_size=4).hexdigest()
 
 
+def check_on_error(said: str) -> None:
+    """Raise ValueError unless it is one of `ON_ERROR`."""
+    if said not in ON_ERROR:
+        raise ValueError(f"on_error must be one of {', '.join(ON_ERROR)}, got {said!r}")
+
+
 def build(recipe: str, stream: str, coin: bytes = b"") -> calibrators.Recalibrator[Any, Any]:
     """Make the calibrator a recipe describes, as new, for one stream.
 
@@ -302,6 +316,8 @@ class Policies:
         Secret that keys every draw, see `build`; empty: none.
     quota
         How much may come of all streams that no pattern matches, together with records whose stream is not known.
+    on_error
+        As `Policy.on_error`, of forecasts whose stream is not known.
     """
 
     def __init__(
@@ -311,12 +327,18 @@ class Policies:
         early_ttl_ms: int = DEFAULT_TTL_MS,
         coin: bytes = b"",
         quota: Quota | None = None,
+        on_error: str = NOTHING,
     ) -> None:
+        check_on_error(on_error)
         self.patterns = tuple(patterns)
         self.default = default
         self.early_ttl_ms = early_ttl_ms
         self.coin = coin
         self.quota = quota
+        self.on_error = on_error
+        said = [policy.on_error for policy in (default, *(policy for _, policy in self.patterns)) if policy]
+        #: Whether a dead forecast of any stream is answered with its raw score.
+        self.answering = RAW in (on_error, *said)
         #: Whether there is any quota.
         self.limited = quota is not None or any(policy.quota is not None for _, policy in self.patterns)
         self._found: dict[str, Policy | None] = {}
@@ -356,9 +378,14 @@ class Policies:
         name, quota = ("", self.quota) if matched is None else (stream, matched[1].quota)
         return None if quota is None else (name, quota)
 
+    def answers_raw(self, stream: str) -> bool:
+        """Whether a dead forecast of a stream is answered with its raw score; empty: its stream could not be read."""
+        policy = self.of(stream) if stream else None
+        return (self.on_error if policy is None else policy.on_error) == RAW
+
     def changed(self, patterns: Sequence[tuple[str, Policy]], default: Policy | None) -> "Policies":
         """Return policies that differ in these."""
-        return Policies(patterns, default, self.early_ttl_ms, self.coin, self.quota)
+        return Policies(patterns, default, self.early_ttl_ms, self.coin, self.quota, self.on_error)
 
     def challenger(self, stream: str, champion: str, config: str) -> Policy | None:
         """Return the challenger of this configuration, if ``champion`` serves the stream now and this challenges it."""

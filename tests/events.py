@@ -13,6 +13,7 @@ class Sent(NamedTuple):
     key: bytes
     value: bytes
     ts: int
+    headers: tuple[tuple[str, bytes | None], ...] = ()
 
 
 def forecast(event_id: str, p: float, ts: int, stream: str = "s", **fields: Any) -> Sent:

@@ -326,6 +326,7 @@ def _print(console: Console, account: Mapping[str, Any]) -> None:
     line(
         f"bit for bit as derived: {checked['calibrated']:,} calibrated, {checked['resolved']:,} resolved, "
         f"{checked['dead_letters']:,} dead letters, {checked['copies']:,} copies"
+        + (f", {checked['raw_answers']:,} raw answers" if checked["raw_answers"] else "")
     )
     if checked["waiting"] or checked["unsettled"]:
         line(

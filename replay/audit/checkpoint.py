@@ -13,20 +13,20 @@ from typing import IO, Any, Final, NamedTuple
 
 import orjson
 
-from replay.audit.output_matcher import Derived, Read, Unauditable, Unsettled
+from replay.audit.output_matcher import Derived, Read, RecordHeaders, Unauditable, Unsettled
 from replay.audit.partition_verifier import Checked, Derivation, RowStore, fence_of
 from replay.audit.terms import Terms
 from streams.config import in_force
 from streams.config.in_force import InForce, InForceError
 from streams.config.settings import Settings
 
-VERSION: Final = 1
+VERSION: Final = 2
 #: Kinds of frames: the head, rows, ledger rows that left last, outputs without a counterpart and recent ones, the hash.
 _HEAD, _ROW, _GONE, _PENDING, _AHEAD, _RECENT, _END = range(7)
-#: Kind, output topic (0 or 1, of `_MATCHED`), and the lengths of key and value; `_NONE` for none.
+#: Kind, output topic (0 to 2, of `_MATCHED`), and the lengths of key and value; `_NONE` for none.
 _FRAME: Final = Struct("<BBII")
 _NONE: Final = (1 << 32) - 1
-_MATCHED: Final = ("joined", "letters")
+_MATCHED: Final = ("joined", "letters", "raws")
 #: Rows that are put back at once.
 _ROWS: Final = 10_000
 
@@ -85,8 +85,8 @@ def write(
         "issued": derivation.issued,
         "next_answer": derivation.next_answer,
         "matched": [[each.next, each.matched, each.copies] for each in matched],
-        "causes": [[each.cause for each in one.pending] for one in matched],
-        "ahead": [[[each.offset, each.timestamp] for each in one.ahead] for one in matched],
+        "causes": [[[each.cause, _texts(each.headers)] for each in one.pending] for one in matched],
+        "ahead": [[[each.offset, each.timestamp, _texts(each.headers)] for each in one.ahead] for one in matched],
         "terms": [terms.applied, terms.next, terms.claim, terms.digest, terms.owner, terms.at],
         "skips": [skips.next, [[*place, *each] for place, found in skips.found.items() for each in found.items()]],
     }
@@ -140,9 +140,9 @@ def _read(
         raise ValueError(f"it is of another {name}: {head['of'].get(name)!r}, not {what[name]!r}")
     if _taken_before(recorded, head["applied"]) != head["taken"]:
         raise ValueError("the topic of configurations says otherwise who had taken the partition up before")
-    pending: list[list[Derived]] = [[], []]
-    ahead: list[list[Read]] = [[], []]
-    recent: list[list[bytes]] = [[], []]
+    pending: list[list[Derived]] = [[] for _ in _MATCHED]
+    ahead: list[list[Read]] = [[] for _ in _MATCHED]
+    recent: list[list[bytes]] = [[] for _ in _MATCHED]
     gone: dict[bytes, bytes] = {}
     found: dict[bytes, bytes | None] = {}
     for kind, topic, key, value in frames:
@@ -154,11 +154,11 @@ def _read(
         elif kind == _GONE:
             gone[key or b""] = value or b""
         elif kind == _PENDING:
-            first, second = head["causes"][topic][len(pending[topic])]
-            pending[topic].append(Derived(key, value or b"", (first, second)))
+            (first, second), headers = head["causes"][topic][len(pending[topic])]
+            pending[topic].append(Derived(key, value or b"", (first, second), _headers(headers)))
         elif kind == _AHEAD:
-            offset, timestamp = head["ahead"][topic][len(ahead[topic])]
-            ahead[topic].append(Read(offset, key, value, timestamp))
+            offset, timestamp, headers = head["ahead"][topic][len(ahead[topic])]
+            ahead[topic].append(Read(offset, key, value, timestamp, _headers(headers)))
         else:
             recent[topic].append(value or b"")
     rows.write(found)
@@ -169,13 +169,22 @@ def _read(
     applied, following, claim, *named = head["terms"]
     of_then = in_force.restored(configuration or b"", settings)
     terms = Terms(applied, following and (following[0], following[1]), claim, of_then, *named)
-    derivation = Derivation(
-        terms, Checked(**head["checked"]), head["issued"], head["next_answer"], matched[0], matched[1], gone, rows
-    )
+    joined, letters, raws = matched
+    checked = Checked(**head["checked"])
+    derivation = Derivation(terms, checked, head["issued"], head["next_answer"], joined, letters, raws, gone, rows)
     skipped: dict[tuple[str, int], dict[int, str]] = {}
     for name, partition, offset, why in head["skips"][1]:
         skipped.setdefault((name, partition), {})[offset] = why
     return Checkpoint(derivation, Skips(head["skips"][0], skipped))
+
+
+def _texts(headers: RecordHeaders) -> list[tuple[str, str | None]]:
+    """Return headers as JSON has them: a byte is a character."""
+    return [(name, None if value is None else value.decode("latin-1")) for name, value in headers]
+
+
+def _headers(texts: Sequence[Sequence[Any]]) -> RecordHeaders:
+    return tuple((name, None if value is None else value.encode("latin-1")) for name, value in texts)
 
 
 def _frames(file: IO[bytes]) -> Iterator[tuple[int, int, bytes | None, bytes | None]]:

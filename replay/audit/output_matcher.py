@@ -51,12 +51,17 @@ class Differs(Exception):  # noqa: N818 - names what it found
     """Served and derived differ; the argument is the `OutputDifference`."""
 
 
+#: Headers of a record.
+RecordHeaders = tuple[tuple[str, bytes | None], ...]
+
+
 class Derived(NamedTuple):
-    """An output the engine derived: key and value, and the input (topic, offset) it comes from."""
+    """An output the engine derived: key, value and headers, and the input (topic, offset) it comes from."""
 
     key: bytes | None
     value: bytes
     cause: tuple[int, int]
+    headers: RecordHeaders = ()
 
 
 class Read(NamedTuple):
@@ -66,6 +71,7 @@ class Read(NamedTuple):
     key: bytes | None
     value: bytes | None
     timestamp: int
+    headers: RecordHeaders = ()
 
 
 class Unsettled(NamedTuple):
@@ -118,6 +124,8 @@ class Matcher:
         Returns what a value speaks of; raises ValueError, KeyError or TypeError if it is none of the topic's.
     kept
         Returns the value that the ledger would say again for an identity, or None.
+    elsewhere
+        Whether a record speaks of one that another stage read, intake or the router: nothing here leads to it.
     """
 
     partition: int
@@ -125,6 +133,7 @@ class Matcher:
     records: Iterator[KafkaRecord]
     identity: Callable[[bytes], Any]
     kept: Callable[[Any], bytes | None] = lambda _: None
+    elsewhere: Callable[[Any], bool] = lambda _: False
     matched: int = 0
     copies: int = 0
     #: Derived, and not read yet; read, and not derived yet; matched lately.
@@ -154,7 +163,7 @@ class Matcher:
 
     def read(self) -> None:
         """Read until every derived output is found; raises `Differs` if one differs or is missing."""
-        pending, identity = self.pending, self.identity
+        pending = self.pending
         while pending:
             if self._ahead > WINDOW:
                 self._missing(next(iter(pending)))
@@ -163,20 +172,26 @@ class Matcher:
                 self.ended = True
                 return
             self.next = record.offset + 1
-            try:
-                named = identity(record.value or b"")
-            except (ValueError, KeyError, TypeError):
-                raise Differs(
-                    OutputDifference(self.partition, self.label, record.offset, None, "a record no worker writes")
-                ) from None
-            derived = pending.pop(named, None)
-            if derived is not None:
-                self._match(named, derived, record)
-            elif self._known(named, record):
-                self.copies += 1
-            else:
-                self.ahead.setdefault(named, []).append(record)
-                self._ahead += 1
+            self.take(record)
+
+    def take(self, record: KafkaRecord) -> None:
+        """Match a record that was read; raises `Differs` if it differs, or is none of the topic's."""
+        try:
+            named = self.identity(record.value or b"")
+        except (ValueError, KeyError, TypeError):
+            raise Differs(
+                OutputDifference(self.partition, self.label, record.offset, None, "a record no worker writes")
+            ) from None
+        if self.elsewhere(named):
+            return
+        derived = self.pending.pop(named, None)
+        if derived is not None:
+            self._match(named, derived, record)
+        elif self._known(named, record):
+            self.copies += 1
+        else:
+            self.ahead.setdefault(named, []).append(record)
+            self._ahead += 1
 
     def unsettled(self) -> Unsettled:
         """Return what another audit needs to go on from here."""
@@ -186,7 +201,7 @@ class Matcher:
             self.matched,
             self.copies,
             list(self.pending.values()),
-            [Read(each.offset, each.key, each.value, each.timestamp) for each in ahead],
+            [Read(each.offset, each.key, each.value, each.timestamp, tuple(each.headers)) for each in ahead],
             list(self.recent.values()),
         )
 
@@ -205,12 +220,12 @@ class Matcher:
             yield from waiting
         for record in self.records:
             try:
-                known = self._known(self.identity(record.value or b""), record)
+                identity = self.identity(record.value or b"")
+                elsewhere, known = self.elsewhere(identity), self._known(identity, record)
             except (ValueError, KeyError, TypeError):
-                known = False
-            if known:
-                self.copies += 1
-            else:
+                elsewhere = known = False
+            self.copies += known
+            if not known and not elsewhere:
                 yield record
 
     def undone(self, record: KafkaRecord) -> OutputDifference:
@@ -251,6 +266,10 @@ class Matcher:
                     {"key": (repr(record.key), repr(derived.key))},
                 )
             )
+        if tuple(record.headers) != derived.headers:
+            fields = {"headers": (repr(record.headers), repr(derived.headers))}
+            what = "served with other headers"
+            raise Differs(OutputDifference(self.partition, self.label, record.offset, str(identity), what, fields))
         self.matched += 1
         self.recent[identity] = derived.value
         if len(self.recent) > WINDOW:

@@ -6,6 +6,9 @@ both topics had been applied at the answer, so the outcomes before it are ``appl
 Between two answers that follow each other stand outcomes in their own order, and forecasts that were answered before or
 could not be read. How those lie among the outcomes is not told and is taken by record time, as a worker does: they
 teach nothing and are answered from the ledger, so it matters to no answer, unless a row falls due at that very record.
+
+What answers carry from their records is derived, too, headers included. A copy of an answer does not say which record
+it answers, one that came again or another of the same event, so what copies carry is not compared.
 """
 
 import asyncio
@@ -23,10 +26,10 @@ from replay.audit.refusing import Refusing
 from replay.audit.terms import Terms
 from state import keys, ledger
 from state.engine import BATCH_LIMIT, HELD, Effects, Partition
-from state.events import Calibrated, Event, Forecast, Outcome, Output, Passed, Resolved
+from state.events import Calibrated, Event, Forecast, Outcome, Output, Passed, Rejected, Resolved
 from state.fence import FORECAST_FATES, FORECASTS, INPUT_FATES, OUTCOMES, Fence
 from streams.records.decoding import Decoder, event_name
-from streams.records.encoding import encode, key_of
+from streams.records.encoding import encode, key_of, raw_answer
 from streams.records.merge import KafkaRecord
 from streams.records.refused import named
 
@@ -78,8 +81,10 @@ class Checked:
         Input records folded.
     calibrated, resolved, dead_letters
         Output records that are what was derived.
+    raw_answers
+        Dead forecasts answered with their raw score, as derived.
     copies
-        Further output records, the same byte for byte.
+        Further output records, the same byte for byte; of answers, but for what they carry.
     by_time
         Input records whose place among those of the other topic no answer tells, so that record time had to.
     waiting
@@ -93,6 +98,7 @@ class Checked:
     calibrated: int = 0
     resolved: int = 0
     dead_letters: int = 0
+    raw_answers: int = 0
     copies: int = 0
     by_time: int = 0
     waiting: int = 0
@@ -113,8 +119,8 @@ class Derivation:
         The ``applied`` of the last answer.
     next_answer
         Next offset of ``calibrated``.
-    joined, letters
-        What of ``resolved`` and of ``dead-letters`` has no counterpart yet.
+    joined, letters, raws
+        What of ``resolved``, of ``dead-letters`` and of raw answers has no counterpart yet.
     gone
         Ledger rows that left last.
     rows
@@ -127,6 +133,7 @@ class Derivation:
     next_answer: int
     joined: Unsettled
     letters: Unsettled
+    raws: Unsettled
     gone: dict[bytes, bytes]
     rows: RowStore
 
@@ -207,7 +214,7 @@ class Rederivation:
         #: What is known of it before any answer is read, and the place there of what is read of each input now.
         self._recorded = list(self.terms)
         under = [each.settings for each in self._recorded]
-        self._decoders = [Decoder(each.policies, each.limits, each.direct) for each in under]
+        self._decoders = [Decoder(each.policies, each.limits, each.direct, each.carry_headers) for each in under]
         self._reading = [0, 0]
         forecasts, outcomes, self._calibrated, resolved, letters = topics
         self._forecasts, self._outcomes = self._inputs(forecasts, FORECASTS), self._inputs(outcomes, OUTCOMES)
@@ -226,7 +233,10 @@ class Rederivation:
         self._settled = settled
         self._next_answer_at = 0
         self._joined = Matcher(partition, "resolved", resolved, _joined, self._resolved_again)
-        self._letters = Matcher(partition, "dead-letters", letters, _place)
+        own = self.terms[0].settings.forecasts, self.terms[0].settings.outcomes
+        self._letters = Matcher(partition, "dead-letters", letters, _place, elsewhere=lambda place: place[0] not in own)
+        #: Raw answers stand among the others, and are handed over when they are read.
+        self._raws = Matcher(partition, "calibrated", iter(()), _raw_place, elsewhere=lambda place: place[0] not in own)
         if since is not None:
             self.checked = replace(since.checked)
             self._gone |= since.gone
@@ -234,6 +244,7 @@ class Rederivation:
             self._next_answer_at = since.next_answer
             self._joined.resume(since.joined)
             self._letters.resume(since.letters)
+            self._raws.resume(since.raws)
 
     def run(self) -> Iterator[int]:
         """Fold and compare to the end; yields how many input records each step folded.
@@ -309,17 +320,23 @@ class Rederivation:
         for record in self._calibrated:
             self._next_answer_at = record.offset + 1
             answer = self._parsed(record)
+            if answer is None:
+                continue
             if answer.applied > place:
                 self._require_configuration(answer)
                 return answer
             self._check_copy(answer)
         return None
 
-    def _parsed(self, record: KafkaRecord) -> _Answer:
+    def _parsed(self, record: KafkaRecord) -> _Answer | None:
+        """Return an answer, or None for a raw one, which is matched with its dead letter."""
         try:
             value = orjson.loads(record.value or b"")
+            if value.get("calibrated") is False:
+                self._raws.take(record)
+                return None
             event_id, stream, config = event_name(value), value["stream"], value["config"]
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, AttributeError):
             raise Differs(self._difference(record, None, "a record no worker writes")) from None
         applied = value.get("applied")
         if applied is None:
@@ -367,8 +384,8 @@ class Rederivation:
                 what = "an answer to an event that is not in the ledger"
                 raise Differs(self._difference(answer.record, answer.event_id, what))
             value = self._encoded(again)
-        if answer.record.value != value:
-            fields = compared(answer.record.value, value)
+        if answer.record.value != value and _alone(answer.record.value) != _alone(value):
+            fields = compared(_alone(answer.record.value), _alone(value))
             raise Differs(
                 self._difference(answer.record, answer.event_id, "a copy that differs from the answer", fields)
             )
@@ -489,6 +506,7 @@ class Rederivation:
             else:
                 value, key = self._encoded(output), key_of(output, self.terms[self._folding].settings)
                 self._letters.derive(_place(value), Derived(key, value, (output.topic, output.offset)))
+                self._derive_raw(output)
         if self._served and self._served[0].applied <= self._engine.fence.applied:
             answer = self._served[0]
             again = self._again(answer.event_id)
@@ -497,6 +515,13 @@ class Rederivation:
         self._letters.read()
         self.checked.forecasts += sum(effects.fates[:FORECAST_FATES])
         self.checked.outcomes += sum(effects.fates[FORECAST_FATES:INPUT_FATES])
+
+    def _derive_raw(self, output: Rejected) -> None:
+        answer = raw_answer(output, self.terms[self._folding].settings, self._number)
+        if answer is not None:
+            key, value, _, headers = answer
+            derived = Derived(key, value, (output.topic, output.offset), tuple(headers))
+            self._raws.derive(_raw_place(value), derived)
 
     def _applied(self, events: Sequence[Event]) -> tuple[list[tuple[tuple[int, int], Output]], Effects]:
         """Fold events, and return each output with the record that led to it: what matures belongs to no other."""
@@ -518,6 +543,10 @@ class Rederivation:
         if answer.record.key != output.key:
             fields = {"key": (repr(answer.record.key), repr(output.key))}
             raise Differs(self._difference(answer.record, answer.event_id, "served under another key", fields))
+        headers = () if output.carried is None else output.carried.headers
+        if tuple(answer.record.headers) != headers:
+            fields = {"headers": (repr(answer.record.headers), repr(headers))}
+            raise Differs(self._difference(answer.record, answer.event_id, "served with other headers", fields))
         self.checked.calibrated += 1
 
     def _answered_otherwise(self, answer: _Answer, derived: Output | None) -> OutputDifference:
@@ -533,6 +562,7 @@ class Rederivation:
             self._next_answer_at,
             self._joined.unsettled(),
             self._letters.unsettled(),
+            self._raws.unsettled(),
             self._gone,
             self._rows,
         )
@@ -542,7 +572,7 @@ class Rederivation:
     def _settle(self) -> None:
         """Judge what has no counterpart: while workers run, what is on its way may not be written yet."""
         checked = self.checked
-        for matcher in (self._joined, self._letters):
+        for matcher in (self._joined, self._letters, self._raws):
             for identity, derived in matcher.pending.items():
                 topic, offset = derived.cause
                 if offset < self._committed[topic]:
@@ -555,6 +585,7 @@ class Rederivation:
                 checked.unsettled += 1
             checked.copies += matcher.copies
         checked.resolved, checked.dead_letters = self._joined.matched, self._letters.matched
+        checked.raw_answers = self._raws.matched
 
     # -- records -----------------------------------------------------------------------------------------------------
 
@@ -618,3 +649,19 @@ def _joined(value: bytes) -> _Joined:
 def _place(value: bytes) -> tuple[str, int, int]:
     letter = orjson.loads(value)
     return letter["topic"], letter["partition"], letter["offset"]
+
+
+def _raw_place(value: bytes) -> tuple[str, int, int]:
+    """Return the place of the dead letter that a raw answer names."""
+    letter = orjson.loads(value)["dead_letter"]
+    return letter["topic"], letter["partition"], letter["offset"]
+
+
+def _alone(value: bytes | None) -> bytes:
+    """Return an answer without what it carries, which is its record's."""
+    try:
+        answer = orjson.loads(value or b"")
+        answer.pop("carried", None)
+        return orjson.dumps(answer)
+    except (ValueError, TypeError, AttributeError):
+        return value or b""

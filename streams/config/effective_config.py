@@ -61,6 +61,7 @@ def policies(settings: Settings) -> dict[str, dict[str, Any]]:
             "pairs": policy.pairs,
             "segments_required": policy.segments_required,
             "quota": stream_config.shown(policy.quota),
+            "on_error": policy.on_error,
             **json.loads(policy.recipe),
         }
         for pattern, policy in found

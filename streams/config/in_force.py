@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import orjson
 
-from state.policy import Challenger, Policies, Policy
+from state.policy import NOTHING, Challenger, Policies, Policy
 from state.quotas import Quota, Rate
 from streams.config.settings import Settings
 from streams.sources import config as source_config
@@ -83,6 +83,8 @@ def described(settings: Settings) -> bytes:
         "limits": {name: getattr(settings, name) for name in LIMITS},
         "coin": policies.coin_name,
         "quota": policies.quota,
+        "on_error": policies.on_error,
+        "carry_headers": settings.carry_headers,
     }
     if settings.direct is not None:
         found["sources"] = source_config.plain(settings.direct)
@@ -102,11 +104,12 @@ def restored(configuration: bytes, settings: Settings) -> Settings:
         patterns = [(pattern, _policy(policy)) for pattern, policy in found["streams"]]
         default = found["default"] and _policy(found["default"])
         limits = {name: found["limits"][name] for name in LIMITS}
-        policies = Policies(
-            patterns, default, found["early_ttl_ms"], settings.policies.coin, _quota(found.get("quota"))
-        )
+        # A configuration that was written before anything was carried names no headers.
+        on_error, headers = found.get("on_error", NOTHING), tuple(found.get("carry_headers", ()))
+        coin_of_now, quota = settings.policies.coin, _quota(found.get("quota"))
+        policies = Policies(patterns, default, found["early_ttl_ms"], coin_of_now, quota, on_error)
         coin = found.get("coin", "")
-        sources = source_config.parse(found.get("sources", {}))
+        sources = source_config.parse(found.get("sources", {}), headers)
     except (ValueError, KeyError, TypeError, AttributeError) as exc:
         raise InForceError(f"configuration {digest(configuration)} cannot be read by this version: {exc!r}") from exc
     if coin != policies.coin_name:
@@ -115,7 +118,7 @@ def restored(configuration: bytes, settings: Settings) -> Settings:
             f"configuration {digest(configuration)} drew with {drew}, TRUEUP_COIN_KEY here is {here}: give the key "
             "that was in force"
         )
-    return replace(under(settings, policies, **limits), sources=sources)
+    return replace(under(settings, policies, **limits), sources=sources, carry_headers=headers)
 
 
 def under(settings: Settings, policies: Policies, **limits: Any) -> Settings:  # noqa: ANN401 - of `LIMITS`

@@ -14,8 +14,8 @@ from streams.config import stream_config
 from streams.kafka import codecs
 from streams.kafka.security import Access, Security
 from streams.records.limits import Limits
+from streams.sources import carrying, modes
 from streams.sources import config as source_config
-from streams.sources import modes
 from streams.sources.direct import Direct
 from streams.sources.fields import FORECAST, OUTCOME
 from streams.sources.formats import asks_registry
@@ -182,6 +182,8 @@ class Settings:
     access: Access = field(default_factory=Access)
     policies: Policies = field(default_factory=lambda: stream_config.policies({}, DEFAULT_CALIBRATOR))
     sources: tuple[Source, ...] = ()
+    #: Headers of forecasts that no source maps, which go on to their answers.
+    carry_headers: tuple[str, ...] = carrying.TRACE
     #: Topic that a router sends outcomes to; empty: these are no router's settings.
     routed: str = ""
     registry: Registry = field(default_factory=Registry)
@@ -351,7 +353,8 @@ class Settings:
             default = values.get("default_calibrator", DEFAULT_CALIBRATOR)
             table = stream_config.loaded(text)
             values["policies"] = stream_config.policies(table, default, coin)
-            values["sources"] = source_config.parse(table.get("sources", {}))
+            values["carry_headers"] = carrying.headers(table.get("carry_headers", carrying.TRACE))
+            values["sources"] = source_config.parse(table.get("sources", {}), values["carry_headers"])
         except (ValueError, OSError) as exc:
             raise SettingsError(str(exc)) from exc
         return cls(**values)

@@ -4,6 +4,8 @@
 
     closed = false                # true: a stream that no pattern matches is rejected
     early_ttl = "7d"              # how long an outcome waits for its forecast
+    on_error = "none"             # or "raw": a forecast that is a dead letter is answered with its raw score, too
+    carry_headers = ["traceparent", "tracestate"]   # of forecasts, to go on to their answers
 
     [quota]                       # of all streams that no pattern matches, and of records whose stream is not known
     ids = "200/s"                 # in each partition of each input topic
@@ -24,6 +26,7 @@
     alarm_since = 2026-11-22      # a later date, or time with an offset, than before begins the alarms anew
     shards = 4                    # a stream too large for one partition: parts that learn apart, by event id
     options = { grid = 50 }       # of the calibrator
+    on_error = "raw"              # as above, of these streams
     quota = { records = "500/s", ids = "30000/m", dead_letters = "1/s" }  # of each stream; not set: not bounded
     shadow = [                    # challengers: scored on the same events, never served
         "platt+minimax",
@@ -39,11 +42,11 @@ from collections.abc import Mapping
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
 
-from state.policy import DEFAULT_TTL_MS, Challenger, Policies, Policy
+from state.policy import DEFAULT_TTL_MS, NOTHING, Challenger, Policies, Policy
 from state.quotas import Quota, Rate
 
 _UNITS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-_TOP = ("closed", "early_ttl", "quota", "streams", "sources")
+_TOP = ("closed", "early_ttl", "quota", "on_error", "carry_headers", "streams", "sources")
 _STREAM = (
     "calibrator",
     "ttl",
@@ -61,6 +64,7 @@ _STREAM = (
     "shadow",
     "shards",
     "quota",
+    "on_error",
 )
 _CHALLENGER = ("calibrator", "options")
 _QUOTA = ("records", "ids", "dead_letters")
@@ -95,16 +99,18 @@ def policies(table: Mapping[str, Any], default_calibrator: str, coin: bytes = b"
     closed = _typed(table, "closed", bool, default=False)
     streams = _typed(table, "streams", dict, default={})
     early = duration(table["early_ttl"]) if "early_ttl" in table else DEFAULT_TTL_MS
+    on_error = _typed(table, "on_error", str, default=NOTHING)
     patterns = []
     for pattern, stream in streams.items():
         where = f'streams."{pattern}"'
         if not isinstance(stream, dict):
             raise ValueError(f"{where} must be a table")  # noqa: TRY004 - one kind of error for configuration
         try:
-            patterns.append((pattern, _policy(stream, default_calibrator)))
+            patterns.append((pattern, _policy({"on_error": on_error, **stream}, default_calibrator)))
         except ValueError as exc:
             raise ValueError(f"{where}: {exc}") from exc
-    return Policies(patterns, None if closed else Policy(default_calibrator), early, coin, quota(table))
+    default = None if closed else Policy(default_calibrator, on_error=on_error)
+    return Policies(patterns, default, early, coin, quota(table), on_error)
 
 
 def duration(value: object) -> int:
@@ -185,6 +191,7 @@ def _policy(stream: Mapping[str, Any], default_calibrator: str) -> Policy:
         shards=_typed(stream, "shards", int, default=1),
         shadow=tuple(_challenger(each) for each in _typed(stream, "shadow", list, default=[])),
         quota=quota(stream),
+        on_error=_typed(stream, "on_error", str, default=NOTHING),
     )
 
 

@@ -19,6 +19,7 @@ from state import keys
 from state.claim import Claim
 from streams.faust.transport import BatchProducer
 from streams.kafka.producer_ids import NOBODY, ProducerIdentity
+from streams.records.encoding import NO_HEADERS
 
 log = logging.getLogger("trueup")
 
@@ -194,7 +195,7 @@ class Changelog:
     async def _send(self, partition: int, writer: Writer, rows: RowWrites) -> int:
         producer = self._producer()
         batch = producer.batch()
-        if batch.extend([(key, value, None) for key, value in rows.items()]) < len(rows):
+        if batch.extend([(key, value, None, NO_HEADERS) for key, value in rows.items()]) < len(rows):
             raise TooLargeError(f"{len(rows)} rows do not fit one record batch")
         batch.stamp = writer.stamp(len(rows))
         try:

@@ -57,6 +57,6 @@ class Announcer:
         producer = self._producer()
         for key, value in in_force.records(now, self._settings.batch_bytes // 2):
             batch = producer.batch()
-            batch.extend([(key, value, None)])
+            batch.extend([(key, value, None, [])])
             await producer.append([(batch, self._settings.configurations, partition)])
         self._announced[partition] = claim

@@ -1,13 +1,13 @@
 """What leaves: outputs as record batches, acknowledged before the inputs they answer are."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from itertools import zip_longest
 from typing import Protocol
 
 from state.events import Output
 from streams.config.settings import Settings
 from streams.faust.transport import BatchProducer, RecordBatch
-from streams.records.encoding import EncodedRecord, encoded
+from streams.records.encoding import EncodedRecord, answered_raw, encoded
 
 
 class Outputs:
@@ -32,6 +32,8 @@ class Outputs:
         self.settings = settings
         self.producer = producer
         self.produced = produced
+        #: Dead forecasts that were answered with their raw score, since the process began.
+        self.raw_answers = 0
         self.topics = {
             "calibrated": settings.calibrated,
             "resolved": settings.resolved,
@@ -100,9 +102,11 @@ class OutputBatch(PackedBatch):
 
     def __init__(self, outputs: Outputs, partition: int) -> None:
         super().__init__(outputs, partition)
+        self._outputs = outputs
         self._settings = outputs.settings
+        self._raw_answers = 0
 
-    def add(self, outputs: Iterable[Output]) -> None:
+    def add(self, outputs: Sequence[Output]) -> None:
         """Pack outputs, in order.
 
         Raises
@@ -110,6 +114,13 @@ class OutputBatch(PackedBatch):
         ValueError
             If one is larger than a record batch may be.
         """
+        if self._settings.policies.answering:
+            self._raw_answers += sum(answered_raw(output, self._settings) is not None for output in outputs)
         for label, records in encoded(outputs, self._settings, self.partition).items():
             if records:
                 self._pack(label, self.partition, records)
+
+    async def send(self) -> None:
+        """Produce what was packed; see `PackedBatch.send`."""
+        await super().send()
+        self._outputs.raw_answers += self._raw_answers

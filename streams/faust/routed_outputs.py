@@ -11,7 +11,7 @@ from streams.config.settings import Settings
 from streams.faust.outputs import PackedBatch
 from streams.faust.transport import BatchProducer, RecordBatch
 from streams.kafka import partitioner
-from streams.records.encoding import EncodedRecord, encode, key_of
+from streams.records.encoding import NO_HEADERS, EncodedRecord, encode, key_of
 from streams.records.routing import encode_outcome
 
 OUTCOMES, LETTERS = "outcomes", "dead-letters"
@@ -74,10 +74,10 @@ class RoutedBatch(PackedBatch):
             if isinstance(output, Routed):
                 key = output.target.encode()
                 to = OUTCOMES, partitioner.partition(key, self._outputs.partitions())
-                made[to].append((key, encode_outcome(output), output.stamp))
+                made[to].append((key, encode_outcome(output), output.stamp, NO_HEADERS))
             else:
                 _, timestamp, value = encode(output, settings, self.partition)
-                made[LETTERS, self.partition].append((key_of(output, settings), value, timestamp))
+                made[LETTERS, self.partition].append((key_of(output, settings), value, timestamp, NO_HEADERS))
         for (label, partition), records in made.items():
             self._pack(label, partition, records)
 

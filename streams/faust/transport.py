@@ -725,6 +725,10 @@ class BatchConsumer(driver.Consumer):
         return max(start, earliest)
 
 
+#: Key, value, timestamp (ms) and headers of a record to produce.
+Produced = tuple[bytes | None, bytes | None, int | None, list[tuple[str, bytes | None]]]
+
+
 class RecordBatch(BatchBuilder):  # type: ignore[misc]  # aiokafka ships no type hints
     """A record batch that may be of another producer id than its producer's.
 
@@ -737,14 +741,14 @@ class RecordBatch(BatchBuilder):  # type: ignore[misc]  # aiokafka ships no type
 
     stamp: tuple[int, int, int] | None = None
 
-    def extend(self, records: Sequence[tuple[bytes | None, bytes | None, int | None]]) -> int:
-        """Append records of key, value and timestamp (ms) while they fit, and return how many did.
+    def extend(self, records: Sequence[Produced]) -> int:
+        """Append records while they fit, and return how many did.
 
         One call a record less than `append`, of which there are three an event.
         """
         append, first = self._builder.append, self._relative_offset
-        for key, value, timestamp in records:
-            if append(self._relative_offset, timestamp, key, value, []) is None:
+        for key, value, timestamp, headers in records:
+            if append(self._relative_offset, timestamp, key, value, headers) is None:
                 break
             self._relative_offset += 1
         return int(self._relative_offset - first)

@@ -77,7 +77,9 @@ def of_intake(settings: Settings) -> list[Grant]:
     sources = dict.fromkeys(mode.topic for mode in settings.modes if not mode.direct)
     if not sources:
         return []
-    written = (settings.forecasts, settings.routes, settings.labels, settings.dead_letters)
+    written = [settings.forecasts, settings.routes, settings.labels, settings.dead_letters]
+    if settings.policies.answering:
+        written.append(settings.calibrated)
     return [
         *(Grant("topic", name, ("Read",)) for name in sources),
         *(Grant("topic", name, ("Write",)) for name in written),

@@ -127,6 +127,21 @@ CATALOGUE: Final = {
             "read the records where the dead letters say, as long as the input topic keeps them",
         ),
         Metric(
+            "raw_answers",
+            "counter",
+            (),
+            "Forecasts that are dead letters and were answered with their raw score, as on_error says; again after a "
+            "restart",
+            "read the dead letters: they have the reasons",
+        ),
+        Metric(
+            "uncarried",
+            "counter",
+            ("what",),
+            "Headers and fields that an answer could not carry, each time their record was read: header or field",
+            "carry fewer or shorter ones: 16 of each, and 2,048 bytes of each",
+        ),
+        Metric(
             "refused_records",
             "counter",
             ("stream",),

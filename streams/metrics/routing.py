@@ -5,7 +5,7 @@ from time import time
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics, generate_latest
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from state import routes
@@ -29,6 +29,8 @@ SHARED: Final = (
     "lost_records",
     "held_partitions",
     "last_update_timestamp_seconds",
+    "raw_answers",
+    "uncarried",
     "recovery_remaining_records",
     "recovery_restored_rows",
     "recovery_seconds",
@@ -119,10 +121,11 @@ class Stage(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Yield what does not count by itself."""
-        found: dict[str, GaugeMetricFamily] = {}
+        found: dict[str, CounterMetricFamily | GaugeMetricFamily] = {}
         for name, labels, value in self._samples():
             metric = KNOWN[name]
-            family = found.setdefault(name, GaugeMetricFamily(PREFIX + name, metric.help, labels=metric.labels))
+            kind = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
+            family = found.setdefault(name, kind(PREFIX + name, metric.help, labels=metric.labels))
             family.add_metric(labels, value)
         yield from found.values()
 

@@ -4,10 +4,10 @@ from typing import Any, NamedTuple, cast
 
 import orjson
 
-from state.events import Forecast, Outcome, Rejected
+from state.events import Carried, Forecast, Outcome, Rejected
 from state.fence import FORECASTS, OUTCOMES
 from state.policy import Policies
-from streams.records.decoding import SCOPED, Decoder
+from streams.records.decoding import SCOPED, Decoder, with_fields
 from streams.records.limits import Limits
 from streams.records.refused import Refused
 from streams.records.routing import Origin, encode_forecast, encode_label, encode_route, target
@@ -17,11 +17,12 @@ from streams.sources.registry import SchemaId
 
 
 class Sent(NamedTuple):
-    """A canonical record: its topic's label, its key and its value."""
+    """A canonical record: its topic's label, its key, its value and its headers."""
 
     topic: str
     key: bytes
     value: bytes
+    headers: tuple[tuple[str, bytes | None], ...] = ()
 
 
 class Canonical(NamedTuple):
@@ -61,6 +62,10 @@ class Reader:
             [] if isinstance(record.value, Refused) else self._mapping.lacking(record.value, record.key, record.headers)
         )
 
+    def left_out(self, what: str) -> int:
+        """Return how many headers or fields were too much to go on; see `Decoder.left_out`."""
+        return self._mapping.carrier.left_out[what]
+
     def canonical(self, record: Any, origin: Origin, now: int) -> Canonical | Rejected | None:  # noqa: ANN401 - aiokafka's
         """Return what a source record becomes; None if it is passed over.
 
@@ -76,29 +81,47 @@ class Reader:
         value, key, stamp = record.value, record.key, max(0, record.timestamp)
         if isinstance(value, Refused):
             return self._rejected(record, value.reason)
-        if stamp > now + self._ahead_ms:
+        far_ahead = stamp > now + self._ahead_ms
+        if far_ahead and not self._policies.answering:
             return self._rejected(record, "far_ahead")
         fields = self._mapping.read(value, key, record.headers, record.topic, stamp)
+        if far_ahead:
+            return self._rejected(record, "far_ahead", fields.fields if isinstance(fields, Refusal) else fields)
         if isinstance(fields, Refusal):
-            return None if fields.reason == PASSED else self._rejected(record, fields.reason)
+            return None if fields.reason == PASSED else self._rejected(record, fields.reason, fields.fields)
         made = self._made(fields, stamp, origin)
-        return self._rejected(record, made) if isinstance(made, str) else made
+        return self._rejected(record, made, fields) if isinstance(made, str) else made
 
-    def _rejected(self, record: Any, reason: str) -> Rejected:  # noqa: ANN401 - aiokafka's
-        return Rejected(record.offset, record.key, record.value, self._topic, reason)
+    def _rejected(self, record: Any, reason: str, fields: dict[str, Any] | None = None) -> Rejected:  # noqa: ANN401 - aiokafka's
+        rejected = Rejected(record.offset, record.key, record.value, self._topic, reason)
+        if fields is None or self._topic != FORECASTS or not self._policies.answering:
+            return rejected
+        if "stream" in fields:
+            fields = {**fields, "scope": fields["stream"]}
+        forecast = self._decoder.left(record.offset, None, fields, max(0, record.timestamp))
+        if forecast is None or not self._policies.answers_raw(forecast.stream):
+            return rejected
+        event_id = forecast.event_id.partition(SCOPED)[0]
+        key = self._target(forecast.stream, event_id) if forecast.stream else event_id
+        return rejected._replace(forecast=forecast._replace(key=key.encode()))
 
     def _forecast(self, fields: dict[str, Any], stamp: int, origin: Origin) -> Canonical | str:
+        carried = cast("Carried | None", fields.get("carried"))
         try:
-            value = encode_forecast(fields, origin)
+            value = encode_forecast({name: said for name, said in fields.items() if name != "carried"}, origin)
         except TypeError:  # what stands there is nothing that JSON has
             return "not_json"
+        headers: tuple[tuple[str, bytes | None], ...] = ()
+        if carried is not None:
+            headers = carried.headers
+            value = with_fields(carried.fields, value) if carried.fields else value
         event = cast("Forecast | Rejected", self._decoder.forecast(origin[1], None, value, stamp))
         if isinstance(event, Rejected):
             return event.reason
         event_id = event.event_id.partition(SCOPED)[0]
         key = self._target(event.stream, event_id)
         route = Sent("routes", event_id.encode(), encode_route(event_id, event.stream, key, origin))
-        return Canonical(Sent("forecasts", key.encode(), value), route)
+        return Canonical(Sent("forecasts", key.encode(), value, headers), route)
 
     def _label(self, fields: dict[str, Any], stamp: int, origin: Origin) -> Canonical | str:
         stream = fields.pop("stream", None)

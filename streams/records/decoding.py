@@ -5,19 +5,21 @@ from `REASONS`, and goes to the dead letters whole.
 """
 
 import base64
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 import orjson
 
 from state import forecasts
 from state.calibrators.base import new
-from state.events import Calibrated, Event, Forecast, Outcome, Passed, Rejected, Resolved
+from state.events import Calibrated, Carried, Event, Forecast, Outcome, Passed, Rejected, Resolved
 from state.fence import FORECASTS, OUTCOMES
 from state.forecasts import LARGEST, PROBABILITY, PROBS, Classwise, Normal, Probs, Quantiles
 from state.policy import Policies, Policy
 from state.segments import usable
 from streams.records.limits import LATEST, Limits
+from streams.sources.carrying import EVERY, TRACE, Carrier
 from streams.sources.direct import Direct, TopicMapping
 from streams.sources.references import Headers
 from streams.sources.refusal import PASSED, Refusal
@@ -78,6 +80,9 @@ LONGEST_NAME: Final = 255
 #: Stream names kept with their policies.
 KNOWN: Final = 10_000
 
+#: A record of which nothing could be read.
+_NOTHING: Final[dict[str, Any]] = {}
+
 _loads: Final = orjson.loads
 
 
@@ -92,9 +97,13 @@ class Decoder:
         What a record may be, at most.
     direct
         The sources among the two topics, whose records are mapped first; None: all records are as the reference says.
+    carry_headers
+        Names of headers that go on from forecasts to their answers, where no source maps these.
     """
 
-    def __init__(self, policies: Policies, limits: Limits, direct: Direct | None = None) -> None:
+    def __init__(
+        self, policies: Policies, limits: Limits, direct: Direct | None = None, carry_headers: Sequence[str] = TRACE
+    ) -> None:
         self._policies = policies
         self._record_bytes = limits.record_bytes
         self._key_bytes = KEY_IDS * limits.id_bytes
@@ -104,6 +113,10 @@ class Decoder:
         self._known: dict[str, Policy] = {}
         self._schemas = Schemas() if direct is None else Schemas(direct.registry)
         self._mappings = (None, None) if direct is None else direct.mappings(self._schemas)
+        mapping = self._mappings[FORECASTS]
+        #: What carries headers of records that trueup's producers wrote, and of those that intake wrote.
+        self._carrier, self._of_intake = Carrier(carry_headers), Carrier(EVERY)
+        self._carriers = [self._carrier, self._of_intake, *([] if mapping is None else mapping.carriers)]
         #: Whether `load` has to be awaited before records are decoded.
         self.asks_registry = direct is not None and direct.asks_registry
 
@@ -141,6 +154,7 @@ class Decoder:
         """Decode one record of ``forecasts``; ``timestamp`` is the Kafka timestamp, ms."""
         policy: Policy | None = None
         stream: Any = ""
+        record: dict[str, Any] = _NOTHING
         try:
             record = self._object(key, value, headers, timestamp, self._mappings[FORECASTS])
             event_id = self._name(record, "event_id")
@@ -164,9 +178,19 @@ class Decoder:
             x = _features(record.get("x"), policy) if policy.features else ()
             segments = _segments(record.get("segments"), policy) if policy.segments else ()
             ts = self._time(record, timestamp)
-            return new(Forecast, (offset, key, event_id, stream, raw, x, ts, value, segments))
+            carried = self._carried(record, headers) if headers or "carried" in record else None
+            return new(Forecast, (offset, key, event_id, stream, raw, x, ts, value, segments, carried))
         except _Unusable as unusable:
-            return _refused(offset, key, value, FORECASTS, unusable.args[0], stream if policy else "", timestamp)
+            reason = unusable.args[0]
+            if reason == PASSED:
+                return Passed(offset, FORECASTS)
+            named = stream if policy else ""
+            left = None
+            if self._policies.answering:
+                left = self.left(
+                    offset, key, unusable.args[1] if len(unusable.args) > 1 else record, timestamp, headers
+                )
+            return Rejected(offset, key, value, FORECASTS, reason, named, timestamp, False, left)  # noqa: FBT003 - a tuple
 
     def outcome(
         self, offset: int, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers = ()
@@ -189,7 +213,12 @@ class Decoder:
                 raise _Unusable("revision")
             return new(Outcome, (offset, key, event_id, float(y), self._time(record, timestamp), value, revision))
         except _Unusable as unusable:
-            return _refused(offset, key, value, OUTCOMES, unusable.args[0], "", timestamp)
+            reason = unusable.args[0]
+            return (
+                Passed(offset, OUTCOMES)
+                if reason == PASSED
+                else Rejected(offset, key, value, OUTCOMES, reason, "", timestamp)
+            )
 
     def _policy(self, stream: str) -> Policy:
         policy = self._policies.of(stream)
@@ -210,7 +239,7 @@ class Decoder:
         if mapping is not None:
             mapped = mapping.read(value, key, headers, mapping.topic, timestamp)
             if isinstance(mapped, Refusal):
-                raise _Unusable(mapped.reason)
+                raise _Unusable(mapped.reason, mapped.fields or _NOTHING)
             return mapped
         try:
             record = _loads(value)
@@ -219,6 +248,45 @@ class Decoder:
         if type(record) is not dict:
             raise _Unusable("not_object")
         return record
+
+    def _carried(self, record: dict[str, Any], headers: Headers) -> Carried | None:
+        """Return what goes on from a forecast to its answer."""
+        found = record.get("carried")
+        if type(found) is Carried or self._mappings[FORECASTS] is not None:
+            return found if type(found) is Carried else None
+        carrier = self._of_intake if "origin" in record else self._carrier
+        if found is None or type(found) is dict:
+            return carrier.carried(headers, () if found is None else found.items())
+        carrier.left_out["field"] += 1
+        return carrier.carried(headers, ())
+
+    def left(
+        self, offset: int, key: bytes | None, record: dict[str, Any], timestamp: int, headers: Headers = ()
+    ) -> Forecast | None:
+        """Return what can be read of a forecast that is a dead letter; None if that is too little for an answer.
+
+        An answer needs the event and the forecast itself. Its stream is empty if it cannot be read, and its time is the
+        Kafka timestamp then.
+        """
+        try:
+            event_id = self._name(record, "event_id")
+            if "scope" in record:
+                event_id = self._scoped(event_id, record)
+            raw = _readable(record)
+            if timestamp > LATEST:
+                return None
+        except _Unusable:
+            return None
+        stream, ts = "", timestamp
+        with suppress(_Unusable):
+            stream = self._name(record, "stream")
+        with suppress(_Unusable):
+            ts = self._time(record, timestamp)
+        return Forecast(offset, key, event_id, stream, raw, (), ts, None, (), self._carried(record, headers))
+
+    def left_out(self, what: str) -> int:
+        """Return how many headers or fields (``header``, ``field``) were too much to go on with their answers."""
+        return sum(carrier.left_out[what] for carrier in self._carriers)
 
     def _name(self, record: dict[str, Any], field: str) -> str:
         name = record.get(field)
@@ -250,12 +318,6 @@ class Decoder:
         return ts
 
 
-def _refused(
-    offset: int, key: bytes | None, value: bytes | None, topic: int, reason: str, stream: str, ts: int
-) -> Rejected | Passed:
-    return Passed(offset, topic) if reason == PASSED else Rejected(offset, key, value, topic, reason, stream, ts)
-
-
 def _only(record: dict[str, Any], *allowed: str) -> str:
     """Return the one kind of forecast the record gives; raise unless it is one that the stream takes."""
     kinds = [kind for kind in _ALTERNATIVES if record.get(kind) is not None]
@@ -278,6 +340,24 @@ def _distribution(record: dict[str, Any], policy: Policy) -> forecasts.ForecastV
         return Normal(*_numbers((given["mean"], given["std"])))
     except (ValueError, TypeError, KeyError):
         raise _Unusable(kind) from None
+
+
+def _readable(record: dict[str, Any]) -> forecasts.ForecastValue:
+    """Return the one forecast that a record gives, whatever its stream takes."""
+    kind = _only(record, *_ALTERNATIVES)
+    given = record[kind]
+    try:
+        if kind == "probs":
+            return Probs(_numbers(given))
+        if kind == "quantiles":
+            return Quantiles(_numbers(given["levels"]), _numbers(given["values"]))
+        if kind == "normal":
+            return Normal(*_numbers((given["mean"], given["std"])))
+        if (type(given) is float or type(given) is int) and 0 <= given <= 1:
+            return float(given)
+    except (ValueError, TypeError, KeyError):
+        pass
+    raise _Unusable(kind)
 
 
 def _probs(given: object, classes: int) -> Probs:
@@ -322,7 +402,9 @@ def _segments(given: object, policy: Policy) -> tuple[str, ...]:
 
 def encode_calibrated(record: Calibrated) -> bytes:
     """Return the JSON value of a ``calibrated`` record."""
-    _, event_id, stream, raw, p, draw, calibrator, config, version, ts, applied = record
+    _, event_id, stream, raw, p, draw, calibrator, config, version, ts, applied, carried = record
+    if carried is not None and carried.fields:
+        return with_fields(carried.fields, encode_calibrated(record._replace(carried=None)))
     if SCOPED in event_id:
         event_id, _, scope = event_id.partition(SCOPED)
         return _within(scope, encode_calibrated(record._replace(event_id=event_id)))
@@ -342,6 +424,27 @@ def encode_calibrated(record: Calibrated) -> bytes:
             "applied": applied,
         }
     )
+
+
+def encode_raw(record: Rejected, topic: str, partition: int) -> bytes:
+    """Return the JSON value of the ``calibrated`` record that answers a dead letter's forecast with its raw score."""
+    forecast = record.forecast
+    if forecast is None:
+        raise ValueError("the forecast of this dead letter could not be read")
+    event_id, _, scope = forecast.event_id.partition(SCOPED)
+    shown: dict[str, Any] = {"event_id": event_id, "stream": forecast.stream or None}
+    for name in ("raw", "p"):
+        if type(forecast.raw) is float:
+            shown[name] = forecast.raw
+        else:
+            _show(shown, name, forecast.raw)
+    shown["calibrated"], shown["reason"], shown["ts"] = False, record.reason, forecast.ts
+    shown["dead_letter"] = {"topic": topic, "partition": partition, "offset": record.offset}
+    value = orjson.dumps(shown)
+    if scope:
+        value = _within(scope, value)
+    carried = forecast.carried
+    return with_fields(carried.fields, value) if carried is not None and carried.fields else value
 
 
 def encode_resolved(record: Resolved) -> bytes:
@@ -376,6 +479,11 @@ def _within(scope: str, value: bytes) -> bytes:
     return value[:-1] + b',"scope":' + orjson.dumps(scope) + b"}"
 
 
+def with_fields(fields: bytes, value: bytes) -> bytes:
+    """Return the value of a record that carries fields."""
+    return value[:-1] + b',"carried":' + fields + b"}"
+
+
 def event_name(record: dict[str, Any]) -> Any:  # noqa: ANN401 - what stands there, where it is no name
     """Return the name by which the engine knows the event of an output."""
     event_id, scope = record["event_id"], record.get("scope")
@@ -387,20 +495,26 @@ def _encode_vectors(record: Calibrated | Resolved, fields: tuple[str, ...]) -> b
     shown: dict[str, Any] = {}
     for name in ("event_id", "stream", *fields):
         value = getattr(record, name)
-        if isinstance(value, Quantiles):
-            shown["quantiles" if name == "p" else name] = {"levels": value.levels, "values": value.values}
-        elif isinstance(value, Normal):
-            shown[name] = {"mean": value.mean, "std": value.std}
-        elif isinstance(value, Classwise):
-            shown["probs" if name == "p" else name] = list(value)
-            if name == "p":
-                whole = value.normalised()
-                shown["normalised"], shown["argmax"] = list(whole), whole.argmax()
+        if isinstance(value, Quantiles | Normal | Classwise):
+            _show(shown, name, value)
         elif name == "y" and value == int(value) and abs(value) <= _WHOLE:
             shown["y"] = int(value)
         else:
             shown[name] = value
     return orjson.dumps(shown)
+
+
+def _show(shown: dict[str, Any], name: str, value: object) -> None:
+    """Put a forecast of more than one probability into what is shown; ``p`` takes its kind's name."""
+    if isinstance(value, Quantiles):
+        shown["quantiles" if name == "p" else name] = {"levels": value.levels, "values": value.values}
+    elif isinstance(value, Normal):
+        shown["normal" if name == "p" else name] = {"mean": value.mean, "std": value.std}
+    elif isinstance(value, Classwise):
+        shown["probs" if name == "p" else name] = list(value)
+        if name == "p":
+            whole = value.normalised()
+            shown["normalised"], shown["argmax"] = list(whole), whole.argmax()
 
 
 def encode_letter(record: Rejected, topic: str, partition: int, limits: Limits) -> bytes:

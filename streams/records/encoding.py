@@ -1,14 +1,17 @@
 """Outputs as the records they are produced as; runs once an event, and is compiled."""
 
 from collections.abc import Iterable
+from typing import Final, cast
 
-from state.events import Calibrated, Output, Rejected, Resolved
+from state.events import Calibrated, Forecast, Output, Rejected, Resolved
 from state.fence import FORECASTS
 from streams.config.settings import Settings
-from streams.records.decoding import encode_calibrated, encode_letter, encode_resolved
+from streams.records.decoding import encode_calibrated, encode_letter, encode_raw, encode_resolved
 
-#: Key, value and Kafka timestamp (ms) of a record to produce.
-EncodedRecord = tuple[bytes | None, bytes, int | None]
+#: Key, value, Kafka timestamp (ms) and headers of a record to produce.
+EncodedRecord = tuple[bytes | None, bytes, int | None, list[tuple[str, bytes | None]]]
+#: No headers; it is not changed.
+NO_HEADERS: Final[list[tuple[str, bytes | None]]] = []
 
 
 def encode(output: Output, settings: Settings, partition: int) -> tuple[str, int | None, bytes]:
@@ -29,6 +32,23 @@ def key_of(output: Output, settings: Settings) -> bytes | None:
     return key
 
 
+def answered_raw(output: Output, settings: Settings) -> Forecast | None:
+    """Return the forecast of a dead letter that is answered with its raw score; None of all else."""
+    if not isinstance(output, Rejected) or output.forecast is None:
+        return None
+    return output.forecast if settings.policies.answers_raw(output.forecast.stream) else None
+
+
+def raw_answer(output: Rejected, settings: Settings, partition: int) -> EncodedRecord | None:
+    """Return the ``calibrated`` record that a dead letter has beside it; None if its forecast is not answered."""
+    forecast = answered_raw(output, settings)
+    if forecast is None:
+        return None
+    value = encode_raw(output, settings.forecasts, partition)
+    headers = NO_HEADERS if forecast.carried is None else list(forecast.carried.headers)
+    return output.key, value, forecast.ts, headers
+
+
 def encoded(outputs: Iterable[Output], settings: Settings, partition: int) -> dict[str, list[EncodedRecord]]:
     """Return the records of outputs by the label of their topic, in their order."""
     calibrated: list[EncodedRecord] = []
@@ -36,10 +56,16 @@ def encoded(outputs: Iterable[Output], settings: Settings, partition: int) -> di
     letters: list[EncodedRecord] = []
     for output in outputs:
         if type(output) is Calibrated:
-            calibrated.append((output.key, encode_calibrated(output), output.ts))
+            carried = output.carried
+            headers = NO_HEADERS if carried is None else list(carried.headers)
+            calibrated.append((output.key, encode_calibrated(output), output.ts, headers))
         elif type(output) is Resolved:
-            resolved.append((output.key, encode_resolved(output), output.resolved_ts))
+            resolved.append((output.key, encode_resolved(output), output.resolved_ts, NO_HEADERS))
         else:
-            _, timestamp, value = encode(output, settings, partition)
-            letters.append((key_of(output, settings), value, timestamp))
+            letter = cast("Rejected", output)
+            _, timestamp, value = encode(letter, settings, partition)
+            letters.append((key_of(output, settings), value, timestamp, NO_HEADERS))
+            answer = raw_answer(letter, settings, partition)
+            if answer is not None:
+                calibrated.append(answer)
     return {"calibrated": calibrated, "resolved": resolved, "dead-letters": letters}

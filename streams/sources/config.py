@@ -11,6 +11,8 @@
     stream = "{model}-{country}"
     p = { path = "riskScore", scale = [0, 1000] }
     ts = "scoredAt"
+    carry = { customer = "customer.id" }     # goes on to the answer
+    carry_headers = ["traceparent", "x-*"]
 
     [sources.chargebacks]
     topic = "chargebacks"
@@ -22,12 +24,13 @@
 
 import base64
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from streams.sources.carrying import TRACE
 from streams.sources.direct import Direct
-from streams.sources.fields import FIELDS, MOST_PRECEDENCE, OUTCOME
+from streams.sources.fields import CARRIED, FIELDS, FORECAST, MOST_PRECEDENCE, OUTCOME
 from streams.sources.formats import FORMATS
 from streams.sources.mapping import Mapping as Compiled
 from streams.sources.source import Source
@@ -54,8 +57,13 @@ _SCHEMA_BYTES: Final = 1 << 20
 _APART: Final = ("role", "topic", "topics", "schema_file")
 
 
-def parse(given: object) -> tuple[Source, ...]:
+def parse(given: object, headers: Sequence[str] = TRACE) -> tuple[Source, ...]:
     """Read the tables, in the order of the file.
+
+    Parameters
+    ----------
+    headers
+        What sources of forecasts carry that do not say it themselves.
 
     Raises
     ------
@@ -69,7 +77,7 @@ def parse(given: object) -> tuple[Source, ...]:
     found = []
     for name, table in given.items():
         try:
-            found.append(_source(name, table))
+            found.append(_source(name, table, headers))
         except ValueError as exc:
             raise ValueError(f"sources.{name}: {exc}") from exc
     return tuple(found)
@@ -84,7 +92,7 @@ def plain(direct: Direct) -> dict[str, Any]:
     }
 
 
-def _source(name: str, table: object) -> Source:
+def _source(name: str, table: object, headers: Sequence[str]) -> Source:
     if not isinstance(table, dict):
         raise ValueError("must be a table")  # noqa: TRY004 - one kind of error for configuration
     if not _NAME.fullmatch(name):
@@ -92,13 +100,16 @@ def _source(name: str, table: object) -> Source:
     role = table.get("role")
     if not isinstance(role, str) or role not in FIELDS:
         raise ValueError(f"role is one of {', '.join(FIELDS)}, got {role!r}")
+    allowed = (*_SETTINGS, *(CARRIED if role == FORECAST else ()), *FIELDS[role])
     for setting in table:
-        if setting not in (*_SETTINGS, *FIELDS[role]):
-            raise ValueError(f"has no setting {setting!r}; there are: {', '.join((*_SETTINGS, *FIELDS[role]))}")
+        if setting not in allowed:
+            raise ValueError(f"has no setting {setting!r}; there are: {', '.join(allowed)}")
     _check_settings(role, table)
     kept = {setting: value for setting, value in table.items() if setting not in _APART}
     if "schema_file" in table:
         kept["schema"] = _schema(Path(table["schema_file"]), table["format"])
+    if role == FORECAST:
+        kept.setdefault("carry_headers", list(headers))
     source = Source(name, role, _topics(table), kept)
     Compiled(source)
     return source

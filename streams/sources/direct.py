@@ -31,11 +31,14 @@ class TopicMapping:
         Name of the topic.
     read
         Returns the fields of a record, or why it is none; see `Mapping.read`.
+    carriers
+        What of each source goes on to the answers.
     """
 
     def __init__(self, sources: Sequence[Source], topic: str, schemas: Schemas) -> None:
         self.topic = topic
         self._mappings = [Mapping(each, schemas) for each in sources]
+        self.carriers = [mapping.carrier for mapping in self._mappings]
         self.read = self._first if len(sources) > 1 else self._mappings[0].read
 
     def lacking(self, value: bytes | None, key: bytes | None, headers: Headers) -> list[SchemaId]:

@@ -29,6 +29,8 @@ FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
     OUTCOME: ("event_id", "scope", "y", "stream", "ts", "revision"),
 }
 _REQUIRED: Final = {FORECAST: ("event_id", "stream"), OUTCOME: ("event_id", "y")}
+#: Settings of sources of forecasts: what goes on from their records to the answers.
+CARRIED: Final = ("carry", "carry_headers")
 #: The forecast a source gives: exactly one of them.
 _KINDS: Final = ("p", "probs", "quantiles", "normal")
 #: Second at which revision numbers of a precedence begin, since 1970: 2020-01-01; bits of the seconds; most precedence.
@@ -249,6 +251,16 @@ class Compiler:
 
         return read
 
+    def value(self, spec: Spec) -> Read:
+        """Return what reads a value as it stands there.
+
+        Raises
+        ------
+        ValueError
+            If it is not written as a place.
+        """
+        return self._value(specs.table(spec), _unchanged)
+
     def reference(self, path: Spec) -> Read:
         """Return what reads the first of some references that is there.
 
@@ -271,6 +283,10 @@ class Compiler:
             return None
 
         return first
+
+
+def _unchanged(found: Any) -> Any:  # noqa: ANN401 - whatever stands there
+    return found
 
 
 def _as_given(found: Any) -> Any:  # noqa: ANN401 - whatever stands there

@@ -4,9 +4,10 @@ from typing import Any, Final
 
 import orjson
 
-from streams.sources import filters, formats
-from streams.sources.fields import FIELDS, PRECEDENCE_BITS, PRECEDENCE_SECONDS, Compiler
-from streams.sources.references import Headers
+from streams.sources import carrying, filters, formats
+from streams.sources.carrying import Carrier
+from streams.sources.fields import FIELDS, FORECAST, PRECEDENCE_BITS, PRECEDENCE_SECONDS, Compiler
+from streams.sources.references import Envelope, Headers
 from streams.sources.refusal import PASSED, Refusal, Unfit, short
 from streams.sources.registry import SchemaId
 from streams.sources.schemas import Schemas
@@ -43,6 +44,11 @@ class Mapping:
         self._fields = compiler.fields(
             source.role, {name: spec for name, spec in table.items() if name in FIELDS[source.role]}
         )
+        self._forecasts = source.role == FORECAST
+        #: What goes on from its records to their answers.
+        self.carrier = carrying.compiled(table, compiler.value) if self._forecasts else Carrier(())
+        self._carries = bool(self.carrier.reads)
+        self._carries_headers = bool(self.carrier.patterns)
         self._key = formats.of_key(table, schemas)
         if compiler.uses_key and self._key is None:
             raise ValueError(f"a path into the key needs key_format: one of {', '.join(formats.FORMATS)}")
@@ -58,7 +64,7 @@ class Mapping:
     def read(
         self, value: bytes | None, key: bytes | None, headers: Headers, topic: str, timestamp: int
     ) -> dict[str, Any] | Refusal:
-        """Return the fields of a record by their names, or why it is none.
+        """Return the fields of a record by their names, or why it is none; ``carried`` is what goes on to its answer.
 
         What a record does not hold is left out, and the decoder says what is missing. Values are of the types that
         JSON has.
@@ -68,6 +74,7 @@ class Mapping:
         value, key, headers, topic, timestamp
             As they came; the timestamp is Kafka's, ms.
         """
+        envelope: Envelope | None = None
         try:
             if not value:
                 raise Unfit("empty", "the record has no value")
@@ -90,8 +97,29 @@ class Mapping:
                     made[name] = found
             if self._precedence:
                 made["revision"] = self._revision(made.get("revision"), made.get("ts", timestamp))
+            if self._carries or (headers and self._carries_headers):
+                carried = self.carrier.of(record, envelope)
+                if carried is not None:
+                    made["carried"] = carried
         except Unfit as exc:
-            return Refusal(*exc.args)
+            left = self._left(record, envelope) if self._forecasts and envelope is not None else None
+            reason, why = exc.args
+            return Refusal(reason, why, left)
+        return made
+
+    def _left(self, record: dict[str, Any], envelope: Envelope) -> dict[str, Any]:
+        """Return the fields that can be read of a forecast some of whose fields cannot."""
+        made = {}
+        for name, read in self._fields:
+            try:
+                found = read(record, envelope)
+            except Unfit:
+                continue
+            if found is not None:
+                made[name] = found
+        carried = self.carrier.of(record, envelope)
+        if carried is not None:
+            made["carried"] = carried
         return made
 
     def _revision(self, number: Any, ts: int) -> int:  # noqa: ANN401 - whatever stands there

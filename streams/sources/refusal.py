@@ -1,6 +1,6 @@
 """Why a source record became no record, and the exception that carries it there."""
 
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 #: The reason of a record that the mapping says to pass over.
 PASSED: Final = "passed"
@@ -15,10 +15,13 @@ class Refusal(NamedTuple):
         One of `streams.records.decoding.REASONS`, or `PASSED`.
     why
         The same for people, with the field and what stands there.
+    fields
+        The fields of a forecast that could be read.
     """
 
     reason: str
     why: str
+    fields: dict[str, Any] | None = None
 
     @property
     def passed(self) -> bool:

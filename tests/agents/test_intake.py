@@ -41,14 +41,21 @@ S0, L0 = TopicPartition("scores.v3", 0), TopicPartition("labels.v1", 0)
 
 
 class Batch(list[tuple[bytes | None, bytes, int | None]]):
-    """A record batch of at most so many records."""
+    """A record batch of at most so many records, and their headers."""
 
     room = 3
 
-    def append(self, *, timestamp: int | None, key: bytes | None, value: bytes) -> object:  # type: ignore[override]
+    def __init__(self) -> None:
+        super().__init__()
+        self.headers: list[list[tuple[str, bytes | None]]] = []
+
+    def append(  # type: ignore[override]
+        self, *, timestamp: int | None, key: bytes | None, value: bytes, headers: list[tuple[str, bytes | None]]
+    ) -> object:
         if len(self) == self.room:
             return None
         super().append((key, value, timestamp))
+        self.headers.append(headers)
         return self
 
 
@@ -142,10 +149,22 @@ class Scene(SimpleNamespace):
         await self.intake.on_partitions_assigned({S0, L0})
         assert self.intake.failure is None, self.intake.failure
 
-    def give(self, tp: TopicPartition, *values: dict[str, Any], start: int = 0) -> None:
+    def give(
+        self,
+        tp: TopicPartition,
+        *values: dict[str, Any],
+        start: int = 0,
+        headers: tuple[tuple[str, bytes], ...] = (),
+        timestamp: int = 100,
+    ) -> None:
         self.consumer.given[tp] = [
             SimpleNamespace(
-                offset=start + i, timestamp=100 + i, key=b"k", value=orjson.dumps(v), headers=(), topic=tp.topic
+                offset=start + i,
+                timestamp=timestamp + i,
+                key=b"k",
+                value=orjson.dumps(v),
+                headers=headers,
+                topic=tp.topic,
             )
             for i, v in enumerate(values)
         ]
@@ -157,8 +176,8 @@ class Scene(SimpleNamespace):
 
 
 @pytest.fixture
-def settings(tmp_path: Path) -> Settings:
-    (tmp_path / "streams.toml").write_text(STREAMS)
+def settings(tmp_path: Path, request: pytest.FixtureRequest) -> Settings:
+    (tmp_path / "streams.toml").write_text(getattr(request, "param", STREAMS))
     return Settings.from_env({"TRUEUP_STREAMS": str(tmp_path / "streams.toml"), "TRUEUP_COMMIT_SECONDS": "0.05"})
 
 
@@ -270,6 +289,80 @@ def test_what_cannot_be_used_is_a_dead_letter_with_the_place_at_its_source(play:
         assert 'trueup_dead_letters_total{reason="label",topic="labels"} 1.0' in shown
 
     play(story)
+
+
+TRACE = (("traceparent", b"00-1"), ("other", b"x"))
+ANSWERING = f'on_error = "raw"\nclosed = true\n[streams.m]\n{STREAMS}'
+
+
+def of_topic(scene: Scene, topic: str) -> list[tuple[int, bytes | None, dict[str, Any], int | None, Any]]:
+    """Return the records sent to a topic: partition, key, value, timestamp and headers."""
+    return [
+        (partition, key, orjson.loads(value), stamp, headers)
+        for t, partition, batch in scene.producer.sent
+        if t == topic
+        for (key, value, stamp), headers in zip(batch, batch.headers, strict=True)
+    ]
+
+
+def test_headers_go_on_to_the_forecast_and_to_nothing_else(play: Play) -> None:
+    async def story(scene: Scene) -> None:
+        await scene.begin()
+        scene.give(S0, score("e1"), headers=TRACE)
+        scene.give(L0, {"id": "e1", "y": 1, "kind": "final"}, headers=TRACE)
+        await scene.steps()
+        assert [headers for *_, headers in of_topic(scene, "forecasts")] == [[TRACE[0]]]
+        for topic in ("trueup-routes", "trueup-labels"):
+            assert [headers for *_, headers in of_topic(scene, topic)] == [[]]
+
+    play(story)
+
+
+@pytest.mark.parametrize("settings", [ANSWERING], indirect=True)
+def test_a_dead_forecast_is_answered_by_intake_before_its_offset_is_committed(play: Play) -> None:
+    async def story(scene: Scene) -> None:
+        await scene.begin()
+        scene.producer.acknowledges.clear()
+        far = score("far") | {"risk": 0.25}
+        scene.give(S0, score("e1"), score("e2", risk=2), score("e3", model="unknown"), headers=TRACE)
+        await scene.steps()
+        await asyncio.sleep(0.06)
+        await scene.steps(1)
+        assert scene.consumer.commits == []
+        scene.producer.acknowledges.set()
+        scene.give(S0, far, start=3, timestamp=10**14)
+        await scene.steps()
+        place = {"topic": "scores.v3", "partition": 0}
+        raw = {"calibrated": False, "dead_letter": {**place, "offset": 2}, "ts": 102}
+        told = {"event_id": "e3", "stream": "unknown", "scope": "unknown", "raw": 0.5, "p": 0.5}
+        ahead = {**raw, "event_id": "far", "stream": "m", "scope": "m", "raw": 0.25, "p": 0.25, "ts": 10**14}
+        assert of_topic(scene, "calibrated") == [
+            (
+                partitioner.partition(b"unknown", 2),
+                b"unknown",
+                {**raw, **told, "reason": "unknown_stream"},
+                None,
+                [TRACE[0]],
+            ),
+            (
+                partitioner.partition(b"m", 2),
+                b"m",
+                {**ahead, "dead_letter": {**place, "offset": 3}, "reason": "far_ahead"},
+                None,
+                [],
+            ),
+        ]
+        letters = [value["offset"] for _, _, value, _, _ in of_topic(scene, "dead-letters")]
+        assert letters == [1, 2, 3]
+        assert ("raw_answers", (), 2.0) in list(scene.intake.samples())
+
+    play(story)
+
+
+@pytest.mark.parametrize("settings", [ANSWERING], indirect=True)
+def test_intake_may_write_answers_where_it_gives_some(settings: Settings) -> None:
+    assert ("calibrated", ("Write",)) in {(grant.name, grant.operations) for grant in of_intake(settings)}
+    assert "calibrated" in Intake(settings, IntakeGauges("0", [], list)).topics
 
 
 def test_partitions_leave_when_what_is_on_its_way_is_committed(play: Play) -> None:

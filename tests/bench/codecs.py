@@ -20,7 +20,7 @@ from agents.worker import collect_rarely
 from state.engine import Partition
 from state.policy import DEFAULT_CALIBRATOR, Policies, Policy
 from streams.config.settings import Settings
-from streams.faust.transport import RecordBatch
+from streams.faust.transport import Produced, RecordBatch
 from streams.records.decoding import Decoder
 from streams.records.encoding import encoded
 from streams.records.limits import Limits
@@ -33,7 +33,7 @@ CODECS: Final = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 TOPICS: Final = ("changelog", "calibrated", "resolved")
 RUNS = 5
 
-Packed = list[tuple[bytes | None, bytes | None, int | None]]
+Packed = list[Produced]
 
 
 def batches(calibrator: str, made: list[Merged], size: int) -> dict[str, list[Packed]]:
@@ -45,7 +45,7 @@ def batches(calibrator: str, made: list[Merged], size: int) -> dict[str, list[Pa
     for at in range(0, len(made), size):
         effects = partition.fold(decoder.events(made[at : at + size]))
         rows.update(effects.rows)
-        found["changelog"].append([(key, value, None) for key, value in effects.rows.items()])
+        found["changelog"].append([(key, value, None, []) for key, value in effects.rows.items()])
         for topic, answers in encoded(effects.outputs, settings, 0).items():
             if topic in found and answers:
                 found[topic].append(list(answers))

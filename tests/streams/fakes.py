@@ -14,7 +14,7 @@ from agents.processor import Probe
 from agents.topology import Topology, build
 from streams.config.settings import Settings
 from streams.faust.changelog import Writer
-from streams.faust.transport import RecordBatch
+from streams.faust.transport import Produced, RecordBatch
 from streams.kafka.producer_ids import NOBODY, ProducerIdentity
 from streams.kafka.provenance import Described, Identity, Origin
 
@@ -36,6 +36,7 @@ class Batch(RecordBatch):
     def __init__(self, size: int) -> None:
         super().__init__(size, 0)
         self.rows: list[Row] = []
+        self.headers: list[list[tuple[str, bytes | None]]] = []
 
     def append(self, *, timestamp: int | None, key: bytes | None, value: bytes | None, headers: Any = ()) -> Any:
         appended = super().append(timestamp=timestamp, key=key, value=value, headers=list(headers))
@@ -43,9 +44,10 @@ class Batch(RecordBatch):
             self.rows.append(Row(key, value, timestamp))
         return appended
 
-    def extend(self, records: Sequence[tuple[bytes | None, bytes | None, int | None]]) -> int:
+    def extend(self, records: Sequence[Produced]) -> int:
         taken = super().extend(records)
-        self.rows += [Row(*each) for each in records[:taken]]
+        self.rows += [Row(*each[:3]) for each in records[:taken]]
+        self.headers += [each[3] for each in records[:taken]]
         return taken
 
 
@@ -55,6 +57,7 @@ class Sent(NamedTuple):
     topic: str
     partition: int
     rows: list[Row]
+    headers: Sequence[list[tuple[str, bytes | None]]] = ()
 
 
 class Producer:
@@ -137,7 +140,7 @@ class Producer:
             return 0
         offset = self.ends.get((topic, partition), 0)
         self.ends[topic, partition] = offset + len(batch.rows)
-        self.sent.append(Sent(topic, partition, batch.rows))
+        self.sent.append(Sent(topic, partition, batch.rows, batch.headers))
         return offset
 
     def rows(self, topic: str) -> list[Row]:

@@ -11,7 +11,7 @@ from state.events import Event
 from streams.config.in_force import InForce, described
 from streams.config.settings import Settings
 from streams.records.decoding import Decoder
-from streams.records.encoding import encode, key_of
+from streams.records.encoding import encoded
 from tests.events import Sent
 
 #: Largest batch of the made worker: small, so that there are many.
@@ -39,10 +39,17 @@ class Topics:
         self.in_force: list[InForce] = []
         self.promotions: list[dict[str, Any]] = []
 
-    def append(self, label: str, key: bytes | None, value: bytes | None, timestamp: int = 0) -> None:
+    def append(
+        self,
+        label: str,
+        key: bytes | None,
+        value: bytes | None,
+        timestamp: int = 0,
+        headers: Sequence[tuple[str, bytes | None]] = (),
+    ) -> None:
         """Append a record to a topic."""
         kept = self.records[label]
-        kept.append(Kept(len(kept), key, value, timestamp))
+        kept.append(Kept(len(kept), key, value, timestamp, tuple(headers)))
 
     def replace(self, label: str, offset: int, value: bytes) -> None:
         """Change a record where it stands, as only the owner of the brokers' disks could."""
@@ -113,7 +120,7 @@ def served(
     rng = random.Random(seed)
     topics = Topics(settings) if topics is None else topics
     for record in sent:
-        topics.append(record.topic, record.key, record.value, record.ts)
+        topics.append(record.topic, record.key, record.value, record.ts, record.headers)
     inputs = [_decoded(settings, topics.records[label], topic) for topic, label in enumerate(LABELS[:2])]
     rows = Memory() if rows is None else rows
     fence = fence_of(rows)
@@ -128,8 +135,9 @@ def served(
         died = rng.random() < crashes
         told = effects.outputs[: rng.randrange(len(effects.outputs) + 1)] if died else effects.outputs
         for output in told:
-            label, ts, value = encode(output, settings, 3)
-            topics.append(label, key_of(output, settings), value, ts or 0)
+            for label, records in encoded([output], settings, 3).items():
+                for key, value, ts, headers in records:
+                    topics.append(label, key, value, ts or 0, headers)
         if died:
             worker, at = Partition(settings.policies, rows.get), committed.copy()
         else:
@@ -139,9 +147,9 @@ def served(
 
 
 def _decoded(settings: Settings, records: Sequence[Kept], topic: int) -> list[Event]:
-    decoder = Decoder(settings.policies, settings.limits)
+    decoder = Decoder(settings.policies, settings.limits, settings.direct, settings.carry_headers)
     decode = decoder.outcome if topic else decoder.forecast
-    return [decode(each.offset, each.key, each.value, each.timestamp) for each in records]
+    return [decode(each.offset, each.key, each.value, each.timestamp, each.headers) for each in records]
 
 
 def _taken(rng: random.Random, inputs: Sequence[Sequence[Event]], at: list[int]) -> Iterator[Event]:

@@ -162,6 +162,7 @@ def test_the_variables_described_are_all_that_are_read() -> None:
         "TRUEUP_ACCESS",
         "TRUEUP_POLICIES",
         "TRUEUP_SOURCES",
+        "TRUEUP_CARRY_HEADERS",
         "TRUEUP_ROUTED",
         "TRUEUP_REGISTRY",
     }

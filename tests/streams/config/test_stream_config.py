@@ -170,7 +170,7 @@ def test_what_is_not_a_duration_is_refused_with_an_example(bad: object) -> None:
     ("text", "said"),
     [
         ("\nclosed = x", ["not TOML", "line 2"]),
-        ("stream = {}", ["the streams file", "'stream'", "closed, early_ttl, quota, streams"]),
+        ("stream = {}", ["the streams file", "'stream'", "closed, early_ttl, quota, on_error, carry_headers, streams"]),
         ("closed = 1", ["closed", "bool"]),
         ("streams = []", ["streams", "dict"]),
         ("early_ttl = 7", ["7", "duration"]),

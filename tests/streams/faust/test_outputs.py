@@ -3,17 +3,20 @@
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
-from typing import cast
+from typing import Any, cast
 
 import orjson
 import pytest
 from aiokafka.errors import KafkaError
 
-from state.events import Calibrated, Output, Rejected, Resolved
+from state.events import Calibrated, Carried, Forecast, Output, Rejected, Resolved
 from state.fence import FORECASTS, OUTCOMES
+from state.forecasts import Normal, Probs, Quantiles
+from state.policy import Policies, Policy
 from streams.config.settings import Settings
 from streams.faust.outputs import Outputs
 from streams.faust.transport import BatchProducer
+from streams.records.decoding import encode_raw
 from streams.records.encoding import encode
 from tests.streams.fakes import Producer, Row
 
@@ -41,10 +44,10 @@ class Sender:
         self.producer = Producer(settings.batch_bytes)
         self.counted: list[tuple[str, int]] = []
         produce = cast("Callable[[], BatchProducer]", lambda: self.producer)
-        self._outputs = Outputs(settings, produce, lambda topic, n: self.counted.append((topic, n)))
+        self.outputs = Outputs(settings, produce, lambda topic, n: self.counted.append((topic, n)))
 
     def send(self, *outputs: Output, partition: int = 3) -> None:
-        output_batch = self._outputs.batch(partition)
+        output_batch = self.outputs.batch(partition)
         half = len(outputs) // 2
         output_batch.add(outputs[:half])
         output_batch.add(outputs[half:])
@@ -80,6 +83,59 @@ def test_each_output_goes_to_its_topic_and_to_the_partition_of_its_input(sender:
         ("my-r", 3, 1),
         ("my-d", 3, 1),
     }
+
+
+def test_what_an_answer_carries_goes_into_its_value_and_its_headers(sender: Sender) -> None:
+    carried = Carried((("traceparent", b"00"), ("x", None)), b'{"customer":"c"}')
+    sender.send(answer(1)._replace(carried=carried), answer(2))
+    (sent,) = sender.producer.sent
+    first, second = (orjson.loads(row.value or b"") for row in sender.producer.rows("my-c"))
+    assert first.pop("carried") == {"customer": "c"}
+    assert first == orjson.loads(encode(answer(1), SETTINGS, 3)[2])
+    assert "carried" not in second
+    assert sent.headers == [list(carried.headers), []]
+
+
+def test_a_dead_forecast_is_answered_beside_its_letter_where_its_stream_says_so() -> None:
+    policies = Policies([("s", Policy("histogram", on_error="raw"))], Policy("histogram"))
+    sender = Sender(replace(SETTINGS, policies=policies))
+    carried = Carried((("traceparent", b"00"),), b'{"a":1}')
+    one = Forecast(7, b"k", "e\nscope", "s", 0.25, (), 1007, None, (), carried)
+    other = one._replace(stream="other")
+    dead = [letter(7)._replace(reason="quota", forecast=each, withheld=True) for each in (one, other)]
+    sender.send(*dead)
+    (row,) = sender.producer.rows("my-c")
+    assert (row.key, row.timestamp) == (b"k", 1007)
+    assert orjson.loads(row.value or b"") == {
+        "event_id": "e",
+        "stream": "s",
+        "raw": 0.25,
+        "p": 0.25,
+        "calibrated": False,
+        "reason": "quota",
+        "ts": 1007,
+        "dead_letter": {"topic": "my-f", "partition": 3, "offset": 7},
+        "scope": "scope",
+        "carried": {"a": 1},
+    }
+    assert [sent.headers for sent in sender.producer.sent if sent.topic == "my-c"] == [[[("traceparent", b"00")]]]
+    assert len(sender.producer.rows("my-d")) == 2
+    assert sender.outputs.raw_answers == 1
+
+
+@pytest.mark.parametrize(
+    ("raw", "shown"),
+    [
+        (Probs((0.2, 0.8)), {"probs": [0.2, 0.8], "normalised": [0.2, 0.8], "argmax": 1}),
+        (Quantiles((0.1, 0.9), (1.0, 2.0)), {"quantiles": {"levels": [0.1, 0.9], "values": [1.0, 2.0]}}),
+        (Normal(1.0, 2.0), {"normal": {"mean": 1.0, "std": 2.0}}),
+    ],
+)
+def test_a_raw_answer_of_classes_or_numbers_is_as_it_came(raw: Any, shown: dict[str, Any]) -> None:
+    one = Forecast(7, b"k", "e", "", raw, (), 1007)
+    value = orjson.loads(encode_raw(letter(7)._replace(forecast=one), "my-f", 3))
+    assert shown.items() <= value.items()
+    assert (value["stream"], value["calibrated"], "p" in value) == (None, False, False)
 
 
 def test_outputs_keep_key_value_time_and_order(sender: Sender) -> None:

@@ -37,7 +37,7 @@ def table(tmp_path: Path, memory: bool, producer: Producer) -> StateTable:  # no
 
 def test_a_commit_appends_all_rows_as_one_batch_in_their_order(table: StateTable, producer: Producer) -> None:
     asyncio.run(table.commit(3, {b"z": b"1", b"a": None, b"F": b"fence"}))
-    ((topic, partition, rows),) = producer.sent
+    ((topic, partition, rows, _),) = producer.sent
     assert (topic, partition) == (CHANGELOG, 3)
     assert rows == [Row(b"z", b"1", None), Row(b"a", None, None), Row(b"F", b"fence", None)]
 

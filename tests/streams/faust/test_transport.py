@@ -656,7 +656,7 @@ def test_batch_is_packed_by_the_codec_of_the_settings(run: Run, producer: BatchP
     async def scenario() -> None:
         producer._producer = producer._new_producer()
         batch = producer.batch()
-        assert batch.extend([(b"k", b"again and again " * 100, 7)] * 3) == 3
+        assert batch.extend([(b"k", b"again and again " * 100, 7, [])] * 3) == 3
         read = DefaultRecordBatch(batch.sealed(1, 0, 0))
         assert read.compression_type == codecs.NUMBERS[settings.compression]
         assert [(each.key, each.value, each.timestamp) for each in read] == [(b"k", b"again and again " * 100, 7)] * 3

@@ -43,7 +43,7 @@ packed = {
 def batch(codec: int, *values: bytes, base: int = 0) -> bytes:
     """Return a record batch as a broker keeps it."""
     made = RecordBatch(10_000_000, codec)
-    assert made.extend([(b"key", value, 1000 + i) for i, value in enumerate(values)]) == len(values)
+    assert made.extend([(b"key", value, 1000 + i, []) for i, value in enumerate(values)]) == len(values)
     data = made.sealed(7, 1, 0)
     return struct.pack(">q", base) + bytes(data[8:])
 

@@ -36,6 +36,8 @@ SAMPLES = [
     ("maps_age_seconds", (), 0.0),
     ("lost_records", ("forecasts",), 0.0),
     ("lost_records", ("outcomes",), 0.0),
+    ("raw_answers", (), 0.0),
+    ("uncarried", ("header",), 0.0),
     ("recovery_remaining_records", (), 5.0),
     ("recovery_restored_rows", (), 0.0),
     ("recovery_seconds", (), 2.5),

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from state.events import Calibrated, Event, Forecast, Outcome, Passed, Rejected, Resolved
+from state.events import Calibrated, Carried, Event, Forecast, Outcome, Passed, Rejected, Resolved
 from state.fence import FORECASTS, OUTCOMES
 from state.forecasts import Classwise, Normal, Probs, Quantiles
 from state.policy import Policies, Policy
@@ -410,10 +410,15 @@ PRINTABLE = st.text(st.characters(exclude_categories=["C"]), min_size=1, max_siz
         version=st.integers(0, 2**53),
         ts=st.integers(0, 2**53),
         applied=st.integers(1, 2**53),
-    )
+        carried=st.none(),
+    ),
+    st.dictionaries(PRINTABLE, PRINTABLE | PROBABILITIES),
 )
-def test_a_calibrated_record_survives_json_bit_for_bit(record: Calibrated) -> None:
-    assert orjson.loads(encode_calibrated(record)) == {k: v for k, v in record._asdict().items() if k != "key"}
+def test_a_calibrated_record_survives_json_bit_for_bit(record: Calibrated, fields: dict[str, Any]) -> None:
+    said = {k: v for k, v in record._asdict().items() if k not in ("key", "carried")}
+    assert orjson.loads(encode_calibrated(record)) == said
+    carrying = record._replace(carried=Carried((("traceparent", b"00"),), orjson.dumps(fields)))
+    assert orjson.loads(encode_calibrated(carrying)) == {**said, "carried": fields}
 
 
 @given(

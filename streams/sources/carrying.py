@@ -1,0 +1,164 @@
+"""What goes on from the record of a forecast to its answer, untouched: headers by their names, and fields.
+
+.. code-block:: toml
+
+    carry_headers = ["traceparent", "tracestate", "x-*"]
+    carry = { customer = "payment.customer", channel = "@header.channel" }
+
+Both are bounded. What is beyond a bound is left out and counted: an answer never fails of what it carries.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import orjson
+
+from state.events import Carried
+from streams.sources.references import Envelope, Headers, Read, text
+
+#: Headers that go on where nothing else is said: those of W3C Trace Context.
+TRACE: Final = ("traceparent", "tracestate")
+#: Every header: of records that intake wrote, which has chosen them.
+EVERY: Final = ("*",)
+#: Most headers and most fields of a record, and most bytes of either: of names and values, and of the JSON object.
+MOST: Final = 16
+MOST_BYTES: Final = 2048
+#: Longest name of a field or a header, characters.
+_LONGEST: Final = 100
+
+#: Compiles what the file says of a value.
+Compile = Callable[[Any], Read]
+
+
+class Carrier:
+    """Takes from records what goes on to their answers.
+
+    Parameters
+    ----------
+    patterns
+        Names of headers; one that ends in ``*`` stands for all that begin so.
+    reads
+        Of each field its name and what reads it.
+
+    Attributes
+    ----------
+    patterns
+        As given.
+    left_out
+        How many headers and fields were left out since, as they were beyond a bound or nothing that JSON has.
+    """
+
+    def __init__(self, patterns: Sequence[str] = TRACE, reads: Sequence[tuple[str, Read]] = ()) -> None:
+        self.patterns = tuple(patterns)
+        self._prefixes = tuple(pattern[:-1] for pattern in patterns if pattern.endswith("*"))
+        self._names = frozenset(patterns)
+        self.reads = tuple(reads)
+        self.left_out = {"header": 0, "field": 0}
+
+    def of(self, record: Any, envelope: Envelope) -> Carried | None:  # noqa: ANN401 - whatever stands there
+        """Return what a record of a source carries; None if nothing."""
+        found = ((name, read(record, envelope)) for name, read in self.reads)
+        return self.carried(envelope[1], ((name, value) for name, value in found if value is not None))
+
+    def carried(self, headers: Headers, fields: Iterable[tuple[str, Any]]) -> Carried | None:
+        """Return headers that are chosen and fields, both within the bounds; None if there are none."""
+        kept = self._headers(headers) if headers and self.patterns else ()
+        said = self._fields(fields)
+        return Carried(kept, said) if kept or said else None
+
+    def _headers(self, headers: Headers) -> tuple[tuple[str, bytes | None], ...]:
+        kept: list[tuple[str, bytes | None]] = []
+        room = MOST_BYTES
+        for name, value in headers:
+            if name in self._names or (self._prefixes and name.startswith(self._prefixes)):
+                size = len(name.encode()) + len(value or b"")
+                if size <= room and len(kept) < MOST:
+                    kept.append((name, value))
+                    room -= size
+                else:
+                    self.left_out["header"] += 1
+        return tuple(kept)
+
+    def _fields(self, fields: Iterable[tuple[str, Any]]) -> bytes:
+        kept: list[bytes] = []
+        room = MOST_BYTES - 1  # the braces, and a comma that the last has not
+        for name, value in fields:
+            try:
+                made = orjson.dumps({name: value}, default=_plain)[1:-1]
+            except TypeError:  # nothing that JSON has
+                made = None
+            if made is not None and len(made) + 1 <= room and len(kept) < MOST:
+                kept.append(made)
+                room -= len(made) + 1
+            else:
+                self.left_out["field"] += 1
+        return b"{%b}" % b",".join(kept) if kept else b""
+
+
+def headers(given: object) -> tuple[str, ...]:
+    """Return the names of headers that a file gives.
+
+    Raises
+    ------
+    ValueError
+        If it is no list of names, each with ``*`` at its end at most.
+    """
+    if not isinstance(given, list | tuple) or len(given) > MOST:
+        raise ValueError(
+            f'carry_headers is a list of at most {MOST} names such as ["traceparent", "x-*"], got {given!r}'
+        )
+    for name in given:
+        if not (isinstance(name, str) and 0 < len(name) <= _LONGEST and "*" not in name[:-1]):
+            raise ValueError(
+                f"carry_headers: a name has 1 to {_LONGEST} characters, and * at its end or not at all; got {name!r}"
+            )
+    return tuple(given)
+
+
+def compiled(table: Mapping[str, Any], compile_: Compile) -> Carrier:
+    """Return what the table of a source carries.
+
+    Parameters
+    ----------
+    table
+        With ``carry`` and ``carry_headers``, or without.
+    compile_
+        Compiles the place of a value; raises ValueError if it is none.
+
+    Raises
+    ------
+    ValueError
+        If it is not written as it must be.
+    """
+    given = table.get("carry", {})
+    if not isinstance(given, dict) or len(given) > MOST:
+        raise ValueError(f'carry is a table of at most {MOST} fields such as {{ customer = "payment.customer" }}')
+    reads = []
+    for name, spec in given.items():
+        if not 0 < len(name) <= _LONGEST:
+            raise ValueError(f"carry: a name has 1 to {_LONGEST} characters, got {name!r}")
+        try:
+            reads.append((name, compile_(spec)))
+        except ValueError as exc:
+            raise ValueError(f"carry.{name}: {exc}") from exc
+    return Carrier(headers(table.get("carry_headers", TRACE)), reads)
+
+
+def shown(carried: Carried) -> dict[str, Any]:
+    """Return what is carried as people are shown it: headers as text."""
+    made: dict[str, Any] = {}
+    if carried.fields:
+        made["carried"] = orjson.loads(carried.fields)
+    if carried.headers:
+        made["headers"] = {
+            name: None if value is None else value.decode(errors="replace") for name, value in carried.headers
+        }
+    return made
+
+
+def _plain(value: object) -> str:
+    """Return the text of what JSON does not have."""
+    found = text(value)
+    if found is None:
+        raise TypeError
+    return found
