@@ -474,8 +474,8 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
         if had != has:
             raise PartitionsError(
                 f"{self.topics[label]} has {has} partitions, and had {had} when records were sent to it: what follows "
-                "would go to other partitions than what came before. Kafka takes no partitions away: begin anew with "
-                "another TRUEUP_APP_ID, and topics of other names"
+                "would go to other partitions than what came before. 'trueup rescale' moves the state to another "
+                "number of partitions and another TRUEUP_APP_ID; see docs/operations.md"
             )
 
     async def _look(self) -> None:

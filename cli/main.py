@@ -153,7 +153,7 @@ def _parser() -> argparse.ArgumentParser:
     actions = topic.add_subparsers(dest="action", required=True, metavar="create|check|acls")
     create = actions.add_parser("create", help="make the topics that do not exist")
     create.add_argument("--partitions", type=_positive, help="of every topic (default: 4)")
-    create.add_argument("--replication", type=_positive, default=1, help="copies of each (production: 3)")
+    create.add_argument("--replication", type=_positive, help="copies of each (default: 1; production: 3)")
     create.add_argument("--retention", help="how long inputs and outputs are kept, such as 30d (default: the brokers')")
     actions.add_parser("check", help="say what is wrong with the topics; status 1 if anything is")
     acls = actions.add_parser("acls", help="print the commands that grant a worker's user what it needs, and no more")
@@ -169,6 +169,7 @@ def _parser() -> argparse.ArgumentParser:
     skip.add_argument("place", metavar="TOPIC/PARTITION@OFFSET", help="the record")
     skip.add_argument("--reason", required=True, help="why; kept in the state and in the dead letter")
 
+    _add_rescale(commands)
     config = commands.add_parser("config", help="show the settings in effect, or what is wrong with them")
     checks = config.add_subparsers(dest="action", required=True, metavar="check|suggest")
     check = checks.add_parser(
@@ -239,6 +240,26 @@ def _add_sources(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     trial.add_argument("file", nargs="?", type=Path, metavar="FILE", help="JSON lines, or one value of another format")
     trial.add_argument("--records", type=_positive, default=10, help="of each topic (default: %(default)s)")
     trial.add_argument("--json", action="store_true", help="print one JSON object a record")
+
+
+def _add_rescale(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    rescale = commands.add_parser(
+        "rescale",
+        help="move the state of a group to another number of partitions, under another application id",
+        description="Reads the state that the settings name, and writes it anew for another group, whose topics must "
+        "exist. All workers are stopped, all records of the inputs applied. The old state stays as it is. If the "
+        "command is stopped on the way, run it again.",
+    )
+    rescale.add_argument("--partitions", type=_positive, required=True, help="how many there are to be")
+    rescale.add_argument("--to", required=True, metavar="APP_ID", help="application id of the new group")
+    rescale.add_argument(
+        "--keys",
+        choices=("event", "stream"),
+        help="what the worker's inputs are keyed by (default: stream behind a router, else event)",
+    )
+    rescale.add_argument(
+        "changes", nargs="*", metavar="TRUEUP_NAME=VALUE", help="settings of the new group that differ, topics' names"
+    )
 
 
 def _add_audit(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -335,6 +356,7 @@ def _broker(options: argparse.Namespace) -> int:
 
 def _topics(options: argparse.Namespace) -> int:
     settings = Settings.from_env(os.environ)
+    asked: dict[str, int | None] = {}
     if options.action == "acls":
         print("\n".join(permissions.commands(settings, options.principal)))
         return 0
@@ -350,17 +372,16 @@ def _topics(options: argparse.Namespace) -> int:
                 topics.create(
                     stage,
                     partitions=options.partitions or 4,
-                    replication=options.replication,
+                    replication=options.replication or 1,
                     retention_ms=retention,
                 )
             )
         ]
         print("made: " + ", ".join(made) if made else "all topics exist")
-    worker, asked = options.action == "check", getattr(options, "partitions", None)
+        asked = {"partitions": options.partitions, "replication": options.replication, "retention_ms": retention}
+    worker = options.action == "check"
     problems = dict.fromkeys(
-        problem
-        for stage in settings.stages
-        for problem in asyncio.run(topics.check(stage, as_worker=worker, partitions=asked))
+        problem for stage in settings.stages for problem in asyncio.run(topics.check(stage, as_worker=worker, **asked))
     )
     for problem in problems:
         print(problem, file=sys.stderr)
@@ -452,6 +473,14 @@ def _skip(options: argparse.Namespace) -> int:
     return 0
 
 
+def _rescale(options: argparse.Namespace) -> int:
+    from cli import rescale  # noqa: PLC0415 - not part of a worker
+
+    new = rescale.settled(os.environ, options.to, options.changes)
+    print(rescale.run(Settings.from_env(os.environ), new, options.partitions, options.keys))
+    return 0
+
+
 def _audit(options: argparse.Namespace) -> int:
     from replay.audit import auditor  # noqa: PLC0415 - not part of a worker
 
@@ -503,6 +532,7 @@ _COMMANDS = {
     "inspect": _inspect,
     "replay": replay.run,
     "promote": _promote,
+    "rescale": _rescale,
     "skip": _skip,
     "sources": _sources,
     "verify": _verify,

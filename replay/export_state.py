@@ -53,7 +53,7 @@ async def _check(settings: Settings, partitions: int) -> None:
         )
     if count != partitions:
         raise TopicsError(f"topic {settings.changelog} has {count} partitions, the replay {partitions}")
-    async with _group(settings) as consumer:
+    async with open_group(settings) as consumer:
         places = [TopicPartition(settings.changelog, n) for n in range(count)]
         first, end = await consumer.beginning_offsets(places), await consumer.end_offsets(places)
         if first != end:
@@ -86,27 +86,20 @@ def write(settings: Settings, source: TopicSource, folded: Sequence[EngineOutput
 
 async def _write(settings: Settings, source: TopicSource, folded: Sequence[EngineOutput]) -> int:
     written = 0
-    producer = AIOKafkaProducer(
-        bootstrap_servers=",".join(settings.brokers),
-        acks="all",
-        enable_idempotence=True,
-        max_batch_size=settings.batch_bytes,
-        max_request_size=settings.batch_bytes + 100_000,
-        **settings.security.client_options(),
-    )
+    producer = writer(settings)
     try:
         await producer.start()
         for n in range(len(folded)):
-            await _append(producer, settings, n, [(keys.FENCE, UNFINISHED)])
+            await append(producer, settings, n, [(keys.FENCE, UNFINISHED)])
         for n, each in enumerate(folded):
             rows = ((key, row) for key, row in each.rows() if key != keys.FENCE)
-            written += await _append(producer, settings, n, rows)
+            written += await append(producer, settings, n, rows)
         for n, each in enumerate(folded):
-            await _append(producer, settings, n, [(keys.FENCE, _fence(source, n, each).encode())])
+            await append(producer, settings, n, [(keys.FENCE, _fence(source, n, each).encode())])
             written += 1
     finally:
         await producer.stop()
-    async with _group(settings) as consumer:
+    async with open_group(settings) as consumer:
         offsets = {
             TopicPartition(name, n): span[1]
             for name, spans in zip(source.names, source.spans, strict=True)
@@ -115,6 +108,18 @@ async def _write(settings: Settings, source: TopicSource, folded: Sequence[Engin
         consumer.assign(list(offsets))
         await consumer.commit(offsets)
     return written
+
+
+def writer(settings: Settings) -> AIOKafkaProducer:
+    """Return a producer of the changelog, to be started."""
+    return AIOKafkaProducer(
+        bootstrap_servers=",".join(settings.brokers),
+        acks="all",
+        enable_idempotence=True,
+        max_batch_size=settings.batch_bytes,
+        max_request_size=settings.batch_bytes + 100_000,
+        **settings.security.client_options(),
+    )
 
 
 def _fence(source: TopicSource, partition: int, folded: EngineOutput) -> Fence:
@@ -127,10 +132,21 @@ def _fence(source: TopicSource, partition: int, folded: EngineOutput) -> Fence:
     return fence
 
 
-async def _append(
-    producer: AIOKafkaProducer, settings: Settings, partition: int, rows: Iterable[tuple[bytes, bytes]]
+async def append(
+    producer: AIOKafkaProducer, settings: Settings, partition: int, rows: Iterable[tuple[bytes, bytes | None]]
 ) -> int:
-    """Append rows in as few batches as they fit, each acknowledged before the next; return how many."""
+    """Append rows, None for one to delete, in as few batches as they fit, each acknowledged before the next.
+
+    Returns
+    -------
+    int
+        How many.
+
+    Raises
+    ------
+    TopicsError
+        If one does not fit a batch.
+    """
     count = 0
     batch = producer.create_batch()
     for key, row in rows:
@@ -138,7 +154,7 @@ async def _append(
             await (await producer.send_batch(batch, settings.changelog, partition=partition))
             batch = producer.create_batch()
             if batch.append(timestamp=None, key=key, value=row) is None:
-                raise TopicsError(f"a row of {len(row)} bytes does not fit TRUEUP_BATCH_BYTES")
+                raise TopicsError(f"a row of {len(row or b'')} bytes does not fit TRUEUP_BATCH_BYTES")
         count += 1
     if batch.record_count():
         await (await producer.send_batch(batch, settings.changelog, partition=partition))
@@ -146,11 +162,14 @@ async def _append(
 
 
 @asynccontextmanager
-async def _group(settings: Settings) -> AsyncIterator[Any]:
-    """Open a consumer that may read and commit the group's offsets and does not join it."""
+async def open_group(settings: Settings, suffix: str = "") -> AsyncIterator[Any]:
+    """Open a consumer that may read and commit the group's offsets and does not join it.
+
+    ``suffix`` is what stands behind the application id in the name of the group.
+    """
     consumer = AIOKafkaConsumer(
         bootstrap_servers=",".join(settings.brokers),
-        group_id=settings.app_id,
+        group_id=settings.app_id + suffix,
         enable_auto_commit=False,
         **settings.security.client_options(),
     )

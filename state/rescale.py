@@ -488,7 +488,7 @@ class _Divided:
             return entry
 
         def turned(config: str, ticket: bytes) -> bytes:
-            calibrator = here.learning[config].served.calibrator
+            calibrator: Any = here.learning[config].served.calibrator
             return calibrator.regrouped(ticket, slots) if getattr(calibrator, "grouped", False) else ticket
 
         return entry._replace(
@@ -623,7 +623,7 @@ def rescaled_routes(parts: Sequence[Rows], plan: Plan) -> list[dict[bytes, bytes
         for key, frame in part.items():
             if key[:1] == routes.ORIGIN:
                 # All that was sent is applied, so what is the last of one partition is the last of all.
-                origins[key] = max(origins.get(key, frame), frame, key=routes.following)
+                origins[key] = max(origins.get(key, frame), frame, key=routes.offset_of)
             if key[:1] != routes.EVENT:
                 continue
             event_id = key[1:].decode()

@@ -13,6 +13,7 @@ from replay.audit.checkpoint import Skips
 from replay.audit.output_matcher import Unauditable
 from replay.audit.partition_verifier import LABELS
 from replay.audit.terms import Terms
+from state.rescale import Moved
 from streams.config import in_force
 from streams.config.in_force import InForce, InForceError
 from streams.config.settings import Settings
@@ -153,8 +154,17 @@ class PartitionReader:
         if first == end:
             return []
         self._run(self._begin({place: first}))
+        found = [(record.key, record.value) for record in self._records(place, [(end, None)])]
+        for key, value in found:
+            if key == in_force.MOVED:
+                moved = Moved.decode(value or b"")
+                raise Unauditable(
+                    f"partition {partition} of {self._settings.app_id} began with rows that 'trueup rescale' made of "
+                    f"{moved.app}, which had {len(moved.ends)} partitions: its answers do not follow from its topics "
+                    f"alone. Audit {moved.app} to its end, with its topics and settings"
+                )
         try:
-            return in_force.read((record.key, record.value) for record in self._records(place, [(end, None)]))
+            return in_force.read(found)
         except InForceError as exc:
             raise Unauditable(f"{place.topic}/{partition}: {exc}") from exc
 

@@ -71,7 +71,7 @@ class Approachability(Bucketed):
         j, i, issued = _TICKET.unpack(ticket)
         cell = self._count(j, i, y)
         t, late = self._clock.get(j, (0, 0))
-        delay = t - issued
+        delay = max(t - issued, 0)  # a ticket may be of another partition, which was ahead
         self._late[cell] = self._late.get(cell, 0) + delay
         self._clock[j] = t, late = t + 1, late + delay
         self._move(cell, t, late, y - self._grid.points[i])

@@ -163,7 +163,7 @@ class ApproachabilityRegret:
         if y not in (0.0, 1.0):
             raise ValueError(f"{self.name} counts outcomes: y must be 0 or 1, got {y!r}")
         issued, p, q = _TICKET.unpack(ticket)
-        self._late += self.learnt - issued
+        self._late += max(self.learnt - issued, 0)  # a ticket may be of another partition, which was ahead
         self.learnt += 1
         i = self._grid.nearest(p)
         self._slack += self._slacks[i]

@@ -28,6 +28,8 @@ VERSION: Final = 1
 LIMITS: Final = ("record_bytes", "id_bytes", "ahead_seconds", "letter_bytes", "unpacked_bytes")
 _TAKEN_UP: Final = b"taken-up/"
 _CONFIGURATION: Final = b"configuration/"
+#: Key of the record that says of which state the rows were made that a partition began with: a row of `state.rescale`.
+MOVED: Final = b"moved"
 
 
 class InForceError(ValueError):

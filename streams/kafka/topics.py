@@ -136,7 +136,14 @@ async def _led(admin: AIOKafkaAdminClient, names: list[str]) -> None:
             await asyncio.sleep(0.05)
 
 
-async def check(settings: Settings, *, as_worker: bool = True, partitions: int | None = None) -> list[str]:
+async def check(
+    settings: Settings,
+    *,
+    as_worker: bool = True,
+    partitions: int | None = None,
+    replication: int | None = None,
+    retention_ms: int | None = None,
+) -> list[str]:
     """Return what is wrong with the topics, one sentence each; nothing when all is well.
 
     Parameters
@@ -145,6 +152,8 @@ async def check(settings: Settings, *, as_worker: bool = True, partitions: int |
         Whether to check a worker's permissions, too. The user that makes topics does not need them.
     partitions
         How many each was to have; None: as many as the others.
+    replication, retention_ms
+        What `create` was asked for; None: it was not asked.
     """
     async with _admin(settings) as admin:
         topics = wanted(settings)
@@ -163,28 +172,47 @@ async def check(settings: Settings, *, as_worker: bool = True, partitions: int |
         present = [topic for topic in topics if allowed.get(topic.name, frozenset()) != frozenset()]
         if not present:
             return problems
-        counts = {
-            described["topic"]: len(described["partitions"])
+        found = {
+            described["topic"]: described["partitions"]
             for described in await admin.describe_topics([topic.name for topic in present])
         }
+        counts = {name: len(each) for name, each in found.items()}
         inputs = counts.get(settings.forecasts)
         problems += [
             f"topic {topic.name} has {counts[topic.name]} partitions, {settings.forecasts} has {inputs}: "
-            "all must have as many, for an event's records to meet"
+            "all must have as many, for an event's records to meet; 'trueup rescale' moves a state to another number"
             for topic in present
             if inputs is not None and counts[topic.name] != inputs
         ]
         problems += [
             f"topic {topic.name} has {counts[topic.name]} partitions and was left so, {partitions} were asked for: the "
-            "number of a topic in use cannot be changed, because keys would be in other partitions than before"
+            "number of a topic in use cannot be changed, because keys would be in other partitions than before; "
+            "'trueup rescale' moves the state to topics that have so many"
             for topic in present
             if partitions is not None and counts[topic.name] != partitions
+        ]
+        copies = {name: min(len(one["replicas"]) for one in each) for name, each in found.items()}
+        problems += [
+            f"topic {topic.name} has {copies[topic.name]} replicas and was left so, {replication} were asked for: "
+            "kafka-reassign-partitions.sh changes that"
+            for topic in present
+            if replication is not None and copies[topic.name] != replication
         ]
         for topic in present:
             granted = allowed[topic.name]
             if granted is None or "DescribeConfigs" in granted:
-                problems.extend(_problems(topic, await _configs(admin, topic.name)))
+                configs = await _configs(admin, topic.name)
+                problems.extend(_problems(topic, configs))
+                problems.extend(_otherwise_kept(topic, configs, retention_ms))
         return problems
+
+
+def _otherwise_kept(topic: Topic, configs: Mapping[str, str], asked_ms: int | None) -> list[str]:
+    kept = configs.get("retention.ms", "unknown")
+    if asked_ms is None or topic.compacted or kept == str(asked_ms):
+        return []
+    said = f"topic {topic.name} has retention.ms={kept} and was left so, {asked_ms} was asked for"
+    return [f"{said}: kafka-configs.sh changes that"]
 
 
 async def lacking(settings: Settings) -> list[str]:

@@ -252,7 +252,8 @@ def test_topics_create_makes_what_is_missing_and_says_so(
     assert main.main(["topics", "create", "--partitions", "8", "--replication", "3", "--retention", "30d"]) == 0
     ((_, named),) = create.how
     assert named == {"partitions": 8, "replication": 3, "retention_ms": 30 * 86_400_000}
-    assert check.how[0][1] == {"as_worker": False, "partitions": 8}
+    asked = {"partitions": 8, "replication": 3, "retention_ms": 30 * 86_400_000}
+    assert check.how[0][1] == {"as_worker": False, **asked}
     assert capsys.readouterr().out == "made: forecasts, outcomes\nall topics are as they must be\n"
 
 

@@ -23,7 +23,7 @@ from state.routes import Routed, Router
 from streams.kafka import partitioner, topics
 from streams.metrics.routing import IntakeGauges
 from streams.records.routing import RouteDecoder, encode_outcome
-from tests.e2e.world import Read, World, wait_for
+from tests.e2e.world import Read, Worker, World, wait_for
 
 MakeWorld = Callable[..., World]
 START = 1_700_000_000_000
@@ -104,6 +104,7 @@ class Hour:
         self.name = name
         self.world = world(partitions=2, TRUEUP_STREAMS=str(streams), TRUEUP_BATCH_RECORDS="200", **settings)
         self.topics = {label: f"{name}-{label}" for label in WIDTHS}
+        self.running: list[Worker] = []
 
         async def create() -> None:
             admin = AIOKafkaAdminClient(bootstrap_servers=self.world.bootstrap)
@@ -128,8 +129,9 @@ class Hour:
     def stages(self, *which: str, **accidents: tuple[str, ...]) -> "ExitStack":
         """Run stages; accidents are given by the name of their stage."""
         stack = ExitStack()
-        for stage in which:
-            stack.enter_context(self.world.worker("--stage", stage, *accidents.get(stage, ())))
+        self.running = [
+            stack.enter_context(self.world.worker("--stage", stage, *accidents.get(stage, ()))) for stage in which
+        ]
         return stack
 
     def drained(self) -> bool:
@@ -339,3 +341,4 @@ def test_another_number_of_partitions_is_refused_by_every_stage(world: MakeWorld
         with w.worker("--stage", stage) as refused:
             assert refused.process.wait(90) == 70
             assert "has 4 partitions, and had 2" in refused.printed
+            assert "'trueup rescale' moves the state" in refused.printed

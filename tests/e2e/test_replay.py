@@ -113,7 +113,7 @@ def test_worker_refuses_a_state_that_replay_did_not_finish(
 ) -> None:
     live = world()
     live.send(MADE.sent)
-    real = export_state._append
+    real = export_state.append
 
     async def dying(producer: object, settings: object, partition: int, rows: Iterable[tuple[bytes, bytes]]) -> int:
         kept = list(rows)
@@ -121,7 +121,7 @@ def test_worker_refuses_a_state_that_replay_did_not_finish(
             raise KeyboardInterrupt
         return await real(producer, settings, partition, kept)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(export_state, "_append", dying)
+    monkeypatch.setattr(export_state, "append", dying)
     with pytest.raises(KeyboardInterrupt):
         replay(replace(asked(live), write_state=live.name), live.environment)
     assert not live.read("calibrated")

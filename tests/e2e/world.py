@@ -19,6 +19,7 @@ from urllib.request import urlopen
 import orjson
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
+from cli.rescale import UNFINISHED
 from state import keys
 from state.engine import Partition
 from state.events import Event
@@ -169,6 +170,8 @@ class World:
         self._workers: list[Worker] = []
         #: What an operator left out, by topic and offset.
         self.skips: dict[str, dict[int, str]] = {}
+        #: The rows that it began with.
+        self.begun: State = {}
         #: Records that tests have counted as sent.
         self.sent = 0
 
@@ -261,7 +264,7 @@ class World:
         state: State = defaultdict(dict)
         for record in self.read("changelog"):
             assert record.key is not None
-            if record.key in (keys.CLAIM, keys.INPUTS, keys.WIDTHS) or record.key.startswith(skips.LETTER):
+            if record.key in (keys.CLAIM, keys.INPUTS, keys.WIDTHS, keys.MOVED) or record.key.startswith(skips.LETTER):
                 continue
             if record.value is None:
                 state[record.partition].pop(record.key, None)
@@ -301,11 +304,12 @@ class World:
         outputs: dict[str, dict[str, bytes]] = defaultdict(dict)
         fences: dict[int, list[Fence]] = defaultdict(list)
         for record in self.read("changelog"):
-            if record.key == keys.FENCE and record.value:
+            if record.key == keys.FENCE and record.value not in (None, UNFINISHED):
                 fences[record.partition].append(Fence.decode(record.value))
         for n, recorded in fences.items():
             in_force = partial(self._in_force, n)
-            state[n], made = folded(in_force, n, (inputs[0][n], inputs[1][n]), recorded)
+            begun = dict(self.begun.get(n, {}))
+            state[n], made = folded(in_force, n, (inputs[0][n], inputs[1][n]), recorded, begun)
             for label, values in made.items():
                 outputs[label] |= values
         return state, dict(outputs)
@@ -331,12 +335,14 @@ def folded(
     partition: int,
     inputs: tuple[list[Read], list[Read]],
     fences: Sequence[Fence],
+    begun: dict[bytes, bytes] | None = None,
 ) -> tuple[dict[bytes, bytes], dict[str, dict[str, bytes]]]:
     """Fold a partition's inputs with the pure engine, in the order its fences recorded; see `World.oracle`.
 
-    ``in_force`` returns the settings under which it was served when so many records had been applied.
+    ``in_force`` returns the settings under which it was served when so many records had been applied; ``begun`` are the
+    rows that it began with.
     """
-    rows: dict[bytes, bytes] = {}
+    rows = begun if begun is not None else {}
     outputs: dict[str, dict[str, bytes]] = defaultdict(dict)
     settings = in_force(0)
     engine = Partition(settings.policies, rows.get)

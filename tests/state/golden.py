@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from state import claim, expiry, fence, inputs, ledger, quotas, refusals, routes, rows, witnesses
+from state import claim, expiry, fence, inputs, ledger, quotas, refusals, rescale, routes, rows, witnesses
 from state.calibrators import REGISTRY, calibrated_regression, quantile, twospeed
 from state.claim import Claim
 from state.fence import EXPIRY, MATURITY, Fence, Queue
@@ -17,6 +17,7 @@ from state.ledger import EARLY, ISSUED, NAN, NO_CONFIG, RESOLVED, WAITING, Entry
 from state.policy import Policy
 from state.quotas import Buckets, Clocks, Quota, Rate
 from state.refusals import Refusals
+from state.rescale import Moved
 from state.rows import Served
 from state.scoring import vector_history
 from state.scoring.ages import DAY_MS, Ages
@@ -325,6 +326,12 @@ def golden() -> list[Row]:
         ),
         Row("witnesses", witnesses.VERSION, _witnesses(), _witnesses),
         Row("widths", inputs.VERSION, inputs.Widths(8, 8).encode(), lambda row: inputs.Widths.decode(row).encode()),
+        Row(
+            "moved",
+            rescale.VERSION,
+            Moved("trueup", "0" * 32, (17, 4), 5).encode(),
+            lambda row: Moved.decode(row).encode(),
+        ),
         Row("route", routes.VERSION, _route().encode(), lambda row: routes.Row.decode(row).encode()),
         Row("quota", quotas.VERSION, _buckets(), lambda row: Buckets(QUOTA, row).encode()),
         Row("quota-times", quotas.VERSION, _clocks(), lambda row: Clocks(row).encode()),

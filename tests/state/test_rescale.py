@@ -3,21 +3,20 @@
 import math
 import random
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 from zlib import crc32
 
 import pytest
 
-from state import calibrators, keys, ledger, rescale, rows, routes
+from state import calibrators, keys, ledger, rescale, routes, rows
 from state.calibrators import REGISTRY
 from state.events import Calibrated, Forecast, Outcome, Output, Resolved
-from state.expiry import CHUNK
-from state.fence import FATES, FORECASTS, ISSUED, OUTCOMES, Fence
-from state.forecasts import Probs
+from state.fence import FATES, FORECASTS, OUTCOMES, Fence
+from state.forecasts import Normal, Probs
 from state.frames import CorruptFrame
-from state.policy import Challenger, Policies, Policy
-from state.rescale import NOWHERE, Moved, Plan, RescaleError
+from state.policy import Policies, Policy
+from state.rescale import Moved, Plan, RescaleError
 from state.routes import Label, Route, Routed, Router
 from state.scoring import history
 from state.scoring.ages import Ages
@@ -53,7 +52,7 @@ def at(event_id: str, width: int) -> int:
 class Group:
     """The partitions of a group, and what came of them."""
 
-    def __init__(self, policies: Policies, tables: Sequence[Table], by_stream: bool = False) -> None:
+    def __init__(self, policies: Policies, tables: Sequence[Table], *, by_stream: bool = False) -> None:
         self.policies = policies
         self.workers = [Worker(policies, table) for table in tables]
         self.offsets = [worker.partition.fence.next.copy() for worker in self.workers]
@@ -68,7 +67,7 @@ class Group:
         return at(stream if self.by_stream else event_id, len(self.workers))
 
     def forecast(self, event_id: str, stream: str, raw: Any, ts: int, **more: Any) -> list[Output]:
-        n = self.place(event_id, stream)
+        n, more = self.place(event_id, stream), {"x": (), **more}
         event = Forecast(self._next(n, FORECASTS), event_id.encode(), event_id, stream, raw, ts=ts, **more)
         return self._fold(n, event)
 
@@ -90,7 +89,7 @@ class Group:
         before = len(self.workers)
 
         def of_event(name: str, stream: str, old: int) -> int:
-            key = stream if self.by_stream else name
+            key = (stream or name.partition("/")[0]) if self.by_stream else name
             if at(key, before) != old:
                 raise RescaleError(f"{name} is in partition {old}")
             return at(key, width)
@@ -102,7 +101,7 @@ class Group:
 
         plan = Plan(width, of_event, of_stream, lambda stream: at(stream, width), [[0, 0]] * width)
         tables = [Table(made) for made in rescale.rescaled(self.tables, plan)]
-        return Group(self.policies, tables, self.by_stream)
+        return Group(self.policies, tables, by_stream=self.by_stream)
 
 
 def fed(group: Group, steps: Iterable[Step], now: int = 1000) -> int:
@@ -112,6 +111,7 @@ def fed(group: Group, steps: Iterable[Step], now: int = 1000) -> int:
         now += step.gap
         event_id = f"event-{step.event}"
         stream, p = said.setdefault(event_id, (step.stream, step.p))
+        event_id = f"{stream}/{event_id}"
         if step.kind == "forecast":
             x = (0.5,) if stream == "ridge" else ()
             segments = tuple(
@@ -164,7 +164,8 @@ def sums(group: Group) -> dict[str, Any]:
     found["bias"] = {stream: sum_of_bias(each) for stream, each in histories.items()}
     found["ages"] = {stream: each.encode() for stream, each in ages.items()}
     found["comparisons"] = {pair: each.encode() for pair, each in comparisons.items()}
-    found["vectors"] = {place: rows.total_vectors(each).encode() for place, each in vectors.items()}
+    # Of numbers, one sum has the rounding errors that its order brings.
+    found["vectors"] = {place: [round(n, 9) for n in rows.total_vectors(each)._sums] for place, each in vectors.items()}
     found["segments"] = {place: n for place, n in segments.items() if n}
     return found
 
@@ -188,7 +189,7 @@ def queued(group: Group) -> Counter[tuple[int, int, int, str]]:
     """Return the entries of all queues whose rows are there, with those of witnesses."""
     found: Counter[tuple[int, int, int, str]] = Counter()
     for table in group.tables:
-        for role, ttl_ms, (_, born, event_id) in rescale._entries(table, table.fence):  # noqa: SLF001 - what is tested
+        for role, ttl_ms, (_, born, event_id) in rescale._entries(table, table.fence):
             row = table.get(keys.ledger(event_id))
             if row is not None and (role == 2 or ledger.decode(row).born == born):
                 found[role, ttl_ms, born, event_id] += 1
@@ -233,3 +234,291 @@ def test_no_event_and_no_sum_is_lost_and_all_goes_on(policies: Policies, widths:
             answers[each.event_id].add(each)
     if policies is not SHADOWED:
         assert {len(each) for each in answers.values()} == {1}, "an event was answered in two ways"
+
+
+# -- calibrators -----------------------------------------------------------------------------------------------------
+
+SPECS = (*REGISTRY, "platt+minimax", "prudent+histogram", "auto+regret_matching")
+OPTIONS: dict[str, dict[str, Any]] = {"histogram": {"halflife": 50}, "calibrated_regression": {}}
+
+
+@pytest.mark.parametrize("spec", SPECS)
+@pytest.mark.parametrize("widths", [(3, 2), (2, 5)])
+def test_every_calibrator_redeems_and_revises_what_another_partition_served(spec: str, widths: tuple[int, int]) -> None:
+    features = 2 if "features" in calibrators.options_of(spec, {}) else 0
+    segments = ("country",) if calibrators.grouped(spec) else ()
+    policy = Policy(spec, OPTIONS.get(spec, {}), features=features, segments=segments, ttl_ms=10**9)
+    group = Group(Policies([("s", policy)]), [Table() for _ in range(widths[0])])
+    rng = random.Random(1)
+    asked = 900
+
+    def forecast(i: int, raw: float) -> None:
+        x = tuple(rng.uniform(-1, 1) for _ in range(features))
+        group.forecast(f"{i}", "s", raw, 1000 + i, x=x, segments=(f"c{rng.randrange(5)}",) if segments else ())
+
+    labels = {}
+    for i in range(asked):
+        raw = rng.random()
+        forecast(i, raw)
+        labels[i] = float(rng.random() < raw**2)
+        if i >= 100 and i % 5:
+            group.outcome(f"{i - 100}", "s", labels[i - 100], 1000 + i)
+    before = sums(group)
+    group = group.rescaled(widths[1])
+    after = sums(group)
+    assert after == before
+    for i, y in labels.items():
+        group.outcome(f"{i}", "s", y, 3000 + i)
+    for i, y in labels.items():
+        group.outcome(f"{i}", "s", 1.0 - y, 6000 + i)
+    forecast(asked, 0.5)
+    fates = [sum(counts) for counts in zip(*(table.fence.fates for table in group.tables), strict=True)]
+    assert fates[FATES.index("outcomes_revised")] == asked
+    assert total(each.total for each in histories_of(group, "s")).n == asked
+    for table in group.tables:
+        served = table.served("s", group.policies)
+        assert served.late >= 0
+        assert served.calibrator.learnt >= sum(each.status == ledger.RESOLVED for each in table.entries())
+
+
+def histories_of(group: Group, stream: str) -> list[history.History]:
+    return [
+        rows.decode_history(table[keys.scores(stream)], table.get(keys.windows(stream)))
+        for table in group.tables
+        if keys.scores(stream) in table
+    ]
+
+
+def test_classes_and_numbers_move_too() -> None:
+    policies = Policies(
+        [
+            ("classes", Policy("multiclass", {"classes": 3}, ttl_ms=10**9)),
+            ("numbers", Policy("quantile", {"levels": (0.1, 0.5, 0.9)}, ttl_ms=10**9)),
+        ]
+    )
+    group = Group(policies, [Table() for _ in range(3)])
+    rng = random.Random(2)
+
+    def play(start: int, n: int) -> None:
+        for i in range(start, start + n):
+            a = rng.random() / 2
+            group.forecast(f"c{i}", "classes", Probs((a, 0.5, 0.5 - a)), 1000 + i)
+            group.forecast(f"n{i}", "numbers", Normal(a, 1.0), 1000 + i)
+            if i % 4:
+                group.outcome(f"c{i}", "classes", float(rng.randrange(3)), 1000 + i)
+                group.outcome(f"n{i}", "numbers", rng.gauss(0, 1), 1000 + i)
+
+    play(0, 300)
+    before = sums(group)
+    group = group.rescaled(4)
+    assert sums(group) == before
+    play(300, 300)
+    for i in range(300):
+        group.outcome(f"c{i}", "classes", 2.0, 9000)
+        group.outcome(f"n{i}", "numbers", 0.25, 9000)
+    before = sums(group)
+    group = group.rescaled(1)
+    assert sums(group) == before
+
+
+def test_a_partition_goes_on_with_the_calibrator_that_has_learnt_most_and_learns_the_others_events() -> None:
+    policies = Policies([("s", Policy("minimax", {"buckets": 2, "grid": 4}, ttl_ms=10**9))])
+    group = Group(policies, [Table() for _ in range(2)])
+    names = [f"e{i}" for i in range(100)]
+    for name in names:
+        group.forecast(name, "s", 0.3, 1000)
+        if at(name, 2) == 0 or at(name, 3) == 1:
+            group.outcome(name, "s", 1.0, 1000)
+    counts = [table.served("s", policies).calibrator.learnt for table in group.tables]
+    assert counts[0] > counts[1]
+    group = group.rescaled(3)
+    for n, table in enumerate(group.tables):
+        others = sum(at(name, 2) == 1 and at(name, 3) == n == 1 for name in names)
+        assert table.served("s", policies).calibrator.learnt == counts[0] + others
+
+
+def test_a_stream_in_one_partition_moves_as_it_is() -> None:
+    group = Group(kept(SHADOWED), [Table() for _ in range(3)], by_stream=True)
+    now = fed(group, seeded(1500, seed=3))
+    before = group.tables
+    group = group.rescaled(5)
+    for stream in ("counts", "regret", "guarded", "ridge"):
+        there, here = before[at(stream, 3)], group.tables[at(stream, 5)]
+        of_stream = [
+            key
+            for key in there
+            if (cut := rescale._OF_STREAM.get(key[:1])) is not None and key[cut:].decode() == stream
+        ]
+        assert of_stream
+        assert {key: here[key] for key in of_stream} == {key: there[key] for key in of_stream}
+        mine = [each for each in there.entries() if each.stream == stream]
+        assert Counter(each.encode() for each in mine) == Counter(
+            each.encode() for each in here.entries() if each.stream == stream
+        )
+    fed(group, seeded(800, seed=3), now)
+
+
+# -- scores ----------------------------------------------------------------------------------------------------------
+
+
+def test_windows_alarms_and_ranking_go_on() -> None:
+    policies = Policies([("s", Policy("identity", ttl_ms=4000))])
+    group = Group(policies, [Table() for _ in range(2)])
+    rng = random.Random(3)
+    for i in range(2 * WINDOW + 6000):
+        raw = rng.random()
+        group.forecast(f"{i}", "s", raw, 1000 + i)
+        group.outcome(f"{i}", "s", float(rng.random() < raw * 0.8), 1000 + i)
+    before = histories_of(group, "s")
+    assert sum(each.windows for each in before) >= 2
+    expired = 2 * WINDOW + 6000 - sum(len(table.of(keys.LEDGER)) for table in group.tables)
+    assert expired > 0
+    group = group.rescaled(3)
+    after = histories_of(group, "s")
+    assert history.overall(after).encode() == history.overall(before).encode()
+    for kind in KINDS:
+        assert history.log_alarm(after, kind) == pytest.approx(history.log_alarm(before, kind))
+        assert history.log_alarm(after, kind) > math.log(1000)
+        was, now = (history.ranked(each).ranking(kind) for each in (before, after))
+        assert now.auc().value == pytest.approx(was.auc().value, abs=1e-12)
+        assert now.at(0.01)[0].value == pytest.approx(was.at(0.01)[0].value, abs=1e-12)
+        worst = history.worst(after, kind)
+        assert worst is not None
+        assert worst.scores == history.worst(before, kind).scores  # type: ignore[union-attr]
+    # Every label that is still there can be revised, and leaves no trace of the one before.
+    n = history.overall(after).n
+    for table in group.tables:
+        for key in list(table.of(keys.LEDGER)):
+            group.outcome(key[1:].decode(), "s", 1.0, 10**6)
+    assert history.overall(histories_of(group, "s")).n == n
+
+
+def test_values_without_a_free_slot_share_one() -> None:
+    policies = Policies([("s", Policy("prudent", segments=("shop", "day"), pairs=(("shop", "day"),), ttl_ms=10**9))])
+    group = Group(policies, [Table() for _ in range(2)])
+    for i in range(400):
+        shop = f"shop-{at(f'{i}', 2)}-{i % 50}"  # 50 in each partition, 62 fit one
+        group.forecast(f"{i}", "s", 0.4, 1000 + i, segments=(shop, "" if i % 3 else "monday"))
+        group.outcome(f"{i}", "s", float(i % 2), 1000 + i)
+    before = sums(group)
+    group = group.rescaled(3)
+    after = sums(group)
+    assert by_value(after["segments"]) == by_value(before["segments"])
+    others = [
+        n for (_, name, value, what), n in after["segments"].items() if (name, value, what) == ("shop", "(other)", "n")
+    ]
+    assert sum(others) > 0
+    for i in range(400):
+        group.outcome(f"{i}", "s", float(1 - i % 2), 5000 + i)
+        group.forecast(f"again-{i}", "s", 0.4, 6000 + i, segments=(f"shop-0-{i % 50}", "monday"))
+
+
+def test_joined_slots_mean_what_they_meant() -> None:
+    one = Dictionary(("country", "channel"), (("channel", "country"),))
+    two = Dictionary(("country", "channel"), (("channel", "country"),))
+    for values in (("DE", "web"), ("FR", "")):
+        one.groups(values)
+    for values in (("IT", "app"), ("FR", "web"), ("", "")):
+        two.groups(values)
+    meant = {slot: two.segment(slot) for slot in two.slots}
+    slots = one.join(two)
+    assert {slot: one.segment(slots[slot]) for slot in meant} == meant
+    assert one.join(one) == {slot: slot for slot in one.slots}
+    assert Dictionary.decode(one.encode()).encode() == one.encode()
+
+
+# -- what is refused -------------------------------------------------------------------------------------------------
+
+
+def test_two_events_of_one_name_are_refused() -> None:
+    group = Group(kept(POLICIES), [Table() for _ in range(4)], by_stream=True)
+    for stream in ("counts", "regret", "guarded"):
+        group.forecast("same", stream, 0.5, 1000, segments=("DE", "web") if stream == "counts" else ())
+    assert len({at(stream, 4) for stream in ("counts", "regret", "guarded")}) > 1
+    with pytest.raises(RescaleError, match="'same' has a row in partition"):
+        group.rescaled(1)
+
+
+def test_an_event_in_a_wrong_partition_is_refused() -> None:
+    group = Group(kept(POLICIES), [Table() for _ in range(2)], by_stream=True)
+    for i in range(9):
+        group.forecast(f"{i}", "regret", 0.5, 1000)
+    group.by_stream = False
+    with pytest.raises(RescaleError, match="is in partition"):
+        group.rescaled(3)
+
+
+def test_a_row_that_says_where_rows_are_from_is_read_again() -> None:
+    moved = Moved("trueup", "0" * 32, (17, 4), 5)
+    assert Moved.decode(moved.encode()) == moved
+    with pytest.raises(CorruptFrame):
+        Moved.decode(moved.encode()[:-1])
+
+
+# -- the router ------------------------------------------------------------------------------------------------------
+
+
+def test_the_router_goes_on_where_it_was() -> None:
+    policies = Policies([("s*", Policy("identity", ttl_ms=5000))], early_ttl_ms=3000)
+    rng = random.Random(4)
+    records: list[tuple[int, str, int]] = []
+    for i in range(400):
+        ts = 1000 + 10 * i
+        records += [(ts, f"route {i % 3}", i)] * (i % 7 > 0)
+        records += [(ts + rng.randrange(-50, 900), "label", i)] * (i % 5 > 0)
+    records.sort()
+
+    def play(widths: Sequence[int]) -> tuple[Counter[Routed], list[dict[bytes, bytes]]]:
+        tables: list[dict[bytes, bytes]] = [{} for _ in range(widths[0])]
+        sent: Counter[Routed] = Counter()
+        for part, width in enumerate(widths):
+            if part:
+                before = len(tables)
+                counted = waiting(tables)
+
+                def of_event(name: str, _: str, old: int, before: int = before, width: int = width) -> int:
+                    assert at(name, before) == old
+                    return at(name, width)
+
+                plan = Plan(width, of_event, lambda _: frozenset(), lambda _: 0, [[0, 0]] * width)
+                tables = rescale.rescaled_routes(tables, plan)
+                assert waiting(tables) == counted
+            engines = [Router(policies, table.get, held=3) for table in tables]
+            offsets = [[0, 0] for _ in tables]
+            share = len(records) // len(widths)
+            again = 20 if part else 0  # intake sends some once more
+            end = None if part == len(widths) - 1 else (part + 1) * share
+            for n, (ts, what, i) in enumerate(records[part * share - again : end], part * share - again):
+                name = f"event-{i}"
+                p = at(name, width)
+                topic = int(what == "label")
+                offset = offsets[p][topic]
+                offsets[p][topic] += 1
+                origin = ("source@0/0", n)
+                record = (
+                    Label(offset, None, b"", name, "", "", float(i % 2), ts, 0, ts, origin)
+                    if topic
+                    else Route(offset, None, b"", name, f"s{what[-1]}", f"s{what[-1]}", ts, origin)
+                )
+                engines[p].begin()
+                sent.update(each for each in engines[p].apply([record]) if isinstance(each, Routed))
+                for key, row in engines[p].end().rows.items():
+                    if row is None:
+                        tables[p].pop(key, None)
+                    else:
+                        tables[p][key] = row
+        return sent, tables
+
+    def waiting(tables: Sequence[dict[bytes, bytes]]) -> list[int]:
+        fates = [Fence.decode(table[keys.FENCE]).fates for table in tables]
+        summed = [sum(counts) for counts in zip(*fates, strict=True)]
+        held = [routes.Row.decode(row) for table in tables for key, row in table.items() if key[:1] == routes.EVENT]
+        for table in tables:
+            own = Fence.decode(table[keys.FENCE]).fates
+            events = [routes.Row.decode(row) for key, row in table.items() if key[:1] == routes.EVENT]
+            assert own[routes.OPENED] - own[routes.EXPIRED_ROUTES] == sum(bool(each.routes) for each in events)
+        return [*summed, len(held)]
+
+    alone, _ = play([1])
+    moved, _ = play([2, 5, 3])
+    assert moved == alone

@@ -1,0 +1,108 @@
+"""``trueup rescale`` without brokers: its settings, and where an event's records are."""
+
+from typing import Any
+
+import pytest
+
+from cli import rescale
+from cli.rescale import Stage
+from state.fence import Fence
+from state.policy import Policies, Policy
+from state.rescale import Moved, RescaleError
+from state.routes import Known, Row
+from streams.config.settings import Settings, SettingsError
+from streams.kafka.partitioner import partition
+from streams.kafka.provenance import Identity
+from streams.records.decoding import SCOPED
+from streams.records.routing import target
+
+POLICIES = Policies([("wide", Policy(shards=4))], Policy())
+
+
+def staged(before: int, *, grown: bool = False) -> Stage:
+    """Return a worker's stage with so many old partitions; ``grown``: its inputs are the topics they were."""
+    old = Settings(app_id="old", policies=POLICIES)
+    names: dict[str, Any] = {} if grown else {"forecasts": "forecasts-2", "outcomes": "outcomes-2"}
+    new = Settings(app_id="new", policies=POLICIES, **names)
+    fences = [Fence([10 + n, 20 + n]) for n in range(before)]
+    ids = [Identity("a", before), Identity("b", before)]
+    return Stage(old, new, [{} for _ in range(before)], [0] * before, fences, ids, ids, Moved("old", "", (), 5), [])
+
+
+def plan(by: str, before: int = 4, routed: list[dict[bytes, bytes]] | None = None, *, grown: bool = False) -> Any:
+    return rescale._plan(staged(before, grown=grown), 5, by, routed or [])
+
+
+def test_settings_that_differ_are_those_of_the_new_group() -> None:
+    environment = {"TRUEUP_APP_ID": "old", "TRUEUP_FORECASTS": "f", "HOME": "/nowhere"}
+    settings = rescale.settled(environment, "new", ["TRUEUP_FORECASTS=g", "TRUEUP_OUTCOMES=o"])
+    assert (settings.app_id, settings.forecasts, settings.outcomes) == ("new", "g", "o")
+
+
+@pytest.mark.parametrize("change", ["TRUEUP_FORECASTS", "FORECASTS=g", "TRUEUP_APP_ID=x", "TRUEUP_FORCASTS=g"])
+def test_other_changes_are_refused(change: str) -> None:
+    with pytest.raises(SettingsError, match=change.partition("=")[0]):
+        rescale.settled({}, "new", [change])
+
+
+def test_a_group_is_not_moved_to_itself_nor_to_other_brokers() -> None:
+    old = Settings(app_id="old")
+    with pytest.raises(SettingsError, match="another application id than old"):
+        rescale.run(old, old, 4, None)
+    with pytest.raises(SettingsError, match="the same brokers"):
+        rescale.run(old, Settings(app_id="new", brokers=("elsewhere:9092",)), 4, None)
+
+
+def test_an_event_goes_by_its_id() -> None:
+    made = plan("event")
+    assert made.of_event("e1", "s", partition(b"e1", 4)) == partition(b"e1", 5)
+    with pytest.raises(RescaleError, match="Then give --keys stream"):
+        made.of_event("e1", "s", (partition(b"e1", 4) + 1) % 4)
+    assert len(made.of_stream("s")) == 4 * 5
+
+
+def test_an_event_goes_with_its_stream() -> None:
+    made = plan("stream")
+    there = partition(b"s", 4)
+    assert made.of_event("e1", "s", there) == partition(b"s", 5) == made.home("s")
+    assert made.of_event(f"e1{SCOPED}s", "", there) == partition(b"s", 5)
+    assert made.of_stream("s") == {(there, partition(b"s", 5))}
+    with pytest.raises(RescaleError, match="does not say its stream"):
+        made.of_event("e1", "", there)
+
+
+def test_an_event_goes_with_its_shard_and_with_the_one_that_it_was_sent_to() -> None:
+    keys = [f"wide#{k}".encode() for k in range(4)]
+    made = plan("stream")
+    assert made.of_stream("wide") == {(partition(key, 4), partition(key, 5)) for key in keys}
+    homes = {partition(key, 5) for key in keys}
+    assert made.home("wide") in homes
+    # Before there were four shards, it went to the stream itself: the router knows.
+    names = [f"e{i}" for i in range(50)]
+    there = partition(b"wide", 4)
+    stray = next(name for name in names if partition(target("wide", name, 4).encode(), 4) != there)
+    name = f"{stray}{SCOPED}wide"
+    with pytest.raises(RescaleError, match="is in partition"):
+        made.of_event(name, "wide", there)
+    row = Row(1, 1, 1, [Known(0, 0, "other", "other"), Known(0, 0, "wide", "wide")]).encode()
+    routed: list[dict[bytes, bytes]] = [{} for _ in range(4)]
+    routed[partition(stray.encode(), 4)][b"E" + stray.encode()] = row
+    assert plan("stream", routed=routed).of_event(name, "wide", there) == partition(b"wide", 5)
+
+
+def test_offsets_go_on_where_topics_stay() -> None:
+    assert plan("event").next == [[0, 0]] * 5
+    assert plan("event", grown=True).next == [[10, 20], [11, 21], [12, 22], [13, 23], [0, 0]]
+
+
+def test_what_came_after_a_topic_had_grown_may_be_there_already() -> None:
+    name = next(f"e{i}" for i in range(99) if partition(f"e{i}".encode(), 5) != partition(f"e{i}".encode(), 4))
+    there = partition(name.encode(), 5)
+    assert plan("event", grown=True).of_event(name, "s", there) == there
+    with pytest.raises(RescaleError):
+        plan("event").of_event(name, "s", there)
+
+
+def test_what_intake_noted_has_the_new_widths() -> None:
+    assert rescale._noted('{"id":"a","partitions":[2,2,2]}', 5) == '{"id":"a","partitions":[5,5,5]}'
+    assert rescale._noted("by hand", 5) == "by hand"
