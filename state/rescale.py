@@ -513,12 +513,13 @@ class _Divided:
         ]
         if not before:
             return
-        left = Scores()
-        for _, entry in self._entries():
+        left, counting = Scores(), {self._home}
+        for event, entry in self._entries():
             if entry.status == ledger.RESOLVED and entry.kind == PROBABILITY:
                 left.observe(cast("float", entry.raw), cast("float", entry.p), entry.y, cast("float", entry.draw))
+                counting.add(event.new)
         rest = total(each.total for each in before) - left
-        self._here[self._home].history = History.resumed(before, rest, len(self._here))
+        self._here[self._home].history = History.resumed(before, rest, len(counting))
         self._order = _sum([each.order for each in before], Order())
         self._bias = _usual([each.bias for each in before])
 

@@ -1,18 +1,25 @@
 """``trueup rescale`` without brokers: its settings, and where an event's records are."""
 
+import asyncio
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from aiokafka import TopicPartition
 
 from cli import rescale
 from cli.rescale import Stage
+from state import routes
 from state.fence import Fence
+from state.frames import seal
 from state.policy import Policies, Policy
 from state.rescale import Moved, RescaleError
 from state.routes import Known, Row
 from streams.config.settings import Settings, SettingsError
+from streams.kafka import provenance
 from streams.kafka.partitioner import partition
 from streams.kafka.provenance import Identity
+from streams.kafka.topics import TopicsError
 from streams.records.decoding import SCOPED
 from streams.records.routing import target
 
@@ -106,3 +113,28 @@ def test_what_came_after_a_topic_had_grown_may_be_there_already() -> None:
 def test_what_intake_noted_has_the_new_widths() -> None:
     assert rescale._noted('{"id":"a","partitions":[2,2,2]}', 5) == '{"id":"a","partitions":[5,5,5]}'
     assert rescale._noted("by hand", 5) == "by hand"
+
+
+def test_what_intake_has_sent_must_be_committed(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def identity(_: object, name: str) -> Identity:
+        return Identity(f"id-of-{name}", 3)
+
+    monkeypatch.setattr(provenance, "identity", identity)
+    sent = {routes.ORIGIN + b"src@id-of-scores/1": seal(routes.ORIGIN[0], routes.VERSION, (40).to_bytes(8, "little"))}
+    gone = {routes.ORIGIN + b"src@of-another/1": seal(routes.ORIGIN[0], routes.VERSION, (99).to_bytes(8, "little"))}
+    router = staged(2)
+    router.parts = [sent, gone]
+    old: Any = SimpleNamespace(app_id="old", modes=[SimpleNamespace(topic="scores", direct=False)])
+
+    def asked(offset: int) -> dict[TopicPartition, tuple[int, str]]:
+        async def offsets(group: str) -> dict[TopicPartition, tuple[int, str]]:
+            assert group == "old-intake"
+            return {TopicPartition("scores", 1): (offset, '{"id":"a","partitions":[2,2,2]}')}
+
+        admin: Any = SimpleNamespace(list_consumer_group_offsets=offsets)
+        producer: Any = SimpleNamespace(client=None)
+        return asyncio.run(rescale._intake(admin, producer, old, [staged(2), router], 5))
+
+    assert asked(40) == {TopicPartition("scores", 1): (40, '{"id":"a","partitions":[5,5,5]}')}
+    with pytest.raises(TopicsError, match="intake has sent scores/1 up to offset 39 and not committed it"):
+        asked(39)
