@@ -145,6 +145,11 @@ def _health(each: dict[str, Any]) -> Table:
     row("  by chance alone", lambda of: f"{of['ece_noise']:.4f}")
     row("smooth ECE", lambda of: f"{of['smooth_ece']:.4f}")
     row("distance to calibration, at most", lambda of: _figure(of["certificate"]))
+    row("two-bin error, squared", lambda of: f"{of['two_bin_error']:.2e}")
+    row("  by chance alone", lambda of: f"{of['two_bin_noise']:.2e}")
+    row("  raw's less this", lambda of: _gain(of["two_bin_gain"], "value"))
+    row("  from, 95 %", lambda of: _gain(of["two_bin_gain"], "low"))
+    row("  to", lambda of: _gain(of["two_bin_gain"], "high"))
     row("worst window's ECE", lambda of: _worst(of.get("worst_window")))
     row("relative error", lambda of: _figure(of["relative_error"]))
     row("  by chance alone", lambda of: _figure(of["relative_error_noise"]))
@@ -174,6 +179,10 @@ def _health(each: dict[str, Any]) -> Table:
 def _alarm(of: dict[str, Any], which: str) -> str:
     alarm = of.get("alarm")
     return f"{alarm[f'{which}log10']:.1f}{' sounds' if alarm[f'{which}sounds'] else ''}" if alarm else "–"
+
+
+def _gain(gain: dict[str, float] | None, end: str) -> str:
+    return "" if gain is None else f"{gain[end]:+.2e}"
 
 
 def _with_error(value: float | None, error: float | None) -> str:

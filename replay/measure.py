@@ -9,11 +9,12 @@ import numpy as np
 from replay.ranking import ranks
 from replay.result import Ages, Alerts, Bin, Caught, Coverage, Delays, Scorecard
 from state.arrays import Floats, Integers
-from state.scoring.cells import EDGES, FINE
+from state.scoring.cells import COARSE, EDGES, FINE, WITHIN
 from state.scoring.certificate import certificate
 from state.scoring.losses import LOG_CLIP
 from state.scoring.ranking import VOLUMES, Ranking
 from state.scoring.scores import BINS
+from state.scoring.two_bin import two_bin_of
 from state.scoring.wilson import wilson
 
 #: A band of which at least so many forecasts were issued, and less than this share has outcomes, cannot be judged.
@@ -109,13 +110,20 @@ def scorecard(p: Floats, y: Floats, worst: float | None, volume: float = VOLUME)
     n = len(p)
     sums = Sums.of(p, y)
     mean, rate = _mean(float(p.sum()), n), _mean(float(y.sum()), n)
+    cells = np.searchsorted(EDGES, p, side="right")
+    zeros, ones = (np.bincount(cells[y == label], minlength=FINE) for label in (0, 1))
+    off = np.bincount(np.array(WITHIN)[cells], p - y, len(COARSE) + 1).astype(np.float64)
+    found = two_bin_of(zeros.astype(np.float64), ones.astype(np.float64), off, float((p * (1.0 - p)).sum()))
     auc, ks, recall, precision = _ranked(p, y, tuple({*VOLUMES, volume}))
     return Scorecard(
         n=n,
         ece=sums.ece,
         ece_noise=sums.noise,
         ece_smooth=sums.smooth,
-        certificate=_certificate(p, y),
+        certificate=certificate(Ranking(zeros.tolist(), ones.tolist())),
+        two_bin=found.value,
+        two_bin_noise=found.noise,
+        two_bin_error=found.error,
         worst_window_ece=worst,
         brier=_mean(float(np.square(p - y).sum()), n),
         log_loss=_mean(float(log_losses(p, y).sum()), n),
@@ -130,13 +138,6 @@ def scorecard(p: Floats, y: Floats, worst: float | None, volume: float = VOLUME)
         caught=[Caught(each, recall[each], precision[each]) for each in VOLUMES],
         distinct=len(np.unique(p)),
     )
-
-
-def _certificate(p: Floats, y: Floats) -> float:
-    """Return the certificate of forecasts and outcomes, [n] each; NaN without any."""
-    cells = np.searchsorted(EDGES, p, side="right")
-    zeros, ones = (np.bincount(cells[y == label], minlength=FINE).tolist() for label in (0, 1))
-    return certificate(Ranking(zeros, ones))
 
 
 def _ranked(

@@ -45,6 +45,9 @@ class Scorecard:
         The same under hat weights (`state.scoring.scores.Scores.smooth_ece`), which no bin's edge can make jump.
     certificate
         Bound on the distance to calibration (`state.scoring.certificate`), from 0 up.
+    two_bin, two_bin_noise, two_bin_error
+        Averaged two-bin calibration error, squared, what chance alone gives, and its standard error or more
+        (`state.scoring.two_bin`).
     worst_window_ece
         Largest ``ece`` of a window of 5,000 outcomes in a row on one partition, as live; None before the first window.
     brier, log_loss
@@ -72,6 +75,9 @@ class Scorecard:
     ece_noise: float
     ece_smooth: float
     certificate: float
+    two_bin: float
+    two_bin_noise: float
+    two_bin_error: float
     worst_window_ece: float | None
     brier: float
     log_loss: float

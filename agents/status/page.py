@@ -274,6 +274,7 @@ def _scores(described: Mapping[str, Any], *, short: bool = False) -> str:
             if key in scored["raw"] and (always or not short)
         ]
         if not short:
+            rows += _two_bin(scored, kinds)
             rows += _top(scored, kinds)
         lines = "".join(_row(words, (f"<td>{figure}</td>" for figure in figures)) for words, figures in rows)
         if not short and "alarm" in scored["raw"]:
@@ -293,6 +294,21 @@ def _scores(described: Mapping[str, Any], *, short: bool = False) -> str:
 
 def _row(words: str, cells: Iterable[str]) -> str:
     return f"<tr><th>{words}</th>{''.join(cells)}</tr>"
+
+
+def _two_bin(scored: Mapping[str, Any], kinds: Sequence[str]) -> list[tuple[str, list[str]]]:
+    """Return rows of the averaged two-bin error and what was gained in it; none of classes and numbers."""
+    if "two_bin_error" not in scored["raw"]:
+        return []
+
+    def gained(kind: str) -> str:
+        gain = scored[kind]["two_bin_gain"]
+        return f"{gain['value']:+.1e} [{gain['low']:+.1e}, {gain['high']:+.1e}]" if gain else ""
+
+    return [
+        ("two-bin error, squared", [f"{scored[kind]['two_bin_error']:.1e}" for kind in kinds]),
+        ("raw's less this, 95 %", [gained(kind) for kind in kinds]),
+    ]
 
 
 def _top(scored: Mapping[str, Any], kinds: Sequence[str]) -> list[tuple[str, list[str]]]:

@@ -318,6 +318,32 @@ STREAM: Final = Dashboard(
                 ),
                 Panel(
                     "timeseries",
+                    "Two-bin error, raw less served",
+                    "How much better calibrated what is served is than raw, squared, with its 95 % interval; over the "
+                    "life of the stream, of the worst worker. Below 0: worse than raw. Dashed: what is left.",
+                    [
+                        Query(
+                            f'min(trueup_two_bin_gain{{{WORKER}, stream="$stream", end="value"}})', "gained", CALIBRATED
+                        ),
+                        Query(
+                            f'min(trueup_two_bin_gain{{{WORKER}, stream="$stream", end="low"}})',
+                            "at least",
+                            CALIBRATED,
+                            "dashed",
+                        ),
+                        Query(
+                            f'max(trueup_two_bin_error{{{WORKER}, stream="$stream", kind="calibrated"}})',
+                            "left",
+                            "",
+                            "dashed",
+                        ),
+                    ],
+                    "none",
+                    decimals=5,
+                    alert="TrueupCalibrationErrorHigh",
+                ),
+                Panel(
+                    "timeseries",
                     "Worst window",
                     "Largest error of any 5,000 outcomes in a row of a partition; empty until a partition has had as "
                     "many. "

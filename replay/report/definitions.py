@@ -44,6 +44,14 @@ DEFINITIONS: Final = (
         ),
     ),
     (
+        "Two-bin",
+        (
+            "The root of the averaged two-bin error: of the mean, over all thresholds, of the squared errors below and "
+            "above it. No bins are chosen. In the JSON its square, two_bin, stands beside what chance gives; the "
+            "difference of two squares has no bias."
+        ),
+    ),
+    (
         "Worst window",
         "The largest ECE of 5,000 outcomes in a row of one stream on one partition; windows do not overlap.",
     ),

@@ -1,7 +1,7 @@
 """The tables of the page; every number carries its full value."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from math import isfinite
+from math import isfinite, sqrt
 from typing import Final
 
 from replay.report import sparkline
@@ -73,6 +73,7 @@ def comparison(contenders: Sequence[tuple[Series, Contender]], chosen: str | Non
         "Chance",
         "Smooth ECE",
         "Distance",
+        "Two-bin",
         "Worst window",
         "Brier score",
         "Log loss",
@@ -96,16 +97,17 @@ def comparison(contenders: Sequence[tuple[Series, Contender]], chosen: str | Non
 def _card(overall: Scored, kind: str) -> Iterator[Markup]:
     card = overall.raw if kind == "raw" else overall.calibrated
     yield cell(card.n, count(card.n))
-    for value in (
-        card.ece,
-        card.ece_noise,
-        card.ece_smooth,
-        card.certificate,
-        card.worst_window_ece,
-        card.brier,
-        card.log_loss,
+    for value, shown in (
+        (card.ece, card.ece),
+        (card.ece_noise, card.ece_noise),
+        (card.ece_smooth, card.ece_smooth),
+        (card.certificate, card.certificate),
+        (card.two_bin, sqrt(card.two_bin)),
+        (card.worst_window_ece, card.worst_window_ece),
+        (card.brier, card.brier),
+        (card.log_loss, card.log_loss),
     ):
-        yield cell(value, score(value))
+        yield cell(value, score(shown))
 
 
 def ranks(contenders: Sequence[tuple[Series, Contender]], result: Result) -> Table:

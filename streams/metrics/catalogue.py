@@ -256,6 +256,23 @@ CATALOGUE: Final = {
             series=1,
         ),
         Metric(
+            "two_bin_error",
+            "gauge",
+            ("stream", "kind"),
+            "Averaged two-bin calibration error, squared: the mean over all thresholds of the squared errors below and "
+            "above; over the life of the state",
+            "no bins to choose; forecasts that are all too high by b have b² or a little less",
+            series=1,
+        ),
+        Metric(
+            "two_bin_gain",
+            "gauge",
+            ("stream", "end"),
+            "two_bin_error of raw less that of what was served: value, low and high end of its 95 % interval",
+            "chance does not move it one way; low above 0: served is better calibrated; high below 0: worse",
+            series=3,
+        ),
+        Metric(
             "auc",
             "gauge",
             ("stream", "kind"),

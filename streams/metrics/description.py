@@ -26,6 +26,7 @@ from state.scoring.losses import NAMES
 from state.scoring.order import Within
 from state.scoring.ranking import VOLUMES, Ranking
 from state.scoring.scores import Bin, Kind, Scores, total
+from state.scoring.two_bin import gain, two_bin
 from state.scoring.vector_history import VectorHistory
 from streams.metrics import challengers, segments, vectors
 from streams.metrics.segments import SegmentRows
@@ -168,11 +169,15 @@ def guarantee(calibrators: Iterable[Mapping[str, Any]]) -> dict[str, float | Non
 
 def _scored(scores: Scores, kind: Kind) -> dict[str, Any]:
     """Return the scores of all events."""
+    found = two_bin(scores, kind)
     return {
         "ece": scores.ece(kind),
         "ece_noise": scores.noise(kind),
         "smooth_ece": scores.smooth_ece(kind),
         "certificate": _or_none(certificate(scores.ranking(kind))),
+        "two_bin_error": found.value,
+        "two_bin_noise": found.noise,
+        "two_bin_gain": gain(two_bin(scores, "raw"), found)._asdict() if kind != "raw" else None,
         "relative_error": _or_none(scores.relative_error(kind)),
         "relative_error_noise": _or_none(scores.relative_noise(kind)),
         "relative_bias": _or_none(scores.relative_bias(kind)),

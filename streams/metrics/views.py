@@ -15,6 +15,7 @@ from state.scoring import history
 from state.scoring.certificate import certificate
 from state.scoring.history import KINDS
 from state.scoring.scores import total
+from state.scoring.two_bin import gain, two_bin
 from streams.metrics import challengers, segments, vectors
 from streams.metrics.description import StateRows, aged, alarms, compared, guarantee, learnt, saturated
 from streams.metrics.sample import Sample
@@ -76,6 +77,10 @@ def _scored(found: StateRows, stream: str) -> Iterator[Sample]:
         if kind == "calibrated":
             yield "alarm_recent_log10", (stream, kind), alarm["recent_log10"]
             yield "certificate", (stream, kind), certificate(scores.ranking(kind))
+    raw, served = (two_bin(scores, kind) for kind in KINDS)
+    yield "two_bin_error", (stream, "calibrated"), served.value
+    for end, figure in gain(raw, served)._asdict().items():
+        yield "two_bin_gain", (stream, end), figure
     worst = history.worst(histories.values(), "calibrated")
     if worst is not None:
         yield "worst_window_ece", (stream, "calibrated"), worst.scores.ece("calibrated")

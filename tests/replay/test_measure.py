@@ -9,6 +9,7 @@ from replay import bootstrap
 from replay.measure import alerts, coverage, delays, reliability, scorecard
 from state.scoring.certificate import certificate
 from state.scoring.scores import BINS, Kind, Scores
+from state.scoring.two_bin import two_bin
 
 P = st.one_of(st.floats(0, 1), st.sampled_from([0.0, 0.1, 0.3, 0.7, 1.0, 0.09999999999999999, 1e-9]))
 
@@ -33,6 +34,7 @@ def test_scorecard_is_that_of_the_live_scores(events: list[tuple[float, float, f
             scores.loss("misclassification", kind),
         )
         assert found == pytest.approx(live, abs=1e-7)  # live sums are of numbers rounded to billionths
+        assert (card.two_bin, card.two_bin_noise, card.two_bin_error) == pytest.approx(two_bin(scores, kind), abs=1e-6)
         assert card.ece_noise == pytest.approx(scores.noise(kind), abs=1e-4)  # and this is a root of them
         bins = {round(each.low * BINS): each for each in reliability(p, columns[2])}
         assert {i for i, each in enumerate(scores.bins(kind)) if each.n} == set(bins)

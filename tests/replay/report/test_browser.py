@@ -90,7 +90,7 @@ def test_numbers_of_the_tables_are_those_of_the_json(browser: Browser, address: 
     opened(browser, address)
     json: dict[str, Any] = orjson.loads(result.encode())
     contenders = json["contenders"]
-    columns = ("n", "ece", "ece_noise", "ece_smooth", "certificate", "worst_window_ece", "brier", "log_loss")
+    columns = ("n", "ece", "ece_noise", "ece_smooth", "certificate", "two_bin", "worst_window_ece", "brier", "log_loss")
     rows = [[contenders[0]["overall"]["raw"][name] for name in columns]]
     for each in (contender["overall"] for contender in contenders):
         more = [each["regret_brier"], each["l1"], each["bound"]]

@@ -19,6 +19,7 @@ from state.rows import Served
 from state.scoring import history
 from state.scoring.ages import DAY_MS, Ages
 from state.scoring.history import KINDS, History
+from state.scoring.two_bin import gain, two_bin
 from streams.metrics.catalogue import CATALOGUE, STREAM_SERIES
 from streams.metrics.gauges import Gauges
 from streams.metrics.snapshot import PartitionSnapshot
@@ -75,6 +76,9 @@ def test_gauges_are_the_views_of_the_rows() -> None:
     served = {"stream": "s0", "kind": "calibrated"}
     assert read.value("worst_window_ece", served) == pytest.approx(worst.scores.ece("calibrated"))
     assert read.value("alarm_recent_log10", served) == pytest.approx(each.log_recent("calibrated") / math.log(10))
+    gained = gain(two_bin(scores, "raw"), two_bin(scores, "calibrated"))
+    assert read.value("two_bin_error", served) == pytest.approx(two_bin(scores, "calibrated").value)
+    assert [read.value("two_bin_gain", {"stream": "s0", "end": end}) for end in gained._fields] == pytest.approx(gained)
     error = each.order.ranking("raw").auc().error
     assert read.value("auc_error", {"stream": "s0", "kind": "raw"}) == pytest.approx(error)
 
@@ -110,7 +114,7 @@ def test_the_series_of_a_stream_are_bounded() -> None:
     series = Counter(re.findall(r'^trueup_(\w+?)(?:_total)?\{stream="s0"', told.exposition().decode(), re.MULTILINE))
     assert all(n <= CATALOGUE[name].series for name, n in series.items())
     most = sum(each.series for each in CATALOGUE.values() if not each.name.startswith("shadow") and each.name in series)
-    assert 75 < series.total() <= most == 87
+    assert 75 < series.total() <= most == 91
     page = (Path(__file__).parents[3] / "docs" / "operations.md").read_text()
     assert f"at most {most} series" in page
     assert f"{STREAM_SERIES} with" in page
