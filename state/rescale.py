@@ -18,7 +18,6 @@ import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
 from hashlib import blake2b
 from typing import Any, Final, NamedTuple, Self, TypeVar, cast
 
@@ -30,7 +29,7 @@ from state.fence import EARLY, EARLY_WAITING, FATES, ISSUED, MATURED_EXPIRY, WAI
 from state.forecasts import PROBABILITY
 from state.frames import DAMAGE, damaged, seal, unseal
 from state.ledger import Entry
-from state.rows import Served, VectorScores
+from state.rows import Served
 from state.scoring.ages import Ages
 from state.scoring.bias import Bias
 from state.scoring.comparison import Comparison
@@ -39,6 +38,7 @@ from state.scoring.order import Order
 from state.scoring.scores import Scores, total
 from state.scoring.segment_scores import SegmentScores
 from state.scoring.segment_scores import observe as observe_segments
+from state.scoring.vector_history import VectorHistory, overall
 from state.segments import Dictionary
 from state.witnesses import Witnesses
 
@@ -323,7 +323,7 @@ class _Here:
     #: The slot here by layout, old partition and slot there.
     slots: dict[tuple[bytes, int], dict[int, int]] = field(default_factory=dict)
     history: History = field(default_factory=History)
-    vectors: dict[str, VectorScores] = field(default_factory=dict)
+    vectors: dict[str, VectorHistory] = field(default_factory=dict)
     comparisons: dict[tuple[str, str], Comparison] = field(default_factory=dict)
     segments: dict[tuple[bytes, int], SegmentScores] = field(default_factory=lambda: defaultdict(SegmentScores))
 
@@ -356,6 +356,7 @@ class _Divided:
         #: Of all old partitions; None without scores of probabilities.
         self._order: Order | None = None
         self._bias = Bias()
+        self._vectors: dict[str, list[VectorHistory]] = defaultdict(list)
 
     def into(self, made: Sequence[dict[bytes, bytes]]) -> None:
         """Put the stream's rows among those of the new partitions."""
@@ -374,6 +375,7 @@ class _Divided:
         for new, here in self._here.items():
             self._choose(new, here)
         self._resume()
+        self._resume_vectors()
         for event, entry in self._entries():
             made[event.new][event.key] = self._moved(event, entry).encode()
         self._settle_histories(made)
@@ -467,11 +469,12 @@ class _Divided:
             compared = here.comparisons.setdefault((entry.config, shadow.config), Comparison())
             compared.observe(cast("float", entry.p), shadow.p, entry.y, shadow.draw)
         if entry.kind != PROBABILITY:
-            scores = here.vectors.get(entry.config)
-            if scores is None:
-                scores = here.vectors[entry.config] = rows.vector_scores(cast("Any", entry.p))
-            rows.observe(scores, cast("Any", entry.raw), cast("Any", entry.p), entry.y, event.key[1:])
-            return entry
+            vectors = here.vectors.get(entry.config)
+            if vectors is None:
+                vectors = here.vectors[entry.config] = VectorHistory.of(cast("Any", entry.p))
+            window = vectors.windows
+            vectors.observe(cast("Any", entry.raw), cast("Any", entry.p), entry.y, event.key[1:])
+            return entry._replace(window=window)
         raw, p, draw = cast("float", entry.raw), cast("float", entry.p), cast("float", entry.draw)
         features = calibrators.features_of(champion.served.calibrator)
         if features is not None:
@@ -539,18 +542,33 @@ class _Divided:
             if history.windows:
                 made[new][keys.windows(self._stream)] = rows.encode_windows(history)
 
-    def _settle_vectors(self, made: Sequence[dict[bytes, bytes]]) -> None:
-        before: dict[str, list[Any]] = defaultdict(list)
+    def _resume_vectors(self) -> None:
+        """Let the home go on for all partitions, as `_resume` does, for each configuration."""
         for _, key, row in self._old(keys.VECTORS):
-            before[keys.of_vectors(key)[0]].append(rows.decode_vector_scores(row))
-        for config, (first, *others) in before.items():
-            own: dict[int, Any] = {
-                new: here.vectors[config] for new, here in self._here.items() if config in here.vectors
-            }
-            rest = reduce(lambda one, other: one - other, own.values(), _sum(others, first))
-            own[self._home] = own[self._home] + rest if self._home in own else rest
-            for new, scores in own.items():
-                made[new][keys.vectors(self._stream, config)] = rows.encode_vector_scores(scores)
+            self._vectors[keys.of_vectors(key)[0]].append(rows.decode_vectors(row))
+        left: dict[str, VectorHistory] = {}
+        counting: dict[str, set[int]] = defaultdict(lambda: {self._home})
+        for event, entry in self._entries():
+            if entry.status == ledger.RESOLVED and entry.kind != PROBABILITY:
+                if entry.config not in left:
+                    left[entry.config] = VectorHistory.of(cast("Any", entry.p))
+                left[entry.config].observe(cast("Any", entry.raw), cast("Any", entry.p), entry.y, event.key[1:])
+                counting[entry.config].add(event.new)
+        for config, before in self._vectors.items():
+            rest: Any = overall(before)
+            if config in left:
+                rest -= cast("Any", left[config].total)
+            resumed = VectorHistory.resumed(before, rest, len(counting[config]))
+            self._here[self._home].vectors[config] = resumed
+
+    def _settle_vectors(self, made: Sequence[dict[bytes, bytes]]) -> None:
+        for config, before in self._vectors.items():
+            own = {new: here.vectors[config] for new, here in self._here.items() if config in here.vectors}
+            order = [sum(sums) for sums in zip(*(each.ordered() for each in before), strict=True)]
+            now = [sum(sums) for sums in zip(*(each.ordered() for each in own.values()), strict=True)]
+            own[self._home].rank([one - other for one, other in zip(order, now, strict=True)])
+            for new, history in own.items():
+                made[new][keys.vectors(self._stream, config)] = rows.encode_vectors(history)
 
     def _settle_comparisons(self, made: Sequence[dict[bytes, bytes]]) -> None:
         before: dict[tuple[str, str], list[Comparison]] = defaultdict(list)

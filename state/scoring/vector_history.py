@@ -151,11 +151,42 @@ class VectorHistory:
     @property
     def last(self) -> Window | None:
         """The last complete window; None before the first."""
-        return Window(self._windows - 1, self._past[-1]) if self._windows else None
+        return Window(self._windows - 1, self._past[-1]) if self._past and self._past[-1].n else None
 
     def worst(self, kind: Alarmed) -> Window | None:
         """Return the complete window with the largest error, of equal ones the earliest; None before the first."""
-        return self._worst[kind] if self._windows else None
+        return self._worst[kind] if self._worst[kind].tally.n else None
+
+    @classmethod
+    def resumed(cls, before: Sequence[Self], rest: VectorScores, partitions: int) -> Self:
+        """Return the history that goes on for several others, as `state.scoring.history.History.resumed` does.
+
+        Parameters
+        ----------
+        before
+            The others, at least one.
+        rest
+            Scores of the events of theirs that it is not to observe itself.
+        partitions
+            How many histories the stream has from now on.
+        """
+        made = cls(rest)
+        made._since = max(each._since for each in before)  # noqa: SLF001 - of this class
+        made._windows = made._start = len(KINDS)
+        none = made.present.zero()
+        made._past = [none, last(before) or none]
+        found = [worst(before, kind) for kind in KINDS]
+        made._worst = {
+            kind: Window(n, none if each is None else each.tally)
+            for n, (kind, each) in enumerate(zip(KINDS, found, strict=True))
+        }
+        level = math.log(partitions)
+        made._most = {kind: max(0.0, log_alarm(before, kind) + level) for kind in KINDS}
+        return made
+
+    def rank(self, order: Sequence[float]) -> None:
+        """Add to how answers are ordered within windows: sums as `ordered` has them."""
+        self._order = [one + other for one, other in zip(self._order, order, strict=True)]
 
     def observe(self, raw: Classwise | Law, served: Classwise | Quantiles, y: float, key: bytes) -> None:
         """Add one event.

@@ -18,7 +18,7 @@ from state.frames import CorruptFrame
 from state.policy import Policies, Policy
 from state.rescale import Moved, Plan, RescaleError
 from state.routes import Label, Route, Routed, Router
-from state.scoring import history
+from state.scoring import history, vector_history
 from state.scoring.ages import Ages
 from state.scoring.comparison import Comparison
 from state.scoring.history import KINDS, WINDOW
@@ -151,7 +151,7 @@ def sums(group: Group) -> dict[str, Any]:
         for key, row in table.of(keys.COMPARISON).items():
             comparisons[keys.of_comparison(key)] += rows.decode_comparison(row)
         for key, row in table.of(keys.VECTORS).items():
-            vectors[keys.of_vectors(key)].append(rows.decode_vector_scores(row))
+            vectors[keys.of_vectors(key)].append(rows.decode_vectors(row))
         for key, row in table.of(keys.SEGMENT).items():
             stream, layout, slot = keys.of_segment(key)
             segment = rows.decode_names(table[keys.names(stream, layout)]).segment(slot)
@@ -165,7 +165,13 @@ def sums(group: Group) -> dict[str, Any]:
     found["ages"] = {stream: each.encode() for stream, each in ages.items()}
     found["comparisons"] = {pair: each.encode() for pair, each in comparisons.items()}
     # Of numbers, one sum has the rounding errors that its order brings.
-    found["vectors"] = {place: [round(n, 9) for n in rows.total_vectors(each)._sums] for place, each in vectors.items()}
+    found["vectors"] = {
+        place: [round(n, 9) for n in vector_history.overall(each)._sums] for place, each in vectors.items()
+    }
+    found["orders"] = {
+        place: [round(sum(sums), 9) for sums in zip(*(one.ordered() for one in each), strict=True)]
+        for place, each in vectors.items()
+    }
     found["segments"] = {place: n for place, n in segments.items() if n}
     return found
 
@@ -289,6 +295,14 @@ def histories_of(group: Group, stream: str) -> list[history.History]:
     ]
 
 
+def vector_alarms(group: Group) -> list[float]:
+    found: dict[bytes, list[vector_history.VectorHistory]] = defaultdict(list)
+    for table in group.tables:
+        for key, row in table.of(keys.VECTORS).items():
+            found[key].append(rows.decode_vectors(row))
+    return [vector_history.log_alarm(found[key], kind) for key in sorted(found) for kind in KINDS]
+
+
 def test_classes_and_numbers_move_too() -> None:
     policies = Policies(
         [
@@ -316,9 +330,10 @@ def test_classes_and_numbers_move_too() -> None:
     for i in range(300):
         group.outcome(f"c{i}", "classes", 2.0, 9000)
         group.outcome(f"n{i}", "numbers", 0.25, 9000)
-    before = sums(group)
+    before, alarms = sums(group), vector_alarms(group)
     group = group.rescaled(1)
     assert sums(group) == before
+    assert all(now >= was - 1e-9 for was, now in zip(alarms, vector_alarms(group), strict=True))
 
 
 def test_a_partition_goes_on_with_the_calibrator_that_has_learnt_most_and_learns_the_others_events() -> None:
