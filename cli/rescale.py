@@ -22,7 +22,7 @@ from typing import Any, Final
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
-from aiokafka.errors import KafkaError
+from aiokafka.errors import KafkaError, for_code
 
 from replay.export_state import append, open_group, writer
 from state import keys, routes
@@ -217,7 +217,8 @@ async def _require_topics(settings: Settings, width: int) -> None:
     if problems:
         named = " ".join(
             f"TRUEUP_{name.upper()}={getattr(settings, name)}"
-            for name in ("app_id", "forecasts", "outcomes", "calibrated", "resolved", "dead_letters")
+            for name in ("app_id", "forecasts", "outcomes", "calibrated", "resolved", "dead_letters", "maps")
+            if getattr(settings, name)
         )
         raise TopicsError(
             "; ".join(problems) + f". Make the topics of the new group, which may have other names: {named} trueup "
@@ -233,7 +234,9 @@ async def _require_idle(admin: AIOKafkaAdminClient, each: Sequence[Settings]) ->
     ]
     for name in groups:
         (response,) = await admin.describe_consumer_groups([name])
-        members = response.groups[0][5]
+        code, _, _, _, _, members, *_ = response.groups[0]
+        if code:
+            raise for_code(code)(f"group {name} cannot be described")
         if members:
             raise TopicsError(
                 f"group {name} has {len(members)} members: stop them first. Producers may go on, if they write to the "
