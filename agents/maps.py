@@ -14,6 +14,8 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from hashlib import blake2b
+from itertools import islice
 from time import monotonic, time
 from typing import Any, Final, NamedTuple
 
@@ -36,6 +38,8 @@ SAY_SECONDS: Final = 60.0
 STOP_SECONDS: Final = 5.0
 #: Bytes of a record batch that are not for a map: its key, and what batches need.
 ROOM: Final = 1024
+#: Maps that are on their way at a time; they are held in memory.
+FLYING: Final = 100
 #: Why there is no map although the calibrator could have one.
 TOO_LARGE: Final = "it is larger than TRUEUP_BATCH_BYTES"
 DAMAGED: Final = "it could not be made: the worker's log says why"
@@ -51,13 +55,13 @@ class Due(NamedTuple):
     value
         None: the stream has no map here any more.
     source
-        The row that it was made of, and the claim that it was made under.
+        Hash of the row that it was made of, and the claim that it was made under.
     """
 
     partition: int
     stream: str
     value: bytes | None
-    source: tuple[bytes | None, int]
+    source: tuple[bytes, int]
 
 
 class Maps:
@@ -73,7 +77,7 @@ class Maps:
         self._policies = settings.policies
         self._most = settings.batch_bytes - ROOM
         #: What was acknowledged last, by partition and stream.
-        self._written: dict[tuple[int, str], tuple[bytes | None, int]] = {}
+        self._written: dict[tuple[int, str], tuple[bytes, int]] = {}
 
     def due(
         self, partition: int, held: PartitionSnapshot, claim: int, applied: int, stream_time: int, at: int
@@ -96,14 +100,14 @@ class Maps:
             if policy is None or row is None:
                 continue
             why = maps.why_not(policy)
-            source = (policy.config.encode() if why else row), claim
+            source = blake2b(policy.config.encode() if why else row, digest_size=16).digest(), claim
             if self._written.get((partition, stream)) != source:
                 place = Place(stream, partition, claim, applied, stream_time, at)
                 value = encode_none(place, policy, why) if why else self._map(place, policy, row, held)
                 yield Due(partition, stream, value, source)
         for n, stream in list(self._written):
             if n == partition and stream not in held.calibrators:
-                yield Due(partition, stream, None, (None, claim))
+                yield Due(partition, stream, None, (b"", claim))
 
     def _map(self, place: Place, policy: Policy, row: bytes, held: PartitionSnapshot) -> bytes:
         """Return the map of a stream, or why there is none: one stream must not hold up the others."""
@@ -223,7 +227,9 @@ class Publisher:
                 complete = False
                 continue
             applied, stream_time = held.fence.applied, held.fence.stream_time
-            await self._write(self._maps.due(partition, held, claim, applied, stream_time, at))
+            due = self._maps.due(partition, held, claim, applied, stream_time, at)
+            while await self._write(islice(due, FLYING)):
+                pass
             if self._stopping.is_set():
                 return
             if self._claims().get(partition) == claim:
@@ -233,8 +239,8 @@ class Publisher:
         if complete:
             self.counts.complete = began
 
-    async def _write(self, several: Iterator[Due]) -> None:
-        """Write records until the worker stops, and note which were acknowledged; raises the first error."""
+    async def _write(self, several: Iterator[Due]) -> int:
+        """Write records until the worker stops, and return how many; raises the first error."""
         sent: list[tuple[Due, asyncio.Future[Any]]] = []
         try:
             for due in several:
@@ -252,6 +258,7 @@ class Publisher:
         for end in ends:
             if isinstance(end, BaseException):
                 raise end
+        return len(sent)
 
     async def _send(self, partition: int, key: bytes, value: bytes | None) -> "asyncio.Future[Any]":
         settings = self._settings

@@ -191,6 +191,17 @@ def test_a_partition_is_alive_when_all_its_maps_are_written(producer: type[Produ
     assert {name for name, _, _ in publisher.counts.samples()} == {"written_maps", "map_failures", "maps_age_seconds"}
 
 
+def test_any_number_of_maps_is_written_a_few_at_a_time(
+    producer: type[Producer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(maps, "FLYING", 3)
+    held = {0: snapshot(**{f"s{i}": i for i in range(8)})}
+    publisher = Publisher(settings(), lambda: held, lambda: {0: 7})
+    asyncio.run(publisher.look())
+    assert [key for _, key, _ in producer.sent] == [*(b"s%d" % i for i in range(8)), ALIVE]
+    assert publisher.counts.written == 8
+
+
 def test_failures_are_counted_and_tried_again(producer: type[Producer], caplog: pytest.LogCaptureFixture) -> None:
     producer.failures = 3
     publisher = Publisher(settings(maps_seconds=0.01), lambda: {0: snapshot(a=3)}, lambda: {0: 7})
