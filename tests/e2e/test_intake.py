@@ -64,6 +64,7 @@ class Source(NamedTuple):
     key: bytes
     value: bytes
     ts: int
+    headers: tuple[tuple[str, bytes], ...] = ()
 
 
 def made(n: int, seed: int = 1) -> list[Source]:
@@ -98,9 +99,9 @@ def made(n: int, seed: int = 1) -> list[Source]:
 class Hour:
     """The sources of a world, its stages, and what must become of the one by the others."""
 
-    def __init__(self, world: MakeWorld, directory: Path, name: str, **settings: str) -> None:
+    def __init__(self, world: MakeWorld, directory: Path, name: str, sources: str = SOURCES, **settings: str) -> None:
         streams = directory / f"{name}.toml"
-        streams.write_text(SOURCES.format(name=name))
+        streams.write_text(sources.format(name=name))
         self.name = name
         self.world = world(partitions=2, TRUEUP_STREAMS=str(streams), TRUEUP_BATCH_RECORDS="200", **settings)
         self.topics = {label: f"{name}-{label}" for label in WIDTHS}
@@ -119,7 +120,13 @@ class Hour:
             producer = AIOKafkaProducer(bootstrap_servers=self.world.bootstrap, linger_ms=5)
             async with producer:
                 sent = [
-                    await producer.send(self.topics[each.topic], each.value, key=each.key, timestamp_ms=each.ts)
+                    await producer.send(
+                        self.topics[each.topic],
+                        each.value,
+                        key=each.key,
+                        timestamp_ms=each.ts,
+                        headers=list(each.headers),
+                    )
                     for each in records
                 ]
                 await asyncio.gather(*sent)

@@ -6,11 +6,13 @@ from pathlib import Path
 
 import orjson
 
-from state.events import Forecast, Outcome
+from state.events import Carried, Forecast, Outcome, Rejected
+from state.fence import FORECASTS
 from state.policy import Policies, Policy
-from streams.records.decoding import Decoder
+from streams.records.decoding import REASONS, Decoder, encode_raw
 from streams.records.limits import Limits
 from streams.sources import config
+from streams.sources.carrying import headers
 from streams.sources.fields import FIELDS
 from streams.sources.mapping import Mapping
 
@@ -19,7 +21,7 @@ NOW = 1_700_000_000_000
 
 
 def test_the_first_example_maps_what_it_is_for() -> None:
-    (text,) = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
+    text, _ = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
     scores, chargebacks, decisions = map(Mapping, config.parse(tomllib.loads(text)["sources"]))
     score = {"type": "score", "transaction": {"id": "a1"}, "model": {"name": "m"}, "country": "DE", "riskScore": 310}
     made = scores.read(orjson.dumps(score | {"scoredAt": "2023-11-14T22:13:20Z"}), None, (), "scores.v3", 0)
@@ -65,3 +67,29 @@ def test_the_example_records_are_what_the_decoder_takes() -> None:
     decoder = Decoder(Policies(default=Policy()), Limits())
     assert isinstance(decoder.forecast(0, None, forecast.encode(), NOW), Forecast)
     assert isinstance(decoder.outcome(0, None, outcome.encode(), NOW + 10**9), Outcome)
+
+
+def test_what_goes_on_is_as_the_example_says() -> None:
+    _, text = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
+    table = tomllib.loads(text)
+    assert headers(table["carry_headers"]) == ("traceparent", "tracestate", "x-*")
+    needed = {"topic": "t", "role": "forecast", "event_id": "id", "stream": "s", "p": "p"}
+    (source,) = config.parse({"scores": {**needed, **table["sources"]["scores"]}})
+    record = {"id": "e", "s": "s", "p": 0.5, "payment": {"customer": "c"}, "country": "DE", "channel": "web"}
+    made = Mapping(source).read(orjson.dumps(record), None, [("ce_id", b"1"), ("lane", b"slow")], "t", NOW)
+    assert isinstance(made, dict)
+    assert made["carried"] == ((("ce_id", b"1"),), b'{"customer":"c","route":"DE/web","lane":"slow"}')
+
+
+def test_the_page_says_of_every_reason_whether_it_is_answered() -> None:
+    described = PAGE.split("## A forecast that cannot be calibrated")[1].split("## Formats")[0]
+    of_forecasts = REASONS.keys() - {"label", "revision"} | {"far_ahead"}
+    assert sorted(name for name in of_forecasts if f"`{name}`" not in described) == []
+
+
+def test_the_example_of_a_raw_answer_is_one() -> None:
+    block = PAGE.split("## A forecast that cannot be calibrated")[1].split("```json\n")[1].split("```")[0]
+    carried = Carried((), b'{"customer":"c7"}')
+    forecast = Forecast(17, b"k", "a1", "cards-DE", 0.31, (), NOW, None, (), carried)
+    letter = Rejected(17, b"k", b"", FORECASTS, "quota", forecast=forecast)
+    assert orjson.loads(encode_raw(letter, "scores.v3", 0)) == orjson.loads(block)

@@ -1,0 +1,261 @@
+"""Trace headers and fields arrive at the answers, and no forecast that can be read waits for nothing, whoever dies."""
+
+import asyncio
+import random
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import orjson
+import pytest
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+
+from replay.audit import auditor
+from tests.e2e.test_crashes import KILLED
+from tests.e2e.test_intake import START, Hour, Source
+from tests.e2e.world import World
+
+MakeWorld = Callable[..., World]
+DIRECT = """
+closed = true
+on_error = "raw"
+
+[streams."model-*"]
+calibrator = "platt+minimax"
+
+[streams.flood]
+calibrator = "histogram"
+quota = { records = "30/d", dead_letters = "5/d" }
+
+[sources.scores]
+topic = "TOPIC"
+role = "forecast"
+event_id = "transaction.id"
+stream = "model"
+p = "risk"
+ts = "at"
+carry = { customer = "transaction.customer" }
+carry_headers = ["traceparent", "x-*"]
+"""
+ROUTED = """
+on_error = "raw"
+
+[streams."model-*"]
+calibrator = "platt+minimax"
+ttl = "1d"
+
+[sources.scores]
+topic = "{name}-scores.v3"
+role = "forecast"
+event_id = "transaction.id"
+stream = "model"
+p = "risk"
+ts = "at"
+carry = {{ customer = "transaction.customer" }}
+carry_headers = ["traceparent", "x-*"]
+
+[sources.decisions]
+topic = "{name}-decisions"
+role = "outcome"
+event_id = "payment"
+y = "fraud"
+"""
+
+
+class Score(NamedTuple):
+    """A forecast as it was sent: its trace, and the reasons it may be refused for; none if it must be calibrated."""
+
+    trace: str
+    key: str
+    value: dict[str, Any]
+    ts: int
+    reasons: frozenset[str]
+
+    @property
+    def headers(self) -> tuple[tuple[str, bytes], ...]:
+        """As they were sent."""
+        note = ("x-note", self.trace[-6:].encode())
+        return ("traceparent", self.trace.encode()), ("other", b"stays"), note
+
+    def answer(self) -> dict[str, Any]:
+        """Return what every answer to it says."""
+        said = {
+            "event_id": self.value["transaction"]["id"],
+            "stream": self.value.get("model"),
+            "raw": self.value["risk"],
+            "carried": {"customer": self.value["transaction"]["customer"]},
+        }
+        return said if not self.reasons else {**said, "p": self.value["risk"]}
+
+
+def scores(n: int, seed: int = 1) -> Iterator[Score]:
+    """Yield scores in order of time: good, twice the same, in conflict, of a time to come, of no known stream."""
+    rng = random.Random(seed)
+    for i in range(n):
+        txn = {"id": f"{seed}-{i}", "customer": f"c{rng.randrange(99)}"}
+        value = {"transaction": txn, "model": f"model-{i % 2}", "risk": rng.randrange(1000) / 1000, "at": START + i}
+        key = f"card-{rng.randrange(40)}"
+        others = (
+            (7, None, {}),
+            (5, "conflict", {"risk": 1.0}),
+            (6, "timestamp", {"at": START + 10**9}),
+            (8, "timestamp", {"at": "soon"}),
+        )
+        yield Score(f"00-{seed:032x}-{i:016x}-00", key, value, START + i, frozenset())
+        for which, (every, reason, changed) in enumerate(others, 1):
+            if i % every == 0:
+                trace = f"00-{seed:032x}-{i:016x}-0{which}"
+                yield Score(trace, key, {**value, **changed}, START + i, frozenset({reason} if reason else ()))
+
+
+def answers(world: World) -> list[tuple[bytes | None, dict[str, Any], tuple[tuple[str, bytes], ...]]]:
+    """Return key, value and headers of every answer."""
+
+    async def run() -> list[tuple[bytes | None, dict[str, Any], tuple[tuple[str, bytes], ...]]]:
+        consumer = AIOKafkaConsumer(bootstrap_servers=world.bootstrap, auto_offset_reset="earliest")
+        found = []
+        async with consumer:
+            tps = [TopicPartition(world.topic("calibrated"), n) for n in range(world.partitions)]
+            consumer.assign(tps)
+            ends = await consumer.end_offsets(tps)
+            while any([await consumer.position(tp) < ends[tp] for tp in tps]):
+                for records in (await consumer.getmany(timeout_ms=200)).values():
+                    found += [(r.key, orjson.loads(r.value), tuple(r.headers)) for r in records]
+        return found
+
+    return asyncio.run(run())
+
+
+def judge(world: World, sent: list[Score], capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    """Assert that every score was answered as it must be, and return what an audit has checked."""
+    by_trace = defaultdict(list)
+    for key, value, headers in answers(world):
+        by_trace[dict(headers)["traceparent"].decode()].append((key, value, headers))
+    assert by_trace.keys() == {score.trace for score in sent}
+    for score in sent:
+        for key, value, headers in by_trace[score.trace]:
+            assert headers == tuple(each for each in score.headers if each[0] != "other")
+            assert score.answer().items() <= value.items(), (score, value)
+            assert (value.get("calibrated") is False) == bool(value.get("reason")) == bool(score.reasons), value
+            assert not score.reasons or value["reason"] in score.reasons
+            assert key is not None
+        # What came again says the same; a conflict that intake sent again is another dead letter.
+        said = {orjson.dumps({**v, "dead_letter": None}) for _, v, _ in by_trace[score.trace]}
+        assert len(said) == 1, said
+    capsys.readouterr()
+    status = auditor.run(world.settings, json_output=True)
+    account = orjson.loads(capsys.readouterr().out.splitlines()[-1])
+    assert (status, account["differences"], account["unable"]) == (auditor.AGREE, [], [])
+    return dict(account["checked"])
+
+
+def test_a_worker_that_dies_answers_again_with_what_each_record_carried(
+    world: MakeWorld, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    topic, streams = f"carried-{random.SystemRandom().randrange(10**9)}", tmp_path / "direct.toml"
+    streams.write_text(DIRECT.replace("TOPIC", topic))
+    w = world(TRUEUP_STREAMS=str(streams), TRUEUP_FORECASTS=topic, TRUEUP_BATCH_RECORDS="60")
+    sent = list(scores(600))
+    for i in range(0, 600, 6):
+        unknown = {
+            **sent[i].value,
+            "at": START + i,
+            "model": "unknown",
+            "transaction": {"id": f"u{i}", "customer": "c"},
+        }
+        sent.append(Score(f"00-unknown-{i:06}", f"u{i}", unknown, START + i, frozenset({"unknown_stream"})))
+        nameless = {name: said for name, said in unknown.items() if name != "model"}
+        sent.append(Score(f"00-nameless-{i:06}", f"u{i}", nameless, START + i, frozenset({"stream"})))
+
+    async def send() -> None:
+        producer = AIOKafkaProducer(bootstrap_servers=w.bootstrap, linger_ms=5)
+        async with producer:
+            # Keyed by event, as a worker's own topics are.
+            waits = [
+                await producer.send(
+                    topic,
+                    orjson.dumps(each.value),
+                    key=each.value["transaction"]["id"].encode(),
+                    timestamp_ms=each.ts,
+                    headers=list(each.headers),
+                )
+                for each in sent
+            ]
+            await asyncio.gather(*waits)
+
+    asyncio.run(send())
+    for step in (1, 2, 3, 4, 5):
+        with w.worker("--kill", str(step), "3") as doomed:
+            assert doomed.process.wait(90) == KILLED, doomed.printed[-4000:]
+    with w.worker() as worker:
+        w.wait_until_applied(len(sent))
+        assert worker.metric("uncarried_total") == 0
+        assert worker.stop() == 0
+    checked = judge(w, sent, capsys)
+    dead = sum(bool(score.reasons) for score in sent)
+    assert (checked["raw_answers"], checked["dead_letters"]) == (dead, dead)
+    assert checked["copies"] > 0
+
+
+def test_what_a_quota_refuses_is_answered_and_what_it_withholds_too(
+    world: MakeWorld, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    streams = tmp_path / "flood.toml"
+    streams.write_text(DIRECT.partition("[sources")[0])
+    w = world(partitions=1, TRUEUP_STREAMS=str(streams), TRUEUP_BATCH_RECORDS="40")
+
+    async def send() -> None:
+        producer = AIOKafkaProducer(bootstrap_servers=w.bootstrap, linger_ms=5)
+        async with producer:
+            for i in range(300):
+                value = {"event_id": f"e{i}", "stream": "flood", "p": i / 300, "carried": {"n": i}}
+                trace = [("traceparent", b"%d" % i)]
+                await producer.send(
+                    w.topic("forecasts"), orjson.dumps(value), key=b"flood", timestamp_ms=START + i, headers=trace
+                )
+
+    asyncio.run(send())
+    for step in (3, 5):
+        with w.worker("--kill", str(step), "2") as doomed:
+            assert doomed.process.wait(90) == KILLED, doomed.printed[-4000:]
+    with w.worker() as worker:
+        w.wait_until_applied(300)
+        assert worker.metric("raw_answers_total") > 0
+        assert worker.stop() == 0
+    found: dict[int, set[object]] = defaultdict(set)
+    for _, value, headers in answers(w):
+        n = value["carried"]["n"]
+        assert headers == (("traceparent", b"%d" % n),)
+        assert value["raw"] == n / 300
+        found[n].add(value.get("reason"))
+    assert found.keys() == set(range(300))
+    assert [n for n, reasons in found.items() if reasons == {None}] == list(range(30))
+    assert all(found[n] == {"quota"} for n in range(30, 300))
+    capsys.readouterr()
+    assert auditor.run(w.settings, json_output=True) == auditor.AGREE
+    checked = orjson.loads(capsys.readouterr().out.splitlines()[-1])["checked"]
+    assert (checked["calibrated"], checked["raw_answers"], checked["dead_letters"]) == (30, 270, 270)
+
+
+@pytest.mark.parametrize("stage", ["intake", "router", "worker"])
+def test_through_intake_and_router_answers_carry_what_the_source_record_did(
+    world: MakeWorld, tmp_path: Path, capsys: pytest.CaptureFixture[str], stage: str
+) -> None:
+    hour = Hour(world, tmp_path, f"carried-{stage}", ROUTED)
+    sent = list(scores(300, seed=3))
+    records = [Source("scores.v3", each.key.encode(), orjson.dumps(each.value), each.ts, each.headers) for each in sent]
+    for i in range(0, 300, 2):
+        outcome = orjson.dumps({"payment": f"3-{i}", "fraud": i % 4 // 2})
+        records.append(Source("decisions", b"analyst", outcome, START + 400 + i))
+    hour.send(records)
+    with hour.stages(*{"intake", "router", "worker"} - {stage}):
+        for step in (1, 2, 3, 4, 5) if stage != "intake" else (1, 2, 1, 2, 3):
+            with hour.world.worker("--stage", stage, "--kill", str(step), "2") as doomed:
+                assert doomed.process.wait(90) == KILLED, doomed.printed[-2000:]
+        with hour.world.worker("--stage", stage):
+            hour.wait()
+    checked = judge(hour.world, sent, capsys)
+    assert checked["calibrated"] == 300
+    assert checked["raw_answers"] >= sum("conflict" in score.reasons for score in sent)
+    assert checked["resolved"] >= 150
