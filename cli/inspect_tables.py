@@ -10,7 +10,7 @@ from state.scoring.ages import words
 from state.scoring.history import KINDS
 from state.scoring.ranking import VOLUMES
 from state.scoring.scores import SCORED, Murphy
-from streams.metrics import challengers, segments
+from streams.metrics import challengers, functions, segments
 
 
 def console(*, stderr: bool = False) -> Console:
@@ -55,6 +55,8 @@ def _whole(shown_on: Console, each: dict[str, Any]) -> None:
             shown_on.print(f"labels: {finding['words']}.")
     if "segments" in each:
         shown_on.print(segments.table(each["segments"]))
+    if "biases" in each:
+        shown_on.print(functions.table(each["biases"]))
     if "shadows" in each:
         shown_on.print(challengers.table(each["shadows"]))
     _calibrators(shown_on, each["calibrators"])
@@ -77,17 +79,6 @@ def _calibrators(shown_on: Console, calibrators: list[dict[str, Any]]) -> None:
             "–" if one["saturated"] is None else f"{one['saturated']:,}",
         )
     shown_on.print(held)
-    for one in calibrators:
-        if one["biases"]:
-            shown_on.print(_biases(one))
-
-
-def _biases(one: dict[str, Any]) -> Table:
-    """Return the biases that a calibrator bounds, each beside its bound."""
-    table = Table("along", "bias", "bound", title=f"partition {one['partition']}, {one['config']}: mean of f (p − y)")
-    for bias in one["biases"]:
-        table.add_row(bias["name"], f"{bias['bias']:+.5f}".replace("-", "−"), f"{bias['bound']:.5f}")
-    return table
 
 
 def _served(each: dict[str, Any]) -> set[str]:

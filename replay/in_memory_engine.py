@@ -56,6 +56,8 @@ from state.scoring.bias import Bias
 from state.scoring.vector_history import VectorHistory
 from state.segments import Dictionary
 from state.witnesses import SLACK, Entry, Witnesses
+from streams.metrics import functions
+from streams.metrics.functions import Part
 
 
 class Look(NamedTuple):
@@ -112,6 +114,8 @@ class PartitionResult:
         By stream: what the slots of its segments stand for.
     biases
         By stream and contender; of streams with features.
+    functions
+        Outcomes learnt, and the biases that the calibrator bounds, by stream and contender; of those that bound any.
     vectors
         Scores of streams of classes and numbers, by stream and contender.
     """
@@ -124,6 +128,7 @@ class PartitionResult:
     looks: list[Look] = field(default_factory=list)
     dictionaries: dict[int, Dictionary] = field(default_factory=dict)
     biases: dict[tuple[int, int], Bias] = field(default_factory=dict)
+    functions: dict[tuple[int, int], Part] = field(default_factory=dict)
     vectors: dict[tuple[int, int], VectorHistory] = field(default_factory=dict)
 
 
@@ -204,6 +209,9 @@ class InMemoryEngine:
         """Look at every calibrator a last time, write the tape, and return what was played."""
         for entrants in self._now.values():
             self._look(entrants)
+            for n, served in enumerate(entrants.served):
+                if (part := functions.part(served))[1]:
+                    self.played.functions[entrants.number, n] = part
         self._tape.close()
         return self.played
 

@@ -301,6 +301,15 @@ class FeatureBias:
 
 
 @dataclass(frozen=True)
+class FunctionBias:
+    """Mean of f (p - y) along one test function f of the calibrator, a feature as a rule, and its bound."""
+
+    function: str
+    bias: float
+    bound: float
+
+
+@dataclass(frozen=True)
 class Alerts:
     """What a threshold does, before (`raw`) and after: an alert is a forecast of at least ``threshold``.
 
@@ -371,6 +380,8 @@ class Scored:
     segments
         Of a stream with segments: what `streams.metrics.segments.describe` returns; ``expired`` counts all forecasts
         without an outcome. None without segments, and of all streams together.
+    functions
+        The nearest to its bound first; empty where the calibrator bounds none, and of all streams together.
     """
 
     stream: str
@@ -397,6 +408,7 @@ class Scored:
     features: Sequence[FeatureBias]
     alerts: Alerts | None
     segments: Mapping[str, Any] | None = None
+    functions: Sequence[FunctionBias] = ()
 
 
 @dataclass(frozen=True)

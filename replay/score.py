@@ -20,6 +20,7 @@ from replay.result import (
     Contender,
     Difference,
     FeatureBias,
+    FunctionBias,
     Interval,
     Phase,
     Scored,
@@ -35,7 +36,7 @@ from state.policy import Policy
 from state.scoring.bias import Bias
 from state.scoring.history import KINDS, WINDOW
 from state.scoring.vector_history import VectorHistory
-from streams.metrics import vectors
+from streams.metrics import functions, vectors
 
 Flags = NDArray[np.bool_]
 
@@ -369,6 +370,7 @@ def _scored(
         matures_ms=max(each.matures_ms for each in policies),
         coverage=coverage(issued_raw, raw),
         features=_features(parts, i, stream, policies[0]) if stream else (),
+        functions=_functions(parts, i, stream) if stream else (),
         alerts=None if threshold is None else alerts(threshold, (issued_raw, issued_p), (raw, p), y),
         segments=segments.described(parts, i, stream) if stream else None,
     )
@@ -475,6 +477,11 @@ def _features(parts: Sequence[PartitionResult], i: int, stream: str, policy: Pol
     both = zip(total.along("raw"), total.along("calibrated"), strict=True)
     names = policy.features if isinstance(policy.features, tuple) else [f"x{n}" for n in range(policy.n_features)]
     return [FeatureBias(name, *each) for name, each in zip(names, both, strict=False)]
+
+
+def _functions(parts: Sequence[PartitionResult], i: int, stream: str) -> list[FunctionBias]:
+    found = [part.functions.get((part.streams.index(stream), i)) for part in parts if stream in part.streams]
+    return [FunctionBias(*each.values()) for each in functions.describe(filter(None, found))]
 
 
 def _vectors(parts: Sequence[PartitionResult], i: int) -> dict[str, Vectors]:

@@ -86,6 +86,8 @@ def detail(worker: Mapping[str, Any], described: Mapping[str, Any], maps: Sequen
     parts.append(f"<section><h2>Scores</h2>{_scores(described)}</section>")
     if "segments" in described:
         parts.append(f'<section class="whole"><h2>Segments</h2>{_segments(described["segments"])}</section>')
+    if "biases" in described:
+        parts.append(f"<section><h2>Bias along features</h2>{_biases(described['biases'])}</section>")
     if "ages" in described:
         parts.append(f"<section><h2>Age of forecasts when outcomes come</h2>{_ages(described['ages'])}</section>")
     if maps:
@@ -395,6 +397,26 @@ def _bands(segments: Sequence[Mapping[str, Any]]) -> str:
         '<p class="note">Served minus observed, by band of what was served; in parentheses the events.</p>'
         f'<div class="scroll"><table><thead><tr><th class="name">segment</th>{heads}</tr></thead>'
         f"<tbody>{lines}</tbody></table></div>"
+    )
+
+
+#: Functions whose bias a page shows.
+FUNCTIONS: Final = 16
+
+
+def _biases(biases: Sequence[Mapping[str, Any]]) -> str:
+    """Return the biases that the calibrator bounds as a table, the nearest to its bound first."""
+    lines = ""
+    for each in biases[:FUNCTIONS]:
+        word = " class=bad" if abs(each["bias"]) > each["bound"] else ""
+        figures = f"<td{word}>{_signed(each['bias'], 5)}</td><td>{each['bound']:.5f}</td>"
+        lines += f'<tr><td class="name">{escape(each["name"])}</td>{figures}</tr>'
+    more = len(biases) - FUNCTIONS
+    rest = f" {more:,} more are in the JSON." if more > 0 else ""
+    return (
+        '<div class="scroll"><table><thead><tr><th class="name">along f</th><th>mean of f (p − y)</th><th>bound, ±</th>'
+        f'</tr></thead><tbody>{lines}</tbody></table></div><p class="note">No sequence of prompt outcomes makes a bias '
+        f"larger than its bound.{rest}</p>"
     )
 
 

@@ -437,6 +437,38 @@ STREAM: Final = Dashboard(
             ),
         ),
         Row(
+            "Bias along features",
+            (
+                Panel(
+                    "timeseries",
+                    "Bias along features",
+                    "Mean of f times what was served less the outcome, for the features and functions f that come "
+                    "nearest to their bound; dashed the bounds, in both directions. Over the life of the calibrator, "
+                    "of the worst worker. Of `calibrated_regression` only.",
+                    [
+                        Query(
+                            f'max by (along) (trueup_function_bias{{{WORKER}, stream="$stream"}})',
+                            "{{along}}",
+                            quiet=True,
+                        ),
+                        *(
+                            Query(
+                                f'{sign}max by (along) (trueup_function_bias_bound{{{WORKER}, stream="$stream"}})',
+                                f"{{{{along}}}}, {word}",
+                                MUTED,
+                                "dashed",
+                                quiet=True,
+                            )
+                            for sign, word in (("", "at most"), ("-", "at least"))
+                        ),
+                    ],
+                    "none",
+                    decimals=4,
+                    alert="TrueupCalibrationErrorAboveBound",
+                ),
+            ),
+        ),
+        Row(
             "Classes and numbers",
             (
                 Panel(

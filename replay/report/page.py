@@ -91,7 +91,12 @@ def _body(result: Result) -> Iterator[Markup]:
         first = contenders[0].overall
         yield section("Labels", "known", *labels.figures(first), tables.labels(first))
         yield section("Alerts", "alerting", tables.alerts(mine) or tag("p", _NO_THRESHOLD))
-        yield section("Bias along features", "bias", tables.features(drawn) or tag("p", _NO_FEATURES))
+        yield section(
+            "Bias along features",
+            "bias",
+            tables.features(drawn) or tag("p", _NO_FEATURES),
+            tables.functions(drawn),
+        )
         yield section("Segments", "segmented", tables.segments(drawn), tables.bands(drawn))
         yield section("Streams", "apart", tables.streams(drawn))
     yield section(

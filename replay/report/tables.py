@@ -374,6 +374,36 @@ def features(contenders: Sequence[tuple[Series, Contender]]) -> Table | None:
     )
 
 
+def functions(contenders: Sequence[tuple[Series, Contender]]) -> Table | None:
+    """Show the biases that calibrators bound, beside their bounds; None where none does."""
+    rows: list[Sequence[Child]] = []
+    for series, contender in contenders:
+        for stream, scored in contender.streams.items():
+            for each in scored.functions[:FEATURES]:
+                over = abs(each.bias) > each.bound
+                rows.append(
+                    [
+                        named(series, None),
+                        name(stream),
+                        name(each.function),
+                        cell(each.bias, signed(each.bias, 5)),
+                        cell(each.bound, f"{each.bound:.5f}"),
+                        tag("span", "above its bound", class_="verdict worse") if over else None,
+                    ]
+                )
+    if not rows:
+        return None
+    return Table(
+        "functions",
+        "Biases that the calibrator bounds",
+        f"Mean of f (p − y) over all outcomes, the nearest to its bound first; {FEATURES} of each stream. The bound "
+        "holds on any sequence of prompt outcomes.",
+        ["Configuration", "Stream", "Along f", "Bias", "Bound, ±", ""],
+        rows,
+        3,
+    )
+
+
 def segments(contenders: Sequence[tuple[Series, Contender]]) -> Table | None:
     """Show the worst segments of each stream under each configuration; None where there are no segments."""
     rows: list[Sequence[Child]] = []

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from state.calibrators.base import Calibrator, Prediction, new
 from state.calibrators.bucketed import Bucketed
+from state.calibrators.calibrated_regression import Bias, CalibratedRegression
 from state.calibrators.points import Point
 from state.calibrators.sizes import MOST_SLOTS, largest
 
@@ -137,6 +138,15 @@ def internal_regret(calibrator: Calibrator) -> float | None:
     """Return `Bucketed.internal_regret` of a calibrator or of its back; None of one that keeps no counts."""
     back = _back(calibrator)
     return back.internal_regret() if isinstance(back, Bucketed) else None
+
+
+def biases(calibrator: Calibrator, features: Sequence[str] = ()) -> list[Bias]:
+    """Return `CalibratedRegression.biases` of a calibrator or of its back; none of one that has learnt nothing.
+
+    Those of a front are not of what is served.
+    """
+    back: object = _back(calibrator)
+    return back.biases(features) if isinstance(back, CalibratedRegression) and back.learnt else []
 
 
 def _back(calibrator: Calibrator) -> Calibrator:

@@ -6,6 +6,7 @@ from typing import Final, Literal
 from state.policy import MOST_CHALLENGERS
 from state.scoring import vector_history
 from state.scoring.history import RECENT, WINDOW
+from streams.metrics import functions
 from streams.metrics.segments import SERIES
 
 #: What the name of every metric begins with.
@@ -472,6 +473,22 @@ CATALOGUE: Final = {
             "1 where the ages of outcomes do not fit the configuration: ttl, silence, classes or matures",
             "trueup inspect STREAM says in words what was seen and what to set",
             series=2,
+        ),
+        Metric(
+            "function_bias",
+            "gauge",
+            ("stream", "along"),
+            "Mean of f (p - y) over what calibrated_regression served, along the features and functions f nearest to "
+            "their bound; over the life of its state",
+            "beyond function_bias_bound, outcomes are late, or depend on what is served",
+            series=functions.SERIES,
+        ),
+        Metric(
+            "function_bias_bound",
+            "gauge",
+            ("stream", "along"),
+            "What no sequence of prompt outcomes makes function_bias exceed, in either direction",
+            series=functions.SERIES,
         ),
         Metric("segments_scored", "gauge", ("stream",), "Segments that have resolved events", series=1),
         Metric(

@@ -10,8 +10,7 @@ from typing import Any
 import orjson
 
 from state import keys, rows
-from state.calibrators import Recalibrator, internal_regret, played
-from state.calibrators.calibrated_regression import CalibratedRegression
+from state.calibrators import internal_regret, played
 from state.calibrators.points import debiased_l2, noise
 from state.fence import Fence
 from state.policy import Policy
@@ -28,7 +27,7 @@ from state.scoring.ranking import VOLUMES, Ranking
 from state.scoring.scores import Bin, Kind, Scores, total
 from state.scoring.two_bin import gain, two_bin
 from state.scoring.vector_history import VectorHistory
-from streams.metrics import challengers, segments, vectors
+from streams.metrics import challengers, functions, segments, vectors
 from streams.metrics.segments import SegmentRows
 from streams.metrics.snapshot import PartitionSnapshot
 
@@ -108,6 +107,8 @@ def describe(found: StateRows, stream: str, policy: Policy | None = None) -> dic
         described["vectors"] = {config: vectors.describe(each) for config, each in sorted(by_config.items())}
     if stream in found.segments:
         described["segments"] = segments.describe(found.segments[stream].values())
+    if biases := biased(found, stream, policy):
+        described["biases"] = biases
     if shadows := compared(found, stream):
         described["shadows"] = shadows
     described["calibrators"] = [
@@ -131,6 +132,13 @@ def compared(found: StateRows, stream: str) -> list[dict[str, Any]]:
     rows_of = found.served.get(stream, {}).items()
     named = found.named | challengers.names((config, each) for (_, config), each in rows_of)
     return [challengers.describe(pair, each, named) for pair, each in sorted(pairs.items())]
+
+
+def biased(found: StateRows, stream: str, policy: Policy | None) -> list[dict[str, Any]]:
+    """Return the biases that the calibrators of the present configuration bound, over all partitions."""
+    rows_of = found.served.get(stream, {}).items()
+    serving = [each for (_, config), each in rows_of if policy is None or config == policy.config]
+    return functions.describe(map(functions.part, serving))
 
 
 def learnt(served: Served) -> dict[str, Any]:
@@ -283,16 +291,8 @@ def _counted(served: Served) -> dict[str, Any]:
     return {
         "debiased_l2": _or_none(debiased_l2(points)) if points else None,
         "internal_regret": internal_regret(served.calibrator),
-        "biases": _test_functions(served.calibrator),
+        "biases": functions.describe([functions.part(served)]) or None,
     }
-
-
-def _test_functions(calibrator: Recalibrator[Any, Any]) -> list[dict[str, Any]] | None:
-    """Return the bias along each test function beside its bound, as shares of the outcomes; None without a theorem."""
-    if not isinstance(calibrator, CalibratedRegression) or not calibrator.learnt:
-        return None
-    n = calibrator.learnt
-    return [{"name": each[0], "bias": each[2] / n, "bound": each[3] / n} for each in calibrator.biases()]
 
 
 def _curve(bins: list[Bin]) -> list[dict[str, float]]:

@@ -16,8 +16,8 @@ from state.scoring.certificate import certificate
 from state.scoring.history import KINDS
 from state.scoring.scores import total
 from state.scoring.two_bin import gain, two_bin
-from streams.metrics import challengers, segments, vectors
-from streams.metrics.description import StateRows, aged, alarms, compared, guarantee, learnt, saturated
+from streams.metrics import challengers, functions, segments, vectors
+from streams.metrics.description import StateRows, aged, alarms, biased, compared, guarantee, learnt, saturated
 from streams.metrics.sample import Sample
 
 #: Labels whose ages are exported; share of the highest forecasts whose recall is.
@@ -46,6 +46,7 @@ def samples(found: StateRows, stream: str, policy: Policy | None) -> Iterator[Sa
                 yield f"calibration_{name}", (stream,), value
         if (count := saturated(known)) is not None:
             yield "saturated_answers", (stream,), count
+        yield from functions.samples(stream, biased(found, stream, policy))
 
 
 def _scored(found: StateRows, stream: str) -> Iterator[Sample]:

@@ -72,11 +72,29 @@ def test_bias_along_features_is_described_where_there_are_any() -> None:
 def test_biases_that_a_calibrator_bounds_stand_beside_their_bounds(capsys: pytest.CaptureFixture[str]) -> None:
     described = describe(found(300, Policy("calibrated_regression", features=1)), "s")
     biases = described["calibrators"][0]["biases"]
-    assert [each["name"] for each in biases][:4] == ["constant", "answer", "forecast", "x1"]
+    assert {each["name"] for each in biases} >= {"constant", "answer", "forecast", "x1"}
     assert all(abs(each["bias"]) <= each["bound"] for each in biases)
     inspect_tables.show({"s": described}, {}, whole=True)
     assert "x1" in capsys.readouterr().out
-    assert describe(found(5, Policy()), "s")["calibrators"][0]["biases"] is None
+    plain = describe(found(5, Policy()), "s")
+    assert plain["calibrators"][0]["biases"] is None
+    assert "biases" not in plain
+
+
+def test_biases_of_partitions_are_added_and_features_have_their_names() -> None:
+    rows = found(300, Policy("platt+calibrated_regression", features=("age",)))
+    described = describe(rows, "s")
+    each = {one["partition"]: {bias["name"]: bias for bias in one["biases"]} for one in described["calibrators"]}
+    learnt = {one["partition"]: one["version"] for one in described["calibrators"]}
+    assert len(learnt) == 2
+    (age,) = (one for one in described["biases"] if one["name"] == "age")
+    for figure in ("bias", "bound"):
+        total = sum(learnt[n] * biases["age"][figure] for n, biases in each.items())
+        assert age[figure] == pytest.approx(total / sum(learnt.values()))
+    shares = [abs(one["bias"]) / one["bound"] for one in described["biases"]]
+    assert shares == sorted(shares, reverse=True)
+    front = describe(found(300, Policy("calibrated_regression+platt", features=1)), "s")
+    assert "biases" not in front, "what a front bounds is not what is served"
 
 
 @pytest.mark.parametrize("n", [0, 1, 150])

@@ -13,10 +13,13 @@ import pytest
 from cli.replay_table import warnings
 from replay.configuration import Configuration, configurations
 from replay.delay import Delay, at_once
+from replay.report.page import page
 from replay.result import Result
 from replay.run import Request, replay
 from replay.sources.files import FileSource
 from state import keys, rows
+from state.calibrators import biases as biases_of
+from state.calibrators import make
 from state.events import Forecast, Outcome
 from state.fence import FATES, INPUT_FATES
 from state.scoring.history import overall as overall_scores
@@ -190,6 +193,34 @@ def test_vectors_are_scored_as_a_worker_scores_them(tmp_path: Path) -> None:
     assert contender.vectors["intent"].figures["raw"]["accuracy"] == pytest.approx(12 / 38)
     assert result.dead["outcomes"] == {"label": 12}
     assert orjson.loads(result.encode())["contenders"][0]["vectors"]["intent"]["resolved"] == 38
+    assert contender.vectors["intent"].figures["raw"].keys() >= {"alarm_log10", "auc", "log_loss"}
+    assert contender.vectors["intent"].differences.keys() == {"brier", "log"}
+    shown = page(result).decode()
+    assert "Streams of classes and numbers" in shown
+    assert "Served minus raw" in shown
+
+
+def test_biases_that_a_calibrator_bounds_are_those_of_the_workers(tmp_path: Path) -> None:
+    (tmp_path / "s.toml").write_text('[streams.s]\ncalibrator = "calibrated_regression"\nfeatures = ["age"]\n')
+    n = 200
+    forecasts = [
+        {"event_id": str(i), "stream": "s", "p": 0.3, "x": {"age": i % 3 / 2}, "ts": 10 * i, "key": str(i % 7)}
+        for i in range(n)
+    ]
+    outcomes = [{"event_id": str(i), "y": int(i % 3 == 2), "ts": 10 * i + 5, "key": str(i % 7)} for i in range(n)]
+    paths = tmp_path / "f", tmp_path / "o"
+    for path, records in zip(paths, (forecasts, outcomes), strict=True):
+        path.write_bytes(b"\n".join(map(orjson.dumps, records)))
+    result = found(Request(FileSource(*paths), configurations(SETTINGS, [], [tmp_path / "s.toml"])))
+    biases = {each.function: each for each in result.contenders[0].streams["s"].functions}
+    alone = make("calibrated_regression", features=1)
+    for i in range(n):
+        alone.update(alone.predict(0.3, (i % 3 / 2,)).ticket, float(i % 3 == 2))
+    for name, _, bias, bound in biases_of(alone, ["age"]):
+        assert (biases[name].bias, biases[name].bound) == pytest.approx((bias / n, bound / n))
+    assert result.contenders[0].overall is not None
+    assert not result.contenders[0].overall.functions
+    assert "Biases that the calibrator bounds" in page(result).decode()
 
 
 def test_worst_window_is_told_with_its_stream_and_its_time(tmp_path: Path) -> None:

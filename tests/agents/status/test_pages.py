@@ -16,11 +16,12 @@ from state import keys, rows
 from state.engine import Partition
 from state.events import Forecast, Outcome
 from state.fence import Fence
-from state.forecasts import Normal, Probs
+from state.forecasts import Normal, Probs, Quantiles
 from state.policy import Policies, Policy
 from state.scoring.ages import DAY_MS, Ages
 from state.scoring.history import History
 from state.scoring.segment_scores import SegmentScores
+from state.scoring.vector_history import VectorHistory
 from state.segments import Dictionary
 from streams.config.settings import Settings
 from streams.faust.progress import Recovery
@@ -193,6 +194,50 @@ def test_streams_of_classes_and_numbers_are_shown_without_a_map(
     # Quantiles have a diagram, of their coverage; classes have figures only.
     assert len([each for each in tags(one, "svg") if each["class"] == "diagram"]) == (calibrator == "quantile")
     assert ("at or below each quantile" in one) == (calibrator == "quantile")
+    assert one.count("sounds") >= 1, "one outcome again and again is not what was forecast"
+    assert ("pinball loss, served − raw" in one) == (calibrator == "quantile")
+    assert ("log loss, served − raw" in one) == (calibrator == "multiclass")
+
+
+@pytest.mark.parametrize("order", ["events", "error", "regret", "alarm"])
+def test_streams_of_numbers_are_ordered_by_their_own_figures(order: str) -> None:
+    policies = Policies(default=Policy("quantile", {"levels": (0.1, 0.5, 0.9)}))
+    policy = policies.default
+    assert policy is not None
+    held = PartitionSnapshot(Fence())
+    for stream, n, raw in (("few", 20, Normal(0.0, 1.0)), ("most", 80, Normal(9.0, 0.1))):
+        history = VectorHistory.of(Quantiles((0.1, 0.5, 0.9), (8.0, 9.0, 10.0)))
+        middle = raw.mean * 1.2  # of the one stream worse than raw
+        for t in range(n):
+            history.observe(raw, Quantiles((0.1, 0.5, 0.9), (middle - 1, middle, middle + 1)), 0.0, b"%d" % t)
+        held.vectors[stream] = rows.encode_vectors(history)
+    listed = get(Pages(readings(held, settings=Settings(policies=policies))), "/api/streams", f"sort={order}").json
+    assert [each["stream"] for each in listed["streams"]] == ["most", "few"]
+
+
+def test_biases_stand_beside_their_bounds() -> None:
+    policies = Policies(default=Policy("calibrated_regression", {}, features=("age", "<b>")))
+    policy = policies.default
+    assert policy is not None
+    stored: dict[bytes, bytes] = {}
+    events = [
+        event
+        for i in range(30)
+        for event in (
+            Forecast(i, None, f"e{i}", "s", 0.5, (0.1, i % 2), 1 + i),
+            Outcome(i, None, f"e{i}", float(i % 2), 2 + i),
+        )
+    ]
+    stored.update({k: v for k, v in Partition(policies, stored.get).fold(events).rows.items() if v is not None})
+    held = PartitionSnapshot(Fence.decode(stored[keys.FENCE]))
+    held.scores["s"] = stored[keys.scores("s")], None
+    held.calibrators["s"] = stored[keys.calibrator("s", policy.config)]
+    application = Pages(readings(held, settings=Settings(policies=policies)))
+    one = get(application, "/", "stream=s").text
+    assert "Bias along features" in one
+    assert '<td class="name">age</td>' in one
+    assert "&lt;b&gt;" in one
+    assert {each["name"] for each in get(application, "/api/streams/s").json["biases"]} >= {"age", "<b>", "constant"}
 
 
 def test_streams_are_found_ordered_and_paged() -> None:

@@ -14,7 +14,7 @@ from state.events import Event, Forecast, Outcome, Rejected
 from state.fence import FORECASTS, OUTCOMES, Fence, Queue
 from state.forecasts import Normal, Probs
 from state.policy import Challenger, Policies, Policy
-from state.rows import decode_history, encode_ages, encode_names, encode_segment
+from state.rows import Served, decode_history, encode_ages, encode_calibrator, encode_names, encode_segment
 from state.scoring import history, vector_history
 from state.scoring.ages import DAY_MS, Ages
 from state.scoring.history import KINDS
@@ -152,7 +152,11 @@ def test_everything_exported_is_in_the_catalogue_and_everything_in_it_is_exporte
         keys.names("s", b"1234"): encode_names(dictionary),
         keys.segment("s", b"1234", 2): encode_segment(scores),
     }
-    gauges.applied(0, Effects(ages={"s": encode_ages(ages)}, refused={"s": 2}, segments={"s": segments}), Fence())
+    bounding = Served.fresh(Policy("calibrated_regression", features=("age",)).recipe, "t")
+    bounding.calibrator.update(bounding.calibrator.predict(0.5, (0.5,)).ticket, 1.0)
+    changed = Effects(ages={"s": encode_ages(ages)}, refused={"s": 2}, segments={"s": segments})
+    changed.calibrators["t"] = encode_calibrator(bounding)
+    gauges.applied(0, changed, Fence())
     exported = {}
     for family in text_string_to_metric_families(gauges.exposition().decode()):
         assert family.samples, f"{family.name} is exported without samples"

@@ -1,0 +1,61 @@
+"""Biases that a calibrator bounds, each beside its bound: along features, and along functions of the answer."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import orjson
+from rich.table import Table
+
+from state.calibrators import biases
+from state.calibrators.calibrated_regression import Bias
+from state.rows import Served
+from streams.metrics.sample import Sample
+
+#: Functions of a stream that have series of their own: those whose bias comes nearest to its bound.
+SERIES: Final = 5
+
+#: Outcomes learnt, and the biases: of one partition's calibrator.
+Part = tuple[int, Sequence[Bias]]
+
+
+def part(served: Served) -> Part:
+    """Return what a calibrator says, with the features by their names; no biases of one that bounds none."""
+    named = orjson.loads(served.recipe).get("features", ())
+    return served.calibrator.learnt, biases(served.calibrator, named)
+
+
+def describe(parts: Iterable[Part]) -> list[dict[str, Any]]:
+    """Return the biases of a stream's partitions together, as shares of the outcomes; the nearest to its bound first.
+
+    Sums of f (p - y) add up over partitions, and so do their bounds.
+    """
+    sums: dict[str, list[float]] = {}
+    for learnt, found in parts:
+        for each in found:
+            total = sums.setdefault(each.name, [0.0, 0.0, 0.0])
+            total[0] += learnt
+            total[1] += each.bias
+            total[2] += each.bound
+    described = [
+        {"name": name, "bias": bias / learnt, "bound": bound / learnt} for name, (learnt, bias, bound) in sums.items()
+    ]
+    return sorted(described, key=lambda each: -abs(each["bias"]) / each["bound"])
+
+
+def samples(stream: str, described: Sequence[Mapping[str, Any]]) -> Iterator[Sample]:
+    """Yield the samples of what `describe` described."""
+    for each in described[:SERIES]:
+        yield "function_bias", (stream, each["name"]), each["bias"]
+        yield "function_bias_bound", (stream, each["name"]), each["bound"]
+
+
+def table(described: Iterable[Mapping[str, Any]]) -> Table:
+    """Return what `describe` described as a table."""
+    made = Table(
+        *("along", "bias", "bound"),
+        title="mean of f (p − y), all partitions",
+        caption="No sequence of prompt outcomes makes a bias larger than its bound.",
+    )
+    for each in described:
+        made.add_row(each["name"], f"{each['bias']:+.5f}".replace("-", "−"), f"{each['bound']:.5f}")
+    return made
