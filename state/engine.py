@@ -606,9 +606,7 @@ class Partition:
         served.late += served.calibrator.learnt - version
         served.calibrator.update(ticket, y)
         self._learnt[service.key] = service.learner
-        if vectors is not None:
-            vectors.observe(cast("Any", raw), cast("Any", p), y, event_id.encode())
-        elif history is not None:
+        if history is not None:
             if service.features:
                 history.bias.observe(service.features(ticket), raw, p, y)
             if history.observe(raw, p, y, draw):
@@ -616,6 +614,8 @@ class Partition:
             self._scored[service.stream] = history
             if segments:
                 observe(segments, raw, p, y)
+        elif vectors is not None:
+            vectors.observe(cast("Any", raw), cast("Any", p), y, event_id.encode())
         if not implied:
             effects.delays.append(ts - issued_ts)
         effects.resolved[service.stream] += 1
