@@ -47,6 +47,7 @@ HOT = (
     "state/calibrators/bucketed.py",
     "state/calibrators/by_segment.py",
     "state/calibrators/calibeating.py",
+    "state/calibrators/certified.py",
     "state/calibrators/composition.py",
     "state/calibrators/exponential_weights.py",
     "state/calibrators/grid.py",

@@ -10,6 +10,7 @@ from state.calibrators.base import Calibrator, Recalibrator
 from state.calibrators.beta import Beta
 from state.calibrators.calibeating import Calibeating
 from state.calibrators.calibrated_regression import CalibratedRegression
+from state.calibrators.certified import Certified
 from state.calibrators.composition import Composition
 from state.calibrators.exponential_weights import ExponentialWeights
 from state.calibrators.histogram import Histogram
@@ -34,6 +35,7 @@ REGISTRY: dict[str, type[Any]] = {  # Any: classes keep their own options as key
         Beta,
         Calibeating,
         CalibratedRegression,
+        Certified,
         ExponentialWeights,
         Histogram,
         Identity,

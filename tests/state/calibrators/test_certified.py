@@ -1,0 +1,209 @@
+"""The guarantee holds against whoever sees the answer, with outcomes late and revised; the order stays."""
+
+import math
+import random
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from state.calibrators import make
+from state.calibrators.certified import CELLS, ONE, PATIENCE, Certified
+
+Opponent = Callable[[random.Random, int, float, float], float]
+
+OPPONENTS: dict[str, Opponent] = {
+    "other side": lambda _rng, _t, _raw, p: float(p <= 0.5),
+    "other side of raw": lambda _rng, _t, raw, p: float(p <= raw),
+    "ones": lambda _rng, _t, _raw, _p: 1.0,
+    "zeros, then ones": lambda _rng, t, _raw, _p: float(t > 3000),
+    "waves": lambda rng, t, raw, _p: float(rng.random() < (raw if t // 500 % 2 else 1.0 - raw)),
+    "other side of its tenth": lambda _rng, _t, _raw, p: float(10.0 * p % 1.0 <= 0.5),
+    "honest": lambda rng, _t, raw, _p: float(rng.random() < raw),
+}
+FORECASTS: dict[str, Callable[[random.Random], float]] = {
+    "half": lambda _rng: 0.5,
+    "any": lambda rng: rng.random(),
+    "rare": lambda rng: rng.random() / 20.0,
+}
+
+
+def play(opponent: Opponent, forecasts: Callable[[random.Random], float], late: int, n: int = 6000) -> Certified:
+    """Return what has played n rounds, each outcome coming so many rounds later; rare bursts come much later."""
+    rng = random.Random(7)
+    calibrator = Certified()
+    waiting: deque[tuple[bytes, float]] = deque()
+    for t in range(n):
+        raw = forecasts(rng)
+        p, draw, ticket = calibrator.predict(raw)
+        assert p == draw
+        waiting.append((ticket, opponent(rng, t, raw, p)))
+        if late and t % 1500 < 200:
+            continue
+        while len(waiting) > late:
+            calibrator.update(*waiting.popleft())
+        if t % 100 == 0:
+            _holds(calibrator)
+    while waiting:
+        calibrator.update(*waiting.pop())  # the last ones first
+    _holds(calibrator)
+    return calibrator
+
+
+def _holds(calibrator: Certified) -> None:
+    error, bound = calibrator.error(), calibrator.bound()
+    assert (error is None) == (bound is None)
+    assert error is None or bound is None or error <= bound + 1e-9
+
+
+@pytest.mark.parametrize("late", [0, 40, 700])
+@pytest.mark.parametrize("forecasts", FORECASTS)
+@pytest.mark.parametrize("opponent", OPPONENTS)
+def test_distance_never_exceeds_the_guarantee(opponent: str, forecasts: str, late: int) -> None:
+    calibrator = play(OPPONENTS[opponent], FORECASTS[forecasts], late)
+    bound = calibrator.bound()
+    assert bound is not None
+    if not late:
+        t = calibrator.learnt
+        assert bound <= 0.0251 + PATIENCE * math.sqrt((CELLS + 1) / (4 * t)) + (CELLS + 1) * (2 + ONE) / t
+
+
+def test_opponent_who_sees_the_answer_gets_no_further_than_an_interval() -> None:
+    calibrator = play(OPPONENTS["other side"], FORECASTS["half"], 0, n=40_000)
+    error, bound = calibrator.error(), calibrator.bound()
+    assert error is not None
+    assert bound is not None
+    assert error <= bound < 0.04
+
+
+def _groupings(events: Sequence[tuple[float, float]]) -> Iterator[list[list[tuple[float, float]]]]:
+    if not events:
+        yield []
+        return
+    first, *rest = events
+    for grouping in _groupings(rest):
+        yield [[first], *grouping]
+        for i, group in enumerate(grouping):
+            yield [*grouping[:i], [first, *group], *grouping[i + 1 :]]
+
+
+def distance(events: Sequence[tuple[float, float]]) -> float:
+    """Return the distance to calibration: the least over all ways to give groups of events their share of ones."""
+
+    def cost(group: Sequence[tuple[float, float]]) -> float:
+        share = sum(y for _, y in group) / len(group)
+        return sum(abs(p - share) for p, _ in group)
+
+    return min(sum(map(cost, grouping)) for grouping in _groupings(events)) / len(events)
+
+
+EVENTS = st.lists(st.tuples(st.floats(0, 1), st.sampled_from([0.0, 1.0]), st.booleans()), min_size=1, max_size=7)
+
+
+@given(EVENTS)
+@settings(deadline=None, max_examples=60)
+def test_error_is_never_below_the_distance_also_after_revisions(events: list[tuple[float, float, bool]]) -> None:
+    calibrator = Certified(patience=0.0)
+    served = []
+    for raw, y, revised in events:
+        p, _, ticket = calibrator.predict(raw)
+        calibrator.update(ticket, y)
+        if revised:
+            calibrator.revise(ticket, y, 1.0 - y)
+            y = 1.0 - y  # noqa: PLW2901 - what counts from now on
+        served.append((p, y))
+    error = calibrator.error()
+    assert error is not None
+    assert error >= distance(served) - 1e-9
+    _holds(calibrator)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_guarantee_holds_where_many_labels_are_revised(seed: int) -> None:
+    rng = random.Random(seed)
+    calibrator = Certified()
+    for t in range(4000):
+        p, _, ticket = calibrator.predict(rng.random())
+        y = float(p <= 0.5)
+        calibrator.update(ticket, y)
+        if rng.random() < 0.3:
+            calibrator.revise(ticket, y, 1.0 - y)
+        if t % 50 == 0:
+            _holds(calibrator)
+
+
+@settings(max_examples=40, deadline=None, derandomize=True)
+@given(
+    st.sampled_from(sorted(OPPONENTS)),
+    st.integers(100, 3000),
+    st.lists(st.integers(0, 100_000), min_size=2, unique=True),
+)
+def test_order_is_kept_without_ties_whatever_was_learnt(opponent: str, n: int, forecasts: list[int]) -> None:
+    calibrator = play(OPPONENTS[opponent], FORECASTS["any"], 30, n=n)
+    served = [calibrator.predict(k / 100_000).p for k in sorted(forecasts)]
+    assert all(left < right for left, right in pairwise(served))
+    assert all(0.0 <= p <= 1.0 for p in served)
+
+
+@pytest.mark.parametrize("opponent", OPPONENTS)
+def test_what_is_moved_and_what_was_there_do_not_meet(opponent: str) -> None:
+    calibrator = play(OPPONENTS[opponent], FORECASTS["any"], 0, n=3000)
+    served = [calibrator.predict(k / 20_000).p for k in range(20_001)]
+    assert all(left < right for left, right in pairwise(served))
+
+
+def test_labels_that_are_all_revised_are_in_the_guarantee() -> None:
+    calibrator = Certified()
+    tickets = []
+    for t in range(2000):
+        tickets.append(calibrator.predict(0.5).ticket)
+        calibrator.update(tickets[-1], float(t % 2))
+    for t in range(0, 2000, 2):
+        calibrator.revise(tickets[t], 0.0, 1.0)
+        _holds(calibrator)
+    error = calibrator.error()
+    assert error is not None
+    assert error > 0.4
+
+
+def test_what_was_right_is_left_as_it_is() -> None:
+    rng = random.Random(1)
+    calibrator, moved = make("certified"), 0
+    for _ in range(20_000):
+        raw = rng.betavariate(2, 8)
+        p, _, ticket = calibrator.predict(raw)
+        moved += p != raw
+        calibrator.update(ticket, float(rng.random() < raw))
+    assert moved < 200
+
+
+def test_what_is_always_too_high_is_moved_down() -> None:
+    rng = random.Random(2)
+    calibrator = make("certified")
+    total = 0.0
+    for _ in range(20_000):
+        p, _, ticket = calibrator.predict(0.4 + 0.2 * rng.random())
+        y = float(rng.random() < 0.2)
+        calibrator.update(ticket, y)
+        total += p - y
+    assert total / 20_000 < 0.02
+    bound = calibrator.bound()
+    assert bound is not None
+    assert bound < 0.05
+
+
+def test_late_outcomes_are_in_the_guarantee_and_not_paid_back() -> None:
+    """A thousand ones come a thousand rounds late, and then all is as it was said to be."""
+    prompt, late = (play(OPPONENTS["honest"], FORECASTS["any"], each) for each in (0, 700))
+    assert late.bound() > prompt.bound()  # type: ignore[operator]  # after outcomes
+    assert late.predict(0.4).p == pytest.approx(0.4, abs=0.03)
+
+
+def test_state_of_another_version_is_refused() -> None:
+    payload = bytearray(Certified().encode())
+    payload[0] += 1
+    with pytest.raises(ValueError, match="version 2"):
+        Certified().decode(bytes(payload))
