@@ -207,7 +207,7 @@ class BySegment:
 
     def largest(self, slots: int = MOST) -> int:
         """Return the most bytes that `encode` ever returns, if events have so many slots in all."""
-        return _HEAD.size + slots * _ROW.size
+        return _HEAD.size + min(slots, MOST) * _ROW.size
 
     def decode(self, payload: bytes) -> None:
         """Take over a state written by `encode`; ValueError if it is cut."""

@@ -188,7 +188,7 @@ class GroupRegret(RegretMatching):
 
     def largest(self, slots: int = MOST) -> int:
         """Return the most bytes that `encode` ever returns, if events have so many slots in all."""
-        return super().largest() + _COUNT.size + slots * (self._grid.last + 1) * _ROW.size
+        return super().largest() + _COUNT.size + min(slots, MOST) * (self._grid.last + 1) * _ROW.size
 
     def decode(self, payload: bytes) -> None:
         """Take over counts written by `encode`; ValueError if they are of other options or cut."""

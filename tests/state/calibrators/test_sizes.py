@@ -47,6 +47,15 @@ def test_an_adversary_fills_nearly_all_of_the_bound() -> None:
     assert len(calibrator.encode()) >= 0.8 * largest(calibrator)
 
 
+def test_a_state_with_more_segments_than_it_counts_stays_within_its_bound() -> None:
+    calibrator, rng = make("prudent"), random.Random(3)
+    for i in range(8000):
+        p, slots = rng.random(), tuple(64 * name + rng.randrange(64) for name in range(8))
+        calibrator.update(calibrator.predict(p, (), b"%d" % i, slots).ticket, float(rng.random() < p))  # type: ignore[call-arg]  # takes slots
+    most = largest(calibrator, 512)
+    assert 0.5 * most < len(calibrator.encode()) <= most == largest(calibrator, 1024)
+
+
 WIDE = {"grid": 1000, "buckets": 1000}
 
 
