@@ -7,6 +7,7 @@ import subprocess
 import time
 import uuid
 from collections.abc import Callable
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -22,6 +23,13 @@ MakeWorld = Callable[..., World]
 CLIENTS = ROOT / "deploy/clients"
 PAGE = ROOT / "docs/integrate.md"
 STREAM = "fraud-cards"
+#: A stream whose forecasts must have segments, and are answered if they have not.
+STREAMS = """
+on_error = "raw"
+[streams.strict]
+segments = ["country"]
+segments_required = true
+"""
 
 
 @pytest.fixture
@@ -44,8 +52,15 @@ def history(n: int) -> list[Sent]:
     return found
 
 
-def test_python_decides_by_the_answer_by_the_map_and_by_the_raw_score(world: MakeWorld, decide: ModuleType) -> None:
-    w = world(TRUEUP_MAPS=f"maps-{uuid.uuid4().hex[:8]}", TRUEUP_MAPS_SECONDS="0.2")
+def test_python_decides_by_the_answer_by_the_map_and_by_the_raw_score(
+    world: MakeWorld, decide: ModuleType, tmp_path: Path
+) -> None:
+    (tmp_path / "streams.toml").write_text(STREAMS)
+    w = world(
+        TRUEUP_MAPS=f"maps-{uuid.uuid4().hex[:8]}",
+        TRUEUP_MAPS_SECONDS="0.2",
+        TRUEUP_STREAMS=str(tmp_path / "streams.toml"),
+    )
     topics = {"forecasts": w.topic("forecasts"), "calibrated": w.topic("calibrated")}
     clock = Clock()
 
@@ -54,6 +69,7 @@ def test_python_decides_by_the_answer_by_the_map_and_by_the_raw_score(world: Mak
         stop = decide.follow(maps, w.topic("maps"), bootstrap_servers=w.bootstrap)
         async with decide.Decisions(w.bootstrap, 60.0, maps, **topics) as decisions:
             several = await asyncio.gather(*[decisions.decide(f"new-{i}", STREAM, 0.3 + i / 100) for i in range(20)])
+            assert await decisions.decide("unusable", "strict", 0.4) == (0.4, "raw: segments")
         assert {each.source for each in several} == {"calibrated"}
         served = await asyncio.to_thread(answered, w)
         assert [each.p for each in several] == [served[f"new-{i}"] for i in range(20)]

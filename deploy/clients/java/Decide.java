@@ -37,7 +37,7 @@ public class Decide implements AutoCloseable {
 
     private final String forecasts;
     private final Duration budget;
-    private final Map<Event, CompletableFuture<Double>> waiting = new ConcurrentHashMap<>();
+    private final Map<Event, CompletableFuture<Decision>> waiting = new ConcurrentHashMap<>();
     private final KafkaProducer<String, String> producer;
     private final KafkaConsumer<String, String> consumer;
     private final Thread reader = new Thread(this::read, "calibrated");
@@ -70,8 +70,10 @@ public class Decide implements AutoCloseable {
                 for (ConsumerRecord<String, String> record : consumer.poll(Duration.ofMillis(200))) {
                     JsonNode said = JSON.readTree(record.value());
                     Event event = new Event(said.get("event_id").asText(), said.get("stream").asText());
-                    CompletableFuture<Double> answer = waiting.remove(event);
-                    if (answer != null) answer.complete(said.get("p").asDouble());
+                    CompletableFuture<Decision> answer = waiting.remove(event);
+                    // A forecast that cannot be used is answered, too, where the streams file says on_error = "raw".
+                    String source = said.path("calibrated").asBoolean(true) ? "calibrated" : "raw";
+                    if (answer != null) answer.complete(new Decision(said.get("p").asDouble(), source));
                 }
             }
         } catch (WakeupException closing) {
@@ -85,12 +87,12 @@ public class Decide implements AutoCloseable {
     public Decision decide(String id, String stream, double p) throws InterruptedException {
         long until = System.nanoTime() + budget.toNanos();
         Event event = new Event(id, stream);
-        CompletableFuture<Double> answer = new CompletableFuture<>();
+        CompletableFuture<Decision> answer = new CompletableFuture<>();
         waiting.put(event, answer);
         try {
             String forecast = JSON.createObjectNode().put("event_id", id).put("stream", stream).put("p", p).toString();
             producer.send(new ProducerRecord<>(forecasts, stream, forecast));
-            return new Decision(answer.get(until - System.nanoTime(), TimeUnit.NANOSECONDS), "calibrated");
+            return answer.get(until - System.nanoTime(), TimeUnit.NANOSECONDS);
         } catch (TimeoutException | ExecutionException | org.apache.kafka.common.KafkaException late) {
             return new Decision(p, "raw");
         } finally {

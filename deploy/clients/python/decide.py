@@ -49,7 +49,7 @@ class Decisions:
         self._producer = AIOKafkaProducer(bootstrap_servers=brokers)
         # No group: every instance reads all answers, from now on, and takes those that it waits for.
         self._consumer = AIOKafkaConsumer(calibrated, bootstrap_servers=brokers, auto_offset_reset="latest")
-        self._waiting: dict[tuple[str, str], asyncio.Future[float]] = {}
+        self._waiting: dict[tuple[str, str], asyncio.Future[Decision]] = {}
 
     async def __aenter__(self) -> Self:
         """Begin to read answers."""
@@ -71,18 +71,20 @@ class Decisions:
             said = json.loads(record.value)
             answer = self._waiting.pop((said["event_id"], said["stream"]), None)
             if answer is not None and not answer.done():
-                answer.set_result(said["p"])
+                # A forecast that cannot be used is answered, too, where the streams file says on_error = "raw".
+                used = said.get("calibrated", True)
+                answer.set_result(Decision(said["p"], "calibrated" if used else f"raw: {said['reason']}"))
 
     async def decide(self, event_id: str, stream: str, p: float, segments: Mapping[str, str] | None = None) -> Decision:
         """Return what to decide an event by."""
         forecast = {"event_id": event_id, "stream": stream, "p": p, "segments": segments or {}}
-        answer = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[Decision] = asyncio.get_running_loop().create_future()
         self._waiting[event_id, stream] = answer
         try:
             async with asyncio.timeout(self._budget):
                 # Not acknowledged in time, it may still come: its outcome will be learnt, and no harm is done.
                 await self._producer.send(self._forecasts, json.dumps(forecast).encode(), key=stream.encode())
-                return Decision(await answer, "calibrated")
+                return await answer
         except TimeoutError:
             found = None if self._maps is None else self._maps.answer(stream, p, segments)
             if found is None or found.reason:
