@@ -156,6 +156,10 @@ class Certified:
             o = i if one >= other else i + 1
         return new(Prediction, (p, p, _TICKET.pack(z, o, p, self._zeros[z], self._ones[o])))
 
+    def breaks(self) -> list[float]:
+        """Return the forecasts at which ``p`` may jump: where intervals end."""
+        return list(_ENDS[1:-1])
+
     def _way(self, i: int) -> int:
         """Return 0 if interval i may be served, else the direction of one that may: -1 or 1."""
         off, margin = self._off, self._margin

@@ -93,6 +93,18 @@ def test_a_map_equals_the_engine_at_its_points_and_is_near_it_between(spec: str,
     assert calibrator.encode() == before, "it was only asked"
 
 
+@pytest.mark.parametrize("spec", ["certified", "histogram", "calibeating", "auto", "minimax", "approachability"])
+def test_what_goes_up_and_down_is_in_the_table_on_both_sides_of_every_jump(spec: str) -> None:
+    calibrator: Any = calibrators.make(spec, name="s", seed=1)
+    r = random.Random(1)
+    for t in range(10_000):
+        p = r.random()
+        calibrator.update(calibrator.predict(p, key=b"%d" % t).ticket, float(int(20 * p) % 2))
+    client = mapped(spec, calibrator)
+    assert len({round(calibrator.predict(i / 20).p) for i in range(20)}) == 2, "it follows the truth"
+    assert [p for p in scores(2000, calibrator) if not near(client(p), calibrator.predict(p).p)] == []
+
+
 def beside_a_jump(calibrator: Any, client: StreamMap, p: float) -> bool:
     """Whether the answer is one to something as near to what the parts before a part serve as their tables are."""
     served = client(p)
