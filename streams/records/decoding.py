@@ -256,9 +256,9 @@ class Decoder:
             return found if type(found) is Carried else None
         carrier = self._of_intake if "origin" in record else self._carrier
         if found is None or type(found) is dict:
-            return carrier.carried(headers, () if found is None else found.items())
+            return carrier.carried(headers, _NOTHING if found is None else found)
         carrier.left_out["field"] += 1
-        return carrier.carried(headers, ())
+        return carrier.carried(headers, _NOTHING)
 
     def left(
         self, offset: int, key: bytes | None, record: dict[str, Any], timestamp: int, headers: Headers = ()

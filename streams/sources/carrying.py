@@ -8,7 +8,7 @@
 Both are bounded. What is beyond a bound is left out and counted: an answer never fails of what it carries.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import orjson
@@ -57,13 +57,17 @@ class Carrier:
 
     def of(self, record: Any, envelope: Envelope) -> Carried | None:  # noqa: ANN401 - whatever stands there
         """Return what a record of a source carries; None if nothing."""
-        found = ((name, read(record, envelope)) for name, read in self.reads)
-        return self.carried(envelope[1], ((name, value) for name, value in found if value is not None))
+        fields = {}
+        for name, read in self.reads:
+            found = read(record, envelope)
+            if found is not None:
+                fields[name] = found
+        return self.carried(envelope[1], fields)
 
-    def carried(self, headers: Headers, fields: Iterable[tuple[str, Any]]) -> Carried | None:
+    def carried(self, headers: Headers, fields: Mapping[str, Any]) -> Carried | None:
         """Return headers that are chosen and fields, both within the bounds; None if there are none."""
         kept = self._headers(headers) if headers and self.patterns else ()
-        said = self._fields(fields)
+        said = self._fields(fields) if fields else b""
         return Carried(kept, said) if kept or said else None
 
     def _headers(self, headers: Headers) -> tuple[tuple[str, bytes | None], ...]:
@@ -79,10 +83,21 @@ class Carrier:
                     self.left_out["header"] += 1
         return tuple(kept)
 
-    def _fields(self, fields: Iterable[tuple[str, Any]]) -> bytes:
+    def _fields(self, fields: Mapping[str, Any]) -> bytes:
+        if len(fields) <= MOST:
+            try:
+                whole = orjson.dumps(fields, default=_plain)
+            except TypeError:  # nothing that JSON has
+                return self._fitting(fields)
+            if len(whole) <= MOST_BYTES:
+                return whole
+        return self._fitting(fields)
+
+    def _fitting(self, fields: Mapping[str, Any]) -> bytes:
+        """Return those of the fields that are JSON and fit, one after another."""
         kept: list[bytes] = []
         room = MOST_BYTES - 1  # the braces, and a comma that the last has not
-        for name, value in fields:
+        for name, value in fields.items():
             try:
                 made = orjson.dumps({name: value}, default=_plain)[1:-1]
             except TypeError:  # nothing that JSON has

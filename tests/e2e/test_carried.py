@@ -96,7 +96,7 @@ def scores(n: int, seed: int = 1) -> Iterator[Score]:
         txn = {"id": f"{seed}-{i}", "customer": f"c{rng.randrange(99)}"}
         value = {"transaction": txn, "model": f"model-{i % 2}", "risk": rng.randrange(1000) / 1000, "at": START + i}
         key = f"card-{rng.randrange(40)}"
-        others = (
+        others: tuple[tuple[int, str | None, dict[str, Any]], ...] = (
             (7, None, {}),
             (5, "conflict", {"risk": 1.0}),
             (6, "timestamp", {"at": START + 10**9}),
@@ -243,19 +243,19 @@ def test_through_intake_and_router_answers_carry_what_the_source_record_did(
     world: MakeWorld, tmp_path: Path, capsys: pytest.CaptureFixture[str], stage: str
 ) -> None:
     hour = Hour(world, tmp_path, f"carried-{stage}", ROUTED)
-    sent = list(scores(300, seed=3))
+    sent = list(scores(500, seed=3))
     records = [Source("scores.v3", each.key.encode(), orjson.dumps(each.value), each.ts, each.headers) for each in sent]
-    for i in range(0, 300, 2):
+    for i in range(0, 500, 2):
         outcome = orjson.dumps({"payment": f"3-{i}", "fraud": i % 4 // 2})
         records.append(Source("decisions", b"analyst", outcome, START + 400 + i))
     hour.send(records)
     with hour.stages(*{"intake", "router", "worker"} - {stage}):
         for step in (1, 2, 3, 4, 5) if stage != "intake" else (1, 2, 1, 2, 3):
-            with hour.world.worker("--stage", stage, "--kill", str(step), "2") as doomed:
+            with hour.world.worker("--stage", stage, "--kill", str(step), "1") as doomed:
                 assert doomed.process.wait(90) == KILLED, doomed.printed[-2000:]
         with hour.world.worker("--stage", stage):
             hour.wait()
     checked = judge(hour.world, sent, capsys)
-    assert checked["calibrated"] == 300
+    assert checked["calibrated"] == 500
     assert checked["raw_answers"] >= sum("conflict" in score.reasons for score in sent)
-    assert checked["resolved"] >= 150
+    assert checked["resolved"] >= 250

@@ -17,7 +17,7 @@ from replay.audit import auditor
 from state import calibrators, expiry, forecasts, ledger, rows
 from state import keys as letters
 from state.engine import Partition
-from state.events import Event, Forecast, Outcome, Rejected
+from state.events import Calibrated, Event, Forecast, Outcome, Rejected
 from state.fence import VERSION, Fence
 from state.forecasts import Normal, Probs
 from state.frames import CorruptFrame, seal
@@ -28,7 +28,7 @@ from streams.config import stream_config
 from streams.config.settings import Settings, SettingsError
 from streams.kafka import topics
 from streams.records.decoding import REASONS, Decoder
-from streams.records.encoding import encode
+from streams.records.encoding import answered_raw, encode, encoded
 from streams.records.limits import LATEST, Limits
 
 CORPUS: Final = Path(__file__).with_name("corpus")
@@ -38,6 +38,8 @@ STATUSES: Final = {0, 1, 2, 64, 78}
 
 PLAN: Final = b"""
 early_ttl = "7d"
+on_error = "raw"
+carry_headers = ["traceparent", "x-*"]
 quota = { records = "2/s", ids = "9/m", dead_letters = "1/d" }
 [streams.classes]
 calibrator = "multiclass"
@@ -77,7 +79,7 @@ def record(data: bytes) -> None:
     """Any value of either topic is an event the engine can fold, or is rejected with a reason there is."""
     when, data = (data[0], data[1:]) if data else (0, data)
     timestamp = (0, 1_700_000_000_000, LATEST, 2**62)[when % 4]
-    first = _DECODER.forecast(0, b"k", data, timestamp)
+    first = _DECODER.forecast(0, b"k", data, timestamp, (("traceparent", data[:60]), ("x", None)))
     second = _DECODER.outcome(0, b"k", data, timestamp)
     for event in (first, second):
         assert not isinstance(event, Rejected) or event.reason in REASONS, event
@@ -88,6 +90,10 @@ def record(data: bytes) -> None:
     effects = Partition(_SETTINGS.policies, table.get).fold(events if when % 8 < 4 else events[1:] + events[:1])
     for output in effects.outputs:
         encode(output, _SETTINGS, 0)
+    answers = sum(
+        isinstance(output, Calibrated) or answered_raw(output, _SETTINGS) is not None for output in effects.outputs
+    )
+    assert len(encoded(effects.outputs, _SETTINGS, 0)["calibrated"]) == answers
     for key, row in effects.rows.items():
         if key[:1] == letters.LEDGER and row is not None:
             ledger.decode(row)
@@ -309,6 +315,7 @@ _VALUES: Final = (
     b'\2{"event_id":"a","stream":"numbers","quantiles":{"levels":[0.1,0.9],"values":[1,2]},"y":1.5}',
     b'\5{"event_id":"a","stream":"numbers","normal":{"mean":0,"std":1e-300},"y":1e300}',
     b'\1{"event_id":"a","stream":"named","p":1,"x":{"a":-1,"b":0.5},"y":true}',
+    b'\1{"event_id":"a","stream":"named","p":1,"carried":{"a":[-1,{"b":null}]},"origin":["p",0]}',
 )
 _ARGUMENTS: Final = (
     b"worker",

@@ -123,6 +123,8 @@ def tables(draw: st.DrawFn) -> dict[str, Any]:
         "schema": st.sampled_from(["", '"string"', json.dumps(SCHEMA)]),
         "message": st.just("a.B"),
         "weight": st.just(1),
+        "carry": st.dictionaries(st.sampled_from(["a", "b", ""]), PATHS | VALUES, max_size=3),
+        "carry_headers": st.lists(st.sampled_from(["h", "ce_*", "*", "a*b"]), max_size=2),
     }
     for name in draw(st.lists(st.sampled_from(["format", "format", "key_format", *sorted(others)]), max_size=1)):
         made[name] = draw(others[name])
@@ -169,6 +171,12 @@ def test_any_mapping_is_an_error_or_reads_any_record(
         made = mapping.read(value, key, headers, "t", ts)
         if isinstance(made, Refusal):
             assert made.passed or made.reason in REASONS
+            if made.fields is not None:
+                DECODER.left(0, key, made.fields, ts, headers)
             continue
+        carried = made.pop("carried", None)
+        if carried is not None:
+            assert isinstance(orjson.loads(carried.fields or b"{}"), dict)
+            assert set(carried.headers) <= set(headers)
         decode = DECODER.forecast if source.role == FORECAST else DECODER.outcome
         assert isinstance(decode(0, key, orjson.dumps(made), ts), Forecast | Outcome | Rejected)

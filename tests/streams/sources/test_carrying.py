@@ -117,7 +117,7 @@ def test_what_a_source_s_record_calls_carried_is_nothing_that_is_carried() -> No
 )
 def test_what_other_formats_hold_goes_on_as_json_has_it_or_is_left_out(value: object, kept: bytes | None) -> None:
     carrier = Carrier()
-    found = carrier.carried((), [("a", value)])
+    found = carrier.carried((), {"a": value})
     assert found == (None if kept is None else ((), b'{"a":' + kept + b"}"))
     assert carrier.left_out == {"header": 0, "field": int(kept is None)}
 
@@ -144,7 +144,7 @@ def test_whatever_comes_stays_within_the_bounds_and_is_counted(
     given_headers: list[tuple[str, bytes | None]], fields: dict[str, Any], patterns: list[str]
 ) -> None:
     carrier = Carrier(patterns)
-    found = carrier.carried(given_headers, fields.items()) or Carried((), b"")
+    found = carrier.carried(given_headers, fields) or Carried((), b"")
     chosen = [
         each
         for each in given_headers
@@ -161,7 +161,7 @@ def test_whatever_comes_stays_within_the_bounds_and_is_counted(
     assert len(found.fields) <= MOST_BYTES
     # What went on once goes on again as it is: intake hands it to a worker.
     again = Carrier(["*"])
-    assert (again.carried(found.headers, kept.items()) or Carried((), b"")) == found
+    assert (again.carried(found.headers, kept) or Carried((), b"")) == found
     assert again.left_out == {"header": 0, "field": 0}
 
 
