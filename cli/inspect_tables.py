@@ -21,10 +21,13 @@ def console(*, stderr: bool = False) -> Console:
 def show(report: dict[str, dict[str, Any]], counts: dict[str, int], *, whole: bool) -> None:
     """Print the description of each stream, in full if ``whole``, else one line each; then the counts of all."""
     shown_on = console()
-    table = Table("stream", "resolved", "ECE raw", "ECE", "AUC raw", "AUC", "regret", "calibrator")
+    caption = "Of classes the ECE and AUC of the likeliest class; of numbers the error of coverage in place of the ECE."
+    table = Table(
+        *("stream", "resolved", "ECE raw", "ECE", "AUC raw", "AUC", "regret", "calibrator"),
+        caption=caption if any("vectors" in each for each in report.values()) else None,
+    )
     for name, each in report.items():
-        shown = ("ece", "auc")
-        scores = [_figure(each[kind][score]) if kind in each else "–" for score in shown for kind in KINDS]
+        scores = [_figure(_short(each, kind, score)) for score in ("ece", "auc") for kind in KINDS]
         regret = f"{each['regret']['brier']:+.1f}" if "regret" in each else "–"
         made = ", ".join(sorted({one["calibrator"] for one in each["calibrators"] if one["config"] in _served(each)}))
         resolved = each["resolved"] + sum(scored["resolved"] for scored in each.get("vectors", {}).values())
@@ -35,6 +38,15 @@ def show(report: dict[str, dict[str, Any]], counts: dict[str, int], *, whole: bo
         return
     for each in report.values():
         _whole(shown_on, each)
+
+
+def _short(each: dict[str, Any], kind: str, score: str) -> float | None:
+    """Return a figure of the line of a stream: of classes or numbers that of the configuration with most outcomes."""
+    nothing: dict[str, Any] = {}
+    vectors = max(each.get("vectors", nothing).values(), key=lambda scored: int(scored["resolved"]), default=nothing)
+    scored = each.get(kind) or vectors.get(kind) or nothing
+    names = (score, "top_label_ece", "coverage_error") if score == "ece" else (score,)
+    return next((scored[name] for name in names if name in scored), None)
 
 
 def _whole(shown_on: Console, each: dict[str, Any]) -> None:
@@ -90,7 +102,8 @@ def _served(each: dict[str, Any]) -> set[str]:
 
 
 def _vector_table(config: str, scored: dict[str, Any]) -> Table:
-    table = Table("", *KINDS, title=f"{scored['resolved']:,} events under {config}")
+    title = f"{scored['resolved']:,} events under {config}; differences with their 95 % intervals"
+    table = Table(Column("", no_wrap=True), *KINDS, title=title)
     for name, value in scored[KINDS[0]].items():
         if isinstance(value, float):
             table.add_row(name.replace("_", " "), *(f"{scored[kind][name]:.4f}" for kind in KINDS))
@@ -100,13 +113,15 @@ def _vector_table(config: str, scored: dict[str, Any]) -> Table:
     if "worst_window" in scored[KINDS[0]]:
         for name, which in (("last window's error", "last_window"), ("worst window's error", "worst_window")):
             table.add_row(name, *(_error(scored[kind][which]) for kind in KINDS))
-        table.add_row("  by chance alone", *(f"{scored[kind]['last_window']['noise']:.4f}" for kind in KINDS))
+        table.add_row(
+            "  one window by chance alone", *(f"{scored[kind]['worst_window']['noise']:.4f}" for kind in KINDS)
+        )
     table.add_row("alarm, log10", *(_alarm(scored[kind], "") for kind in KINDS))
     table.add_row("recent alarm, log10", *(_alarm(scored[kind], "recent_") for kind in KINDS))
     for loss, of in scored["difference"].items():
         if of["error"] is not None:
             shown = f"{of['mean']:+.5f} ± {1.96 * of['error']:.5f}".replace("-", "−")
-            table.add_row(f"{loss} loss, served − raw, 95 %", "", shown)
+            table.add_row(f"{loss.replace('brier', 'Brier')} loss, served − raw", "", shown)
     return table
 
 

@@ -16,6 +16,7 @@ from state import rows
 from state.forecasts import PROBABILITY
 from state.scoring import history, vector_history
 from state.scoring.class_scores import ClassScores
+from state.scoring.history import KINDS
 from state.scoring.losses import NAMES
 from state.scoring.scores import SCORED, total
 from state.scoring.vector_history import VectorHistory
@@ -185,6 +186,11 @@ def summary(described: dict[str, Any]) -> dict[str, Any]:
             short[kind] = {name: described[kind][name] for name in ("ece", "relative_bias", "brier", "log_loss", "auc")}
             if "alarm" in described[kind]:
                 short[kind]["alarm"] = described[kind]["alarm"]
+    for config, scored in described.get("vectors", {}).items():
+        short.setdefault("vectors", {})[config] = {
+            kind: {name: value for name, value in scored[kind].items() if name == "alarm" or isinstance(value, float)}
+            for kind in KINDS
+        } | {"difference": scored["difference"]}
     if "regret" in described:
         short["regret"] = {name: described["regret"][name] for name in NAMES}
     held = guarantee(described["calibrators"])

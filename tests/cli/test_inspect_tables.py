@@ -7,6 +7,7 @@ import pytest
 
 from cli import inspect_tables
 from state.calibrators import Calibrator
+from state.forecasts import Normal, Quantiles
 from state.policy import Policy
 from state.rows import Served
 from state.scoring import history
@@ -14,6 +15,7 @@ from state.scoring.ages import DAY_MS, Ages
 from state.scoring.history import KINDS, History
 from state.scoring.scores import SCORED
 from state.scoring.segment_scores import SegmentScores
+from state.scoring.vector_history import VectorHistory
 from state.segments import Dictionary
 from streams.metrics.description import StateRows, describe
 
@@ -61,6 +63,28 @@ def test_the_worst_window_and_the_alarm_are_described() -> None:
     assert described["regret"].keys() == {"brier", "log", "misclassification"}
     assert all(one["noise"] > 0 and one["internal_regret"] >= 0 for one in described["calibrators"])
     assert "feature_bias" not in described["raw"]
+
+
+def test_numbers_are_shown_as_probabilities_are(capsys: pytest.CaptureFixture[str]) -> None:
+    rows, policy = StateRows(), Policy("quantile", {"levels": (0.25, 0.5, 0.75)})
+    raw, served = Normal(1.0, 1.0), Quantiles((0.25, 0.5, 0.75), (-0.6745, 0.0, 0.6745))
+    for partition in (0, 3):
+        rng, kept = random.Random(partition), VectorHistory.of(served)
+        for t in range(1100):
+            kept.observe(raw, served, rng.gauss(0.0, 1.0), b"%d" % t)
+        rows.vectors["s"][partition, policy.config] = kept
+    described = describe(rows, "s")
+    scored = described["vectors"][policy.config]
+    assert scored["raw"]["alarm"]["sounds"]
+    assert not scored["calibrated"]["alarm"]["sounds"]
+    worst = scored["raw"]["worst_window"]
+    assert worst["error"] == rows.vectors["s"][worst["partition"], policy.config].worst("raw").tally.error("raw")  # type: ignore[union-attr]  # there is one
+    assert scored["difference"]["pinball"]["mean"] < -2 * scored["difference"]["pinball"]["error"]
+    orjson.dumps(described)
+    inspect_tables.show({"s": described}, {}, whole=True)
+    shown = capsys.readouterr().out
+    for words in ("worst window's error", "by chance alone", "sounds", "served − raw", "crps", "in place of the ECE"):
+        assert words in shown, words
 
 
 def test_bias_along_features_is_described_where_there_are_any() -> None:

@@ -63,6 +63,8 @@ def test_classes_and_numbers_are_served_joined_and_replayed(world: MakeWorld, tm
         assert worker.metric("resolved_vectors") > 500
         raw, calibrated = (worker.metric("coverage_error", kind=kind) for kind in ("raw", "calibrated"))
         assert calibrated < raw
+        assert worker.metric("alarm_log10", kind="raw", stream="numbers") >= 3, "its forecasts are off"
+        assert worker.metric("loss_difference", loss="pinball") < 0
         assert worker.stop() == 0
     w.judge()
     answers = [json.loads(record.value or b"") for record in w.read("calibrated")]

@@ -188,6 +188,11 @@ def test_streams_of_classes_and_numbers_are_shown_without_a_map(
     application = Pages(readings(held, settings=Settings(policies=policies)))
     assert get(application, "/api/streams").json["streams"][0]["resolved"] == 50
     assert get(application, "/api/streams/s").json["maps"] == []
+    ((_, short),) = get(application, "/api/streams").json["streams"][0]["vectors"].items()
+    assert short["raw"]["alarm"]["log10"] > 0
+    assert ("crps" in short["calibrated"]) == (calibrator == "quantile")
+    assert ("top_label_ece" in short["calibrated"]) == (calibrator == "multiclass")
+    assert short["difference"]
     assert "50 outcomes" in get(application, "/").text
     one = get(application, "/", "stream=s").text
     assert "50 outcomes" in one
