@@ -378,7 +378,7 @@ CATALOGUE: Final = {
             ("stream", "kind"),
             "Largest coverage error (numbers), or ECE of the highest probability (classes), of any complete window of "
             f"{vector_history.WINDOW} resolved events of a partition",
-            "trueup inspect names the window and says what chance gives; many windows have a worst one of thrice that",
+            "trueup inspect names the window and says what chance gives; the worst of a hundred has two to four times that",
             series=2,
         ),
         Metric(
