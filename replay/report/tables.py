@@ -565,7 +565,8 @@ def vectors(contenders: Sequence[Contender]) -> Table | None:
         "Streams of classes and numbers",
         (
             "Smaller is better, except for accuracy and AUC. The worst window is of 500 outcomes. Its noise is what "
-            "chance gives one window, of numbers one level; the worst of a hundred has two to four times that. An alarm from 3 on says not calibrated."
+            "chance gives one window, of numbers one level; the worst of a hundred has two to four times that. An "
+            "alarm from 3 on says not calibrated."
         ),
         ["Stream", "Configuration", "Figure", "Outcomes", RAW, "calibrated"],
         rows,

@@ -378,7 +378,8 @@ CATALOGUE: Final = {
             ("stream", "kind"),
             "Largest coverage error (numbers), or ECE of the highest probability (classes), of any complete window of "
             f"{vector_history.WINDOW} resolved events of a partition",
-            "trueup inspect names the window and says what chance gives; the worst of a hundred has two to four times that",
+            "trueup inspect names the window and says what chance gives; the worst of a hundred has two to four times "
+            "that",
             series=2,
         ),
         Metric(
