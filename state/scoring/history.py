@@ -214,6 +214,11 @@ class History:
         return self._order + Order.of(self.present)
 
     @property
+    def since(self) -> int:
+        """The latest time given to `restart`, ms; 0 before the first."""
+        return self._since
+
+    @property
     def last(self) -> Window | None:
         """The last complete window; None before the first."""
         return Window(self._windows - 1, self._last) if self._last.n else None
@@ -239,7 +244,7 @@ class History:
             How many histories the stream has from now on.
         """
         made = cls()
-        made._since = max(each._since for each in before)  # noqa: SLF001 - of this class
+        made._since = max(each.since for each in before)
         made._windows = made._start = len(SCORED)
         made._closed = rest
         made._before = rest + Scores()

@@ -150,6 +150,11 @@ class VectorHistory:
         return self._windows
 
     @property
+    def since(self) -> int:
+        """The latest time given to `restart`, ms; 0 before the first."""
+        return self._since
+
+    @property
     def last(self) -> Window | None:
         """The last complete window; None before the first."""
         return Window(self._windows - 1, self._past[-1]) if self._past and self._past[-1].n else None
@@ -172,7 +177,7 @@ class VectorHistory:
             How many histories the stream has from now on.
         """
         made = cls(rest)
-        made._since = max(each._since for each in before)  # noqa: SLF001 - of this class
+        made._since = max(each.since for each in before)
         made._windows = made._start = len(KINDS)
         none = made.present.zero()
         made._past = [none, last(before) or none]
