@@ -58,7 +58,9 @@ def test_what_is_served_before_the_first_outcome_is_warm_up(tmp_path: Path) -> N
     assert overall.settled.raw.mean_forecast == pytest.approx(3 * overall.settled.raw.base_rate, rel=0.1)
     assert overall.settled.calibrated.mean_forecast == pytest.approx(overall.settled.raw.base_rate, rel=0.1)
     # One that serves raw for ever warms up only until it could have known something.
-    assert scored(result, "identity").warmup == overall.warmup
+    identity = scored(result, "identity").warmup
+    assert (identity.issued, identity.end_ms, identity.raw) == (2001, overall.warmup.end_ms, overall.warmup.raw)
+    assert identity.calibrated.brier == pytest.approx(overall.warmup.calibrated.brier)
     chosen = choose(result)
     assert any("33.4% of the forecasts, platt was warming up: it served 0.4" in each for each in chosen.reasons)
 
