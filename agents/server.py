@@ -21,7 +21,7 @@ from contextlib import contextmanager, suppress
 from http import HTTPStatus
 from http.client import HTTPException
 from socketserver import TCPServer, ThreadingMixIn
-from time import monotonic, sleep, thread_time
+from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any, Final
 from wsgiref.simple_server import WSGIRequestHandler
 
@@ -37,9 +37,8 @@ log = logging.getLogger("trueup")
 
 #: Requests served at one time, beside probes, and of one address; one more is told to come again.
 CONNECTIONS, CLIENT = 32, 16
-#: How long metrics and pages are kept, in times the CPU seconds that making them took; and how long no other page is
-#: made then.
-KEPT, REST = 4.0, 3.0
+#: How long metrics and pages are kept, in times what it took to make them; and how long no other page is made then.
+KEPT, REST = 9.0, 9.0
 #: Pages that are kept.
 PAGES = 32
 #: Connections whose head has not come yet.
@@ -225,8 +224,8 @@ class _Listener(ThreadingMixIn, TCPServer):
 class _Shared:
     """The metrics as text, made anew when the last has become old: readers that come together share one.
 
-    How old it may become follows what it costs: four times the CPU seconds that making it took. So however many read,
-    and however much there is, a fifth of a processor makes it. A small worker's is milliseconds old, at most.
+    How old it may become follows what it costs: nine times as long as it took to make, so that however many read, and
+    however much there is, a tenth of a processor makes it. A small worker's is milliseconds old, at most.
     """
 
     def __init__(self, exposition: Callable[[], bytes]) -> None:
@@ -240,9 +239,10 @@ class _Shared:
         """Return headers and body for the encodings that a reader accepts."""
         with self._lock:
             if monotonic() >= self._until:
-                began = thread_time()
+                began = monotonic()
                 self._plain, self._packed = self._exposition(), None
-                self._until = monotonic() + KEPT * (thread_time() - began)
+                ended = monotonic()
+                self._until = ended + KEPT * (ended - began)
             if "gzip" not in encoding:
                 return [("Content-Type", CONTENT_TYPE_PLAIN_0_0_4)], self._plain
             if self._packed is None:
@@ -251,9 +251,9 @@ class _Shared:
 
 
 class _Pages:
-    """Pages, made one at a time, with rests between: however many read them, a quarter of a processor makes them.
+    """Pages, made one at a time, with rests between: however many read them, a tenth of a processor makes them.
 
-    A page serves all who ask for it until it is four times as old as the CPU seconds that making it took.
+    A page serves all who ask for it until it is nine times as old as it took to make.
     """
 
     def __init__(self, application: "WSGIApplication") -> None:
@@ -270,14 +270,14 @@ class _Pages:
             if made is not None and monotonic() < until:
                 return made
             sleep(max(0.0, self._rested - monotonic()))
-            began = thread_time()
+            began = monotonic()
             made = request.asked(self._application)
-            cost, ended = thread_time() - began, monotonic()
-            self._rested = ended + REST * cost
+            ended = monotonic()
+            self._rested = ended + REST * (ended - began)
             self._kept.pop(request.path, None)
             if len(self._kept) == PAGES:
                 del self._kept[next(iter(self._kept))]  # the one that was made first
-            self._kept[request.path] = ended + KEPT * cost, made
+            self._kept[request.path] = ended + KEPT * (ended - began), made
             return made
 
 
