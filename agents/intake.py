@@ -435,12 +435,12 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
             first = await self._consumer.beginning_offsets(assigned)
             for tp in assigned:
                 offset, noted = stored.get(tp, (-1, ""))
-                if offset < 0:
-                    self._consumer.seek(tp, first[tp])
-                    self._following[tp] = first[tp]
-                    continue
-                self._compare(tp, offset, noted)
-                self._committed[tp] = self._following[tp] = offset
+                if offset >= 0:
+                    self._compare(tp, offset, noted)
+                    self._committed[tp] = offset
+                self._following[tp] = offset if offset >= 0 else first[tp]
+            for tp in assigned:  # also what was committed: since the assignment, records were fetched and dropped
+                self._consumer.seek(tp, self._following[tp])
         self._buffers.assign(assigned)
         self._moving = False
         self.ready = bool(assigned)

@@ -384,6 +384,19 @@ def test_partitions_leave_when_what_is_on_its_way_is_committed(play: Play) -> No
     play(story)
 
 
+def test_what_was_fetched_while_partitions_moved_is_read_again(play: Play) -> None:
+    async def story(scene: Scene) -> None:
+        scene.stored = {S0: OffsetAndMetadata(1, json.dumps({"id": "6f", "partitions": [2, 2, 2]}))}
+        await scene.intake.on_partitions_revoked(set())
+        scene.give(S0, score("e2"), start=1)  # the client begins at what is committed as soon as it is assigned
+        await scene.steps(1)
+        assert scene.producer.sent == []
+        await scene.begin()
+        assert scene.consumer.sought[S0] == 1
+
+    play(story)
+
+
 def test_a_commit_that_comes_too_late_is_left_to_the_new_owner(play: Play) -> None:
     async def story(scene: Scene) -> None:
         await scene.begin()
@@ -484,7 +497,7 @@ def test_it_goes_on_only_where_the_topics_are_what_they_were(
         await scene.intake.on_partitions_assigned({S0, L0})
         if error is None:
             assert scene.intake.failure is None
-            assert scene.consumer.sought == {L0: 5}
+            assert scene.consumer.sought == {S0: 7, L0: 5}
         else:
             assert isinstance(scene.intake.failure, error)
 
