@@ -22,6 +22,9 @@ from streams.records.merge import Batch, KafkaRecord
 from tests.e2e.world import World, wait_for
 from tests.events import Sent
 
+# aiokafka leaves a connection that it opened while it was stopped to the garbage collector, which comes in any test.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
 MakeWorld = Callable[..., World]
 
 ROW = b"applied"

@@ -18,11 +18,23 @@ pytestmark = needs_prometheus
 
 #: How far back the panels look, s.
 SPAN = 30.0
-#: Recorded only where something is wrong, or where a stream has segments.
+#: Recorded only where something is wrong, where a stream has segments, or where forecasts are of classes or numbers.
 QUIET = {
     "stream_finding:trueup_label_finding:max",
     "stream:trueup_segments_off:max",
     "stream:trueup_segments_scored:max",
+    "stream:trueup_resolved_vectors:sum",
+    "stream_kind:trueup_accuracy:ratio",
+    "stream_kind:trueup_classwise_ece:max",
+    "stream_kind:trueup_coverage_error:max",
+    "stream_kind:trueup_crps:ratio",
+    "stream_kind:trueup_interval_width:ratio",
+    "stream_kind:trueup_pinball_loss:ratio",
+    "stream_kind:trueup_top_label_auc:ratio",
+    "stream_kind:trueup_top_label_ece:max",
+    "stream_kind:trueup_worst_window_error:max",
+    "stream_loss:trueup_loss_difference:ratio",
+    "stream_loss:trueup_loss_difference_error:ratio",
 }
 
 
