@@ -18,6 +18,8 @@ DELAY_MS = 50_000
 START_MS = 1_700_000_000_000
 #: Largest record batch the topics take, bytes.
 BATCH_BYTES = 1_000_000
+#: How trueup's inputs and its changelog end, and how far ahead of the broker's clock it lets records of inputs be.
+INPUTS, CHANGELOG, AHEAD_MS = ("-forecasts", "-outcomes"), "-state-changelog", "300000"
 
 
 @dataclass(frozen=True)
@@ -89,8 +91,12 @@ async def create(
     *,
     stamped: Sequence[str] | None = None,
 ) -> None:
-    """Make topics; records of those in ``stamped`` (None: what contenders write) carry the time of their append."""
-    made = list(names)
+    """Make topics; records of those in ``stamped`` (None: what contenders write) carry the time of their append.
+
+    Beside a changelog of trueup's comes the topic of its configurations.
+    """
+    beside = [f"{name.removesuffix(CHANGELOG)}-configurations" for name in compacted if name.endswith(CHANGELOG)]
+    made, compacted = [*names, *beside], [*compacted, *beside]
     stamps = [name for name in made if name.endswith(("-calibrated", "-resolved"))] if stamped is None else stamped
     admin = AIOKafkaAdminClient(bootstrap_servers=brokers)
     await admin.start()
@@ -104,6 +110,7 @@ async def create(
                     topic_configs={
                         "max.message.bytes": str(BATCH_BYTES + 4096),
                         **({"cleanup.policy": "compact"} if name in compacted else {}),
+                        **({"message.timestamp.after.max.ms": AHEAD_MS} if name.endswith(INPUTS) else {}),
                         **({"message.timestamp.type": "LogAppendTime"} if name in stamps else {}),
                     },
                 )
