@@ -113,9 +113,9 @@ def _vector_table(config: str, scored: dict[str, Any]) -> Table:
     if "worst_window" in scored[KINDS[0]]:
         for name, which in (("last window's error", "last_window"), ("worst window's error", "worst_window")):
             table.add_row(name, *(_error(scored[kind][which]) for kind in KINDS))
-        table.add_row(
-            "  one window by chance alone", *(f"{scored[kind]['worst_window']['noise']:.4f}" for kind in KINDS)
-        )
+        one_of = "level" if "coverage_error" in scored[KINDS[0]] else "window"
+        noises = (f"{scored[kind]['worst_window']['noise']:.4f}" for kind in KINDS)
+        table.add_row(f"  one {one_of} by chance alone", *noises)
     table.add_row("alarm, log10", *(_alarm(scored[kind], "") for kind in KINDS))
     table.add_row("recent alarm, log10", *(_alarm(scored[kind], "recent_") for kind in KINDS))
     for loss, of in scored["difference"].items():

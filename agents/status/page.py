@@ -285,7 +285,8 @@ def _scores(described: Mapping[str, Any], *, short: bool = False) -> str:
             lines += _row("worst window", (_worst(scored[kind]) for kind in kinds))
             if "noise" in scored["raw"].get("worst_window", {}):
                 figures = (scored[kind]["worst_window"]["noise"] for kind in kinds)
-                lines += _row("one window by chance alone", (f"<td>{_number(figure)}</td>" for figure in figures))
+                one_of = "level" if "coverage_error" in scored["raw"] else "window"
+                lines += _row(f"one {one_of} by chance alone", (f"<td>{_number(figure)}</td>" for figure in figures))
         heads = "".join(f'<th class="{kind}">{kind}</th>' for kind in kinds)
         parts.append(
             f'<p class="note">{scored["resolved"]:,} outcomes</p><div class="scroll"><table><thead><tr><th></th>'
