@@ -37,8 +37,8 @@ log = logging.getLogger("trueup")
 
 #: Requests served at one time, beside probes, and of one address; one more is told to come again.
 CONNECTIONS, CLIENT = 32, 16
-#: How long metrics and pages are kept, in times what it took to make them; and how long no other page is made then.
-KEPT, REST = 9.0, 9.0
+#: How long metrics and pages are kept, and no other page is made, in times what it took to make them.
+KEPT = 9.0
 #: Pages that are kept.
 PAGES = 32
 #: Connections whose head has not come yet.
@@ -273,11 +273,11 @@ class _Pages:
             began = monotonic()
             made = request.asked(self._application)
             ended = monotonic()
-            self._rested = ended + REST * (ended - began)
+            self._rested = ended + KEPT * (ended - began)
             self._kept.pop(request.path, None)
             if len(self._kept) == PAGES:
                 del self._kept[next(iter(self._kept))]  # the one that was made first
-            self._kept[request.path] = ended + KEPT * (ended - began), made
+            self._kept[request.path] = self._rested, made
             return made
 
 

@@ -4,7 +4,7 @@ import math
 from struct import Struct
 from typing import Final
 
-from state.calibrators.logistic import P_CLIP, Z_CLIP, sigmoid
+from state.calibrators.logistic import P_CLIP, Z_CLIP, share_step, sigmoid
 
 #: Knots of a segment's correction in log-odds: the lowest one, how far they are apart, how many; from 1.8 to 97 %.
 LOW: Final = -4.0
@@ -150,7 +150,8 @@ class BySegment:
         v, passing, v2, v3 = _ISSUED.unpack_from(ticket)
         rows = self._touched(ticket)
         self._weigh(sigmoid(v), sigmoid(v3), y)
-        self._learn_share(v, passing, y, max(SHARED, LAGS * lag))
+        halflife = max(SHARED, LAGS * lag)
+        self._share, self._curvature = share_step(self._share, self._curvature, IN_SHARE, v, passing, y, halflife)
         _learn_lasting(rows, v2, y, max(LASTING, LAGS * lag))
         _learn_passing(rows, now, y)
 
@@ -182,15 +183,6 @@ class BySegment:
         rate = min(1.0, WILL / math.sqrt(square)) if square > 0.0 else 1.0
         gain = self._gain = min(max(self._gain + delta, -SURE / rate), SURE / rate)
         self._weight = 1.0 / (1.0 + math.exp(rate * gain - _ODDS))
-
-    def _learn_share(self, v: float, passing: float, y: float, halflife: float) -> None:
-        q = sigmoid(v + self._share * passing)
-        information = q * (1.0 - q)
-        fade = information * _LN2 / halflife
-        curvature = self._curvature
-        curvature = self._curvature = curvature + fade * (IN_SHARE - curvature) + information * passing * passing
-        share = self._share - ((q - y) * passing + fade * IN_SHARE * self._share) / curvature
-        self._share = min(max(share, 0.0), 1.0)
 
     def corrections(self) -> tuple[float, float, dict[int, list[float]]]:
         """Return w, e, and by slot f with the θ of every knot: all that `answer` depends on."""

@@ -20,6 +20,7 @@ CURVATURE: Final = 10.0
 #: Outcomes after which the curvature of one has halved.
 HALFLIFE: Final = 5000
 
+_LN2: Final = math.log(2.0)
 Z_CLIP: Final = math.log(P_CLIP) - math.log1p(-P_CLIP)  # negative
 
 OPTION: Final = Integer(HALFLIFE, 0, 10**9, "outcomes after which one counts half; 0: none is ever forgotten")
@@ -39,6 +40,32 @@ def kept(halflife: int) -> float:
 def sigmoid(v: float) -> float:
     """Return 1 / (1 + exp(-v)), v clipped to the log-odds of `P_CLIP`, so that exp never overflows."""
     return 1.0 / (1.0 + math.exp(-min(max(v, Z_CLIP), -Z_CLIP)))
+
+
+def share_step(
+    share: float, held: float, prior: float, v: float, r: float, y: float, halflife: float
+) -> tuple[float, float]:
+    """Return a share k in [0, 1] of a correction r, and its curvature, after an outcome of a forecast s(v + k r).
+
+    It is a Newton step on the log loss.
+
+    Parameters
+    ----------
+    share, held
+        k and its curvature before.
+    prior
+        Information that a share of 0 counts for.
+    v, r
+        Log-odds without the correction, and the correction, as they were when the forecast was issued.
+    halflife
+        Information after which an outcome counts half.
+    """
+    q = sigmoid(v + share * r)
+    information = q * (1.0 - q)
+    fade = information * _LN2 / halflife
+    curvature = held + fade * (prior - held) + information * r * r
+    stepped = share - ((q - y) * r + fade * prior * share) / curvature
+    return min(max(stepped, 0.0), 1.0), curvature
 
 
 def project(curvature: Sequence[Sequence[float]], away: Sequence[float]) -> list[float]:

@@ -7,7 +7,7 @@ from typing import ClassVar, Final
 
 from state.calibrators.base import Prediction, new, require_length, require_probability
 from state.calibrators.bend import Bend
-from state.calibrators.logistic import P_CLIP, Z_CLIP, sigmoid
+from state.calibrators.logistic import P_CLIP, Z_CLIP, share_step, sigmoid
 from state.calibrators.options import Number, Option
 
 #: Information, Σ q(1 - q), after which an outcome counts half: in the slow map, the fast map, and the blend.
@@ -250,8 +250,9 @@ class TwoSpeed:
         memory = LAGS * (self._information - since)
         if settled:
             q = sigmoid(today)
-            self._blend(q - y, q * (1.0 - q), d, max(BLEND, 2.0 * memory))
-            self._share(v, r, y, max(BLEND, 2.0 * memory))
+            late = max(BLEND, 2.0 * memory)
+            self._blend(q - y, q * (1.0 - q), d, late)
+            self._bent, self._bent_held = share_step(self._bent, self._bent_held, IN_BENT_SHARE, v, r, y, late)
             self._bend.learn(v, y, max(BENT, 2.0 * memory))
         self._learn_slow(z, sigmoid(slow), y, max(SLOW, memory))
         self._learn_fast(z, sigmoid(fast), y)
@@ -279,16 +280,6 @@ class TwoSpeed:
         inside = min(max(e, 0.0), 1.0)
         # The nearest point in the norm of the curvature: the offset moves along.
         self._c, self._e = c - ce / cc * (inside - e), inside
-
-    def _share(self, v: float, r: float, y: float, halflife: float) -> None:
-        """Take a step of the bend's share, which stays in [0, 1]."""
-        q = sigmoid(v + self._bent * r)
-        information = q * (1.0 - q)
-        fade = information * _LN2 / halflife
-        held = self._bent_held
-        held = self._bent_held = held + fade * (IN_BENT_SHARE - held) + information * r * r
-        share = self._bent - ((q - y) * r + fade * IN_BENT_SHARE * self._bent) / held
-        self._bent = min(max(share, 0.0), 1.0)
 
     def _learn_slow(self, z: float, q: float, y: float, halflife: float) -> None:
         information = q * (1.0 - q)

@@ -67,6 +67,11 @@ def log_wealth(cells: Sequence[Bin]) -> float:
     return log_sum((log_mean_bet(*distance(cells)), apart)) - math.log(2.0)
 
 
+def log_share(number: int) -> float:
+    """Return the log of the share that bets on a window; the shares of all windows add up to 1."""
+    return -math.log((number + 1) * (number + 2))
+
+
 def distance(cells: Sequence[Bin]) -> tuple[float, float]:
     """Return S = Σ(y - p) and V = Σ p(1 - p) over the events of cells."""
     return sum(cell.y - cell.p for cell in cells), sum(max(cell.p - cell.pp, 0.0) for cell in cells)

@@ -7,7 +7,7 @@ from struct import Struct
 from typing import Final, Literal, NamedTuple, Self
 
 from state.scoring import order
-from state.scoring.alarm import distance, log_mean_bet, log_sum, log_wealth
+from state.scoring.alarm import distance, log_mean_bet, log_share, log_sum, log_wealth
 from state.scoring.bias import Bias
 from state.scoring.order import Order
 from state.scoring.scores import SCORED, Kind, Scores, grain, total
@@ -184,7 +184,7 @@ class History:
                 self._worst[kind] = window
         if window.number >= self._start:
             for alarmed in KINDS:
-                here = _log_share(window.number - self._start) + self._log_present(alarmed)
+                here = log_share(window.number - self._start) + self._log_present(alarmed)
                 self._won[alarmed] = log_sum((self._won[alarmed], here))
         self._past = [*self._past, [each for kind in KINDS for each in distance(window.scores.cells(kind))]][-RECENT:]
         self._closed += window.scores
@@ -292,7 +292,7 @@ class History:
             return 0.0
         counted = self.total if self._before is None else self.total - self._before
         whole = log_wealth(counted.cells(kind))
-        now = _log_share(windows) + self._log_present(kind)
+        now = log_share(windows) + self._log_present(kind)
         waiting = -math.log(windows + 2)
         return log_sum((whole, self._won[kind], now, waiting)) - math.log(2.0)
 
@@ -426,11 +426,6 @@ def log_alarm(histories: Sequence[History], kind: Alarmed) -> float:
 def log_recent(histories: Sequence[History], kind: Alarmed) -> float:
     """Return the log of the recent alarm over several partitions, at least one; as `log_alarm` does."""
     return max(history.log_recent(kind) for history in histories) - math.log(len(histories))
-
-
-def _log_share(number: int) -> float:
-    """Return the log of the share that bets on a window; the shares of all windows add up to 1."""
-    return -math.log((number + 1) * (number + 2))
 
 
 def _sized(scores: Scores) -> bytes:

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple, Self, cast
 
 from state.forecasts import PROBS, QUANTILES, Classwise, Law, Quantiles
 from state.scoring import ranking
-from state.scoring.alarm import log_mean_bet, log_sum
+from state.scoring.alarm import log_mean_bet, log_share, log_sum
 from state.scoring.cells import EDGES, FINE
 from state.scoring.class_scores import ClassScores
 from state.scoring.history import KINDS, Alarmed
@@ -292,7 +292,7 @@ class VectorHistory:
                 self._worst[kind] = window
         if window.number >= self._start:
             for kind in KINDS:
-                here = _log_share(window.number - self._start) + window.tally.log_wealth(kind)
+                here = log_share(window.number - self._start) + window.tally.log_wealth(kind)
                 self._won[kind] = log_sum((self._won[kind], here))
             self._closed = _added(self._closed, window.tally)
         self._past = [*self._past, window.tally][-RECENT:]
@@ -345,7 +345,7 @@ class VectorHistory:
         whole = _added(self._closed, self.present).log_wealth(kind)
         if self._single:
             whole = log_sum((whole, self._log_apart(kind))) - math.log(2.0)
-        now = _log_share(windows) + self.present.log_wealth(kind)
+        now = log_share(windows) + self.present.log_wealth(kind)
         waiting = -math.log(windows + 2)
         return log_sum((whole, self._won[kind], now, waiting)) - math.log(2.0)
 
@@ -497,8 +497,3 @@ def _added(one: Tally, other: Tally) -> Tally:
     both: Any = one
     total: Tally = both + other
     return total
-
-
-def _log_share(number: int) -> float:
-    """Return the log of the share that bets on a window; the shares of all windows add up to 1."""
-    return -math.log((number + 1) * (number + 2))

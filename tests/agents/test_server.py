@@ -365,7 +365,7 @@ def test_a_page_is_shared_while_it_is_young_and_others_are_made_after_a_rest(mon
     pages = servers._Pages(cast("Any", None))
     assert pages(cast("Any", asked("/a")))[2] == pages(cast("Any", asked("/a")))[2] == b"/a"
     assert pages(cast("Any", asked("/b")))[2] == b"/b"
-    assert made == [("/a", 100.0), ("/b", 101.0 + servers.REST)]
+    assert made == [("/a", 100.0), ("/b", 101.0 + servers.KEPT)]
     clock.now += servers.KEPT
     pages(cast("Any", asked("/a")))
     assert [path for path, _ in made] == ["/a", "/b", "/a"]

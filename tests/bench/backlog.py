@@ -9,6 +9,8 @@ import orjson
 from aiokafka import AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
+from streams.records.limits import Limits
+
 #: Kafka timestamp (ms), partition, key and value.
 Record = tuple[int, int, bytes, bytes]
 
@@ -19,7 +21,7 @@ START_MS = 1_700_000_000_000
 #: Largest record batch the topics take, bytes.
 BATCH_BYTES = 1_000_000
 #: How trueup's inputs and its changelog end, and how far ahead of the broker's clock it lets records of inputs be.
-INPUTS, CHANGELOG, AHEAD_MS = ("-forecasts", "-outcomes"), "-state-changelog", "300000"
+INPUTS, CHANGELOG, AHEAD_MS = ("-forecasts", "-outcomes"), "-state-changelog", str(Limits().ahead_ms)
 
 
 @dataclass(frozen=True)
