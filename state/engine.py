@@ -49,7 +49,7 @@ from state.policy import DEFAULT_TTL_MS, Policies, Policy
 from state.quotas import REFUSED, REFUSED_ID, Quotas
 from state.refusals import REFUSED as MARK_REFUSED
 from state.refusals import REFUSED_ID as MARK_REFUSED_ID
-from state.refusals import WITHHELD, Refusals
+from state.refusals import UNFIT, WITHHELD, Refusals
 from state.rows import Served
 from state.scoring.ages import Ages
 from state.scoring.comparison import Comparison
@@ -337,7 +337,7 @@ class Partition:
         if found is not None and known:
             if not ledger.repeats(found, stream, raw):
                 fence.fates[FORECAST_DEAD] += 1
-                self._reject(self._with_forecast(_conflicting(forecast), forecast), stream, ts)
+                self._reject(self._with_forecast(_conflicting(forecast), forecast), stream, ts, UNFIT)
                 return
             fence.fates[FORECAST_DUPLICATE] += 1
             answer = _calibrated(record_key, event_id, found, carried)
@@ -447,18 +447,16 @@ class Partition:
         self._learnt[service.key] = service.learner
         self._reject(_parked(forecast, y), forecast.stream, forecast.ts)
 
-    def _reject(self, rejected: Rejected, stream: str, ts: int) -> None:
-        """Write a dead letter; its stream is empty where none is known."""
+    def _reject(self, rejected: Rejected, stream: str, ts: int, mark: int = 0) -> None:
+        """Write a dead letter, and keep its record's mark; its stream is empty where none is known."""
         topic, reason = rejected.topic, rejected.reason
         self._effects.rejected.append((topic, reason))
-        if self._quotas is not None:
-            mark = MARK_REFUSED if reason == REFUSED else MARK_REFUSED_ID if reason == REFUSED_ID else 0
-            if self._quotas.withheld(topic, stream, ts, reason):
-                mark |= WITHHELD
-                rejected = rejected._replace(withheld=True)
-                self._effects.withheld += 1
-            if mark:
-                self._refusals.add(topic, rejected.offset, mark, self.fence.applied)
+        if self._quotas is not None and self._quotas.withheld(topic, stream, ts, reason):
+            mark |= WITHHELD
+            rejected = rejected._replace(withheld=True)
+            self._effects.withheld += 1
+        if mark:
+            self._refusals.add(topic, rejected.offset, mark, self.fence.applied)
         self._outputs.append(rejected)
 
     def _with_forecast(self, letter: Rejected, event: Forecast | Outcome) -> Rejected:
@@ -471,7 +469,7 @@ class Partition:
         """Leave out a record that is beyond its stream's quota."""
         self.fence.fates[FORECAST_DEAD if refused.topic == FORECASTS else OUTCOME_DEAD] += 1
         self._effects.refused[stream] += 1
-        self._reject(refused, stream, ts)
+        self._reject(refused, stream, ts, MARK_REFUSED if refused.reason == REFUSED else MARK_REFUSED_ID)
 
     def _outcome(self, outcome: Outcome) -> None:
         _, record_key, event_id, y, ts, _, number = outcome
@@ -492,7 +490,7 @@ class Partition:
         status = found[0]
         if status != ledger.EARLY and not _admits(found, y):
             fence.fates[OUTCOME_DEAD] += 1
-            self._reject(_unusable(outcome), ledger.parse(found).stream, ts)
+            self._reject(_unusable(outcome), ledger.parse(found).stream, ts, UNFIT)
         elif status == ledger.ISSUED:
             fence.fates[RESOLVED] += 1
             self._resolve(key, record_key, event_id, found, y, ts, ts, number, new_outcome=True)
@@ -704,25 +702,22 @@ class Partition:
         topic = FORECASTS if isinstance(event, Forecast) else OUTCOMES
         mark = self._refusals.mark(topic, event.offset)
         if mark & ~WITHHELD:
-            over = REFUSED if mark & MARK_REFUSED else REFUSED_ID
-            outputs.append(_told(self._with_forecast(_refused(event, topic, over), event), mark))
+            if mark & UNFIT:
+                letter = _conflicting(event) if isinstance(event, Forecast) else _unusable(event)
+            else:
+                letter = _refused(event, topic, REFUSED if mark & MARK_REFUSED else REFUSED_ID)
+            outputs.append(_told(self._with_forecast(letter, event), mark))
             return
         found = self._payload(keys.LEDGER + event.event_id.encode())
         if found is None or found[0] == ledger.EARLY:
             return
         if isinstance(event, Forecast):
-            if not ledger.repeats(found, event.stream, event.raw):
-                outputs.append(_told(self._with_forecast(_conflicting(event), event), mark))
-                return
             outputs.append(_calibrated(event.key, event.event_id, found, event.carried))
             parked = ledger.parse(found).invalid_outcome
             if parked is not None:
-                outputs.append(_parked(event, parked[0]))
+                outputs.append(_told(_parked(event, parked[0]), mark))
         elif not _admits(found, event.y):
-            parked = ledger.parse(found).invalid_outcome
-            if parked is None or parked[1] != event.offset:  # else it was parked, and its forecast brings the letter
-                outputs.append(_told(_unusable(event), mark))
-            return
+            return  # it was parked, and its forecast brings the letter
         if found[0] == ledger.RESOLVED:
             outputs.extend(_resolved(event.key, event.event_id, found))
 

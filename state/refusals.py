@@ -1,7 +1,8 @@
 """What became of refused records, for as long as they may be redelivered.
 
 A refused record leaves no row of its own. So after a crash nothing would tell that it was refused: its bucket has been
-filled since, and its event may have been answered by a later record. Runs of offsets are kept in one row.
+filled since, its event may have been answered by a later record, and the row that it did not fit may be gone. Runs of
+offsets are kept in one row.
 """
 
 from bisect import bisect_right
@@ -13,10 +14,12 @@ from state.frames import DAMAGE, CorruptFrame, damaged, seal, unseal
 from state.keys import REFUSALS
 
 VERSION: Final = 1
-#: Marks of a record, which add up: it was refused for its stream's records or new ids; its dead letter holds no value.
+#: Marks of a record, which add up: it was refused for its stream's records or new ids; its dead letter holds no value;
+#: it did not fit the row of its event, and its dead letter says ``conflict`` of a forecast, ``label`` of an outcome.
 REFUSED: Final = 1
 REFUSED_ID: Final = 2
 WITHHELD: Final = 4
+UNFIT: Final = 8
 #: Most bytes the row has for each applied record that is remembered: a mark, and three numbers of a few bytes.
 RECORD_BYTES: Final = 10
 

@@ -215,7 +215,7 @@ class Settings:
 
     def _check_rows(self) -> None:
         """Refuse options under which a row outgrows a batch of the changelog: a worker would stop there for ever."""
-        refusals = HELD * RECORD_BYTES if self.policies.limited else 0
+        refusals = HELD * RECORD_BYTES
         most = self.batch_bytes - ROW_ROOM - refusals
         named = [(f'streams."{pattern}"', policy) for pattern, policy in self.policies.patterns]
         if self.policies.default is not None:
@@ -224,12 +224,12 @@ class Settings:
             for each in (policy, *policy.challengers):
                 if each.row_bytes > most:
                     sizes = " or ".join(f"{name} = {size}" for name, size in each.fitting(most).items())
-                    quotas = f", {refusals} of them for what quotas refuse" if refusals else ""
                     raise SettingsError(
                         f"{where}: a row of {each.calibrator} grows to {each.row_bytes} bytes with its options, and "
                         f"TRUEUP_BATCH_BYTES={self.batch_bytes} has room for {max(most, 0)}; "
                         + (f"{sizes} would do, or " if sizes else "")
-                        + f"TRUEUP_BATCH_BYTES must be at least {self.batch_bytes - most + each.row_bytes}{quotas}"
+                        + f"TRUEUP_BATCH_BYTES must be at least {self.batch_bytes - most + each.row_bytes}, "
+                        f"{refusals} of them for what was refused lately"
                     )
 
     @property

@@ -146,7 +146,7 @@ def test_both_orders_leave_the_same_calibrator_and_scores() -> None:
 def test_forecast_that_repeats_an_id_with_anything_else_is_a_dead_letter_and_is_not_answered(
     other: dict[str, Any],
 ) -> None:
-    one = worker()
+    one = worker(held=1)
     one.fold(forecast(0))
     record = forecast(1, **other)._replace(value=b"record")
     effects = one.fold(record)
@@ -529,6 +529,18 @@ def test_redelivered_dead_record_is_handed_on_and_not_counted() -> None:
     effects = again([dead(0), dead(0, OUTCOMES)])
     assert effects.outputs == [dead(0), dead(0, OUTCOMES)]
     assert effects.redelivered == [1, 1]
+
+
+def test_redelivered_dead_letters_are_told_again_though_the_row_that_they_did_not_fit_has_left() -> None:
+    one = worker(held=4)
+    one.fold(*[forecast(n, f"e{n}", ts=1000) for n in range(6)])
+    unfit: list[Event] = [forecast(6, "e0", p=0.2, ts=1001), outcome(0, "e0", y=0.5, ts=1002)]
+    effects = one.fold(*unfit, forecast(7, "last", ts=1100))
+    letters = [each for each in effects.outputs if isinstance(each, Rejected)]
+    assert [(each.topic, each.reason) for each in letters] == [(FORECASTS, "conflict"), (OUTCOMES, "label")]
+    assert one.table.entry("e0") is None
+    restarted = Worker(OPEN, one.table, held=4)
+    assert restarted.fold(*unfit).outputs == letters
 
 
 def test_redelivered_event_that_expired_says_nothing() -> None:
