@@ -5,19 +5,26 @@
 One worker of the checkout takes a forecast and an outcome of every stream in turn, so that between two scrapes most
 streams change. Spans without readers and spans with them take turns; *answer* is from sending a forecast to reading its
 answer. With ``--drippers`` and ``--bomb`` the readers read pages as well, so many connections send a byte every eight
-seconds meanwhile, and in every such span comes a batch that expands to so many MiB. What is compared is side by side
-in one run; the last line is one JSON object. Health is asked for all the time; a probe or a record that is not answered
-ends the run with an error.
+seconds meanwhile, and in every such span comes a batch that expands to so many MiB. The broker unpacks that batch to
+check it, and answers wait meanwhile, whatever the worker does. So there are spans of a third kind: the same attack,
+and the batch goes to a topic that the worker does not read.
+
+Where there are two processors, one is the worker's alone, and readers and attackers take what the broker and the
+measurement leave of the others: in use, attackers have machines of their own. What is compared is side by side in one
+run; the last line is one JSON object. Health is asked for all the time; a probe or a record that is not answered ends
+the run with an error.
 """
 
 import argparse
 import asyncio
+import os
 import signal
 import subprocess
 import sys
 import time
 from contextlib import ExitStack
 from itertools import count
+from pathlib import Path
 from typing import NamedTuple
 
 import orjson
@@ -39,6 +46,8 @@ QUANTILES = {"p50_ms": 0.5, "p99_ms": 0.99, "max_ms": 1.0}
 #: How often health is asked for while a worker is pressed, s; how long the last answers are waited for, s.
 PROBE, LAST = 0.25, 60.0
 WITHOUT = "without"
+#: What attackers leave to others, of 19.
+NICE = 19
 
 
 Figures = dict[str, dict[str, float]]
@@ -51,14 +60,25 @@ class Press(NamedTuple):
     drippers: int
     bomb: int
 
-    @property
-    def name(self) -> str:
-        """What such spans are called."""
-        return "under attack" if self.drippers or self.bomb else "with readers"
+    def kinds(self, settings: Settings) -> "dict[str, Spans]":
+        """Return the kinds of span that are compared."""
+        kinds = {WITHOUT: Spans(None, "")}
+        if self.bomb:
+            kinds["attacked, bomb elsewhere"] = Spans(self, settings.resolved)
+        attacked = self.drippers or self.bomb
+        return kinds | {"attacked" if attacked else "with readers": Spans(self, settings.forecasts)}
+
+
+class Spans(NamedTuple):
+    """A kind of span: what presses the worker, if anything does, and which topic a bomb goes to."""
+
+    press: Press | None
+    topic: str
 
 
 def press(port: int, with_: Press, seconds: float, brokers: str, topic: str) -> None:
     """Press a worker for a span; print how often it was read, how long that took, and what probes were told."""
+    os.nice(NICE)
     until, health = time.monotonic() + seconds, list[int]()
     pages = attackers.PAGES if with_.drippers or with_.bomb else attackers.PAGES[:1]
     with ExitStack() as stack:
@@ -81,12 +101,22 @@ def press(port: int, with_: Press, seconds: float, brokers: str, topic: str) -> 
     print(orjson.dumps(found).decode())
 
 
+def alone(worker: int, broker: int) -> None:
+    """Give a worker a processor that neither the broker nor this process and its children use, if there are two."""
+    own, *others = sorted(os.sched_getaffinity(0))
+    if others:
+        for pid, processors in ((worker, {own}), (broker, set(others)), (os.getpid(), set(others))):
+            for thread in Path(f"/proc/{pid}/task").iterdir():
+                os.sched_setaffinity(int(thread.name), processors)
+
+
 def measure(broker: Broker, streams: int, rate: float, with_: Press, seconds: float) -> Figures:
     """Return the figures of both kinds of span."""
     with world(broker, TRUEUP_METRICS_STREAMS=str(streams)) as (environment, settings, directory):
         worker = Worker(environment, directory / "worker.log")
         try:
             worker.ready()
+            alone(worker.process.pid, broker.pid)
             return asyncio.run(_measure(worker, settings, streams, rate, with_, seconds))
         finally:
             worker.end(signal.SIGTERM)
@@ -119,11 +149,12 @@ async def _measure(
 
         hearing, saying = asyncio.create_task(hear()), asyncio.create_task(say())
         await asyncio.sleep(EVENTS * streams / rate)
-        found: dict[str, list[dict[str, float]]] = {WITHOUT: [], with_.name: []}
-        waits: dict[str, list[float]] = {name: [] for name in found}
+        kinds = with_.kinds(settings)
+        found: dict[str, list[dict[str, float]]] = {name: [] for name in kinds}
+        waits: dict[str, list[float]] = {name: [] for name in kinds}
         for _ in range(TURNS):
             for name, of in found.items():
-                of.append(await span(worker, None if name == WITHOUT else with_, seconds, sent, settings))
+                of.append(await span(worker, kinds[name], seconds, sent, settings.brokers[0]))
                 first, last = int(of[-1].pop("first")), int(of[-1].pop("last"))
                 ids = [each for each in list(sent)[first:last] if each in answered]
                 waits[name] += [(answered[each] - sent[each]) * 1000 for each in ids]
@@ -154,17 +185,15 @@ def _account(worker: Worker, sent: int, answered: int, bombs: int) -> None:
         raise SystemExit("records are lost")
 
 
-async def span(
-    worker: Worker, with_: Press | None, seconds: float, sent: dict[str, float], settings: Settings
-) -> dict[str, float]:
+async def span(worker: Worker, kind: Spans, seconds: float, sent: dict[str, float], broker: str) -> dict[str, float]:
     """Return what the worker used in a span, and the numbers of the first forecast in it and after it."""
     first, cpu = len(sent), usage.cpu_seconds(worker.process.pid)
     scraped = {"scrapes": 0.0, "scrape_p50_s": 0.0, "series": 0.0, "probes": 0.0, "unhealthy": 0.0}
-    if with_ is not None:
+    if (with_ := kind.press) is not None:
         pressing = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "tests.bench.readers", "--port", str(worker.port)),
             *("--readers", str(with_.readers), "--drippers", str(with_.drippers), "--bomb", str(with_.bomb)),
-            *("--seconds", str(seconds), "--brokers", settings.brokers[0], "--topic", settings.forecasts),
+            *("--seconds", str(seconds), "--brokers", broker, "--topic", kind.topic),
             cwd=ROOT,
             stdout=subprocess.PIPE,
         )
@@ -187,7 +216,7 @@ def main() -> None:
     parser.add_argument("--readers", type=int, default=12)
     parser.add_argument("--drippers", type=int, default=0)
     parser.add_argument("--bomb", type=int, default=0, help="MiB that a batch expands to")
-    parser.add_argument("--seconds", type=float, default=10.0, help="of a span; there are six")
+    parser.add_argument("--seconds", type=float, default=10.0, help="of a span; there are six, or nine")
     for name, kind in (("--port", int), ("--brokers", str), ("--topic", str)):
         parser.add_argument(name, type=kind, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -197,13 +226,16 @@ def main() -> None:
         return
     with Broker() as broker:
         result = measure(broker, options.streams, options.rate, with_, options.seconds)
-    without, those = result.values()
-    ratio = {key: those[key] / without[key] for key in (*QUANTILES, "cpu_s")}
+    *others, those = result.values()
+    ratios = {
+        f"ratio to {name}": {key: those[key] / other[key] for key in (*QUANTILES, "cpu_s")}
+        for name, other in zip(result, others, strict=False)
+    }
     columns = list(those)
     lines = [[name, *(f"{figures[key]:,.2f}" for key in columns)] for name, figures in result.items()]
-    lines.append(["ratio", *(f"{ratio[key]:.2f}" if key in ratio else "" for key in columns)])
+    lines += [[name, *(f"{of[key]:.2f}" if key in of else "" for key in columns)] for name, of in ratios.items()]
     print(table(["", *columns], lines))
-    print(orjson.dumps(result | {"ratio": ratio}).decode())
+    print(orjson.dumps(result | ratios).decode())
 
 
 if __name__ == "__main__":
