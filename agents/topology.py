@@ -19,6 +19,7 @@ from streams.faust.in_force import Announcer
 from streams.faust.outputs import Outputs
 from streams.faust.progress import Progress
 from streams.faust.state_table import StateTable
+from streams.faust.stores import DamagedStoreError
 from streams.metrics.gauges import Gauges
 from streams.records import skips
 from streams.records.merge import Batch, KafkaRecord
@@ -163,6 +164,8 @@ class Topology:
                 return False
             # Its buffer is gone, so the acknowledgement commits nothing. It only ends the wait for this batch.
             log.info("%s", exc)
+        except DamagedStoreError as exc:
+            self.app.repair(exc)  # its buffer is gone as well
         except BaseException as exc:  # noqa: BLE001 - whatever it is, the batch is not done
             self.failed(exc)
             return False
@@ -223,6 +226,8 @@ def samples(topology: Topology) -> Iterator[tuple[str, tuple[str, ...], float]]:
     for copy in copies:
         if copy.lag is not None:
             yield "standby_lag_records", (str(copy.partition),), float(copy.lag)
+    for what, times in topology.app.set_aside().items():
+        yield "set_aside", (what,), float(times)
     if not topology.ready:
         return
     for each in topology.app.buffered():

@@ -18,7 +18,7 @@ from streams.faust.assignor import Assignor
 from streams.faust.progress import Recovery
 from streams.faust.standbys import Standby, Standbys
 from streams.faust.state_table import StateTable
-from streams.faust.stores import RocksStore
+from streams.faust.stores import SET_ASIDE, DamagedStoreError, RocksStore
 from streams.faust.transport import BatchConsumer, BatchProducer, BatchTransport, Inputs
 from streams.records.merge import Batch
 
@@ -209,6 +209,10 @@ class Application:
         """Return whether the partition of a batch is still this worker's."""
         return self.consumer.holds(batch)
 
+    def repair(self, exc: DamagedStoreError) -> None:
+        """Have other rows take the place of those that were set aside; see `BatchConsumer.repair`."""
+        self.consumer.repair(exc)
+
     def buffered(self) -> Iterator[Buffered]:
         """Yield what is fetched and not processed; any thread may call it while `serving`."""
         consumer = self.consumer
@@ -237,8 +241,16 @@ class Application:
         """Rows written to copies since the process began; any thread may ask."""
         return self.standbys.rows if self.standbys else 0
 
+    def set_aside(self) -> dict[str, int]:
+        """Return how many directories were set aside since the process began, by reason; any thread may ask."""
+        stores = [self.table.store, *([self.standbys.store] if self.standbys else [])]
+        found = [store.set_aside_for for store in stores if isinstance(store, RocksStore)]
+        return {what: sum(each[what] for each in found) for what in SET_ASIDE}
+
     async def start(self) -> None:
         """Run until it is stopped or crashes."""
+        if self.standbys:
+            await self.standbys.examine()
         await self.faust.start()
 
     async def stop(self) -> None:

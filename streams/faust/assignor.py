@@ -184,6 +184,8 @@ class Assignor(PartitionAssignor):
     ----------
     whole
         Returns the partitions of whose state this worker has a whole copy.
+    lost
+        Partitions that this worker serves and whose rows it had to set aside: they go to a copy, if there is one.
     """
 
     def __init__(self, app: faust.App, replicas: int = 0) -> None:
@@ -191,6 +193,7 @@ class Assignor(PartitionAssignor):
         #: Copies are told as those of topics that do not exist, so that nobody's consumer is assigned them.
         self._copies, self._behind = f"{app.conf.id}-copies", f"{app.conf.id}-copies-behind"
         self.whole: Callable[[], Iterable[int]] = lambda: ()
+        self.lost: set[int] = set()
 
     @property
     def copied(self) -> frozenset[int]:
@@ -210,9 +213,9 @@ class Assignor(PartitionAssignor):
     def _metadata(self) -> ClientMetadata:
         """What this worker tells the leader when it joins."""
         told = super()._metadata
-        whole = set(self.whole())
+        whole, actives = set(self.whole()), self._assignment.actives
         told.assignment = ClientAssignment(
-            actives=self._assignment.actives,
+            actives={topic: [n for n in served if n not in self.lost] for topic, served in actives.items()},
             standbys={self._copies: sorted(whole), self._behind: sorted(self.copied - whole)},
         )
         return told

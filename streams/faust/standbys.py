@@ -14,7 +14,7 @@ import logging
 import shutil
 import threading
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from time import monotonic, time
@@ -22,7 +22,7 @@ from typing import Any, Final, NamedTuple
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.consumer.fetcher import FetchResult
-from aiokafka.errors import NoOffsetForPartitionError, OffsetOutOfRangeError
+from aiokafka.errors import KafkaError, NoOffsetForPartitionError, OffsetOutOfRangeError
 
 from state import keys
 from streams.config.settings import Settings
@@ -31,6 +31,7 @@ from streams.faust.client import hasten
 from streams.faust.stores import DamagedStoreError, RocksStore, restore
 from streams.faust.unpacking import Head
 from streams.kafka import provenance
+from streams.kafka.provenance import Described
 from streams.records.merge import KafkaRecord
 
 log = logging.getLogger("trueup")
@@ -114,6 +115,8 @@ class Standbys:
 
     Attributes
     ----------
+    store
+        As given.
     rows
         Rows written to copies since the process began.
     """
@@ -127,7 +130,7 @@ class Standbys:
     ) -> None:
         self.rows = 0
         self._settings = settings
-        self._store = store
+        self.store = store
         self._release = release
         self._usage = usage
         self._wanted: frozenset[int] = frozenset()
@@ -136,8 +139,9 @@ class Standbys:
         #: Partitions whose copy was given up for want of room, and the bytes it had.
         self._crowded: dict[int, int] = {}
         self._heads: defaultdict[int, deque[Head]] = defaultdict(deque)
-        #: Whether the group has said what to keep.
+        #: Whether the group has said what to keep; and before that, if it was asked, which rows of this disk are fit.
         self._told = False
+        self._fit: set[int] | None = None
         self._changed = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._workers_loop: asyncio.AbstractEventLoop | None = None
@@ -145,6 +149,37 @@ class Standbys:
         self._task: asyncio.Task[None] | None = None
 
     # -- for the loop of the worker, and for any thread ------------------------------------------------------------
+
+    async def examine(self) -> None:
+        """Look which rows of this disk are fit, before the worker joins its group: others are not told of.
+
+        So a partition whose rows here are foreign, ahead of the changelog, old or damaged goes to a copy, if there is
+        one. If the brokers do not say what the changelog is, the rows are told of unseen. They are vetted in any case
+        before they are served from.
+        """
+        kept = self._lately()
+        if not (kept and self._settings.standbys):
+            return
+        consumer = self._consumer()
+        try:
+            await consumer.start()
+            now, places = _now(), [TopicPartition(self._settings.changelog, partition) for partition in kept]
+            described, begins, ends = await self._ask(consumer, places)
+        except (KafkaError, TimeoutError) as exc:
+            log.info("the rows on this disk are told of unseen: %s: %s", type(exc).__name__, exc)
+            return
+        finally:
+            await consumer.stop()
+        self._fit, origin, oldest = set(), described.origin.encode(), now - described.retention_ms // 2
+        for place in places:
+            n = place.partition
+            try:
+                if await asyncio.to_thread(self.store.fit, n, origin, ends[place], oldest, begins[place]):
+                    self._fit.add(n)
+            except Exception as exc:  # noqa: BLE001 - whatever it is, who is to serve from it will meet with it
+                log.warning("the rows of partition %d cannot be opened: %s", n, exc)
+        if unfit := sorted(set(kept) - self._fit):
+            log.warning("the rows of partitions %s on this disk are of no use to the group", unfit)
 
     async def follow(self, partitions: Iterable[int], served: Iterable[int]) -> None:
         """Keep copies of these partitions and of no others; returns when no other is open here.
@@ -157,6 +192,9 @@ class Standbys:
             Partitions that this worker serves: their files are not touched from here.
         """
         wanted = frozenset(partitions)
+        if not self._told:
+            for partition in self.store.kept() - wanted:  # opened to be examined
+                self.store.close(partition)
         self._told = True
         if self._loop is None:
             if not wanted:
@@ -186,13 +224,16 @@ class Standbys:
     def whole(self) -> list[int]:
         """Return the partitions of whose state little is missing here; any thread may ask.
 
-        At the start of the process these are those that the disk has rows of which were written lately.
+        At the start of the process these are those that the disk has rows of which are fit and were written lately.
         """
         if self._told:
             return [each.partition for each in self.look() if each.lag is not None and each.lag <= NEAR]
+        return self._lately() if self._fit is None else sorted(self._fit)
+
+    def _lately(self) -> list[int]:
         since = time() - LATELY
-        kept = self._store.kept()
-        return sorted(n for n in kept if any(each.st_mtime > since for each in self._store.files(n)))
+        kept = self.store.kept()
+        return sorted(n for n in kept if any(each.st_mtime > since for each in self.store.files(n)))
 
     @property
     def missing(self) -> int:
@@ -235,19 +276,10 @@ class Standbys:
 
     async def _read(self) -> None:
         """Read the changelog until there is nothing more to keep."""
-        settings = self._settings
-        consumer = AIOKafkaConsumer(
-            bootstrap_servers=",".join(settings.brokers),
-            enable_auto_commit=False,
-            auto_offset_reset="none",
-            max_partition_fetch_bytes=1 << 20,
-            fetch_max_wait_ms=int(FETCH_SECONDS * 1000),
-            **settings.security.client_options(),
-        )
-        hasten(consumer._client, settings.attempt_seconds)  # noqa: SLF001 - as every client of a worker
+        consumer = self._consumer()
         await consumer.start()
         try:
-            consumer._fetcher._records = prefetched = _Prefetched(settings.unpacks)  # noqa: SLF001 - see `unpacking.bound`
+            consumer._fetcher._records = prefetched = _Prefetched(self._settings.unpacks)  # noqa: SLF001 - see `unpacking.bound`
             self._heads = prefetched.heads
             self._restart()
             due = 0.0  # at once
@@ -260,6 +292,28 @@ class Standbys:
         finally:
             await consumer.stop()
 
+    def _consumer(self) -> AIOKafkaConsumer:
+        settings = self._settings
+        consumer = AIOKafkaConsumer(
+            bootstrap_servers=",".join(settings.brokers),
+            enable_auto_commit=False,
+            auto_offset_reset="none",
+            max_partition_fetch_bytes=1 << 20,
+            fetch_max_wait_ms=int(FETCH_SECONDS * 1000),
+            **settings.security.client_options(),
+        )
+        hasten(consumer._client, settings.attempt_seconds)  # noqa: SLF001 - as every client of a worker
+        return consumer
+
+    async def _ask(
+        self, consumer: AIOKafkaConsumer, places: Collection[TopicPartition]
+    ) -> tuple[Described, dict[TopicPartition, int], dict[TopicPartition, int]]:
+        """Return what the changelog is, and where its partitions begin and end."""
+        async with asyncio.timeout(self._settings.request_seconds):
+            client, topic = consumer._client, self._settings.changelog  # noqa: SLF001 - see `provenance.describe`
+            described = await provenance.describe(client, self._settings.app_id, topic)
+            return described, await consumer.beginning_offsets(places), await consumer.end_offsets(places)
+
     def _restart(self) -> None:
         for copy in self._copies.values():
             copy.sought = False
@@ -269,10 +323,7 @@ class Standbys:
         topic = self._settings.changelog
         places = {partition: TopicPartition(topic, partition) for partition in self._wanted}
         now = _now()
-        async with asyncio.timeout(self._settings.request_seconds):
-            described = await provenance.describe(consumer._client, self._settings.app_id, topic)  # noqa: SLF001
-            begins = await consumer.beginning_offsets(places.values())
-            ends = await consumer.end_offsets(places.values())
+        described, begins, ends = await self._ask(consumer, places.values())
         self._make_room()
         oldest = now - described.retention_ms // 2
         for partition in sorted(self._wanted & set(places)):  # others may be wanted by now
@@ -288,7 +339,7 @@ class Standbys:
         if usage.free - (size or 0) < SPARE * usage.total * (1 if size is None else 2):
             return False
         try:
-            offset = self._store.offset(partition)
+            offset = self.store.offset(partition)
         except Exception as exc:  # noqa: BLE001 - it may still be open where it was served
             log.info("the copy of partition %d cannot be opened yet: %s", partition, exc)
             if self._workers_loop is not None:
@@ -307,7 +358,7 @@ class Standbys:
         """Set aside what the changelog cannot bring up to date, as of any disk, and note how far it has to come."""
         copy = self._copies[partition]
         try:
-            if self._store.vet(partition, origin, end, oldest, begin):
+            if self.store.vet(partition, origin, end, oldest, begin):
                 copy = self._copies[partition] = _Copy(0)
         except Exception as exc:  # noqa: BLE001 - a copy can be made anew
             self._lose(partition, exc)
@@ -359,10 +410,10 @@ class Standbys:
                     "the copy of partition %d is not used: the brokers have lost rows that it has; it is made anew, "
                     "the old files are in %s",
                     partition,
-                    self._store.set_aside(partition, "ahead"),
+                    self.store.set_aside(partition, "ahead"),
                 )
                 return
-            restore(self._store, partition, records, _now())
+            restore(self.store, partition, records, _now())
         except Exception as exc:  # noqa: BLE001 - a copy can be made anew
             self._lose(partition, exc)
             return
@@ -391,7 +442,7 @@ class Standbys:
         if copy.asked is None or copy.end is None or copy.end > copy.next:
             return
         if copy.next:
-            self._store.write(partition, (), copy.next - 1, copy.asked)
+            self.store.write(partition, (), copy.next - 1, copy.asked)
         copy.asked, copy.whole = None, True
 
     def _lose(self, partition: int, exc: Exception) -> None:
@@ -410,7 +461,7 @@ class Standbys:
                 self._remove(partition)
                 if partition in self._wanted:
                     self._crowded[partition] = size
-                elif partition in self._store.kept():
+                elif partition in self.store.kept():
                     return  # nor can they be removed
                 log.error(
                     "the copy of partition %d is removed: less than %.0f %% of %s is free, which is left to what is "
@@ -426,20 +477,20 @@ class Standbys:
 
     def _idle(self) -> int | None:
         """Return a partition that has rows here and is neither served nor copied, or None."""
-        return min(self._store.kept() - self._served - self._wanted, default=None)
+        return min(self.store.kept() - self._served - self._wanted, default=None)
 
     def _largest(self) -> int | None:
         return max(self._copies, key=self._size, default=None)
 
     def _size(self, partition: int) -> int:
-        return sum(each.st_size for each in self._store.files(partition))
+        return sum(each.st_size for each in self.store.files(partition))
 
     def _remove(self, partition: int) -> None:
-        shutil.rmtree(self._store.partition_path(partition), ignore_errors=True)
+        shutil.rmtree(self.store.partition_path(partition), ignore_errors=True)
 
     def _close(self, partition: int) -> None:
         self._copies.pop(partition, None)
-        self._store.close(partition)
+        self.store.close(partition)
 
 
 def _now() -> int:

@@ -102,7 +102,7 @@ class StateTable(faust.Table):  # type: ignore[type-arg]
         return self._claimed[partition][1]
 
     async def vet(self, partitions: Iterable[int]) -> list[int]:
-        """Set aside what this disk holds of claimed partitions and the changelog cannot bring up to date.
+        """Set aside what this disk holds of claimed partitions and is damaged or cannot be brought up to date.
 
         That is rows of another changelog, rows the changelog does not have, and rows so old that deletions they do not
         know of may be gone from it.
@@ -122,7 +122,11 @@ class StateTable(faust.Table):  # type: ignore[type-arg]
         producer = cast("BatchProducer", self.app.producer)
         described = await producer.describe(self.app.conf.id, str(self.changelog_topic_name))
         origin, oldest = described.origin.encode(), _now() - described.retention_ms // 2
-        return [each for each in partitions if self.store.vet(each, origin, self._claimed[each][1], oldest)]
+        vet = self.store.vet
+        # In a thread: all rows are read where others were found damaged.
+        return [
+            each for each in partitions if await asyncio.to_thread(vet, each, origin, self._claimed[each][1], oldest)
+        ]
 
     async def recognise(self, partitions: Iterable[int], topics: tuple[str, str]) -> None:
         """Compare the input topics with those that the partitions' rows came from, and note them where nobody has.
@@ -272,6 +276,7 @@ class StateTable(faust.Table):  # type: ignore[type-arg]
         self._next.pop(partition, None)
         self._claimed.pop(partition, None)
         self.changelog.release(partition)
+        self.store.anew(partition)
 
     def offset(self, partition: int) -> int | None:
         """Return the changelog offset the stored rows reach to."""

@@ -2,11 +2,12 @@
 
 import os
 import shutil
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import rocksdict
 from faust.stores import memory, rocksdb
@@ -24,9 +25,22 @@ WRITES, RING = b"__trueup\0writes__", 1 << 16
 #: since 1970).
 ORIGIN, AS_OF = b"__trueup\0origin__", b"__trueup\0as-of__"
 
+#: Why databases are set aside; each is the end of their new name.
+SET_ASIDE: Final = ("foreign", "ahead", "old", "damaged")
+
 
 class DamagedStoreError(RuntimeError):
-    """A partition's database is damaged. It has been set aside: after a restart its rows come from the changelog."""
+    """A partition's database is damaged. It has been set aside: its rows come from a copy or from the changelog.
+
+    Attributes
+    ----------
+    partition
+        Number of the partition.
+    """
+
+    def __init__(self, partition: int, message: str) -> None:
+        super().__init__(message)
+        self.partition = partition
 
 
 class RocksOptions(rocksdb.RocksDBOptions):
@@ -53,7 +67,15 @@ class RocksStore(rocksdb.Store):
 
     A damaged database is never read on. Found when it is opened, it is set aside, beside itself under the name
     ``….damaged``, and an empty one takes its place, which recovery fills from the changelog. Found later, it is set
-    aside too, and the process must end. A database that the changelog cannot bring up to date is set aside by `vet`.
+    aside too, and nothing can be read or written in its place until `anew`: what was under way would leave rows there
+    that are not all. A database that the changelog cannot bring up to date is set aside by `vet`.
+
+    Damage seldom comes alone. So `vet` reads all rows of what the disk held when some were found damaged.
+
+    Attributes
+    ----------
+    set_aside_for
+        How many databases were set aside since the process began, by the reason in their new name.
 
     Notes
     -----
@@ -67,6 +89,11 @@ class RocksStore(rocksdb.Store):
     def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - as Faust calls it
         super().__init__(*args, **kwargs)
         self.rocksdb_options = RocksOptions(**(self.options or {}))
+        self.set_aside_for: Counter[str] = Counter()
+        #: Partitions that were in use when their rows were found damaged, and have not been begun anew.
+        self._lost: set[int] = set()
+        #: Partitions whose rows lay on this disk when others were found damaged, and have not been read since.
+        self._suspects: set[int] = set()
 
     def read(self, partition: int, key: bytes) -> bytes | None:
         """Return a stored row.
@@ -74,7 +101,7 @@ class RocksStore(rocksdb.Store):
         Raises
         ------
         DamagedStoreError
-            If RocksDB finds it damaged.
+            If RocksDB finds it damaged, or has found others, and nothing has taken their place.
         """
         return self.reader(partition)(key)
 
@@ -94,7 +121,7 @@ class RocksStore(rocksdb.Store):
         return read
 
     def vet(self, partition: int, origin: bytes, end: int, oldest: int, begin: int = 0) -> bool:
-        """Set a database aside that its changelog cannot bring up to date, and return whether it was.
+        """Set a database aside that is damaged or that its changelog cannot bring up to date; return whether it was.
 
         Parameters
         ----------
@@ -109,20 +136,55 @@ class RocksStore(rocksdb.Store):
         begin
             Offset of the first record that the changelog still has.
         """
-        found = self._unfit(partition, origin, end, oldest, begin)
-        if found is not None:
-            what, reason = found
-            aside = self.set_aside(partition, what)
-            self.log.error(
-                "the rows of partition %d on this disk are not used: %s; they come from the changelog now, the old "
-                "files are in %s",
-                partition,
-                reason,
-                aside,
-            )
+        aside = self._vetted(partition, origin, end, oldest, begin)
         if self.read(partition, ORIGIN) != origin:
-            self._db_for_partition(partition).put(ORIGIN, origin)
-        return found is not None
+            try:
+                self._db_for_partition(partition).put(ORIGIN, origin)
+            except Exception as exc:
+                self._give_up(partition, exc)
+                raise
+        return aside
+
+    def fit(self, partition: int, origin: bytes, end: int, oldest: int, begin: int = 0) -> bool:
+        """Whether there are rows that the changelog can bring up to date; parameters as of `vet`.
+
+        Nothing is set aside but what is found damaged.
+        """
+        try:
+            return self.offset(partition) is not None and not self._unfit(partition, origin, end, oldest, begin)
+        except DamagedStoreError as exc:
+            self.anew(partition)
+            self.log.error("%s", exc)  # noqa: TRY400 - a message, not a fault
+            return False
+
+    def _vetted(self, partition: int, origin: bytes, end: int, oldest: int, begin: int) -> bool:
+        """Set a database aside that is damaged or unfit, and return whether it was."""
+        try:
+            if partition in self._suspects:
+                self._read_all(partition)
+            found = self._unfit(partition, origin, end, oldest, begin)
+        except DamagedStoreError as exc:
+            self.anew(partition)
+            self.log.error("%s", exc)  # noqa: TRY400 - a message, not a fault
+            return True
+        if found is None:
+            return False
+        what, reason = found
+        aside = self.set_aside(partition, what)
+        self.log.error(
+            "the rows of partition %d on this disk are not used: %s; they come from the changelog now, the old files "
+            "are in %s",
+            partition,
+            reason,
+            aside,
+        )
+        return True
+
+    def _read_all(self, partition: int) -> None:
+        """Read every row of a database; raises as `read`."""
+        for _ in self.range(partition, b""):
+            pass
+        self._suspects.discard(partition)
 
     def _unfit(self, partition: int, origin: bytes, end: int, oldest: int, begin: int) -> tuple[str, str] | None:
         offset = self.offset(partition)
@@ -168,7 +230,7 @@ class RocksStore(rocksdb.Store):
         Raises
         ------
         DamagedStoreError
-            If RocksDB has found damage, be it in the background.
+            If RocksDB has found damage, be it in the background, or had found it before.
         """
         number = self._writes(partition) + 1
         batch = rocksdict.WriteBatch(raw_mode=True)
@@ -194,16 +256,28 @@ class RocksStore(rocksdb.Store):
         return None if stored is None else int(stored)
 
     def persisted_offset(self, tp: TP) -> int | None:
-        """Return the changelog offset of the last row written, as Faust asks for it."""
-        return self.offset(tp.partition)
+        """Return the changelog offset of the last row written, as Faust asks for it when a partition is taken up."""
+        try:
+            return self.offset(tp.partition)
+        except DamagedStoreError as exc:
+            self.anew(tp.partition)
+            self.log.error("%s", exc)  # noqa: TRY400 - a message, not a fault
+            return None
+
+    def anew(self, partition: int) -> None:
+        """Let an empty database take the place of one that was found damaged; nothing of it is under way any more."""
+        self._lost.discard(partition)
 
     def _writes(self, partition: int) -> int:
         return int.from_bytes(self.read(partition, WRITES) or b"", "little")
 
     def _open_for_partition(self, partition: int) -> rocksdict.Rdict:
         """Open a database that is whole, or an empty one in the place of one that is not."""
+        if partition in self._lost:
+            raise _awaited(partition)
+        db: rocksdict.Rdict | None = None
         try:
-            db: rocksdict.Rdict = super()._open_for_partition(partition)
+            db = super()._open_for_partition(partition)
             gap = _gap(db)
         except Exception as exc:
             if not _is_damage(exc):
@@ -213,7 +287,10 @@ class RocksStore(rocksdb.Store):
             if gap is None:
                 return db
             reason = f"write {gap} is missing among the newest"
-            db.close()
+        if db is not None:
+            _close_damaged(db)
+        db = None
+        self._suspects |= self.kept() - {partition}
         aside = self._set_aside(partition)
         self.log.error(
             "the rows of partition %d are damaged on disk; they come from the changelog now, the damaged files are in "
@@ -226,16 +303,25 @@ class RocksStore(rocksdb.Store):
         return fresh
 
     def _give_up(self, partition: int, exc: Exception) -> None:
-        if _is_damage(exc):
-            aside = self._set_aside(partition)
-            raise DamagedStoreError(
-                f"the rows of partition {partition} are damaged on disk; the next start restores them from the "
-                f"changelog, the damaged files are in {aside}: {exc}"
-            ) from exc
+        """Set aside what is damaged, and say so; return where the error is another one."""
+        if isinstance(exc, rocksdict.DbClosedError) and partition in self._lost:  # by another thread
+            raise _awaited(partition) from exc
+        if isinstance(exc, DamagedStoreError) or not _is_damage(exc):
+            return
+        reason = str(exc)
+        self._lost.add(partition)
+        self._suspects |= self.kept() - {partition}
+        raise DamagedStoreError(
+            partition,
+            f"the rows of partition {partition} are damaged on disk; they come from a copy or from the changelog now, "
+            f"the damaged files are in {self.set_aside(partition, 'damaged')}: {reason}",
+        ) from exc
 
     def set_aside(self, partition: int, what: str) -> Path:
         """Close a partition's database and move it away; return where it is."""
-        self.close(partition)
+        db = self._dbs.pop(partition, None)
+        if db is not None:
+            _close_damaged(db)
         return self._set_aside(partition, what)
 
     def close(self, partition: int) -> None:
@@ -266,14 +352,27 @@ class RocksStore(rocksdb.Store):
         if path.exists():  # else another read found the damage first
             shutil.rmtree(aside, ignore_errors=True)
             path.rename(aside)
+            self.set_aside_for[what] += 1
+        self._suspects.discard(partition)
         return aside
 
     def range(self, partition: int, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """Iterate over the rows whose key starts with ``prefix``. For views, never for what must be right."""
-        for key, value in self._db_for_partition(partition).items(from_key=prefix):
-            if not key.startswith(prefix):
-                return
-            yield key, value
+        """Iterate over the rows whose key starts with ``prefix``, in order; raises as `read`.
+
+        RocksDB ends an iteration at what is damaged, as if there were nothing more, and tells it to who asks.
+        """
+        rows: Any = None
+        try:
+            rows = self._db_for_partition(partition).iter()
+            rows.seek(prefix)
+            while rows.valid() and (key := rows.key()).startswith(prefix):
+                yield key, rows.value()
+                rows.next()
+            rows.status()
+        except Exception as exc:
+            rows = None  # it would hold the database open
+            self._give_up(partition, exc)
+            raise
 
     def size(self, partition: int) -> tuple[int, int]:
         """Return RocksDB's estimates of the number of rows and of the bytes they take; 0 if it is not open.
@@ -310,6 +409,9 @@ class MemoryStore(memory.Store[bytes, bytes]):
     def vet(self, partition: int, origin: bytes, end: int, oldest: int) -> bool:  # noqa: ARG002 - as `RocksStore.vet`
         """Return False: memory holds nothing of another process."""
         return False
+
+    def anew(self, partition: int) -> None:
+        """Do nothing: no file is damaged."""
 
     def as_of(self, partition: int) -> int | None:  # noqa: ARG002 - as `RocksStore.as_of`
         """Return None: it is not kept."""
@@ -368,6 +470,16 @@ def restore(store: "Store", partition: int, records: Sequence[KafkaRecord], now:
     rows = ((record.key, record.value) for record in records if record.key is not None)
     as_of = now if store.offset(partition) is None else None
     store.write(partition, rows, records[-1].offset, as_of)
+
+
+def _awaited(partition: int) -> DamagedStoreError:
+    return DamagedStoreError(partition, f"the rows of partition {partition} were set aside, and others are awaited")
+
+
+def _close_damaged(db: rocksdict.Rdict) -> None:
+    """Close a database; RocksDB may say again what it found, and closes it nevertheless."""
+    with suppress(Exception):
+        db.close()
 
 
 def _slot(number: int) -> bytes:

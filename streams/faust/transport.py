@@ -13,6 +13,7 @@ test of its name.
 import asyncio
 from collections import defaultdict
 from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, ClassVar, Protocol, cast
 
 import aiokafka
@@ -32,6 +33,7 @@ from streams.faust import appends, unpacking
 from streams.faust.assignor import Assignor
 from streams.faust.client import hasten
 from streams.faust.standbys import Standbys
+from streams.faust.stores import DamagedStoreError
 from streams.kafka import codecs, producer_ids, provenance
 from streams.kafka.producer_ids import ProducerIdentity
 from streams.kafka.provenance import Described, Identity
@@ -249,6 +251,9 @@ class BatchConsumer(driver.Consumer):
         #: Partitions that were asked for since the last assignment.
         self._asked_for: frozenset[int] = frozenset()
         self._claims: set[asyncio.Task[None]] = set()
+        #: Whether the group was asked to share out anew since rows were found damaged, and who asks it.
+        self._repairing = False
+        self._rejoining: asyncio.Task[None] | None = None
 
     def _new_consumer_thread(self) -> Thread:
         return Thread(self, loop=self.loop, beacon=self.beacon)
@@ -401,7 +406,11 @@ class BatchConsumer(driver.Consumer):
 
     async def _restore(self, tp: TP, records: list[KafkaRecord]) -> None:
         """Write recovered records at once, and show Faust's recovery the last one, which tells it how far it is."""
-        self.inputs.restore(tp, records)
+        try:
+            self.inputs.restore(tp, records)
+        except DamagedStoreError as exc:
+            self.repair(exc)
+            return
         await self._deliver(self._to_message(tp, records[-1]))
 
     async def _throttle(self) -> None:
@@ -549,7 +558,8 @@ class BatchConsumer(driver.Consumer):
         while not self.should_stop:
             await self.sleep(RENEW_INTERVAL)
             if self._ours and not self.should_stop:
-                await self._while_ours(self.inputs.renew())
+                with suppress(RebalanceAgain):
+                    await self._while_ours(self.inputs.renew())
 
     async def _while_ours(self, claims: Coroutine[Any, Any, None]) -> None:
         """Let claims run to their end before the partitions may move: a late one would shut their new owner out."""
@@ -564,9 +574,33 @@ class BatchConsumer(driver.Consumer):
     async def _or_end(self, claims: Coroutine[Any, Any, None]) -> None:
         try:
             await claims
+        except DamagedStoreError as exc:
+            self.repair(exc)
+            raise RebalanceAgain from exc
         except Exception as exc:
             self.inputs.failed(exc)
             raise
+
+    def repair(self, exc: DamagedStoreError) -> None:
+        """Have the group share its partitions out anew, as the rows of one were found damaged and set aside.
+
+        The partition goes to a copy, or is restored here. Nothing is handed out until then, and what was handed out is
+        void: it is read again from the fence, and what of it is in the changelog is answered from there.
+        """
+        self.stop_flow()
+        for partition_buffer in self.partition_buffers.values():
+            partition_buffer.restart()
+        self._assignor.lost.add(exc.partition)
+        if self._ours and not self._repairing:
+            self._repairing = True
+            self.log.error("%s", exc)
+            self._rejoining = asyncio.create_task(self._share_anew())
+
+    async def _share_anew(self) -> None:
+        try:
+            await self._thread.rejoin()
+        except Exception as failure:  # noqa: BLE001 - whatever it is, nothing would be handed out for ever
+            self.inputs.failed(failure)
 
     # -- membership ------------------------------------------------------------------------------------------------
 
@@ -616,11 +650,12 @@ class BatchConsumer(driver.Consumer):
             served = {tp.partition for tp in assigned}
             await standbys.follow(self._assignor.copied - served, served)
         self._asked_for = frozenset()
+        self._assignor.lost.clear()
         await super().on_partitions_assigned(assigned, generation_id)
 
     async def on_partitions_revoked(self, revoked: set[TP]) -> None:
         """Finish what is in flight and commit it (Faust), then forget the partitions that leave."""
-        self._ours = False
+        self._ours = self._repairing = False
         self._revocations += 1
         await super().on_partitions_revoked(revoked)
         await asyncio.gather(*self._claims, return_exceptions=True)
@@ -664,6 +699,9 @@ class BatchConsumer(driver.Consumer):
             }
         except RebalanceAgain:
             raise
+        except DamagedStoreError as exc:
+            self.repair(exc)
+            raise RebalanceAgain from exc
         except Exception as exc:
             self.inputs.failed(exc)
             raise

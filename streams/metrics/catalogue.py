@@ -603,6 +603,14 @@ CATALOGUE: Final = {
             "while it is large, a partition that moves here is restored for as long; if it grows, the disk is too slow",
         ),
         Metric("standby_rows", "counter", (), "Rows written to copies"),
+        Metric(
+            "set_aside",
+            "counter",
+            ("what",),
+            "Directories of rows that were not used, and were renamed: foreign, ahead of the changelog, old or damaged",
+            "the rows come from a copy or from the changelog; if some are damaged, check the disk; see Disks on the "
+            "operations page",
+        ),
         Metric("written_maps", "counter", (), "Maps written to TRUEUP_MAPS and acknowledged"),
         Metric(
             "map_failures",

@@ -377,7 +377,7 @@ def test_a_damaged_disk_is_not_blamed_on_the_record_that_was_looked_up(
     scene.fold(batch(PAIR))
 
     def damaged(_: bytes) -> bytes | None:
-        raise DamagedStoreError("the rows of partition 0 are damaged on disk")
+        raise DamagedStoreError(0, "the rows of partition 0 are damaged on disk")
 
     monkeypatch.setattr(scene.processor._partitions[0], "_get", damaged)
     with pytest.raises(DamagedStoreError):

@@ -117,6 +117,37 @@ def test_a_disk_ahead_of_its_changelog_is_set_aside_by_the_first_start(w: World)
     w.judge()
 
 
+@pytest.mark.parametrize("how", ["flipped", "halved"])
+def test_damaged_tables_of_every_partition_end_no_worker(world: MakeWorld, how: str) -> None:
+    """One read finds one of them: without a look at the others each would end, or stop, the worker for itself."""
+    w = world(partitions=3, TRUEUP_WRITE_BUFFER_BYTES="65536")
+    made = mixed(6000, seed=1)
+    w.send(made.sent)
+    with w.worker() as worker:
+        w.wait_until_applied(len(made.sent))
+        assert worker.stop() == 0
+    for path in w.directory.rglob("*.sst"):
+        damage(path, how)
+    w.send(made.sent)  # asks for every row
+    with w.worker() as worker:
+        w.wait_until_applied(2 * len(made.sent))
+        assert worker.metric("set_aside_total", what="damaged") == 3
+        assert worker.stop() == 0
+        assert "cannot go on" not in worker.printed
+    assert len(aside(w, "damaged")) == 3
+    w.judge()
+
+
+def damage(path: Path, how: str) -> None:
+    """Cut a table to half, or flip a bit in each of its blocks but the last ones, which say where the others are."""
+    content = bytearray(path.read_bytes())
+    if how == "halved":
+        content = content[: len(content) // 2]
+    for at in range(500, len(content) * 3 // 4, 4000):
+        content[at] ^= 1
+    path.write_bytes(content)
+
+
 def test_check_notes_how_state_may_be_lost_and_topics_are_made_to_keep_deletions(world: MakeWorld) -> None:
     w = world(partitions=1)
     broker, changelog = w.settings.brokers[0], w.settings.changelog

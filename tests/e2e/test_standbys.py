@@ -8,6 +8,7 @@ import pytest
 import rocksdict
 
 from streams.faust.stores import ORIGIN, RocksStore
+from tests.e2e.test_disks import damage
 from tests.e2e.world import Worker, World, wait_for
 from tests.events import mixed
 
@@ -77,6 +78,27 @@ def test_a_partition_moves_to_its_copy_without_reading_the_changelog_from_its_be
             applied(w, 3)
             assert (two.stop(), three.stop()) == (0, 0)
     assert not [each for what in ("foreign", "ahead", "old", "damaged") for each in aside(w, what)]
+    w.judge()
+
+
+def test_a_partition_whose_tables_are_found_damaged_goes_to_its_copy_and_nobody_ends(w: World) -> None:
+    made = mixed(4000, seed=1)
+    with running(w, "one") as one, running(w, "two") as two:
+        shared(one, two)
+        w.send(made.sent)
+        w.wait_until_applied(len(made.sent))
+        wait_for("the copies", lambda: whole(one) and whole(two))
+        before = two.metric("recovery_restored_rows_total")
+        for path in (w.directory / "one").rglob("*.sst"):
+            damage(path, "flipped")
+        w.send(made.sent)  # asks for every row
+        w.wait_until_applied(2 * len(made.sent))
+        assert two.metric("recovery_restored_rows_total") - before < 200, "what it served, it had; what came, it copied"
+        assert one.metric("set_aside_total", what="damaged") > 0
+        shared(one, two)  # the copies are made anew, and the partition comes back
+        assert (one.stop(), two.stop()) == (0, 0)
+        assert "cannot go on" not in one.printed + two.printed
+    assert aside(w, "damaged")
     w.judge()
 
 

@@ -205,6 +205,30 @@ def test_what_a_disk_has_counts_as_a_copy_at_the_start(tmp_path: Path) -> None:
     assert (served(one), served(two)) == ({1, 2}, {0, 3})
 
 
+def test_what_a_worker_lost_goes_to_who_has_a_copy_and_comes_back_when_it_has_one(tmp_path: Path) -> None:
+    one, two = member(tmp_path / "1", 1), member(tmp_path / "2", 1)
+    members = {"one": one, "two": two}
+    settle(one, members)
+    settle(one, members)
+    lost = min(served(one))
+    one.lost.add(lost)
+    decide(two, members)
+    assert served(two) == set(range(4)) - served(one)
+    assert lost in served(two)
+    one.lost.clear()
+    settle(two, members)
+    settle(two, members)
+    assert (len(served(one)), len(served(two))) == (2, 2)
+
+
+def test_what_a_worker_alone_lost_stays_with_it(tmp_path: Path) -> None:
+    one = member(tmp_path / "1", 1)
+    decide(one, {"one": one})
+    one.lost.add(1)
+    decide(one, {"one": one})
+    assert served(one) == {0, 1, 2, 3}
+
+
 @pytest.mark.parametrize("leads", ["old", "new"])
 def test_a_worker_that_knows_nothing_of_copies_can_be_in_the_group(tmp_path: Path, leads: str) -> None:
     """Workers are upgraded one after another, and any of them may lead."""

@@ -16,8 +16,11 @@ from state.fence import Fence
 from streams.config.settings import Settings
 from streams.faust.assignor import Assignor
 from streams.faust.standbys import Standbys
+from streams.faust.stores import DamagedStoreError
 from streams.faust.transport import REDELIVERED, BatchConsumer, BatchTransport, DataLossError
+from streams.records.merge import Batch
 from tests.streams.brokers import C0, F0, F1, O0, O1, Brokers, Fetcher, Run, buffer
+from tests.streams.fakes import record
 
 # -- where to start ------------------------------------------------------------------------------------------------
 
@@ -300,6 +303,101 @@ def test_a_partition_that_was_claimed_and_not_taken_up_is_let_go(
     run(scenario())
     assert 1 not in topology.table.changelog.claims()
     assert topology.gauges.partitions() == []
+
+
+# -- damage --------------------------------------------------------------------------------------------------------
+
+
+def test_damage_that_a_batch_finds_voids_what_was_handed_out_and_has_the_partitions_shared_out_anew(
+    run: Run, topology: Topology, consumer: BatchConsumer, brokers: Brokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    damaged = DamagedStoreError(1, "the rows of partition 1 are damaged")
+    assignor = cast("Assignor", consumer.app.assignor)
+
+    async def fold(_: Batch) -> None:
+        raise damaged
+
+    async def scenario() -> tuple[bool, bool]:
+        consumer._ours = True
+        first, second = taken(consumer, 0), taken(consumer, 1)
+        done = await topology.process(second, lambda: None)
+        await topology.process(first, lambda: None)
+        await asyncio.sleep(0)
+        return done, consumer.holds(first) or consumer.holds(second)
+
+    monkeypatch.setattr(topology.processor, "fold", fold)
+    buffer(consumer, F0, 1)
+    buffer(consumer, F1, 1)
+    consumer._committable = {F0: 1}
+    assert run(scenario()) == (True, False), "it is acknowledged to Faust, and commits nothing"
+    assert consumer._committable == {F0: 1}, "what was answered before is"
+    assert [name for name, _ in brokers.calls].count("rejoin") == 1
+    assert assignor.lost == {1}
+    assert not consumer.flow_active
+    assert topology.failure is None
+
+
+def test_damage_that_a_recovery_finds_ends_nothing_either(
+    run: Run, topology: Topology, consumer: BatchConsumer, brokers: Brokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def restore(*_: object) -> None:
+        raise DamagedStoreError(0, "the rows of partition 0 are damaged")
+
+    async def renew() -> None:
+        restore()
+
+    async def scenario() -> None:
+        consumer._ours = True
+        await consumer._restore(C0, [record(C0.topic, 0, 1, 1)])
+        with pytest.raises(RebalanceAgain):
+            await consumer._while_ours(topology.renew())
+        await asyncio.sleep(0)
+
+    monkeypatch.setattr(topology, "restore", restore)
+    monkeypatch.setattr(topology, "renew", renew)
+    run(scenario())
+    assert [name for name, _ in brokers.calls] == ["rejoin"], "once for both"
+    assert topology.failure is None
+
+
+def test_a_group_that_cannot_be_asked_to_share_out_anew_ends_the_worker(
+    run: Run, topology: Topology, consumer: BatchConsumer, brokers: Brokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def rejoin() -> None:
+        raise RuntimeError("the thread has ended")
+
+    async def scenario() -> None:
+        consumer._ours = True
+        consumer.repair(DamagedStoreError(0, "the rows of partition 0 are damaged"))
+        await asyncio.sleep(0)
+
+    monkeypatch.setattr(brokers, "rejoin", rejoin)
+    run(scenario())
+    assert isinstance(topology.failure, RuntimeError)
+
+
+def taken(consumer: BatchConsumer, partition: int) -> Batch:
+    batch = consumer.partition_buffers[partition].take(10, 1000, consumer, 0.0, lambda: 0.0)
+    assert batch is not None
+    return batch
+
+
+def test_damage_that_is_found_when_a_partition_is_taken_up_ends_nothing(
+    run: Run, topology: Topology, consumer: BatchConsumer, brokers: Brokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def applied(_: int) -> tuple[int, int]:
+        raise DamagedStoreError(0, "the rows of partition 0 are damaged")
+
+    async def scenario() -> None:
+        consumer._ours = True
+        await consumer.perform_seek()
+
+    brokers.assigned = {F0, O0}
+    monkeypatch.setattr(topology, "applied", applied)
+    with pytest.raises(RebalanceAgain):
+        run(scenario())
+    assert topology.failure is None
+    assert cast("Assignor", consumer.app.assignor).lost == {0}
 
 
 # -- copies --------------------------------------------------------------------------------------------------------

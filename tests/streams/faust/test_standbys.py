@@ -140,7 +140,8 @@ def follow(topology: Topology, scenario: Scenario, usage: Callable[[Path], Any] 
     async def run() -> RocksStore:
         store = topology.table.store
         assert isinstance(store, RocksStore)
-        made = Standbys(Settings(data_dir=topology.settings.data_dir), topology.table.rocks(), store.close, usage)
+        settings = Settings(data_dir=topology.settings.data_dir, standbys=1)
+        made = Standbys(settings, topology.table.rocks(), store.close, usage)
         try:
             await asyncio.wait_for(scenario(made, store), 60)
         finally:
@@ -264,6 +265,47 @@ def test_an_unfit_disk_is_set_aside_and_copied_anew(
     store = follow(topology, scenario)
     assert (store.read(0, b"a"), store.read(0, b"b")) == (None, b"1")
     assert aside(topology, what)
+
+
+@pytest.mark.parametrize(
+    "disk",
+    [
+        {"offset": 1, "origin": OURS._replace(topic="another")},
+        {"offset": 9},
+        {"offset": 1, "as_of": NOW - 2 * DAY},
+        {"offset": 1, "manifest": b"MANIFEST-999999\n"},
+    ],
+    ids=["foreign", "ahead", "old", "damaged"],
+)
+def test_an_unfit_disk_is_not_told_of_when_the_worker_joins(
+    topology: Topology, log: Log, disk: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Else its partition would come here and be restored, where another worker has a copy."""
+    manifest = disk.pop("manifest", None)
+    left(topology, **disk)
+    store = topology.table.rocks()
+    if manifest:
+        (Path(store.partition_path(0)) / "CURRENT").write_bytes(manifest)
+    store.write(1, [(b"a", b"1")], 1, NOW)
+    store._db_for_partition(1).put(ORIGIN, OURS.encode())
+    store.close(1)
+    for partition in (0, 1):
+        log.append(partition, (b"b", b"1"), (b"c", b"1"), (b"d", b"1"))
+
+    async def scenario(standbys: Standbys, _: RocksStore) -> None:
+        assert standbys.whole() == [0, 1]
+        log.down = True
+        await standbys.examine()
+        assert standbys.whole() == [0, 1], "nobody could say"
+        log.down = False
+        await standbys.examine()
+        assert standbys.whole() == [1]
+        await standbys.follow([0], [1])
+        assert 1 not in standbys.store._dbs, "who serves it opens it"
+        await until(lambda: standbys.whole() == [0])
+
+    follow(topology, scenario)
+    assert "partitions [0] on this disk are of no use" in caplog.text
 
 
 def test_a_disk_of_before_what_the_changelog_still_has_is_set_aside(topology: Topology, log: Log) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from faust.types import TP
 
-from streams.faust.stores import DamagedStoreError, RocksStore, Store
+from streams.faust.stores import AS_OF, ORIGIN, DamagedStoreError, RocksStore, Store
 from tests.streams.fakes import wire
 
 
@@ -152,11 +152,20 @@ def damage(directory: Path, pattern: str, how: str) -> None:
                 byte = file.read(1)[0]
                 file.seek(size // 2)
                 file.write(bytes([byte ^ 1]))
+        elif how == "garbage":
+            with path.open("r+b") as file:
+                file.seek(size // 3)
+                file.write(os.urandom(min(size // 3, 4096)))
+        elif how == "scattered":
+            content = bytearray(path.read_bytes())
+            for at in range(0, size * 3 // 4, 1000):  # not where the tables say what is where
+                content[at] ^= 1
+            path.write_bytes(content)
         elif how != "flipped":
             os.truncate(path, size // 2 if how == "halved" else max(size - 20, 0))
 
 
-@pytest.mark.parametrize("how", ["halved", "short", "flipped", "gone"])
+@pytest.mark.parametrize("how", ["halved", "short", "flipped", "garbage", "scattered", "gone"])
 @pytest.mark.parametrize("pattern", ["*.sst", "MANIFEST-*", "*.log", "CURRENT"])
 def test_damaged_files_never_hide_rows_below_the_offset(tmp_path: Path, filled: Path, pattern: str, how: str) -> None:
     shutil.copytree(filled, tmp_path, dirs_exist_ok=True)
@@ -165,11 +174,9 @@ def test_damaged_files_never_hide_rows_below_the_offset(tmp_path: Path, filled: 
     try:
         offset = store.offset(0)
         found = sum(store.read(0, b"k%d" % i) is not None for i in range(ROWS))
-    except DamagedStoreError:  # found by a read: the process ends, and its successor begins with nothing
-        store._dbs.clear()
-        del store
-        gc.collect()
-        assert wire(tmp_path).table.store.offset(0) is None
+    except DamagedStoreError:  # found by a read: an empty database takes its place
+        store.anew(0)
+        assert store.offset(0) is None
     else:
         assert found == (0 if offset is None else offset + 1)
 
@@ -193,6 +200,78 @@ def test_damage_is_set_aside_and_named_and_the_store_begins_anew(
     (aside,) = tmp_path.rglob("*.damaged")
     assert str(aside) in caplog.text
     assert "partition 0 are damaged on disk" in caplog.text
+
+
+def reads_all(store: RocksStore, partition: int = 0) -> None:
+    for i in range(ROWS):
+        store.read(partition, b"k%d" % i)
+
+
+def largest(directory: Path) -> str:
+    """Return the name of the table in whose middle there are rows for sure."""
+    return max(directory.rglob("*.sst"), key=lambda path: path.stat().st_size).name
+
+
+def rocks(directory: Path) -> RocksStore:
+    store = wire(directory).table.store
+    assert isinstance(store, RocksStore)
+    return store
+
+
+def test_what_is_under_way_when_damage_is_found_leaves_no_row_where_all_will_be_restored(
+    tmp_path: Path, filled: Path
+) -> None:
+    """A row and an offset in an empty database would say that the rows before it are there."""
+    shutil.copytree(filled, tmp_path, dirs_exist_ok=True)
+    damage(tmp_path, "*.sst", "flipped")
+    store = rocks(tmp_path)
+    with pytest.raises(DamagedStoreError) as found:
+        reads_all(store)
+    assert found.value.partition == 0
+    for use in (
+        lambda: store.read(0, b"k1"),
+        lambda: store.write(0, [(b"k1", b"1")], ROWS),
+        lambda: list(store.range(0, b"k")),
+        lambda: store.offset(0),
+    ):
+        with pytest.raises(DamagedStoreError, match="partition 0 were set aside"):
+            use()
+    assert store.size(0) == (0, 0)
+    assert store.persisted_offset(TP("trueup-state-changelog", 0)) is None, "it is taken up: all is to be restored"
+    store.write(0, [(b"k1", b"1")], 7)
+    assert (store.read(0, b"k1"), store.offset(0), store.set_aside_for["damaged"]) == (b"1", 7, 1)
+    assert len(list(tmp_path.rglob("*.damaged"))) == 1
+
+
+def test_an_iteration_does_not_end_at_what_is_damaged_as_if_there_were_no_more(tmp_path: Path, filled: Path) -> None:
+    shutil.copytree(filled, tmp_path, dirs_exist_ok=True)
+    damage(tmp_path, largest(tmp_path), "flipped")
+    store = rocks(tmp_path)
+    with pytest.raises(DamagedStoreError):
+        assert len(list(store.range(0, b"k"))) == ROWS
+
+
+def test_when_rows_are_found_damaged_the_others_of_the_disk_are_read_before_they_are_served(
+    tmp_path: Path, filled: Path
+) -> None:
+    """Else each of them ends or stops the worker once more, when one of its damaged rows is asked for."""
+    shutil.copytree(filled, tmp_path, dirs_exist_ok=True)
+    (first,) = tmp_path.rglob("state-0.db")
+    before = rocks(tmp_path)
+    before._db_for_partition(0).put(ORIGIN, b"ours")
+    before._db_for_partition(0).put(AS_OF, (9).to_bytes(8, "little"))
+    before.close(0)
+    for number in (1, 2):
+        shutil.copytree(first, first.with_name(f"state-{number}.db"))
+    for path in (first, first.with_name("state-1.db")):
+        damage(path, largest(path), "flipped")
+    store = rocks(tmp_path)
+    for number in (1, 2):
+        assert not store.vet(number, b"ours", ROWS, 0), "nothing is known yet, and no row is read for nothing"
+    with pytest.raises(DamagedStoreError):
+        reads_all(store)
+    assert [store.vet(number, b"ours", ROWS, 0) for number in (1, 2)] == [True, False]
+    assert (store.offset(1), store.offset(2)) == (None, ROWS - 1)
 
 
 #: Writes until a table was flushed and its log deleted, once more, and dies as by kill -9.

@@ -46,6 +46,7 @@ SAMPLES = [
     ("standby_missing_partitions", (), 0.0),
     ("standby_lag_records", ("1",), 4.0),
     ("standby_rows", (), 0.0),
+    ("set_aside", ("damaged",), 0.0),
     ("lag_records", ("forecasts", "0"), 3.0),
     ("buffered_records", ("outcomes", "0"), 2.0),
     ("buffered_bytes", ("outcomes", "0"), 20.0),
