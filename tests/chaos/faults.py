@@ -5,6 +5,7 @@ What each does is told in ``strikes.py``.
 
 import math
 import random
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar
@@ -94,13 +95,9 @@ class EmptyDisk(Fault):
 
 @dataclass(frozen=True)
 class Damage(Fault):
-    """The worker is killed and files of its databases are truncated, or a bit of them is flipped.
-
-    What only a read finds ends it once more.
-    """
+    """The worker is killed and files of its databases are truncated, or a bit of them is flipped."""
 
     name = "damaged RocksDB files"
-    deaths = 2
     worker: int
     files: str
     how: str
@@ -470,8 +467,13 @@ def draw(kind: type[Fault], rng: random.Random, workers: int, session: float, pa
 
 
 def schedule(seed: int, workers: int, session: float, kinds: Sequence[type[Fault]], partitions: int = 1) -> list[Fault]:
-    """Return a round of faults, every kind at least once, in an order drawn from the seed."""
+    """Return a round of faults in an order drawn from the seed: every kind once before any comes twice."""
     rng = random.Random(seed)
     faults = [fault for kind in kinds for fault in draw(kind, rng, workers, session, partitions)]
     rng.shuffle(faults)
-    return faults
+    times: Counter[type[Fault]] = Counter()
+    turns = []
+    for fault in faults:
+        turns.append(times[type(fault)])
+        times[type(fault)] += 1
+    return [faults[n] for n in sorted(range(len(faults)), key=turns.__getitem__)]

@@ -24,6 +24,17 @@ def test_every_round_has_every_kind_every_step_and_every_damage(brokers: int) ->
 
 
 @pytest.mark.parametrize("brokers", [1, 3])
+def test_every_kind_comes_once_before_any_comes_twice(brokers: int) -> None:
+    """A campaign that ends early has tried as many kinds as faults."""
+    every = kinds(brokers)
+    for seed in range(20):
+        faults = schedule(seed, 3, 6.0, every)
+        assert {type(fault) for fault in faults[: len(every)]} == set(every)
+    orders = {tuple(type(fault) for fault in schedule(seed, 3, 6.0, every)[: len(every)]) for seed in range(5)}
+    assert len(orders) == 5
+
+
+@pytest.mark.parametrize("brokers", [1, 3])
 def test_workers_and_partitions_that_are_struck_exist(brokers: int) -> None:
     rng = random.Random(1)
     for kind in kinds(brokers):
