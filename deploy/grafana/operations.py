@@ -222,6 +222,19 @@ OPERATIONS: Final = Dashboard(
                     "short",
                 ),
                 _lines(
+                    "Set aside",
+                    "Directories of rows that were not used, in an hour: damaged, or unfit for the changelog. The rows "
+                    "come from a copy or from the changelog.",
+                    [
+                        Query(
+                            f"sum by (instance, what) (increase(trueup_set_aside_total{{{WORKER}}}[1h]))",
+                            "{{instance}} {{what}}",
+                        )
+                    ],
+                    "short",
+                    alert="TrueupDiskDamaged",
+                ),
+                _lines(
                     "Waiting in the ledger",
                     "Forecasts without an outcome, outcomes until their forecast matures, outcomes without a forecast.",
                     [

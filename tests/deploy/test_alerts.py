@@ -373,6 +373,21 @@ SCENARIOS: Final[dict[str, dict[str, list[Scenario]]]] = {
             ),
         ],
     },
+    "TrueupDiskDamaged": {
+        "fires": [
+            scene(
+                healthy(),
+                {f'trueup_set_aside_total{{{W},what="damaged"}}': f"0x3 1x{LONG}"},
+                at=5,
+                fires="TrueupDiskDamaged",
+            )
+        ],
+        "quiet": [
+            # Another disk, mounted on purpose; damage of yesterday.
+            scene(healthy(), {f'trueup_set_aside_total{{{W},what="foreign"}}': f"0x3 1x{LONG}"}, at=5),
+            scene(healthy(), {f'trueup_set_aside_total{{{W},what="damaged"}}': f"0x3 1x{LONG}"}, at=70),
+        ],
+    },
     "TrueupWorkerNotReady": {
         "fires": [
             scene(only("trueup_ready", f"0x{LONG}"), healthy(V), at=11, fires="TrueupWorkerNotReady"),
