@@ -463,7 +463,7 @@ def draw(kind: type[Fault], rng: random.Random, workers: int, session: float, pa
         WildTimestamps: {"records": 2000, "seconds": 240},
         Poison: {"records": 5000},
     }
-    return [one(**drawn.get(kind, {"seconds": session + few} if "seconds" in names else {}))]
+    return [one(**drawn.get(kind, {"seconds": session + few / 2} if "seconds" in names else {}))]
 
 
 def schedule(seed: int, workers: int, session: float, kinds: Sequence[type[Fault]], partitions: int = 1) -> list[Fault]:
