@@ -165,6 +165,18 @@ def test_an_audit_goes_on_from_a_checkpoint(tmp_path: Path, crashes: float) -> N
         assert checked.raw_answers > 30
 
 
+def test_several_fields_are_carried_in_the_same_order_by_a_worker_and_an_audit(tmp_path: Path) -> None:
+    path = tmp_path / "streams.toml"
+    path.write_text(
+        '[sources.a]\ntopic = "forecasts"\nrole = "forecast"\nevent_id = "event_id"\nstream = "stream"\np = "p"\n'
+        'carry = { p = "p", customer = "stream", amount = "event_id" }\n'
+    )
+    settings = Settings.from_env({"TRUEUP_STREAMS": str(path)})
+    topics = served(mixed(100).sent, settings)
+    assert b'"carried":{"amount":' in (topics.records["calibrated"][0].value or b"")
+    assert topics.audit().checked.calibrated > 90
+
+
 def test_a_configuration_says_what_is_carried_and_answered_raw(tmp_path: Path) -> None:
     path = tmp_path / "streams.toml"
     path.write_text(

@@ -54,7 +54,7 @@ def test_a_source_names_the_headers_and_fields_that_go_on() -> None:
     found = carried(direct(SCORES), VALUE, given)
     assert found == (
         (("x-a", b"1"), PARENT, ("x-a", b"2"), ("x-b", None)),
-        b'{"customer":7,"place":"DE/Ulm","lane":"slow"}',
+        b'{"customer":7,"lane":"slow","place":"DE/Ulm"}',
     )
 
 

@@ -78,7 +78,7 @@ def test_what_goes_on_is_as_the_example_says() -> None:
     record = {"id": "e", "s": "s", "p": 0.5, "payment": {"customer": "c"}, "country": "DE", "channel": "web"}
     made = Mapping(source).read(orjson.dumps(record), None, [("ce_id", b"1"), ("lane", b"slow")], "t", NOW)
     assert isinstance(made, dict)
-    assert made["carried"] == ((("ce_id", b"1"),), b'{"customer":"c","route":"DE/web","lane":"slow"}')
+    assert made["carried"] == ((("ce_id", b"1"),), b'{"customer":"c","lane":"slow","route":"DE/web"}')
 
 
 def test_the_page_says_of_every_reason_whether_it_is_answered() -> None:
