@@ -26,7 +26,8 @@ from agents import __version__
 from agents.server import Server
 from agents.worker import ALIVE_SECONDS, FAILED, MISCONFIGURED, collect_rarely, tell
 from state.events import Forecast, Rejected
-from streams.config.settings import Settings
+from streams.config import output_ids
+from streams.config.settings import Settings, SettingsError
 from streams.faust.source_consumer import guard
 from streams.faust.state_table import PartitionsError
 from streams.faust.transport import DataLossError
@@ -36,6 +37,7 @@ from streams.metrics.routing import IntakeGauges
 from streams.metrics.sample import Sample
 from streams.records.canonical import Canonical, Reader, Sent
 from streams.records.decoding import encode_letter, encode_raw
+from streams.records.output_avro import AvroValues
 from streams.records.routing import place
 from streams.sources.formats import asks_registry
 from streams.sources.mapping import Mapping
@@ -101,6 +103,7 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
         self._settings = settings
         self._gauges = gauges
         self._probe = probe
+        self._avro = AvroValues(settings.schema_ids) if settings.schema_ids else None
         self._schemas = Schemas(settings.registry)
         #: Records that were fetched and name schemas that are being loaded.
         self._unread: dict[TopicPartition, list[Any]] = {}
@@ -332,6 +335,8 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
         partition = partitioner.partition(key, self._widths["calibrated"])
         headers = () if forecast.carried is None else forecast.carried.headers
         value = encode_raw(rejected, tp.topic, tp.partition)
+        if self._avro is not None:
+            value = self._avro.of_json("calibrated", value)
         # Its own time may be what is wrong with it.
         making.first["calibrated", partition].append(Record(key, value, None, headers))
         making.raw_answers += 1
@@ -518,7 +523,15 @@ def run(settings: Settings, *, probe: Probe = lambda _: None) -> int:
         return MISCONFIGURED if isinstance(exc, topics.TopicsError) and exc.lasting else FAILED
     for problem in problems:
         log.error(problem)
-    return MISCONFIGURED if problems else asyncio.run(_serve(settings, names, probe))
+    if problems:
+        return MISCONFIGURED
+    if settings.policies.answering:
+        try:
+            settings = asyncio.run(output_ids.known(settings, ("calibrated",)))
+        except SettingsError as exc:
+            log.error("%s", exc)  # noqa: TRY400 - a message, not a fault
+            return MISCONFIGURED
+    return asyncio.run(_serve(settings, names, probe))
 
 
 async def _serve(settings: Settings, names: Sequence[str], probe: Probe) -> int:

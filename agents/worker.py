@@ -20,7 +20,8 @@ from agents.server import Server
 from agents.status.pages import Pages
 from agents.status.readings import Readings
 from agents.topology import Topology, build
-from streams.config.settings import Settings
+from streams.config import output_ids
+from streams.config.settings import Settings, SettingsError
 from streams.kafka import topics
 
 if TYPE_CHECKING:
@@ -54,10 +55,13 @@ class Stage(NamedTuple):
         Wires it; see `agents.topology.build`.
     pages
         Returns its pages; None: it has none.
+    writes
+        Labels of the outputs it writes that have schemas.
     """
 
     build: Callable[..., Topology]
     pages: "Callable[[Settings, Topology], WSGIApplication | None]"
+    writes: tuple[str, ...] = ()
 
 
 def _pages(settings: Settings, topology: Topology) -> "WSGIApplication":
@@ -65,16 +69,17 @@ def _pages(settings: Settings, topology: Topology) -> "WSGIApplication":
     return Pages(Readings(settings, topology.gauges, __version__, lambda: topology.ready, app.recovery, app.copies))
 
 
-WORKER: Final = Stage(build, _pages)
+WORKER: Final = Stage(build, _pages, ("calibrated", "resolved"))
 
 
 def run(settings: Settings, *, probe: Probe = lambda _: None, stage: Stage = WORKER) -> int:
     """Run a worker, or another stage, until SIGTERM or SIGINT, and return its exit status.
 
     0 after a clean stop: the batches in flight were finished and their offsets committed. `MISCONFIGURED` if the
-    topics, the metrics address or the credentials are wrong. `FAILED` if the brokers cannot be asked for
-    `START_SECONDS`, because a restart may find them. `FAILED` also if a send or the state fails: the process then ends
-    at once, and what was not acknowledged is done again after the restart.
+    topics, the metrics address, the credentials or the schemas of outputs are wrong. `FAILED` if the brokers cannot be
+    asked for `START_SECONDS`, because a restart may find them; a registry of schemas is waited for. `FAILED` also if a
+    send or the state fails: the process then ends at once, and what was not acknowledged is done again after the
+    restart.
     """
     try:
         problems = asyncio.run(_checked(settings))
@@ -86,9 +91,11 @@ def run(settings: Settings, *, probe: Probe = lambda _: None, stage: Stage = WOR
             log.error(problem)
         return MISCONFIGURED
     try:
+        if stage.writes:
+            settings = asyncio.run(output_ids.known(settings, stage.writes))
         with held(settings.state_dir):
             return asyncio.run(_serve(settings, probe, stage))
-    except HeldError as exc:
+    except (HeldError, SettingsError) as exc:
         log.error("%s", exc)  # noqa: TRY400 - a message, not a fault
         return MISCONFIGURED
 

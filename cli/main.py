@@ -17,7 +17,10 @@ from replay.sources.record import TableError
 from streams.config import effective_config, stream_config
 from streams.config.settings import Settings, SettingsError
 from streams.kafka import permissions, topics
+from streams.records import output_schemas
 from streams.records.decoding import Decoder
+from streams.records.output_values import OutputValues
+from streams.sources.registry import RegistryError
 
 #: Exit status when the arguments or settings ask for something impossible (EX_CONFIG of sysexits.h).
 MISCONFIGURED = 78
@@ -225,6 +228,14 @@ def _add_readers(commands: Any) -> None:  # noqa: ANN401 - argparse has no publi
     )
     verify.add_argument("records", metavar="FILE|TOPIC", help="a file of such records as JSON lines, or a topic")
     verify.add_argument("--json", action="store_true", help="print one JSON object")
+
+    schema = commands.add_parser(
+        "schema",
+        help="print the Avro schema of an output, as it is registered with TRUEUP_OUTPUT_FORMAT=avro",
+        description="Prints the schema as JSON. With TRUEUP_OUTPUT_REGISTER=no it must be in the registry before a "
+        "worker starts.",
+    )
+    schema.add_argument("output", choices=output_schemas.NAMES, help="the topic, by its usual name")
 
 
 def _add_sources(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -451,6 +462,11 @@ def _sources(options: argparse.Namespace) -> int:
     return sources.run(settings, options.name, options.records, options.file, json_output=options.json)
 
 
+def _schema(options: argparse.Namespace) -> int:
+    print(json.dumps(output_schemas.schema(options.output), indent=2))
+    return 0
+
+
 def _promote(options: argparse.Namespace) -> int:
     from cli import promote  # noqa: PLC0415 - not part of a worker
 
@@ -508,15 +524,22 @@ def _verify(options: argparse.Namespace) -> int:
 
 
 async def _values(settings: Settings, topic: str) -> list[bytes]:
-    """Return the values of a topic; TopicsError if it cannot be read."""
+    """Return the values of a topic, in JSON; TopicsError if it cannot be read."""
     from streams.kafka.whole_topics import batches  # noqa: PLC0415 - the client takes a while to import
 
     if await topics.partitions(settings, topic) is None:
         raise topics.TopicsError(f"there is neither a file nor a topic {topic}")
+    reads, found = OutputValues(settings.registry), list[bytes]()
     try:
-        return [record.value async for _, records in batches(settings, [topic]) for record in records]
+        async for _, records in batches(settings, [topic]):
+            values = [record.value for record in records]
+            await reads.load(values)
+            found += [reads.json(value) for value in values]
+    except (RegistryError, ValueError) as exc:
+        raise topics.TopicsError(f"cannot read {topic}: {exc}") from exc
     except KafkaError as exc:
         raise topics.TopicsError(f"cannot read {topic} from {', '.join(settings.brokers)}: {exc}") from exc
+    return found
 
 
 _COMMANDS = {
@@ -533,6 +556,7 @@ _COMMANDS = {
     "replay": replay.run,
     "promote": _promote,
     "rescale": _rescale,
+    "schema": _schema,
     "skip": _skip,
     "sources": _sources,
     "verify": _verify,

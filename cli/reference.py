@@ -7,6 +7,7 @@ from state.calibrators import REGISTRY, VECTORS, kind
 from state.fence import FATES
 from streams.config.settings import Settings
 from streams.metrics.catalogue import CATALOGUE, PROCESS
+from streams.records import output_schemas
 from streams.records.decoding import REASONS
 
 INTRODUCTION = """\
@@ -18,6 +19,13 @@ Made by `make docs` from the program itself; a test fails when it is out of date
 CHAINS = """
 `front+back` feeds the answers of the first to the second, for example `platt+minimax`; up to four parts form a chain,
 `platt+calibeating+minimax`. An option goes to every part that has it.
+"""
+
+OUTPUTS = """
+## Records that come out
+
+In JSON, a field that does not apply is left out. In Avro it is null: types with a `?` may be. `trueup schema
+calibrated` prints the schema; [connect your topics](sources.md#outputs-in-avro) has more.
 """
 
 
@@ -49,6 +57,11 @@ def page() -> str:
         [(f"`{m.name}`", m.kind, ", ".join(m.labels) or "–", m.help, m.remedy or "–") for m in CATALOGUE.values()],
     )
     parts += ["\nBeside them, of the process: " + ", ".join(f"`{name}`" for name in PROCESS) + "."]
+    parts += [OUTPUTS]
+    for label in output_schemas.NAMES:
+        parts += [f"\n### {label}\n"]
+        found = [(f"`{json}`", f"`{avro}`", kind, said) for json, avro, kind, said in output_schemas.rows(label)]
+        parts += _table(("JSON", "Avro", "type in Avro", "meaning"), found)
     parts += ["\n## Reasons of dead letters\n"]
     parts += _table(("reason", "meaning"), [(f"`{reason}`", text) for reason, text in REASONS.items()])
     parts += [

@@ -62,6 +62,7 @@ HOT = (
     "state/calibrators/twospeed.py",
     "streams/records/encoding.py",
     "streams/records/merge.py",
+    "streams/records/output_avro.py",
     "streams/records/decoding.py",
 )
 

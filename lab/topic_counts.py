@@ -12,6 +12,7 @@ from lab.scrape import Fates, ScrapedSamples
 from state.arrays import Floats
 from streams.config.settings import Settings
 from streams.kafka.whole_topics import batches
+from streams.records.output_values import OutputValues
 
 #: The worker adds up its scores in another order, so they may differ in the last digits of a float.
 ROUNDING: Final = 1e-6
@@ -89,10 +90,12 @@ async def read(settings: Settings) -> TopicCounts:
         settings.resolved: held.resolved_record,
         settings.dead_letters: held.dead_letter,
     }
+    values = OutputValues(settings.registry)
     async for topic, records in batches(settings, list(noted), whole=True):
         note = noted[topic]
+        await values.load(record.value for record in records)
         for record in records:
-            note(record.value)
+            note(values.json(record.value))
     return held
 
 

@@ -32,6 +32,7 @@ from replay.audit.terms import timeline
 from streams import atomic_file
 from streams.config.settings import Settings
 from streams.kafka.topics import TopicsError
+from streams.sources.registry import RegistryError
 
 #: Exit statuses: all agree, something differs, it could not be checked.
 AGREE, DIFFER, UNCHECKED = 0, 1, 2
@@ -207,7 +208,7 @@ def _partition(task: _Task) -> Verdict:
             _derive(task, source, rows, verdict)
         except Differs as exc:
             verdict.difference = exc.args[0]
-        except (Unauditable, KafkaError, OSError) as exc:
+        except (Unauditable, RegistryError, KafkaError, OSError) as exc:
             verdict.unable = f"{exc}" or repr(exc)
         return verdict
 

@@ -10,10 +10,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-import orjson
-
 from state.engine import HELD
 from streams.records.merge import KafkaRecord
+from streams.records.output_values import OutputValues
 
 #: Records of one topic that may stand before one that was derived earlier. A redelivery repeats what was on its way, so
 #: twice as many are never exceeded; the rest is room for what several crashes in a row repeat.
@@ -99,17 +98,6 @@ class Unsettled(NamedTuple):
     recent: list[bytes]
 
 
-def compared(served: bytes | None, derived: bytes) -> dict[str, tuple[Any, Any]]:
-    """Return the fields in which two values differ; a value that is not a JSON object counts as one field."""
-    try:
-        one, other = orjson.loads(served or b""), orjson.loads(derived)
-        names = [*other, *(name for name in one if name not in other)]
-        differing = {name: (one.get(name), other.get(name)) for name in names if one.get(name) != other.get(name)}
-    except (orjson.JSONDecodeError, TypeError, AttributeError):
-        return {"value": (repr(served), derived.decode())}
-    return differing or {"bytes": (repr(served), repr(derived))}
-
-
 @dataclass
 class Matcher:
     """Matches the records of one output topic with what was derived, each once; copies must be the same.
@@ -120,8 +108,10 @@ class Matcher:
         Of the topic.
     records
         Its records, in order.
-    identity
-        Returns what a value speaks of; raises ValueError, KeyError or TypeError if it is none of the topic's.
+    identify
+        Returns what a record speaks of by its fields; raises KeyError or TypeError if it is none of the topic's.
+    values
+        Reads its values.
     kept
         Returns the value that the ledger would say again for an identity, or None.
     elsewhere
@@ -131,7 +121,8 @@ class Matcher:
     partition: int
     label: str
     records: Iterator[KafkaRecord]
-    identity: Callable[[bytes], Any]
+    identify: Callable[[dict[str, Any]], Any]
+    values: OutputValues
     kept: Callable[[Any], bytes | None] = lambda _: None
     elsewhere: Callable[[Any], bool] = lambda _: False
     matched: int = 0
@@ -146,6 +137,10 @@ class Matcher:
     next: int = 0
     _ahead: int = 0
 
+    def identity(self, value: bytes) -> Any:  # noqa: ANN401 - of the topic's kind
+        """Return what a value speaks of; raises ValueError, KeyError or TypeError if it is none of the topic's."""
+        return self.identify(self.values.fields(value))
+
     def derive(self, identity: object, derived: Derived) -> None:
         """Expect an output that the engine derived; raises `Differs` if its record was read already and differs."""
         waiting = self.ahead.pop(identity, None)
@@ -157,7 +152,7 @@ class Matcher:
         self._ahead -= len(waiting)
         self._match(identity, derived, waiting[0])
         for record in waiting[1:]:
-            if record.value != derived.value:
+            if not self.values.same(record.value, derived.value):
                 self._differs(record, derived.value, "a copy that is not the same")
             self.copies += 1
 
@@ -245,15 +240,20 @@ class Matcher:
             record.offset,
             str(identity),
             "a copy that is not the same",
-            compared(record.value, said),
+            self.values.compared(record.value, said),
         )
 
     def _known(self, identity: object, record: KafkaRecord) -> bool:
         value = record.value
-        return value is not None and (value == self.recent.get(identity) or value == self.kept(identity))
+        if value is None:
+            return False
+        for said in (self.recent.get(identity), self.kept(identity)):
+            if said is not None and self.values.same(value, said):
+                return True
+        return False
 
     def _match(self, identity: object, derived: Derived, record: KafkaRecord) -> None:
-        if record.value != derived.value:
+        if not self.values.same(record.value, derived.value):
             self._differs(record, derived.value, "served and derived differ")
         if record.key != derived.key:
             raise Differs(
@@ -277,9 +277,8 @@ class Matcher:
 
     def _differs(self, record: KafkaRecord, derived: bytes, what: str) -> None:
         identity = str(self.identity(derived))
-        raise Differs(
-            OutputDifference(self.partition, self.label, record.offset, identity, what, compared(record.value, derived))
-        )
+        fields = self.values.compared(record.value, derived)
+        raise Differs(OutputDifference(self.partition, self.label, record.offset, identity, what, fields))
 
     def _missing(self, identity: object) -> None:
         raise Differs(self.missing(identity))

@@ -21,7 +21,7 @@ from typing import Any, Final, NamedTuple, Protocol, TypeGuard
 
 import orjson
 
-from replay.audit.output_matcher import Derived, Differs, Matcher, OutputDifference, Unauditable, Unsettled, compared
+from replay.audit.output_matcher import Derived, Differs, Matcher, OutputDifference, Unauditable, Unsettled
 from replay.audit.refusing import Refusing
 from replay.audit.terms import Terms
 from state import keys, ledger
@@ -31,6 +31,7 @@ from state.fence import FORECAST_FATES, FORECASTS, INPUT_FATES, OUTCOMES, Fence
 from streams.records.decoding import Decoder, event_name
 from streams.records.encoding import encode, key_of, raw_answer
 from streams.records.merge import KafkaRecord
+from streams.records.output_values import OutputValues
 from streams.records.refused import named
 
 #: Unanswered forecasts that may stand before an answered one; they are held in memory while it is looked for.
@@ -232,11 +233,16 @@ class Rederivation:
         self._stopped: Exception | None = None
         self._settled = settled
         self._next_answer_at = 0
-        self._joined = Matcher(partition, "resolved", resolved, _joined, self._resolved_again)
+        self._values = OutputValues(self.terms[0].settings.registry)
+        self._joined = Matcher(partition, "resolved", resolved, _joined, self._values, self._resolved_again)
         own = self.terms[0].settings.forecasts, self.terms[0].settings.outcomes
-        self._letters = Matcher(partition, "dead-letters", letters, _place, elsewhere=lambda place: place[0] not in own)
+
+        def elsewhere(place: tuple[str, int, int]) -> bool:
+            return place[0] not in own
+
+        self._letters = Matcher(partition, "dead-letters", letters, _place, self._values, elsewhere=elsewhere)
         #: Raw answers stand among the others, and are handed over when they are read.
-        self._raws = Matcher(partition, "calibrated", iter(()), _raw_place, elsewhere=lambda place: place[0] not in own)
+        self._raws = Matcher(partition, "calibrated", iter(()), _raw_place, self._values, elsewhere=elsewhere)
         if since is not None:
             self.checked = replace(since.checked)
             self._gone |= since.gone
@@ -331,7 +337,7 @@ class Rederivation:
     def _parsed(self, record: KafkaRecord) -> _Answer | None:
         """Return an answer, or None for a raw one, which is matched with its dead letter."""
         try:
-            value = orjson.loads(record.value or b"")
+            value = self._values.fields(record.value or b"")
             if value.get("calibrated") is False:
                 self._raws.take(record)
                 return None
@@ -379,13 +385,14 @@ class Rederivation:
         """Compare an answer that came again with the first, or with what the ledger says; rows of no fold are read."""
         value = self._batch.get(answer.applied)
         if value is None:
-            again = self._again(answer.event_id)
-            if again is None:
+            told = self._again(answer.event_id)
+            if told is None:
                 what = "an answer to an event that is not in the ledger"
                 raise Differs(self._difference(answer.record, answer.event_id, what))
-            value = self._encoded(again)
-        if answer.record.value != value and _alone(answer.record.value) != _alone(value):
-            fields = compared(_alone(answer.record.value), _alone(value))
+            value = self._encoded(told)
+        again, said = (b"", b"") if answer.record.value == value else self._alone(answer.record.value, value)
+        if again != said:
+            fields = self._values.compared(again, said)
             raise Differs(
                 self._difference(answer.record, answer.event_id, "a copy that differs from the answer", fields)
             )
@@ -505,7 +512,7 @@ class Rederivation:
                 self._joined.derive(identity, Derived(output.key, self._encoded(output), cause))
             else:
                 value, key = self._encoded(output), key_of(output, self.terms[self._folding].settings)
-                self._letters.derive(_place(value), Derived(key, value, (output.topic, output.offset)))
+                self._letters.derive(self._letters.identity(value), Derived(key, value, (output.topic, output.offset)))
                 self._derive_raw(output)
         if self._served and self._served[0].applied <= self._engine.fence.applied:
             answer = self._served[0]
@@ -521,7 +528,7 @@ class Rederivation:
         if answer is not None:
             key, value, _, headers = answer
             derived = Derived(key, value, (output.topic, output.offset), tuple(headers))
-            self._raws.derive(_raw_place(value), derived)
+            self._raws.derive(self._raws.identity(value), derived)
 
     def _applied(self, events: Sequence[Event]) -> tuple[list[tuple[tuple[int, int], Output]], Effects]:
         """Fold events, and return each output with the record that led to it: what matures belongs to no other."""
@@ -535,10 +542,10 @@ class Rederivation:
             raise Differs(OutputDifference(self._number, "calibrated", None, output.event_id, what))
         answer = self._served.popleft()
         derived = self._encoded(output)
-        if answer.record.value != derived:
+        if not self._values.same(answer.record.value, derived):
             if answer.applied != output.applied:
                 raise Differs(self._answered_otherwise(answer, output))
-            fields = compared(answer.record.value, derived)
+            fields = self._values.compared(answer.record.value, derived)
             raise Differs(self._difference(answer.record, answer.event_id, "served and derived differ", fields))
         if answer.record.key != output.key:
             fields = {"key": (repr(answer.record.key), repr(output.key))}
@@ -550,7 +557,7 @@ class Rederivation:
         self.checked.calibrated += 1
 
     def _answered_otherwise(self, answer: _Answer, derived: Output | None) -> OutputDifference:
-        fields = {} if derived is None else compared(answer.record.value, self._encoded(derived))
+        fields = {} if derived is None else self._values.compared(answer.record.value, self._encoded(derived))
         what = "the engine makes no such answer at this place"
         return self._difference(answer.record, answer.event_id, what, fields)
 
@@ -626,6 +633,19 @@ class Rederivation:
                 return self._encoded(output)
         return None
 
+    def _alone(self, *values: bytes | None) -> list[bytes]:
+        """Return two answers in JSON without what they carry, which is their records'; in order if one is Avro."""
+        option = orjson.OPT_SORT_KEYS if any(value and value[0] == 0 for value in values) else 0
+        alone = []
+        for value in values:
+            try:
+                answer = self._values.fields(value or b"")
+                answer.pop("carried", None)
+                alone.append(orjson.dumps(answer, option=option))
+            except (ValueError, TypeError, AttributeError):
+                alone.append(value or b"")
+        return alone
+
     def _difference(
         self, record: KafkaRecord, event_id: str | None, what: str, fields: dict[str, tuple[Any, Any]] | None = None
     ) -> OutputDifference:
@@ -638,30 +658,17 @@ def _topic(event: Event) -> int:
     return OUTCOMES if isinstance(event, Outcome) else event.topic
 
 
-def _joined(value: bytes) -> _Joined:
-    record = orjson.loads(value)
+def _joined(record: dict[str, Any]) -> _Joined:
     event_id, revision = event_name(record), record["revision"]
     if not isinstance(event_id, str) or type(revision) is not int:
         raise TypeError("a resolved record has an event_id and a revision")
     return _Joined(event_id, revision)
 
 
-def _place(value: bytes) -> tuple[str, int, int]:
-    letter = orjson.loads(value)
+def _place(letter: dict[str, Any]) -> tuple[str, int, int]:
     return letter["topic"], letter["partition"], letter["offset"]
 
 
-def _raw_place(value: bytes) -> tuple[str, int, int]:
+def _raw_place(answer: dict[str, Any]) -> tuple[str, int, int]:
     """Return the place of the dead letter that a raw answer names."""
-    letter = orjson.loads(value)["dead_letter"]
-    return letter["topic"], letter["partition"], letter["offset"]
-
-
-def _alone(value: bytes | None) -> bytes:
-    """Return an answer without what it carries, which is its record's."""
-    try:
-        answer = orjson.loads(value or b"")
-        answer.pop("carried", None)
-        return orjson.dumps(answer)
-    except (ValueError, TypeError, AttributeError):
-        return value or b""
+    return _place(answer["dead_letter"])

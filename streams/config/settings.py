@@ -29,6 +29,9 @@ BROKERS = 100
 ROW_ROOM = 8192
 #: Longest streams file and longest file of a secret, bytes.
 STREAMS_BYTES, SECRET_BYTES = 1 << 20, 4096
+#: Formats of outputs, and how the subjects of their schemas are named, of the topic and the schema's full name.
+OUTPUT_FORMATS = ("json", "avro")
+SUBJECTS = {"topic": "{topic}-value", "record": "{record}", "topic-record": "{topic}-{record}"}
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 
 
@@ -112,6 +115,21 @@ class Settings:
     calibrated: str = _setting("Topic of calibrated predictions", _name, "calibrated")
     resolved: str = _setting("Topic of forecasts joined with outcomes", _name, "resolved")
     dead_letters: str = _setting("Topic of records that cannot be used", _name, "dead-letters")
+    output_format: str = _setting(
+        "Format of calibrated and resolved: json, or avro with schemas in the registry",
+        lambda value: _one_of(value, OUTPUT_FORMATS),
+        OUTPUT_FORMATS[0],
+    )
+    output_subjects: str = _setting(
+        "Subjects of their schemas: topic (calibrated-value), record (trueup.Calibrated) or topic-record",
+        lambda value: _one_of(value, tuple(SUBJECTS)),
+        "topic",
+    )
+    output_register: str = _setting(
+        "Whether the schemas are registered at the start; no: they must be there",
+        lambda value: _one_of(value, ("yes", "no")),
+        "yes",
+    )
     maps: str | None = _setting(
         "Topic of maps from raw to served probabilities, which decision services follow; without it none are written",
         _name,
@@ -187,6 +205,8 @@ class Settings:
     #: Topic that a router sends outcomes to; empty: these are no router's settings.
     routed: str = ""
     registry: Registry = field(default_factory=Registry)
+    #: Ids of the outputs' schemas by the labels of their topics, once they are known; empty: outputs are JSON.
+    schema_ids: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         # Base64 makes a letter a third longer; its key and value may both be as long as the limit, and the key is there
@@ -201,6 +221,10 @@ class Settings:
             _ = self.modes
         except ValueError as exc:
             raise SettingsError(str(exc)) from exc
+        if self.output_format != OUTPUT_FORMATS[0] and self.registry.url is None:
+            raise SettingsError(
+                f"TRUEUP_OUTPUT_FORMAT={self.output_format} names schemas of a registry: set TRUEUP_REGISTRY_URL"
+            )
         for source in self.sources:
             if asks_registry(source.table) and self.registry.url is None:
                 raise SettingsError(
@@ -390,7 +414,10 @@ COIN = {
 SHORTEST_COIN, LONGEST_COIN = 16, 64
 #: The same of the schema registry.
 REGISTRY = {
-    "TRUEUP_REGISTRY_URL": ("url", "Schema registry with Confluent's interface, https://host:port; of sources"),
+    "TRUEUP_REGISTRY_URL": (
+        "url",
+        "Schema registry with Confluent's interface, of sources and outputs; https://host:port",
+    ),
     "TRUEUP_REGISTRY_USERNAME": ("username", "User name for it"),
     "TRUEUP_REGISTRY_PASSWORD": ("password", "Its password"),
     "TRUEUP_REGISTRY_PASSWORD_FILE": ("password", "File that holds its password"),

@@ -7,6 +7,7 @@ from state.events import Calibrated, Forecast, Output, Rejected, Resolved
 from state.fence import FORECASTS
 from streams.config.settings import Settings
 from streams.records.decoding import encode_calibrated, encode_letter, encode_raw, encode_resolved
+from streams.records.output_avro import AvroValues
 
 #: Key, value, Kafka timestamp (ms) and headers of a record to produce.
 EncodedRecord = tuple[bytes | None, bytes, int | None, list[tuple[str, bytes | None]]]
@@ -15,7 +16,7 @@ NO_HEADERS: Final[list[tuple[str, bytes | None]]] = []
 
 
 def encode(output: Output, settings: Settings, partition: int) -> tuple[str, int | None, bytes]:
-    """Return the label of an output's topic, its Kafka timestamp in ms, and its value."""
+    """Return the label of an output's topic, its Kafka timestamp in ms, and its value in JSON."""
     if isinstance(output, Calibrated):
         return "calibrated", output.ts, encode_calibrated(output)
     if isinstance(output, Resolved):
@@ -40,7 +41,7 @@ def answered_raw(output: Output, settings: Settings) -> Forecast | None:
 
 
 def raw_answer(output: Rejected, settings: Settings, partition: int) -> EncodedRecord | None:
-    """Return the ``calibrated`` record that a dead letter has beside it; None if its forecast is not answered."""
+    """Return the ``calibrated`` record, in JSON, that a dead letter has beside it; None if there is no such answer."""
     forecast = answered_raw(output, settings)
     if forecast is None:
         return None
@@ -50,7 +51,11 @@ def raw_answer(output: Rejected, settings: Settings, partition: int) -> EncodedR
 
 
 def encoded(outputs: Iterable[Output], settings: Settings, partition: int) -> dict[str, list[EncodedRecord]]:
-    """Return the records of outputs by the label of their topic, in their order."""
+    """Return the records of outputs by the label of their topic, in their order and the format of the settings.
+
+    Dead letters are JSON in any case: they are read when something is wrong, and hold records of all kinds.
+    """
+    avro = AvroValues(settings.schema_ids) if settings.schema_ids else None
     calibrated: list[EncodedRecord] = []
     resolved: list[EncodedRecord] = []
     letters: list[EncodedRecord] = []
@@ -58,14 +63,18 @@ def encoded(outputs: Iterable[Output], settings: Settings, partition: int) -> di
         if type(output) is Calibrated:
             carried = output.carried
             headers = NO_HEADERS if carried is None else list(carried.headers)
-            calibrated.append((output.key, encode_calibrated(output), output.ts, headers))
+            value = encode_calibrated(output) if avro is None else avro.calibrated(output)
+            calibrated.append((output.key, value, output.ts, headers))
         elif type(output) is Resolved:
-            resolved.append((output.key, encode_resolved(output), output.resolved_ts, NO_HEADERS))
+            value = encode_resolved(output) if avro is None else avro.resolved(output)
+            resolved.append((output.key, value, output.resolved_ts, NO_HEADERS))
         else:
             letter = cast("Rejected", output)
             _, timestamp, value = encode(letter, settings, partition)
             letters.append((key_of(output, settings), value, timestamp, NO_HEADERS))
             answer = raw_answer(letter, settings, partition)
             if answer is not None:
+                if avro is not None:
+                    answer = (answer[0], avro.of_json("calibrated", answer[1]), answer[2], answer[3])
                 calibrated.append(answer)
     return {"calibrated": calibrated, "resolved": resolved, "dead-letters": letters}

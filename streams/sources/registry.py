@@ -4,6 +4,7 @@ The interface is that of https://docs.confluent.io/platform/current/schema-regis
 (Redpanda, Karapace, Apicurio under ``/apis/ccompat/v7``) have the same.
 """
 
+import json
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -21,11 +22,17 @@ AVRO, PROTOBUF, JSON = "AVRO", "PROTOBUF", "JSON"
 SECONDS: Final = 10.0
 #: Most schemas that one refers to, directly or not.
 _MOST: Final = 1000
+#: Statuses that say that a schema is not wanted, and that will not change by itself.
+_REFUSED: Final = (401, 403, 404, 409, 422)
 _ACCEPT: Final = {"Accept": "application/vnd.schemaregistry.v1+json, application/json"}
 
 
 class RegistryError(RuntimeError):
     """The registry cannot be asked, or its answer is none; the message says why. Asking again may help."""
+
+
+class RefusedError(ValueError):
+    """The registry will not have a schema, or does not let it be registered; the message says why."""
 
 
 class Fetched(NamedTuple):
@@ -141,6 +148,51 @@ class Registry:
         await self._collect(session, found, references, serialized=kind == PROTOBUF)
         return Fetched(kind, _text(found), tuple(references.items()))
 
+    async def register(self, session: aiohttp.ClientSession, subject: str, text: str) -> int:
+        """Register an Avro schema under a subject, and return its id: the one it has, if it is registered already.
+
+        Raises
+        ------
+        RefusedError
+            If it is not compatible with what the subject has, or registering is not allowed.
+        RegistryError
+            As `fetch`.
+        """
+        return _id(await self._post(session, f"subjects/{quote(subject, safe='')}/versions", text))
+
+    async def registered(self, session: aiohttp.ClientSession, subject: str, text: str) -> int:
+        """Return the id that an Avro schema has under a subject, and register nothing.
+
+        Raises
+        ------
+        RefusedError
+            If it is not registered there, or the subject may not be read.
+        RegistryError
+            As `fetch`.
+        """
+        return _id(await self._post(session, f"subjects/{quote(subject, safe='')}", text))
+
+    async def latest(self, session: aiohttp.ClientSession, subject: str) -> dict[str, Any] | None:
+        """Return the latest version of a subject as the registry has it; None if there is none; raises as `fetch`."""
+        return await self._get(session, f"subjects/{quote(subject, safe='')}/versions/latest")
+
+    async def _post(self, session: aiohttp.ClientSession, path: str, text: str) -> dict[str, Any]:
+        url = f"{str(self.url).rstrip('/')}/{path}"
+        try:
+            async with session.post(url, json={"schema": text, "schemaType": AVRO}) as answer:
+                status, reason, body = answer.status, answer.reason, await answer.read()
+        except (aiohttp.ClientError, TimeoutError, ValueError) as exc:
+            raise RegistryError(f"{url} cannot be asked: {str(exc) or type(exc).__name__}") from exc
+        try:
+            said = json.loads(body)
+        except ValueError:
+            said = None
+        if status == 200 and isinstance(said, dict):
+            return said
+        message = said.get("message") if isinstance(said, dict) else None
+        told = f"{url} answered {status} {reason}" + (f": {message}" if message else "")
+        raise (RefusedError if status in _REFUSED else RegistryError)(told)
+
     async def _collect(
         self, session: aiohttp.ClientSession, found: Mapping[str, Any], into: dict[str, str], *, serialized: bool
     ) -> None:
@@ -178,6 +230,13 @@ class Registry:
         if not isinstance(found, dict):
             raise RegistryError(f"{url} answered no object")
         return found
+
+
+def _id(found: Mapping[str, Any]) -> int:
+    number = found.get("id")
+    if type(number) is not int or not 0 <= number < 1 << 32:
+        raise RegistryError(f"the registry gave a schema no id: {found!r}")
+    return number
 
 
 def _text(found: Mapping[str, Any]) -> str:

@@ -1,12 +1,14 @@
 """Intake: offsets follow acknowledgements, routes follow forecasts, and nothing goes on where topics have changed."""
 
 import asyncio
+import io
 import json
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import fastavro
 import orjson
 import pytest
 from aiokafka.errors import CommitFailedError, KafkaError
@@ -21,6 +23,7 @@ from streams.kafka import partitioner, provenance, topics
 from streams.kafka.permissions import commands, of_intake
 from streams.kafka.provenance import Identity
 from streams.metrics.routing import IntakeGauges
+from streams.records.output_avro import SCHEMAS, AvroValues
 
 STREAMS = """
 [sources.scores]
@@ -314,6 +317,24 @@ def test_headers_go_on_to_the_forecast_and_to_nothing_else(play: Play) -> None:
         assert [headers for *_, headers in of_topic(scene, "forecasts")] == [[TRACE[0]]]
         for topic in ("trueup-routes", "trueup-labels"):
             assert [headers for *_, headers in of_topic(scene, topic)] == [[]]
+
+    play(story)
+
+
+@pytest.mark.parametrize("settings", [ANSWERING], indirect=True)
+def test_with_schemas_intake_answers_in_avro(play: Play) -> None:
+    async def story(scene: Scene) -> None:
+        scene.intake._avro = AvroValues({"calibrated": 7})
+        await scene.begin()
+        scene.give(S0, score("e3", model="unknown"))
+        await scene.steps()
+        ((_, _, batch),) = [each for each in scene.producer.sent if each[0] == "calibrated"]
+        ((_, value, _),) = batch
+        found = fastavro.schemaless_reader(io.BytesIO(value[5:]), SCHEMAS["calibrated"], None)
+        assert isinstance(found, dict)
+        assert value[:5] == b"\0\0\0\0\7"
+        assert (found["event_id"], found["p"], found["calibrated"], found["draw"]) == ("e3", 0.5, False, None)
+        assert (found["reason"], found["dead_letter"]["offset"]) == ("unknown_stream", 0)
 
     play(story)
 

@@ -7,8 +7,8 @@ import asyncio
 import json
 import sys
 import uuid
-from collections.abc import Mapping
-from typing import NamedTuple, Self
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, Self
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from trueup_maps import Maps, follow
@@ -34,6 +34,8 @@ class Decisions:
         What answers after that; None: the raw score.
     forecasts, calibrated
         Topics.
+    read
+        Reads the value of an answer; of answers in Avro it is an `answers.Answers`.
     """
 
     def __init__(
@@ -44,7 +46,9 @@ class Decisions:
         *,
         forecasts: str = "forecasts",
         calibrated: str = "calibrated",
+        read: Callable[[bytes], Mapping[str, Any]] = json.loads,
     ) -> None:
+        self._read_value = read
         self._budget, self._maps, self._forecasts = budget, maps, forecasts
         self._producer = AIOKafkaProducer(bootstrap_servers=brokers)
         # No group: every instance reads all answers, from now on, and takes those that it waits for.
@@ -68,7 +72,7 @@ class Decisions:
 
     async def _read(self) -> None:
         async for record in self._consumer:
-            said = json.loads(record.value)
+            said = self._read_value(record.value)
             answer = self._waiting.pop((said["event_id"], said["stream"]), None)
             if answer is not None and not answer.done():
                 # A forecast that cannot be used is answered, too, where the streams file says on_error = "raw".

@@ -34,6 +34,8 @@ GIVEN: dict[str, tuple[str, Any]] = {
     "TRUEUP_CALIBRATED": ("c", "c"),
     "TRUEUP_RESOLVED": ("r", "r"),
     "TRUEUP_DEAD_LETTERS": ("d", "d"),
+    "TRUEUP_OUTPUT_SUBJECTS": ("record", "record"),
+    "TRUEUP_OUTPUT_REGISTER": ("no", "no"),
     "TRUEUP_MAPS": ("maps", "maps"),
     "TRUEUP_MAPS_SECONDS": ("2.5", 2.5),
     "TRUEUP_METRICS_HOST": ("0.0.0.0", "0.0.0.0"),  # noqa: S104 - read, not listened on
@@ -156,7 +158,12 @@ def test_the_default_calibrator_serves_streams_the_file_does_not_name() -> None:
 
 def test_the_variables_described_are_all_that_are_read() -> None:
     described = {name for name, _, _ in Settings.described()}
-    assert described == GIVEN.keys() | SECURITY.keys() | ACCESS.keys() | FILES | {"TRUEUP_STREAMS", *COIN, *REGISTRY}
+    assert described == GIVEN.keys() | SECURITY.keys() | ACCESS.keys() | FILES | {
+        "TRUEUP_STREAMS",
+        "TRUEUP_OUTPUT_FORMAT",
+        *COIN,
+        *REGISTRY,
+    }
     own = {f"TRUEUP_{f.name.upper()}" for f in fields(Settings)} - {
         "TRUEUP_SECURITY",
         "TRUEUP_ACCESS",
@@ -165,6 +172,7 @@ def test_the_variables_described_are_all_that_are_read() -> None:
         "TRUEUP_CARRY_HEADERS",
         "TRUEUP_ROUTED",
         "TRUEUP_REGISTRY",
+        "TRUEUP_SCHEMA_IDS",
     }
     assert own < described
     assert all(help_ and default for _, help_, default in Settings.described())

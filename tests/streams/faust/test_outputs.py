@@ -18,6 +18,7 @@ from streams.faust.outputs import Outputs
 from streams.faust.transport import BatchProducer
 from streams.records.decoding import encode_raw
 from streams.records.encoding import encode
+from streams.records.output_avro import AvroValues
 from tests.streams.fakes import Producer, Row
 
 SETTINGS = Settings(forecasts="my-f", outcomes="my-o", calibrated="my-c", resolved="my-r", dead_letters="my-d")
@@ -121,6 +122,22 @@ def test_a_dead_forecast_is_answered_beside_its_letter_where_its_stream_says_so(
     assert [sent.headers for sent in sender.producer.sent if sent.topic == "my-c"] == [[[("traceparent", b"00")]]]
     assert len(sender.producer.rows("my-d")) == 2
     assert sender.outputs.raw_answers == 1
+
+
+def test_with_schemas_answers_and_joined_forecasts_are_avro_and_letters_stay_json() -> None:
+    policies = Policies([("s", Policy("histogram", on_error="raw"))], Policy("histogram"))
+    sender = Sender(replace(SETTINGS, policies=policies, schema_ids={"calibrated": 7, "resolved": 8}))
+    one = Forecast(7, b"k", "e", "s", 0.25, (), 1007)
+    dead = letter(7)._replace(reason="quota", forecast=one, withheld=True)
+    sender.send(answer(1), joined(1), dead)
+    values = AvroValues({"calibrated": 7, "resolved": 8})
+    first, second = sender.producer.rows("my-c")
+    assert (first.key, first.value, first.timestamp) == (answer(1).key, values.calibrated(answer(1)), answer(1).ts)
+    assert (second.key, second.timestamp) == (b"k", 1007)
+    assert second.value == values.of_json("calibrated", encode_raw(dead, "my-f", 3))
+    assert [row.value for row in sender.producer.rows("my-r")] == [values.resolved(joined(1))]
+    (row,) = sender.producer.rows("my-d")
+    assert orjson.loads(row.value or b"")["reason"] == "quota"
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,10 @@
-"""A stand-in for a schema registry: what is read of Confluent's REST interface, as its reference describes it."""
+"""A stand-in for a schema registry: what is used of Confluent's REST interface, as its reference describes it."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import asyncio
+import json
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from ssl import SSLContext
 from typing import Any
@@ -19,16 +22,25 @@ class StandIn:
         Answers by path, such as ``schemas/ids/1``; ``?format=serialized`` is a part of the path.
     broken
         Statuses to answer with first, one request each.
+    subjects
+        Ids of the versions of each subject, in order; a version that is registered must read what the latest wrote.
     authorization
         The header that requests must have; None for none.
+    read_only
+        Whether registering is forbidden.
     asked
         Paths in the order of the requests.
+    url
+        Where it is served, for tests to note.
     """
 
     schemas: dict[str, dict[str, Any]] = field(default_factory=dict)
     broken: list[int] = field(default_factory=list)
+    subjects: dict[str, list[int]] = field(default_factory=dict)
     authorization: str | None = None
+    read_only: bool = False
     asked: list[str] = field(default_factory=list)
+    url: str = ""
 
     async def answer(self, request: web.Request) -> web.Response:
         path = request.path_qs.removeprefix("/")
@@ -38,17 +50,55 @@ class StandIn:
             return web.Response(status=self.broken.pop(0))
         if self.authorization is not None and request.headers.get("Authorization") != self.authorization:
             return web.json_response({"error_code": 401, "message": "Unauthorized"}, status=401)
-        found = self.schemas.get(path)
-        if found is None:
-            said = {"error_code": 40403, "message": "Schema not found"}
-            return web.json_response(said, status=404, content_type=kind)
-        return web.json_response(found, content_type=kind)
+        if request.method == "POST":
+            status, found = self.posted(path, json.loads(await request.text()))
+        elif path.endswith("/versions/latest") and path not in self.schemas:
+            status, found = self._latest(path.split("/")[1])
+        else:
+            status, found = 200, self.schemas.get(path, {})
+        if not found:
+            status, found = 404, {"error_code": 40403, "message": "Schema not found"}
+        return web.json_response(found, status=status, content_type=kind)
+
+    def posted(self, path: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        """Register a schema (``subjects/S/versions``) or look it up (``subjects/S``)."""
+        _, subject, *register = path.split("/")
+        text, versions = body["schema"], self.subjects.get(subject, [])
+        for at, number in enumerate(versions):
+            if json.loads(self._text(number)) == json.loads(text):
+                return 200, {"id": number} if register else self._version(subject, at)
+        if not register:
+            missing = {"error_code": 40403, "message": "Schema not found"}
+            return 404, missing if versions else {"error_code": 40401, "message": f"Subject '{subject}' not found."}
+        if self.read_only:
+            return 403, {"error_code": 40301, "message": "User is denied operation Write on Subject"}
+        if versions and (why := unreadable(json.loads(text), json.loads(self._text(versions[-1])))):
+            said = "Schema being registered is incompatible with an earlier schema for subject"
+            return 409, {"error_code": 409, "message": f'{said} "{subject}", details: {why}'}
+        known = [int(name.rpartition("/")[2]) for name, held in self.schemas.items() if held["schema"] == text]
+        number = known[0] if known else len(self.schemas) + 1
+        self.schemas[f"schemas/ids/{number}"] = {"schema": text}
+        self.subjects.setdefault(subject, []).append(number)
+        return 200, {"id": number}
+
+    def _latest(self, subject: str) -> tuple[int, dict[str, Any]]:
+        versions = self.subjects.get(subject)
+        return (200, self._version(subject, len(versions) - 1)) if versions else (404, {})
+
+    def _version(self, subject: str, at: int) -> dict[str, Any]:
+        number = self.subjects[subject][at]
+        return {"subject": subject, "version": at + 1, "id": number, "schema": self._text(number)}
+
+    def _text(self, number: int) -> str:
+        text: str = self.schemas[f"schemas/ids/{number}"]["schema"]
+        return text
 
     @asynccontextmanager
     async def served(self, tls: SSLContext | None = None, port: int = 0) -> AsyncIterator[str]:
         """Serve on loopback, and give the address."""
         app = web.Application()
         app.router.add_get("/{path:.*}", self.answer)
+        app.router.add_post("/{path:.*}", self.answer)
         runner = web.AppRunner(app)
         await runner.setup()
         try:
@@ -58,3 +108,39 @@ class StandIn:
             yield f"{'https' if tls else 'http'}://127.0.0.1:{bound}"
         finally:
             await runner.cleanup()
+
+    @contextmanager
+    def apart(self, port: int = 0) -> Iterator[str]:
+        """Serve from a thread of its own, for a test that has no loop, and give the address."""
+        loop, told, ended = asyncio.new_event_loop(), threading.Event(), asyncio.Event()
+        urls: list[str] = []
+
+        async def serve() -> None:
+            async with self.served(port=port) as url:
+                urls.append(url)
+                told.set()
+                await ended.wait()
+
+        thread = threading.Thread(target=loop.run_until_complete, args=(serve(),))
+        thread.start()
+        told.wait(10)
+        try:
+            yield urls[0]
+        finally:
+            loop.call_soon_threadsafe(ended.set)
+            thread.join()
+            loop.close()
+
+
+def unreadable(reader: dict[str, Any], writer: dict[str, Any]) -> str:
+    """Return why what one schema wrote cannot be read by another, by the rules of Avro 1.11 for records; or nothing."""
+    if reader["name"] != writer["name"]:
+        return f"NAME_MISMATCH: expected {reader['name']}"
+    written = {each["name"]: each["type"] for each in writer["fields"]}
+    for each in reader["fields"]:
+        if each["name"] not in written:
+            if "default" not in each:
+                return f"READER_FIELD_MISSING_DEFAULT_VALUE: {each['name']}"
+        elif written[each["name"]] != each["type"]:
+            return f"TYPE_MISMATCH: {each['name']}"
+    return ""

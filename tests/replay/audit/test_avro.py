@@ -1,0 +1,139 @@
+"""An audit derives outputs in Avro to the last bit, and those of a topic whose format changed."""
+
+import io
+from collections.abc import Iterator
+from dataclasses import replace
+from io import BytesIO
+from pathlib import Path
+
+import fastavro
+import pytest
+from hypothesis import given
+from hypothesis import settings as examples
+from hypothesis import strategies as st
+
+from replay.audit import checkpoint
+from replay.audit.checkpoint import Skips
+from replay.audit.output_matcher import Differs, OutputDifference
+from replay.audit.partition_verifier import Derivation, Memory
+from replay.audit.terms import timeline
+from streams.config.settings import Settings
+from streams.records.output_avro import SCHEMAS
+from streams.records.output_schemas import text
+from streams.sources.registry import Registry, RegistryError
+from tests.replay.audit.partitions import Kept, Topics, audited, served
+from tests.replay.audit.test_carried import OF, RAW, carrying
+from tests.streams.sources.registries import StandIn
+
+IDS = {"calibrated": 1, "resolved": 2}
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    held = {f"schemas/ids/{number}": {"schema": text(label)} for label, number in IDS.items()}
+    with StandIn(held).apart() as found:
+        yield found
+
+
+def avro(url: str) -> Settings:
+    return replace(RAW, schema_ids=IDS, registry=Registry(url))
+
+
+def difference(topics: Topics, settings: Settings) -> OutputDifference:
+    with pytest.raises(Differs) as found:
+        topics.audit(settings)
+    return found.value.args[0]  # type: ignore[no-any-return]
+
+
+def changed(label: str, value: bytes, **fields: object) -> bytes:
+    """Return a value in Avro with other fields."""
+    found = fastavro.schemaless_reader(io.BytesIO(value[5:]), SCHEMAS[label], None)
+    assert isinstance(found, dict)
+    into = io.BytesIO(value[:5])
+    into.seek(5)
+    fastavro.schemaless_writer(into, SCHEMAS[label], found | fields)
+    return into.getvalue()
+
+
+def in_avro(topics: Topics, label: str) -> list[Kept]:
+    return [each for each in topics.records[label] if (each.value or b"").startswith(b"\0")]
+
+
+@examples(max_examples=10, deadline=None)
+@given(st.integers(0, 2**32), st.sampled_from([0.0, 0.3]))
+def test_what_was_written_in_avro_is_derived_as_what_was_written_in_json(url: str, seed: int, crashes: float) -> None:
+    sent = carrying(seed % 7)
+    topics = served(sent, avro(url), seed, crashes)
+    plain = served(sent, RAW, seed, crashes)
+    for label in IDS:
+        assert len(in_avro(topics, label)) == len(topics.records[label]) == len(plain.records[label])
+    assert not in_avro(topics, "dead-letters")
+    checked = topics.audit(avro(url)).checked
+    assert checked == plain.audit().checked
+    assert checked.raw_answers > 50
+
+
+@pytest.mark.parametrize("crashes", [0.0, 0.3])
+def test_a_topic_whose_format_changed_is_derived_and_an_audit_goes_on(url: str, tmp_path: Path, crashes: float) -> None:
+    rows, topics, path = Memory(), None, tmp_path / "partition-3"
+    for day, under in enumerate((RAW, avro(url), RAW)):
+        sent = [each._replace(ts=each.ts + day * 60_000) for each in carrying(day + 1, 150)]
+        topics = served(sent, under, day, crashes, topics=topics, rows=rows)
+        derived, since = Memory(), None
+        terms = timeline(avro(url), topics.in_force)
+        if day:
+            since = checkpoint.read(path, OF, avro(url), topics.in_force, derived).derivation
+            later = [each for each in topics.in_force if each.applied >= since.terms.applied]
+            terms = timeline(avro(url), later, since.terms)
+        file = BytesIO()
+
+        def settled(derivation: Derivation, file: BytesIO = file, topics: Topics = topics) -> None:
+            checkpoint.write(file, OF, topics.in_force, Skips(0, {}), derivation)
+
+        checked = audited(topics, terms, derived, since, settled).checked
+        path.write_bytes(file.getvalue())
+        whole = topics.audit(avro(url)).checked
+        assert (checked.calibrated, checked.resolved, checked.raw_answers) == (
+            whole.calibrated,
+            whole.resolved,
+            whole.raw_answers,
+        )
+    assert topics is not None
+    assert 100 < len(in_avro(topics, "calibrated")) < len(topics.records["calibrated"]) - 100
+
+
+@pytest.mark.parametrize(("label", "name"), [("calibrated", "p"), ("calibrated", "version"), ("resolved", "y")])
+def test_a_record_that_was_changed_is_named_with_the_field(url: str, label: str, name: str) -> None:
+    topics = served(carrying(1), avro(url))
+    wanted = [each for each in in_avro(topics, label) if b"forecasts" not in (each.value or b"")]
+    record = wanted[20]
+    topics.replace(label, record.offset, changed(label, record.value or b"", **{name: 0 if name != "p" else 0.123}))
+    found = difference(topics, avro(url))
+    assert (found.topic, found.offset, list(found.fields)) == (label, record.offset, [name])
+
+
+def test_a_field_that_was_carried_cannot_be_changed(url: str) -> None:
+    topics = served(carrying(1), avro(url))
+    record = next(
+        each for each in in_avro(topics, "calibrated") if b"\2\2\2n" in (each.value or b"") and each.offset > 9
+    )
+    topics.replace("calibrated", record.offset, changed("calibrated", record.value or b"", carried={"n": "-1"}))
+    found = difference(topics, avro(url))
+    assert (found.offset, list(found.fields)) == (record.offset, ["carried"])
+
+
+def test_a_copy_may_stand_there_in_the_other_format_and_must_say_the_same(url: str) -> None:
+    topics, plain = served(carrying(1), avro(url)), served(carrying(1), RAW)
+    before = topics.audit(avro(url)).checked
+    copy = next(each for each in plain.records["calibrated"] if b'"applied"' in (each.value or b"") and each.offset > 9)
+    topics.append("calibrated", copy.key, copy.value, copy.timestamp, copy.headers)
+    assert topics.audit(avro(url)).checked.copies == before.copies + 1
+    again = topics.records["calibrated"][copy.offset]
+    topics.append("calibrated", again.key, changed("calibrated", again.value or b"", p=0.123))
+    assert difference(topics, avro(url)).fields.keys() == {"p"}
+
+
+def test_without_the_registry_nothing_is_judged(url: str) -> None:
+    topics = served(carrying(1), avro(url))
+    with pytest.raises(RegistryError, match="set TRUEUP_REGISTRY_URL"):
+        topics.audit(RAW)

@@ -1,0 +1,137 @@
+"""The schemas of outputs in the registry: registered or looked up, waited for, or refused in words."""
+
+import asyncio
+import json
+import logging
+from typing import Any
+
+import pytest
+
+from streams.config import output_ids
+from streams.config.settings import Settings, SettingsError
+from streams.records.output_schemas import schema, text
+from tests.streams.sources.registries import StandIn
+
+OTHER = '{"type": "record", "name": "Score", "namespace": "acme", "fields": []}'
+
+
+def settings(url: str, **changed: str) -> Settings:
+    environment = {"TRUEUP_OUTPUT_FORMAT": "avro", "TRUEUP_REGISTRY_URL": url}
+    return Settings.from_env(environment | {f"TRUEUP_{name.upper()}": value for name, value in changed.items()})
+
+
+def known(registry: StandIn, *labels: str, **changed: str) -> dict[str, int]:
+    async def ask() -> dict[str, int]:
+        async with registry.served() as url:
+            found = await output_ids.known(settings(url, **changed), labels or ("calibrated", "resolved"))
+            return dict(found.schema_ids)
+
+    return asyncio.run(ask())
+
+
+def test_outputs_in_json_ask_nobody() -> None:
+    plain = Settings()
+    assert asyncio.run(output_ids.known(plain)) is plain
+    assert not plain.schema_ids
+
+
+def test_schemas_are_registered_once_under_the_subjects_of_their_topics() -> None:
+    registry = StandIn()
+    ids = known(registry, calibrated="answers")
+    assert registry.subjects == {"answers-value": [ids["calibrated"]], "resolved-value": [ids["resolved"]]}
+    assert registry.schemas[f"schemas/ids/{ids['resolved']}"] == {"schema": text("resolved")}
+    assert known(registry, calibrated="answers") == ids
+    assert len(registry.schemas) == 2
+
+
+@pytest.mark.parametrize(
+    ("strategy", "subjects"),
+    [
+        ("topic", {"calibrated-value", "resolved-value"}),
+        ("record", {"trueup.Calibrated", "trueup.Resolved"}),
+        ("topic-record", {"calibrated-trueup.Calibrated", "resolved-trueup.Resolved"}),
+    ],
+)
+def test_subjects_are_named_in_the_usual_ways(strategy: str, subjects: set[str]) -> None:
+    registry = StandIn()
+    known(registry, output_subjects=strategy)
+    assert registry.subjects.keys() == subjects
+
+
+def test_a_process_that_writes_one_topic_asks_for_one_schema() -> None:
+    registry = StandIn()
+    assert known(registry, "calibrated").keys() == {"calibrated"}
+    assert registry.subjects.keys() == {"calibrated-value"}
+
+
+def test_a_schema_that_may_not_be_registered_is_looked_up() -> None:
+    registry = StandIn(read_only=True)
+    with pytest.raises(SettingsError, match=r"403.*denied operation Write.*TRUEUP_OUTPUT_REGISTER=no"):
+        known(registry)
+    with pytest.raises(
+        SettingsError, match=r"trueup.Calibrated under the subject calibrated-value, which has no schema"
+    ):
+        known(registry, output_register="no")
+    registry.read_only = False
+    ids = known(registry)
+    registry.read_only = True
+    assert known(registry, output_register="no") == ids
+
+
+def test_an_incompatible_schema_is_named_with_ours() -> None:
+    registry = StandIn({"schemas/ids/17": {"schema": OTHER}}, subjects={"calibrated-value": [17]})
+    for register in ("yes", "no"):
+        with pytest.raises(SettingsError) as refused:
+            known(registry, output_register=register)
+        said = str(refused.value)
+        assert "the schema trueup.Calibrated under the subject calibrated-value" in said
+        assert "which has acme.Score as version 1, id 17" in said
+    assert registry.subjects == {"calibrated-value": [17]}
+
+
+def test_a_schema_with_more_fields_than_ours_does_not_stop_a_worker_of_before() -> None:
+    later = schema("calibrated")
+    later["fields"].append({"name": "more", "type": ["null", "string"], "default": None})
+    registry = StandIn()
+    ids = known(registry)
+    number = len(registry.schemas) + 1
+    registry.schemas[f"schemas/ids/{number}"] = {"schema": json.dumps(later)}
+    registry.subjects["calibrated-value"].append(number)
+    assert known(registry) == ids
+
+
+def test_who_may_not_ask_is_told_so() -> None:
+    with pytest.raises(SettingsError, match=r"calibrated-value, which cannot be read: .*401"):
+        known(StandIn(authorization="Bearer x"))
+
+
+def test_a_registry_that_is_away_is_waited_for(monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:
+    monkeypatch.setattr(output_ids, "FIRST_PAUSE", 0.01)
+    registry = StandIn(broken=[503, 500, 429])
+    with caplog.at_level(logging.WARNING, "trueup"):
+        assert len(known(registry)) == 2
+    waits = [line for line in caplog.messages if "waiting for the registry" in line]
+    assert len(waits) == 3
+    assert "503" in waits[0]
+
+
+@pytest.mark.parametrize("said", [{"version": 1}, {"id": "7"}, {"id": -1}, {"id": 1 << 32}, {"id": True}])
+def test_an_answer_without_an_id_is_asked_for_again(said: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(output_ids, "FIRST_PAUSE", 0.01)
+    registry, answers = StandIn(), [said]
+    usual = registry.posted
+    monkeypatch.setattr(registry, "posted", lambda *asked: (200, answers.pop()) if answers else usual(*asked))
+    assert len(known(registry)) == 2
+
+
+def test_without_an_address_of_the_registry_nothing_starts() -> None:
+    with pytest.raises(SettingsError, match="set TRUEUP_REGISTRY_URL"):
+        Settings.from_env({"TRUEUP_OUTPUT_FORMAT": "avro"})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("OUTPUT_FORMAT", "protobuf"), ("OUTPUT_SUBJECTS", "none"), ("OUTPUT_REGISTER", "true")]
+)
+def test_other_values_are_refused_with_what_there_is(name: str, value: str) -> None:
+    with pytest.raises(SettingsError, match=f"TRUEUP_{name}='{value}': must be one of"):
+        Settings.from_env({f"TRUEUP_{name}": value})

@@ -1,0 +1,203 @@
+"""Outputs in Avro hold what the JSON records hold, to the last bit, and are read back as these."""
+
+import io
+import struct
+from typing import Any
+
+import fastavro
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from state.events import Calibrated, Carried, Forecast, Rejected, Resolved
+from state.fence import FORECASTS
+from state.forecasts import Classwise, Normal, Probs, Quantiles
+from streams.records.decoding import SCOPED, encode_calibrated, encode_raw, encode_resolved
+from streams.records.output_avro import SCHEMAS, AvroValues, payload, record
+from streams.records.output_schemas import FIELDS, rows, schema, text
+from streams.sources.avro import parsed
+from tests.streams.sources.registries import unreadable
+
+VALUES = AvroValues({"calibrated": 7, "resolved": 1 << 31})
+NAMES = st.text(st.characters(min_codepoint=32, exclude_categories=("Cs", "Cc")), min_size=1, max_size=200)
+PROBABILITIES = st.floats(0, 1)
+COUNTS = st.integers(0, 2**62)
+CARRIED = st.none() | st.builds(
+    Carried,
+    st.just((("traceparent", b"00"),)),
+    st.just(b"") | st.dictionaries(NAMES, NAMES | PROBABILITIES | st.lists(st.none())).map(orjson.dumps),
+)
+EVENTS = NAMES | st.tuples(NAMES, NAMES).map(SCOPED.join)
+QUANTILES, LAW = Quantiles((0.1, 0.9), (-1e99, 0.1 + 0.2)), Normal(0.1, 2.0)
+PROBS, CLASSES = Probs((0.25, 0.75)), Classwise((0.2, 5e-324))
+KINDS = [(PROBS, PROBS), (PROBS, CLASSES), (QUANTILES, QUANTILES), (LAW, QUANTILES), (LAW, LAW), (0.25, 0.0)]
+
+
+def answer(raw: Any, p: Any, carried: Carried | None = None) -> Calibrated:
+    return Calibrated(b"k", f"e{SCOPED}scope", "s", raw, p, p, "prudent", "0123abcd", 3, 1_700_000_000_000, 12, carried)
+
+
+def joined(raw: Any, p: Any, y: float) -> Resolved:
+    return Resolved(b"k", "e", "s", raw, p, p, y, "prudent", 3, 1_700_000_000_000, 1_700_000_000_001, 2, implied=True)
+
+
+def dead(raw: Any, stream: str = "s") -> bytes:
+    carried = Carried((), b'{"customer":"c","n":1}')
+    one = Forecast(7, b"k", f"e{SCOPED}scope", stream, raw, (), 1007, None, (), carried)
+    return encode_raw(Rejected(7, b"k", b"{}", FORECASTS, "quota", "s", 9, forecast=one), "f", 3)
+
+
+def read(label: str, value: bytes, *, number: int) -> dict[str, Any]:
+    """Read a value as anybody does who has the schema."""
+    assert value[:5] == b"\0" + number.to_bytes(4, "big")
+    data = io.BytesIO(value[5:])
+    found = fastavro.schemaless_reader(data, SCHEMAS[label], None)
+    assert not data.read()
+    assert isinstance(found, dict)
+    return record(found)
+
+
+def as_texts(shown: dict[str, Any]) -> dict[str, Any]:
+    """Return a JSON record with what it carries as Avro has it."""
+    carried = shown.get("carried")
+    if carried is None:
+        return shown
+    texts = {name: each if isinstance(each, str) else orjson.dumps(each).decode() for name, each in carried.items()}
+    return {**shown, "carried": texts}
+
+
+@given(
+    st.builds(
+        Calibrated,
+        key=st.none(),
+        event_id=EVENTS,
+        stream=NAMES,
+        raw=PROBABILITIES,
+        p=PROBABILITIES,
+        draw=PROBABILITIES,
+        calibrator=NAMES,
+        config=st.just("0123abcd"),
+        version=COUNTS,
+        ts=COUNTS,
+        applied=COUNTS,
+        carried=CARRIED,
+    )
+)
+def test_an_answer_is_what_the_library_writes_and_the_json_says(one: Calibrated) -> None:
+    value, said = VALUES.calibrated(one), encode_calibrated(one)
+    assert value == VALUES.of_json("calibrated", said)
+    found = read("calibrated", value, number=7)
+    assert found == as_texts(orjson.loads(said))
+    bits = [struct.pack("<d", found[name]) for name in ("raw", "p", "draw")]
+    assert bits == [struct.pack("<d", each) for each in (one.raw, one.p, one.draw)]
+
+
+@given(
+    st.builds(
+        Resolved,
+        key=st.none(),
+        event_id=EVENTS,
+        stream=NAMES,
+        raw=PROBABILITIES,
+        p=PROBABILITIES,
+        draw=PROBABILITIES,
+        y=st.sampled_from([0.0, 1.0]),
+        calibrator=NAMES,
+        version=COUNTS,
+        issued_ts=COUNTS,
+        resolved_ts=COUNTS,
+        revision=COUNTS,
+        implied=st.booleans(),
+    )
+)
+def test_a_joined_forecast_is_what_the_library_writes_and_the_json_says(one: Resolved) -> None:
+    value, said = VALUES.resolved(one), encode_resolved(one)
+    assert value == VALUES.of_json("resolved", said)
+    found = read("resolved", value, number=1 << 31)
+    assert found == orjson.loads(said)
+    assert type(found["y"]) is int
+
+
+@pytest.mark.parametrize(("raw", "p"), KINDS)
+def test_forecasts_of_every_kind_are_read_back(raw: Any, p: Any) -> None:
+    one = answer(raw, p, Carried((), b'{"a":null,"b":[1],"c":"text"}'))
+    said = orjson.loads(encode_calibrated(one))
+    assert read("calibrated", VALUES.calibrated(one), number=7) == as_texts(said)
+    for y in (1.0, -0.5, 1e99):
+        two = joined(raw, p, y if type(p) is not float else 1.0)
+        assert read("resolved", VALUES.resolved(two), number=1 << 31) == orjson.loads(encode_resolved(two))
+
+
+@pytest.mark.parametrize("raw", [0.25, PROBS, QUANTILES, LAW])
+@pytest.mark.parametrize("stream", ["s", ""])
+def test_a_raw_answer_is_read_back(raw: Any, stream: str) -> None:
+    said = dead(raw, stream)
+    shown = orjson.loads(said)
+    assert shown["calibrated"] is False
+    assert shown["stream"] == (stream or None)
+    assert read("calibrated", VALUES.of_json("calibrated", said), number=7) == as_texts(shown)
+
+
+def test_every_field_of_every_record_in_json_has_a_place_in_the_table() -> None:
+    told = {label: {json for json, *_ in rows(label)} for label in FIELDS}
+    shown: dict[str, set[str]] = {"calibrated": set(), "resolved": set()}
+    for raw, p in KINDS:
+        shown["calibrated"] |= orjson.loads(encode_calibrated(answer(raw, p, Carried((), b'{"a":1}')))).keys()
+        shown["calibrated"] |= orjson.loads(dead(raw)).keys()
+        one = joined(raw, p, 1.0)._replace(event_id=f"e{SCOPED}scope")
+        shown["resolved"] |= orjson.loads(encode_resolved(one)).keys()
+    assert shown == told
+
+
+@pytest.mark.parametrize("label", FIELDS)
+def test_every_field_says_what_it_is_and_all_but_the_first_ones_have_a_default(label: str) -> None:
+    fields = schema(label)["fields"]
+    assert all(field["doc"].endswith(".") for field in fields)
+    optional = [field for field in fields if isinstance(field["type"], list)]
+    assert all(field["type"][0] == "null" and field["default"] is None for field in optional)
+    assert len(optional) > len(fields) / 2
+    assert orjson.loads(text(label)) == schema(label)
+
+
+def test_what_is_there_is_never_taken_out() -> None:
+    # The first fields that were registered: a reader of one of them must read what is written now.
+    first = {
+        "calibrated": "event_id stream scope raw p draw calibrator config version ts applied calibrated reason "
+        "dead_letter raw_probs raw_quantiles raw_normal probs quantiles normal normalised argmax draw_probs "
+        "draw_quantiles draw_normal carried",
+        "resolved": "event_id stream scope raw p draw y calibrator version issued_ts resolved_ts revision implied "
+        "raw_probs raw_quantiles raw_normal probs quantiles normal normalised argmax draw_probs draw_quantiles "
+        "draw_normal",
+    }
+    for label, names in first.items():
+        assert [field.name for field in FIELDS[label]][: len(names.split())] == names.split()
+
+
+def test_a_later_schema_reads_older_records_and_an_older_one_later_records() -> None:
+    old = schema("resolved")
+    new = {**old, "fields": [*old["fields"], {"name": "more", "type": ["null", "string"], "default": None}]}
+    assert not unreadable(new, old)
+    assert not unreadable(old, new)
+    older, newer = (parsed(orjson.dumps(each).decode(), ()) for each in (old, new))
+    said = orjson.loads(encode_resolved(joined(0.5, 0.25, 1.0)))
+    later = fastavro.schemaless_reader(io.BytesIO(payload(older, said)), older, newer)
+    earlier = fastavro.schemaless_reader(io.BytesIO(payload(newer, {**said, "more": "x"})), newer, older)
+    assert isinstance(later, dict)
+    assert isinstance(earlier, dict)
+    assert (record(later), record(earlier)) == (said, said)
+
+
+@pytest.mark.parametrize("wrong", [{"p": "0.5"}, {"event_id": None}, {"carried": []}, {"version": 1 << 63}])
+def test_what_is_not_of_the_schema_is_refused(wrong: dict[str, Any]) -> None:
+    said = orjson.loads(encode_calibrated(answer(0.5, 0.5)))
+    with pytest.raises(ValueError, match="Avro schema"):
+        payload(SCHEMAS["calibrated"], {**said, **wrong})
+
+
+def test_long_texts_and_many_classes() -> None:
+    one = answer(0.5, 0.5, Carried((), orjson.dumps({"long": "ä" * 100_000})))
+    assert VALUES.calibrated(one) == VALUES.of_json("calibrated", encode_calibrated(one))
+    many = Probs([0.001] * 1000)
+    found = read("resolved", VALUES.resolved(joined(many, many, 999.0)), number=1 << 31)
+    assert (found["probs"], found["y"]) == (list(many), 999)
