@@ -104,7 +104,7 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
         self._gauges = gauges
         self._probe = probe
         self._avro = AvroValues(settings.schema_ids) if settings.schema_ids else None
-        self._schemas = Schemas(settings.registry)
+        self.schemas = Schemas(settings.registry)
         #: Records that were fetched and name schemas that are being loaded.
         self._unread: dict[TopicPartition, list[Any]] = {}
         self._loading: asyncio.Task[None] | None = None
@@ -113,7 +113,7 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
         self._asking: dict[str, list[Reader]] = defaultdict(list)
         for mode in settings.modes:
             if not mode.direct:
-                mapping = Mapping(mode.source, self._schemas)
+                mapping = Mapping(mode.source, self.schemas)
                 reader = Reader(mode.source.name, mode.source.role, mapping, settings.policies, settings.limits)
                 self.readers[mode.topic].append(reader)
                 if asks_registry(mode.source.table):
@@ -163,7 +163,7 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
             await self._admin.start()
             stack.push_async_callback(self._admin.close)
             guard(self._consumer, self.readers, self._settings.unpacked_bytes)
-            self._widths, self._ids = await self._asked()
+            self.know(*await self._asked())
             self._consumer.subscribe(list(self.readers), listener=self)
             looked = monotonic()
             while not stop.is_set():
@@ -225,7 +225,7 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
         if not self._moving:
             batch = self._buffers.take(self._settings.batch_records, self._caught_up)
             if batch:
-                making = self._make(batch)
+                making = self.make(batch, int(time() * 1000))
                 before = self._flying[-1] if self._flying else None
                 self._flying.append(asyncio.create_task(self._deliver(making, before)))
         if monotonic() - self._committing >= self._settings.commit_seconds:
@@ -259,7 +259,7 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
         if not lacking:
             return dict(fetched)
         self._unread = dict(fetched)
-        self._loading = asyncio.create_task(self._schemas.load(lacking))
+        self._loading = asyncio.create_task(self.schemas.load(lacking))
         return {}
 
     def _caught_up(self, tp: TopicPartition) -> bool:
@@ -284,9 +284,21 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
 
     # -- what it becomes -------------------------------------------------------------------------------------------
 
-    def _make(self, batch: Sequence[tuple[TopicPartition, Any]]) -> Making:
+    def know(self, widths: dict[str, int], ids: dict[str, str]) -> None:
+        """Take how many partitions the topics sent to have, by their labels, and the ids of the source topics."""
+        self._widths, self._ids = widths, ids
+
+    def make(self, batch: Sequence[tuple[TopicPartition, Any]], now: int) -> Making:
+        """Return what source records become: pure, but for the counts.
+
+        Parameters
+        ----------
+        batch
+            Records as aiokafka hands them over, with their partitions.
+        now
+            The time, ms since 1970: no record may be far ahead of it.
+        """
         making = Making(records=len(batch), started=perf_counter())
-        now = int(time() * 1000)
         for tp, record in batch:
             making.ends[tp] = record.offset + 1
             read: set[str] = set()
@@ -301,7 +313,7 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
                     self._gauges.mapped(reader.name, "passed")
                 elif isinstance(made, Rejected):
                     self._gauges.mapped(reader.name, "dead", made.reason)
-                    self._reject(making, tp, made)
+                    self.reject(making, tp, made)
                 else:
                     self._gauges.mapped(reader.name, "sent")
                     self._add(making, made, max(0, record.timestamp))
@@ -322,7 +334,8 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
         partition = partitioner.partition(sent.key, self._widths[sent.topic])
         to[sent.topic, partition].append(Record(sent.key, sent.value, stamp, sent.headers))
 
-    def _reject(self, making: Making, tp: TopicPartition, rejected: Rejected) -> None:
+    def reject(self, making: Making, tp: TopicPartition, rejected: Rejected) -> None:
+        """Add a dead letter, and its raw answer if it is to have one."""
         value = encode_letter(rejected, tp.topic, tp.partition, self._settings.limits)
         key = rejected.key if len(rejected.key or b"") <= self._settings.letter_bytes else None
         making.first["dead-letters", tp.partition % self._widths["dead-letters"]].append(Record(key, value, None))
@@ -433,7 +446,7 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
         self._committed.clear()
         self._following.clear()
         self._places.clear()
-        self._widths, self._ids = await self._asked()
+        self.know(*await self._asked())
         if assigned:
             group = f"{self._settings.app_id}-intake"
             stored = await self._admin.list_consumer_group_offsets(group, partitions=assigned)

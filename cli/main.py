@@ -291,6 +291,11 @@ def _add_audit(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         metavar="DIR",
         help="go on from what the last audit left there, and leave what this one derives of partitions that agree",
     )
+    audit.add_argument(
+        "--sources",
+        action="store_true",
+        help="follow every record from its source first: through intake and router, to the inputs of the workers",
+    )
 
 
 def _positive(value: str) -> int:
@@ -501,7 +506,11 @@ def _audit(options: argparse.Namespace) -> int:
     from replay.audit import auditor  # noqa: PLC0415 - not part of a worker
 
     return auditor.run(
-        Settings.from_env(os.environ), json_output=options.json, disk=options.disk, checkpoint=options.checkpoint
+        Settings.from_env(os.environ),
+        json_output=options.json,
+        disk=options.disk,
+        checkpoint=options.checkpoint,
+        sources=options.sources,
     )
 
 

@@ -3,7 +3,7 @@
 import asyncio
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack
@@ -17,14 +17,15 @@ from time import monotonic
 from typing import Any
 
 import orjson
-import rocksdict
 from aiokafka.errors import KafkaError
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from agents import compiled
 from replay.audit import checkpoint as checkpoints
+from replay.audit import follower
+from replay.audit.disk_rows import Disk
 from replay.audit.output_matcher import Differs, OutputDifference, Unauditable
 from replay.audit.partition_verifier import LABELS, Checked, Derivation, Memory, Rederivation, RowStore, fence_of
 from replay.audit.reader import PartitionReader, Span, origins, require_kept, spans
@@ -36,32 +37,8 @@ from streams.sources.registry import RegistryError
 
 #: Exit statuses: all agree, something differs, it could not be checked.
 AGREE, DIFFER, UNCHECKED = 0, 1, 2
-
-
-class Disk:
-    """Rows in a RocksDB database of its own."""
-
-    def __init__(self, directory: Path) -> None:
-        self._db = rocksdict.Rdict(str(directory), rocksdict.Options(raw_mode=True))
-
-    def get(self, key: bytes, /) -> bytes | None:
-        """Return a row."""
-        row: bytes | None = self._db.get(key)
-        return row
-
-    def write(self, rows: Mapping[bytes, bytes | None]) -> None:
-        """Write rows; None deletes."""
-        batch = rocksdict.WriteBatch(raw_mode=True)
-        for key, value in rows.items():
-            if value is None:
-                batch.delete(key)
-            else:
-                batch.put(key, value)
-        self._db.write(batch)
-
-    def items(self) -> Iterable[tuple[bytes, bytes]]:
-        """Return all rows."""
-        return self._db.items()  # type: ignore[return-value]  # its iterator says it is none
+#: What ends an audit, as the topics or the brokers do not allow it.
+_UNREADABLE = KafkaError, TopicsError, Unauditable, BrokenProcessPool, OSError
 
 
 @dataclass
@@ -91,7 +68,14 @@ class Verdict:
     in_force: list[dict[str, Any]] = field(default_factory=list)
 
 
-def run(settings: Settings, *, json_output: bool, disk: bool = False, checkpoint: Path | None = None) -> int:
+def run(
+    settings: Settings,
+    *,
+    json_output: bool,
+    disk: bool = False,
+    checkpoint: Path | None = None,
+    sources: bool = False,
+) -> int:
     """Audit every partition and return the exit status: 0 all agree, 1 something differs, 2 it could not be checked.
 
     Parameters
@@ -105,19 +89,37 @@ def run(settings: Settings, *, json_output: bool, disk: bool = False, checkpoint
     checkpoint
         Directory of what the last audit derived: this one goes on from there, and leaves what it has derived itself
         of every partition that agrees. None: from the first record, and nothing is left.
+    sources
+        Follow every record from its source first, through intake and router.
     """
     console = Console(stderr=json_output)
-    began = monotonic()
+    verdicts: list[Verdict] = []
+    unable = None
+    followed = _followed(settings, console, disk=disk) if sources else None
     try:
+        began = monotonic()
         verdicts = _audit(settings, console, disk=disk, checkpoint=checkpoint)
-        unable = None
-    except (KafkaError, TopicsError, Unauditable, BrokenProcessPool, OSError) as exc:
-        verdicts, unable = [], f"{exc}" or repr(exc)
-    account = _account(verdicts, unable, monotonic() - began)
+    except _UNREADABLE as exc:
+        unable = f"{exc}" or repr(exc)
+    account = _account(verdicts, unable, monotonic() - began, followed)
     _print(console, account)
     if json_output:
         sys.stdout.write(orjson.dumps(account).decode() + "\n")
     return int(account["status"])
+
+
+def _followed(settings: Settings, console: Console, *, disk: bool) -> follower.Account:
+    try:
+        with _progress(console) as progress:
+            task = progress.add_task("following the sources", total=None)
+            told = partial(_followed_partitions, progress, task)
+            return follower.follow(settings, disk=disk, told=told)
+    except _UNREADABLE as exc:
+        return follower.Account(unable=[f"the sources: {exc!r}"])
+
+
+def _followed_partitions(progress: Progress, task: TaskID, done: int, total: int) -> None:
+    progress.update(task, completed=done, total=total)
 
 
 @dataclass(frozen=True)
@@ -280,11 +282,16 @@ def _progress(console: Console) -> Progress:
     return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
 
 
-def _account(verdicts: Sequence[Verdict], unable: str | None, seconds: float) -> dict[str, Any]:
+def _account(
+    verdicts: Sequence[Verdict], unable: str | None, seconds: float, followed: follower.Account | None = None
+) -> dict[str, Any]:
     """Return what was found, as JSON would have it."""
     totals = {each.name: sum(getattr(verdict.checked, each.name) for verdict in verdicts) for each in fields(Checked)}
     differences = [verdict.difference._asdict() for verdict in verdicts if verdict.difference]
     reasons = ([unable] if unable else []) + [verdict.unable for verdict in verdicts if verdict.unable]
+    if followed is not None:
+        differences = [difference._asdict() for difference in followed.differences] + differences
+        reasons = followed.unable + reasons
     events = totals["forecasts"] + totals["outcomes"] - sum(verdict.resumed for verdict in verdicts)
     return {
         "status": DIFFER if differences else UNCHECKED if reasons else AGREE,
@@ -297,7 +304,7 @@ def _account(verdicts: Sequence[Verdict], unable: str | None, seconds: float) ->
         "in_force": {str(verdict.partition): verdict.in_force for verdict in verdicts},
         "seconds": round(seconds, 3),
         "events_per_second": round(events / seconds) if seconds else 0,
-    }
+    } | ({} if followed is None else {"followed": followed.shown()})
 
 
 def _print(console: Console, account: Mapping[str, Any]) -> None:
@@ -329,6 +336,8 @@ def _print(console: Console, account: Mapping[str, Any]) -> None:
         f"{checked['dead_letters']:,} dead letters, {checked['copies']:,} copies"
         + (f", {checked['raw_answers']:,} raw answers" if checked["raw_answers"] else "")
     )
+    if "followed" in account:
+        _print_followed(line, account["followed"])
     if checked["waiting"] or checked["unsettled"]:
         line(
             f"not committed yet, and not judged: {checked['waiting']:,} forecasts without an answer, "
@@ -341,3 +350,27 @@ def _print(console: Console, account: Mapping[str, Any]) -> None:
         )
     if account["status"] == AGREE:
         line("[green]all agree[/]")
+
+
+def _print_followed(line: Callable[[str], None], followed: Mapping[str, Any]) -> None:
+    source, router = followed["sources"], followed["router"]
+    line(
+        f"from the sources: {source['records']:,} records, {source['sent']:,} sent on, {source['dead']:,} dead, "
+        f"{source['passed']:,} passed over; {source['waiting']:,} not committed yet, {source['gone']:,} not there any "
+        f"more; {source['copies']:,} sent again in {followed['seconds']:.1f} s"
+    )
+    line(
+        f"through the router: {router['routes']:,} routes and {router['labels']:,} labels became "
+        f"{router['outcomes']:,} outcomes and {router['dead_letters']:,} dead letters; {router['waiting']:,} wait, "
+        f"{router['copies']:,} sent again"
+    )
+    if source["of_the_moment"]:
+        line(
+            f"{source['of_the_moment']:,} dead letters are for what intake's clock or the registry said then, which "
+            "nobody can ask any more"
+        )
+    if router["by_order"]:
+        line(f"{router['by_order']:,} events had their label about when their route came: any order of both is right")
+    more = source["differences"] + router["differences"]
+    if more:
+        line(f"[red]{more:,} differences between the sources and the inputs of the workers[/]")

@@ -80,6 +80,7 @@ class PartitionReader:
         self._consumer = AIOKafkaConsumer(
             bootstrap_servers=",".join(self._settings.brokers),
             enable_auto_commit=False,
+            auto_offset_reset="none",  # what is deleted while it is read must not look as if it had never been
             max_partition_fetch_bytes=FETCH_BYTES,
             isolation_level="read_committed",  # as a worker reads its inputs
             **self._settings.security.client_options(),
@@ -191,6 +192,28 @@ class PartitionReader:
             self._unpacks[place.topic] = limit
         self._run(self._begin(places))
         return [self._records(place, each) for place, each in zip(places, stretches, strict=True)]
+
+    async def beginnings(self, places: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the offset of the first record that each partition keeps."""
+        return dict(await self._consumer.beginning_offsets(places))
+
+    async def ends(self, places: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the next offset of each partition."""
+        return dict(await self._consumer.end_offsets(places))
+
+    def stretches(
+        self, places: Mapping[TopicPartition, tuple[int, int]], unpacked_bytes: int | None = None
+    ) -> list[Iterator[KafkaRecord]]:
+        """Return the records of each of several partitions, from an offset to another; nothing else is read meanwhile.
+
+        Parameters
+        ----------
+        unpacked_bytes
+            Most bytes that a batch may unpack to; None for no bound.
+        """
+        self._unpacks.update((place.topic, unpacked_bytes) for place in places)
+        self._run(self._begin({place: first for place, (first, _) in places.items()}))
+        return [self._records(place, [(end, None)]) for place, (_, end) in places.items()]
 
     async def _begin(self, places: Mapping[TopicPartition, int]) -> None:
         self._consumer.assign(list(places))

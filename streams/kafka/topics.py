@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
@@ -300,6 +300,22 @@ async def partitions(settings: Settings, name: str) -> int | None:
             return None
         (described,) = await admin.describe_topics([name])
         return len(described["partitions"])
+
+
+async def cleanup_policies(settings: Settings, names: list[str]) -> dict[str, str]:
+    """Return the ``cleanup.policy`` of topics, as far as this user may ask.
+
+    Raises
+    ------
+    TopicsError
+        If the brokers cannot be reached.
+    """
+    found = {}
+    async with _admin(settings) as admin:
+        for name in names:
+            with suppress(TopicsError):
+                found[name] = (await _configs(admin, name)).get("cleanup.policy", "")
+    return found
 
 
 def _problems(topic: Topic, configs: Mapping[str, str]) -> list[str]:

@@ -455,7 +455,7 @@ def test_records_wait_for_their_schemas_and_are_dropped_with_their_partitions(pl
             await there.wait()
 
         asks = SimpleNamespace(lacking=lambda _: [] if there.is_set() else ["7"])
-        scene.intake._schemas = cast("Any", SimpleNamespace(load=load))
+        scene.intake.schemas = cast("Any", SimpleNamespace(load=load))
         scene.intake._asking["scores.v3"] = cast("Any", [asks])
         scene.give(S0, score("e1"))
         await scene.steps(1)
@@ -488,11 +488,11 @@ def test_of_the_sources_of_a_topic_the_first_counts_whose_condition_holds(tmp_pa
     )
     (tmp_path / "streams.toml").write_text(twice)
     made = Intake(Settings.from_env({"TRUEUP_STREAMS": str(tmp_path / "streams.toml")}), IntakeGauges("0", [], list))
-    made._widths, made._ids = dict.fromkeys(made.topics, 2), dict.fromkeys(made.readers, "6f")
+    made.know(dict.fromkeys(made.topics, 2), dict.fromkeys(made.readers, "6f"))
     record = SimpleNamespace(
         offset=0, timestamp=100, key=b"k", value=orjson.dumps(score("e1")), headers=(), topic=S0.topic
     )
-    making = made._make([(S0, record)])
+    making = made.make([(S0, record)], 100)
     assert [len(records) for records in making.first.values()] == [1]
 
 

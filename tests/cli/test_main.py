@@ -358,7 +358,7 @@ def test_audit_passes_on_what_it_was_asked_and_its_status(monkeypatch: pytest.Mo
     monkeypatch.setattr(auditor, "run", called := Called(status))
     assert main.main(["audit", "--json", "--disk"]) == status
     ((_, named),) = called.how
-    assert named == {"json_output": True, "disk": True, "checkpoint": None}
+    assert named == {"json_output": True, "disk": True, "checkpoint": None, "sources": False}
 
 
 def test_broker_passes_on_its_port_and_directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -1,0 +1,572 @@
+"""Every record followed from its source: through intake and the router, up to where the worker's audit begins.
+
+Two passes, each in as many processes as there are processors. The first reads, partition by partition, what intake and
+router have written, and keeps of each record where it stands, what it was made of and a hash, sorted on disk. The
+second reads the sources and the router's inputs, makes everything again, and meets the first one's entries in order.
+So memory does not grow with the topics, but for the router's state.
+"""
+
+import asyncio
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack, closing
+from dataclasses import asdict, dataclass, field, fields, replace
+from itertools import count
+from multiprocessing import get_context
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import monotonic
+from typing import Any, Final, NamedTuple
+
+import orjson
+from aiokafka import TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.client import AIOKafkaClient
+from aiokafka.errors import KafkaError
+
+from agents import compiled
+from agents.intake import Intake, Making
+from replay.audit import entries, intake_verifier, router_verifier
+from replay.audit.disk_rows import Disk
+from replay.audit.entries import Entries, digest
+from replay.audit.intake_verifier import (
+    ANSWERS,
+    LETTERS,
+    MADE,
+    NAMED,
+    Followed,
+    Found,
+    IntakeVerifier,
+    Made,
+    SourceSpan,
+)
+from replay.audit.output_matcher import OutputDifference, Unauditable
+from replay.audit.partition_verifier import Memory, RowStore
+from replay.audit.reader import PartitionReader
+from replay.audit.router_verifier import RouterSpan, RouterVerifier, Sent
+from state.events import Rejected
+from state.fence import FORECASTS
+from streams.config.settings import Settings
+from streams.kafka import partitioner, provenance
+from streams.kafka.topics import cleanup_policies
+from streams.metrics.routing import IntakeGauges
+from streams.records.encoding import encode, key_of
+from streams.records.merge import KafkaRecord
+from streams.sources.fields import FORECAST
+
+#: The topics that the first pass reads, by their labels.
+WRITTEN: Final = (*MADE, "outcomes")
+OUTCOMES: Final = len(MADE)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What there is to follow, as it was when the audit began.
+
+    Attributes
+    ----------
+    settings
+        Of the workers.
+    partitions
+        How many each topic of trueup's has.
+    written
+        By label and partition of what intake and router have written: the first offset kept, and the end.
+    sources
+        What there is of each source partition.
+    routers
+        What there is of each partition of the router.
+    ids
+        Of each source topic its id.
+    widths
+        Of each topic that intake writes its number of partitions.
+    strict
+        Labels of the topics in which every record must be of intake, or of the router.
+    """
+
+    settings: Settings
+    partitions: int
+    written: dict[tuple[int, int], tuple[int, int]]
+    sources: list[SourceSpan]
+    routers: list[RouterSpan]
+    ids: dict[str, str]
+    widths: dict[str, int]
+    strict: frozenset[int]
+
+    def name(self, label: int) -> str:
+        """Return the topic of a label of `WRITTEN`."""
+        name: str = getattr(self.settings, WRITTEN[label].replace("-", "_"))
+        return name
+
+    def place(self, label: int, partition: int) -> TopicPartition:
+        """Return a partition of a topic of `WRITTEN`."""
+        return TopicPartition(self.name(label), partition)
+
+
+class Gathered(NamedTuple):
+    """What the first pass found of one partition of every topic.
+
+    Attributes
+    ----------
+    cuts
+        By label and partition, of topics whose first records were deleted: by source partition the first offset named.
+    unread
+        Records that were made of topics that are not there any more.
+    differences, more
+        Records that neither intake nor router has written; how many further ones there are.
+    """
+
+    cuts: dict[tuple[int, int], dict[tuple[str, int], int]]
+    unread: int
+    differences: list[OutputDifference]
+    more: int
+
+
+@dataclass
+class Account:
+    """What following the records has found."""
+
+    sources: Followed = field(default_factory=Followed)
+    router: Sent = field(default_factory=Sent)
+    labels: dict[str, int] = field(default_factory=dict)
+    differences: list[OutputDifference] = field(default_factory=list)
+    unable: list[str] = field(default_factory=list)
+    by_source: dict[str, Followed] = field(default_factory=dict)
+    seconds: float = 0.0
+
+    def shown(self) -> dict[str, Any]:
+        """Return it as JSON has it."""
+        return {
+            "sources": asdict(self.sources),
+            "router": asdict(self.router),
+            "routed": self.labels,
+            "source_partitions": {name: asdict(each) for name, each in self.by_source.items()},
+            "seconds": round(self.seconds, 3),
+            "records_per_second": round(self.sources.records / self.seconds) if self.seconds else 0,
+        }
+
+
+def follow(settings: Settings, *, disk: bool = False, told: Callable[[int, int], None] = lambda *_: None) -> Account:
+    """Follow every record from its source to the worker's inputs.
+
+    Parameters
+    ----------
+    settings
+        Of the workers, with the sources.
+    disk
+        Keep the router's derived state in a temporary RocksDB instead of memory.
+    told
+        Called with how many partitions were followed, and how many there are.
+
+    Raises
+    ------
+    Unauditable
+        If no source is for intake, or the topics do not fit together.
+    KafkaError, TopicsError, OSError
+        If they cannot be read.
+    """
+    began = monotonic()
+    # A copy without the TLS context, which no other process can be given.
+    settings = replace(settings, security=replace(settings.security))
+    with asyncio.Runner() as runner:
+        plan = runner.run(_plan(settings))
+    account = Account()
+    with (
+        TemporaryDirectory(prefix="trueup-audit-") as directory,
+        compiled.handed_on(),
+        ProcessPoolExecutor(os.cpu_count() or 1, get_context("spawn")) as pool,
+    ):
+        at = Path(directory)
+        total, done = plan.partitions + len(plan.sources) + len(plan.routers), count(1)
+
+        def finished(_: object) -> None:
+            told(next(done), total)
+
+        reading = [pool.submit(_gather, plan, n, at) for n in range(plan.partitions)]
+        for each in reading:
+            each.add_done_callback(finished)
+        gathered = [each.result() for each in reading]
+        cuts = {place: firsts for found in gathered for place, firsts in found.cuts.items()}
+        for found in gathered:
+            account.differences += found.differences
+            account.sources.differences += len(found.differences) + found.more
+            account.sources.unread += found.unread
+        followed = [pool.submit(_follow, plan, span, at, cuts) for span in plan.sources]
+        routed = [pool.submit(_route, plan, span, at, disk) for span in plan.routers]
+        for one in followed:
+            one.add_done_callback(finished)
+        for other in routed:
+            other.add_done_callback(finished)
+        for span, source in zip(plan.sources, followed, strict=True):
+            made, differences = source.result()
+            account.by_source[str(span)] = made
+            _add(account.sources, made)
+            account.differences += differences
+        for router in routed:
+            sent, differences, fates = router.result()
+            _add(account.router, sent)
+            account.labels = {name: account.labels.get(name, 0) + n for name, n in fates.items()}
+            account.differences += differences
+    account.unable += _unjudged(plan, account)
+    account.seconds = monotonic() - began
+    return account
+
+
+def _unjudged(plan: Plan, account: Account) -> list[str]:
+    """Return what could not be judged, one sentence each."""
+    found = []
+    for span in plan.sources:
+        gone = account.by_source[str(span)].gone
+        if gone:
+            said = f", which begins at offset {span.first}" if span.first else ""
+            found.append(
+                f"{gone:,} records of {span}{said}: not there any more, or what was made of them is not; see "
+                "'Retention has taken records' in docs/runbook.md"
+            )
+    if account.sources.unread:
+        found.append(
+            f"{account.sources.unread:,} records were made of source topics that are not there any more, or that the "
+            "streams file does not name: audit with the file that did"
+        )
+    router = account.router
+    if router.gone:
+        found.append(f"{router.gone:,} events of the router: records of them are not there any more")
+    if router.unjudged:
+        found.append(
+            f"{router.unjudged:,} events may have left the router before their label came: their times do not tell, "
+            "see 'Events that may have left' in docs/runbook.md"
+        )
+    return found
+
+
+def _add(total: Any, one: Any) -> None:  # noqa: ANN401 - counts of one kind
+    """Add counts to counts."""
+    for each in fields(one):
+        setattr(total, each.name, getattr(total, each.name) + getattr(one, each.name))
+
+
+# -- what there is ---------------------------------------------------------------------------------------------------
+
+
+async def _plan(settings: Settings) -> Plan:
+    modes = [mode for mode in settings.modes if not mode.direct]
+    if not modes:
+        raise Unauditable("no source is for intake: the answers' own audit follows every record there is")
+    forecasts = any(mode.source.role == FORECAST for mode in modes)
+    labels = any(mode.source.role != FORECAST for mode in modes)
+    client = AIOKafkaClient(bootstrap_servers=",".join(settings.brokers), **settings.security.client_options())
+    try:
+        await client.bootstrap()
+        names = [getattr(settings, label.replace("-", "_")) for label in WRITTEN]
+        widths = [(await provenance.identity(client, name)).partitions for name in names]
+        topics = dict.fromkeys(mode.topic for mode in modes)
+        there = {topic: await provenance.identity(client, topic) for topic in topics}
+    finally:
+        await client.close()
+    if len(set(widths)) > 1:
+        raise Unauditable(f"the topics do not have equally many partitions: {dict(zip(names, widths, strict=True))}")
+    partitions = widths[0]
+    of_sources = [TopicPartition(topic, n) for topic, each in there.items() for n in range(each.partitions)]
+    of_router = [TopicPartition(name, n) for name in (settings.routes, settings.labels) for n in range(partitions)]
+    committed = await _committed(settings, f"{settings.app_id}-intake", of_sources)
+    settled = await _committed(settings, settings.router.app_id, of_router)
+    sparse = await cleanup_policies(settings, list(topics))
+    reader = PartitionReader(settings)
+    await reader.start()
+    try:
+        # The last topic first: each record that is read then has what it was made of.
+        ends: dict[TopicPartition, int] = {}
+        for label in (OUTCOMES, LETTERS, ANSWERS, 1, 2, 0):
+            ends |= await reader.ends([TopicPartition(names[label], n) for n in range(partitions)])
+        ends |= await reader.ends(of_sources)
+        first = await reader.beginnings(list(ends))
+    finally:
+        await reader.stop()
+    written = {
+        (label, n): (first[place], ends[place])
+        for label, name in enumerate(names)
+        for n in range(partitions)
+        if (place := TopicPartition(name, n))
+    }
+    sources = []
+    for place in of_sources:
+        offset, noted = committed[place]
+        if offset and noted and noted != there[place.topic].id:
+            raise Unauditable(
+                f"intake has committed offset {offset} of another topic {place.topic}: it was deleted and made anew"
+            )
+        number = list(topics).index(place.topic)
+        compacted = "compact" in sparse.get(place.topic, "compact")
+        span = SourceSpan(place.topic, number, place.partition, first[place], offset, ends[place], compacted)
+        sources.append(span)
+    cut = any(written[OUTCOMES, n][0] for n in range(partitions))
+    routers = [
+        RouterSpan(
+            n,
+            (first[of_router[n]], first[of_router[n + partitions]]),
+            (settled[of_router[n]][0], settled[of_router[n + partitions]][0]),
+            (ends[of_router[n]], ends[of_router[n + partitions]]),
+            cut,
+        )
+        for n in range(partitions)
+    ]
+    strict = {1, 2} | ({0} if forecasts else set()) | ({OUTCOMES} if labels else set())
+    return Plan(
+        settings,
+        partitions,
+        written,
+        sources,
+        routers,
+        {topic: each.id for topic, each in there.items()},
+        dict(zip(MADE, widths, strict=False)),
+        frozenset(strict),
+    )
+
+
+async def _committed(
+    settings: Settings, group: str, places: list[TopicPartition]
+) -> dict[TopicPartition, tuple[int, str]]:
+    """Return what a group has committed: the offset, and the id of the topic that intake has noted beside it."""
+    options = settings.security.client_options()
+    admin = AIOKafkaAdminClient(bootstrap_servers=",".join(settings.brokers), **options)
+    await admin.start()
+    try:
+        stored = await admin.list_consumer_group_offsets(group, partitions=places)
+    finally:
+        await admin.close()
+    found = {}
+    for place in places:
+        offset, noted = stored.get(place, (-1, ""))
+        try:
+            topic_id = str(orjson.loads(noted)["id"])
+        except (ValueError, KeyError, TypeError):
+            topic_id = ""
+        found[place] = max(offset, 0), topic_id
+    return found
+
+
+# -- the first pass --------------------------------------------------------------------------------------------------
+
+
+def _gather(plan: Plan, partition: int, at: Path) -> Gathered:
+    """Read one partition of everything that intake and router have written, and leave its entries."""
+    with ExitStack() as stack:
+        reader = _reader(plan, stack)
+        gatherer = Gatherer(plan, partition)
+        file = stack.enter_context(closing(Entries(at / f"written-{partition}")))
+        for label in range(len(WRITTEN)):
+            if label == ANSWERS and not plan.settings.policies.answering:
+                continue
+            (records,) = reader.stretches({plan.place(label, partition): plan.written[label, partition]})
+            for key, value in gatherer.of(label, records):
+                file.put(key, value)
+        return gatherer.found
+
+
+class Gatherer:
+    """Turns what intake and router have written into entries."""
+
+    def __init__(self, plan: Plan, partition: int) -> None:
+        self._plan = plan
+        self._partition = partition
+        self._numbers = {span.topic: span.number for span in plan.sources}
+        #: Of each id the topic.
+        self._named = {topic_id: topic for topic, topic_id in plan.ids.items()}
+        self._places: dict[str, tuple[str, int] | None] = {}
+        self._routed = {plan.settings.routes: 0, plan.settings.labels: 1}
+        self._own = {plan.settings.forecasts, plan.settings.outcomes}
+        self.found = Gathered({}, 0, [], 0)
+
+    def of(self, label: int, records: Iterable[KafkaRecord]) -> Iterator[tuple[bytes, bytes]]:
+        """Yield the entries of one topic."""
+        firsts: dict[tuple[str, int], int] = {}
+        for record in records:
+            try:
+                made = self._outcome(record) if label == OUTCOMES else self._made(label, record, firsts)
+            except (ValueError, KeyError, TypeError):
+                made = None
+                if label in self._plan.strict:
+                    self._foreign(label, record)
+            if made is not None:
+                yield made
+        if self._plan.written[label, self._partition][0]:
+            self.found.cuts[label, self._partition] = firsts
+
+    def _made(self, label: int, record: KafkaRecord, firsts: dict[tuple[str, int], int]) -> tuple[bytes, bytes] | None:
+        value = record.value or b""
+        if label == ANSWERS and b'"calibrated":false' not in value:
+            return None
+        read = orjson.loads(value)
+        if label in (LETTERS, ANSWERS):
+            letter = read if label == LETTERS else read["dead_letter"]
+            topic, number, offset = letter["topic"], letter["partition"], letter["offset"]
+            if label == LETTERS and topic in self._routed:
+                said = digest(self._partition, record.key, value, None, record.headers)
+                return router_verifier.letter_entry(self._partition, self._routed[topic], offset, record.offset, said)
+            place = (topic, number) if topic in self._numbers else None
+            if place is None:
+                self.found = self.found._replace(unread=self.found.unread + (topic not in self._own))
+            stamp = None
+        else:
+            name, offset = read["origin"]
+            place, stamp = self._source(name), max(0, record.timestamp)
+            if place is None:
+                self.found = self.found._replace(unread=self.found.unread + 1)
+        if place is None:
+            return None
+        if type(offset) is not int or not 0 <= offset < 1 << 63 or type(place[1]) is not int:
+            raise ValueError(offset)
+        firsts[place] = min(offset, firsts.get(place, offset))
+        said = digest(self._partition, record.key, value, stamp, record.headers)
+        found = Found(label, self._partition, record.offset, said)
+        return intake_verifier.entry(self._numbers[place[0]], place[1], offset, found)
+
+    def _source(self, name: str) -> tuple[str, int] | None:
+        """Return topic and partition that an origin names; None if that topic is not there any more."""
+        if name not in self._places:
+            _, _, rest = name.rpartition("@")
+            topic_id, _, partition = rest.partition("/")
+            topic = self._named.get(topic_id)
+            self._places[name] = None if topic is None else (topic, int(partition))
+        return self._places[name]
+
+    def _outcome(self, record: KafkaRecord) -> tuple[bytes, bytes] | None:
+        if OUTCOMES not in self._plan.strict:
+            return None
+        value = record.value or b""
+        read = orjson.loads(value)
+        event_id, stream, number = read["event_id"], read["scope"], read["revision"]
+        if "\0" in event_id or "\0" in stream or not 0 < number < 1 << 32:
+            raise ValueError(event_id)
+        said = digest(self._partition, record.key, value, max(0, record.timestamp), record.headers)
+        router = partitioner.partition(event_id.encode(), self._plan.partitions)
+        found = router_verifier.Found(event_id, stream, number, said, self._partition, record.offset)
+        return router_verifier.outcome_entry(router, found)
+
+    def _foreign(self, label: int, record: KafkaRecord) -> None:
+        who = "the router" if label == OUTCOMES else "intake"
+        if len(self.found.differences) >= NAMED:
+            self.found = self.found._replace(more=self.found.more + 1)
+            return
+        what = f"a record that {who} did not write: it names no source"
+        self.found.differences.append(OutputDifference(self._partition, WRITTEN[label], record.offset, None, what))
+
+
+# -- the second pass -------------------------------------------------------------------------------------------------
+
+
+def _follow(
+    plan: Plan, span: SourceSpan, at: Path, cuts: Mapping[tuple[int, int], Mapping[tuple[str, int], int]]
+) -> tuple[Followed, list[OutputDifference]]:
+    """Map one source partition again, and meet what was made of it."""
+    place = TopicPartition(span.topic, span.partition)
+    with ExitStack() as stack:
+        reader = _reader(plan, stack)
+        mapper = Mapper(plan, span, _runner(stack))
+        cut = {where: firsts.get((span.topic, span.partition)) for where, firsts in cuts.items()}
+        served = _Served(plan, stack)
+        verifier = IntakeVerifier(span, mapper.make, cut, mapper.unknown_schema, served)
+        (records,) = reader.stretches({place: (span.first, span.end)}, plan.settings.unpacked_bytes)
+        found = entries.read(_written(plan, at), intake_verifier.prefix(span.number, span.partition))
+        for _ in verifier.run(records, found):
+            pass
+        return verifier.checked, verifier.differences
+
+
+class Mapper:
+    """Makes what intake makes of the records of one source partition."""
+
+    def __init__(self, plan: Plan, span: SourceSpan, runner: asyncio.Runner) -> None:
+        names = dict.fromkeys(mode.source.name for mode in plan.settings.modes)
+        self._intake = Intake(plan.settings, IntakeGauges("", names, list))
+        self._intake.know(plan.widths, plan.ids)
+        self._place = TopicPartition(span.topic, span.partition)
+        self._runner = runner
+        self._settings = plan.settings
+        self._readers = self._intake.readers[span.topic]
+
+    def make(self, record: KafkaRecord, now: int) -> list[Made]:
+        """Return what a record becomes at a time, ms."""
+        lacking = {schema for reader in self._readers for schema in reader.lacking(record)}
+        if lacking:
+            self._runner.run(self._intake.schemas.load(lacking))
+        return intake_verifier.made(self._intake.make([(self._place, record)], now))
+
+    def unknown_schema(self, record: KafkaRecord) -> list[Made]:
+        """Return the dead letter of a record whose schema the registry does not have."""
+        making = Making()
+        rejected = Rejected(record.offset, record.key, record.value, FORECASTS, "schema")
+        self._intake.reject(making, self._place, rejected)
+        return intake_verifier.made(making)
+
+
+def _route(plan: Plan, span: RouterSpan, at: Path, disk: bool) -> tuple[Sent, list[OutputDifference], dict[str, int]]:  # noqa: FBT001 - of a process
+    """Derive what one partition of the router has sent, and meet it."""
+    places = [TopicPartition(name, span.partition) for name in (plan.settings.routes, plan.settings.labels)]
+    with ExitStack() as stack:
+        reader = _reader(plan, stack)
+        served = _Served(plan, stack)
+        rows: RowStore = Memory()
+        if disk:
+            rows = Disk(Path(stack.enter_context(TemporaryDirectory(prefix="trueup-audit-"))))
+        settings = plan.settings.router
+
+        def read() -> list[Iterator[KafkaRecord]]:
+            stretch = zip(span.first, span.end, strict=True)
+            return reader.stretches(dict(zip(places, stretch, strict=True)), plan.settings.unpacked_bytes)
+
+        def letter(rejected: Rejected) -> bytes:
+            value = encode(rejected, settings, span.partition)[2]
+            return digest(span.partition, key_of(rejected, settings), value, None, ())
+
+        router = RouterVerifier(
+            span,
+            settings.policies,
+            plan.partitions,
+            letter,
+            read,
+            lambda partition, offset: served(OUTCOMES, partition, offset),
+            rows,
+        )
+        derived = at / f"derived-{span.partition}"
+        with closing(Entries(derived)) as file:
+            for _ in router.derive(file.put):
+                pass
+        for kind in (b"O", b"L"):
+            prefix = router_verifier.prefix(kind, span.partition)
+            router.compare(entries.read([derived], prefix), entries.read(_written(plan, at), prefix), kind)
+        return router.checked, router.differences, router.fates
+
+
+class _Served:
+    """Reads single records, by a client of its own."""
+
+    def __init__(self, plan: Plan, stack: ExitStack) -> None:
+        self._plan, self._stack = plan, stack
+        self._reader: PartitionReader | None = None
+
+    def __call__(self, label: int, partition: int, offset: int) -> KafkaRecord | None:
+        """Return a record by its label in `WRITTEN`, its partition and its offset; None if it cannot be read."""
+        try:
+            if self._reader is None:
+                self._reader = _reader(self._plan, self._stack)
+            (records,) = self._reader.stretches({self._plan.place(label, partition): (offset, offset + 1)})
+            return next(records, None)
+        except (KafkaError, Unauditable):
+            return None
+
+
+def _written(plan: Plan, at: Path) -> list[Path]:
+    return [at / f"written-{n}" for n in range(plan.partitions)]
+
+
+def _runner(stack: ExitStack) -> asyncio.Runner:
+    return stack.enter_context(asyncio.Runner())
+
+
+def _reader(plan: Plan, stack: ExitStack) -> PartitionReader:
+    runner = _runner(stack)
+    reader = PartitionReader(plan.settings, runner)
+    stack.callback(lambda: runner.run(reader.stop()))
+    runner.run(reader.start())
+    return reader

@@ -1,0 +1,502 @@
+"""What a router has sent of one partition's labels, derived again from its routes and labels, and compared.
+
+The router's own engine folds both topics by record time, as the router does. What it sends is compared as a set: the
+partitions of `outcomes` hold what all partitions of the router have sent.
+
+Nothing tells the order in which the router had folded the two topics, and it matters to few events: to those whose
+label came before their route, or when the event was about to leave. So where an event's outcomes are not those of the
+derived order, they are compared with those of every other order of this event's own records. Outcomes that no order
+explains are a difference. Where the event may have left the router before its label came, nobody can tell: such an
+event is counted and not judged.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from struct import Struct
+from typing import Any, Final, NamedTuple
+
+from replay.audit.entries import digest
+from replay.audit.intake_verifier import NAMED
+from replay.audit.output_matcher import OutputDifference, compared
+from replay.audit.partition_verifier import Memory, RowStore
+from state.events import Rejected
+from state.policy import DEFAULT_TTL_MS, Policies
+from state.routes import FATES, LABELS, MOST_LABELS, ROUTES, Known, Label, Route, Routed, Router, Row, Said
+from streams.kafka import partitioner
+from streams.records.merge import NEVER, KafkaRecord
+from streams.records.refused import named
+from streams.records.routing import RouteDecoder, encode_outcome
+
+#: Records that are folded before rows are written.
+FOLDED: Final = 5000
+#: Most events of one partition whose order is looked into.
+MOST_EVENTS: Final = 50_000
+TOPICS: Final = ("routes", "labels")
+
+_PREFIX: Final = Struct(">cH")
+_PLACE: Final = Struct(">IQ")
+_NUMBER: Final = Struct(">I")
+_LETTER: Final = Struct(">BQ")
+#: Length of a digest.
+_DIGEST: Final = 16
+
+
+class Found(NamedTuple):
+    """An outcome as it was found: its event and stream, its number, its digest, and where it stands."""
+
+    event_id: str
+    stream: str
+    number: int
+    digest: bytes
+    partition: int
+    offset: int
+
+
+def prefix(kind: bytes, partition: int) -> bytes:
+    """Return how the keys of entries begin: ``kind`` is O of outcomes and L of letters."""
+    return _PREFIX.pack(kind, partition)
+
+
+def outcome_entry(partition: int, found: Found) -> tuple[bytes, bytes]:
+    """Return the entry of an outcome that a partition of the router has sent."""
+    name = f"{found.event_id}\0{found.stream}\0".encode()
+    place = _PLACE.pack(found.partition, found.offset)
+    return prefix(b"O", partition) + name + _NUMBER.pack(found.number) + place, found.digest
+
+
+def letter_entry(partition: int, topic: int, offset: int, place: int, said: bytes) -> tuple[bytes, bytes]:
+    """Return the entry of a dead letter at ``place`` about a record of routes or labels."""
+    return prefix(b"L", partition) + _LETTER.pack(topic, offset) + _PLACE.pack(partition, place), said
+
+
+def sent(routed: Routed, partitions: int) -> tuple[int, bytes]:
+    """Return the partition that an outcome goes to, and its digest."""
+    key = routed.target.encode()
+    to = partitioner.partition(key, partitions)
+    return to, digest(to, key, encode_outcome(routed), routed.stamp, ())
+
+
+@dataclass(frozen=True)
+class RouterSpan:
+    """What there is of one partition of the router.
+
+    Attributes
+    ----------
+    partition
+        Which.
+    first, committed, end
+        Of routes and of labels: the first record kept, the next that the router has to commit, and the end.
+    outcomes_cut
+        Whether the first records of any partition of the outcomes were deleted.
+    """
+
+    partition: int
+    first: tuple[int, int]
+    committed: tuple[int, int]
+    end: tuple[int, int]
+    outcomes_cut: bool = False
+
+    @property
+    def cut(self) -> bool:
+        """Whether any of its inputs was deleted."""
+        return any(self.first)
+
+
+@dataclass
+class Sent:
+    """What was compared of a router.
+
+    Attributes
+    ----------
+    routes, labels
+        Input records folded.
+    outcomes, dead_letters
+        Records that are what the router makes of them, each once, in its place.
+    copies
+        The same records once more: the ledger drops them.
+    by_order
+        Events whose outcomes are those of another order than that of record time.
+    unjudged
+        Events that may have left the router before their label came.
+    waiting
+        Labels that wait for a forecast, and records that are not committed yet.
+    gone
+        Records and outcomes whose counterpart is not there any more: not judged.
+    """
+
+    routes: int = 0
+    labels: int = 0
+    outcomes: int = 0
+    dead_letters: int = 0
+    copies: int = 0
+    by_order: int = 0
+    unjudged: int = 0
+    waiting: int = 0
+    gone: int = 0
+    differences: int = 0
+
+
+class _Event(NamedTuple):
+    """An event's outcomes in one stream: as derived by digest, needed or not, with their causes; and as found."""
+
+    derived: dict[bytes, tuple[bool, int, int]]
+    found: list[Found]
+
+
+class RouterVerifier:
+    """Derives what a partition of the router has sent.
+
+    Parameters
+    ----------
+    span
+        The partition.
+    policies
+        Of the router.
+    partitions
+        How many the outcomes have.
+    letter
+        Returns the digest of the dead letter of a record of routes or labels.
+    read
+        Returns the records of routes and of labels, from their first to their end.
+    served
+        Reads an outcome by partition and offset, to show what differs.
+    rows
+        Where the derived state is kept; empty.
+    """
+
+    def __init__(
+        self,
+        span: RouterSpan,
+        policies: Policies,
+        partitions: int,
+        letter: Callable[[Rejected], bytes],
+        read: Callable[[], Sequence[Iterator[KafkaRecord]]],
+        served: Callable[[int, int], KafkaRecord | None] = lambda *_: None,
+        rows: RowStore | None = None,
+    ) -> None:
+        self.checked = Sent()
+        self.differences: list[OutputDifference] = []
+        #: What became of the records, by `state.routes.FATES`.
+        self.fates = dict.fromkeys(FATES, 0)
+        self._span = span
+        self._policies = policies
+        self._partitions = partitions
+        self._letter = letter
+        self._read = read
+        self._served = served
+        self._rows = Memory() if rows is None else rows
+        self._decoder = RouteDecoder()
+        self._latest = 0
+
+    # -- what the router makes ---------------------------------------------------------------------------------------
+
+    def derive(self, put: Callable[[bytes, bytes], None]) -> Iterator[int]:
+        """Fold routes and labels, and hand over what the router sends, as entries; yields how many were folded.
+
+        The entries are those of `outcome_entry` and `letter_entry`, but for what follows the digest: whether it must be
+        there, and the record that led to it.
+        """
+        engine = Router(self._policies, self._rows.get)
+        folded = 0
+        engine.begin()
+        for topic, record in self._ordered():
+            (event,) = named(self._decoder.events([(topic, record)]))  # type: ignore[arg-type]  # routes are no events
+            self._latest = max(self._latest, record.timestamp)
+            needed = record.offset < self._span.committed[topic]
+            cause = bytes((needed, topic)) + record.offset.to_bytes(8, "big")
+            for output in engine.apply([event]):  # type: ignore[list-item]
+                self._hand_over(output, cause, put)
+            if topic == ROUTES:
+                self.checked.routes += 1
+            else:
+                self.checked.labels += 1
+            self.checked.waiting += not needed
+            folded += 1
+            if folded == FOLDED:
+                self._rows.write(engine.end().rows)
+                yield folded
+                engine.begin()
+                folded = 0
+        self._rows.write(engine.end().rows)
+        self.fates = dict(zip(FATES, engine.fence.fates, strict=False))
+        early = self.fates["early_opened"] - self.fates["early_joined"] - self.fates["expired_labels"]
+        self.checked.waiting += max(early, 0)
+        yield folded
+
+    def _hand_over(self, output: Routed | Rejected, cause: bytes, put: Callable[[bytes, bytes], None]) -> None:
+        number = self._span.partition
+        if isinstance(output, Routed):
+            _, said = sent(output, self._partitions)
+            name = f"{output.event_id}\0{output.stream}\0".encode()
+            put(prefix(b"O", number) + name + _NUMBER.pack(output.number) + said, said + cause)
+        else:
+            said = self._letter(output)
+            put(prefix(b"L", number) + _LETTER.pack(output.topic, output.offset) + said, said + cause)
+
+    def _ordered(self) -> Iterator[tuple[int, KafkaRecord]]:
+        """Yield both inputs by record time, a route first; what is committed before what is not."""
+        heads = [_Head(records, limit) for records, limit in zip(self._read(), self._span.committed, strict=True)]
+        for bounded in (True, False):
+            for head in heads:
+                head.bounded = bounded
+            while True:
+                times = [head.time for head in heads]
+                if min(times) == NEVER:
+                    break
+                topic = LABELS if times[LABELS] < times[ROUTES] else ROUTES
+                yield topic, heads[topic].take()
+
+    # -- against what it sent ----------------------------------------------------------------------------------------
+
+    def compare(
+        self, derived: Iterable[tuple[bytes, bytes]], found: Iterable[tuple[bytes, bytes]], kind: bytes = b"O"
+    ) -> None:
+        """Compare entries of one kind, both in order: what `derive` has handed over, and what was found."""
+        start = _PREFIX.size
+        width = _LETTER.size if kind == b"L" else 0
+        ours = groupby(derived, lambda entry: _name(entry[0], start, width))
+        theirs = groupby(found, lambda entry: _name(entry[0], start, width))
+        strange: dict[str, dict[str, _Event]] = defaultdict(dict)
+        for name, mine, others in _joined(ours, theirs):
+            if kind == b"L":
+                self._compare_letters(name, mine, others)
+                continue
+            event_id, stream = name[:-1].decode().split("\0")
+            event = _Event(
+                dict(_derived(value) for _, value in mine),
+                [_found(event_id, stream, key, value) for key, value in others],
+            )
+            if not self._agrees(event):
+                if len(strange) >= MOST_EVENTS and event_id not in strange:
+                    self.checked.unjudged += 1
+                else:
+                    strange[event_id][stream] = event
+        if strange:
+            self._explain(strange)
+
+    def _compare_letters(self, name: bytes, mine: list[tuple[bytes, bytes]], others: list[tuple[bytes, bytes]]) -> None:
+        topic, offset = _LETTER.unpack(name)
+        wanted = {value[:_DIGEST]: bool(value[_DIGEST]) for _, value in mine}
+        seen = [value for _, value in others]
+        about = f"{TOPICS[topic]}/{self._span.partition}@{offset}"
+        for said, needed in wanted.items():
+            if said in seen:
+                self.checked.dead_letters += 1
+            elif needed and not self._span.cut:
+                what = f"the dead letter of {about} is missing"
+                self._add(OutputDifference(self._span.partition, "dead-letters", None, None, what))
+        copied: set[bytes] = set()
+        for key, value in others:
+            _, place = _PLACE.unpack_from(key, len(key) - _PLACE.size)
+            if value not in wanted and self._span.cut:
+                self.checked.gone += 1
+            elif value not in wanted:
+                what = f"not the dead letter that the router makes of {about}"
+                self._add(OutputDifference(self._span.partition, "dead-letters", place, None, what))
+            else:
+                self.checked.copies += value in copied
+                copied.add(value)
+
+    def _agrees(self, event: _Event) -> bool:
+        """Whether an event's outcomes are those that were derived; counts them if so."""
+        seen = {each.digest for each in event.found}
+        if not seen <= event.derived.keys():
+            return False
+        if any(needed and said not in seen for said, (needed, _, _) in event.derived.items()):
+            return False
+        self._agreed(seen, event.found)
+        return True
+
+    def _agreed(self, seen: set[bytes], found: list[Found]) -> None:
+        self.checked.outcomes += len(seen)
+        self.checked.copies += len(found) - len(seen)
+
+    # -- another order -----------------------------------------------------------------------------------------------
+
+    def _explain(self, strange: dict[str, dict[str, _Event]]) -> None:
+        """Judge the events whose outcomes are not those of the derived order."""
+        histories: dict[str, tuple[list[Route], list[Label]]] = {name: ([], []) for name in strange}
+        names = {name.encode() for name in strange}
+        for topic, records in enumerate(self._read()):
+            for record in records:
+                if record.key not in names:
+                    continue
+                (read,) = self._decoder.events([(topic, record)])
+                if isinstance(read, Route) and read.event_id in histories:
+                    histories[read.event_id][0].append(read)
+                elif isinstance(read, Label) and read.event_id in histories:
+                    histories[read.event_id][1].append(read)
+        for event_id, streams in strange.items():
+            routes, labels = (_once(each) for each in histories[event_id])
+            for stream, event in streams.items():
+                self._judge(event_id, stream, event, routes, labels)
+
+    def _judge(self, event_id: str, stream: str, event: _Event, routes: list[Any], labels: list[Any]) -> None:
+        seen = {each.digest for each in event.found}
+        orders = self._orders(event_id, stream, routes, labels)
+        if any(seen == made.keys() for made in orders):
+            self.checked.by_order += 1
+            self._agreed(seen, event.found)
+            return
+        span, made = self._span, {said: routed for each in orders for said, routed in each.items()}
+        if span.cut or (span.outcomes_cut and seen <= made.keys()):
+            self.checked.gone += 1
+            return
+        if seen <= made.keys() and self._may_have_left(stream, routes, labels):
+            self.checked.unjudged += 1
+            return
+        forged = [each for each in event.found if each.digest not in made]
+        for each in forged[:NAMED]:
+            self._show(each, {routed.number: routed for routed in made.values()})
+        replaced = {each.number for each in forged}
+        for said, (needed, topic, offset) in event.derived.items():
+            routed = made.get(said)
+            if needed and said not in seen and (routed is None or routed.number not in replaced):
+                what = f"lost: the outcome that {TOPICS[topic]}/{span.partition}@{offset} leads to is missing"
+                to = sent(routed, self._partitions)[0] if routed else span.partition
+                self._add(OutputDifference(to, "outcomes", None, f"{event_id} ({stream})", what))
+        if not forged and not any(needed and said not in seen for said, (needed, _, _) in event.derived.items()):
+            each = event.found[-1]
+            what = "no order of the event's routes and labels leads to these outcomes"
+            self._add(OutputDifference(each.partition, "outcomes", each.offset, f"{event_id} ({stream})", what))
+
+    def _orders(
+        self, event_id: str, stream: str, routes: list[Route], labels: list[Label]
+    ) -> list[dict[bytes, Routed]]:
+        """Return the outcomes of one stream for every order of an event's routes and labels, by their digests."""
+        row = Row(0, 0, 0)
+        for each in labels:
+            said = Said(each.offset, each.stamp, each.ts, each.y, each.number, each.stream, each.target)
+            if not any(one[2:] == said[2:] for one in row.labels) and len(row.labels) < MOST_LABELS:
+                row.labels.append(said)
+        last = sum(each.offset < self._span.committed[LABELS] for each in row.labels)
+        there = [each for each in routes if each.stream == stream][:1]
+        found = []
+        for count in range(last, len(row.labels) + 1):
+            known = Row(0, 0, 0, [], row.labels[:count])
+            if not there or there[0].offset >= self._span.committed[ROUTES]:
+                found.append(self._outcomes(event_id, stream, known))
+            for before in range(count + 1):
+                if there:
+                    known.routes = [Known(there[0].offset, before, stream, there[0].target)]
+                    found.append(self._outcomes(event_id, stream, known))
+        return found
+
+    def _outcomes(self, event_id: str, stream: str, row: Row) -> dict[bytes, Routed]:
+        made = [routed for j in range(len(row.labels)) for routed in row.sent(event_id, j) if routed.stream == stream]
+        for known in row.routes:
+            made += row.joined(event_id, known)
+        return {sent(routed, self._partitions)[1]: routed for routed in made}
+
+    def _may_have_left(self, stream: str, routes: list[Route], labels: list[Label]) -> bool:
+        """Whether stream time came far enough for the event to leave before its last label."""
+        policy = self._policies.of(stream)
+        kept = DEFAULT_TTL_MS if policy is None else policy.kept_ms
+        stamps = [each.stamp for each in routes] + [each.stamp for each in labels]
+        return bool(stamps) and min(stamps) + min(kept, self._policies.early_ttl_ms) <= self._latest
+
+    def _show(self, found: Found, made: dict[int, Routed]) -> None:
+        served = self._served(found.partition, found.offset) if len(self.differences) < NAMED else None
+        routed = made.get(found.number)
+        fields: dict[str, tuple[Any, Any]] = {}
+        if routed is None:
+            what = "nothing in routes and labels leads to this outcome"
+        else:
+            what = "not the outcome that the router makes of the event's labels"
+            to, _ = sent(routed, self._partitions)
+            if served is not None:
+                value = encode_outcome(routed)
+                if served.value != value:
+                    fields = compared(served.value, value)
+                if served.timestamp != routed.stamp:
+                    fields["Kafka timestamp"] = (served.timestamp, routed.stamp)
+                if served.key != routed.target.encode():
+                    fields["key"] = (repr(served.key), repr(routed.target.encode()))
+            if to != found.partition:
+                what = "sent to another partition than that of its stream"
+                fields["partition"] = (found.partition, to)
+        event = f"{found.event_id} ({found.stream})"
+        self._add(OutputDifference(found.partition, "outcomes", found.offset, event, what, fields))
+
+    def _add(self, difference: OutputDifference) -> None:
+        self.checked.differences += 1
+        if len(self.differences) < NAMED:
+            self.differences.append(difference)
+
+
+class _Head:
+    """The next record of an input, up to what is committed while it is bounded."""
+
+    def __init__(self, records: Iterator[KafkaRecord], limit: int) -> None:
+        self._records, self._limit = records, limit
+        self._next = next(records, None)
+        self.bounded = True
+
+    @property
+    def time(self) -> int:
+        """When the next record was written, ms; `NEVER` where there is none."""
+        head = self._next
+        return NEVER if head is None or (self.bounded and head.offset >= self._limit) else head.timestamp
+
+    def take(self) -> KafkaRecord:
+        """Take the next record."""
+        head = self._next
+        assert head is not None  # noqa: S101 - for the type checker: its time is not `NEVER`
+        self._next = next(self._records, None)
+        return head
+
+
+def _once(events: Sequence[Any]) -> list[Any]:
+    """Return routes or labels without those that came again, by their origins."""
+    seen: set[tuple[str, int]] = set()
+    found = []
+    for event in events:
+        if event.origin is None or event.origin not in seen:
+            found.append(event)
+        if event.origin is not None:
+            seen.add(event.origin)
+    return found
+
+
+def _name(key: bytes, start: int, width: int) -> bytes:
+    """Return what of a key names the event and its stream, or the record that a dead letter is of."""
+    if width:
+        return key[start : start + width]
+    return key[start : key.index(b"\0", key.index(b"\0", start) + 1) + 1]
+
+
+def _derived(value: bytes) -> tuple[bytes, tuple[bool, int, int]]:
+    """Return the digest of what was derived, whether it must be there, and the record that led to it."""
+    needed, topic = value[_DIGEST : _DIGEST + 2]
+    return value[:_DIGEST], (bool(needed), topic, int.from_bytes(value[_DIGEST + 2 :], "big"))
+
+
+def _found(event_id: str, stream: str, key: bytes, value: bytes) -> Found:
+    at = len(key) - _PLACE.size
+    (number,) = _NUMBER.unpack_from(key, at - _NUMBER.size)
+    return Found(event_id, stream, number, value, *_PLACE.unpack_from(key, at))
+
+
+def _joined(
+    ours: Iterator[tuple[bytes, Any]], theirs: Iterator[tuple[bytes, Any]]
+) -> Iterator[tuple[bytes, list[tuple[bytes, bytes]], list[tuple[bytes, bytes]]]]:
+    """Yield the groups of both sides by their names; a side without a group of a name has an empty one."""
+    mine, other = _group(ours), _group(theirs)
+    while mine is not None or other is not None:
+        if other is None or (mine is not None and mine[0] < other[0]):
+            assert mine is not None  # noqa: S101 - for the type checker
+            yield mine[0], mine[1], []
+            mine = _group(ours)
+        elif mine is None or other[0] < mine[0]:
+            yield other[0], [], other[1]
+            other = _group(theirs)
+        else:
+            yield mine[0], mine[1], other[1]
+            mine, other = _group(ours), _group(theirs)
+
+
+def _group(groups: Iterator[tuple[bytes, Any]]) -> tuple[bytes, list[tuple[bytes, bytes]]] | None:
+    found = next(groups, None)
+    return None if found is None else (found[0], list(found[1]))

@@ -1,0 +1,106 @@
+"""Every record followed from its source, on topics that real stages wrote: killed on the way, and then altered."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from aiokafka import AIOKafkaProducer, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
+
+from replay.audit import auditor
+from tests.e2e.test_crashes import KILLED
+from tests.e2e.test_intake import Hour, made
+from tests.e2e.world import World
+
+MakeWorld = Callable[..., World]
+
+
+def audited(hour: Hour, capsys: pytest.CaptureFixture[str]) -> tuple[int, dict[str, Any]]:
+    """Audit a world from its sources on, and return the exit status and what the last line says."""
+    capsys.readouterr()
+    status = auditor.run(hour.world.settings, json_output=True, sources=True)
+    return status, orjson.loads(capsys.readouterr().out.splitlines()[-1])
+
+
+def test_every_record_is_followed_from_its_source_to_its_answer(
+    world: MakeWorld, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hour = Hour(world, tmp_path, "followed")
+    w = hour.world
+    sent = made(1500, seed=3)
+    parts = [sent[n * len(sent) // 4 : (n + 1) * len(sent) // 4] for n in range(4)]
+    with hour.stages("worker"):
+        for step, part in zip((1, 2, 3), parts, strict=False):
+            hour.send(part)
+            with w.worker("--stage", "intake", "--kill", str(step), "1") as intake:
+                assert intake.process.wait(90) == KILLED, intake.printed[-2000:]
+            with w.worker("--stage", "router", "--kill", str(step + 2), "2") as router:
+                assert router.process.wait(90) == KILLED, router.printed[-2000:]
+        hour.send(parts[-1])
+        with w.worker("--stage", "intake"), w.worker("--stage", "router"):
+            hour.wait()
+    status, account = audited(hour, capsys)
+    assert (status, account["differences"], account["unable"]) == (auditor.AGREE, [], [])
+    source, router = account["followed"]["sources"], account["followed"]["router"]
+    assert source["records"] == len(sent)
+    assert source["dead"] == sum(each.value.count(b"much") for each in sent)
+    assert source["passed"] == sum(b'"open"' in each.value for each in sent)
+    assert source["sent"] + source["dead"] + source["passed"] == len(sent)
+    assert (source["waiting"], source["gone"], source["unread"]) == (0, 0, 0)
+    written = sum(len(w.read(label)) for label in ("forecasts", "routes", "labels"))
+    counted = source["forecasts"] + source["routes"] + source["labels"]
+    assert source["copies"] > 0, "intake has sent what it had not committed again"
+    assert counted + source["copies"] >= written
+    assert router["outcomes"] + router["copies"] == len(w.read("outcomes"))
+    assert (router["unjudged"], router["gone"], router["waiting"]) == (0, 0, 0)
+
+    # A label is sent once more, and says something else now.
+    label = w.read("labels")[20]
+    assert label.value is not None
+    said = orjson.loads(label.value)
+    forged = orjson.dumps(said | {"y": 1.0 - said["y"]})
+    append(w, w.settings.labels, label.partition, label.key, forged, label.ts)
+    status, account = audited(hour, capsys)
+    assert status == auditor.DIFFER
+    doubled = next(each for each in account["differences"] if each["topic"] == "labels")
+    assert (doubled["partition"], doubled["event_id"]) == (label.partition, said["event_id"])
+    assert doubled["offset"] == max(each.offset for each in w.read("labels", label.partition))
+    assert "doubled with other content" in doubled["what"]
+    assert doubled["fields"] == {"y": [1.0 - said["y"], said["y"]]}
+
+
+def test_what_retention_took_from_a_source_is_not_there_any_more(
+    world: MakeWorld, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hour = Hour(world, tmp_path, "cut")
+    hour.send(made(300, seed=4))
+    with hour.stages("intake", "router", "worker"):
+        hour.wait()
+    assert audited(hour, capsys)[0] == auditor.AGREE
+    cut = TopicPartition(hour.topics["scores.v3"], 1)
+
+    async def delete() -> None:
+        admin = AIOKafkaAdminClient(bootstrap_servers=hour.world.bootstrap)
+        await admin.start()
+        await admin.delete_records({cut: RecordsToDelete(before_offset=7)})
+        await admin.close()
+
+    asyncio.run(delete())
+    status, account = audited(hour, capsys)
+    assert (status, account["differences"]) == (auditor.UNCHECKED, [])
+    assert account["followed"]["sources"]["gone"] == 7
+    (reason,) = account["unable"]
+    assert reason.startswith(f"7 records of {cut.topic}/1, which begins at offset 7: not there any more")
+
+
+def append(w: World, topic: str, partition: int, key: bytes | None, value: bytes, ts: int) -> None:
+    """Append a record to a partition."""
+
+    async def run() -> None:
+        async with AIOKafkaProducer(bootstrap_servers=w.bootstrap) as producer:
+            await producer.send_and_wait(topic, value, key=key, partition=partition, timestamp_ms=ts)
+
+    asyncio.run(run())

@@ -1,0 +1,424 @@
+"""Records followed from their source: what is lost, doubled or mapped otherwise is named, what is gone is no pass."""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import orjson
+import pytest
+from aiokafka import TopicPartition
+
+from agents.intake import Intake
+from replay.audit import intake_verifier, router_verifier
+from replay.audit.entries import in_memory
+from replay.audit.follower import OUTCOMES, WRITTEN, Gathered, Gatherer, Mapper, Plan
+from replay.audit.intake_verifier import MADE, Followed, IntakeVerifier, SourceSpan
+from replay.audit.output_matcher import OutputDifference
+from replay.audit.router_verifier import RouterSpan, RouterVerifier, Sent
+from state.events import Rejected
+from state.routes import Routed, Router
+from streams.config.settings import Settings
+from streams.kafka import partitioner
+from streams.metrics.routing import IntakeGauges
+from streams.records.encoding import encode
+from streams.records.routing import RouteDecoder, encode_outcome
+
+START = 1_700_000_000_000
+DAY = 86_400_000
+PARTITIONS = 2
+FILE = """
+early_ttl = "1d"
+
+[streams."model-*"]
+calibrator = "platt"
+ttl = "1d"
+
+[sources.scores]
+topic = "scores"
+role = "forecast"
+event_id = "id"
+stream = "model-{model}"
+p = { path = "risk", scale = [0, 1000] }
+when = { kind = { not = "test" } }
+
+[sources.verdicts]
+topic = "verdicts"
+role = "outcome"
+event_id = "id"
+y = { path = "said", labels = { bad = 1, good = 0, open = "skip" } }
+"""
+
+
+def record(offset: int, ts: int, value: bytes, key: bytes | None = b"card", topic: str = "") -> Any:
+    """Return a record as aiokafka hands it over."""
+    return SimpleNamespace(offset=offset, timestamp=ts, key=key, value=value, headers=(), topic=topic)
+
+
+class Logs:
+    """Topics that were made up, and what intake and router have made of them."""
+
+    def __init__(self, directory: Path, file: str = FILE) -> None:
+        self.sources: dict[str, list[Any]] = {"scores": [], "verdicts": []}
+        self.written: dict[tuple[int, int], list[Any]] = defaultdict(list)
+        self.first: dict[tuple[int, int], int] = {}
+        self.cut: dict[str, int] = {}
+        self.committed: dict[str, int] = {}
+        self.settings = self.under(directory, file)
+
+    @staticmethod
+    def under(directory: Path, file: str) -> Settings:
+        """Return settings with a streams file."""
+        (directory / "streams.toml").write_text(file)
+        return Settings.from_env({"TRUEUP_STREAMS": str(directory / "streams.toml")})
+
+    def score(self, event: str, ts: int, risk: object = 310, model: str = "a", kind: str = "live") -> None:
+        self._add("scores", ts, id=event, risk=risk, model=model, kind=kind)
+
+    def verdict(self, event: str, ts: int, said: str = "bad") -> None:
+        self._add("verdicts", ts, id=event, said=said)
+
+    def _add(self, topic: str, ts: int, **said: Any) -> None:
+        self.sources[topic].append(record(len(self.sources[topic]), START + ts, orjson.dumps(said), topic=topic))
+
+    def write(self, label: int, partition: int, key: bytes | None, value: bytes, ts: int) -> None:
+        """Append a record to a topic."""
+        log = self.written[label, partition]
+        log.append(record(log[-1].offset + 1 if log else 0, ts, value, key))
+
+    def plan(self, settings: Settings | None = None) -> Plan:
+        """Return what there is to follow."""
+        written = {
+            (label, n): (self.first.get((label, n), 0), len(self.written[label, n]))
+            for label in range(len(WRITTEN))
+            for n in range(PARTITIONS)
+        }
+        spans = [
+            SourceSpan(topic, i, 0, self.cut.get(topic, 0), self.committed.get(topic, len(log)), len(log))
+            for i, (topic, log) in enumerate(self.sources.items())
+        ]
+        ids = dict.fromkeys(self.sources, "")
+        ids = {topic: f"{i}f" for i, topic in enumerate(ids)}
+        widths = dict.fromkeys(MADE, PARTITIONS)
+        return Plan(settings or self.settings, PARTITIONS, written, spans, [], ids, widths, frozenset((0, 1, 2, 5)))
+
+    def intake(self, *topics: str, since: int = 0) -> None:
+        """Send on what sources hold, from an offset on."""
+        plan = self.plan()
+        intake = Intake(plan.settings, IntakeGauges("0", ["scores", "verdicts"], list))
+        intake.know(plan.widths, plan.ids)
+        for topic in topics or self.sources:
+            for each in self.sources[topic][since:]:
+                making = intake.make([(TopicPartition(topic, 0), each)], START + 10 * DAY)
+                for one in intake_verifier.made(making):
+                    key, value, stamp, _ = one.record
+                    self.write(one.label, one.partition, key, value, each.timestamp if stamp is None else stamp)
+
+    def inputs(self, n: int) -> list[Iterator[Any]]:
+        """Return routes and labels of a partition of the router."""
+        return [iter(self.written[label, n]) for label in (1, 2)]
+
+    def route(self, *, labels_last: bool = False) -> None:
+        """Let the router send what it makes of its inputs, by record time or with all labels last."""
+        for n in range(PARTITIONS):
+            rows: dict[bytes, bytes] = {}
+            engine = Router(self.settings.router.policies, rows.get)
+            merged = [(topic, each) for topic, log in enumerate(self.inputs(n)) for each in log]
+            merged.sort(key=lambda pair: (labels_last and pair[0], pair[1].timestamp, pair[0]))
+            engine.begin()
+            for output in engine.apply(RouteDecoder().events(merged)):
+                self._send(n, output)
+
+    def _send(self, n: int, output: Routed | Rejected) -> None:
+        if isinstance(output, Routed):
+            key = output.target.encode()
+            to = partitioner.partition(key, PARTITIONS)
+            self.write(OUTCOMES, to, key, encode_outcome(output), output.stamp)
+        else:
+            self.write(3, n, output.key, encode(output, self.settings.router, n)[2], START)
+
+    def entries(self, plan: Plan) -> tuple[dict[bytes, bytes], Gathered]:
+        """Return what the first pass leaves."""
+        found: dict[bytes, bytes] = {}
+        cuts: dict[tuple[int, int], Any] = {}
+        differences: list[OutputDifference] = []
+        unread = 0
+        for n in range(PARTITIONS):
+            gatherer = Gatherer(plan, n)
+            for label in (0, 1, 2, 3, OUTCOMES):
+                kept = [each for each in self.written[label, n] if each.offset >= self.first.get((label, n), 0)]
+                found |= dict(gatherer.of(label, kept))
+            cuts |= gatherer.found.cuts
+            differences += gatherer.found.differences
+            unread += gatherer.found.unread
+        return found, Gathered(cuts, unread, differences, 0)
+
+    def followed(self, settings: Settings | None = None) -> tuple[Followed, list[OutputDifference]]:
+        """Return what following the sources finds."""
+        plan = self.plan(settings)
+        found, (cuts, unread, differences, _) = self.entries(plan)
+        total = Followed(unread=unread)
+        for span in plan.sources:
+            with asyncio.Runner() as runner:
+                mapper = Mapper(plan, span, runner)
+                cut = {place: firsts.get((span.topic, 0)) for place, firsts in cuts.items()}
+                verifier = IntakeVerifier(span, mapper.make, cut, mapper.unknown_schema, self.served)
+                log = self.sources[span.topic][span.first :]
+                assert sum(verifier.run(log, in_memory(found, intake_verifier.prefix(span.number, 0)))) == len(log)
+            differences += verifier.differences
+            total = Followed(**{name: n + getattr(verifier.checked, name) for name, n in vars(total).items()})
+        return total, differences
+
+    def routed(self, **changes: Any) -> tuple[Sent, list[OutputDifference]]:
+        """Return what following the router finds."""
+        found, (_, _, differences, _) = self.entries(self.plan())
+        total = Sent()
+        for n in range(PARTITIONS):
+            ends = len(self.written[1, n]), len(self.written[2, n])
+            span = replace(RouterSpan(n, (0, 0), ends, ends), **changes)
+            verifier = RouterVerifier(
+                span,
+                self.settings.router.policies,
+                PARTITIONS,
+                lambda _: b"",
+                lambda n=n: self.inputs(n),  # type: ignore[misc]
+                lambda partition, offset: self.served(OUTCOMES, partition, offset),
+            )
+            derived: dict[bytes, bytes] = {}
+            assert sum(verifier.derive(derived.__setitem__)) == sum(ends)
+            prefix = router_verifier.prefix(b"O", n)
+            verifier.compare(in_memory(derived, prefix), in_memory(found, prefix))
+            differences += verifier.differences
+            total = Sent(**{name: count + getattr(verifier.checked, name) for name, count in vars(total).items()})
+        return total, differences
+
+    def served(self, label: int, partition: int, offset: int) -> Any:
+        """Return a record by its place."""
+        return next((each for each in self.written[label, partition] if each.offset == offset), None)
+
+    def find(self, label: int, text: str) -> tuple[int, int]:
+        """Return partition and place in the log of the first record whose value has a text."""
+        return next(
+            (n, i)
+            for n in range(PARTITIONS)
+            for i, each in enumerate(self.written[label, n])
+            if text.encode() in each.value
+        )
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> Logs:
+    """Return logs of forty events of two models, sent on and routed."""
+    made = Logs(tmp_path)
+    for i in range(40):
+        made.score(f"e{i}", i, 25 * i, "ab"[i % 2])
+        if i % 4:
+            made.verdict(f"e{i}", 100 + i, "bad" if i % 3 else "good")
+    made.score("e0", 50, 10, kind="test")
+    made.score("e0", 51, "much")
+    made.verdict("e0", 52, "open")
+    made.intake()
+    made.route()
+    return made
+
+
+def test_what_nothing_happened_to_is_clean_and_counted(logs: Logs) -> None:
+    checked, differences = logs.followed()
+    assert differences == []
+    assert (checked.records, checked.sent, checked.dead, checked.passed) == (73, 70, 1, 2)
+    assert (checked.forecasts, checked.routes, checked.labels, checked.dead_letters) == (40, 40, 30, 1)
+    assert (checked.copies, checked.waiting, checked.gone, checked.unread) == (0, 0, 0, 0)
+    sent, differences = logs.routed()
+    assert differences == []
+    assert (sent.routes, sent.labels, sent.outcomes) == (40, 30, 30)
+    assert (sent.copies, sent.by_order, sent.unjudged, sent.waiting, sent.gone) == (0, 0, 0, 0, 0)
+
+
+@pytest.mark.parametrize("label", ["forecasts", "routes", "labels", "dead-letters"])
+def test_a_record_lost_between_intake_and_what_reads_it_is_named_by_its_source(logs: Logs, label: str) -> None:
+    number = MADE.index(label)
+    if label == "dead-letters":
+        n, i, source = *logs.find(number, "scores"), ("scores", 41)
+    else:
+        n, i = logs.find(number, '"e7"')
+        source = ("verdicts", 5) if label == "labels" else ("scores", 7)
+    del logs.written[number, n][i]
+    _, (difference,) = logs.followed()
+    assert (difference.topic, difference.partition, difference.offset) == (source[0], 0, source[1])
+    assert difference.what == f"lost: intake has committed it, and {label}/{n} has no record of it"
+    logs.committed = {source[0]: source[1]}
+    assert logs.followed()[1] == [], "what intake has not committed may still be on its way"
+
+
+def test_records_sent_again_are_counted_and_one_doubled_with_other_content_is_named(logs: Logs) -> None:
+    logs.intake(since=25)
+    checked, differences = logs.followed()
+    assert (differences, checked.sent, checked.copies) == ([], 70, 15 * 2 + 1 + 5)
+    n, i = logs.find(0, '"e30"')
+    other = logs.written[0, n][i]
+    logs.write(0, n, other.key, other.value.replace(b"0.75", b"0.76"), other.timestamp)
+    _, (difference,) = logs.followed()
+    assert (difference.topic, difference.partition, difference.event_id) == ("forecasts", n, "e30")
+    assert difference.offset == logs.written[0, n][-1].offset
+    assert difference.what == "doubled with other content: scores/0@30 has become another record"
+    assert difference.fields == {"p": (0.76, 0.75)}
+
+
+def test_what_was_mapped_under_another_file_is_named_with_what_differs(logs: Logs, tmp_path: Path) -> None:
+    other = logs.under(tmp_path, FILE.replace("[0, 1000]", "[0, 2000]"))
+    checked, differences = logs.followed(other)
+    assert checked.differences == 39, "of a risk of 0 both make the same"
+    assert {each.topic for each in differences} == {"forecasts"}
+    assert differences[0].what == (
+        "not what the sources file makes of scores/0@1: altered, or mapped under another file"
+    )
+    assert differences[0].fields == {"p": (0.025, 0.0125)}
+    assert len(differences) == intake_verifier.NAMED
+    narrower = logs.under(tmp_path, FILE.replace('{ not = "test" }', '"score"'))
+    _, differences = logs.followed(narrower)
+    assert "makes no such record of scores/0@0, which becomes nothing" in differences[0].what
+
+
+def test_in_another_partition_than_its_keys_a_record_is_named(logs: Logs) -> None:
+    n, i = logs.find(2, '"e5"')
+    moved = logs.written[2, n].pop(i)
+    logs.write(2, 1 - n, moved.key, moved.value, moved.timestamp)
+    _, (difference,) = logs.followed()
+    assert (difference.topic, difference.partition) == ("labels", 1 - n)
+    assert difference.fields == {"partition": (1 - n, n)}
+
+
+def test_what_no_source_leads_to_is_named(logs: Logs) -> None:
+    logs.write(0, 1, b"model-a", orjson.dumps({"event_id": "x", "stream": "model-a", "p": 0.5}), START)
+    n, i = logs.find(1, '"e9"')
+    one = logs.written[1, n][i]
+    logs.write(1, n, one.key, one.value.replace(b'/0",9]', b'/0",900]'), one.timestamp)
+    _, differences = logs.followed()
+    assert sorted(each.what for each in differences) == [
+        "a record that intake did not write: it names no source",
+        "made of scores/0@900, which is not there: the source has no such record",
+    ]
+
+
+def test_what_retention_took_is_not_there_any_more_and_never_clean(logs: Logs) -> None:
+    logs.cut = {"scores": 10}
+    checked, differences = logs.followed()
+    assert (differences, checked.gone, checked.records) == ([], 10, 63)
+    logs.cut = {}
+    n, i = logs.find(2, '"e21"')
+    logs.first = {(2, n): i}
+    checked, differences = logs.followed()
+    assert differences == []
+    assert checked.gone == i, "what was made of the labels before it is not there any more"
+    del logs.written[2, n][i + 1]
+    assert [each.topic for each in logs.followed()[1]] == ["verdicts"], "and what is lost behind it is named"
+
+
+def test_a_source_that_was_made_anew_is_not_judged(logs: Logs) -> None:
+    for n in range(PARTITIONS):
+        for each in logs.written[2, n]:
+            each.value = each.value.replace(b"@1f/", b"@5d/")
+    logs.sources["verdicts"] = []
+    checked, differences = logs.followed()
+    assert (differences, checked.unread) == ([], 30)
+
+
+def test_dead_letters_of_a_clock_that_ran_behind_are_told_apart(logs: Logs) -> None:
+    logs.score("late", 60)
+    plan = logs.plan()
+    intake = Intake(plan.settings, IntakeGauges("0", ["scores", "verdicts"], list))
+    intake.know(plan.widths, plan.ids)
+    making = intake.make([(TopicPartition("scores", 0), logs.sources["scores"][-1])], START - DAY)
+    for one in intake_verifier.made(making):
+        logs.write(one.label, one.partition, one.record.key, one.record.value, START)
+    checked, differences = logs.followed()
+    assert (differences, checked.of_the_moment, checked.dead) == ([], 1, 2)
+
+
+# -- the router ------------------------------------------------------------------------------------------------------
+
+
+def test_an_outcome_that_is_missing_is_named_with_the_label_that_leads_to_it(logs: Logs) -> None:
+    n, i = logs.find(OUTCOMES, '"e7"')
+    del logs.written[OUTCOMES, n][i]
+    _, (difference,) = logs.routed()
+    assert (difference.topic, difference.partition, difference.event_id) == ("outcomes", n, "e7 (model-b)")
+    router = partitioner.partition(b"e7", PARTITIONS)
+    label = logs.served(2, router, logs.find(2, '"e7"')[1])
+    assert difference.what == f"lost: the outcome that labels/{router}@{label.offset} leads to is missing"
+    assert logs.routed(committed=(0, 0))[1] == [], "what the router has not committed may still be on its way"
+
+
+def test_an_outcome_with_another_label_or_in_another_partition_is_named(logs: Logs) -> None:
+    n, i = logs.find(OUTCOMES, '"e7"')
+    one = logs.written[OUTCOMES, n][i]
+    one.value = one.value.replace(b'"y":1.0', b'"y":0.0')
+    _, (difference,) = logs.routed()
+    assert (difference.partition, difference.offset) == (n, one.offset)
+    assert difference.what == "not the outcome that the router makes of the event's labels"
+    assert difference.fields == {"y": (0.0, 1.0)}
+    one.value = one.value.replace(b'"y":0.0', b'"y":1.0')
+    del logs.written[OUTCOMES, n][i]
+    logs.write(OUTCOMES, 1 - n, one.key, one.value, one.timestamp)
+    _, (difference,) = logs.routed()
+    assert difference.what == "sent to another partition than that of its stream"
+    assert difference.fields == {"partition": (1 - n, n)}
+
+
+def test_an_outcome_without_a_label_is_named_and_copies_are_counted(logs: Logs) -> None:
+    n, i = logs.find(OUTCOMES, '"e7"')
+    one = logs.written[OUTCOMES, n][i]
+    logs.write(OUTCOMES, n, one.key, one.value, one.timestamp)
+    sent, differences = logs.routed()
+    assert (differences, sent.copies, sent.outcomes) == ([], 1, 30)
+    logs.write(OUTCOMES, n, one.key, one.value.replace(b'"e7"', b'"e4"'), one.timestamp)
+    _, (difference,) = logs.routed()
+    assert (difference.what, difference.event_id) == (
+        "nothing in routes and labels leads to this outcome",
+        "e4 (model-b)",
+    )
+
+
+@pytest.mark.parametrize("labels_last", [False, True])
+def test_any_order_of_an_events_own_records_is_right(tmp_path: Path, *, labels_last: bool) -> None:
+    logs = Logs(tmp_path)
+    for i in range(30):
+        logs.verdict(f"e{i}", i, "bad")
+        logs.verdict(f"e{i}", 5 + i, "good")
+        logs.score(f"e{i}", 20 + i)
+        logs.verdict(f"e{i}", 60 + i, "bad")
+    logs.sources["verdicts"].sort(key=lambda each: each.timestamp)
+    for offset, each in enumerate(logs.sources["verdicts"]):
+        each.offset = offset
+    logs.intake()
+    logs.route(labels_last=labels_last)
+    assert logs.followed()[1] == []
+    sent, differences = logs.routed()
+    assert differences == []
+    assert (sent.by_order > 0) == labels_last
+    assert sent.outcomes == sum(len(logs.written[OUTCOMES, n]) for n in range(PARTITIONS))
+    n, i = logs.find(OUTCOMES, '"e7","scope":"model-a","y":1.0,"ts":1700000000067')
+    del logs.written[OUTCOMES, n][i]
+    _, differences = logs.routed()
+    assert [each.event_id for each in differences] == ["e7 (model-a)"]
+
+
+def test_a_label_that_may_have_come_too_late_is_not_judged(tmp_path: Path) -> None:
+    logs = Logs(tmp_path)
+    logs.score("old", 0)
+    logs.verdict("old", 10)
+    for i in range(9):
+        logs.score(f"e{i}", 2 * DAY + i)
+    logs.intake()
+    logs.route()
+    sent, differences = logs.routed()
+    assert (differences, sent.outcomes) == ([], 1)
+    n, i = logs.find(OUTCOMES, '"old"')
+    del logs.written[OUTCOMES, n][i]
+    sent, differences = logs.routed()
+    stream_time = max(each.timestamp for each in logs.written[1, partitioner.partition(b"old", PARTITIONS)])
+    assert stream_time > START + DAY, "an event of the same partition came two days later"
+    assert (differences, sent.unjudged) == ([], 1)
