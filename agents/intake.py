@@ -192,6 +192,7 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
             session_timeout_ms=int(settings.session_seconds * 1000),
             heartbeat_interval_ms=int(settings.session_seconds * 100),
             request_timeout_ms=int(max(settings.session_seconds, 40.0) * 1000),
+            metadata_max_age_ms=int(LOOK_SECONDS * 1000),  # a source topic may have got partitions
             fetch_max_wait_ms=100,
             **options,
         )
@@ -379,8 +380,12 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
         await asyncio.gather(*(self._append(*to, records) for to, records in made.items()))
 
     async def _append(self, label: str, partition: int, records: list[Record]) -> None:
-        """Append records to a partition, in their order, and return when all are acknowledged."""
-        at, waiting = 0, []
+        """Append records to a partition, in their order, and return when all are acknowledged.
+
+        One record batch after another: while a partition has no leader the client gives up the first of several and
+        may still send the next. The router would then take the records of the first, which are sent again, for copies.
+        """
+        at = 0
         while at < len(records):
             batch = self._producer.create_batch()
             first = at
@@ -393,8 +398,7 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
                 raise ValueError(
                     f"a record of {len(records[at].value)} bytes for {label} does not fit TRUEUP_BATCH_BYTES"
                 )
-            waiting.append(await self._producer.send_batch(batch, self.topics[label], partition=partition))
-        await asyncio.gather(*waiting)
+            await (await self._producer.send_batch(batch, self.topics[label], partition=partition))
         self._gauges.produced(label, len(records))
 
     async def _land(self) -> None:

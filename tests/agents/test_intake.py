@@ -275,6 +275,25 @@ def test_more_than_a_batch_holds_is_sent_in_order(play: Play) -> None:
     play(story)
 
 
+def test_a_batch_of_a_partition_is_sent_when_the_one_before_it_is_acknowledged(play: Play) -> None:
+    """Else the second may come through without the first, which the router then takes for a copy when it comes."""
+
+    async def story(scene: Scene) -> None:
+        await scene.begin()
+        scene.producer.acknowledges.clear()
+        scene.give(L0, *({"id": f"e{i}", "y": 1, "kind": "final"} for i in range(20)))
+        await scene.steps()
+        partitions = [partition for _, partition, _ in scene.producer.sent]
+        assert sorted(partitions) == [0, 1]
+        scene.producer.failure = KafkaError("no leader")
+        scene.producer.acknowledges.set()
+        await scene.steps(1)
+        await asyncio.sleep(0.01)
+        assert len(scene.producer.sent) == 2
+
+    play(story)
+
+
 def test_what_cannot_be_used_is_a_dead_letter_with_the_place_at_its_source(play: Play) -> None:
     async def story(scene: Scene) -> None:
         await scene.begin()
