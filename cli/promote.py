@@ -30,7 +30,7 @@ from tomlkit.items import InlineTable
 from cli import inspect
 from state.frames import CorruptFrame
 from state.policy import Challenger, Policies, Policy
-from state.scoring.comparison import Comparison
+from state.scoring.pair_scores import AnyComparison, of_challenger
 from streams import atomic_file
 from streams.config.settings import Settings, SettingsError
 from streams.kafka.topics import TopicsError
@@ -273,15 +273,16 @@ def _figures(settings: Settings, promotion: Promotion) -> tuple[dict[str, Any], 
         return {}, str(exc) or type(exc).__name__
     names = promotion.champion.calibrator, promotion.challenger.calibrator
     pair = promotion.champion.config, promotion.challenger.config
-    total, matching = Comparison(), set[str]()
+    compared, matching = list[tuple[tuple[str, str], AnyComparison]](), set[str]()
     for stream, comparisons in found.comparisons.items():
         matched = settings.policies.matched(stream)
         if matched is None or matched[0] != promotion.pattern:
             continue
         for (_, *configs), comparison in comparisons.items():
             if tuple(configs) == pair:
-                total += comparison
+                compared.append((pair, comparison))
                 matching.add(stream)
+    total = challengers.added(compared).get(pair) or of_challenger(promotion.champion.kind)
     return {
         "streams": len(matching),
         **challengers.describe(pair, total, dict(zip(pair, names, strict=True))),

@@ -14,6 +14,7 @@ from replay.report import recommendation
 from replay.report.warnings import lateness
 from replay.result import LARGER, RAW, Contender, Difference, Pace, Result, Scorecard, drawn
 from streams.metrics.segments import LARGE
+from streams.metrics.segments import table as pair_table
 
 #: Metrics of the tables of differences, and what they are called; JSON has all.
 _SHOWN = ({"ece": "ECE", "brier": "Brier"}, {"auc": "AUC", "recall": "recall"})
@@ -60,7 +61,14 @@ def _of_streams(contender: Contender) -> Iterator[Table]:
         for loss, of in each.differences.items():
             if of.mean is not None and of.error is not None:
                 table.add_row(f"{loss}, served − raw", "", f"{of.mean:+.5f} ± {1.96 * of.error:.5f}".replace("-", "−"))
+        for name, found in each.against.items():
+            for loss, of in found.items():
+                if of.mean is not None and of.error is not None:
+                    shown = f"{of.mean:+.5f} ± {1.96 * of.error:.5f}".replace("-", "−")
+                    table.add_row(f"{loss}, this − {name}", "", shown)
         yield table
+        if each.segments:
+            yield pair_table(each.segments)
     for stream, scored in contender.streams.items():
         if scored.segments:
             yield _segments(f"{contender.name}, {stream}", scored.segments)

@@ -12,6 +12,7 @@ calibrator has learnt, and on all scores.
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import combinations
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -53,6 +54,7 @@ from state.policy import Policy
 from state.quotas import Quotas
 from state.rows import Served
 from state.scoring.bias import Bias
+from state.scoring.pair_scores import PairScores, SegmentPairScores, observe
 from state.scoring.vector_history import VectorHistory
 from state.segments import Dictionary
 from state.witnesses import SLACK, Entry, Witnesses
@@ -118,6 +120,10 @@ class PartitionResult:
         Outcomes learnt, and the biases that the calibrator bounds, by stream and contender; of those that bound any.
     vectors
         Scores of streams of classes and numbers, by stream and contender.
+    segments
+        Of these by stream, contender and slot; they count as expired what has no outcome at the end.
+    pairs
+        Of these by stream and two contenders that serve the same classes or levels, scores of both on the same events.
     """
 
     directory: Path
@@ -130,6 +136,8 @@ class PartitionResult:
     biases: dict[tuple[int, int], Bias] = field(default_factory=dict)
     functions: dict[tuple[int, int], Part] = field(default_factory=dict)
     vectors: dict[tuple[int, int], VectorHistory] = field(default_factory=dict)
+    segments: dict[tuple[int, int], dict[int, SegmentPairScores]] = field(default_factory=dict)
+    pairs: dict[tuple[int, int, int], PairScores] = field(default_factory=dict)
 
 
 class InMemoryEngine:
@@ -256,6 +264,7 @@ class InMemoryEngine:
         else:
             made = [predict(raw, x, name) for predict, _, _, _ in entrants.predicts]
             tickets, answers, index = [each.ticket for each in made], [each.p for each in made], -1
+            x = self._vector_groups(entrants, values)
         applied = self._applied
         kept = None if answers is None else (raw, answers, x)
         self._rows[event_id] = row = Row(
@@ -274,6 +283,17 @@ class InMemoryEngine:
         groups = () if dictionary is None else dictionary.groups(values)
         for n, note in enumerate(self._note_slots):
             note(groups[n] if n < len(groups) else -1)
+        return groups
+
+    def _vector_groups(self, entrants: Entrants, values: tuple[str, ...]) -> tuple[int, ...]:
+        """Return the slots of an event of classes or numbers, and count its forecast in each."""
+        if entrants.dictionary is None:
+            return ()
+        groups = entrants.dictionary.groups(values)
+        for scores in self._segments_of(entrants, groups):
+            for segment in scores:
+                segment.issued += 1
+                segment.expired += 1
         return groups
 
     def _again(self, forecast: Forecast, raw: Any, stream: str) -> None:  # noqa: ANN401 - of the stream's kind
@@ -384,6 +404,9 @@ class InMemoryEngine:
             for history, raw, p in self._vectors_of(entrants, row):
                 row.place = history.windows
                 history.observe(raw, p, y, event_id.encode())
+            self._count_vectors(entrants, row, y, 1)
+            if entrants.dictionary is not None:
+                self._age(entrants, row)
         if entrants.learnt >= entrants.look_at:
             self._look(entrants)
         row.status, row.touched = RESOLVED, self._applied
@@ -406,6 +429,39 @@ class InMemoryEngine:
         else:
             for history, raw, p in self._vectors_of(entrants, row):
                 history.revise(raw, p, was, y, event_id.encode(), row.place)
+            self._count_vectors(entrants, row, was, -1)
+            self._count_vectors(entrants, row, y, 1)
+
+    def _count_vectors(self, entrants: Entrants, row: Row, y: float, sign: int) -> None:
+        """Add an event of classes or numbers to its segments and to each pair of contenders, or take it out."""
+        if row.kept is None:
+            raise LookupError(f"event {row.index} of stream {entrants.number} has no forecast to score")
+        raw, answers, groups = row.kept
+        if groups:
+            for p, scores in zip(answers, self._segments_of(entrants, groups), strict=True):
+                observe(scores, raw, p, y, sign)
+        for one, other in entrants.pairs:
+            place = entrants.number, one, other
+            pair = self.played.pairs.get(place)
+            if pair is None:
+                pair = self.played.pairs[place] = PairScores()
+            pair.observe(answers[one], answers[other], y, sign)
+
+    def _age(self, entrants: Entrants, row: Row) -> None:
+        """Note in its segments that an event of classes or numbers has an outcome, and how old its forecast was."""
+        age_ms = max(row.ts - row.issued_ms, 0)
+        for scores in self._segments_of(entrants, row.kept[2] if row.kept else ()):
+            for segment in scores:
+                segment.expired -= 1
+                if row.as_of != UNSAID:
+                    segment.known += 1
+                    segment.age_ms += age_ms
+
+    def _segments_of(self, entrants: Entrants, groups: tuple[int, ...]) -> Iterator[list[SegmentPairScores]]:
+        """Yield for each contender the scores of slots of a stream of classes or numbers."""
+        for n in range(len(entrants.served)):
+            held = self.played.segments.setdefault((entrants.number, n), {})
+            yield [held.setdefault(slot, SegmentPairScores()) for slot in groups]
 
     def _vectors_of(self, entrants: Entrants, row: Row) -> Iterator[tuple[VectorHistory, Any, Any]]:
         """Yield each contender's scores of classes or numbers, with the forecast and what it served."""
@@ -530,6 +586,12 @@ class InMemoryEngine:
             MATURITY if policy.matures_ms else EXPIRY,
             policy.matures_ms or policy.ttl_ms,
         )
+        if policy.kind != PROBABILITY:
+            entrants.pairs = [
+                (one, other)
+                for one, other in combinations(range(len(found)), 2)
+                if found[one].shape == found[other].shape and found[one].config != found[other].config
+            ]
         if policy.segments:
             entrants.dictionary = Dictionary(policy.segments, policy.pairs)
             self.played.dictionaries[entrants.number] = entrants.dictionary

@@ -31,6 +31,8 @@ class Entrants:
     status: int
     role: int
     due_ms: int
+    #: Of classes and numbers the contenders that are compared.
+    pairs: Sequence[tuple[int, int]] = ()
     #: Slots of the stream's segments; None without.
     dictionary: Dictionary | None = None
     #: Outcomes learnt, and the sum over them of how many were learnt between forecast and outcome.
@@ -51,7 +53,8 @@ class Row:
     version
         Outcomes learnt when it was answered.
     kept
-        The raw forecast, what was served and the features; None where nothing will ask for them.
+        The raw forecast, what was served and the features, of classes and numbers the slots of segments in their place;
+        None where nothing will ask for them.
     y, ts, as_of, number
         Of the label; not set before there is one, because a row is made for every forecast and each costs.
     """

@@ -9,7 +9,7 @@ Where to look: ``result.contenders[i].overall`` is what a report shows first; ``
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 import orjson
@@ -413,9 +413,9 @@ class Scored:
 
 @dataclass(frozen=True)
 class VectorDifference:
-    """Mean loss of what was served minus that of the raw forecasts, with its standard error as of independent events.
+    """Mean loss of what was served minus that of something else, with its standard error as of independent events.
 
-    Below 0 recalibration was worth it. ``error`` is None of one event.
+    Below 0 what was served was better. ``error`` is None of one event.
     """
 
     mean: float | None
@@ -429,13 +429,17 @@ class Vectors:
     ``figures[kind]`` maps names such as ``log_loss``, ``classwise_ece``, ``accuracy`` and ``auc`` (larger is better),
     or ``coverage_error``, ``pinball`` and ``crps``, to values. ``worst_window`` is the error of the worst 500 outcomes
     in a row, ``worst_window_noise`` what chance gives one window, ``alarm_log10`` the evidence against calibration.
-    ``differences`` has the losses by name.
+    ``differences`` has the losses by name, against the raw forecasts; ``against`` has those against the contenders that
+    come before this one and serve the same classes or levels, by their name. ``segments`` is what
+    `streams.metrics.segments.describe` returns, as in `Scored`.
     """
 
     stream: str
     resolved: int
     figures: Mapping[Kind, Mapping[str, float]]
     differences: Mapping[str, VectorDifference]
+    against: Mapping[str, Mapping[str, VectorDifference]] = field(default_factory=dict)
+    segments: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)

@@ -35,6 +35,7 @@ from state.fence import FATES, Fence
 from state.policy import Policy
 from state.scoring.bias import Bias
 from state.scoring.history import KINDS, WINDOW
+from state.scoring.pair_scores import PairScores
 from state.scoring.vector_history import VectorHistory
 from streams.metrics import functions, vectors
 
@@ -230,7 +231,7 @@ def board(
                 early=fence.early,
                 overall=overall,
                 streams=scored,
-                vectors=_vectors(parts, i),
+                vectors=_vectors(parts, i, names),
             )
         )
     return Scoreboard(contenders, columns)
@@ -484,7 +485,7 @@ def _functions(parts: Sequence[PartitionResult], i: int, stream: str) -> list[Fu
     return [FunctionBias(*each.values()) for each in functions.describe(filter(None, found))]
 
 
-def _vectors(parts: Sequence[PartitionResult], i: int) -> dict[str, Vectors]:
+def _vectors(parts: Sequence[PartitionResult], i: int, names: Sequence[str]) -> dict[str, Vectors]:
     found: dict[str, dict[int, VectorHistory]] = {}
     for n, part in enumerate(parts):
         for (stream, contender), history in part.vectors.items():
@@ -498,8 +499,25 @@ def _vectors(parts: Sequence[PartitionResult], i: int) -> dict[str, Vectors]:
             scores["resolved"],
             {kind: _figures(scores[kind]) for kind in KINDS},
             {loss: VectorDifference(*difference.values()) for loss, difference in scores["difference"].items()},
+            _against(parts, i, name, names),
+            segments.described(parts, i, name),
         )
     return described
+
+
+def _against(
+    parts: Sequence[PartitionResult], i: int, stream: str, names: Sequence[str]
+) -> dict[str, dict[str, VectorDifference]]:
+    """Return the losses of a contender on a stream of classes or numbers minus those of each one before it."""
+    pairs: dict[int, PairScores] = {}
+    for part in parts:
+        for (number, one, other), each in part.pairs.items():
+            if other == i and part.streams[number] == stream:
+                pairs[one] = pairs[one] + each if one in pairs else each
+    return {
+        names[one]: {loss: VectorDifference(*each.difference(loss)) for loss in each.losses}
+        for one, each in sorted(pairs.items())
+    }
 
 
 def _figures(scores: Mapping[str, Any]) -> dict[str, float]:

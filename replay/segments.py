@@ -31,6 +31,8 @@ def rows_of(part: PartitionResult, contender: int, stream: str) -> SegmentRows |
     dictionary = part.dictionaries.get(number)
     if dictionary is None:
         return None
+    if (number, contender) in part.segments:  # of classes or numbers, which are not in columns
+        return dictionary, part.segments[number, contender]
     place = part.directory
     mine = played(place, "stream", "i") == number
     index = played(place, "index", "q")

@@ -52,9 +52,16 @@ from state.refusals import REFUSED_ID as MARK_REFUSED_ID
 from state.refusals import UNFIT, WITHHELD, Refusals
 from state.rows import Served
 from state.scoring.ages import Ages
-from state.scoring.comparison import Comparison
 from state.scoring.history import History
-from state.scoring.segment_scores import SegmentScores, observe
+from state.scoring.pair_scores import (
+    AnyComparison,
+    AnySegmentScores,
+    compare,
+    of_challenger,
+    of_segment,
+)
+from state.scoring.pair_scores import observe as observe_vectors
+from state.scoring.segment_scores import observe
 from state.scoring.vector_history import VectorHistory
 from state.segments import Dictionary
 from state.witnesses import SLACK, Entry, Witnesses
@@ -160,7 +167,7 @@ class _Challenger:
     champion: str
     config: bytes
     key: bytes
-    comparison: Comparison
+    comparison: AnyComparison
 
 
 @dataclass(slots=True, eq=False)
@@ -169,7 +176,7 @@ class _Segments:
 
     stream: str
     layout: bytes
-    scores: dict[int, SegmentScores]
+    scores: dict[int, AnySegmentScores]
     changed: set[int]
 
 
@@ -382,12 +389,12 @@ class Partition:
         groups = dictionary.groups(values)
         if dictionary.taken > taken:
             self._named[service.stream, service.layout] = dictionary
-        for scores in self._scores_of(service.stream, service.layout, groups):
+        for scores in self._scores_of(service.stream, service.layout, groups, service.kind):
             scores.issued += 1
         return groups
 
-    def _scores_of(self, stream: str, layout: bytes, groups: tuple[int, ...]) -> list[SegmentScores]:
-        """Return the scores of slots, which are about to change."""
+    def _scores_of(self, stream: str, layout: bytes, groups: tuple[int, ...], kind: int) -> list[Any]:
+        """Return the scores of slots, which are about to change; of the kind of forecast that has the layout."""
         place = stream, layout
         segments = self._segments.get(place)
         if segments is None:
@@ -399,14 +406,16 @@ class Partition:
             scores = segments.scores.get(slot)
             if scores is None:
                 row = self._get(keys.segment(stream, layout, slot))
-                scores = segments.scores[slot] = SegmentScores() if row is None else rows.decode_segment(row)
+                scores = segments.scores[slot] = of_segment(kind) if row is None else rows.decode_segment(row)
                 self._held_segments += 1
             found.append(scores)
         return found
 
-    def _segments_in(self, stream: str, payload: bytes) -> list[SegmentScores]:
+    def _segments_in(self, stream: str, payload: bytes) -> list[Any]:
         """Return the scores of the segments of a row, which are about to change."""
-        return self._scores_of(stream, *ledger.groups(payload)) if payload[1] & ledger.GROUPED else []
+        if not payload[1] & ledger.GROUPED:
+            return []
+        return self._scores_of(stream, *ledger.groups(payload), payload[1] & ~ledger.FLAGS)
 
     def _ask(
         self,
@@ -544,7 +553,7 @@ class Partition:
             fates[OUTCOME_REVISED] += 1
             self._revise(key, record_key, event_id, found, ledger.revised(found, self.fence.applied, ts, y, number))
 
-    def _age(self, service: _Service, segments: Sequence[SegmentScores], issued_ts: int, ts: int, y: float) -> None:
+    def _age(self, service: _Service, segments: Sequence[Any], issued_ts: int, ts: int, y: float) -> None:
         """Note how old the forecast of a row was when its first outcome came."""
         ages = self._aged.get(service.stream) or self._of_ages(service.stream)
         age_ms = ts - issued_ts if ts > issued_ts else 0
@@ -595,9 +604,9 @@ class Partition:
         implied = as_of == ledger.UNSAID
         ticket = issued[end:]
         if kind != PROBABILITY:
+            raw, p, draw, ticket = ledger.answer(issued, end)
             if kind & ledger.SHADOWED:
                 self._challenge(service, issued, p, y)
-            raw, p, draw, ticket = ledger.answer(issued, end)
         vectors = self._of_vectors(service, p) if history is None else None
         window = history.windows if history is not None else vectors.windows if vectors is not None else 0
         self._changed[key] = ledger.resolved(issued, self.fence.applied, y, ts, as_of, number, window)
@@ -614,6 +623,8 @@ class Partition:
                 observe(segments, raw, p, y)
         elif vectors is not None:
             vectors.observe(cast("Any", raw), cast("Any", p), y, event_id.encode())
+            if segments:
+                observe_vectors(segments, raw, p, y)
         if not implied:
             effects.delays.append(ts - issued_ts)
         effects.resolved[service.stream] += 1
@@ -634,13 +645,16 @@ class Partition:
         for config, _, forecast, drawn, own in entry.shadows:
             challenger = service.challengers.get(config) or self._challenger(service, config, None)
             challenger.learner.served.calibrator.revise(own, was, y)
-            challenger.comparison.observe(cast("float", p), forecast, was, drawn, -1)
-            challenger.comparison.observe(cast("float", p), forecast, y, drawn)
+            compare(challenger.comparison, p, forecast, was, drawn, -1)
+            compare(challenger.comparison, p, forecast, y, drawn)
             self._learnt[challenger.learner.key] = challenger.learner
             self._compared[challenger.key] = challenger
         if history is None:
             vectors = self._of_vectors(service, p)
             vectors.revise(cast("Any", raw), cast("Any", p), was, y, event_id.encode(), entry.window)
+            if segments := self._segments_in(service.stream, found):
+                observe_vectors(segments, cast("Any", raw), cast("Any", p), was, -1)
+                observe_vectors(segments, cast("Any", raw), cast("Any", p), y)
         else:
             one, other, third = cast("float", raw), cast("float", p), cast("float", draw)
             if service.features:
@@ -656,7 +670,7 @@ class Partition:
                 observe(segments, one, other, y)
         self._outputs.append(_resolved(record_key, event_id, revised)[-1])
 
-    def _challenge(self, service: _Service, issued: bytes, p: float, y: float) -> None:
+    def _challenge(self, service: _Service, issued: bytes, p: Any, y: float) -> None:  # noqa: ANN401 - of the service's kind
         """Redeem the challengers' tickets: each learns, and is compared with what was served."""
         for config, version, forecast, draw, ticket in ledger.shadows(issued):
             challenger = service.challengers.get(config) or self._challenger(service, config, None)
@@ -664,7 +678,7 @@ class Partition:
             served = learner.served
             served.late += served.calibrator.learnt - version
             served.calibrator.update(ticket, y)
-            challenger.comparison.observe(p, forecast, y, draw)
+            compare(challenger.comparison, p, forecast, y, draw)
             self._learnt[learner.key] = learner
             self._compared[challenger.key] = challenger
 
@@ -930,7 +944,7 @@ class Partition:
             learner = self._learner(service.stream, config, policy)
             key = keys.comparison(service.stream, service.config, config)
             row = self._get(key)
-            comparison = Comparison() if row is None else rows.decode_comparison(row)
+            comparison = of_challenger(service.kind) if row is None else rows.decode_comparison(row)
             challenger = _Challenger(learner, service.config, bytes.fromhex(config), key, comparison)
             service.challengers[config] = challenger
         return challenger

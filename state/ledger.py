@@ -73,15 +73,16 @@ class Shadow(NamedTuple):
     version
         Outcomes it had learnt.
     p, draw
-        Its forecast, and the mean of what that was drawn from, in [0, 1].
+        Its forecast, and of one probability what was drawn, in [0, 1]. Of classes and numbers no draw is kept, and the
+        forecast stands in its place.
     ticket
         What it needs to learn from the outcome.
     """
 
     config: str
     version: int
-    p: float
-    draw: float
+    p: forecasts.ForecastValue
+    draw: forecasts.ForecastValue
     ticket: bytes
 
     def encode(self) -> bytes:
@@ -311,15 +312,28 @@ def shadows(payload: bytes) -> list[Shadow]:
         If their block is not intact.
     """
     at, end = _block(payload)
+    plain = payload[1] & ~FLAGS == PROBABILITY
     found = []
     while at < end:
         config, version, p, draw, size = _SHADOW.unpack_from(payload, at)
         at += _SHADOW.size
-        found.append(Shadow(config.hex(), version, p, draw, payload[at : at + size]))
+        ticket = payload[at : at + size]
+        found.append(Shadow(config.hex(), version, p, draw, ticket) if plain else _vector(config, version, ticket))
         at += size
     if at != end or not found:
         raise CorruptFrame("the challengers in a ledger row are cut")
     return found
+
+
+def _vector(config: bytes, version: int, part: bytes) -> Shadow:
+    """Return the ticket of a challenger whose forecast is no probability: the forecast stands before its ticket."""
+    (size,) = _BLOCK.unpack_from(part)
+    end = _BLOCK.size + size
+    try:
+        p = forecasts.decode(part[_BLOCK.size : end])
+    except ValueError as exc:
+        raise CorruptFrame(f"a challenger's forecast in a ledger row is damaged: {exc}") from exc
+    return Shadow(config.hex(), version, p, p, part[end:])
 
 
 def groups(payload: bytes) -> tuple[bytes, tuple[int, ...]]:
@@ -566,8 +580,13 @@ def newer(payload: bytes, ts: int, number: int) -> bool:
     return bool(number > before or (number == before == 0 and ts >= as_of))
 
 
-def shadow(config: bytes, version: int, p: float, draw: float, ticket: bytes) -> bytes:
+def shadow(
+    config: bytes, version: int, p: forecasts.ForecastValue, draw: forecasts.ForecastValue, ticket: bytes
+) -> bytes:
     """Return one challenger's part of the block: see `Shadow`."""
+    if not isinstance(p, float):
+        vector = forecasts.encode(p)
+        ticket, p, draw = _BLOCK.pack(len(vector)) + vector + ticket, NAN, NAN
     return _SHADOW.pack(config, version, p, draw, len(ticket)) + ticket
 
 

@@ -8,10 +8,11 @@ from functools import cached_property
 from hashlib import blake2b
 from typing import Any, NamedTuple, cast
 
-from state import calibrators
+from state import calibrators, forecasts
 from state.calibrators.multiclass import CLASSES
+from state.calibrators.quantile import LEVELS
 from state.calibrators.sizes import largest
-from state.forecasts import KINDS, LARGEST, PROBABILITY, PROBS
+from state.forecasts import KINDS, LARGEST, MAX_LEVELS, PROBABILITY, PROBS, Probs, Quantiles
 from state.quotas import Quota
 from state.segments import LIMIT, check
 
@@ -39,6 +40,9 @@ NOTHING, RAW = ON_ERROR = ("none", "raw")
 MOST_SHARDS = 1000
 #: Most challengers of a stream: each costs about what the champion costs, and their tickets must fit one ledger row.
 MOST_CHALLENGERS = 8
+#: Most bytes of all challengers' tickets of one forecast in its ledger row, see `state.ledger`; those of one
+#: probability are far below.
+MOST_TICKETS = 65_000
 
 
 class Challenger(NamedTuple):
@@ -129,8 +133,6 @@ class Policy:
             raise ValueError(f"features must be between 0 and {calibrators.MAX_FEATURES}, got {self.n_features}")
         check(self.segments, self.pairs)
         calibrators.check(self.calibrator, self._options)
-        if self.segments and self.kind != PROBABILITY:
-            raise ValueError(f"segments are for streams of one probability, {self.calibrator} takes another forecast")
         if self.segments_required and not self.segments:
             raise ValueError("segments_required needs segments")
         if self.silence is not None:
@@ -183,17 +185,44 @@ class Policy:
     def _check_shadow(self) -> None:
         if len(self.shadow) > MOST_CHALLENGERS:
             raise ValueError(f"shadow names {len(self.shadow)} challengers, at most {MOST_CHALLENGERS} are allowed")
-        if self.kind != PROBABILITY:
-            raise ValueError(f"shadow is for streams of one probability, {self.calibrator} takes another forecast")
         seen: set[str] = set()
         for challenger in self.challengers:
-            if challenger.kind != PROBABILITY:
-                raise ValueError(f"{challenger.calibrator} cannot be a challenger: it takes another forecast")
+            if challenger.kind != self.kind:
+                raise ValueError(
+                    f"{challenger.calibrator} cannot be a challenger of {self.calibrator}: it takes another forecast"
+                )
+            if challenger.shape != self.shape:
+                said = (
+                    f"classes = {self.classes}"
+                    if self.kind == PROBS
+                    else f"levels = [{', '.join(f'{level:g}' for level in self.levels)}]"
+                )
+                raise ValueError(
+                    f"challenger {challenger.calibrator} cannot be compared with what serves: its options need {said}"
+                )
             if challenger.config == self.config:
                 raise ValueError(f"challenger {challenger.calibrator} is what serves already ({self.config})")
             if challenger.config in seen:
                 raise ValueError(f"shadow names {challenger.calibrator} twice, with the same options")
             seen.add(challenger.config)
+        size = 0 if self.kind == PROBABILITY else sum(each.ticket_bytes for each in self.challengers)
+        if size > MOST_TICKETS:
+            raise ValueError(
+                f"the tickets of {len(self.shadow)} challengers may have {size} bytes for one forecast, and there is "
+                f"room for {MOST_TICKETS}: fewer challengers, classes or levels"
+            )
+
+    @property
+    def ticket_bytes(self) -> int:
+        """Return the most bytes that a challenger of classes or numbers has in a ledger row, or a little more."""
+        raw: Probs | Quantiles
+        if self.kind == PROBS:
+            raw = Probs([1.0 / self.classes] * self.classes)
+        else:
+            places = tuple([float(i + 1) / (MAX_LEVELS + 1) for i in range(MAX_LEVELS)])
+            raw = Quantiles(places, places)
+        answer = build(self.recipe, "").predict(raw, (0.0,) * self.n_features, b"")
+        return 64 + len(forecasts.encode(answer.p)) + len(answer.ticket)
 
     @cached_property
     def challengers(self) -> tuple["Policy", ...]:
@@ -214,15 +243,33 @@ class Policy:
 
     @cached_property
     def layout(self) -> bytes:
-        """Hash of the names of segments and pairs, 4 bytes; empty without segments. Slots of another layout differ."""
+        """Hash of the names of segments and pairs, 4 bytes; empty without segments. Slots of another layout differ.
+
+        Of classes and numbers it is also of their `shape`, because scores of other levels have no sum.
+        """
         if not self.segments:
             return b""
-        return blake2b(json.dumps([self.segments, self.pairs]).encode(), digest_size=4).digest()
+        named: list[object] = [self.segments, self.pairs]
+        if self.kind != PROBABILITY:
+            named += [KINDS[self.kind], self.shape]
+        return blake2b(json.dumps(named).encode(), digest_size=4).digest()
 
     @property
     def classes(self) -> int:
         """Number of classes, where forecasts are of classes."""
         return int(cast("int", self._options.get("classes", CLASSES)))
+
+    @property
+    def levels(self) -> tuple[float, ...]:
+        """Levels that are served, where forecasts are of numbers."""
+        return tuple(cast("tuple[float, ...]", self._options.get("levels", ()))) or LEVELS
+
+    @property
+    def shape(self) -> tuple[float, ...]:
+        """What has to be equal for scores to be added: number of classes, or levels; empty for one probability."""
+        if self.kind == PROBABILITY:
+            return ()
+        return (self.classes,) if self.kind == PROBS else self.levels
 
     @property
     def _options(self) -> dict[str, calibrators.Value]:

@@ -32,11 +32,11 @@ from state.ledger import Entry
 from state.rows import Served
 from state.scoring.ages import Ages
 from state.scoring.bias import Bias
-from state.scoring.comparison import Comparison
 from state.scoring.history import History
 from state.scoring.order import Order
+from state.scoring.pair_scores import AnyComparison, AnySegmentScores, compare, of_challenger, of_segment
+from state.scoring.pair_scores import observe as observe_vectors
 from state.scoring.scores import Scores, total
-from state.scoring.segment_scores import SegmentScores
 from state.scoring.segment_scores import observe as observe_segments
 from state.scoring.vector_history import VectorHistory, overall
 from state.segments import Dictionary
@@ -324,8 +324,12 @@ class _Here:
     slots: dict[tuple[bytes, int], dict[int, int]] = field(default_factory=dict)
     history: History = field(default_factory=History)
     vectors: dict[str, VectorHistory] = field(default_factory=dict)
-    comparisons: dict[tuple[str, str], Comparison] = field(default_factory=dict)
-    segments: dict[tuple[bytes, int], SegmentScores] = field(default_factory=lambda: defaultdict(SegmentScores))
+    comparisons: dict[tuple[str, str], AnyComparison] = field(default_factory=dict)
+    segments: dict[tuple[bytes, int], AnySegmentScores] = field(default_factory=dict)
+
+    def scores_of(self, entry: Entry) -> list[Any]:
+        """Return the scores of an event's segments."""
+        return [self.segments.setdefault((entry.layout, slot), of_segment(entry.kind)) for slot in entry.groups]
 
 
 class _Divided:
@@ -466,15 +470,10 @@ class _Divided:
             challenger = here.learning[shadow.config]
             if challenger.old != event.old:
                 challenger.served.calibrator.update(shadow.ticket, entry.y)
-            compared = here.comparisons.setdefault((entry.config, shadow.config), Comparison())
-            compared.observe(cast("float", entry.p), shadow.p, entry.y, shadow.draw)
+            compared = here.comparisons.setdefault((entry.config, shadow.config), of_challenger(entry.kind))
+            compare(compared, entry.p, shadow.p, entry.y, shadow.draw)
         if entry.kind != PROBABILITY:
-            vectors = here.vectors.get(entry.config)
-            if vectors is None:
-                vectors = here.vectors[entry.config] = VectorHistory.of(cast("Any", entry.p))
-            window = vectors.windows
-            vectors.observe(cast("Any", entry.raw), cast("Any", entry.p), entry.y, event.key[1:])
-            return entry._replace(window=window)
+            return entry._replace(window=self._vector(here, event, entry))
         raw, p, draw = cast("float", entry.raw), cast("float", entry.p), cast("float", entry.draw)
         features = calibrators.features_of(champion.served.calibrator)
         if features is not None:
@@ -482,8 +481,21 @@ class _Divided:
         window = here.history.windows
         here.history.observe(raw, p, entry.y, draw)
         if entry.groups:
-            observe_segments([here.segments[entry.layout, slot] for slot in entry.groups], raw, p, entry.y)
+            observe_segments(here.scores_of(entry), raw, p, entry.y)
         return entry._replace(window=window)
+
+    @staticmethod
+    def _vector(here: _Here, event: _Event, entry: Entry) -> int:
+        """Count an event of classes or numbers in its new partition; return its window."""
+        raw, p = cast("Any", entry.raw), cast("Any", entry.p)
+        vectors = here.vectors.get(entry.config)
+        if vectors is None:
+            vectors = here.vectors[entry.config] = VectorHistory.of(p)
+        window = vectors.windows
+        vectors.observe(raw, p, entry.y, event.key[1:])
+        if entry.groups:
+            observe_vectors(here.scores_of(entry), raw, p, entry.y)
+        return window
 
     def _regrouped(self, here: _Here, entry: Entry, slots: Mapping[int, int]) -> Entry:
         """Return an event's row with other slots, in its tickets, too."""
@@ -571,30 +583,35 @@ class _Divided:
                 made[new][keys.vectors(self._stream, config)] = rows.encode_vectors(history)
 
     def _settle_comparisons(self, made: Sequence[dict[bytes, bytes]]) -> None:
-        before: dict[tuple[str, str], list[Comparison]] = defaultdict(list)
+        before: dict[tuple[str, str], list[Any]] = defaultdict(list)
         for _, key, row in self._old(keys.COMPARISON):
             before[keys.of_comparison(key)[1:]].append(rows.decode_comparison(row))
         for pair, found in before.items():
-            own = {new: here.comparisons[pair] for new, here in self._here.items() if pair in here.comparisons}
-            rest = _sum(found, Comparison()) - _sum(own.values(), Comparison())
+            own: dict[int, Any] = {
+                new: here.comparisons[pair] for new, here in self._here.items() if pair in here.comparisons
+            }
+            rest = sum(found[1:], found[0])
+            for each in own.values():
+                rest -= each
             own[self._home] = own[self._home] + rest if self._home in own else rest
             for new, comparison in own.items():
                 made[new][keys.comparison(self._stream, *pair)] = rows.encode_comparison(comparison)
 
     def _settle_segments(self, made: Sequence[dict[bytes, bytes]]) -> None:
         home = self._here[self._home]
-        rest: dict[tuple[bytes, int], SegmentScores] = defaultdict(SegmentScores)
+        rest: dict[tuple[bytes, int], Any] = {}
         for old, key, row in self._old(keys.SEGMENT):
             _, layout, slot = keys.of_segment(key)
-            place = layout, home.slots[layout, old][slot]
-            rest[place] = rest[place] + rows.decode_segment(row)
+            place, scores = (layout, home.slots[layout, old][slot]), rows.decode_segment(row)
+            rest[place] = rest[place] + scores if place in rest else scores
         for event, entry in self._entries():
             if entry.groups and entry.status == ledger.RESOLVED:
                 slots = home.slots[entry.layout, event.old]
                 found = [rest[entry.layout, slots[slot]] for slot in entry.groups]
-                observe_segments(found, cast("float", entry.raw), cast("float", entry.p), entry.y, -1)
+                take: Any = observe_segments if entry.kind == PROBABILITY else observe_vectors
+                take(found, entry.raw, entry.p, entry.y, -1)
         for place, scores in rest.items():
-            home.segments[place] = home.segments[place] + scores
+            home.segments[place] = home.segments[place] + scores if place in home.segments else scores
         for new, here in self._here.items():
             for (layout, slot), scores in here.segments.items():
                 made[new][keys.segment(self._stream, layout, slot)] = rows.encode_segment(scores)

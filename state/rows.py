@@ -12,6 +12,7 @@ from state.policy import build
 from state.scoring.ages import Ages
 from state.scoring.comparison import Comparison
 from state.scoring.history import History
+from state.scoring.pair_scores import AnyComparison, AnySegmentScores, PairScores, SegmentPairScores
 from state.scoring.segment_scores import SegmentScores
 from state.scoring.vector_history import VectorHistory
 from state.segments import Dictionary
@@ -21,9 +22,12 @@ SCORES_VERSION: Final = 3
 WINDOWS_VERSION: Final = 3
 VECTORS_VERSION: Final = 4
 COMPARISONS_VERSION: Final = 3
+#: The same of classes and numbers, which have other sums.
+PAIRS_VERSION: Final = 4
 AGES_VERSION: Final = 1
 NAMES_VERSION: Final = 1
 SEGMENT_VERSION: Final = 1
+SEGMENT_PAIRS_VERSION: Final = 2
 
 _Found = TypeVar("_Found")
 
@@ -153,21 +157,27 @@ def decode_names(frame: bytes) -> Dictionary:
     return _decoded(keys.NAMES[0], NAMES_VERSION, frame, Dictionary.decode)
 
 
-def encode_segment(scores: SegmentScores) -> bytes:
-    """Return the row of the scores of one segment."""
-    return seal(keys.SEGMENT[0], SEGMENT_VERSION, scores.encode())
+def encode_segment(scores: AnySegmentScores) -> bytes:
+    """Return the row of the scores of one segment; the version says whether of one probability."""
+    version = SEGMENT_VERSION if isinstance(scores, SegmentScores) else SEGMENT_PAIRS_VERSION
+    return seal(keys.SEGMENT[0], version, scores.encode())
 
 
-def decode_segment(frame: bytes) -> SegmentScores:
+def decode_segment(frame: bytes) -> AnySegmentScores:
     """Read such a row; raises `CorruptFrame` if it is not intact."""
+    if frame[1:2] == bytes((SEGMENT_PAIRS_VERSION,)):
+        return _decoded(keys.SEGMENT[0], SEGMENT_PAIRS_VERSION, frame, SegmentPairScores.decode)
     return _decoded(keys.SEGMENT[0], SEGMENT_VERSION, frame, SegmentScores.decode)
 
 
-def encode_comparison(comparison: Comparison) -> bytes:
-    """Return the row of a challenger beside a champion."""
-    return seal(keys.COMPARISON[0], COMPARISONS_VERSION, comparison.encode())
+def encode_comparison(comparison: AnyComparison) -> bytes:
+    """Return the row of a challenger beside a champion; the version says whether of one probability."""
+    version = COMPARISONS_VERSION if isinstance(comparison, Comparison) else PAIRS_VERSION
+    return seal(keys.COMPARISON[0], version, comparison.encode())
 
 
-def decode_comparison(frame: bytes) -> Comparison:
+def decode_comparison(frame: bytes) -> AnyComparison:
     """Read such a row; raises `CorruptFrame` if it is not intact."""
+    if frame[1:2] == bytes((PAIRS_VERSION,)):
+        return _decoded(keys.COMPARISON[0], PAIRS_VERSION, frame, PairScores.decode)
     return _decoded(keys.COMPARISON[0], COMPARISONS_VERSION, frame, Comparison.decode)

@@ -19,6 +19,7 @@ from state.scoring.ages import words as age
 from state.scoring.history import KINDS
 from state.scoring.scores import SCORED
 from streams.metrics.description import guarantee, saturated
+from streams.metrics.segments import ERRORS, level
 
 _HERE: Final = Path(__file__).parent
 _STYLE: Final = _HERE.joinpath("page.css").read_text()
@@ -86,6 +87,9 @@ def detail(worker: Mapping[str, Any], described: Mapping[str, Any], maps: Sequen
     parts.append(f"<section><h2>Scores</h2>{_scores(described)}</section>")
     if "segments" in described:
         parts.append(f'<section class="whole"><h2>Segments</h2>{_segments(described["segments"])}</section>')
+    if "shadows" in described:
+        shown = _challengers(described["shadows"])
+        parts.append(f'<section class="whole"><h2>Challengers</h2>{shown}</section>')
     if "biases" in described:
         parts.append(f"<section><h2>Bias along features</h2>{_biases(described['biases'])}</section>")
     if "ages" in described:
@@ -340,15 +344,20 @@ def _worst_segment(segments: Mapping[str, Any]) -> str:
     if not segments.get("off"):
         return ""
     worst = segments["worst"][0]
+    if "observed" in worst:
+        said = f"{worst['calibrated']['mean']:.3f} served, {worst['observed']:.3f} observed"
+    else:
+        said = f"error {worst['calibrated']['ece']:.3f}, by chance {worst['calibrated']['ece_noise']:.3f}"
     return (
         f'<p class="note"><span class="bad">Segments:</span> {segments["off"]:,} of {segments["scored"]:,} are off. '
-        f"Worst is {escape(worst['segment'])} = {escape(worst['value'])}: {worst['calibrated']['mean']:.3f} served, "
-        f"{worst['observed']:.3f} observed.</p>"
+        f"Worst is {escape(worst['segment'])} = {escape(worst['value'])}: {said}.</p>"
     )
 
 
 def _segments(segments: Mapping[str, Any]) -> str:
-    """Return the worst segments as a table, and the bands of the first of them."""
+    """Return the worst segments as a table, and of probabilities the bands of the first of them."""
+    if segments["of"] in ERRORS:
+        return _pair_segments(segments)
     heads = "".join(
         f"<th>{name}</th>"
         for name in ("events", "observed", "raw", "served", "off by", "95 %", "ECE raw", "ECE", "by chance", "known")
@@ -362,6 +371,58 @@ def _segments(segments: Mapping[str, Any]) -> str:
         f'<th class="name">value</th>{heads}</tr></thead><tbody>{lines}</tbody></table></div>'
         '<p class="note">Off: chance does not explain the error, and it is .03, or .3 of what happened. Known: share '
         f"of the forecasts whose time is over that had an outcome.</p>{_bands(segments['worst'][:BANDED])}"
+    )
+
+
+def _pair_segments(segments: Mapping[str, Any]) -> str:
+    """Return the worst segments of a stream of classes or numbers as a table."""
+    lines = ""
+    for each in segments["worst"]:
+        off, loss = each["off"], next(iter(each["difference"].values()))
+        figures = [
+            f"{each['events']:,}",
+            *(_number(value) for value in (each["raw"]["ece"], each["calibrated"]["ece"])),
+            _number(each["calibrated"]["ece_noise"]),
+            level(off) + _signed(off["mean"], 4),
+            "–" if off["low"] is None else f"{_signed(off['low'], 4)} to {_signed(off['high'], 4)}",
+            "–" if each["coverage"] is None else f"{each['coverage']:.0%}",
+        ]
+        word = "name bad" if each["sounds"] else "name"
+        lines += f'<tr><td class="name">{escape(each["segment"])}</td><td class="{word}">{escape(each["value"])}</td>'
+        lines += f"{''.join(f'<td>{figure}</td>' for figure in figures)}"
+        lines += f"{_difference(loss) if loss['error'] is not None else '<td>–</td>'}</tr>"
+    heads = ("events", "error raw", "error", "by chance", "off by", "95 %", "known", "loss, served − raw")
+    more = f" The {len(segments['worst'])} worst:" if len(segments["worst"]) < segments["scored"] else ""
+    return (
+        f'<p class="note">{segments["off"]:,} of {segments["scored"]:,} segments are off.{more}</p>'
+        f'<div class="scroll"><table><thead><tr><th class="name">segment</th><th class="name">value</th>'
+        f"{''.join(f'<th>{name}</th>' for name in heads)}</tr></thead><tbody>{lines}</tbody></table></div>"
+        f'<p class="note">{ERRORS[segments["of"]]} Off: chance does not explain the error, and it is .03. Known: share '
+        "of the forecasts whose time is over that had an outcome.</p>"
+    )
+
+
+def _challengers(shadows: Sequence[Mapping[str, Any]]) -> str:
+    """Return each challenger beside the champion that it challenged, by the losses of both on the same events."""
+    lines = ""
+    for each in shadows:
+        names = "".join(
+            f'<td class="name">{escape(each[side]["calibrator"] or "–")} {escape(each[side]["config"])}</td>'
+            for side in ("challenger", "champion")
+        )
+        errors = "".join(f"<td>{_number(each[side]['ece'])}</td>" for side in ("challenger", "champion"))
+        for loss, of in each["difference"].items():
+            if of["error"] is not None:
+                lines += f"<tr>{names}<td>{each['events']:,}</td>{errors}<td>{_DIFFERENCES[loss]}</td>"
+                lines += f"{_difference(of)}</tr>"
+    if not lines:
+        return '<p class="note">No event has resolved under both yet.</p>'
+    heads = "".join(f"<th>{name}</th>" for name in ("events", "error", "champion's", "loss", "challenger − champion"))
+    return (
+        '<div class="scroll"><table><thead><tr><th class="name">challenger</th><th class="name">champion</th>'
+        f"{heads}</tr></thead><tbody>{lines}</tbody></table></div>"
+        '<p class="note">Mean difference of the losses on the events that both answered ± 95 %, as if events were '
+        "independent. Below 0 the challenger is better: see trueup promote.</p>"
     )
 
 

@@ -104,6 +104,7 @@ def _body(result: Result) -> Iterator[Markup]:
         "others",
         tables.vectors(result.contenders),
         tables.vector_differences(result.contenders),
+        tables.vector_segments(result.contenders),
     )
     yield section("How the figures are defined", "defined", _definitions())
     yield section("What cannot be concluded", "limits", tag("ul", *(tag("li", each) for each in limits(result))))

@@ -22,7 +22,7 @@ from replay.result import (
     Scored,
     drawn,
 )
-from streams.metrics.segments import LARGE
+from streams.metrics.segments import ERRORS, LARGE
 
 #: What metrics are called over columns.
 CALLED: Final = {
@@ -579,30 +579,88 @@ def vector_differences(contenders: Sequence[Contender]) -> Table | None:
     rows = []
     for contender in contenders:
         for each in contender.vectors.values():
-            for loss, of in each.differences.items():
-                if of.mean is None or of.error is None:
-                    continue
-                shown = difference(of.mean, of.mean - 1.96 * of.error, of.mean + 1.96 * of.error)
-                sure = abs(of.mean) > 1.96 * of.error
-                verdict = ("better" if of.mean < 0 else "worse") if sure else ""
+            for against, found in {RAW: each.differences, **each.against}.items():
+                for loss, of in found.items():
+                    if of.mean is None or of.error is None:
+                        continue
+                    sure = abs(of.mean) > 1.96 * of.error
+                    verdict = ("better" if of.mean < 0 else "worse") if sure else ""
+                    rows.append(
+                        [
+                            name(each.stream),
+                            name(contender.name),
+                            name(against),
+                            f"{loss} loss" if loss != "brier" else "Brier score",
+                            *_with_interval(of.mean, of.error),
+                            tag("span", verdict, class_=f"verdict {verdict}") if verdict else None,
+                        ]
+                    )
+    if not rows:
+        return None
+    return Table(
+        "vector-differences",
+        "Served minus raw, and one configuration minus another",
+        "Mean loss over the same outcomes; below 0 the configuration is better. Intervals are as of independent "
+        "outcomes: where neighbours in time err alike they are too narrow. No choice is made from them.",
+        ["Stream", "Configuration", "Against", "Loss", "Difference", "95% interval", ""],
+        rows,
+        4,
+    )
+
+
+def _with_interval(mean: float, error: float) -> tuple[Child, Child]:
+    shown = difference(mean, mean - 1.96 * error, mean + 1.96 * error)
+    return cell(mean, shown[0]), f"{shown[1]} to {shown[2]}"
+
+
+def vector_segments(contenders: Sequence[Contender]) -> Table | None:
+    """Show the worst segments of streams of classes and numbers; None where there are none."""
+    rows: list[Sequence[Child]] = []
+    said = {}
+    for contender in contenders:
+        for stream in contender.vectors.values():
+            if not stream.segments:
+                continue
+            said[stream.segments["of"]] = ERRORS[stream.segments["of"]]
+            for each in stream.segments["worst"][:SEGMENTS]:
+                raw, served, off = each["raw"], each["calibrated"], each["off"]
+                of = next(iter(each["difference"].values()))
+                known = of["error"] is not None
                 rows.append(
                     [
-                        name(each.stream),
+                        name(stream.stream),
                         name(contender.name),
-                        f"{loss} loss" if loss != "brier" else "Brier score",
-                        cell(of.mean, shown[0]),
-                        f"{shown[1]} to {shown[2]}",
-                        tag("span", verdict, class_=f"verdict {verdict}") if verdict else None,
+                        name(f"{each['segment']} = {each['value']}"),
+                        cell(each["events"], count(each["events"])),
+                        *(cell(value, score(value)) for value in (raw["ece"], served["ece"], served["ece_noise"])),
+                        None if off["level"] is None else f"{off['level']:g}",
+                        _off(off),
+                        *(_with_interval(of["mean"], of["error"]) if known else (NONE, NONE)),
+                        cell(each["coverage"], share(each["coverage"])),
                     ]
                 )
     if not rows:
         return None
     return Table(
-        "vector-differences",
-        "Served minus raw",
-        "Mean loss over the same outcomes; below 0 recalibration was worth it. Intervals are as of independent "
-        "outcomes: where neighbours in time err alike they are too narrow. No choice is made from them.",
-        ["Stream", "Configuration", "Loss", "Difference", "95% interval", ""],
+        "vector-segments",
+        "The worst segments of classes and numbers",
+        f"By the error of what was served above twice what chance gives; the {SEGMENTS} worst of each configuration. "
+        f"{' '.join(said.values())} Loss: of classes the Brier score, of numbers the pinball loss, served minus raw. "
+        "All intervals are of 95%, as if outcomes were independent.",
+        [
+            "Stream",
+            "Configuration",
+            "Segment",
+            "Outcomes",
+            "Error raw",
+            "Error",
+            "Chance",
+            "Level",
+            "Off by",
+            "Loss",
+            "95% interval",
+            "Known",
+        ],
         rows,
         3,
     )

@@ -511,7 +511,8 @@ CATALOGUE: Final = {
             "segment_error",
             "gauge",
             ("stream", "segment", "value"),
-            "Calibration error (ECE) of what was served in these segments, over the life of the state",
+            "Calibration error (ECE) of what was served in these segments, over the life of the state; of classes that "
+            "of the likeliest one, of numbers the error of coverage",
             "they are the worst of one worker's partitions; which they are may change",
             series=SERIES,
         ),
@@ -519,7 +520,8 @@ CATALOGUE: Final = {
             "segment_bias",
             "gauge",
             ("stream", "segment", "value"),
-            "Mean served forecast less the share of events that happened in these segments",
+            "Mean served forecast less the share of events that happened in these segments; of classes the likeliest "
+            "one's, of numbers the level that is most off less its coverage",
             series=SERIES,
         ),
         Metric(

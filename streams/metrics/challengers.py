@@ -1,23 +1,25 @@
 """Challengers beside the champions they challenged: for gauges, ``trueup inspect`` and ``trueup promote``."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import orjson
 from rich.table import Column, Table
 
 from state.rows import Served
-from state.scoring.comparison import LOSSES, SIDES, Comparison
+from state.scoring.comparison import LOSSES, SIDES
+from state.scoring.history import KINDS
+from state.scoring.pair_scores import AnyComparison, PairScores
 from streams.metrics.sample import Sample
 
 #: Configurations of champion and challenger.
 Pair = tuple[str, str]
 
 
-def added(found: Iterable[tuple[Pair, Comparison]]) -> dict[Pair, Comparison]:
+def added(found: Iterable[tuple[Pair, AnyComparison]]) -> dict[Pair, AnyComparison]:
     """Return the comparison of each pair over several partitions or streams."""
-    totals: dict[Pair, Comparison] = {}
+    totals: dict[Pair, Any] = {}
     for pair, comparison in found:
         totals[pair] = totals[pair] + comparison if pair in totals else comparison
     return totals
@@ -28,8 +30,13 @@ def names(served: Iterable[tuple[str, Served]]) -> dict[str, str]:
     return {config: orjson.loads(each.recipe)["calibrator"] for config, each in served}
 
 
-def describe(pair: Pair, comparison: Comparison, named: Mapping[str, str]) -> dict[str, Any]:
-    """Return both sides of a comparison and their difference, as JSON would have it."""
+def describe(pair: Pair, comparison: AnyComparison, named: Mapping[str, str]) -> dict[str, Any]:
+    """Return both sides of a comparison and their difference, as JSON would have it.
+
+    Of classes ``ece`` is that of the likeliest one, of numbers the error of coverage; then there is no ``auc``.
+    """
+    if isinstance(comparison, PairScores):
+        return _paired(pair, comparison, named)
     scores = comparison.scores
     described: dict[str, Any] = {"events": comparison.n}
     for config, (side, kind) in zip(pair, SIDES, strict=True):
@@ -49,6 +56,24 @@ def describe(pair: Pair, comparison: Comparison, named: Mapping[str, str]) -> di
     return described
 
 
+def _paired(pair: Pair, scores: PairScores, named: Mapping[str, str]) -> dict[str, Any]:
+    described: dict[str, Any] = {"events": scores.n}
+    for config, (side, _), kind in zip(pair, SIDES, KINDS, strict=True):
+        described[side] = {
+            "calibrator": named.get(config),
+            "config": config,
+            "ece": _or_none(scores.error(kind)),
+            "ece_noise": _or_none(scores.noise(kind)),
+            "accuracy": _or_none(scores.accuracy(kind)),
+            "loss": {name: _or_none(scores.loss(name, kind)) for name in scores.losses},
+        }
+    described["difference"] = {
+        loss: {name: _or_none(value) for name, value in scores.difference(loss)._asdict().items()}
+        for loss in scores.losses
+    }
+    return described
+
+
 def samples(stream: str, described: Mapping[str, Any]) -> Iterator[Sample]:
     """Yield the samples of a comparison that `describe` described."""
     challenger = described["challenger"]
@@ -63,8 +88,10 @@ def samples(stream: str, described: Mapping[str, Any]) -> Iterator[Sample]:
                 yield name, (*place, loss), value
 
 
-def table(described: Iterable[Mapping[str, Any]]) -> Table:
+def table(described: Sequence[Mapping[str, Any]]) -> Table:
     """Return what `describe` made of several pairs as a table: champion, challenger and difference of each."""
+    if any("loss" in each["champion"] for each in described):
+        return _pair_table(described)
     columns = ("", Column("calibrator", overflow="fold"), "events", "ECE", "by chance", "AUC", "Brier", "log loss")
     made = Table(
         *columns,
@@ -82,8 +109,33 @@ def table(described: Iterable[Mapping[str, Any]]) -> Table:
     return made
 
 
-def _difference(of: Mapping[str, float | None]) -> str:
-    mean, error = of["mean"], of["error"]
+def _pair_table(described: Iterable[Mapping[str, Any]]) -> Table:
+    """Return the table of classes or numbers."""
+    paired = [each for each in described if "loss" in each["champion"]]
+    losses = list(dict.fromkeys(loss for each in paired for loss in each["champion"]["loss"]))
+    named = [f"{loss.replace('brier', 'Brier')} loss" for loss in losses]
+    made = Table(
+        "",
+        Column("calibrator", overflow="fold"),
+        *("events", "error", "by chance", "right", *named),
+        title="challengers: what was served, and what they made of the same events",
+        caption="Error: of classes the ECE of the likeliest one, of numbers that of the coverage of the level most "
+        "off. Right: how often the likeliest class occurred. Difference: challenger minus champion, ± its standard "
+        "error. Below 0 the challenger is better; within two errors of 0 it is chance.",
+    )
+    for each in paired:
+        for side, _ in SIDES:
+            one = each[side]
+            figures = [_figure(one[name]) for name in ("ece", "ece_noise", "accuracy")]
+            figures += [_figure(one["loss"].get(loss)) for loss in losses]
+            made.add_row(side, f"{one['calibrator'] or '–'} {one['config']}", f"{each['events']:,}", *figures)
+        differences = (_difference(each["difference"].get(loss)) for loss in losses)
+        made.add_row("difference", "", "", "", "", "", *differences, end_section=True)
+    return made
+
+
+def _difference(of: Mapping[str, float | None] | None) -> str:
+    mean, error = (of["mean"], of["error"]) if of else (None, None)
     return "–" if mean is None else f"{mean:+.5f}" if error is None else f"{mean:+.5f} ± {error:.5f}"
 
 

@@ -19,10 +19,10 @@ from state.scoring import history
 from state.scoring.ages import Ages, findings, late
 from state.scoring.alarm import ALPHA
 from state.scoring.certificate import certificate
-from state.scoring.comparison import Comparison
 from state.scoring.history import KINDS, Alarmed, History
 from state.scoring.losses import NAMES
 from state.scoring.order import Within
+from state.scoring.pair_scores import AnyComparison
 from state.scoring.ranking import VOLUMES, Ranking
 from state.scoring.scores import Bin, Kind, Scores, total
 from state.scoring.two_bin import gain, two_bin
@@ -40,7 +40,7 @@ class StateRows:
     histories: dict[str, dict[int, History]] = field(default_factory=lambda: defaultdict(dict))
     vectors: dict[str, dict[tuple[int, str], VectorHistory]] = field(default_factory=lambda: defaultdict(dict))
     served: dict[str, dict[tuple[int, str], Served]] = field(default_factory=lambda: defaultdict(dict))
-    comparisons: dict[str, dict[tuple[int, str, str], Comparison]] = field(default_factory=lambda: defaultdict(dict))
+    comparisons: dict[str, dict[tuple[int, str, str], AnyComparison]] = field(default_factory=lambda: defaultdict(dict))
     ages: dict[str, dict[int, Ages]] = field(default_factory=lambda: defaultdict(dict))
     #: Of the segments that a stream has now.
     segments: dict[str, dict[int, SegmentRows]] = field(default_factory=lambda: defaultdict(dict))

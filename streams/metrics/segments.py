@@ -8,11 +8,14 @@ from typing import Any, Final
 from rich.box import SIMPLE_HEAD
 from rich.table import Column, Table
 
+from state.forecasts import KINDS as FIELDS
+from state.forecasts import PROBABILITY
 from state.scoring.ages import words
 from state.scoring.alarm import ALPHA
 from state.scoring.history import KINDS, Alarmed
+from state.scoring.pair_scores import AnySegmentScores, SegmentPairScores
 from state.scoring.scores import Bin
-from state.scoring.segment_scores import EDGES, SegmentScores
+from state.scoring.segment_scores import EDGES, Interval, SegmentScores
 from state.segments import Dictionary, Segment
 from streams.metrics.sample import Sample
 
@@ -27,12 +30,12 @@ OFF: Final = 0.03
 OFF_SHARE: Final = 0.3
 
 #: What slots of a partition stand for, and the scores of those that have some.
-SegmentRows = tuple[Dictionary, Mapping[int, SegmentScores]]
+SegmentRows = tuple[Dictionary, Mapping[int, AnySegmentScores]]
 
 
-def added(found: Iterable[SegmentRows]) -> dict[Segment, SegmentScores]:
+def added(found: Iterable[SegmentRows]) -> dict[Segment, AnySegmentScores]:
     """Return the scores of each segment over several partitions, whose slots may differ."""
-    totals: dict[Segment, SegmentScores] = {}
+    totals: dict[Segment, Any] = {}
     for dictionary, scores in found:
         for slot, each in scores.items():
             segment = dictionary.segment(slot)
@@ -44,13 +47,15 @@ def describe(found: Iterable[SegmentRows]) -> dict[str, Any]:
     """Return the segments of a stream as JSON would have them: how many there are, and the worst.
 
     Segments are ordered by the error of what was served that chance does not explain, then by their events. ``large``
-    has the mean and the largest ECE of those with at least `LARGE` events.
+    has the mean and the largest error of those with at least `LARGE` events: the ECE, of classes that of the likeliest
+    one, of numbers the error of coverage. ``of`` says what the forecasts are.
     """
     totals = {segment: each for segment, each in added(found).items() if each.n}
     order = sorted(totals, key=lambda segment: (-totals[segment].excess("calibrated"), -totals[segment].n, segment))
     evidence = {segment: _evidence(each, len(totals)) for segment, each in totals.items()}
     large = [each for each in totals.values() if each.n >= LARGE]
     return {
+        "of": _of(totals.values()),
         "scored": len(totals),
         "off": sum(_off(each, evidence[segment]) for segment, each in totals.items()),
         "large": {
@@ -61,8 +66,19 @@ def describe(found: Iterable[SegmentRows]) -> dict[str, Any]:
                 if (eces := _eces(large, kind))
             },
         },
-        "worst": [_described(segment, totals[segment], evidence[segment]) for segment in order[:DESCRIBED]],
+        "worst": [
+            _described(segment, each, evidence[segment])
+            if isinstance(each := totals[segment], SegmentScores)
+            else _paired(segment, each, evidence[segment])
+            for segment in order[:DESCRIBED]
+        ],
     }
+
+
+def _of(found: Iterable[AnySegmentScores]) -> str:
+    """Return what forecasts are by the field of their records: ``p``, ``probs`` or ``quantiles``."""
+    first = next(iter(found), None)
+    return FIELDS[first.kind] if isinstance(first, SegmentPairScores) else FIELDS[PROBABILITY]
 
 
 def samples(stream: str, described: Mapping[str, Any]) -> Iterator[Sample]:
@@ -73,11 +89,16 @@ def samples(stream: str, described: Mapping[str, Any]) -> Iterator[Sample]:
         place = stream, each["segment"], each["value"]
         yield "segment_events", place, each["events"]
         yield "segment_error", place, each["calibrated"]["ece"]
-        yield "segment_bias", place, each["calibrated"]["mean"] - each["observed"]
+        if "observed" in each:
+            yield "segment_bias", place, each["calibrated"]["mean"] - each["observed"]
+        elif each["off"]["mean"] is not None:
+            yield "segment_bias", place, each["off"]["mean"]
 
 
 def table(described: Mapping[str, Any]) -> Table:
     """Return the worst segments as a table that fits 80 columns."""
+    if described["of"] != FIELDS[PROBABILITY]:
+        return _pair_table(described)
     worst = described["worst"]
     made = Table(
         Column("", overflow="fold"),
@@ -104,6 +125,46 @@ def table(described: Mapping[str, Any]) -> Table:
     return made
 
 
+#: What the error of classes and of numbers is, and what is off there, in words.
+ERRORS: Final = {
+    "probs": "Error: ECE of the likeliest class. Off by: its mean probability less how often it occurred.",
+    "quantiles": "Error: of the coverage of the level most off. Off by: that level less the share of outcomes at or "
+    "below its quantile.",
+}
+
+
+def _pair_table(described: Mapping[str, Any]) -> Table:
+    """Return the worst segments of a stream of classes or numbers."""
+    worst = described["worst"]
+    made = Table(
+        Column("", overflow="fold"),
+        box=SIMPLE_HEAD,
+        padding=(0, 1),
+        pad_edge=False,
+        title=f"segments, the worst {len(worst)} of {described['scored']}; off: {described['off']}{_large(described)}",
+        caption=f"{ERRORS[described['of']]} Loss: served minus raw. ± 95 %. Known: of forecasts whose time to live is "
+        "over, those that had an outcome.",
+    )
+    for name in ("events", "raw", "error", "off by", "loss", "known"):
+        made.add_column(name, justify="right", no_wrap=True)
+    for each in worst:
+        off, loss = each["off"], next(iter(each["difference"].values()))
+        made.add_row(
+            f"{each['segment']} = {each['value']}",
+            f"{each['events']:,}",
+            *(f"{value:.3f}" for value in (each["raw"]["ece"], each["calibrated"]["ece"])),
+            "–" if off["low"] is None else f"{level(off)}{off['mean']:+.3f} ± {off['high'] - off['mean']:.3f}",
+            "–" if loss["error"] is None else f"{loss['mean']:+.2g} ± {1.96 * loss['error']:.1g}",
+            "–" if each["coverage"] is None else f"{each['coverage']:.0%}",
+        )
+    return made
+
+
+def level(off: Mapping[str, Any]) -> str:
+    """Return the level that is most off, as a prefix; empty of classes."""
+    return "" if off["level"] is None else f"{off['level']:g}: "
+
+
 def _large(described: Mapping[str, Any]) -> str:
     large = described["large"]
     if not large["segments"]:
@@ -114,33 +175,28 @@ def _large(described: Mapping[str, Any]) -> str:
     return f"; mean ECE of {large['segments']} with {LARGE:,} events: {means}"
 
 
-def _eces(scores: Iterable[SegmentScores], kind: Alarmed) -> list[float]:
-    return [each.ece(kind) for each in scores]
+def _eces(scores: Iterable[AnySegmentScores], kind: Alarmed) -> list[float]:
+    return [_error(each, kind) for each in scores]
 
 
-def _evidence(scores: SegmentScores, segments: int) -> float:
+def _error(scores: AnySegmentScores, kind: Alarmed) -> float:
+    return scores.ece(kind) if isinstance(scores, SegmentScores) else scores.error(kind)
+
+
+def _evidence(scores: AnySegmentScores, segments: int) -> float:
     """Return log10 of the evidence against one of so many segments; by chance one of all reaches 1/α with α at most."""
     return (scores.log_alarm("calibrated") - math.log(segments)) / math.log(10.0)
 
 
-def _off(scores: SegmentScores, evidence: float) -> bool:
-    ece = scores.ece("calibrated")
-    return evidence >= -math.log10(ALPHA) and ece >= min(OFF, OFF_SHARE * scores.observed)
+def _off(scores: AnySegmentScores, evidence: float) -> bool:
+    least = min(OFF, OFF_SHARE * scores.observed) if isinstance(scores, SegmentScores) else OFF
+    return evidence >= -math.log10(ALPHA) and _error(scores, "calibrated") >= least
 
 
 def _described(segment: Segment, scores: SegmentScores, evidence: float) -> dict[str, Any]:
-    off = scores.off("calibrated")
-    described: dict[str, Any] = {
-        "segment": segment.name,
-        "value": segment.value,
-        "issued": scores.issued,
-        "events": scores.n,
+    described = _common(segment, scores, evidence) | {
         "observed": scores.observed,
-        "off": {"mean": _or_none(off.value), "low": _or_none(off.low), "high": _or_none(off.high)},
-        "alarm_log10": evidence,
-        "sounds": _off(scores, evidence),
-        "coverage": _or_none(scores.coverage),
-        "mean_age_s": _or_none(scores.mean_age_ms / 1000),
+        "off": _interval(scores.off("calibrated")),
     }
     for kind in KINDS:
         described[kind] = {
@@ -153,6 +209,44 @@ def _described(segment: Segment, scores: SegmentScores, evidence: float) -> dict
             "bands": _bands(scores.bands(kind)),
         }
     return described
+
+
+def _paired(segment: Segment, scores: SegmentPairScores, evidence: float) -> dict[str, Any]:
+    """Return a segment of a stream of classes or numbers."""
+    off = scores.off("calibrated")
+    described = _common(segment, scores, evidence) | {
+        "off": _interval(off.by) | {"level": off.level},
+        "difference": {
+            name: {figure: _or_none(value) for figure, value in scores.difference(name)._asdict().items()}
+            for name in scores.losses
+        },
+    }
+    for kind in KINDS:
+        described[kind] = {
+            "ece": scores.error(kind),
+            "ece_noise": scores.noise(kind),
+            "excess": scores.excess(kind),
+            "accuracy": _or_none(scores.accuracy(kind)),
+            "loss": {name: scores.loss(name, kind) for name in scores.losses},
+        }
+    return described
+
+
+def _common(segment: Segment, scores: AnySegmentScores, evidence: float) -> dict[str, Any]:
+    return {
+        "segment": segment.name,
+        "value": segment.value,
+        "issued": scores.issued,
+        "events": scores.n,
+        "alarm_log10": evidence,
+        "sounds": _off(scores, evidence),
+        "coverage": _or_none(scores.coverage),
+        "mean_age_s": _or_none(scores.mean_age_ms / 1000),
+    }
+
+
+def _interval(of: Interval) -> dict[str, Any]:
+    return {"mean": _or_none(of.value), "low": _or_none(of.low), "high": _or_none(of.high)}
 
 
 def _bands(bands: list[Bin]) -> list[dict[str, float]]:

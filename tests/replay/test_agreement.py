@@ -41,10 +41,21 @@ STREAMS: dict[str, tuple[str, dict[str, Any], int, float, tuple[Challenger, ...]
     "drawn": ("platt+regret_matching", {"buckets": 1, "grid": 5}, 0, 1.0, (Challenger("minimax", {"grid": 9}),)),
     "served": ("prudent", {}, 0, 0.0, ()),
     "features": ("calibrated_regression", {}, 1, 0.0, (Challenger("ridge", {}),)),
-    "classes": ("multiclass", {"classes": 3, "each": "histogram"}, 0, 2.0, ()),
-    "numbers": ("quantile", {"levels": (0.1, 0.5, 0.9)}, 0, 3.0, ()),
+    "classes": (
+        "multiclass",
+        {"classes": 3, "each": "histogram"},
+        0,
+        2.0,
+        (Challenger("multiclass", {"classes": 3, "each": "platt"}),),
+    ),
+    "numbers": (
+        "quantile",
+        {"levels": (0.1, 0.5, 0.9)},
+        0,
+        3.0,
+        (Challenger("quantile", {"levels": (0.1, 0.5, 0.9), "rate": 0.2, "link": "identity"}),),
+    ),
 }
-VECTORS = ("classes", "together", "numbers")
 RAW: dict[str, Sequence[Any]] = {
     "classes": (Probs((0.2, 0.3, 0.5)), Probs((1.0, 0.0, 0.0)), Probs((0.1, 0.8, 0.1))),
     "numbers": (Normal(2.0, 1.5), Normal(-3.0, 0.5), Quantiles((0.1, 0.5, 0.9), (0.0, 2.0, 5.0))),
@@ -72,7 +83,7 @@ def policies(draw: st.DrawFn, stream: str) -> Policy:
     calibrator, options, features, silent, shadow = STREAMS[stream]
     matures = draw(st.sampled_from([0, 15, 30]))
     ttl = matures + draw(st.sampled_from([1, 40, 300]))
-    segments, pairs = draw(st.sampled_from(SEGMENTS if stream not in VECTORS else SEGMENTS[:1]))
+    segments, pairs = draw(st.sampled_from(SEGMENTS))
     return Policy(
         calibrator,
         options,
@@ -267,6 +278,7 @@ def same_stream(
         scores = made.vectors.get((entrants.number, 0))
         assert (row is None) == (scores is None)
         assert scores is None or rows.encode_vectors(scores) == row
+        same_pairs(policy, stream, table, made, [each.recipe for each in entrants.served])
         return
     resolved = [(i, y) for i, y in zip(column["index"], labels, strict=True) if column["stream"][i] == entrants.number]
     same_segments(policy, stream, table, made, column, resolved)
@@ -292,6 +304,30 @@ def same_stream(
         row = table.get(keys.comparison(stream, policy.config, challenger.config))
         assert (row is None) == (not resolved)
         assert row is None or rows.decode_comparison(row) == compared
+
+
+def same_pairs(policy: Policy, stream: str, table: Table, made: PartitionResult, recipes: list[str]) -> None:
+    """See that comparisons and segments of a stream of classes or numbers are the same bytes."""
+    number = made.streams.index(stream)
+    for challenger in policy.challengers:
+        row = table.get(keys.comparison(stream, policy.config, challenger.config))
+        pair = made.pairs.get((number, 0, recipes.index(challenger.recipe)))
+        assert (row is None) == (pair is None)
+        assert pair is None or rows.encode_comparison(pair) == row
+    if not policy.segments:
+        return
+    dictionary, held = rows_of(made, 0, stream) or (None, {})
+    assert dictionary is not None
+    assert table.get(keys.names(stream, policy.layout)) == rows.encode_names(dictionary)
+    stored = {keys.of_segment(key)[2]: row for key, row in table.of(keys.SEGMENT + policy.layout).items()}
+    assert stored.keys() == held.keys()
+    for slot, row in stored.items():
+        found, of_replay = rows.decode_segment(row), held[slot]
+        assert found.issued == of_replay.issued
+        # A replay knows how old outcomes were only of those that resolved, and not what has expired by now.
+        for each in (found, of_replay):
+            each.known = each.expired = each.age_ms = 0
+        assert found == of_replay
 
 
 def same_segments(

@@ -23,6 +23,7 @@ from state.scoring import vector_history
 from state.scoring.ages import DAY_MS, Ages
 from state.scoring.comparison import Comparison
 from state.scoring.history import WINDOW, History
+from state.scoring.pair_scores import PairScores, SegmentPairScores
 from state.scoring.segment_scores import SegmentScores
 from state.scoring.vector_history import VectorHistory
 from state.segments import Dictionary
@@ -85,6 +86,15 @@ def _ledger() -> dict[str, Entry]:
         "ledger-numbers": entry._replace(raw=Normal(0.5, 2.0), p=law, draw=law, kind=QUANTILES),
         "ledger-classes": entry._replace(
             raw=Probs((0.25, 0.25, 0.5)), p=classes, draw=classes, kind=PROBS, invalid_outcome=(2.5, 8)
+        ),
+        "ledger-numbers-shadowed": entry._replace(
+            raw=Normal(0.5, 2.0),
+            p=law,
+            draw=law,
+            kind=QUANTILES,
+            shadows=(Shadow("2db8db98", 3, law, law, b"\1\2"), Shadow("0011aaff", 0, law, law, b"")),
+            layout=b"\1\2\3\4",
+            groups=(2, 66),
         ),
         "ledger-waiting": entry._replace(
             status=WAITING, touched=9, resolved_ts=1_700_000_060_000, y=1.0, as_of=1_700_000_060_000, key=b"card-4"
@@ -194,6 +204,22 @@ def _segment() -> SegmentScores:
         scores.observe(0.25, p, y)
     scores.issued, scores.known, scores.expired, scores.age_ms = 5, 2, 1, 3 * DAY_MS
     return scores
+
+
+def _pairs() -> dict[str, SegmentPairScores]:
+    law, classes = Quantiles((0.25, 0.75), (-1.0, 2.0)), Classwise((0.25, 0.5, 0.75))
+    raw_law, raw_classes = Quantiles((0.25, 0.75), (0.0, 1.0)), Probs((0.25, 0.25, 0.5))
+    made = {"numbers": SegmentPairScores(), "classes": SegmentPairScores(), "none": SegmentPairScores()}
+    for y in (1.5, -0.25, 1.0):
+        made["numbers"].observe(raw_law, law, y)
+        made["classes"].observe(raw_classes, classes, float(int(y) % 3))
+    for scores in made.values():
+        scores.issued, scores.known, scores.expired, scores.age_ms = 5, 2, 1, 3 * DAY_MS
+    return made
+
+
+def _compared() -> dict[str, PairScores]:
+    return {name: PairScores.decode(pair.encode()[20:]) for name, pair in _pairs().items()}
 
 
 def _witnesses(row: bytes | None = None) -> bytes:
@@ -323,6 +349,24 @@ def golden() -> list[Row]:
             rows.SEGMENT_VERSION,
             rows.encode_segment(_segment()),
             lambda row: rows.encode_segment(rows.decode_segment(row)),
+        ),
+        *(
+            Row(
+                f"segment-{name}",
+                rows.SEGMENT_PAIRS_VERSION,
+                rows.encode_segment(pair),
+                lambda row: rows.encode_segment(rows.decode_segment(row)),
+            )
+            for name, pair in _pairs().items()
+        ),
+        *(
+            Row(
+                f"comparison-{name}",
+                rows.PAIRS_VERSION,
+                rows.encode_comparison(pair),
+                lambda row: rows.encode_comparison(rows.decode_comparison(row)),
+            )
+            for name, pair in _compared().items()
         ),
         Row("witnesses", witnesses.VERSION, _witnesses(), _witnesses),
         Row("widths", inputs.VERSION, inputs.Widths(8, 8).encode(), lambda row: inputs.Widths.decode(row).encode()),

@@ -117,11 +117,11 @@ def test_the_page_names_versions_and_sizes() -> None:
         "S": rows.SCORES_VERSION,
         "W": rows.WINDOWS_VERSION,
         "V": rows.VECTORS_VERSION,
-        "H": rows.COMPARISONS_VERSION,
+        "H": f"{rows.COMPARISONS_VERSION}; of classes and numbers {rows.PAIRS_VERSION}",
         "A": rows.AGES_VERSION,
         "Q": expiry.VERSION,
         "N": rows.NAMES_VERSION,
-        "G": rows.SEGMENT_VERSION,
+        "G": f"{rows.SEGMENT_VERSION}; of classes and numbers {rows.SEGMENT_PAIRS_VERSION}",
         "B": quotas.VERSION,
         "R": refusals.VERSION,
     }

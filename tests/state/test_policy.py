@@ -145,7 +145,7 @@ def test_adding_a_challenger_leaves_the_configuration_as_it_is() -> None:
         ("minimax", [("minimax", {"grid": GRID})], "minimax is what serves already"),
         ("platt", [("beta", {}), ("minimax", {}), ("beta", {})], "names beta twice"),
         ("platt", [("quantile", {"levels": (0.25, 0.5)})], "quantile cannot be a challenger"),
-        ("multiclass", [("platt", {})], "for streams of one probability"),
+        ("multiclass", [("platt", {})], "takes another forecast"),
         ("platt", [("minimx", {})], "minimx"),
         ("platt", [("minimax", {"grdi": 3})], "grdi"),
         ("platt", [("minimax", {"grid": 5 + i}) for i in range(9)], "at most 8"),

@@ -4,6 +4,7 @@ import math
 import random
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import Any
 from zlib import crc32
 
@@ -15,7 +16,7 @@ from state.events import Calibrated, Forecast, Outcome, Output, Resolved
 from state.fence import FATES, FORECASTS, OUTCOMES, Fence
 from state.forecasts import Normal, Probs
 from state.frames import CorruptFrame
-from state.policy import Policies, Policy
+from state.policy import Challenger, Policies, Policy
 from state.rescale import Moved, Plan, RescaleError
 from state.routes import Label, Route, Routed, Router
 from state.scoring import history, vector_history
@@ -23,6 +24,7 @@ from state.scoring.ages import Ages
 from state.scoring.comparison import Comparison
 from state.scoring.history import KINDS, WINDOW
 from state.scoring.scores import total
+from state.scoring.segment_scores import SegmentScores
 from state.segments import Dictionary
 from tests.state.histories import POLICIES, SHADOWED, Step, Table, Worker, seeded
 
@@ -47,6 +49,9 @@ def vars_of(policy: Policy) -> dict[str, Any]:
 def at(event_id: str, width: int) -> int:
     """Return the partition of an event."""
     return crc32(event_id.encode()) % width
+
+
+LEVELS = (0.1, 0.5, 0.9)
 
 
 class Group:
@@ -140,7 +145,7 @@ def sums(group: Group) -> dict[str, Any]:
     }
     histories: dict[str, list[history.History]] = defaultdict(list)
     ages: dict[str, Ages] = defaultdict(Ages)
-    comparisons: dict[tuple[str, str, str], Comparison] = defaultdict(Comparison)
+    comparisons: dict[tuple[str, str, str], Any] = {}
     vectors: dict[tuple[str, str], list[Any]] = defaultdict(list)
     segments: Counter[tuple[str, str, str, str]] = Counter()
     for table in group.tables:
@@ -149,22 +154,27 @@ def sums(group: Group) -> dict[str, Any]:
         for key, row in table.of(keys.AGES).items():
             ages[key[1:].decode()] += rows.decode_ages(row)
         for key, row in table.of(keys.COMPARISON).items():
-            comparisons[keys.of_comparison(key)] += rows.decode_comparison(row)
+            pair, compared = keys.of_comparison(key), rows.decode_comparison(row)
+            comparisons[pair] = comparisons[pair] + compared if pair in comparisons else compared
         for key, row in table.of(keys.VECTORS).items():
             vectors[keys.of_vectors(key)].append(rows.decode_vectors(row))
         for key, row in table.of(keys.SEGMENT).items():
             stream, layout, slot = keys.of_segment(key)
             segment = rows.decode_names(table[keys.names(stream, layout)]).segment(slot)
             scores = rows.decode_segment(row)
-            off = sum(each.p - each.y for kind in KINDS for each in scores.bands(kind))
+            bands = [scores.bands(kind) for kind in KINDS] if isinstance(scores, SegmentScores) else []
+            off = sum(each.p - each.y for each in chain(*bands))
             for name in ("issued", "known", "age_ms", "expired", "n"):
                 segments[stream, *segment, name] += getattr(scores, name)
             segments[stream, *segment, "off"] += round(off * 2**30)
     found["scores"] = {stream: history.overall(each).encode() for stream, each in histories.items()}
     found["bias"] = {stream: sum_of_bias(each) for stream, each in histories.items()}
     found["ages"] = {stream: each.encode() for stream, each in ages.items()}
-    found["comparisons"] = {pair: each.encode() for pair, each in comparisons.items()}
     # Of numbers, one sum has the rounding errors that its order brings.
+    found["comparisons"] = {
+        pair: each.encode() if isinstance(each, Comparison) else (each.tally, [round(n, 9) for n in each.sums])
+        for pair, each in comparisons.items()
+    }
     found["vectors"] = {
         place: [round(n, 9) for n in vector_history.overall(each)._sums] for place, each in vectors.items()
     }
@@ -303,11 +313,45 @@ def vector_alarms(group: Group) -> list[float]:
     return [vector_history.log_alarm(found[key], kind) for key in sorted(found) for kind in KINDS]
 
 
+def pairs(group: Group) -> dict[Any, Any]:
+    """Return of each segment of classes and numbers its scores over all partitions, sums but for rounding."""
+    found: dict[Any, Any] = {}
+    for table in group.tables:
+        for key, row in table.of(keys.SEGMENT).items():
+            stream, layout, slot = keys.of_segment(key)
+            place = stream, rows.decode_names(table[keys.names(stream, layout)]).segment(slot)
+            scores = rows.decode_segment(row)
+            found[place] = found[place] + scores if place in found else scores
+    return {
+        place: (each.issued, each.known, each.age_ms, each.n, each.tally, [round(n, 9) for n in each.sums])
+        for place, each in found.items()
+        if each.issued
+    }
+
+
 def test_classes_and_numbers_move_too() -> None:
     policies = Policies(
         [
-            ("classes", Policy("multiclass", {"classes": 3}, ttl_ms=10**9)),
-            ("numbers", Policy("quantile", {"levels": (0.1, 0.5, 0.9)}, ttl_ms=10**9)),
+            (
+                "classes",
+                Policy(
+                    "multiclass",
+                    {"classes": 3},
+                    ttl_ms=10**9,
+                    segments=("country",),
+                    shadow=(Challenger("multiclass", {"classes": 3, "each": "platt"}),),
+                ),
+            ),
+            (
+                "numbers",
+                Policy(
+                    "quantile",
+                    {"levels": LEVELS},
+                    ttl_ms=10**9,
+                    segments=("country",),
+                    shadow=(Challenger("quantile", {"levels": LEVELS, "rate": 0.2}),),
+                ),
+            ),
         ]
     )
     group = Group(policies, [Table() for _ in range(3)])
@@ -316,23 +360,31 @@ def test_classes_and_numbers_move_too() -> None:
     def play(start: int, n: int) -> None:
         for i in range(start, start + n):
             a = rng.random() / 2
-            group.forecast(f"c{i}", "classes", Probs((a, 0.5, 0.5 - a)), 1000 + i)
-            group.forecast(f"n{i}", "numbers", Normal(a, 1.0), 1000 + i)
+            country = (("DE", "FR", "")[i % 3],)
+            group.forecast(f"c{i}", "classes", Probs((a, 0.5, 0.5 - a)), 1000 + i, segments=country)
+            group.forecast(f"n{i}", "numbers", Normal(a, 1.0), 1000 + i, segments=country)
             if i % 4:
                 group.outcome(f"c{i}", "classes", float(rng.randrange(3)), 1000 + i)
                 group.outcome(f"n{i}", "numbers", rng.gauss(0, 1), 1000 + i)
 
     play(0, 300)
-    before = sums(group)
+    before, apart = sums(group), pairs(group)
+    assert len(apart) == 6
     group = group.rescaled(4)
-    assert sums(group) == before
+    after = sums(group)
+    assert after.pop("segments").keys() >= before.pop("segments").keys()
+    assert after == before
+    assert pairs(group) == apart
     play(300, 300)
     for i in range(300):
         group.outcome(f"c{i}", "classes", 2.0, 9000)
         group.outcome(f"n{i}", "numbers", 0.25, 9000)
-    before, alarms = sums(group), vector_alarms(group)
+    before, alarms, apart = sums(group), vector_alarms(group), pairs(group)
     group = group.rescaled(1)
-    assert sums(group) == before
+    after = sums(group)
+    assert after.pop("segments").keys() <= before.pop("segments").keys()
+    assert after == before
+    assert pairs(group) == apart
     assert all(now >= was - 1e-9 for was, now in zip(alarms, vector_alarms(group), strict=True))
 
 

@@ -32,7 +32,9 @@ def outcome(offset: int, of: int, y: float = 1.0, ts: int = 1010) -> Outcome:
 
 
 def scores(one: Worker, policy: Policy, slot: int, stream: str = "s") -> SegmentScores:
-    return rows.decode_segment(one.table[keys.segment(stream, policy.layout, slot)])
+    found = rows.decode_segment(one.table[keys.segment(stream, policy.layout, slot)])
+    assert isinstance(found, SegmentScores)
+    return found
 
 
 # -- slots ---------------------------------------------------------------------------------------------------------

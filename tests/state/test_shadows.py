@@ -141,6 +141,7 @@ def counted(history: History) -> None:
         for challenger in policy.challengers:
             row = history.table.get(keys.comparison(stream, policy.config, challenger.config))
             found = Comparison() if row is None else rows.decode_comparison(row)
+            assert isinstance(found, Comparison)
             assert found.n == resolved[stream]
             if found.n:
                 assert found.scores.brier("raw") * found.n == pytest.approx(sums[stream], abs=4e-9 * found.n)

@@ -81,6 +81,44 @@ def test_streams_with_challengers_are_derived_and_answer_as_without(tmp_path: Pa
         assert [record.value for record in topics.records[label]] == [record.value for record in plain.records[label]]
 
 
+VECTORS = """
+[streams.demand]
+calibrator = "quantile"
+segments = ["country"]
+shadow = [{ calibrator = "quantile", options = { rate = 0.2 } }]
+[streams.intent]
+calibrator = "multiclass"
+segments = ["country"]
+shadow = [{ calibrator = "multiclass", options = { each = "platt" } }]
+"""
+
+
+@pytest.mark.parametrize("crashes", [0.0, 0.3])
+def test_classes_and_numbers_with_segments_and_challengers_are_derived(tmp_path: Path, crashes: float) -> None:
+    path = tmp_path / "streams.toml"
+    path.write_text(VECTORS)
+    settings = Settings.from_env({"TRUEUP_STREAMS": str(path)})
+    sent = []
+    for n in range(300):
+        stream = ("demand", "intent")[n % 2]
+        raw = {"normal": {"mean": n % 7, "std": 2.0}} if n % 2 == 0 else {"probs": [0.5, 0.25, 0.25]}
+        event_id, ts = f"{stream}-{n}", 1_700_000_000_000 + 1000 * n
+        forecast = {"event_id": event_id, "stream": stream, "segments": {"country": f"c{n % 5}"}, "ts": ts, **raw}
+        outcome = {"event_id": event_id, "y": n % 3, "ts": ts + 500}
+        for topic, record in (("forecasts", forecast), ("outcomes", outcome)):
+            sent.append(Sent(topic, event_id.encode(), orjson.dumps(record), ts))
+    topics = served(sent, settings, 5, crashes)
+    audited = topics.audit()
+    assert (audited.checked.calibrated, audited.checked.resolved) == (300, 300)
+    assert isinstance(audited._rows, dict)
+    found = {key[:1] for key in audited._rows}
+    assert {keys.COMPARISON, keys.SEGMENT, keys.VECTORS} <= found
+    path.write_text(re.sub(r"shadow = .*", "", VECTORS))
+    plain = served(sent, Settings.from_env({"TRUEUP_STREAMS": str(path)}), 5, crashes)
+    for label in ("calibrated", "resolved", "dead-letters"):
+        assert [record.value for record in topics.records[label]] == [record.value for record in plain.records[label]]
+
+
 @pytest.mark.parametrize("crashes", [0.0, 0.3])
 def test_streams_with_segments_are_derived(tmp_path: Path, crashes: float) -> None:
     path = tmp_path / "streams.toml"

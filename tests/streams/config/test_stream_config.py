@@ -128,7 +128,6 @@ def test_a_stream_may_have_segments_and_pairs_of_them() -> None:
         ('segments = ["a", "b"]\npairs = [["a", "a"]]', "two different names out of segments"),
         ('segments = ["a", "b"]\npairs = [["a", "b"], ["b", "a"]]', "pairs names ['b', 'a'] twice"),
         ("segments_required = true", "segments_required needs segments"),
-        ('calibrator = "multiclass"\nsegments = ["a"]', "segments are for streams of one probability"),
     ],
 )
 def test_segments_that_are_not_possible_are_refused_with_their_place(text: str, says: str) -> None:

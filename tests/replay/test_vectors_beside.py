@@ -1,0 +1,96 @@
+"""Replays of classes and numbers with segments and challengers: the figures, the report, the terminal."""
+
+import random
+
+import orjson
+import pytest
+
+from cli import inspect_tables, replay_table
+from replay.configuration import configurations
+from replay.report.page import page
+from replay.result import Pace, Result
+from replay.run import Request, replay
+from replay.sources.files import FileSource
+from streams.config.settings import Settings
+
+STREAMS = """
+[streams.demand]
+calibrator = "quantile"
+options = { levels = [0.1, 0.5, 0.9] }
+segments = ["country"]
+shadow = [{ calibrator = "quantile", options = { levels = [0.1, 0.5, 0.9], rate = 0.5, link = "identity" } }]
+[streams.intent]
+calibrator = "multiclass"
+options = { classes = 3, each = "identity" }
+segments = ["country"]
+shadow = [{ calibrator = "multiclass", options = { classes = 3, each = "platt" } }]
+"""
+N = 1500
+
+
+@pytest.fixture(scope="module")
+def result(tmp_path_factory: pytest.TempPathFactory) -> Result:
+    directory, rng = tmp_path_factory.mktemp("beside"), random.Random(1)
+    (directory / "s.toml").write_text(STREAMS)
+    forecasts: list[dict[str, object]] = []
+    outcomes: list[dict[str, object]] = []
+    for i in range(N):
+        country = rng.choice(["DE", "FR"])
+        drawn = rng.gauss(2.0 if country == "FR" else -2.0, 1.0)
+        for stream, raw, y in (
+            ("demand", {"normal": {"mean": 0.0, "std": 1.0}}, drawn),
+            ("intent", {"probs": [0.6, 0.3, 0.1]}, rng.choices((0, 1, 2), (2, 6, 2))[0]),
+        ):
+            event_id = f"{stream}-{i}"
+            forecasts.append(
+                {"event_id": event_id, "stream": stream, "segments": {"country": country}, "ts": 100 * i, **raw}
+            )
+            if i % 3:
+                outcomes.append({"event_id": event_id, "y": y, "ts": 100 * i + 60})
+    paths = directory / "f", directory / "o"
+    for path, records in zip(paths, (forecasts, outcomes), strict=True):
+        path.write_bytes(b"\n".join(map(orjson.dumps, records)))
+    environment = {"TRUEUP_STREAMS": str(directory / "s.toml")}
+    made = configurations(Settings.from_env(environment), [], [], challengers=True)
+    return replay(Request(FileSource(*paths, partitions=2), made), environment)[0]
+
+
+def test_challengers_are_compared_with_the_champion_by_their_losses(result: Result) -> None:
+    champion, *others = result.contenders
+    assert [each.against for each in champion.vectors.values()] == [{}, {}]
+    for stream, losses in (("demand", {"pinball"}), ("intent", {"brier", "log"})):
+        found = [each.vectors[stream].against for each in others]
+        (compared,) = [each[champion.name] for each in found if champion.name in each]
+        assert compared.keys() == losses
+    (platt,) = [each for each in others if "each=platt" in each.name]
+    against = platt.vectors["intent"].against[champion.name]["log"]
+    assert against.mean is not None
+    assert against.error is not None
+    assert against.mean + 1.96 * against.error < 0.0, "platt learns that the first class is not the likeliest"
+    own, base = (each.vectors["intent"].figures["calibrated"]["log_loss"] for each in (platt, champion))
+    assert against.mean == pytest.approx(own - base, abs=1e-8)
+
+
+def test_segments_are_described_with_label_coverage(result: Result) -> None:
+    for stream in ("demand", "intent"):
+        segments = result.contenders[0].vectors[stream].segments
+        assert segments is not None
+        assert {each["value"] for each in segments["worst"]} == {"DE", "FR"}
+        assert sum(each["events"] for each in segments["worst"]) == N * 2 // 3
+        assert sum(each["issued"] for each in segments["worst"]) == N
+        assert [each["coverage"] for each in segments["worst"]] == pytest.approx([2 / 3, 2 / 3], abs=0.05)
+        assert all(each["sounds"] for each in segments["worst"])
+
+
+def test_the_report_and_the_terminal_show_both(result: Result, capsys: pytest.CaptureFixture[str]) -> None:
+    shown = page(result).decode()
+    assert "The worst segments of classes and numbers" in shown
+    assert "country = FR" in shown
+    assert "one configuration minus another" in shown
+    assert '<span class="verdict better">better</span>' in shown
+    parsed = orjson.loads(result.encode())
+    assert parsed["contenders"][1]["vectors"]["demand"]["segments"]["scored"] == 2
+    replay_table.show(inspect_tables.console(), result, Pace(1.0, 1, 1.0))
+    printed = capsys.readouterr().out
+    assert "this − present" in printed
+    assert "= FR" in printed

@@ -1,0 +1,194 @@
+"""Segments and challengers of classes and numbers in the engine, as streams of probabilities have them."""
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from state import keys, rows
+from state.events import Calibrated, Event, Forecast, Outcome
+from state.forecasts import Normal, Probs
+from state.policy import Challenger, Policies, Policy
+from state.scoring.pair_scores import PairScores, SegmentPairScores
+from tests.state.histories import Table, Worker
+
+LEVELS = (0.1, 0.5, 0.9)
+PLAIN = {
+    "numbers": Policy("quantile", {"levels": LEVELS}),
+    "classes": Policy("multiclass", {"classes": 3, "each": "platt"}),
+}
+OTHERS = {
+    "numbers": Challenger("quantile", {"levels": LEVELS, "rate": 0.3, "link": "identity"}),
+    "classes": Challenger("multiclass", {"classes": 3, "each": "histogram"}),
+}
+BOTH = ["numbers", "classes"]
+
+
+def policies(**streams: Policy) -> Policies:
+    return Policies(list(streams.items()))
+
+
+def beside(stream: str) -> Policy:
+    return replace(PLAIN[stream], shadow=(OTHERS[stream],))
+
+
+def history(stream: str, n: int, seed: int) -> list[Event]:
+    """Return events with late, early, revised and missing outcomes, of two countries; one of them is off."""
+    rng = random.Random(seed)
+    events: list[Event] = []
+    at = [0, 0]
+    for t in range(n):
+        country = rng.choice(["DE", "FR"])
+        raw = Normal(0.0, 1.0) if stream == "numbers" else Probs((0.5, 0.3, 0.2))
+        events.append(Forecast(at[0], None, f"e{t}", stream, raw, (), 1000 + t, None, (country,)))
+        at[0] += 1
+        for other in {max(0, t - rng.randrange(9)), t + 1 if rng.random() < 0.1 else t}:
+            y = rng.gauss(0.0, 1.0) if stream == "numbers" else float(rng.choices((0, 1, 2), (5, 3, 2))[0])
+            events.append(Outcome(at[1], None, f"e{other}", y, 1000 + t, b"value"))
+            at[1] += 1
+    return events
+
+
+def played(events: list[Event], of: Policies, size: int = 7) -> Worker:
+    worker = Worker(of)
+    for start in range(0, len(events), size):
+        worker.fold(*events[start : start + size])
+    return worker
+
+
+@pytest.mark.parametrize("stream", BOTH)
+def test_challengers_leave_no_trace_in_what_is_served(stream: str) -> None:
+    events = history(stream, 300, 1)
+    plain, shadowed = Worker(policies(**{stream: PLAIN[stream]})), Worker(policies(**{stream: beside(stream)}))
+    for event in events:
+        assert plain.fold(event).outputs == shadowed.fold(event).outputs
+    key = keys.calibrator(stream, PLAIN[stream].config)
+    assert plain.table[key] == shadowed.table[key]
+    key = keys.vectors(stream, PLAIN[stream].config)
+    assert plain.table[key] == shadowed.table[key]
+
+
+@pytest.mark.parametrize("stream", BOTH)
+def test_a_challengers_row_is_the_one_it_would_have_as_the_champion(stream: str) -> None:
+    events = history(stream, 300, 2)
+    (challenger,) = beside(stream).challengers
+    key = keys.calibrator(stream, challenger.config)
+    shadowed = played(events, policies(**{stream: beside(stream)})).table
+    assert shadowed[key] == played(events, policies(**{stream: challenger})).table[key]
+
+
+@pytest.mark.parametrize("stream", BOTH)
+def test_a_promoted_challenger_serves_what_it_has_learnt(stream: str) -> None:
+    worker = played(history(stream, 60, 3), policies(**{stream: beside(stream)}))
+    (challenger,) = beside(stream).challengers
+    learnt = rows.decode_calibrator(worker.table[keys.calibrator(stream, challenger.config)], stream)
+    champion = PLAIN[stream]
+    after = replace(challenger, shadow=(Challenger(champion.calibrator, champion.options),))
+    worker = Worker(policies(**{stream: after}), worker.table)
+    raw = Normal(0.0, 1.0) if stream == "numbers" else Probs((0.5, 0.3, 0.2))
+    (answer,) = worker.fold(Forecast(900, None, "new", stream, raw, (), 2000)).outputs
+    assert isinstance(answer, Calibrated)
+    assert (answer.config, answer.version) == (challenger.config, learnt.calibrator.learnt)
+    effects = worker.fold(Outcome(900, None, "new", 1.0, 2001))
+    assert effects.comparisons.keys() == {(stream, champion.calibrator, champion.config)}
+
+
+@pytest.mark.parametrize("stream", BOTH)
+def test_a_comparison_is_of_the_labels_in_force(stream: str) -> None:
+    events = history(stream, 200, 4)
+    worker = played(events, policies(**{stream: beside(stream)}))
+    (challenger,) = beside(stream).challengers
+    found = rows.decode_comparison(worker.table[keys.comparison(stream, PLAIN[stream].config, challenger.config)])
+    expected = PairScores()
+    for entry in worker.table.entries():
+        if entry.stream == stream and entry.resolved_ts:
+            (shadow,) = entry.shadows
+            expected.observe(entry.p, shadow.p, entry.y)  # type: ignore[arg-type]  # of the stream's kind
+    assert isinstance(found, PairScores)
+    assert found.tally == expected.tally
+    assert found.sums == pytest.approx(expected.sums)
+    assert any(entry.labels for entry in worker.table.entries()), "some labels were revised"
+
+
+@pytest.mark.parametrize("stream", BOTH)
+def test_segments_are_of_their_events_alone(stream: str) -> None:
+    events = history(stream, 300, 5)
+    policy = replace(PLAIN[stream], segments=("country",))
+    worker = played(events, policies(**{stream: policy}))
+    dictionary = rows.decode_names(worker.table[keys.names(stream, policy.layout)])
+    countries = {event.event_id: event.segments for event in events if isinstance(event, Forecast)}
+    for slot in dictionary.groups(("DE",)) + dictionary.groups(("FR",)):
+        value = dictionary.segment(slot).value
+        expected, issued = PairScores(), 0
+        for key, row in worker.table.of(keys.LEDGER).items():
+            entry = worker.table.entry(key[1:].decode())
+            assert entry is not None, row
+            if countries.get(key[1:].decode()) == (value,) and entry.stream:
+                issued += 1
+                if entry.resolved_ts:
+                    expected.observe(entry.raw, entry.p, entry.y)  # type: ignore[arg-type]  # of the stream's kind
+        found = rows.decode_segment(worker.table[keys.segment(stream, policy.layout, slot)])
+        assert isinstance(found, SegmentPairScores)
+        assert (found.issued, found.known, found.n) == (issued, expected.n, expected.n)
+        assert found.tally == expected.tally
+        assert found.sums == pytest.approx(expected.sums)
+
+
+@pytest.mark.parametrize("stream", BOTH)
+def test_forecasts_without_an_outcome_expire_in_their_segments(stream: str) -> None:
+    policy = replace(PLAIN[stream], segments=("country",), ttl_ms=50)
+    worker = Worker(policies(**{stream: policy}), held=3)
+    for event in history(stream, 200, 6):
+        if isinstance(event, Forecast):
+            worker.fold(event)
+    found = [rows.decode_segment(row) for row in worker.table.of(keys.SEGMENT).values()]
+    assert sum(each.issued for each in found) == 200
+    assert sum(each.expired for each in found) > 100
+    assert {each.n for each in found} == {0}
+
+
+@pytest.mark.parametrize("stream", BOTH)
+def test_batches_leave_no_trace_beside(stream: str) -> None:
+    policy = replace(beside(stream), segments=("country",))
+    events, of = history(stream, 150, 7), policies(**{stream: policy})
+    tables: list[Table] = [played(events, of, size).table for size in (1, 8, 400)]
+    assert tables[0] == tables[1] == tables[2]
+
+
+def test_other_levels_or_classes_are_other_segments() -> None:
+    one, other = (Policy("quantile", {"levels": each}, segments=("a",)) for each in (LEVELS, (0.1, 0.9)))
+    classes = Policy("multiclass", {"classes": 3}, segments=("a",))
+    plain = Policy("identity", segments=("a",))
+    assert len({each.layout for each in (one, other, classes, plain)}) == 4
+    assert replace(one, options={"levels": LEVELS, "rate": 0.1}).layout == one.layout
+    table = Worker(policies(s=one)).table
+    for n, policy in enumerate((one, other)):
+        worker = Worker(policies(s=policy), table)
+        worker.fold(Forecast(n, None, f"e{n}", "s", Normal(0.0, 1.0), (), 0, None, ("x",)))
+    Worker(policies(s=other), table).fold(*(Outcome(n, None, f"e{n}", 0.5, 1) for n in range(2)))
+    for policy in (one, other):
+        scores = rows.decode_segment(table[keys.segment("s", policy.layout, 2)])
+        assert (scores.n, scores.issued) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("policy", "shadow", "said"),
+    [
+        (PLAIN["numbers"], Challenger("quantile", {}), r"need levels = \[0.1, 0.5, 0.9\]"),
+        (PLAIN["classes"], Challenger("multiclass", {"classes": 4}), "need classes = 3"),
+        (PLAIN["numbers"], OTHERS["classes"], "takes another forecast"),
+        (Policy("platt"), OTHERS["numbers"], "takes another forecast"),
+        (PLAIN["classes"], Challenger("multiclass", {"classes": 3, "each": "platt"}), "what serves already"),
+    ],
+)
+def test_a_challenger_that_cannot_be_compared_is_refused(policy: Policy, shadow: Challenger, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        replace(policy, shadow=(shadow,))
+
+
+def test_challengers_whose_tickets_outgrow_a_row_are_refused() -> None:
+    wide = tuple((i + 1) / 257.0 for i in range(256))
+    shadow = tuple(Challenger("quantile", {"levels": wide, "rate": 0.01 * (i + 1)}) for i in range(8))
+    with pytest.raises(ValueError, match="there is room for 65000"):
+        Policy("quantile", {"levels": wide}, shadow=shadow)
+    assert len(Policy("quantile", {"levels": wide}, shadow=shadow[:3]).challengers) == 3

@@ -1,0 +1,185 @@
+"""Segments and challengers of classes and numbers as they are shown: JSON, gauges, tables and the status page."""
+
+import random
+from dataclasses import replace
+from typing import Any
+
+import orjson
+import pytest
+
+from agents.status import page
+from cli import inspect_tables
+from state.events import Event, Forecast, Outcome
+from state.forecasts import Normal, Probs
+from state.policy import Challenger, Policies, Policy
+from streams.metrics import segments, views
+from streams.metrics.catalogue import CATALOGUE
+from streams.metrics.description import StateRows, describe
+from streams.metrics.sample import Sample
+from streams.metrics.snapshot import read
+from tests.state.histories import Worker
+
+LEVELS = (0.1, 0.5, 0.9)
+POLICIES = {
+    "numbers": Policy(
+        "quantile",
+        {"levels": LEVELS},
+        segments=("country",),
+        shadow=(Challenger("quantile", {"levels": LEVELS, "rate": 0.3}),),
+    ),
+    "classes": Policy(
+        "multiclass",
+        {"classes": 3, "each": "identity"},
+        segments=("country",),
+        shadow=(Challenger("multiclass", {"classes": 3, "each": "platt"}),),
+    ),
+}
+BOTH = ["numbers", "classes"]
+
+
+def found(stream: str, n: int = 2000) -> tuple[StateRows, Policy]:
+    """Return the rows of two partitions on which forecasts of one of two countries are off."""
+    policy, rng = POLICIES[stream], random.Random(3)
+    rows = StateRows()
+    for partition in (0, 1):
+        worker = Worker(Policies([(stream, policy)]))
+        events: list[Event] = []
+        for t in range(n):
+            country = rng.choice(["DE", "FR<"])
+            off = country == "FR<"
+            if stream == "numbers":
+                raw: Normal | Probs = Normal(0.0, 1.0)
+                y = rng.gauss(1.5 if off else -1.5, 1.0)
+            else:
+                raw = Probs((0.6, 0.3, 0.1))
+                y = float(rng.choices((0, 1, 2), (2, 6, 2) if off else (6, 3, 1))[0])
+            events += [
+                Forecast(t, None, f"e{t}", stream, raw, (), 1000 + t, None, (country,)),
+                Outcome(t, None, f"e{t}", y, 61_000 + t),
+            ]
+        worker.fold(*events)
+        held = read(worker.table.get, Policies([(stream, policy)]), [stream], worker.table.fence)
+        each = StateRows.of({partition: held}, stream, policy)
+        rows.named |= each.named
+        for name in ("fences", "vectors", "served", "comparisons", "ages", "segments"):
+            for key, value in getattr(each, name).items():
+                if name == "fences":
+                    rows.fences[key] = value
+                else:
+                    getattr(rows, name)[key].update(value)
+    return rows, policy
+
+
+@pytest.fixture(scope="module", params=BOTH)
+def shown(request: pytest.FixtureRequest) -> tuple[str, dict[str, Any], list[Sample]]:
+    rows, policy = found(request.param)
+    return request.param, describe(rows, request.param, policy), list(views.samples(rows, request.param, policy))
+
+
+def test_segments_that_are_off_are_named_with_their_interval(shown: tuple[str, dict[str, Any], list[Sample]]) -> None:
+    stream, described, _ = shown
+    of = described["segments"]
+    assert of["of"] == ("quantiles" if stream == "numbers" else "probs")
+    assert of["scored"] == 2
+    worst = of["worst"][0]
+    assert worst["sounds"]
+    assert worst["off"]["low"] * worst["off"]["high"] > 0.0, "the interval leaves out 0"
+    assert worst["off"]["low"] < worst["off"]["mean"] < worst["off"]["high"]
+    assert (worst["off"]["level"] is None) == (stream == "classes")
+    assert worst["coverage"] == 1.0
+    assert worst["mean_age_s"] == 60.0
+    if stream == "classes":
+        assert (worst["value"], of["off"]) == ("FR<", 1)
+        assert worst["off"]["mean"] == pytest.approx(0.4, abs=0.05)
+    assert sum(each["events"] for each in of["worst"]) == described["vectors"][POLICIES[stream].config]["resolved"]
+
+
+def test_challengers_are_compared_by_the_losses_of_their_kind(shown: tuple[str, dict[str, Any], list[Sample]]) -> None:
+    stream, described, _ = shown
+    (pair,) = described["shadows"]
+    assert pair["events"] == 4000
+    assert pair["difference"].keys() == ({"pinball"} if stream == "numbers" else {"brier", "log"})
+    for loss, of in pair["difference"].items():
+        both = (pair[side]["loss"][loss] for side in ("challenger", "champion"))
+        assert of["mean"] == pytest.approx(next(both) - next(both))
+        assert of["error"] > 0.0
+    if stream == "classes":
+        assert pair["difference"]["log"]["mean"] + 2 * pair["difference"]["log"]["error"] < 0, "platt learns the level"
+
+
+def test_series_are_those_of_the_catalogue(shown: tuple[str, dict[str, Any], list[Sample]]) -> None:
+    stream, described, samples = shown
+    assert {name for name, _, _ in samples} <= CATALOGUE.keys()
+    values = {(name, labels): value for name, labels, value in samples}
+    worst = described["segments"]["worst"][0]
+    place = stream, "country", worst["value"]
+    assert values["segments_off", (stream,)] == described["segments"]["off"]
+    assert values["segment_error", place] == worst["calibrated"]["ece"]
+    assert values["segment_bias", place] == worst["off"]["mean"]
+    (pair,) = described["shadows"]
+    challenger = stream, pair["challenger"]["calibrator"], pair["challenger"]["config"]
+    assert values["shadow_events", challenger] == 4000
+    for loss, of in pair["difference"].items():
+        assert values["shadow_difference", (*challenger, loss)] == of["mean"]
+        assert values["shadow_difference_error", (*challenger, loss)] == of["error"]
+
+
+def test_inspect_prints_both(
+    shown: tuple[str, dict[str, Any], list[Sample]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    stream, described, _ = shown
+    orjson.dumps(described)
+    inspect_tables.show({stream: described}, {}, whole=True)
+    printed = capsys.readouterr().out
+    assert "FR<" in printed
+    assert "off by" in printed
+    assert "challengers" in printed
+    assert ("pinball" if stream == "numbers" else "Brier loss") in printed
+
+
+def test_the_page_shows_both_and_escapes_what_records_say(shown: tuple[str, dict[str, Any], list[Sample]]) -> None:
+    stream, described, _ = shown
+    worker = {
+        "ready": True,
+        "recovery": {"left": 0, "whole": 0},
+        "instance_id": "",
+        "seconds_since_update": None,
+        "partitions": [{"partition": 0}],
+        "standbys": [],
+        "pending": 0,
+        "waiting": 0,
+        "early": 0,
+        "version": "1",
+        "config": "c",
+        "hidden": 0,
+        "app_id": "a",
+    }
+    html = page.detail(worker, {"stream": stream, **described}, [])
+    assert "<h2>Segments</h2>" in html
+    assert "<h2>Challengers</h2>" in html
+    assert "FR&lt;" in html
+    assert "FR<" not in html
+
+
+def test_a_stream_without_outcomes_is_described() -> None:
+    policy = POLICIES["numbers"]
+    worker = Worker(Policies([("numbers", policy)]))
+    worker.fold(Forecast(0, None, "e", "numbers", Normal(0.0, 1.0), (), 1000, None, ("DE",)))
+    held = read(worker.table.get, Policies([("numbers", policy)]), ["numbers"], worker.table.fence)
+    described = describe(StateRows.of({0: held}, "numbers", policy), "numbers", policy)
+    assert described["segments"]["scored"] == 0
+    assert segments.table(described["segments"]).row_count == 0
+
+
+def test_segments_of_partitions_are_added_by_what_their_slots_stand_for() -> None:
+    rows, policy = found("numbers", 300)
+    assert replace(policy, shadow=()).layout == policy.layout
+    both = segments.added(rows.segments["numbers"].values())
+    for segment, scores in both.items():
+        parts = [
+            held[slot].n
+            for dictionary, held in rows.segments["numbers"].values()
+            for slot in held
+            if dictionary.segment(slot) == segment
+        ]
+        assert scores.n == sum(parts)
