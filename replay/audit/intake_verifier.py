@@ -16,8 +16,9 @@ import orjson
 
 from agents.intake import Making, Record
 from replay.audit.entries import digest
-from replay.audit.output_matcher import OutputDifference, compared
+from replay.audit.output_matcher import OutputDifference
 from streams.records.merge import NEVER, KafkaRecord
+from streams.records.output_values import compared
 
 #: What intake writes, by the labels of the topics.
 FORECASTS, ROUTES, LABELS, LETTERS, ANSWERS = range(5)

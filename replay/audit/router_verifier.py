@@ -19,13 +19,14 @@ from typing import Any, Final, NamedTuple
 
 from replay.audit.entries import digest
 from replay.audit.intake_verifier import NAMED
-from replay.audit.output_matcher import OutputDifference, compared
+from replay.audit.output_matcher import OutputDifference
 from replay.audit.partition_verifier import Memory, RowStore
 from state.events import Rejected
 from state.policy import DEFAULT_TTL_MS, Policies
 from state.routes import FATES, LABELS, MOST_LABELS, ROUTES, Known, Label, Route, Routed, Router, Row, Said
 from streams.kafka import partitioner
 from streams.records.merge import NEVER, KafkaRecord
+from streams.records.output_values import compared
 from streams.records.refused import named
 from streams.records.routing import RouteDecoder, encode_outcome
 

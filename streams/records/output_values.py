@@ -99,8 +99,7 @@ class OutputValues:
             one, other = self.fields(value or b""), orjson.loads(derived)
             if _named(value or b"") is not None:
                 other = record(datum(other))
-            names = [*other, *(name for name in one if name not in other)]
-            differing = {name: (one.get(name), other.get(name)) for name in names if one.get(name) != other.get(name)}
+            differing = _differing(one, other)
         except (ValueError, TypeError, AttributeError):
             return {"value": (repr(value), derived.decode())}
         return differing or {"bytes": (repr(value), repr(derived))}
@@ -115,6 +114,20 @@ class OutputValues:
             except Unfit as exc:
                 raise ValueError(exc.args[1]) from None
         return found
+
+
+def compared(value: bytes | None, derived: bytes) -> dict[str, tuple[Any, Any]]:
+    """Return the fields in which two values in JSON differ, as `OutputValues.compared` does."""
+    try:
+        differing = _differing(orjson.loads(value or b""), orjson.loads(derived))
+    except (ValueError, TypeError, AttributeError):
+        return {"value": (repr(value), derived.decode())}
+    return differing or {"bytes": (repr(value), repr(derived))}
+
+
+def _differing(one: dict[str, Any], other: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
+    names = [*other, *(name for name in one if name not in other)]
+    return {name: (one.get(name), other.get(name)) for name in names if one.get(name) != other.get(name)}
 
 
 def _named(value: bytes) -> int | None:
