@@ -106,7 +106,7 @@ def test_a_map_that_cannot_be_made_or_is_too_large_holds_up_no_other() -> None:
     one, other = due(Maps(settings()), held)
     assert json.loads(one.value or b"")["why"] == maps.DAMAGED
     assert json.loads(other.value or b"")["version"] == 4
-    small = Settings(policies=Policies((), Policy("platt")), maps="maps", batch_bytes=10_000, letter_bytes=100)
+    small = Settings(policies=Policies((), Policy("platt")), maps="maps", batch_bytes=90_000, letter_bytes=100)
     made = Maps(small)
     made._most = 1000
     (large,) = due(made, snapshot(b=200))

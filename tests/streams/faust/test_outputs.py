@@ -163,7 +163,7 @@ def test_outputs_keep_key_value_time_and_order(sender: Sender) -> None:
 
 
 def test_what_does_not_fit_one_batch_goes_in_several_in_order() -> None:
-    sender = Sender(Settings(batch_bytes=20_000, letter_bytes=0))
+    sender = Sender(Settings(policies=Policies(()), batch_bytes=20_000, letter_bytes=0))
     sender.send(*map(answer, range(400)))
     assert len(sender.producer.sent) > 1
     assert [orjson.loads(row.value or b"")["version"] for row in sender.producer.rows("calibrated")] == list(range(400))
