@@ -38,7 +38,7 @@ from streams.sources.registry import RegistryError
 #: Exit statuses: all agree, something differs, it could not be checked.
 AGREE, DIFFER, UNCHECKED = 0, 1, 2
 #: What ends an audit, as the topics or the brokers do not allow it.
-_UNREADABLE = KafkaError, TopicsError, Unauditable, BrokenProcessPool, OSError
+_UNREADABLE = KafkaError, TopicsError, Unauditable, RegistryError, BrokenProcessPool, OSError
 
 
 @dataclass

@@ -53,6 +53,7 @@ from streams.kafka.topics import cleanup_policies
 from streams.metrics.routing import IntakeGauges
 from streams.records.encoding import encode, key_of
 from streams.records.merge import KafkaRecord
+from streams.records.output_values import OutputValues
 from streams.sources.fields import FORECAST
 
 #: The topics that the first pass reads, by their labels.
@@ -375,6 +376,7 @@ class Gatherer:
         self._places: dict[str, tuple[str, int] | None] = {}
         self._routed = {plan.settings.routes: 0, plan.settings.labels: 1}
         self._own = {plan.settings.forecasts, plan.settings.outcomes}
+        self._values = OutputValues(plan.settings.registry)
         self.found = Gathered({}, 0, [], 0)
 
     def of(self, label: int, records: Iterable[KafkaRecord]) -> Iterator[tuple[bytes, bytes]]:
@@ -394,9 +396,13 @@ class Gatherer:
 
     def _made(self, label: int, record: KafkaRecord, firsts: dict[tuple[str, int], int]) -> tuple[bytes, bytes] | None:
         value = record.value or b""
-        if label == ANSWERS and b'"calibrated":false' not in value:
-            return None
-        read = orjson.loads(value)
+        if label == ANSWERS:
+            found = self._raw_answer(value)
+            if found is None:
+                return None
+            read, value = found
+        else:
+            read = orjson.loads(value)
         if label in (LETTERS, ANSWERS):
             letter = read if label == LETTERS else read["dead_letter"]
             topic, number, offset = letter["topic"], letter["partition"], letter["offset"]
@@ -418,8 +424,15 @@ class Gatherer:
             raise ValueError(offset)
         firsts[place] = min(offset, firsts.get(place, offset))
         said = digest(self._partition, record.key, value, stamp, record.headers)
-        found = Found(label, self._partition, record.offset, said)
-        return intake_verifier.entry(self._numbers[place[0]], place[1], offset, found)
+        entry = Found(label, self._partition, record.offset, said)
+        return intake_verifier.entry(self._numbers[place[0]], place[1], offset, entry)
+
+    def _raw_answer(self, value: bytes) -> tuple[dict[str, Any], bytes] | None:
+        """Return a raw answer, and its value without the id of a schema; None of all other answers."""
+        if value[:1] != b"\0":
+            return (orjson.loads(value), value) if b'"calibrated":false' in value else None
+        read = self._values.fields(value)
+        return (read, self._values.bare(value)) if read.get("calibrated") is False else None
 
     def _source(self, name: str) -> tuple[str, int] | None:
         """Return topic and partition that an origin names; None if that topic is not there any more."""
@@ -465,7 +478,8 @@ def _follow(
         mapper = Mapper(plan, span, _runner(stack))
         cut = {where: firsts.get((span.topic, span.partition)) for where, firsts in cuts.items()}
         served = _Served(plan, stack)
-        verifier = IntakeVerifier(span, mapper.make, cut, mapper.unknown_schema, served)
+        compare = OutputValues(plan.settings.registry).compared
+        verifier = IntakeVerifier(span, mapper.make, cut, mapper.unknown_schema, served, compare)
         (records,) = reader.stretches({place: (span.first, span.end)}, plan.settings.unpacked_bytes)
         found = entries.read(_written(plan, at), intake_verifier.prefix(span.number, span.partition))
         for _ in verifier.run(records, found):

@@ -18,7 +18,7 @@ from agents.intake import Making, Record
 from replay.audit.entries import digest
 from replay.audit.output_matcher import OutputDifference
 from streams.records.merge import NEVER, KafkaRecord
-from streams.records.output_values import compared
+from streams.records.output_values import bare, compared
 
 #: What intake writes, by the labels of the topics.
 FORECASTS, ROUTES, LABELS, LETTERS, ANSWERS = range(5)
@@ -54,6 +54,12 @@ class Made(NamedTuple):
         """What `Found` has of it."""
         key, value, stamp, headers = self.record
         return digest(self.partition, key, value, stamp, headers)
+
+    @property
+    def in_avro(self) -> bytes:
+        """What `Found` has of an answer that was written in Avro."""
+        key, value, stamp, headers = self.record
+        return digest(self.partition, key, bare(orjson.loads(value)), stamp, headers)
 
 
 def prefix(topic: int, partition: int) -> bytes:
@@ -168,6 +174,8 @@ class IntakeVerifier:
         Returns the dead letter of a record whose schema the registry did not have.
     served
         Reads a record by the number of its label, its partition and its offset, to show what differs.
+    compare
+        Returns the fields in which a value that was served and one that was made differ.
     """
 
     def __init__(
@@ -177,6 +185,7 @@ class IntakeVerifier:
         cuts: Mapping[tuple[int, int], int | None],
         unknown_schema: Callable[[KafkaRecord], list[Made]] = lambda _: [],
         served: Callable[[int, int, int], KafkaRecord | None] = lambda *_: None,
+        compare: Callable[[bytes | None, bytes], dict[str, tuple[Any, Any]]] = compared,
     ) -> None:
         self.checked = Followed()
         #: The first differences; `checked` counts all.
@@ -186,6 +195,7 @@ class IntakeVerifier:
         self._cuts = cuts
         self._unknown_schema = unknown_schema
         self._served = served
+        self._compared = compare
 
     def run(self, records: Iterable[KafkaRecord], entries: Iterable[tuple[bytes, bytes]]) -> Iterator[int]:
         """Walk records and entries, both by the offsets of the source; yields 1 for each record."""
@@ -213,15 +223,17 @@ class IntakeVerifier:
         """Compare what was found of a source record with what it becomes."""
         made = self._becomes(record, found)
         wanted = {each.digest: each for each in made}
+        avro = {each.in_avro: each.digest for each in made if each.label == ANSWERS}
         seen: set[bytes] = set()
         wrong: list[Found] = []
         for each in found:
-            if each.digest not in wanted:
+            said = avro.get(each.digest, each.digest)
+            if said not in wanted:
                 wrong.append(each)
-            elif each.digest in seen:
+            elif said in seen:
                 self.checked.copies += 1
             else:
-                seen.add(each.digest)
+                seen.add(said)
         for key, one in wanted.items():
             if key in seen:
                 name = _COUNTED[one.label]
@@ -282,7 +294,7 @@ class IntakeVerifier:
         if served is not None and near is not None:
             key, value, stamp, headers = near.record
             if served.value != value:
-                fields = compared(served.value, value)
+                fields = self._compared(served.value, value)
             if served.key != key:
                 fields["key"] = (repr(served.key), repr(key))
             if near.partition != found.partition:

@@ -91,18 +91,29 @@ class OutputValues:
             return False
 
     def compared(self, value: bytes | None, derived: bytes) -> dict[str, tuple[Any, Any]]:
-        """Return the fields in which a value and a record in JSON differ, and what each has; None for no field.
-
-        A value that is no record counts as one field.
-        """
+        """Return the fields in which a value and a record in JSON differ, and what each has; see `compared`."""
+        if _named(value or b"") is None:
+            return compared(value, derived)
         try:
-            one, other = self.fields(value or b""), orjson.loads(derived)
-            if _named(value or b"") is not None:
-                other = record(datum(other))
-            differing = _differing(one, other)
-        except (ValueError, TypeError, AttributeError):
+            differing = _differing(self.fields(value or b""), record(datum(orjson.loads(derived))))
+        except ValueError:
             return {"value": (repr(value), derived.decode())}
         return differing or {"bytes": (repr(value), repr(derived))}
+
+    def bare(self, value: bytes) -> bytes:
+        """Return a value in Avro as a worker of this version writes it, but for the schema's id; it begins with a 0.
+
+        Raises
+        ------
+        ValueError
+            If it is not, to the last bit, what a worker writes.
+        RegistryError
+            As `load`.
+        """
+        found = self.fields(value)
+        if payload(self._schema(int.from_bytes(value[1:_FRAME], "big")), found) != value[_FRAME:]:
+            raise ValueError("the value is not as a worker writes it")
+        return bare(found)
 
     def _schema(self, number: int) -> Any:  # noqa: ANN401 - fastavro's
         found = self._parsed.get(number)
@@ -116,8 +127,16 @@ class OutputValues:
         return found
 
 
+def bare(answer: dict[str, Any]) -> bytes:
+    """Return what `OutputValues.bare` does of an answer that is given as its JSON record."""
+    return b"\0" + payload(SCHEMAS["calibrated"], answer)
+
+
 def compared(value: bytes | None, derived: bytes) -> dict[str, tuple[Any, Any]]:
-    """Return the fields in which two values in JSON differ, as `OutputValues.compared` does."""
+    """Return the fields in which two values in JSON differ, and what each has; None for a field that is not there.
+
+    A value that is not a JSON object counts as one field.
+    """
     try:
         differing = _differing(orjson.loads(value or b""), orjson.loads(derived))
     except (ValueError, TypeError, AttributeError):

@@ -12,14 +12,18 @@ from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
+from agents.intake import Record
 from replay.audit import checkpoint
 from replay.audit.checkpoint import Skips
+from replay.audit.entries import digest
+from replay.audit.intake_verifier import ANSWERS, Made
 from replay.audit.output_matcher import Differs, OutputDifference
 from replay.audit.partition_verifier import Derivation, Memory
 from replay.audit.terms import timeline
 from streams.config.settings import Settings
 from streams.records.output_avro import SCHEMAS
 from streams.records.output_schemas import text
+from streams.records.output_values import OutputValues
 from streams.sources.registry import Registry, RegistryError
 from tests.replay.audit.partitions import Kept, Topics, audited, served
 from tests.replay.audit.test_carried import OF, RAW, carrying
@@ -131,6 +135,18 @@ def test_a_copy_may_stand_there_in_the_other_format_and_must_say_the_same(url: s
     again = topics.records["calibrated"][copy.offset]
     topics.append("calibrated", again.key, changed("calibrated", again.value or b"", p=0.123))
     assert difference(topics, avro(url)).fields.keys() == {"p"}
+
+
+def test_raw_answers_of_intake_in_avro_are_met_with_those_that_are_made(url: str) -> None:
+    topics, plain = served(carrying(1), avro(url)), served(carrying(1), RAW)
+    values = OutputValues(Registry(url))
+    raw = [each for each in plain.records["calibrated"] if b'"calibrated":false' in (each.value or b"")]
+    assert len(raw) > 50
+    for each in raw:
+        made = Made(ANSWERS, 3, Record(each.key, each.value or b"", None, each.headers))
+        value = topics.records["calibrated"][each.offset].value or b""
+        assert value.startswith(b"\0")
+        assert digest(3, each.key, values.bare(value), None, each.headers) == made.in_avro != made.digest
 
 
 def test_without_the_registry_nothing_is_judged(url: str) -> None:

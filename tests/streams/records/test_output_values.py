@@ -13,7 +13,7 @@ from state.forecasts import Probs
 from streams.records.decoding import encode_calibrated
 from streams.records.output_avro import AvroValues
 from streams.records.output_schemas import schema, text
-from streams.records.output_values import OutputValues
+from streams.records.output_values import OutputValues, bare
 from streams.sources import schemas
 from streams.sources.registry import Registry, RegistryError
 from tests.streams.sources.registries import StandIn
@@ -88,6 +88,18 @@ def test_what_differs_is_told_by_field(values: OutputValues) -> None:
     more = CARRYING._replace(carried=Carried((), b'{"customer":"c","n":"6"}'))
     found = values.compared(AVRO.calibrated(more), encode_calibrated(CARRYING))
     assert found == {"carried": ({"customer": "c", "n": "6"}, {"customer": "c", "n": "5"})}
+
+
+def test_without_its_id_a_value_is_the_same_whatever_schema_it_names(values: OutputValues, registry: StandIn) -> None:
+    for one in (ONE, CARRYING):
+        assert values.bare(AVRO.calibrated(one)) == bare(orjson.loads(encode_calibrated(one)))
+    older = schema("calibrated")
+    older["fields"] = older["fields"][:-1]
+    registry.schemas["schemas/ids/8"] = {"schema": json.dumps(older)}
+    value = b"\0\0\0\0\x08" + AVRO.calibrated(ONE)[5:-1]
+    assert values.bare(value) == bare(orjson.loads(encode_calibrated(ONE)))
+    with pytest.raises(ValueError, match="not as a worker writes it"):
+        values.bare(AVRO.calibrated(ONE).replace(b"\x18\1\0", b"\x98\0\1\0"))
 
 
 def test_an_older_schema_of_fewer_fields_is_one_of_trueups(values: OutputValues, registry: StandIn) -> None:
