@@ -340,6 +340,9 @@ class Standbys:
             return False
         try:
             offset = self.store.offset(partition)
+        except DamagedStoreError as exc:  # it is set aside
+            self._lose(partition, exc)
+            return False
         except Exception as exc:  # noqa: BLE001 - it may still be open where it was served
             log.info("the copy of partition %d cannot be opened yet: %s", partition, exc)
             if self._workers_loop is not None:

@@ -325,7 +325,8 @@ class RocksStore(rocksdb.Store):
         return self._set_aside(partition, what)
 
     def close(self, partition: int) -> None:
-        """Close a partition's database, if it is open."""
+        """Close a partition's database, if it is open; nothing of it is under way any more."""
+        self.anew(partition)
         db = self._dbs.pop(partition, None)
         if db is not None:
             db.close()

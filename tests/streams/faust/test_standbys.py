@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import pytest
 from aiokafka import TopicPartition
@@ -409,6 +409,35 @@ def test_a_damaged_copy_is_set_aside_and_made_anew(topology: Topology, log: Log)
 
     store = follow(topology, again)
     assert store.read(0, b"k5") == b"1"
+    assert aside(topology, "damaged")
+
+
+class Damaged:
+    """A database in which RocksDB finds nothing but damage."""
+
+    def __init__(self, db: Any) -> None:
+        self._db = db
+
+    def get(self, _: bytes) -> bytes:
+        raise Exception("Corruption: block checksum mismatch")  # noqa: TRY002 - as RocksDB's binding does
+
+    def close(self) -> None:
+        self._db.close()
+
+
+def test_a_copy_in_which_damage_is_found_while_it_is_kept_is_made_anew(topology: Topology, log: Log) -> None:
+    log.append(0, (b"a", b"1"), (b"b", b"2"))
+
+    async def scenario(standbys: Standbys, _: RocksStore) -> None:
+        await standbys.follow([0], [])
+        await until(lambda: lags(standbys) == {0: 0} and standbys.rows == 2)
+        dbs = cast("Any", standbys.store._dbs)
+        dbs[0] = Damaged(dbs[0])
+        log.append(0, (b"c", b"3"))
+        await until(lambda: lags(standbys) == {0: 0} and standbys.rows >= 5)
+
+    store = follow(topology, scenario)
+    assert [store.read(0, key) for key in (b"a", b"b", b"c")] == [b"1", b"2", b"3"]
     assert aside(topology, "damaged")
 
 
