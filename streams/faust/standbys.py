@@ -147,6 +147,7 @@ class Standbys:
         self._workers_loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._task: asyncio.Task[None] | None = None
+        self._ending = False
 
     # -- for the loop of the worker, and for any thread ------------------------------------------------------------
 
@@ -249,6 +250,7 @@ class Standbys:
             loop.run_until_complete(self._task)
 
     def _end(self) -> None:
+        self._ending = True
         if self._task is not None:
             self._task.cancel()
 
@@ -267,7 +269,11 @@ class Standbys:
                 if self._wanted:
                     await self._read()
                 told = False
-            except Exception as exc:  # noqa: BLE001 - whatever it is, nothing that is served depends on it
+            # aiokafka's consumer cancels its own requests when it is stopped, and raises what that raises.
+            except (Exception, asyncio.CancelledError) as exc:
+                if self._ending:
+                    raise
+                # Whatever it is, nothing that is served depends on it.
                 if not told:
                     log.warning("the copies of partitions that others serve wait: %s: %s", type(exc).__name__, exc)
                 told = True

@@ -648,7 +648,11 @@ class BatchConsumer(driver.Consumer):
         standbys = cast("BatchTransport", self.transport).standbys
         if standbys is not None:
             served = {tp.partition for tp in assigned}
-            await standbys.follow(self._assignor.copied - served, served)
+            try:
+                await standbys.follow(self._assignor.copied - served, served)
+            except Exception as exc:
+                self.inputs.failed(exc)  # aiokafka only logs it, and nothing would be served
+                raise
         self._asked_for = frozenset()
         self._assignor.lost.clear()
         await super().on_partitions_assigned(assigned, generation_id)

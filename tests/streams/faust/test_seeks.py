@@ -305,6 +305,22 @@ def test_a_partition_that_was_claimed_and_not_taken_up_is_let_go(
     assert topology.gauges.partitions() == []
 
 
+def test_copies_that_cannot_be_let_go_of_end_the_worker(
+    run: Run, topology: Topology, consumer: BatchConsumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The client only logs what a listener raises: the worker would hold its partitions and serve none for ever."""
+
+    async def follow(*_: object) -> None:
+        raise RuntimeError("Event loop is closed")
+
+    copies = Copies()
+    monkeypatch.setattr(copies, "follow", follow)
+    cast("BatchTransport", consumer.transport).standbys = cast("Standbys", copies)
+    with pytest.raises(RuntimeError, match="closed"):
+        run(consumer.on_partitions_assigned({F0, O0, C0}))
+    assert isinstance(topology.failure, RuntimeError)
+
+
 # -- damage --------------------------------------------------------------------------------------------------------
 
 

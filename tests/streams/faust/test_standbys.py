@@ -1,6 +1,7 @@
 """Copies of partitions that others serve: the real thread and real RocksDB, and brokers that are lists."""
 
 import asyncio
+import logging
 import os
 import shutil
 from collections.abc import Awaitable, Callable, Sequence
@@ -410,6 +411,30 @@ def test_a_damaged_copy_is_set_aside_and_made_anew(topology: Topology, log: Log)
     store = follow(topology, again)
     assert store.read(0, b"k5") == b"1"
     assert aside(topology, "damaged")
+
+
+def test_a_consumer_that_cancels_itself_ends_no_copies(
+    topology: Topology, log: Log, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Aiokafka's does, when it is stopped while it waits for a broker that is away."""
+
+    async def stop(_: object) -> None:
+        if log.down:
+            raise asyncio.CancelledError
+
+    async def scenario(standbys: Standbys, _: RocksStore) -> None:
+        await standbys.follow([0], [])
+        await until(lambda: lags(standbys) == {0: 0} and standbys.rows == 1)
+        monkeypatch.setattr(f"{module.__name__}.AIOKafkaConsumer.stop", stop)
+        log.down = True
+        await until(lambda: "wait: CancelledError" in caplog.text)
+        log.down = False
+        log.append(0, (b"b", b"2"))
+        await until(lambda: lags(standbys) == {0: 0} and standbys.rows == 2)
+
+    log.append(0, (b"a", b"1"))
+    caplog.set_level(logging.WARNING, "trueup")
+    follow(topology, scenario)
 
 
 class Damaged:
