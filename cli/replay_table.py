@@ -76,7 +76,7 @@ def _of_streams(contender: Contender) -> Iterator[Table]:
 
 def _scores(contenders: list[Contender]) -> Table:
     """Return one row for each contender, and one for raw at each delay, which decides what is resolved."""
-    table = _table("ECE", "chance", "worst", "Brier", "log", "regret", "ℓ1", "bound")
+    table = _table("ECE", "chance", "worst", "Brier", "log", "regret", "own error", "bound")
     delays: set[str] = set()
     for contender in contenders:
         overall = contender.overall

@@ -173,9 +173,10 @@ class Window:
     regret_brier
         Σ Brier calibrated − raw from the beginning up to and with this window; below 0 is better than raw.
     error, bound
-        Measured ℓ1 error of what the calibrators of all partitions have served up to ``end_ms``, and the theorem's
-        bound on it, both means weighted by outcomes learnt. None where no calibrator has them. They are of the
-        calibrator's own grid points and cumulative: compare them with each other, not with ``ece``.
+        What the calibrators of all partitions measured of themselves up to ``end_ms``, and the theorem's bound on it,
+        both means weighted by outcomes learnt; see `state.calibrators.base.Recalibrator.error`. None where no
+        calibrator has them. They are of the calibrator's own points or cells and cumulative: compare them with each
+        other, not with ``ece``.
     """
 
     start_ms: int
@@ -362,7 +363,7 @@ class Scored:
     regret_brier, regret_log
         Σ loss calibrated − Σ loss raw; below 0 is better than raw.
     l1, bound
-        Measured ℓ1 error and the theorem's bound at the end, as `Window.error` and `Window.bound`; None without.
+        Own error and the theorem's bound at the end, as `Window.error` and `Window.bound`; None without.
     reliability
         By kind; bins from low to high.
     windows

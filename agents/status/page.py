@@ -18,7 +18,7 @@ from agents.status.readings import ORDERS
 from state.scoring.ages import words as age
 from state.scoring.history import KINDS
 from state.scoring.scores import SCORED
-from streams.metrics.description import guarantee, saturated
+from streams.metrics.description import guarantee, promises_p, saturated
 from streams.metrics.segments import ERRORS, level
 
 _HERE: Final = Path(__file__).parent
@@ -504,7 +504,15 @@ def _promise(described: Mapping[str, Any], *, short: bool) -> str:
     held = guarantee(described["calibrators"])
     error, bound = held["error"], held["bound"]
     said = []
-    if error is not None and bound is not None and bound < 1.0:
+    if error is not None and bound is not None and promises_p(described["calibrators"]):
+        proven = (
+            f"guaranteed beforehand, whoever sees p: {bound:.4f}"
+            if bound < 1.0
+            else "nothing below 1 is guaranteed beforehand: too few outcomes yet, or hardly any zeros among them"
+        )
+        drawn = diagram.gauge(error, bound) if bound < 1.0 else ""
+        said.append(f'<p class="note">p is at most {error:.4f} from calibrated scores; {proven}</p>{drawn}')
+    elif error is not None and bound is not None and bound < 1.0:
         word = "over" if error > bound else "under"
         said.append(f'<p class="note">error {error:.4f}, {word} its bound {bound:.4f}</p>{diagram.gauge(error, bound)}')
     elif error is not None:

@@ -265,7 +265,8 @@ STREAM: Final = Dashboard(
                     "timeseries",
                     "Error against bound",
                     "What the calibrator measures of itself, over its life: the error, what the theorem allows, and "
-                    "the noise. "
+                    "the noise. Behind certified (the default) the error is how far p is at most from calibrated "
+                    "scores. "
                     "The bound is drawn where it is below 1; empty where the calibrator has no theorem.",
                     [
                         Query(

@@ -108,10 +108,12 @@ DEFINITIONS: Final = (
         "Σ (p calibrated − y)² − Σ (p raw − y)². Below 0: calibration has helped so far.",
     ),
     (
-        "ℓ1 error, bound",
+        "Own error, bound",
         (
-            "Over the calibrator's grid points, Σ |Σp − Σy| / n of what it served, and what the theorem allows on any "
-            "sequence with as many outcomes outstanding. Compare the two with each other, not with the ECE."
+            "What a calibrator measures of itself, and what its theorem allows on any sequence with as many outcomes "
+            "outstanding. Of a draw: over the grid points, Σ |Σp − Σy| / n of what was drawn. Where the last part is "
+            "certified: how far p is at most from calibrated scores, on average. Compare the two with each other, not "
+            "with the ECE."
         ),
     ),
     (

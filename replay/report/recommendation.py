@@ -31,7 +31,7 @@ _CALLED: Final = {
     "auc": "AUC",
     "recall": "recall",
 }
-#: A bound of at least this says nothing: no ℓ1 error of probabilities can be larger.
+#: A bound of at least this says nothing: no error of probabilities can be larger.
 VACUOUS: Final = 1.0
 #: Where a smaller share of the forecasts has an outcome, what is best among those is no choice for all.
 SEEN: Final = 0.5
@@ -332,7 +332,7 @@ def _remains(name: str, overall: Scored) -> list[str]:
         empty = (
             "" if overall.bound < VACUOUS else "; a bound of 1 or more promises nothing, it shrinks as outcomes come"
         )
-        told.append(f"Its measured ℓ1 error, {score(overall.l1)}, {under} its bound, {score(overall.bound)}{empty}.")
+        told.append(f"Its own error, {score(overall.l1)}, {under} its bound, {score(overall.bound)}{empty}.")
     elif overall.bound is None:
         told.append("It has no bound that holds on every sequence: what is seen here rests on this history alone.")
     return told

@@ -78,7 +78,7 @@ def comparison(contenders: Sequence[tuple[Series, Contender]], chosen: str | Non
         "Brier score",
         "Log loss",
         "Regret",
-        "ℓ1",
+        "Own error",
         "Bound",
     ]
     return Table(
@@ -87,7 +87,7 @@ def comparison(contenders: Sequence[tuple[Series, Contender]], chosen: str | Non
         (
             "On the forecasts that have an outcome. Smaller is better in all columns but the first; chance and bound "
             "are "
-            "what ECE and ℓ1 are to be held against."
+            "what ECE and own error are to be held against."
         ),
         head,
         rows,

@@ -37,7 +37,7 @@ def figures(drawn: Sequence[tuple[Series, Contender]]) -> Iterator[Figure]:
         yield Figure(
             "bound",
             "Measured error beside its bound",
-            "Solid: the ℓ1 error that each calibrator measured over its grid points up to that time; dotted: the "
+            "Solid: the error that each calibrator measured of itself up to that time; dotted: the "
             "theorem's bound on it, on any sequence, where one below 1 is proven. A solid line over its dotted line "
             "would refute the theorem's assumptions here. Scale of powers of ten.",
             [Panel(each.name, _bound(series, windows)) for series, each, windows in bounded],
@@ -86,7 +86,7 @@ def _bound(series: Series, windows: Sequence[Window]) -> Markup:
     _, top, _, bottom = MARGINS
     scale = Log(ends[0], max(ends[1], ends[0] * 10.0), _HEIGHT - bottom, top)
     plot = _plot(windows, scale, f"Measured error and bound of {series.name}")
-    plot.axes("resolved, UTC", "ℓ1 error and bound")
+    plot.axes("resolved, UTC", "own error and bound")
     plot.line(bounds, f"{series.style} dotted")
     plot.line(errors, series.style)
     for points, name in ((bounds, "bound"), (errors, "error")):

@@ -68,6 +68,8 @@ class Bucketed(ABC):
     _row: ClassVar[Struct] = Struct("<IQQ")
     name: ClassVar[str]
     order_free: ClassVar[bool]
+    #: Whether a draw may differ from ``p``.
+    draws: ClassVar[bool] = True
     options: ClassVar[dict[str, Option]] = {
         "grid": Integer(GRID, 1, 1000, "N, gaps between the points that can be served, 0 and 1 among them"),
         "spacing": Choice(SPACING, SPACINGS, "how the points are spaced"),

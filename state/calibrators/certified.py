@@ -7,7 +7,7 @@ from struct import Struct
 from typing import ClassVar, Final
 
 from state.calibrators.base import Prediction, new, require_probability
-from state.calibrators.options import Number, Option
+from state.calibrators.options import Integer, Number, Option
 
 #: Intervals that [0, 1] is cut into, evenly in arcsin(sqrt(p)): where risks are rare they are narrow, .0006 and .0018
 #: the first two, and .0245 at one half. With 64 a served score lies on average within .006 of its cell's mean.
@@ -18,14 +18,22 @@ PATIENCE: Final = 1.0
 ONE: Final = 1.0
 #: Share of its margin up to which a cell takes whatever is nearest to it.
 NEAR: Final = 0.5
+#: Outcomes of each kind that have to come before anything is moved: where frauds are reported first, the first ones to
+#: come are all ones.
+EVIDENCE: Final = 20
+#: One kind of outcome is late beside the other if it waits so many times as long, and so many outcomes longer.
+LATER: Final = 1.5
+LONGER: Final = 10.0
 #: Share of an interval at an end to which the scores of intervals that may not be served are moved.
 SHARE: Final = 1.0 / 32.0
 
 _ENDS: Final = (0.0, *(math.sin(math.pi * k / (2 * CELLS)) ** 2 for k in range(1, CELLS)), 1.0)
-_TICKET: Final = Struct("<BBdII")
-_HEAD: Final = Struct("<BQQH")
-_ROW: Final = Struct("<BIIIIIdddd")
-VERSION: Final = 1
+_TICKET: Final = Struct("<BBdIII")
+_HEAD: Final = Struct("<BQQQQQH")
+_ROW: Final = Struct("<BIIIIIddddd")
+#: Of the state. Version 1 moved scores by whatever came first; its states are refused.
+VERSION: Final = 2
+_WORD: Final = 0xFFFFFFFF
 
 
 class Certified:
@@ -37,6 +45,8 @@ class Certified:
     ----------
     patience
         Standard deviations of chance by which a cell may be off before an interval is left.
+    evidence
+        How many outcomes of each kind have to come before an interval is left.
     name, seed
         Unused: nothing is drawn.
 
@@ -63,30 +73,42 @@ class Certified:
 
         G = (Σ n_c s_c + Σ M_c + Σ L_c + R) / T,  L_c = max(e_{c+1} (1 + D_c), (1 - e_{c-1}) (1 + D'_c)).
 
-    D_c is the largest number of other zeros of cell c that came while one of its zeros was awaited, D'_c of ones.
-    *Proof.* Give every event the share of ones of its cell. That is perfectly calibrated, and costs at most Σ |p -
-    mean| + |W_c| in each cell, of which the first is at most n_c s_c. Let W_c be above M_c, and s the last time it was
-    not. All zeros that were counted in c since then had been issued by s, as W_c has been above M_c ever since. The
-    last of them to come had waited while the others came, so there are at most 1 + D_c of them, each adds at most
-    e_{c+1}, and M_c has not fallen. The same from below. A revision moves Σ |W_c| by at most 1. ∎
+    with M_c as it is below. D_c is the largest number of other zeros of cell c that came while one of its zeros was
+    awaited, D'_c of ones. *Proof.* Give every event the share of ones of its cell. That is perfectly calibrated, and
+    costs at most Σ |p - mean| + |W_c| in each cell, of which the first is at most n_c s_c. Let W_c be above M_c, and s
+    the last time it was not, of which there is one: M_c begins no lower than |W_c|. All zeros that were counted in c
+    since then had been issued by s, as W_c has been above M_c ever since. The last of them to come had waited while the
+    others came, so there are at most 1 + D_c of them, each adds at most e_{c+1}, and M_c has not fallen. The same from
+    below. A revision moves Σ |W_c| by at most 1. ∎
 
     Scores of a cell lie within two intervals, so s_c is at most half of that: before the fact, prompt, G is at most
-    .0251 + patience sqrt((m + 1) / 4 T) + (m + 1) (2 + `ONE`) / T, and usually far less: risks are rarely one half.
-    Delays enter through the outcomes of *one cell* that were awaited at once, added over cells, not as a factor. No
-    deterministic answer has a guarantee below D / 2T with D outcomes outstanding: to the first D it must answer
-    without knowing any; served at most one half on average and followed by ones alone, or above by zeros alone, it is D
-    / 2 off from the only calibrated scores there are.
+    .0251 + patience sqrt((m + 1) / 4 T) + (m + 1) (2 + `ONE`) / T + B / T, B the outcomes that come before there is
+    evidence (below). It is usually far less: risks are rarely one half. Delays enter through the outcomes of *one cell*
+    that were awaited at once, added over cells, not as a factor. No deterministic answer has a guarantee below D / 2T
+    with D outcomes outstanding: to the first D it must answer without knowing any; served at most one half on average
+    and followed by ones alone, or above by zeros alone, it is D / 2 off from the only calibrated scores there are.
 
-        M_c = `ONE` + patience sqrt(Σ p (1 - p)) + L_c,  and at the ends n_0 e_1 and n_m (1 - e_{m-1}) more.
+        M_c = `ONE` + patience sqrt(Σ p (1 - p)) + L_c + B_c,  and at the ends n_0 e_1 and n_m (1 - e_{m-1}) more.
 
     L_c is in the margin so that the answer does not pay back what was only late.
+
+    *Evidence.* Nothing is moved until there have been ``evidence`` outcomes of each kind. Until then B_c is how much
+    more |W_c| is than the rest of its margin, so nothing of that is paid back later. Where frauds are reported at once
+    and good payments after weeks, the first outcomes are all ones, and whoever counts them learns that everybody is a
+    fraudster. So an opponent who only ever answers with one kind is served the forecast, and G says how far that is
+    off. With ``evidence`` 0 he is not.
+
+    *Unequal delays.* Let a zero wait for w more outcomes on average than a one, and `LATER` times as long. In a cell
+    that is used more and more, that many ones have come without the zeros that were issued with them: B_c is at least
+    min(w, n) (1 - e_{c-1}), n the cell's ones. The same where ones are late. B_c never falls once there was evidence.
 
     A cell takes what is nearest to it while |W_c| is within `NEAR` of its margin. Beyond, the end with the lower W / M
     takes zeros and the other ones: chance in one cell then pays for chance in the next.
 
-    Ticket: z, o (u8 each), the score (f64), zeros of z, ones of o that were counted (u32 each). Bytes: the version
-    (u8), outcomes, revisions (u64 each), the number of cells that were touched (u16), of each its number (u8), events,
-    zeros, ones, D, D' (u32 each), W, Σp, Σp², Σp(1 - p) (f64 each). Little-endian; at most 3.5 kB.
+    Ticket: z, o (u8 each), the score (f64), zeros of z, ones of o that were counted, outcomes (u32 each). Bytes: the
+    version (u8), outcomes, revisions, outcomes that were ones at first, Σ of the outcomes that came while one was
+    awaited, of zeros and of ones (u64 each), the number of cells that were touched (u16), of each its number (u8),
+    events, zeros, ones, D, D' (u32 each), W, Σp, Σp², Σp(1 - p), B (f64 each). Little-endian; at most 4.1 kB.
 
     References
     ----------
@@ -97,7 +119,7 @@ class Certified:
     --------
     An opponent who answers the other side of what is served makes ten bins wrong by one half, and not the distance:
 
-    >>> calibrator = Certified()
+    >>> calibrator = Certified(evidence=0)
     >>> for t in range(4000):
     ...     p, _, ticket = calibrator.predict(0.3)
     ...     calibrator.update(ticket, p <= 0.5)
@@ -107,16 +129,30 @@ class Certified:
 
     name: ClassVar[str] = "certified"
     order_free: ClassVar[bool] = False
+    #: Whether the draw of what stands before it is served as it is.
+    passes: ClassVar[bool] = True
     options: ClassVar[dict[str, Option]] = {
         "patience": Number(PATIENCE, 0.0, 4.0, "standard deviations of chance by which a cell may be off"),
+        "evidence": Integer(EVIDENCE, 0, 1_000_000, "outcomes of each kind that have to come before a score is moved"),
     }
 
-    def __init__(self, *, patience: float = PATIENCE, name: str = "", seed: int = 0) -> None:  # noqa: ARG002 - no draws
+    def __init__(
+        self,
+        *,
+        patience: float = PATIENCE,
+        evidence: int = EVIDENCE,
+        name: str = "",  # noqa: ARG002 - draws nothing
+        seed: int = 0,  # noqa: ARG002 - the same
+    ) -> None:
         self._patience = float(patience)
+        self._asked = int(evidence)
         self._begin()
 
     def _begin(self) -> None:
         self.learnt, self._revised = 0, 0
+        self._first_ones, self._zeros_waited, self._ones_waited = 0, 0, 0
+        self._evident = self._asked == 0
+        self._ways = [0] * CELLS
         self._off = [0.0] * (CELLS + 1)
         self._margin = [ONE] * (CELLS + 1)
         self._events = [0] * (CELLS + 1)
@@ -127,15 +163,17 @@ class Certified:
         self._sum = [0.0] * (CELLS + 1)
         self._square = [0.0] * (CELLS + 1)
         self._variance = [0.0] * (CELLS + 1)
+        self._extra = [0.0] * (CELLS + 1)
 
     def predict(self, p: float, x: Sequence[float] = (), key: bytes = b"") -> Prediction:  # noqa: ARG002 - draws nothing
         """Serve the forecast, or what is nearest to it among what may be served; see `Calibrator.predict`."""
         require_probability(p)
+        ways = self._ways
         i = min(bisect_right(_ENDS, p) - 1, CELLS - 1)
-        way = self._way(i)
+        way = ways[i]
         if way:
             i += way
-            while self._way(i):
+            while ways[i]:
                 i += way
             low, high = _ENDS[i], _ENDS[i + 1]
             part = SHARE * (high - low)
@@ -143,8 +181,8 @@ class Certified:
         else:
             low, high = _ENDS[i], _ENDS[i + 1]
             # Room for what is moved here from either side.
-            left = SHARE if i > 0 and self._way(i - 1) > 0 else 0.0
-            right = SHARE if i < CELLS - 1 and self._way(i + 1) < 0 else 0.0
+            left = SHARE if i > 0 and ways[i - 1] > 0 else 0.0
+            right = SHARE if i < CELLS - 1 and ways[i + 1] < 0 else 0.0
             if left or right:
                 p = low + left * (high - low) + (1.0 - left - right) * (p - low)
         off, margin = self._off, self._margin
@@ -154,42 +192,55 @@ class Certified:
             z = i if one <= other else i + 1
         if off[near] < -NEAR * margin[near]:
             o = i if one >= other else i + 1
-        return new(Prediction, (p, p, _TICKET.pack(z, o, p, self._zeros[z], self._ones[o])))
+        return new(Prediction, (p, p, _TICKET.pack(z, o, p, self._zeros[z], self._ones[o], self.learnt & _WORD)))
 
     def breaks(self) -> list[float]:
         """Return the forecasts at which ``p`` may jump: where intervals end."""
         return list(_ENDS[1:-1])
 
-    def _way(self, i: int) -> int:
-        """Return 0 if interval i may be served, else the direction of one that may: -1 or 1."""
-        off, margin = self._off, self._margin
-        if off[i] > margin[i] and off[i + 1] > margin[i + 1]:
-            return -1
-        if off[i] < -margin[i] and off[i + 1] < -margin[i + 1]:
-            return 1
-        return 0
+    def _find_ways(self, first: int, last: int) -> None:
+        """Note of some intervals 0 if it may be served, else the direction of one that may: -1 or 1."""
+        off, margin, ways = self._off, self._margin, self._ways
+        for i in range(max(first, 0), min(last, CELLS - 1) + 1):
+            one, other = off[i], off[i + 1]
+            if one > margin[i] and other > margin[i + 1]:
+                ways[i] = -1
+            elif one < -margin[i] and other < -margin[i + 1]:
+                ways[i] = 1
+            else:
+                ways[i] = 0
 
     def update(self, ticket: bytes, y: float) -> None:
         """Count an outcome, 0 or 1, in the cell that the ticket names for it."""
         self._require(y)
-        z, o, p, zeros, ones = _TICKET.unpack(ticket)
+        z, o, p, zeros, ones, learnt = _TICKET.unpack(ticket)
+        waited: int = (self.learnt - learnt) & _WORD
         self.learnt += 1
         if y > 0.5:
             c: int = o
             self._ahead[c] = max(self._ahead[c], self._ones[c] - ones)
             self._ones[c] += 1
+            self._first_ones += 1
+            self._ones_waited += waited
         else:
             c = z
             self._behind[c] = max(self._behind[c], self._zeros[c] - zeros)
             self._zeros[c] += 1
+            self._zeros_waited += waited
         self._count(c, p, y, 1)
+        if not self._evident and self._has_evidence():
+            self._evident = True
+            self._find_ways(0, CELLS - 1)
+
+    def _has_evidence(self) -> bool:
+        return min(self._first_ones, self.learnt - self._first_ones) >= self._asked
 
     def revise(self, ticket: bytes, was: float, y: float) -> None:
         """Count the outcome as the other, in its cell; y is 0 or 1. The guarantee grows by 1 / T."""
         self._require(y)
         if y == was:
             return
-        z, o, p, _, _ = _TICKET.unpack(ticket)
+        z, o, p, _, _, _ = _TICKET.unpack(ticket)
         self._revised += 1
         before, now = (o, z) if was > 0.5 else (z, o)
         self._count(before, p, was, -1)
@@ -210,9 +261,30 @@ class Certified:
         self._sum[c] += sign * p
         self._square[c] += sign * p * p
         self._variance[c] += max(sign, 0) * p * (1.0 - p)
-        self._margin[c] = self._margin_of(c)
+        margin = self._margin_of(c)
+        if self._evident:
+            extra = self._extra[c] = max(self._extra[c], self._unequal(c))
+        else:
+            extra = self._extra[c] = max(abs(self._off[c]) - margin, 0.0)
+        self._margin[c] = margin + extra
+        if self._evident:
+            self._find_ways(c - 1, c)
+
+    def _unequal(self, c: int) -> float:
+        """Return how far off a cell may seem because one kind of outcome is later than the other."""
+        ones = self._first_ones
+        zeros = self.learnt - ones
+        if ones == 0 or zeros == 0:
+            return 0.0
+        zero, one = self._zeros_waited / zeros, self._ones_waited / ones
+        if zero > LATER * one and zero > one + LONGER:
+            return min(zero - one, float(self._ones[c])) * (1.0 - _ENDS[max(c - 1, 0)])
+        if one > LATER * zero and one > zero + LONGER:
+            return min(one - zero, float(self._zeros[c])) * _ENDS[min(c + 1, CELLS)]
+        return 0.0
 
     def _margin_of(self, c: int) -> float:
+        """Return the margin of a cell without B."""
         margin = ONE + self._patience * math.sqrt(self._variance[c]) + self._late(c)
         if c == 0:
             margin += (self._zeros[c] + self._ones[c]) * _ENDS[1]
@@ -238,12 +310,13 @@ class Certified:
         rows = [
             _ROW.pack(
                 c, self._events[c], self._zeros[c], self._ones[c], self._behind[c], self._ahead[c], self._off[c],
-                self._sum[c], self._square[c], self._variance[c],
+                self._sum[c], self._square[c], self._variance[c], self._extra[c],
             )
             for c in range(CELLS + 1)
             if self._zeros[c] or self._ones[c]
         ]  # fmt: skip
-        return _HEAD.pack(VERSION, self.learnt, self._revised, len(rows)) + b"".join(rows)
+        waited = (self._first_ones, self._zeros_waited, self._ones_waited)
+        return _HEAD.pack(VERSION, self.learnt, self._revised, *waited, len(rows)) + b"".join(rows)
 
     def largest(self) -> int:
         """Return the most bytes that `encode` ever returns."""
@@ -253,16 +326,22 @@ class Certified:
         """Take over a state written by `encode`; ValueError if it is cut or of another version."""
         if len(payload) < _HEAD.size:
             raise ValueError(f"a state of {len(payload)} bytes is shorter than its own header")
-        version, learnt, revised, rows = _HEAD.unpack_from(payload)
-        if version != VERSION or len(payload) != _HEAD.size + rows * _ROW.size:
-            raise ValueError(f"a state of {len(payload)} bytes and version {version} does not hold {rows} cells")
+        version, learnt, revised, first_ones, zeros_waited, ones_waited, rows = _HEAD.unpack_from(payload)
+        if version != VERSION:
+            raise ValueError(f"state of {self.name} is not of format version {VERSION}, which this build reads")
+        if len(payload) != _HEAD.size + rows * _ROW.size:
+            raise ValueError(f"a state of {len(payload)} bytes does not hold {rows} cells")
         self._begin()
         self.learnt, self._revised = learnt, revised
+        self._first_ones, self._zeros_waited, self._ones_waited = first_ones, zeros_waited, ones_waited
         for row in _ROW.iter_unpack(payload[_HEAD.size :]):
             c: int = row[0]
             self._events[c], self._zeros[c], self._ones[c], self._behind[c], self._ahead[c] = row[1:6]
-            self._off[c], self._sum[c], self._square[c], self._variance[c] = row[6:]
-            self._margin[c] = self._margin_of(c)
+            self._off[c], self._sum[c], self._square[c], self._variance[c], self._extra[c] = row[6:]
+            self._margin[c] = self._margin_of(c) + self._extra[c]
+        self._evident = self._has_evidence()
+        if self._evident:
+            self._find_ways(0, CELLS - 1)
 
     def error(self) -> float | None:
         """Return how far the scores are, at most, from calibrated ones, by the cells; None before the first outcome."""

@@ -31,6 +31,9 @@ class Composition:
 
     Notes
     -----
+    A back that draws nothing and only moves forecasts (``passes``) leaves the draw of its front as it is: what is
+    proved of a draw holds whatever ``p`` stands beside it.
+
     Ticket: length of the front's (u16), the front's, the back's. Bytes: length of the front's (u32), the front's, the
     back's. Little-endian.
     """
@@ -42,6 +45,10 @@ class Composition:
         self._back_grouped = bool(getattr(back, "grouped", False))
         #: Whether a part takes the slots of an event's segments, see `Calibrator.predict`.
         self.grouped = self._front_grouped or self._back_grouped
+        passes = bool(getattr(back, "passes", False))
+        self._passed = passes and bool(getattr(front, "draws", False))
+        #: Whether a draw may differ from ``p``.
+        self.draws = self._passed or bool(getattr(back, "draws", False))
         self.front = front
         self.back = back
 
@@ -55,13 +62,15 @@ class Composition:
         front_one: Any = self.front
         back_one: Any = self.back
         if self._front_grouped:
-            between, _, front = front_one.predict(p, x, key, groups)
+            between, drawn, front = front_one.predict(p, x, key, groups)
         else:
-            between, _, front = front_one.predict(p, x, key)
+            between, drawn, front = front_one.predict(p, x, key)
         if self._back_grouped:
             p, draw, back = back_one.predict(between, x, key, groups)
         else:
             p, draw, back = back_one.predict(between, x, key)
+        if self._passed:
+            draw = drawn
         return new(Prediction, (p, draw, _TICKET_LENGTH.pack(len(front)) + front + back))
 
     def update(self, ticket: bytes, y: float) -> None:

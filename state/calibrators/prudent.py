@@ -67,6 +67,7 @@ class Prudent:
     name: ClassVar[str] = "prudent"
     order_free: ClassVar[bool] = False
     grouped: ClassVar[bool] = True
+    draws: ClassVar[bool] = True
     options: ClassVar[dict[str, Option]] = TwoSpeed.options
 
     def __init__(

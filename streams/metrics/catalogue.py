@@ -410,14 +410,16 @@ CATALOGUE: Final = {
             "calibration_error",
             "gauge",
             ("stream",),
-            "Calibration error (l1) of the calibrator's draws, by grid point",
+            "Calibration error (l1) of the calibrator's draws, by grid point; behind certified, as it is by default, "
+            "how far p is at most from calibrated scores on average, by its cells",
             series=1,
         ),
         Metric(
             "calibration_bound",
             "gauge",
             ("stream",),
-            "Upper bound of the theorem for the expected calibration_error, late outcomes included; 1 says nothing",
+            "Upper bound of the theorem for the expected calibration_error, late outcomes included; 1 says nothing. "
+            "Behind certified it holds whoever sees p",
             "an error above it means a broken assumption, such as outcomes that depend on the draw, or a defect",
             series=1,
         ),

@@ -11,6 +11,7 @@ import orjson
 
 from state import keys, rows
 from state.calibrators import internal_regret, played
+from state.calibrators.certified import Certified
 from state.calibrators.points import debiased_l2, noise
 from state.fence import Fence
 from state.policy import Policy
@@ -173,6 +174,12 @@ def guarantee(calibrators: Iterable[Mapping[str, Any]]) -> dict[str, float | Non
         return None if not values or None in values else fmean(values, weights)
 
     return {name: mean(name) for name in ("error", "bound", "noise")}
+
+
+def promises_p(calibrators: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether error and bound of a stream's calibrators are those of ``p``, and not of draws: see `Certified`."""
+    backs = {each["calibrator"].rpartition("+")[2] for each in calibrators if each["version"]}
+    return backs == {Certified.name}
 
 
 def _scored(scores: Scores, kind: Kind) -> dict[str, Any]:

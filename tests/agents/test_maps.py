@@ -24,7 +24,7 @@ from streams.records.maps import ALIVE
 
 POLICIES = Policies(
     [
-        ("seg-*", Policy("prudent", segments=("country",))),
+        ("seg-*", Policy(segments=("country",))),
         ("classes", Policy("multiclass")),
         ("gone", Policy("platt")),
     ],

@@ -9,7 +9,7 @@ import pytest
 
 from state.engine import Partition
 from state.fence import FORECASTS, OUTCOMES
-from state.policy import Policies, Policy
+from state.policy import DEFAULT_CALIBRATOR, Policies, Policy
 from state.quotas import Quota, Rate
 from streams.config.settings import Settings
 from streams.records.decoding import Decoder
@@ -57,7 +57,13 @@ def calls_an_event(calibrator: str, quota: Quota | None = None) -> float:
 #: these are what scores of draws, ranks and the ages of outcomes cost.
 @pytest.mark.parametrize(
     ("calibrator", "most"),
-    [("histogram", 60), ("platt+regret_matching", 79), ("auto+regret_matching", 113), ("prudent", 86)],
+    [
+        ("histogram", 60),
+        ("platt+regret_matching", 79),
+        ("auto+regret_matching", 113),
+        ("prudent", 86),
+        (DEFAULT_CALIBRATOR, 99),
+    ],
 )
 def test_an_event_costs_no_more_calls_than_it_did(calibrator: str, most: float) -> None:
     assert calls_an_event(calibrator) <= most

@@ -26,7 +26,7 @@ from state import keys, rows
 from state.events import Calibrated, Event, Forecast, Outcome, Output, Rejected, Resolved
 from state.fence import FORECASTS, OUTCOMES
 from state.forecasts import PROBABILITY, Normal, Probs, Quantiles
-from state.policy import Challenger, Policies, Policy
+from state.policy import DEFAULT_CALIBRATOR, Challenger, Policies, Policy
 from state.quotas import REFUSED, REFUSED_ID, Quota, Rate
 from state.scoring import vector_history
 from state.scoring.comparison import Comparison
@@ -39,7 +39,7 @@ from tests.state.histories import SMALL_BATCH, Table, Worker
 STREAMS: dict[str, tuple[str, dict[str, Any], int, float, tuple[Challenger, ...]]] = {
     "counts": ("minimax", {"buckets": 2, "grid": 4}, 0, 0.0, (Challenger("histogram", {}), Challenger("platt", {}))),
     "drawn": ("platt+regret_matching", {"buckets": 1, "grid": 5}, 0, 1.0, (Challenger("minimax", {"grid": 9}),)),
-    "served": ("prudent", {}, 0, 0.0, ()),
+    "served": (DEFAULT_CALIBRATOR, {}, 0, 0.0, ()),
     "features": ("calibrated_regression", {}, 1, 0.0, (Challenger("ridge", {}),)),
     "classes": (
         "multiclass",

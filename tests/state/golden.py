@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from state import claim, expiry, fence, inputs, ledger, quotas, refusals, rescale, routes, rows, witnesses
-from state.calibrators import REGISTRY, calibrated_regression, quantile, twospeed
+from state.calibrators import REGISTRY, calibrated_regression, certified, quantile, twospeed
 from state.claim import Claim
 from state.fence import EXPIRY, MATURITY, Fence, Queue
 from state.forecasts import PROBS, QUANTILES, Classwise, Normal, Probs, Quantiles
 from state.ledger import EARLY, ISSUED, NAN, NO_CONFIG, RESOLVED, WAITING, Entry, Shadow
-from state.policy import Policy
+from state.policy import DEFAULT_CALIBRATOR, Policy
 from state.quotas import Buckets, Clocks, Quota, Rate
 from state.refusals import Refusals
 from state.rescale import Moved
@@ -31,11 +31,12 @@ from state.witnesses import Witnesses
 
 FOLDER: Final = Path(__file__).parent / "golden"
 #: Calibrators whose rows are kept, and options that make them small.
-SPECS: Final = (*REGISTRY, "platt+minimax", "quantile")
+SPECS: Final = (*REGISTRY, "platt+minimax", DEFAULT_CALIBRATOR, "quantile")
 SMALL: Final = {"buckets": 4, "grid": 5}
 #: Of calibrators whose own bytes changed since the first version of their rows.
 VERSIONS: Final = {
     "calibrated_regression": calibrated_regression.VERSION,
+    "certified": certified.VERSION,
     "prudent": twospeed.VERSION,
     "quantile": quantile.VERSION,
     "twospeed": twospeed.VERSION,

@@ -16,7 +16,7 @@ from state.events import Calibrated, Forecast, Outcome, Output, Resolved
 from state.fence import FATES, FORECASTS, OUTCOMES, Fence
 from state.forecasts import Normal, Probs
 from state.frames import CorruptFrame
-from state.policy import Challenger, Policies, Policy
+from state.policy import DEFAULT_CALIBRATOR, Challenger, Policies, Policy
 from state.rescale import Moved, Plan, RescaleError
 from state.routes import Label, Route, Routed, Router
 from state.scoring import history, vector_history
@@ -254,7 +254,7 @@ def test_no_event_and_no_sum_is_lost_and_all_goes_on(policies: Policies, widths:
 
 # -- calibrators -----------------------------------------------------------------------------------------------------
 
-SPECS = (*REGISTRY, "platt+minimax", "prudent+histogram", "auto+regret_matching")
+SPECS = (*REGISTRY, "platt+minimax", DEFAULT_CALIBRATOR, "prudent+histogram", "auto+regret_matching")
 OPTIONS: dict[str, dict[str, Any]] = {"histogram": {"halflife": 50}, "calibrated_regression": {}}
 
 
@@ -461,7 +461,7 @@ def test_windows_alarms_and_ranking_go_on() -> None:
 
 
 def test_values_without_a_free_slot_share_one() -> None:
-    policies = Policies([("s", Policy("prudent", segments=("shop", "day"), pairs=(("shop", "day"),), ttl_ms=10**9))])
+    policies = Policies([("s", Policy(segments=("shop", "day"), pairs=(("shop", "day"),), ttl_ms=10**9))])
     group = Group(policies, [Table() for _ in range(2)])
     for i in range(400):
         shop = f"shop-{at(f'{i}', 2)}-{i % 50}"  # 50 in each partition, 62 fit one

@@ -364,6 +364,16 @@ def test_a_stream_is_shown_with_its_diagram_error_bound_and_regret() -> None:
     assert "regret, log loss" in one
 
 
+def test_a_page_says_how_far_p_is_from_calibrated_scores_and_what_is_guaranteed() -> None:
+    text = get(pages(learnt(DEFAULT, ["churn"], 3000)), "/").text
+    said = r"p is at most 0\.\d{4} from calibrated scores; guaranteed beforehand, whoever sees p: 0\.\d{4}"
+    assert re.search(said, text)
+    assert [each for each in tags(text, "svg") if "under its bound" in (each.get("aria-label") or "")]
+    few = get(pages(learnt(DEFAULT, ["churn"], 30)), "/").text
+    assert "nothing below 1 is guaranteed beforehand: too few outcomes yet" in few
+    assert not [each for each in tags(few, "svg") if "its bound" in (each.get("aria-label") or "")]
+
+
 def test_a_stream_without_an_outcome_says_so() -> None:
     waiting = PartitionSnapshot(Fence(), calibrators={"churn": ONE.calibrators["churn"]})
     for query in ("", "stream=churn"):
@@ -430,7 +440,8 @@ def test_error_and_bound_are_means_over_what_was_learnt() -> None:
 
 
 def test_a_bound_that_says_nothing_is_not_drawn_and_the_page_says_why() -> None:
-    page = get(pages(ONE, TWO), "/", "stream=churn").text
+    drawn = Policies(default=Policy("prudent"))
+    page = get(pages(learnt(drawn, ["churn"], 400)), "/", "stream=churn").text
     assert "no bound below 1 is proven: too few outcomes yet, or too many others come between" in page
     assert not [each for each in tags(page, "svg") if "its bound" in (each.get("aria-label") or "")]
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from state.calibrators import make
-from state.calibrators.certified import CELLS, ONE, PATIENCE, Certified
+from state.calibrators.certified import CELLS, EVIDENCE, ONE, PATIENCE, Certified
 
 Opponent = Callable[[random.Random, int, float, float], float]
 
@@ -31,10 +31,12 @@ FORECASTS: dict[str, Callable[[random.Random], float]] = {
 }
 
 
-def play(opponent: Opponent, forecasts: Callable[[random.Random], float], late: int, n: int = 6000) -> Certified:
+def play(
+    opponent: Opponent, forecasts: Callable[[random.Random], float], late: int, n: int = 6000, evidence: int = 0
+) -> Certified:
     """Return what has played n rounds, each outcome coming so many rounds later; rare bursts come much later."""
     rng = random.Random(7)
-    calibrator = Certified()
+    calibrator = Certified(evidence=evidence)
     waiting: deque[tuple[bytes, float]] = deque()
     for t in range(n):
         raw = forecasts(rng)
@@ -69,6 +71,66 @@ def test_distance_never_exceeds_the_guarantee(opponent: str, forecasts: str, lat
     if not late:
         t = calibrator.learnt
         assert bound <= 0.0251 + PATIENCE * math.sqrt((CELLS + 1) / (4 * t)) + (CELLS + 1) * (2 + ONE) / t
+
+
+@pytest.mark.parametrize("late", [0, 700])
+@pytest.mark.parametrize("opponent", OPPONENTS)
+def test_distance_never_exceeds_the_guarantee_where_evidence_is_awaited(opponent: str, late: int) -> None:
+    for forecasts in FORECASTS.values():
+        play(OPPONENTS[opponent], forecasts, late, n=4000, evidence=EVIDENCE)
+
+
+@pytest.mark.parametrize("first", [1.0, 0.0])
+def test_one_kind_of_outcome_that_comes_first_moves_nothing(first: float) -> None:
+    """Frauds are reported at once and 3,000 rounds later come the zeros, or the other way round; scores rise."""
+    rng = random.Random(3)
+    calibrator, due = Certified(), deque[bytes]()
+    moved = 0
+    for t in range(16_000):
+        raw = (0.1 if t < 8000 else 0.5) + 0.2 * rng.random()
+        p, _, ticket = calibrator.predict(raw)
+        moved += p != raw
+        y = float(rng.random() < raw)
+        if y == first:
+            calibrator.update(ticket, y)
+        due.append(b"" if y == first else ticket)
+        if len(due) > 3000 and (late := due.popleft()):
+            calibrator.update(late, 1.0 - first)
+        if t % 200 == 0:
+            _holds(calibrator)
+    assert moved < 160
+    eager = Certified(evidence=0)
+    for _ in range(3000):
+        ticket = eager.predict(0.1 + 0.2 * rng.random()).ticket
+        if rng.random() < 0.2:
+            eager.update(ticket, 1.0)
+    assert eager.predict(0.2).p > 0.5, "what would have been served"
+
+
+def test_ones_alone_move_nothing_and_the_guarantee_says_that_it_says_nothing() -> None:
+    calibrator = Certified()
+    for _ in range(3000):
+        calibrator.update(calibrator.predict(0.2).ticket, 1.0)
+    assert calibrator.predict(0.2).p == 0.2
+    bound = calibrator.bound()
+    assert bound is not None
+    assert bound > 0.8
+
+
+def test_evidence_is_the_same_after_a_restart() -> None:
+    rng = random.Random(8)
+    calibrator = Certified()
+    for t in range(400):
+        again = Certified()
+        again.decode(calibrator.encode())
+        assert [again.predict(k / 40) for k in range(41)] == [calibrator.predict(k / 40) for k in range(41)]
+        ticket = calibrator.predict(rng.random()).ticket
+        y = float(rng.random() < 0.9)
+        calibrator.update(ticket, y)
+        if t % 5 == 0:
+            calibrator.revise(ticket, y, 1.0 - y)
+    assert again.bound() is not None
+    assert any(calibrator.predict(k / 40).p != k / 40 for k in range(41)), "it moves by now"
 
 
 def test_opponent_who_sees_the_answer_gets_no_further_than_an_interval() -> None:
@@ -106,7 +168,7 @@ EVENTS = st.lists(st.tuples(st.floats(0, 1), st.sampled_from([0.0, 1.0]), st.boo
 @given(EVENTS)
 @settings(deadline=None, max_examples=60)
 def test_error_is_never_below_the_distance_also_after_revisions(events: list[tuple[float, float, bool]]) -> None:
-    calibrator = Certified(patience=0.0)
+    calibrator = Certified(patience=0.0, evidence=0)
     served = []
     for raw, y, revised in events:
         p, _, ticket = calibrator.predict(raw)
@@ -205,5 +267,33 @@ def test_late_outcomes_are_in_the_guarantee_and_not_paid_back() -> None:
 def test_state_of_another_version_is_refused() -> None:
     payload = bytearray(Certified().encode())
     payload[0] += 1
-    with pytest.raises(ValueError, match="version 2"):
+    with pytest.raises(ValueError, match="format version 2"):
         Certified().decode(bytes(payload))
+
+
+@pytest.mark.parametrize("spec", ["prudent+certified", "regret_matching+certified"])
+def test_the_draw_of_what_stands_before_it_is_left_as_it_is(spec: str) -> None:
+    rng = random.Random(6)
+    calibrator, front = make(spec, name="stream"), make(spec.removesuffix("+certified"), name="stream\0front")
+    drawn = moved = 0
+    for t in range(3000):
+        raw, key = rng.random(), b"%d" % t
+        p, draw, ticket = calibrator.predict(raw, (), key)
+        own = front.predict(raw, (), key)
+        assert draw == own.draw
+        drawn += draw != p
+        moved += p != own.p
+        y = float(rng.random() < (0.9 if t < 600 else 0.1) * raw)
+        calibrator.update(ticket, y)
+        front.update(own.ticket, y)
+    assert drawn > 1000
+    assert moved > 0
+
+
+def test_what_draws_nothing_still_draws_nothing_before_it() -> None:
+    calibrator = make("platt+certified", name="stream")
+    rng = random.Random(6)
+    for t in range(2000):
+        p, draw, ticket = calibrator.predict(rng.random(), (), b"%d" % t)
+        assert draw == p
+        calibrator.update(ticket, float(t % 700 < 300))

@@ -30,6 +30,8 @@ SPECS = [
     "histogram+minimax",
     "platt+calibeating+minimax",
     "platt+certified",
+    "prudent+certified",
+    "regret_matching+certified",
     "prudent+certified by segment",
     "prudent by segment",
     "platt+prudent by segment",

@@ -7,14 +7,14 @@ import pytest
 
 from state.calibrators import REGISTRY, kind, make, options_of
 from state.calibrators.sizes import largest
-from state.policy import Challenger, Policies, Policy
+from state.policy import DEFAULT_CALIBRATOR, Challenger, Policies, Policy
 from streams.config.settings import Settings, SettingsError
 
 SMALL = {"buckets": 5, "grid": 6, "bins": 7}
 
 
 @pytest.mark.parametrize(
-    "spec", [*(each for each in REGISTRY if kind(each) == "p"), "platt+minimax", "histogram+platt"]
+    "spec", [*(each for each in REGISTRY if kind(each) == "p"), "platt+minimax", "histogram+platt", "prudent+certified"]
 )
 def test_a_state_is_never_larger_than_its_bound(spec: str) -> None:
     allowed = options_of(spec, {})
@@ -48,7 +48,7 @@ def test_an_adversary_fills_nearly_all_of_the_bound() -> None:
 
 
 def test_a_state_with_more_segments_than_it_counts_stays_within_its_bound() -> None:
-    calibrator, rng = make("prudent"), random.Random(3)
+    calibrator, rng = make(DEFAULT_CALIBRATOR), random.Random(3)
     for i in range(8000):
         p, slots = rng.random(), tuple(64 * name + rng.randrange(64) for name in range(8))
         calibrator.update(calibrator.predict(p, (), b"%d" % i, slots).ticket, float(rng.random() < p))  # type: ignore[call-arg]  # takes slots

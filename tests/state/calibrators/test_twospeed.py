@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 
 from state.calibrators import Calibrator, make
 from state.calibrators.twospeed import WEIGHT, ZEROS, TwoSpeed
+from state.policy import DEFAULT_CALIBRATOR
 
 INSIDE = st.floats(1e-6, 1 - 1e-6)
 STREAMS = st.lists(st.tuples(INSIDE, st.sampled_from([0.0, 1.0])), min_size=1, max_size=200)
-SPECS = ("twospeed", "prudent")
+SPECS = ("twospeed", "prudent", DEFAULT_CALIBRATOR)
 
 
 def logistic(z: float) -> float:
@@ -80,7 +81,7 @@ def test_raw_is_served_until_both_classes_were_seen(spec: str) -> None:
 
 
 def test_ones_alone_never_move_the_answer() -> None:
-    calibrator = make("prudent", name="stream")
+    calibrator = make(DEFAULT_CALIBRATOR, name="stream")
     for t in range(5000):
         calibrator.update(calibrator.predict(0.2, (), b"%d" % t).ticket, 1.0)
     assert calibrator.predict(0.2).p == 0.2
@@ -164,7 +165,7 @@ def test_frauds_that_are_reported_first_are_no_evidence(seed: int) -> None:
     raw, truth, y = rare(30_000, seed, rate=0.05)
     rng = random.Random(seed)
     due = [t + (rng.randrange(8000) if one else 8000) for t, one in enumerate(y)]
-    served = play(make("prudent", name="stream"), raw, y, [max(each, t + 1) for t, each in enumerate(due)])
+    served = play(make(DEFAULT_CALIBRATOR, name="stream"), raw, y, [max(each, t + 1) for t, each in enumerate(due)])
     assert served[:8000] == raw[:8000]
     late = slice(16_000, 30_000)
     assert sum(served[late]) == pytest.approx(sum(truth[late]), rel=0.2)
@@ -177,7 +178,7 @@ def test_after_a_broken_model_raw_forecasts_are_served_again(seed: int) -> None:
     truth = [logistic(rng.gauss(0.0, 1.2) - 2.5) for _ in range(n)]
     y = [float(rng.random() < each) for each in truth]
     raw = [min(3 * each + 0.3, 0.99) if 16_000 <= t < 18_000 else each for t, each in enumerate(truth)]
-    served = play(make("prudent", name="stream"), raw, y, [t + 2001 for t in range(n)])
+    served = play(make(DEFAULT_CALIBRATOR, name="stream"), raw, y, [t + 2001 for t in range(n)])
     last = slice(30_000, n)
     assert sum(served[last]) == pytest.approx(sum(truth[last]), rel=0.03)
 
@@ -186,7 +187,7 @@ def test_revised_labels_end_near_those_learnt_at_once() -> None:
     raw, _, y = rare(20_000, 4, rate=0.1)
     rng = random.Random(4)
     wrong = [1.0 - each if rng.random() < 0.01 else each for each in y]
-    right, revised = make("prudent", name="stream"), make("prudent", name="stream")
+    right, revised = make(DEFAULT_CALIBRATOR, name="stream"), make(DEFAULT_CALIBRATOR, name="stream")
     kept = []
     for t, p in enumerate(raw):
         right.update(right.predict(p, (), b"%d" % t).ticket, y[t])
@@ -199,7 +200,7 @@ def test_revised_labels_end_near_those_learnt_at_once() -> None:
 
 
 def test_declared_prior_is_served_and_believed_at_first() -> None:
-    by_rates = make("prudent", name="stream", prior_rate=0.004, model_rate=0.5)
+    by_rates = make(DEFAULT_CALIBRATOR, name="stream", prior_rate=0.004, model_rate=0.5)
     assert by_rates.predict(0.5).p == pytest.approx(0.004)
     by_map = make("twospeed", slope=0.5, offset=-1.0)
     assert by_map.predict(0.5).p == pytest.approx(logistic(-1.0))
@@ -211,7 +212,7 @@ def test_declared_prior_is_served_and_believed_at_first() -> None:
 @pytest.mark.parametrize("forecasts", ["half", "any", "rare"])
 def test_opponent_who_sees_p_does_not_fool_the_draw(forecasts: str) -> None:
     rng = random.Random(3)
-    calibrator = make("prudent", name="opponent", seed=5)
+    calibrator = make(DEFAULT_CALIBRATOR, name="opponent", seed=5)
     off: dict[float, float] = {}
     for t in range(20_000):
         raw = {"half": 0.5, "any": rng.random(), "rare": rng.random() / 10}[forecasts]

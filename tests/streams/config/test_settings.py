@@ -430,7 +430,7 @@ def test_any_text_is_read_or_refused(environment: dict[str, str]) -> None:
 
 def test_a_batch_that_has_no_room_for_the_default_calibrator_says_how_large_it_must_be() -> None:
     said = refused(TRUEUP_LETTER_BYTES="1000", TRUEUP_BATCH_BYTES="12000")
-    assert said.startswith("streams that no pattern matches: a row of prudent grows to ")
+    assert said.startswith("streams that no pattern matches: a row of prudent+certified grows to ")
     assert "80000 of them for what was refused lately" in said
     least = said.partition("must be at least ")[2].partition(",")[0]
     Settings.from_env({"TRUEUP_LETTER_BYTES": "1000", "TRUEUP_BATCH_BYTES": least})
