@@ -1,16 +1,16 @@
 """The default with segments beside itself without, what was the default, and batch maps refitted every night.
 
-``python -m tests.bench.segments [--quick] [--stream NAME]... [--mcgrad]`` (after ``make data``): the flights with
-carrier, origin and four-hour block of departure and their own delays; Elec2 with part of the day, day of the week and
-quarter of demand, bank-full with job, education and contact, both prompt and 500 forecasts late. Then the same streams
-with 12, 50 and 6 values drawn at random, which say nothing.
+``python -m tests.bench.segments [--quick] [--cost] [--stream NAME]... [--mcgrad]`` (after ``make data``): the flights
+with carrier, origin and four-hour block of departure and their own delays; Elec2 with part of the day, day of the week
+and quarter of demand, bank-full with job, education and contact, both prompt and 500 forecasts late. Then the same
+streams with 12, 50 and 6 values drawn at random, which say nothing.
 
 Batch isotonic fits a map for each value of each name at the first forecast of every thousand. It fits the last 50,000
 labels that have come, and serves the mean of the maps of an event's values. ``--mcgrad`` adds Meta's MCGrad on the same
 labels, if it is installed, refitted every 10,000. A segment is judged if it holds 2,000 events (a hundredth of a short
 stream). A band is a tenth that holds .1 % of the events; it holds if it is within .03 of what was observed, or within
-its 95 % interval. Then what an event costs, predict and update, prompt. ``--quick``: the first 20,000 forecasts. The
-exit status is 1 if a bar of the flights fails.
+its 95 % interval. Then what an event costs, predict and update, prompt, each way in turn; ``--cost``: only that.
+``--quick``: the first 20,000 forecasts. The exit status is 1 if a bar of the flights or of the cost fails.
 """
 
 import argparse
@@ -23,6 +23,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from agents import compiled
 from lab import datasets, flights
 from lab.experiments.streams import TRAINING, stream
 from lab.nightly_refit import isotonic
@@ -34,6 +35,8 @@ from state.segments import LIMIT
 from tests.bench.figures import table
 
 BEFORE: Final = "auto+regret_matching"
+#: The default without its guarantee.
+BARE: Final = "prudent"
 BINS: Final = 10
 SEED: Final = 11
 LATE: Final = 500
@@ -257,12 +260,17 @@ def _bad(p: Floats, y: Floats) -> Iterator[str]:
 
 
 def cost(rows: int = 20_000) -> dict[str, float]:
-    """Return the processor time of predict and update of one prompt event, µs, the least of rounds that take turns."""
+    """Return the processor time of predict and update of one prompt event, µs, the least of rounds that take turns.
+
+    It is that of `BEFORE`, and of the default and of `BARE`, ``with`` three segments and ``without``.
+    """
     rng = np.random.default_rng(SEED)
     raw = rng.random(rows)
     y = (rng.random(rows) < raw / 2).astype(float)
     case = Case("cost", raw, y, slots([rng.integers(0, many, rows) for many in (16, 3, 6)]), np.arange(rows) + 1)
-    ways = {BEFORE: (BEFORE, False), "without": (DEFAULT_CALIBRATOR, False), "with": (DEFAULT_CALIBRATOR, True)}
+    ways = {BEFORE: (BEFORE, False)}
+    for name, spec in (("", DEFAULT_CALIBRATOR), (f"{BARE}, ", BARE)):
+        ways |= {f"{name}without": (spec, False), f"{name}with": (spec, True)}
     best = dict.fromkeys(ways, np.inf)
     for _ in range(ROUNDS):
         for name, (spec, segments) in ways.items():
@@ -276,12 +284,14 @@ def ways(case: Case, *, batch: bool, with_mcgrad: bool) -> Iterator[tuple[str, F
     """Yield what serves a stream, and what it served, [n]."""
     yield "raw", case.raw
     yield BEFORE, serve(case, BEFORE, segments=False)[1]
-    p, draw, _ = serve(case, DEFAULT_CALIBRATOR, segments=False)
+    p, draw, calibrator = serve(case, DEFAULT_CALIBRATOR, segments=False)
+    print(f"{case.name}: guarantee {calibrator.bound():.4f} without segments, error {calibrator.error():.4f}")
     yield f"{DEFAULT_CALIBRATOR}, without segments", p
     yield "its draw", draw
     p, draw, calibrator = serve(case, DEFAULT_CALIBRATOR, segments=True)
     yield f"{DEFAULT_CALIBRATOR}, with segments", p
     yield "its draw, with segments", draw
+    print(f"{case.name}: guarantee {calibrator.bound():.4f} with segments, error {calibrator.error():.4f}")
     print(f"{case.name}: {len(calibrator.encode()):,} bytes of state with segments", flush=True)
     if batch:
         yield "isotonic by segment, nightly", isotonic_by_segment(case)
@@ -293,12 +303,13 @@ def main() -> int:
     """Play and print; return the exit status."""
     parser = argparse.ArgumentParser(description="the default with segments")
     parser.add_argument("--quick", action="store_true", help="the first 20,000 forecasts")
+    parser.add_argument("--cost", action="store_true", help="only what an event costs")
     parser.add_argument("--stream", action="append", help="only streams whose names begin so")
     parser.add_argument("--mcgrad", action="store_true", help="MCGrad beside it")
     given = parser.parse_args()
     head = ("stream, served by", "Brier", "log loss", "ECE", "segment, mean", "worst", "worst window", "bands off")
     rows, found = [], {}
-    for case in cases(quick=given.quick):
+    for case in () if given.cost else cases(quick=given.quick):
         if given.stream and not any(case.name.startswith(each) for each in given.stream):
             continue
         for one, batch in ((case, True), (meaningless(case), False)):
@@ -307,10 +318,15 @@ def main() -> int:
                 numbers = [f"{each:.4f}" for each in judged[:-1]]
                 rows.append([f"{one.name}, {who}", *numbers, "; ".join(judged.bands) or "none"])
             print(table(head, rows[-8:]), flush=True)
-    print(table(head, rows))
+    if rows:
+        print(table(head, rows))
     times = cost()
-    print("cost of an event, µs: " + ", ".join(f"{name} {each:.1f}" for name, each in times.items()))
-    bars = {f"with segments at most {DEARER} times {BEFORE}": times["with"] <= DEARER * times[BEFORE]}
+    how = "compiled" if compiled.runs() else "interpreted"
+    print(f"cost of an event, µs, {how}: " + ", ".join(f"{name} {each:.1f}" for name, each in times.items()))
+    bars = {
+        f"without segments at most as dear as {BEFORE}": times["without"] <= times[BEFORE],
+        f"with segments at most {DEARER} times {BEFORE}": times["with"] <= DEARER * times[BEFORE],
+    }
     if ("flights", "raw") in found and not given.quick:
         without = found["flights", f"{DEFAULT_CALIBRATOR}, without segments"]
         within = found["flights", f"{DEFAULT_CALIBRATOR}, with segments"]
