@@ -1,4 +1,4 @@
-"""The default: an answer that keeps the order of the raw forecasts, and beside it a draw that nobody can fool."""
+"""What the default begins with: an answer that keeps the raw forecasts' order, and a draw that nobody can fool."""
 
 from collections.abc import Mapping, Sequence
 from struct import Struct
