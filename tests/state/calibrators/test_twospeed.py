@@ -87,6 +87,17 @@ def test_ones_alone_never_move_the_answer() -> None:
     assert calibrator.predict(0.2).p == 0.2
 
 
+@pytest.mark.parametrize("spec", SPECS)
+def test_ones_that_are_taken_back_are_no_evidence_of_zeros(spec: str) -> None:
+    calibrator = make(spec, name="stream")
+    for t in range(2000):
+        ticket = calibrator.predict(0.01, (), b"%d" % t).ticket
+        calibrator.update(ticket, 1.0)
+        if t % 20 == 0:
+            calibrator.revise(ticket, 1.0, 0.0)
+    assert [calibrator.predict(p).p for p in (0.001, 0.01, 0.5)] == [0.001, 0.01, 0.5]
+
+
 def test_zeros_alone_move_it_no_further_than_a_few_in_the_outcomes_seen() -> None:
     calibrator = make("twospeed")
     for t in range(1, 10_001):
