@@ -25,6 +25,10 @@ FEWEST, FEWEST_EACH = 200, 20
 NEARLY, RARELY = 0.95, 0.5
 #: So few outcomes of 0 beside those of 1 count as mistakes, not as labels that are reported.
 SLIP: Final = 0.05
+#: Where scores are low, zeros may be reported of nothing. Such scores are at least so many tenths of all forecasts.
+LOW_TENTHS: Final = 5
+#: Labels are learnt when they are corrected, if so many first ones are wrong for each final one of the rarer class.
+OFTEN: Final = 0.5
 #: Two labels differ in age if their medians differ by this share of the longer one.
 APART: Final = 0.25
 #: At maturity, at least this share of the outcomes of every label must be known.
@@ -65,6 +69,13 @@ class Seen:
         Events whose label changed, and the age at the latest change; NaN without one.
     orphans
         Outcomes of the whole history without a forecast, of any stream.
+    corrected_ms
+        Age by which 99 in 100 of the changed labels had changed; NaN without one.
+    ones
+        Events whose label is 1 in the end.
+    low, low_ones
+        The largest score up to which outcomes of 1 are reported and hardly any of 0, though higher scores have both,
+        and these ones. Such scores are at least half of the forecasts, and low on average. NaN and 0 without.
     """
 
     stream: str
@@ -76,6 +87,10 @@ class Seen:
     revised: int
     last_revised_ms: float
     orphans: int
+    corrected_ms: float = math.nan
+    ones: int = 0
+    low: float = math.nan
+    low_ones: int = 0
 
 
 @dataclass(frozen=True)
@@ -107,6 +122,7 @@ class _History:
     """Forecasts of the stream by event id, and every outcome, in the order of the topics."""
 
     issued: dict[str, int] = field(default_factory=dict)
+    scores: dict[str, float] = field(default_factory=dict)
     others: set[str] = field(default_factory=set)
     told: dict[str, list[tuple[int, int, float]]] = field(default_factory=dict)
     end: int = 0
@@ -145,6 +161,8 @@ def read(source: Source, decoder: Decoder, stream: str) -> Seen:
                     history.others.add(event.event_id)
                 else:
                     history.issued.setdefault(event.event_id, event.ts)
+                    if isinstance(event.raw, float):
+                        history.scores.setdefault(event.event_id, event.raw)
         for chunk in source.read(OUTCOMES, partition):
             for record in loaded(decoder, chunk.records):
                 history.end = max(history.end, record.timestamp)
@@ -166,6 +184,8 @@ def _seen(history: _History, stream: str) -> Seen:
     old = {event_id: ts for event_id, ts in history.issued.items() if ts <= start + span / 2}
     ages: dict[float, list[float]] = {}
     changed: list[float] = []
+    first: dict[str, float] = {}
+    ones = 0
     for event_id, ts in old.items():
         told = history.told.get(event_id)
         if told is None:
@@ -173,11 +193,13 @@ def _seen(history: _History, stream: str) -> Seen:
         # As the engine takes them: by revision number, then by time.
         label, *later = sorted(told, key=lambda each: each[:2])
         ages.setdefault(label[2], []).append(max(0, label[1] - ts))
-        now = label[2]
+        now = first[event_id] = label[2]
         for _, at, y in later:
             if y != now:
                 now = y
                 changed.append(max(0, at - ts))
+        ones += now == 1.0
+    low, low_ones = _low(history.scores, old, first)
     return Seen(
         stream=stream,
         span_ms=span,
@@ -188,7 +210,24 @@ def _seen(history: _History, stream: str) -> Seen:
         revised=len(changed),
         last_revised_ms=max(changed, default=math.nan),
         orphans=sum(event_id not in history.issued and event_id not in history.others for event_id in history.told),
+        corrected_ms=float(np.quantile(changed, KNOWN)) if changed else math.nan,
+        ones=ones,
+        low=low,
+        low_ones=low_ones,
     )
+
+
+def _low(scores: Mapping[str, float], old: Mapping[str, int], first: Mapping[str, float]) -> tuple[float, int]:
+    """Return `Seen.low` and `Seen.low_ones`."""
+    found = sorted((scores[event_id], first.get(event_id, math.nan)) for event_id in old if event_id in scores)
+    score, label = np.array(found, dtype=np.float64).reshape(-1, 2).T
+    for tenths in range(9, LOW_TENTHS - 1, -1):
+        most = score[len(score) * tenths // 10 - 1] if len(score) >= FEWEST else math.nan
+        mine = score <= most
+        ones, zeros = int((label[mine] == 1.0).sum()), int((label[mine] == 0.0).sum())
+        if ones >= FEWEST_EACH and zeros <= SLIP * ones and score[mine].mean() < 0.5 and not mine.all():
+            return float(most), ones
+    return math.nan, 0
 
 
 #: More different labels than this are numbers, not classes.
@@ -225,7 +264,15 @@ def propose(seen: Seen, *, numbers: bool = False) -> Proposal:
     matures = latest if latest <= SPARE * known else known
     apart = not numbers and _apart(enough, reasons)
     kept: float | None = None
-    if silence is None and not apart:
+    rarer = seen.ones if silence is not None else min(seen.ones, seen.known - seen.ones)
+    often = not numbers and {each.label for each in seen.labels} <= {0.0, 1.0} and seen.revised > OFTEN * rarer
+    if often:
+        matures = max(matures, seen.corrected_ms)
+        reasons.append(
+            f"First labels are often wrong: {seen.revised:,} changed, and {rarer:,} events have the rarer label in the "
+            f"end. 99 in 100 of the changes had come after {words(seen.corrected_ms)}: labels are learnt no sooner."
+        )
+    if silence is None and not apart and not often:
         reasons.append("Labels come at one age, so they are learnt when they come: no matures.")
     else:
         kept = matures
@@ -271,6 +318,13 @@ def _silence(seen: Seen, reasons: list[str]) -> int | None:
         reasons.append(
             f"Nearly all outcomes are 1, {ones:,} of {seen.known:,}, and most forecasts have none: silence means 0. "
             "Set it only if whoever reports would have reported every 1."
+        )
+        return 0
+    if share < RARELY and seen.low_ones:
+        reasons.append(
+            f"Up to a score of {seen.low:.3g}, which most forecasts have, {seen.low_ones:,} outcomes are 1 and hardly "
+            "any is 0. Zeros are told only of higher scores, as where analysts look at these: silence means 0. Set it "
+            "only if whoever reports would have reported every 1."
         )
         return 0
     if share < NEARLY:
@@ -319,8 +373,9 @@ def told(seen: Seen, proposal: Proposal) -> str:
 def plain(seen: Seen, proposal: Proposal) -> Mapping[str, Any]:
     """Return the same as values for JSON; a missing value is null."""
     figures = asdict(seen)
-    if math.isnan(seen.last_revised_ms):
-        figures["last_revised_ms"] = None
+    for name in ("last_revised_ms", "corrected_ms", "low"):
+        if math.isnan(figures[name]):
+            figures[name] = None
     lines = None if proposal.ttl_ms is None else proposal.toml(seen.stream)
     return {"seen": figures, "proposal": asdict(proposal), "toml": lines}
 

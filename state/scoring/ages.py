@@ -26,6 +26,8 @@ LATE: Final = 0.01
 AFTER: Final = 0.05
 APART: Final = 0.25
 EXPIRED: Final = 0.1
+#: Share of forecasts that expire from which on those with an outcome, of either label, are not like the others.
+MOST: Final = 0.5
 
 _HEAD: Final = Struct("<Q")
 _BLOCK: Final = Struct("<4B")
@@ -272,6 +274,13 @@ def findings(ages: Ages, ttl_ms: int, matures_ms: int = 0, *, silence: bool = Fa
         text = (
             f"only outcomes 1 are reported, and {lost:.0%} of the forecasts expire without one: what is served rises "
             f'to 1. If no report means 0, set matures = "{words(suggested(ages))}" and silence = 0'
+        )
+        found.append(Finding("silence", text))
+    if lost >= MOST and not silence and ages.labels == [0, 1] and not cut:
+        text = (
+            f"{lost:.0%} of the forecasts expire without an outcome: what is served is right for those that have one, "
+            "and others may differ, as where analysts report zeros of what they look at and customers every 1. If no "
+            f'report means 0, set matures = "{words(suggested(ages))}" and silence = 0'
         )
         found.append(Finding("silence", text))
     apart = ages.apart()

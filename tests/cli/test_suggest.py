@@ -3,6 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import orjson
 import pytest
 
@@ -73,6 +74,45 @@ def test_frauds_that_are_missing_for_no_known_reason_are_not_taken_for_silence(t
     found = propose(seen(tmp_path, replace(stream, reports=reports)))
     assert found.silence is None
     assert any("silence stands for neither" in each for each in found.reasons)
+
+
+def test_zeros_of_analysts_who_look_at_high_scores_alone_leave_silence_a_zero(tmp_path: Path) -> None:
+    stream = fraud.make(replace(SHAPE, zeros="explicit"))
+    row, y, ms, _ = stream.reports
+    told = (y == 1) | (stream.raw[row] >= np.quantile(stream.raw, 0.95))
+    early = np.where(y == 0, stream.forecast_ms[row] + DAY_MS, ms)
+    order = np.flatnonzero(told)[np.argsort(early[told], kind="stable")]
+    reports = Reports(row[order], y[order], early[order], stream.reports.revision[order])
+    found = propose(seen(tmp_path, replace(stream, reports=reports)))
+    policy = checked(found)
+    assert (policy.silence, policy.matures_ms) == (0.0, 45 * DAY_MS)
+    assert any("Zeros are told only of higher scores" in each for each in found.reasons)
+
+
+def test_outcomes_of_flagged_forecasts_alone_are_not_taken_for_silence(tmp_path: Path) -> None:
+    stream = fraud.make(replace(SHAPE, zeros="explicit"))
+    flagged = stream.raw[stream.reports.row] >= np.quantile(stream.raw, 0.9)
+    reports = Reports(*(each[flagged] for each in stream.reports))
+    found = propose(seen(tmp_path, replace(stream, reports=reports)))
+    assert found.silence is None
+    assert any("silence stands for neither" in each for each in found.reasons)
+
+
+def test_labels_that_are_mostly_wrong_at_first_are_learnt_when_they_are_corrected(tmp_path: Path) -> None:
+    stream = fraud.make(replace(SHAPE, zeros="explicit", soonest_days=1, latest_days=1))
+    row, y, ms, revision = stream.reports
+    wrong = np.random.default_rng(5).random(len(row)) < 0.08  # of which most are good; 5 % are frauds
+    columns = (
+        np.concatenate([row, row[wrong]]),
+        np.concatenate([np.where(wrong, 1 - y, y), y[wrong]]),
+        np.concatenate([ms, ms[wrong] + 20 * DAY_MS]),
+        np.concatenate([revision, revision[wrong] + 1]),
+    )
+    order = np.argsort(columns[2], kind="stable")
+    found = propose(seen(tmp_path, replace(stream, reports=Reports(*(each[order] for each in columns)))))
+    policy = checked(found)
+    assert (policy.silence, policy.matures_ms) == (None, 21 * DAY_MS)
+    assert any("First labels are often wrong" in each for each in found.reasons)
 
 
 def test_a_short_history_gives_no_proposal_or_says_that_it_is_short(tmp_path: Path) -> None:

@@ -160,6 +160,15 @@ def test_frauds_alone_ask_for_silence() -> None:
     assert names(known, 90 * DAY_MS, 50 * DAY_MS, silence=True) == []
 
 
+def test_labels_of_few_forecasts_ask_for_silence_too() -> None:
+    few = uniform(45, 400, 1) + uniform(45, 900, 0)
+    (finding,) = findings(told(few + [None] * 20_000), 90 * DAY_MS)
+    assert finding.name == "silence"
+    assert "94% of the forecasts expire without an outcome" in finding.words
+    assert names(told(few + [None] * 1200), 90 * DAY_MS) == []
+    assert names(told(few + [None] * 20_000), 90 * DAY_MS, 50 * DAY_MS, silence=True) == []
+
+
 def test_numbers_that_are_not_all_reported_say_nothing_of_silence() -> None:
     assert names(told(uniform(10, 400, 0) + [None] * 2000), 90 * DAY_MS) == []
 
