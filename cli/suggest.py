@@ -25,8 +25,8 @@ FEWEST, FEWEST_EACH = 200, 20
 NEARLY, RARELY = 0.95, 0.5
 #: So few outcomes of 0 beside those of 1 count as mistakes, not as labels that are reported.
 SLIP: Final = 0.05
-#: Where scores are low, zeros may be reported of nothing. Such scores are at least so many tenths of all forecasts.
-LOW_TENTHS: Final = 5
+#: Where scores are low, zeros may be reported of nothing. Such scores are at least half of all forecasts, in fiftieths.
+LOW, PARTS = 25, 50
 #: Labels are learnt when they are corrected, if so many first ones are wrong for each final one of the rarer class.
 OFTEN: Final = 0.5
 #: Two labels differ in age if their medians differ by this share of the longer one.
@@ -221,8 +221,8 @@ def _low(scores: Mapping[str, float], old: Mapping[str, int], first: Mapping[str
     """Return `Seen.low` and `Seen.low_ones`."""
     found = sorted((scores[event_id], first.get(event_id, math.nan)) for event_id in old if event_id in scores)
     score, label = np.array(found, dtype=np.float64).reshape(-1, 2).T
-    for tenths in range(9, LOW_TENTHS - 1, -1):
-        most = score[len(score) * tenths // 10 - 1] if len(score) >= FEWEST else math.nan
+    for part in range(PARTS - 1, LOW - 1, -1):
+        most = score[len(score) * part // PARTS - 1] if len(score) >= FEWEST else math.nan
         mine = score <= most
         ones, zeros = int((label[mine] == 1.0).sum()), int((label[mine] == 0.0).sum())
         if ones >= FEWEST_EACH and zeros <= SLIP * ones and score[mine].mean() < 0.5 and not mine.all():
