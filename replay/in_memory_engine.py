@@ -262,9 +262,12 @@ class InMemoryEngine:
             index = self._issued
             self._issued = index + 1
         else:
-            made = [predict(raw, x, name) for predict, _, _, _ in entrants.predicts]
-            tickets, answers, index = [each.ticket for each in made], [each.p for each in made], -1
-            x = self._vector_groups(entrants, values)
+            slots = self._vector_groups(entrants, values)
+            made = [
+                predict(raw, x, name, slots) if grouped else predict(raw, x, name)
+                for predict, _, _, grouped in entrants.predicts
+            ]
+            tickets, answers, index, x = [each.ticket for each in made], [each.p for each in made], -1, slots
         applied = self._applied
         kept = None if answers is None else (raw, answers, x)
         self._rows[event_id] = row = Row(

@@ -248,12 +248,7 @@ class Policy:
 
         Of classes and numbers it is also of their `shape`, because scores of other levels have no sum.
         """
-        if not self.segments:
-            return b""
-        named: list[object] = [self.segments, self.pairs]
-        if self.kind != PROBABILITY:
-            named += [KINDS[self.kind], self.shape]
-        return blake2b(json.dumps(named).encode(), digest_size=4).digest()
+        return layout_of(self.segments, self.pairs, self.kind, self.shape) if self.segments else b""
 
     @property
     def classes(self) -> int:
@@ -293,7 +288,7 @@ class Policy:
         made = {"calibrator": self.calibrator, "options": self._options, "seed": self.seed}
         if isinstance(self.features, tuple):
             made["features"] = self.features
-        if self.segments and calibrators.grouped(self.calibrator):
+        if self.segments and calibrators.grouped(self.calibrator, self._options):
             made |= {"segments": self.segments, "pairs": self.pairs}
         return json.dumps(made, sort_keys=True, separators=(",", ":"))
 
@@ -324,6 +319,14 @@ class Policy:
     def config(self) -> str:
         """Hash of the recipe, 8 hex digits: another hash is another calibrator, which starts afresh."""
         return blake2b(self.recipe.encode(), digest_size=4).hexdigest()
+
+
+def layout_of(names: Sequence[str], pairs: Sequence[Sequence[str]], kind: int, shape: Sequence[float]) -> bytes:
+    """Return what `Policy.layout` is of names and pairs, a kind of forecast and its `Policy.shape`."""
+    named: list[object] = [names, pairs]
+    if kind != PROBABILITY:
+        named += [KINDS[kind], shape]
+    return blake2b(json.dumps(named).encode(), digest_size=4).digest()
 
 
 def check_on_error(said: str) -> None:

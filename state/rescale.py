@@ -18,7 +18,6 @@ import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from hashlib import blake2b
 from typing import Any, Final, NamedTuple, Self, TypeVar, cast
 
 from state import calibrators, keys, ledger, routes, rows
@@ -26,9 +25,10 @@ from state.expiry import CHUNK, QueueEntry
 from state.expiry import decode as decode_chunk
 from state.expiry import encode as encode_chunk
 from state.fence import EARLY, EARLY_WAITING, FATES, ISSUED, MATURED_EXPIRY, WAITING, Fence, Queue
-from state.forecasts import PROBABILITY
+from state.forecasts import KINDS, PROBABILITY
 from state.frames import DAMAGE, damaged, seal, unseal
 from state.ledger import Entry
+from state.policy import layout_of
 from state.rows import Served
 from state.scoring.ages import Ages
 from state.scoring.bias import Bias
@@ -625,9 +625,11 @@ class _Divided:
 def _layout(recipe: str) -> bytes:
     """Return the layout of the segments that a calibrator uses; empty if it uses none."""
     made = json.loads(recipe)
-    if not made.get("segments") or not calibrators.grouped(made["calibrator"]):
+    if not made.get("segments") or not calibrators.grouped(made["calibrator"], made["options"]):
         return b""
-    return blake2b(json.dumps([made["segments"], made["pairs"]]).encode(), digest_size=4).digest()
+    kind = KINDS.index(calibrators.kind(made["calibrator"]))
+    shape = [] if kind == PROBABILITY else [made["options"]["classes"]]
+    return layout_of(made["segments"], made["pairs"], kind, shape)
 
 
 def _sum(found: Iterable[_Sum], zero: _Sum) -> _Sum:

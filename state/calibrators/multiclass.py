@@ -1,13 +1,13 @@
 """Forecasts of classes, recalibrated one class against the rest."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import accumulate, pairwise
 from struct import Struct
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from state.calibrators.base import Answer, Calibrator, new
 from state.calibrators.options import Integer, Option, Text
-from state.calibrators.sizes import largest
+from state.calibrators.sizes import MOST_SLOTS, largest
 from state.forecasts import Classwise, Probs
 
 #: What recalibrates each class if nothing else is set: guarded, and on three sets of classes less log loss than online
@@ -65,6 +65,8 @@ class Multiclass:
         if len(parts) < 2:
             raise ValueError(f"there must be at least 2 classes, got {len(parts)}")
         self.order_free = all(part.order_free for part in parts)
+        #: Whether the parts take the slots of an event's segments, see `predict`.
+        self.grouped = any(getattr(part, "grouped", False) for part in parts)
         self._parts = tuple(parts)
         self._ticket = Struct(f"<{len(parts)}H")
         self._state = Struct(f"<{len(parts) + 1}I")
@@ -74,13 +76,19 @@ class Multiclass:
         """Outcomes learnt so far."""
         return self._parts[0].learnt
 
-    def predict(self, p: Probs, x: Sequence[float] = (), key: bytes = b"") -> Answer[Classwise]:
-        """Serve each class what its calibrator makes of its probability; ValueError if there are not K."""
-        parts = self._parts
+    def predict(
+        self, p: Probs, x: Sequence[float] = (), key: bytes = b"", groups: Sequence[int] = ()
+    ) -> Answer[Classwise]:
+        """Serve each class what its calibrator makes of its probability; ValueError if there are not K.
+
+        ``groups`` are the event's slots, for calibrators that use segments; each class learns its own corrections.
+        """
+        parts: Sequence[Any] = self._parts
+        known = (groups,) if self.grouped and groups else ()
         if len(p) != len(parts):
             raise ValueError(f"probs must be of {len(parts)} classes, got {len(p)}")
         served, drawn, tickets = zip(
-            *(part.predict(one, x, key) for part, one in zip(parts, p, strict=True)), strict=True
+            *(part.predict(one, x, key, *known) for part, one in zip(parts, p, strict=True)), strict=True
         )
         ticket = self._ticket.pack(*map(len, tickets)) + b"".join(tickets)
         return new(Answer, (Classwise(served), Classwise(drawn), ticket))
@@ -106,14 +114,23 @@ class Multiclass:
                 part.revise(ticket[start : start + length], float(k == was), float(k == y))
             start += length
 
+    def regrouped(self, ticket: bytes, slots: Mapping[int, int]) -> bytes:
+        """Return a ticket whose event has other slots: that of each class, as `Prudent.regrouped` does."""
+        start, tickets = self._ticket.size, []
+        parts: Sequence[Any] = self._parts
+        for part, length in zip(parts, self._ticket.unpack_from(ticket), strict=True):
+            tickets.append(part.regrouped(ticket[start : start + length], slots))
+            start += length
+        return self._ticket.pack(*map(len, tickets)) + b"".join(tickets)
+
     def encode(self) -> bytes:
         """Return all states; layout in the class's notes."""
         states = [part.encode() for part in self._parts]
         return self._state.pack(len(states), *map(len, states)) + b"".join(states)
 
-    def largest(self) -> int:
-        """Return the most bytes that `encode` ever returns."""
-        return self._state.size + sum(map(largest, self._parts))
+    def largest(self, slots: int = MOST_SLOTS) -> int:
+        """Return the most bytes that `encode` ever returns, with so many slots of segments."""
+        return self._state.size + sum(largest(part, slots) for part in self._parts)
 
     def decode(self, payload: bytes) -> None:
         """Take over all states; ValueError if one does not fit, and then none is to be used."""

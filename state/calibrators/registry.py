@@ -64,8 +64,11 @@ def kind(spec: str) -> str:
     return "p"
 
 
-def grouped(spec: str) -> bool:
-    """Whether a calibrator, or a part of it, uses the segments of a forecast."""
+def grouped(spec: str, options: Mapping[str, object]) -> bool:
+    """Whether a calibrator with these options, or a part of it, uses the segments of a forecast."""
+    each = options.get("each", EACH)
+    if spec == Multiclass.name and isinstance(each, str):
+        return grouped(each, {})
     return spec not in VECTORS and any(getattr(REGISTRY[part], "grouped", False) for part in _parts(spec))
 
 

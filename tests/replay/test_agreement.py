@@ -46,7 +46,7 @@ STREAMS: dict[str, tuple[str, dict[str, Any], int, float, tuple[Challenger, ...]
         {"classes": 3, "each": "histogram"},
         0,
         2.0,
-        (Challenger("multiclass", {"classes": 3, "each": "platt"}),),
+        (Challenger("multiclass", {"classes": 3, "each": "prudent"}),),
     ),
     "numbers": (
         "quantile",

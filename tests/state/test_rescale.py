@@ -262,7 +262,7 @@ OPTIONS: dict[str, dict[str, Any]] = {"histogram": {"halflife": 50}, "calibrated
 @pytest.mark.parametrize("widths", [(3, 2), (2, 5)])
 def test_every_calibrator_redeems_and_revises_what_another_partition_served(spec: str, widths: tuple[int, int]) -> None:
     features = 2 if "features" in calibrators.options_of(spec, {}) else 0
-    segments = ("country",) if calibrators.grouped(spec) else ()
+    segments = ("country",) if calibrators.grouped(spec, {}) else ()
     policy = Policy(spec, OPTIONS.get(spec, {}), features=features, segments=segments, ttl_ms=10**9)
     group = Group(Policies([("s", policy)]), [Table() for _ in range(widths[0])])
     rng = random.Random(1)
@@ -336,7 +336,7 @@ def test_classes_and_numbers_move_too() -> None:
                 "classes",
                 Policy(
                     "multiclass",
-                    {"classes": 3},
+                    {"classes": 3, "each": "prudent"},
                     ttl_ms=10**9,
                     segments=("country",),
                     shadow=(Challenger("multiclass", {"classes": 3, "each": "platt"}),),

@@ -2,10 +2,12 @@
 
 import random
 from dataclasses import replace
+from typing import cast
 
 import pytest
 
-from state import keys, rows
+from state import calibrators, keys, rows
+from state.calibrators.multiclass import Multiclass
 from state.events import Calibrated, Event, Forecast, Outcome
 from state.forecasts import Normal, Probs
 from state.policy import Challenger, Policies, Policy
@@ -192,3 +194,36 @@ def test_challengers_whose_tickets_outgrow_a_row_are_refused() -> None:
     with pytest.raises(ValueError, match="there is room for 65000"):
         Policy("quantile", {"levels": wide}, shadow=shadow)
     assert len(Policy("quantile", {"levels": wide}, shadow=shadow[:3]).challengers) == 3
+
+
+def test_classes_are_corrected_by_segment_where_their_calibrator_uses_segments() -> None:
+    plain = Policy("multiclass", {"classes": 3, "each": "prudent"})
+    apart = replace(plain, segments=("country",))
+    assert plain.config != apart.config, "names of segments are part of what such a calibrator is"
+    other = replace(PLAIN["classes"], segments=("country",))
+    assert other.config == PLAIN["classes"].config
+    losses = []
+    for policy in (plain, apart):
+        rng, worker = random.Random(8), Worker(policies(classes=policy))
+        for t in range(1500):
+            country = ("DE", "FR")[t % 2]
+            forecast = Forecast(t, None, f"e{t}", "classes", Probs((0.5, 0.3, 0.2)), (), t, None, (country,))
+            worker.fold(forecast if policy is apart else forecast._replace(segments=()))
+            y = float(rng.choices((0, 1, 2), (8, 1, 1) if country == "DE" else (2, 5, 3))[0])
+            worker.fold(Outcome(t, None, f"e{t}", y, t))
+        losses.append(rows.decode_vectors(worker.table[keys.vectors("classes", policy.config)]).total)
+    one, other_loss = (scores.log_loss("calibrated") for scores in losses)  # type: ignore[union-attr]  # of classes
+    assert other_loss < one - 0.1
+
+
+def test_a_ticket_of_classes_follows_its_event_to_other_slots() -> None:
+    calibrator = calibrators.make("multiclass", classes=3, each="prudent")
+    multiclass = cast("Multiclass", calibrator)
+    for t in range(300):
+        answer = multiclass.predict(Probs((0.5, 0.3, 0.2)), (), b"%d" % t, (2,))
+        multiclass.update(answer.ticket, float(t % 2))
+    ticket = multiclass.predict(Probs((0.5, 0.3, 0.2)), (), b"e", (2, 66)).ticket
+    assert multiclass.regrouped(ticket, {2: 3, 66: 70}) != ticket
+    assert multiclass.regrouped(multiclass.regrouped(ticket, {2: 3, 66: 70}), {3: 2, 70: 66}) == ticket
+    assert len(multiclass.encode()) <= multiclass.largest()
+    assert multiclass.largest(64) < multiclass.largest()
