@@ -296,6 +296,12 @@ def _add_audit(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         action="store_true",
         help="follow every record from its source first: through intake and router, to the inputs of the workers",
     )
+    audit.add_argument(
+        "--event",
+        metavar="ID",
+        help="print the path of one event instead, from its source record to its answer and label; status 1 if nothing "
+        "speaks of it",
+    )
 
 
 def _positive(value: str) -> int:
@@ -503,8 +509,10 @@ def _rescale(options: argparse.Namespace) -> int:
 
 
 def _audit(options: argparse.Namespace) -> int:
-    from replay.audit import auditor  # noqa: PLC0415 - not part of a worker
+    from replay.audit import auditor, event_path  # noqa: PLC0415 - not part of a worker
 
+    if options.event is not None:
+        return event_path.run(Settings.from_env(os.environ), options.event, json_output=options.json)
     return auditor.run(
         Settings.from_env(os.environ),
         json_output=options.json,

@@ -115,7 +115,7 @@ def _followed(settings: Settings, console: Console, *, disk: bool) -> follower.A
             told = partial(_followed_partitions, progress, task)
             return follower.follow(settings, disk=disk, told=told)
     except _UNREADABLE as exc:
-        return follower.Account(unable=[f"the sources: {exc!r}"])
+        return follower.Account(unable=[f"the sources: {str(exc) or repr(exc)}"])
 
 
 def _followed_partitions(progress: Progress, task: TaskID, done: int, total: int) -> None:

@@ -43,14 +43,15 @@ from replay.audit.intake_verifier import (
 )
 from replay.audit.output_matcher import OutputDifference, Unauditable
 from replay.audit.partition_verifier import Memory, RowStore
-from replay.audit.reader import PartitionReader
+from replay.audit.reader import PartitionReader, Span
 from replay.audit.router_verifier import RouterSpan, RouterVerifier, Sent
 from state.events import Rejected
 from state.fence import FORECASTS
 from streams.config.settings import Settings
 from streams.kafka import partitioner, provenance
-from streams.kafka.topics import cleanup_policies
+from streams.kafka import topics as kafka_topics
 from streams.metrics.routing import IntakeGauges
+from streams.records import skips
 from streams.records.encoding import encode, key_of
 from streams.records.merge import KafkaRecord
 from streams.records.output_values import OutputValues
@@ -83,6 +84,10 @@ class Plan:
         Of each topic that intake writes its number of partitions.
     strict
         Labels of the topics in which every record must be of intake, or of the router.
+    stamped
+        Labels of the topics whose records keep the Kafka timestamp of what they were made of.
+    told
+        By partition the first offset and the end of what is in force; empty where there is no such topic.
     """
 
     settings: Settings
@@ -93,6 +98,8 @@ class Plan:
     ids: dict[str, str]
     widths: dict[str, int]
     strict: frozenset[int]
+    stamped: frozenset[int]
+    told: dict[int, tuple[int, int]]
 
     def name(self, label: int) -> str:
         """Return the topic of a label of `WRITTEN`."""
@@ -115,12 +122,15 @@ class Gathered(NamedTuple):
         Records that were made of topics that are not there any more.
     differences, more
         Records that neither intake nor router has written; how many further ones there are.
+    skipped
+        What an operator left out of routes and labels: topic, partition, offset and why.
     """
 
     cuts: dict[tuple[int, int], dict[tuple[str, int], int]]
     unread: int
     differences: list[OutputDifference]
     more: int
+    skipped: list[tuple[str, int, int, str]]
 
 
 @dataclass
@@ -170,7 +180,7 @@ def follow(settings: Settings, *, disk: bool = False, told: Callable[[int, int],
     # A copy without the TLS context, which no other process can be given.
     settings = replace(settings, security=replace(settings.security))
     with asyncio.Runner() as runner:
-        plan = runner.run(_plan(settings))
+        plan = runner.run(planned(settings))
     account = Account()
     with (
         TemporaryDirectory(prefix="trueup-audit-") as directory,
@@ -193,7 +203,8 @@ def follow(settings: Settings, *, disk: bool = False, told: Callable[[int, int],
             account.sources.differences += len(found.differences) + found.more
             account.sources.unread += found.unread
         followed = [pool.submit(_follow, plan, span, at, cuts) for span in plan.sources]
-        routed = [pool.submit(_route, plan, span, at, disk) for span in plan.routers]
+        skipped = [each for found in gathered for each in found.skipped]
+        routed = [pool.submit(_route, plan, span, at, skipped, disk) for span in plan.routers]
         for one in followed:
             one.add_done_callback(finished)
         for other in routed:
@@ -249,7 +260,8 @@ def _add(total: Any, one: Any) -> None:  # noqa: ANN401 - counts of one kind
 # -- what there is ---------------------------------------------------------------------------------------------------
 
 
-async def _plan(settings: Settings) -> Plan:
+async def planned(settings: Settings) -> Plan:
+    """Return what there is to follow; raises as `follow`."""
     modes = [mode for mode in settings.modes if not mode.direct]
     if not modes:
         raise Unauditable("no source is for intake: the answers' own audit follows every record there is")
@@ -271,7 +283,7 @@ async def _plan(settings: Settings) -> Plan:
     of_router = [TopicPartition(name, n) for name in (settings.routes, settings.labels) for n in range(partitions)]
     committed = await _committed(settings, f"{settings.app_id}-intake", of_sources)
     settled = await _committed(settings, settings.router.app_id, of_router)
-    sparse = await cleanup_policies(settings, list(topics))
+    configured = await kafka_topics.configs(settings, [*topics, *names, settings.configurations])
     reader = PartitionReader(settings)
     await reader.start()
     try:
@@ -280,9 +292,13 @@ async def _plan(settings: Settings) -> Plan:
         for label in (OUTCOMES, LETTERS, ANSWERS, 1, 2, 0):
             ends |= await reader.ends([TopicPartition(names[label], n) for n in range(partitions)])
         ends |= await reader.ends(of_sources)
+        in_force = [TopicPartition(settings.configurations, n) for n in range(partitions)]
+        if await kafka_topics.partitions(settings, settings.configurations) == partitions:
+            ends |= await reader.ends(in_force)
         first = await reader.beginnings(list(ends))
     finally:
         await reader.stop()
+    told = {place.partition: (first[place], ends[place]) for place in in_force if place in ends}
     written = {
         (label, n): (first[place], ends[place])
         for label, name in enumerate(names)
@@ -297,7 +313,7 @@ async def _plan(settings: Settings) -> Plan:
                 f"intake has committed offset {offset} of another topic {place.topic}: it was deleted and made anew"
             )
         number = list(topics).index(place.topic)
-        compacted = "compact" in sparse.get(place.topic, "compact")
+        compacted = "compact" in configured.get(place.topic, {}).get("cleanup.policy", "compact")
         span = SourceSpan(place.topic, number, place.partition, first[place], offset, ends[place], compacted)
         sources.append(span)
     cut = any(written[OUTCOMES, n][0] for n in range(partitions))
@@ -321,6 +337,13 @@ async def _plan(settings: Settings) -> Plan:
         {topic: each.id for topic, each in there.items()},
         dict(zip(MADE, widths, strict=False)),
         frozenset(strict),
+        frozenset(
+            label
+            for label, name in enumerate(names)
+            if label not in (LETTERS, ANSWERS)
+            and configured.get(name, {}).get("message.timestamp.type") != "LogAppendTime"
+        ),
+        told,
     )
 
 
@@ -353,6 +376,9 @@ def _gather(plan: Plan, partition: int, at: Path) -> Gathered:
     """Read one partition of everything that intake and router have written, and leave its entries."""
     with ExitStack() as stack:
         reader = _reader(plan, stack)
+        if partition in plan.told:
+            nothing = Span({}, {}, (0, 0), plan.told[partition])
+            reader.in_force(partition, nothing)  # refuses a group that was moved
         gatherer = Gatherer(plan, partition)
         file = stack.enter_context(closing(Entries(at / f"written-{partition}")))
         for label in range(len(WRITTEN)):
@@ -377,7 +403,7 @@ class Gatherer:
         self._routed = {plan.settings.routes: 0, plan.settings.labels: 1}
         self._own = {plan.settings.forecasts, plan.settings.outcomes}
         self._values = OutputValues(plan.settings.registry)
-        self.found = Gathered({}, 0, [], 0)
+        self.found = Gathered({}, 0, [], 0, [])
 
     def of(self, label: int, records: Iterable[KafkaRecord]) -> Iterator[tuple[bytes, bytes]]:
         """Yield the entries of one topic."""
@@ -407,6 +433,9 @@ class Gatherer:
             letter = read if label == LETTERS else read["dead_letter"]
             topic, number, offset = letter["topic"], letter["partition"], letter["offset"]
             if label == LETTERS and topic in self._routed:
+                left_out = skips.of_dead_letter(value)
+                if left_out is not None:
+                    self.found.skipped.append(left_out)
                 said = digest(self._partition, record.key, value, None, record.headers)
                 return router_verifier.letter_entry(self._partition, self._routed[topic], offset, record.offset, said)
             place = (topic, number) if topic in self._numbers else None
@@ -415,7 +444,7 @@ class Gatherer:
             stamp = None
         else:
             name, offset = read["origin"]
-            place, stamp = self._source(name), max(0, record.timestamp)
+            place, stamp = self._source(name), self._stamp(label, record)
             if place is None:
                 self.found = self.found._replace(unread=self.found.unread + 1)
         if place is None:
@@ -434,6 +463,10 @@ class Gatherer:
         read = self._values.fields(value)
         return (read, self._values.bare(value)) if read.get("calibrated") is False else None
 
+    def _stamp(self, label: int, record: KafkaRecord) -> int | None:
+        """Return the Kafka timestamp of a record where it is that of what it was made of."""
+        return max(0, record.timestamp) if label in self._plan.stamped else None
+
     def _source(self, name: str) -> tuple[str, int] | None:
         """Return topic and partition that an origin names; None if that topic is not there any more."""
         if name not in self._places:
@@ -451,7 +484,7 @@ class Gatherer:
         event_id, stream, number = read["event_id"], read["scope"], read["revision"]
         if "\0" in event_id or "\0" in stream or not 0 < number < 1 << 32:
             raise ValueError(event_id)
-        said = digest(self._partition, record.key, value, max(0, record.timestamp), record.headers)
+        said = digest(self._partition, record.key, value, self._stamp(OUTCOMES, record), record.headers)
         router = partitioner.partition(event_id.encode(), self._plan.partitions)
         found = router_verifier.Found(event_id, stream, number, said, self._partition, record.offset)
         return router_verifier.outcome_entry(router, found)
@@ -496,15 +529,18 @@ class Mapper:
         self._intake.know(plan.widths, plan.ids)
         self._place = TopicPartition(span.topic, span.partition)
         self._runner = runner
-        self._settings = plan.settings
         self._readers = self._intake.readers[span.topic]
+        self._unstamped = set(range(LETTERS)) - plan.stamped
 
     def make(self, record: KafkaRecord, now: int) -> list[Made]:
         """Return what a record becomes at a time, ms."""
         lacking = {schema for reader in self._readers for schema in reader.lacking(record)}
         if lacking:
             self._runner.run(self._intake.schemas.load(lacking))
-        return intake_verifier.made(self._intake.make([(self._place, record)], now))
+        made = intake_verifier.made(self._intake.make([(self._place, record)], now))
+        if self._unstamped:
+            return [one.unstamped() if one.label in self._unstamped else one for one in made]
+        return made
 
     def unknown_schema(self, record: KafkaRecord) -> list[Made]:
         """Return the dead letter of a record whose schema the registry does not have."""
@@ -514,11 +550,19 @@ class Mapper:
         return intake_verifier.made(making)
 
 
-def _route(plan: Plan, span: RouterSpan, at: Path, disk: bool) -> tuple[Sent, list[OutputDifference], dict[str, int]]:  # noqa: FBT001 - of a process
+def _route(
+    plan: Plan,
+    span: RouterSpan,
+    at: Path,
+    skipped: list[tuple[str, int, int, str]],
+    disk: bool,  # noqa: FBT001 - of a process
+) -> tuple[Sent, list[OutputDifference], dict[str, int]]:
     """Derive what one partition of the router has sent, and meet it."""
     places = [TopicPartition(name, span.partition) for name in (plan.settings.routes, plan.settings.labels)]
     with ExitStack() as stack:
         reader = _reader(plan, stack)
+        for topic, number, offset, why in skipped:
+            reader.skipped.setdefault((topic, number), {})[offset] = why
         served = _Served(plan, stack)
         rows: RowStore = Memory()
         if disk:
@@ -541,6 +585,7 @@ def _route(plan: Plan, span: RouterSpan, at: Path, disk: bool) -> tuple[Sent, li
             read,
             lambda partition, offset: served(OUTCOMES, partition, offset),
             rows,
+            stamped=OUTCOMES in plan.stamped,
         )
         derived = at / f"derived-{span.partition}"
         with closing(Entries(derived)) as file:

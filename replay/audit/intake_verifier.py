@@ -61,6 +61,10 @@ class Made(NamedTuple):
         key, value, stamp, headers = self.record
         return digest(self.partition, key, bare(orjson.loads(value)), stamp, headers)
 
+    def unstamped(self) -> "Made":
+        """Return it without its Kafka timestamp, for a topic to which the brokers give their own."""
+        return self._replace(record=self.record._replace(stamp=None))
+
 
 def prefix(topic: int, partition: int) -> bytes:
     """Return how the keys of the entries of a source partition begin; ``topic`` is its number."""

@@ -72,11 +72,11 @@ def letter_entry(partition: int, topic: int, offset: int, place: int, said: byte
     return prefix(b"L", partition) + _LETTER.pack(topic, offset) + _PLACE.pack(partition, place), said
 
 
-def sent(routed: Routed, partitions: int) -> tuple[int, bytes]:
-    """Return the partition that an outcome goes to, and its digest."""
+def sent(routed: Routed, partitions: int, *, stamped: bool = True) -> tuple[int, bytes]:
+    """Return the partition that an outcome goes to, and its digest, with its Kafka timestamp if that is its label's."""
     key = routed.target.encode()
     to = partitioner.partition(key, partitions)
-    return to, digest(to, key, encode_outcome(routed), routed.stamp, ())
+    return to, digest(to, key, encode_outcome(routed), routed.stamp if stamped else None, ())
 
 
 @dataclass(frozen=True)
@@ -165,6 +165,8 @@ class RouterVerifier:
         Reads an outcome by partition and offset, to show what differs.
     rows
         Where the derived state is kept; empty.
+    stamped
+        Whether outcomes keep the Kafka timestamps of their labels.
     """
 
     def __init__(
@@ -176,6 +178,8 @@ class RouterVerifier:
         read: Callable[[], Sequence[Iterator[KafkaRecord]]],
         served: Callable[[int, int], KafkaRecord | None] = lambda *_: None,
         rows: RowStore | None = None,
+        *,
+        stamped: bool = True,
     ) -> None:
         self.checked = Sent()
         self.differences: list[OutputDifference] = []
@@ -188,6 +192,7 @@ class RouterVerifier:
         self._read = read
         self._served = served
         self._rows = Memory() if rows is None else rows
+        self._stamped = stamped
         self._decoder = RouteDecoder()
         self._latest = 0
 
@@ -226,10 +231,13 @@ class RouterVerifier:
         self.checked.waiting += max(early, 0)
         yield folded
 
+    def _sent(self, routed: Routed) -> tuple[int, bytes]:
+        return sent(routed, self._partitions, stamped=self._stamped)
+
     def _hand_over(self, output: Routed | Rejected, cause: bytes, put: Callable[[bytes, bytes], None]) -> None:
         number = self._span.partition
         if isinstance(output, Routed):
-            _, said = sent(output, self._partitions)
+            _, said = self._sent(output)
             name = f"{output.event_id}\0{output.stream}\0".encode()
             put(prefix(b"O", number) + name + _NUMBER.pack(output.number) + said, said + cause)
         else:
@@ -356,7 +364,7 @@ class RouterVerifier:
             routed = made.get(said)
             if needed and said not in seen and (routed is None or routed.number not in replaced):
                 what = f"lost: the outcome that {TOPICS[topic]}/{span.partition}@{offset} leads to is missing"
-                to = sent(routed, self._partitions)[0] if routed else span.partition
+                to = self._sent(routed)[0] if routed else span.partition
                 self._add(OutputDifference(to, "outcomes", None, f"{event_id} ({stream})", what))
         if not forged and not any(needed and said not in seen for said, (needed, _, _) in event.derived.items()):
             each = event.found[-1]
@@ -389,7 +397,7 @@ class RouterVerifier:
         made = [routed for j in range(len(row.labels)) for routed in row.sent(event_id, j) if routed.stream == stream]
         for known in row.routes:
             made += row.joined(event_id, known)
-        return {sent(routed, self._partitions)[1]: routed for routed in made}
+        return {self._sent(routed)[1]: routed for routed in made}
 
     def _may_have_left(self, stream: str, routes: list[Route], labels: list[Label]) -> bool:
         """Whether stream time came far enough for the event to leave before its last label."""
@@ -406,12 +414,12 @@ class RouterVerifier:
             what = "nothing in routes and labels leads to this outcome"
         else:
             what = "not the outcome that the router makes of the event's labels"
-            to, _ = sent(routed, self._partitions)
+            to, _ = self._sent(routed)
             if served is not None:
                 value = encode_outcome(routed)
                 if served.value != value:
                     fields = compared(served.value, value)
-                if served.timestamp != routed.stamp:
+                if self._stamped and served.timestamp != routed.stamp:
                     fields["Kafka timestamp"] = (served.timestamp, routed.stamp)
                 if served.key != routed.target.encode():
                     fields["key"] = (repr(served.key), repr(routed.target.encode()))

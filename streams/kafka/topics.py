@@ -302,8 +302,8 @@ async def partitions(settings: Settings, name: str) -> int | None:
         return len(described["partitions"])
 
 
-async def cleanup_policies(settings: Settings, names: list[str]) -> dict[str, str]:
-    """Return the ``cleanup.policy`` of topics, as far as this user may ask.
+async def configs(settings: Settings, names: list[str]) -> dict[str, dict[str, str]]:
+    """Return the configurations of topics, of those that this user may ask.
 
     Raises
     ------
@@ -314,7 +314,7 @@ async def cleanup_policies(settings: Settings, names: list[str]) -> dict[str, st
     async with _admin(settings) as admin:
         for name in names:
             with suppress(TopicsError):
-                found[name] = (await _configs(admin, name)).get("cleanup.policy", "")
+                found[name] = await _configs(admin, name)
     return found
 
 

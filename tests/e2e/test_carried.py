@@ -144,7 +144,8 @@ def judge(world: World, sent: list[Score], capsys: pytest.CaptureFixture[str]) -
         said = {orjson.dumps({**v, "dead_letter": None}) for _, v, _ in by_trace[score.trace]}
         assert len(said) == 1, said
     capsys.readouterr()
-    status = auditor.run(world.settings, json_output=True)
+    through_intake = any(not mode.direct for mode in world.settings.modes)
+    status = auditor.run(world.settings, json_output=True, sources=through_intake)
     account = orjson.loads(capsys.readouterr().out.splitlines()[-1])
     assert (status, account["differences"], account["unable"]) == (auditor.AGREE, [], [])
     return dict(account["checked"])

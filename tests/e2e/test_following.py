@@ -10,7 +10,7 @@ import pytest
 from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
 
-from replay.audit import auditor
+from replay.audit import auditor, event_path
 from tests.e2e.test_crashes import KILLED
 from tests.e2e.test_intake import Hour, made
 from tests.e2e.world import World
@@ -56,6 +56,18 @@ def test_every_record_is_followed_from_its_source_to_its_answer(
     assert counted + source["copies"] >= written
     assert router["outcomes"] + router["copies"] == len(w.read("outcomes"))
     assert (router["unjudged"], router["gone"], router["waiting"]) == (0, 0, 0)
+
+    # The path of one event, which was charged back and won back.
+    assert event_path.run(w.settings, "3-9", json_output=True) == event_path.FOUND
+    printed = orjson.loads(capsys.readouterr().out.splitlines()[-1])
+    assert printed["verdict"] == "answered, and its label is learnt"
+    steps = [step["stage"] for step in printed["steps"]]
+    assert set(steps) == {"source", "forecasts", "routes", "calibrated", "labels", "outcomes", "resolved"}
+    assert steps[:2] == ["source", "forecasts"]
+    sources = [step for step in printed["steps"] if step["stage"] == "source"]
+    assert [orjson.loads(step["said"]).get("status") for step in sources] == [None, "lost", "won"]
+    assert all("(not there)" not in step["note"] for step in sources)
+    assert event_path.run(w.settings, "nobody", json_output=False) == event_path.NOTHING
 
     # A label is sent once more, and says something else now.
     label = w.read("labels")[20]

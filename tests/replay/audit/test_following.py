@@ -67,6 +67,7 @@ class Logs:
         self.first: dict[tuple[int, int], int] = {}
         self.cut: dict[str, int] = {}
         self.committed: dict[str, int] = {}
+        self.stamped = frozenset((0, 1, 2, OUTCOMES))
         self.settings = self.under(directory, file)
 
     @staticmethod
@@ -103,7 +104,8 @@ class Logs:
         ids = dict.fromkeys(self.sources, "")
         ids = {topic: f"{i}f" for i, topic in enumerate(ids)}
         widths = dict.fromkeys(MADE, PARTITIONS)
-        return Plan(settings or self.settings, PARTITIONS, written, spans, [], ids, widths, frozenset((0, 1, 2, 5)))
+        labels = frozenset((0, 1, 2, OUTCOMES))
+        return Plan(settings or self.settings, PARTITIONS, written, spans, [], ids, widths, labels, self.stamped, {})
 
     def intake(self, *topics: str, since: int = 0) -> None:
         """Send on what sources hold, from an offset on."""
@@ -154,12 +156,12 @@ class Logs:
             cuts |= gatherer.found.cuts
             differences += gatherer.found.differences
             unread += gatherer.found.unread
-        return found, Gathered(cuts, unread, differences, 0)
+        return found, Gathered(cuts, unread, differences, 0, [])
 
     def followed(self, settings: Settings | None = None) -> tuple[Followed, list[OutputDifference]]:
         """Return what following the sources finds."""
         plan = self.plan(settings)
-        found, (cuts, unread, differences, _) = self.entries(plan)
+        found, (cuts, unread, differences, _, _) = self.entries(plan)
         total = Followed(unread=unread)
         for span in plan.sources:
             with asyncio.Runner() as runner:
@@ -174,7 +176,7 @@ class Logs:
 
     def routed(self, **changes: Any) -> tuple[Sent, list[OutputDifference]]:
         """Return what following the router finds."""
-        found, (_, _, differences, _) = self.entries(self.plan())
+        found, (_, _, differences, _, _) = self.entries(self.plan())
         total = Sent()
         for n in range(PARTITIONS):
             ends = len(self.written[1, n]), len(self.written[2, n])
@@ -336,6 +338,15 @@ def test_dead_letters_of_a_clock_that_ran_behind_are_told_apart(logs: Logs) -> N
         logs.write(one.label, one.partition, one.record.key, one.record.value, START)
     checked, differences = logs.followed()
     assert (differences, checked.of_the_moment, checked.dead) == ([], 1, 2)
+
+
+def test_brokers_may_give_records_a_time_of_their_own(logs: Logs) -> None:
+    for log in logs.written.values():
+        for each in log:
+            each.timestamp += 77
+    assert logs.followed()[0].differences > 0
+    logs.stamped = frozenset()
+    assert logs.followed()[1] == []
 
 
 # -- the router ------------------------------------------------------------------------------------------------------

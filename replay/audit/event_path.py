@@ -1,0 +1,230 @@
+"""``trueup audit --event ID``: the path of one event, from its source records to its answer and its label."""
+
+import asyncio
+import base64
+import sys
+from collections.abc import Sequence
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from typing import Any, Final, NamedTuple
+
+import orjson
+from aiokafka import TopicPartition
+from aiokafka.errors import KafkaError
+from rich.console import Console
+from rich.markup import escape
+
+from replay.audit import follower
+from replay.audit.follower import Mapper, Plan
+from replay.audit.intake_verifier import MADE, Made
+from replay.audit.output_matcher import Unauditable
+from replay.audit.reader import PartitionReader
+from streams.config.settings import Settings
+from streams.kafka.topics import TopicsError, partitions
+from streams.kafka.whole_topics import batches
+from streams.records.merge import NEVER
+
+#: The topics that are read, by their labels, in the order in which an event goes through them.
+READ: Final = ("forecasts", "routes", "calibrated", "labels", "outcomes", "resolved", "dead-letters")
+#: Most characters of a source record that are shown.
+_SHOWN: Final = 300
+#: Exit statuses: something speaks of the event, nothing does, the topics cannot be read.
+FOUND, NOTHING, UNREAD = 0, 1, 2
+
+
+#: Records that speak of an event, by the label of their topic.
+_Read = dict[str, list[Any]]
+
+
+class Step(NamedTuple):
+    """A record that speaks of an event.
+
+    Attributes
+    ----------
+    stage
+        ``source``, or the label of its topic.
+    place
+        Topic, partition and offset.
+    ts
+        Its Kafka timestamp, ms; None where the record is not there.
+    said
+        What it says; of a source record its text.
+    note
+        What is to be known of it.
+    """
+
+    stage: str
+    place: str
+    ts: int | None
+    said: Any
+    note: str = ""
+
+
+def run(settings: Settings, event_id: str, *, json_output: bool) -> int:
+    """Print the path of an event, and return the exit status: 0, 1 if nothing speaks of it, 2 if it cannot be read."""
+    console = Console(stderr=json_output)
+    try:
+        steps = path(settings, event_id)
+    except (KafkaError, TopicsError, Unauditable, OSError) as exc:
+        console.print(f"[yellow]not read[/]  {escape(repr(exc))}", highlight=False, soft_wrap=True)
+        return UNREAD
+    said = verdict(steps)
+    if json_output:
+        sys.stdout.write(
+            orjson.dumps({"event_id": event_id, "steps": [each._asdict() for each in steps], "verdict": said}).decode()
+            + "\n"
+        )
+    else:
+        for step in steps:
+            at = (
+                ""
+                if step.ts is None
+                else datetime.fromtimestamp(step.ts / 1000, UTC).isoformat(timespec="milliseconds")
+            )
+            text = step.said if isinstance(step.said, str) else orjson.dumps(step.said).decode()
+            console.print(f"[bold]{step.stage:12}[/] {step.place}  {at}", highlight=False, soft_wrap=True)
+            console.print(f"{'':12} {escape(text)}", highlight=False, soft_wrap=True)
+            if step.note:
+                console.print(f"{'':12} {escape(step.note)}", highlight=False, soft_wrap=True)
+        console.print(said, highlight=False, soft_wrap=True)
+    return FOUND if steps else NOTHING
+
+
+def path(settings: Settings, event_id: str) -> list[Step]:
+    """Return what the topics hold of an event, in the order in which it goes through them.
+
+    Raises
+    ------
+    KafkaError, TopicsError, Unauditable
+        If they cannot be read.
+    """
+    with ExitStack() as stack:
+        runner = stack.enter_context(asyncio.Runner())
+        found = runner.run(_found(settings, event_id))
+        sourced = any(not mode.direct for mode in settings.modes)
+        plan = runner.run(follower.planned(settings)) if sourced else None
+        reader = PartitionReader(settings, runner)
+        stack.callback(lambda: runner.run(reader.stop()))
+        if plan is not None:
+            runner.run(reader.start())
+        seen: set[tuple[str, int, int]] = set()
+        steps: list[Step] = []
+        for label in READ:
+            for record in found[label]:
+                said = orjson.loads(record.value)
+                origin = None if plan is None else _origin(plan, said)
+                if plan is not None and origin is not None and origin[1:] not in seen:
+                    seen.add(origin[1:])
+                    steps.append(_source(plan, reader, runner, origin, found))
+                steps.append(Step(label, f"{record.topic}/{record.partition}@{record.offset}", record.timestamp, said))
+        return steps
+
+
+async def _found(settings: Settings, event_id: str) -> _Read:
+    """Return the records of each topic that speak of an event."""
+    quoted = orjson.dumps(event_id)
+    names = {}
+    for label in READ:
+        name = getattr(settings, label.replace("-", "_"))
+        if await partitions(settings, name) is not None:
+            names[name] = label
+    found: _Read = {label: [] for label in READ}
+    async for topic, records in batches(settings, list(names)):
+        speaks = _in_letter if names[topic] == "dead-letters" else _of_event
+        for record in records:
+            value = record.value or b""
+            # Text that is not ASCII may be written in another way by somebody else.
+            if (speaks is _in_letter or quoted in value or b"\\u" in value) and speaks(value, event_id):
+                found[names[topic]].append(record)
+    return {label: sorted(each, key=lambda record: record.timestamp) for label, each in found.items()}
+
+
+def _of_event(value: bytes, event_id: str) -> bool:
+    try:
+        return bool(orjson.loads(value)["event_id"] == event_id)
+    except (ValueError, KeyError, TypeError):
+        return False
+
+
+def _in_letter(value: bytes, event_id: str) -> bool:
+    try:
+        return event_id.encode() in base64.b64decode(orjson.loads(value)["value"] or "")
+    except (ValueError, KeyError, TypeError):
+        return False
+
+
+class _Origin(NamedTuple):
+    """A source record; the source's name is empty where a dead letter names its topic alone."""
+
+    name: str
+    topic: str
+    partition: int
+    offset: int
+
+    def __str__(self) -> str:
+        return f"{self.topic or self.name}/{self.partition}@{self.offset}"
+
+
+def _origin(plan: Plan, said: dict[str, Any]) -> _Origin | None:
+    """Return the source record that a record was made of; None if it was made of none."""
+    if "reason" in said and said.get("topic") in plan.ids:
+        return _Origin("", said["topic"], said["partition"], said["offset"])
+    if "origin" not in said:
+        return None
+    place, offset = said["origin"]
+    name, _, rest = place.rpartition("@")
+    topic_id, _, number = rest.partition("/")
+    topic = next((topic for topic, known in plan.ids.items() if known == topic_id), "")
+    return _Origin(name, topic, int(number), offset)
+
+
+def _source(plan: Plan, reader: PartitionReader, runner: asyncio.Runner, origin: _Origin, found: _Read) -> Step:
+    """Return what a source record says, and what becomes of it now."""
+    place = TopicPartition(origin.topic, origin.partition)
+    span = next((each for each in plan.sources if (each.topic, each.partition) == place), None)
+    if span is None or not span.first <= origin.offset < span.end:
+        return Step("source", str(origin), None, "not there any more")
+    (records,) = reader.stretches({place: (origin.offset, origin.offset + 1)}, plan.settings.unpacked_bytes)
+    record = next(records, None)
+    if record is None:
+        return Step("source", str(origin), None, "not there")
+    made = Mapper(plan, span, runner).make(record, NEVER)
+    text = (record.value or b"").decode(errors="backslashreplace")
+    key = "" if record.key is None else f"key {record.key.decode(errors='backslashreplace')}; "
+    note = f"{key}{origin.name and f'by [sources.{origin.name}]: '}{_becomes(made, found)}"
+    return Step("source", str(origin), record.timestamp, text[:_SHOWN], note)
+
+
+def _becomes(made: Sequence[Made], found: _Read) -> str:
+    """Return what the streams file makes of a record now, and whether that is there."""
+    if not made:
+        return "becomes nothing now: `when` or `skip` passes it over"
+    parts = []
+    for one in made:
+        there = [
+            record
+            for record in found.get(MADE[one.label], ())
+            if record.partition == one.partition and record.value == one.record.value
+        ]
+        at = ", ".join(f"@{record.offset}" for record in there) or " (not there)"
+        parts.append(f"{MADE[one.label]}/{one.partition}{at}")
+    return "becomes " + " and ".join(parts)
+
+
+def verdict(steps: Sequence[Step]) -> str:
+    """Return in one sentence how far an event has come."""
+    there = {step.stage for step in steps}
+    checks: list[tuple[bool, str]] = [
+        (not there, "no record speaks of this event"),
+        ("resolved" in there, "answered, and its label is learnt"),
+        (
+            "labels" in there and not there & {"forecasts", "routes"},
+            "its label waits in the router: no forecast of it has come",
+        ),
+        ("labels" in there and "outcomes" not in there, "its label is not sent on by the router"),
+        ("outcomes" in there and "calibrated" in there, "answered, and its label is not resolved"),
+        ("outcomes" in there, "it has a label, and no answer"),
+        ("calibrated" in there, "answered, and its label has not come"),
+        ("forecasts" in there, "it has no answer yet"),
+    ]
+    return next((said for holds, said in checks if holds), "only dead letters speak of it")
