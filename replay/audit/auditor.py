@@ -31,7 +31,7 @@ from replay.audit.partition_verifier import LABELS, Checked, Derivation, Memory,
 from replay.audit.reader import PartitionReader, Span, origins, require_kept, spans
 from replay.audit.terms import timeline
 from streams import atomic_file
-from streams.config.settings import Settings
+from streams.config.settings import Settings, SettingsError
 from streams.kafka.topics import TopicsError
 from streams.sources.registry import RegistryError
 
@@ -95,7 +95,7 @@ def run(
     console = Console(stderr=json_output)
     verdicts: list[Verdict] = []
     unable = None
-    followed = _followed(settings, console, disk=disk) if sources else None
+    followed = _followed(settings, console, disk=disk, checkpoint=checkpoint) if sources else None
     try:
         began = monotonic()
         verdicts = _audit(settings, console, disk=disk, checkpoint=checkpoint)
@@ -108,13 +108,15 @@ def run(
     return int(account["status"])
 
 
-def _followed(settings: Settings, console: Console, *, disk: bool) -> follower.Account:
+def _followed(settings: Settings, console: Console, *, disk: bool, checkpoint: Path | None) -> follower.Account:
     try:
         with _progress(console) as progress:
             task = progress.add_task("following the sources", total=None)
+            if checkpoint is not None:
+                checkpoint.mkdir(parents=True, exist_ok=True)
             told = partial(_followed_partitions, progress, task)
-            return follower.follow(settings, disk=disk, told=told)
-    except _UNREADABLE as exc:
+            return follower.follow(settings, disk=disk, checkpoint=checkpoint, told=told)
+    except (*_UNREADABLE, SettingsError) as exc:
         return follower.Account(unable=[f"the sources: {str(exc) or repr(exc)}"])
 
 

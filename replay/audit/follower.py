@@ -12,8 +12,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass, field, fields, replace
-from itertools import count
+from functools import partial
+from itertools import count, groupby
 from multiprocessing import get_context
+from operator import attrgetter
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import monotonic
@@ -27,7 +29,9 @@ from aiokafka.errors import KafkaError
 
 from agents import compiled
 from agents.intake import Intake, Making
+from replay.audit import begun as checkpoints
 from replay.audit import entries, intake_verifier, router_verifier
+from replay.audit.begun import Begun
 from replay.audit.disk_rows import Disk
 from replay.audit.entries import Entries, digest
 from replay.audit.intake_verifier import (
@@ -88,6 +92,10 @@ class Plan:
         Labels of the topics whose records keep the Kafka timestamp of what they were made of.
     told
         By partition the first offset and the end of what is in force; empty where there is no such topic.
+    begun
+        How far earlier audits of the sources have come.
+    of
+        What a checkpoint of it is of.
     """
 
     settings: Settings
@@ -100,6 +108,12 @@ class Plan:
     strict: frozenset[int]
     stamped: frozenset[int]
     told: dict[int, tuple[int, int]]
+    begun: Begun = field(default_factory=Begun)
+    of: dict[str, Any] = field(default_factory=dict)
+
+    def since(self, label: int, partition: int) -> int:
+        """Return the first offset of what intake has written that no earlier audit has read."""
+        return self.begun.written.get(f"{WRITTEN[label]}/{partition}", 0)
 
     def name(self, label: int) -> str:
         """Return the topic of a label of `WRITTEN`."""
@@ -157,7 +171,13 @@ class Account:
         }
 
 
-def follow(settings: Settings, *, disk: bool = False, told: Callable[[int, int], None] = lambda *_: None) -> Account:
+def follow(
+    settings: Settings,
+    *,
+    disk: bool = False,
+    checkpoint: Path | None = None,
+    told: Callable[[int, int], None] = lambda *_: None,
+) -> Account:
     """Follow every record from its source to the worker's inputs.
 
     Parameters
@@ -166,6 +186,9 @@ def follow(settings: Settings, *, disk: bool = False, told: Callable[[int, int],
         Of the workers, with the sources.
     disk
         Keep the router's derived state in a temporary RocksDB instead of memory.
+    checkpoint
+        Directory in which earlier audits have left how far they came with the sources: this one goes on from there, and
+        leaves the same if nothing differs. The router's part begins with the first record all the same.
     told
         Called with how many partitions were followed, and how many there are.
 
@@ -180,8 +203,8 @@ def follow(settings: Settings, *, disk: bool = False, told: Callable[[int, int],
     # A copy without the TLS context, which no other process can be given.
     settings = replace(settings, security=replace(settings.security))
     with asyncio.Runner() as runner:
-        plan = runner.run(planned(settings))
-    account = Account()
+        plan = runner.run(planned(settings, checkpoint))
+    account, left = Account(), Begun()
     with (
         TemporaryDirectory(prefix="trueup-audit-") as directory,
         compiled.handed_on(),
@@ -202,6 +225,9 @@ def follow(settings: Settings, *, disk: bool = False, told: Callable[[int, int],
             account.differences += found.differences
             account.sources.differences += len(found.differences) + found.more
             account.sources.unread += found.unread
+        with closing(Entries(at / "left")) as file:
+            for key, value in plan.begun.left:
+                file.put(key, value)
         followed = [pool.submit(_follow, plan, span, at, cuts) for span in plan.sources]
         skipped = [each for found in gathered for each in found.skipped]
         routed = [pool.submit(_route, plan, span, at, skipped, disk) for span in plan.routers]
@@ -210,7 +236,9 @@ def follow(settings: Settings, *, disk: bool = False, told: Callable[[int, int],
         for other in routed:
             other.add_done_callback(finished)
         for span, source in zip(plan.sources, followed, strict=True):
-            made, differences = source.result()
+            made, differences, waiting = source.result()
+            left.sources[str(span)] = max(span.begin, span.committed)
+            left.left += waiting
             account.by_source[str(span)] = made
             _add(account.sources, made)
             account.differences += differences
@@ -219,6 +247,9 @@ def follow(settings: Settings, *, disk: bool = False, told: Callable[[int, int],
             _add(account.router, sent)
             account.labels = {name: account.labels.get(name, 0) + n for name, n in fates.items()}
             account.differences += differences
+    if checkpoint is not None and not account.sources.differences:
+        left.written = {f"{WRITTEN[label]}/{n}": end for (label, n), (_, end) in plan.written.items()}
+        checkpoints.write(checkpoint, plan.of, left)
     account.unable += _unjudged(plan, account)
     account.seconds = monotonic() - began
     return account
@@ -260,45 +291,42 @@ def _add(total: Any, one: Any) -> None:  # noqa: ANN401 - counts of one kind
 # -- what there is ---------------------------------------------------------------------------------------------------
 
 
-async def planned(settings: Settings) -> Plan:
+async def planned(settings: Settings, checkpoint: Path | None = None) -> Plan:
     """Return what there is to follow; raises as `follow`."""
     modes = [mode for mode in settings.modes if not mode.direct]
     if not modes:
         raise Unauditable("no source is for intake: the answers' own audit follows every record there is")
     forecasts = any(mode.source.role == FORECAST for mode in modes)
     labels = any(mode.source.role != FORECAST for mode in modes)
-    client = AIOKafkaClient(bootstrap_servers=",".join(settings.brokers), **settings.security.client_options())
-    try:
-        await client.bootstrap()
-        names = [getattr(settings, label.replace("-", "_")) for label in WRITTEN]
-        widths = [(await provenance.identity(client, name)).partitions for name in names]
-        topics = dict.fromkeys(mode.topic for mode in modes)
-        there = {topic: await provenance.identity(client, topic) for topic in topics}
-    finally:
-        await client.close()
+    names = [getattr(settings, label.replace("-", "_")) for label in WRITTEN]
+    topics = list(dict.fromkeys(mode.topic for mode in modes))
+    own, of_topics = await _identities(settings, names), await _identities(settings, topics)
+    there = dict(zip(topics, of_topics, strict=True))
+    widths = [each.partitions for each in own]
     if len(set(widths)) > 1:
         raise Unauditable(f"the topics do not have equally many partitions: {dict(zip(names, widths, strict=True))}")
     partitions = widths[0]
+    of = {
+        "application": settings.app_id,
+        "partitions": partitions,
+        "sources": [[topic, each.id] for topic, each in there.items()],
+        "topics": [[name, each.id] for name, each in zip(names, own, strict=True)],
+    }
+    begun = Begun() if checkpoint is None else checkpoints.read(checkpoint, of)
     of_sources = [TopicPartition(topic, n) for topic, each in there.items() for n in range(each.partitions)]
     of_router = [TopicPartition(name, n) for name in (settings.routes, settings.labels) for n in range(partitions)]
     committed = await _committed(settings, f"{settings.app_id}-intake", of_sources)
     settled = await _committed(settings, settings.router.app_id, of_router)
-    configured = await kafka_topics.configs(settings, [*topics, *names, settings.configurations])
-    reader = PartitionReader(settings)
-    await reader.start()
-    try:
-        # The last topic first: each record that is read then has what it was made of.
-        ends: dict[TopicPartition, int] = {}
-        for label in (OUTCOMES, LETTERS, ANSWERS, 1, 2, 0):
-            ends |= await reader.ends([TopicPartition(names[label], n) for n in range(partitions)])
-        ends |= await reader.ends(of_sources)
-        in_force = [TopicPartition(settings.configurations, n) for n in range(partitions)]
-        if await kafka_topics.partitions(settings, settings.configurations) == partitions:
-            ends |= await reader.ends(in_force)
-        first = await reader.beginnings(list(ends))
-    finally:
-        await reader.stop()
-    told = {place.partition: (first[place], ends[place]) for place in in_force if place in ends}
+    configured = await kafka_topics.configs(settings, [*topics, *names])
+    # The last topic first: each record that is read then has what it was made of.
+    order = [
+        TopicPartition(names[label], n) for label in (OUTCOMES, LETTERS, ANSWERS, 1, 2, 0) for n in range(partitions)
+    ]
+    in_force = [TopicPartition(settings.configurations, n) for n in range(partitions)]
+    if await kafka_topics.partitions(settings, settings.configurations) != partitions:
+        in_force = []
+    first, ends = await _kept(settings, [*order, *of_sources, *in_force])
+    told = {place.partition: (first[place], ends[place]) for place in in_force}
     written = {
         (label, n): (first[place], ends[place])
         for label, name in enumerate(names)
@@ -312,21 +340,14 @@ async def planned(settings: Settings) -> Plan:
             raise Unauditable(
                 f"intake has committed offset {offset} of another topic {place.topic}: it was deleted and made anew"
             )
-        number = list(topics).index(place.topic)
+        number = topics.index(place.topic)
         compacted = "compact" in configured.get(place.topic, {}).get("cleanup.policy", "compact")
-        span = SourceSpan(place.topic, number, place.partition, first[place], offset, ends[place], compacted)
+        since = begun.sources.get(f"{place.topic}/{place.partition}", 0)
+        span = SourceSpan(place.topic, number, place.partition, first[place], offset, ends[place], compacted, since)
         sources.append(span)
     cut = any(written[OUTCOMES, n][0] for n in range(partitions))
-    routers = [
-        RouterSpan(
-            n,
-            (first[of_router[n]], first[of_router[n + partitions]]),
-            (settled[of_router[n]][0], settled[of_router[n + partitions]][0]),
-            (ends[of_router[n]], ends[of_router[n + partitions]]),
-            cut,
-        )
-        for n in range(partitions)
-    ]
+    inputs = [(of_router[n], of_router[n + partitions]) for n in range(partitions)]
+    routers = [_router_span(places, first, settled, ends, cut=cut) for places in inputs]
     strict = {1, 2} | ({0} if forecasts else set()) | ({OUTCOMES} if labels else set())
     return Plan(
         settings,
@@ -344,7 +365,46 @@ async def planned(settings: Settings) -> Plan:
             and configured.get(name, {}).get("message.timestamp.type") != "LogAppendTime"
         ),
         told,
+        begun,
+        of,
     )
+
+
+async def _identities(settings: Settings, names: list[str]) -> list[provenance.Identity]:
+    client = AIOKafkaClient(bootstrap_servers=",".join(settings.brokers), **settings.security.client_options())
+    try:
+        await client.bootstrap()
+        return [await provenance.identity(client, name) for name in names]
+    finally:
+        await client.close()
+
+
+async def _kept(
+    settings: Settings, places: list[TopicPartition]
+) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
+    """Return the first offset kept of each partition, and its end; the ends are asked for one after another."""
+    reader = PartitionReader(settings)
+    await reader.start()
+    try:
+        ends: dict[TopicPartition, int] = {}
+        for _, each in groupby(places, attrgetter("topic")):
+            ends |= await reader.ends(list(each))
+        return await reader.beginnings(places), ends
+    finally:
+        await reader.stop()
+
+
+def _router_span(
+    places: tuple[TopicPartition, TopicPartition],
+    first: Mapping[TopicPartition, int],
+    settled: Mapping[TopicPartition, tuple[int, str]],
+    ends: Mapping[TopicPartition, int],
+    *,
+    cut: bool,
+) -> RouterSpan:
+    routes, labels = places
+    committed = settled[routes][0], settled[labels][0]
+    return RouterSpan(routes.partition, (first[routes], first[labels]), committed, (ends[routes], ends[labels]), cut)
 
 
 async def _committed(
@@ -384,7 +444,10 @@ def _gather(plan: Plan, partition: int, at: Path) -> Gathered:
         for label in range(len(WRITTEN)):
             if label == ANSWERS and not plan.settings.policies.answering:
                 continue
-            (records,) = reader.stretches({plan.place(label, partition): plan.written[label, partition]})
+            first, end = plan.written[label, partition]
+            if label not in (LETTERS, OUTCOMES):  # of those the router's part reads all
+                first = max(first, plan.since(label, partition))
+            (records,) = reader.stretches({plan.place(label, partition): (first, end)})
             for key, value in gatherer.of(label, records):
                 file.put(key, value)
         return gatherer.found
@@ -417,7 +480,7 @@ class Gatherer:
                     self._foreign(label, record)
             if made is not None:
                 yield made
-        if self._plan.written[label, self._partition][0]:
+        if self._plan.written[label, self._partition][0] > self._plan.since(label, self._partition):
             self.found.cuts[label, self._partition] = firsts
 
     def _made(self, label: int, record: KafkaRecord, firsts: dict[tuple[str, int], int]) -> tuple[bytes, bytes] | None:
@@ -439,6 +502,8 @@ class Gatherer:
                 said = digest(self._partition, record.key, value, None, record.headers)
                 return router_verifier.letter_entry(self._partition, self._routed[topic], offset, record.offset, said)
             place = (topic, number) if topic in self._numbers else None
+            if record.offset < self._plan.since(label, self._partition):
+                return None
             if place is None:
                 self.found = self.found._replace(unread=self.found.unread + (topic not in self._own))
             stamp = None
@@ -503,8 +568,8 @@ class Gatherer:
 
 def _follow(
     plan: Plan, span: SourceSpan, at: Path, cuts: Mapping[tuple[int, int], Mapping[tuple[str, int], int]]
-) -> tuple[Followed, list[OutputDifference]]:
-    """Map one source partition again, and meet what was made of it."""
+) -> tuple[Followed, list[OutputDifference], list[tuple[bytes, bytes]]]:
+    """Map one source partition again, and meet what was made of it; the last are entries of what is not judged yet."""
     place = TopicPartition(span.topic, span.partition)
     with ExitStack() as stack:
         reader = _reader(plan, stack)
@@ -512,12 +577,14 @@ def _follow(
         cut = {where: firsts.get((span.topic, span.partition)) for where, firsts in cuts.items()}
         served = _Served(plan, stack)
         compare = OutputValues(plan.settings.registry).compared
-        verifier = IntakeVerifier(span, mapper.make, cut, mapper.unknown_schema, served, compare)
-        (records,) = reader.stretches({place: (span.first, span.end)}, plan.settings.unpacked_bytes)
+        earlier = partial(served.earlier, span)
+        verifier = IntakeVerifier(span, mapper.make, cut, mapper.unknown_schema, served, compare, earlier)
+        first = max(span.first, span.begin)
+        (records,) = reader.stretches({place: (first, max(span.end, first))}, plan.settings.unpacked_bytes)
         found = entries.read(_written(plan, at), intake_verifier.prefix(span.number, span.partition))
         for _ in verifier.run(records, found):
             pass
-        return verifier.checked, verifier.differences
+        return verifier.checked, verifier.differences, verifier.left
 
 
 class Mapper:
@@ -607,16 +674,24 @@ class _Served:
     def __call__(self, label: int, partition: int, offset: int) -> KafkaRecord | None:
         """Return a record by its label in `WRITTEN`, its partition and its offset; None if it cannot be read."""
         try:
-            if self._reader is None:
-                self._reader = _reader(self._plan, self._stack)
-            (records,) = self._reader.stretches({self._plan.place(label, partition): (offset, offset + 1)})
-            return next(records, None)
+            return self._one(self._plan.place(label, partition), offset)
         except (KafkaError, Unauditable):
             return None
 
+    def earlier(self, span: SourceSpan, offset: int) -> KafkaRecord | None:
+        """Return a record of a source that an earlier audit has judged; None if it is not there any more."""
+        return None if offset < span.first else self._one(TopicPartition(span.topic, span.partition), offset)
+
+    def _one(self, place: TopicPartition, offset: int) -> KafkaRecord | None:
+        if self._reader is None:
+            self._reader = _reader(self._plan, self._stack)
+        unpacked_bytes = self._plan.settings.unpacked_bytes
+        (records,) = self._reader.stretches({place: (offset, offset + 1)}, unpacked_bytes)
+        return next(records, None)
+
 
 def _written(plan: Plan, at: Path) -> list[Path]:
-    return [at / f"written-{n}" for n in range(plan.partitions)]
+    return [at / "left", *(at / f"written-{n}" for n in range(plan.partitions))]
 
 
 def _runner(stack: ExitStack) -> asyncio.Runner:

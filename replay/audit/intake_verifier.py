@@ -104,6 +104,8 @@ class SourceSpan:
         Offset of the first record kept, the next that intake has to commit, and the end.
     sparse
         Whether the topic is compacted: records may then have left from between others.
+    begin
+        The first that earlier audits have not judged.
     """
 
     topic: str
@@ -113,6 +115,7 @@ class SourceSpan:
     committed: int
     end: int
     sparse: bool = False
+    begin: int = 0
 
     def __str__(self) -> str:
         return f"{self.topic}/{self.partition}"
@@ -180,6 +183,8 @@ class IntakeVerifier:
         Reads a record by the number of its label, its partition and its offset, to show what differs.
     compare
         Returns the fields in which a value that was served and one that was made differ.
+    earlier
+        Reads a source record before those that are judged by its offset; None if it is not there any more.
     """
 
     def __init__(
@@ -190,8 +195,11 @@ class IntakeVerifier:
         unknown_schema: Callable[[KafkaRecord], list[Made]] = lambda _: [],
         served: Callable[[int, int, int], KafkaRecord | None] = lambda *_: None,
         compare: Callable[[bytes | None, bytes], dict[str, tuple[Any, Any]]] = compared,
+        earlier: Callable[[int], KafkaRecord | None] = lambda _: None,
     ) -> None:
         self.checked = Followed()
+        #: Entries of source records that are not judged yet, for the next audit.
+        self.left: list[tuple[bytes, bytes]] = []
         #: The first differences; `checked` counts all.
         self.differences: list[OutputDifference] = []
         self._span = span
@@ -200,13 +208,17 @@ class IntakeVerifier:
         self._unknown_schema = unknown_schema
         self._served = served
         self._compared = compare
+        self._earlier = earlier
 
     def run(self, records: Iterable[KafkaRecord], entries: Iterable[tuple[bytes, bytes]]) -> Iterator[int]:
         """Walk records and entries, both by the offsets of the source; yields 1 for each record."""
         span, checked = self._span, self.checked
-        checked.gone += min(span.first, span.committed)
+        checked.gone += max(min(span.first, span.committed) - span.begin, 0)
         groups = ((offset, [each for _, each in group]) for offset, group in groupby(map(read_entry, entries), _first))
         offset, found = next(groups, _NONE)
+        while offset < span.begin:
+            self._again(offset, found)
+            offset, found = next(groups, _NONE)
         for record in records:
             while offset < record.offset:
                 self._nothing_there(offset, found)
@@ -214,10 +226,8 @@ class IntakeVerifier:
             if offset == record.offset:
                 self._compare(record, found)
                 offset, found = next(groups, _NONE)
-            elif record.offset < span.committed:
-                self._compare(record, [])
             else:
-                checked.waiting += 1
+                self._compare(record, [])
             yield 1
         while offset < NEVER:
             self._nothing_there(offset, found)
@@ -225,6 +235,9 @@ class IntakeVerifier:
 
     def _compare(self, record: KafkaRecord, found: list[Found]) -> None:
         """Compare what was found of a source record with what it becomes."""
+        if record.offset >= self._span.committed:
+            self._wait(record, found)
+            return
         made = self._becomes(record, found)
         wanted = {each.digest: each for each in made}
         avro = {each.in_avro: each.digest for each in made if each.label == ANSWERS}
@@ -245,14 +258,16 @@ class IntakeVerifier:
         lacking = [one for key, one in wanted.items() if key not in seen]
         for each in wrong:
             self._wrong(record, each, made, lacking)
-        gone = self._missing(record, lacking) if record.offset < self._span.committed else 0
-        self._count(record, made, gone=bool(gone))
+        self._count(made, gone=bool(self._missing(record, lacking)))
 
-    def _count(self, record: KafkaRecord, made: list[Made], *, gone: bool) -> None:
+    def _wait(self, record: KafkaRecord, found: list[Found]) -> None:
+        """Keep what was found of a record that intake has not committed for when it has."""
+        self.checked.waiting += 1
+        span = self._span
+        self.left += [entry(span.number, span.partition, record.offset, each) for each in found]
+
+    def _count(self, made: list[Made], *, gone: bool) -> None:
         checked = self.checked
-        if record.offset >= self._span.committed:
-            checked.waiting += 1
-            return
         checked.records += 1
         if gone:
             checked.gone += 1
@@ -329,6 +344,19 @@ class IntakeVerifier:
         self.checked.differences += 1
         if len(self.differences) < NAMED:
             self.differences.append(difference)
+
+    def _again(self, offset: int, found: list[Found]) -> None:
+        """Compare what came of a record that an earlier audit has judged: copies."""
+        record = self._earlier(offset)
+        if record is None:
+            self.checked.gone += 1
+            return
+        made = self._becomes(record, found)
+        for each in found:
+            if any(each.digest == one.digest for one in made):
+                self.checked.copies += 1
+            else:
+                self._wrong(record, each, made, [])
 
     def _becomes(self, record: KafkaRecord, found: list[Found]) -> list[Made]:
         """Return what a record becomes; of what only the moment could tell, what it is found to have become."""

@@ -18,10 +18,12 @@ from tests.e2e.world import World
 MakeWorld = Callable[..., World]
 
 
-def audited(hour: Hour, capsys: pytest.CaptureFixture[str]) -> tuple[int, dict[str, Any]]:
+def audited(
+    hour: Hour, capsys: pytest.CaptureFixture[str], checkpoint: Path | None = None
+) -> tuple[int, dict[str, Any]]:
     """Audit a world from its sources on, and return the exit status and what the last line says."""
     capsys.readouterr()
-    status = auditor.run(hour.world.settings, json_output=True, sources=True)
+    status = auditor.run(hour.world.settings, json_output=True, sources=True, checkpoint=checkpoint)
     return status, orjson.loads(capsys.readouterr().out.splitlines()[-1])
 
 
@@ -84,14 +86,14 @@ def test_every_record_is_followed_from_its_source_to_its_answer(
     assert doubled["fields"] == {"y": [1.0 - said["y"], said["y"]]}
 
 
-def test_what_retention_took_from_a_source_is_not_there_any_more(
+def test_what_retention_took_from_a_source_is_not_there_any_more_unless_it_was_audited(
     world: MakeWorld, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     hour = Hour(world, tmp_path, "cut")
     hour.send(made(300, seed=4))
     with hour.stages("intake", "router", "worker"):
         hour.wait()
-    assert audited(hour, capsys)[0] == auditor.AGREE
+    assert audited(hour, capsys, tmp_path / "audits")[0] == auditor.AGREE
     cut = TopicPartition(hour.topics["scores.v3"], 1)
 
     async def delete() -> None:
@@ -106,6 +108,13 @@ def test_what_retention_took_from_a_source_is_not_there_any_more(
     assert account["followed"]["sources"]["gone"] == 7
     (reason,) = account["unable"]
     assert reason.startswith(f"7 records of {cut.topic}/1, which begins at offset 7: not there any more")
+    hour.send(made(50, seed=5))
+    with hour.stages("intake", "router", "worker"):
+        hour.wait()
+    status, account = audited(hour, capsys, tmp_path / "audits")
+    assert (status, account["differences"], account["unable"]) == (auditor.AGREE, [], [])
+    source = account["followed"]["sources"]
+    assert (source["records"], source["gone"]) == (len(made(50, seed=5)), 0)
 
 
 def append(w: World, topic: str, partition: int, key: bytes | None, value: bytes, ts: int) -> None:

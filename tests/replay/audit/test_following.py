@@ -13,11 +13,12 @@ import pytest
 from aiokafka import TopicPartition
 
 from agents.intake import Intake
-from replay.audit import intake_verifier, router_verifier
+from replay.audit import begun, intake_verifier, router_verifier
+from replay.audit.begun import Begun
 from replay.audit.entries import in_memory
 from replay.audit.follower import OUTCOMES, WRITTEN, Gathered, Gatherer, Mapper, Plan
 from replay.audit.intake_verifier import MADE, Followed, IntakeVerifier, SourceSpan
-from replay.audit.output_matcher import OutputDifference
+from replay.audit.output_matcher import OutputDifference, Unauditable
 from replay.audit.router_verifier import RouterSpan, RouterVerifier, Sent
 from state.events import Rejected
 from state.routes import Routed, Router
@@ -67,6 +68,7 @@ class Logs:
         self.first: dict[tuple[int, int], int] = {}
         self.cut: dict[str, int] = {}
         self.committed: dict[str, int] = {}
+        self.begun = Begun()
         self.stamped = frozenset((0, 1, 2, OUTCOMES))
         self.settings = self.under(directory, file)
 
@@ -98,14 +100,24 @@ class Logs:
             for n in range(PARTITIONS)
         }
         spans = [
-            SourceSpan(topic, i, 0, self.cut.get(topic, 0), self.committed.get(topic, len(log)), len(log))
+            SourceSpan(
+                topic,
+                i,
+                0,
+                self.cut.get(topic, 0),
+                self.committed.get(topic, len(log)),
+                len(log),
+                begin=self.begun.sources.get(f"{topic}/0", 0),
+            )
             for i, (topic, log) in enumerate(self.sources.items())
         ]
         ids = dict.fromkeys(self.sources, "")
         ids = {topic: f"{i}f" for i, topic in enumerate(ids)}
         widths = dict.fromkeys(MADE, PARTITIONS)
         labels = frozenset((0, 1, 2, OUTCOMES))
-        return Plan(settings or self.settings, PARTITIONS, written, spans, [], ids, widths, labels, self.stamped, {})
+        return Plan(
+            settings or self.settings, PARTITIONS, written, spans, [], ids, widths, labels, self.stamped, {}, self.begun
+        )
 
     def intake(self, *topics: str, since: int = 0) -> None:
         """Send on what sources hold, from an offset on."""
@@ -151,7 +163,8 @@ class Logs:
         for n in range(PARTITIONS):
             gatherer = Gatherer(plan, n)
             for label in (0, 1, 2, 3, OUTCOMES):
-                kept = [each for each in self.written[label, n] if each.offset >= self.first.get((label, n), 0)]
+                since = max(self.first.get((label, n), 0), plan.since(label, n))
+                kept = [each for each in self.written[label, n] if each.offset >= since]
                 found |= dict(gatherer.of(label, kept))
             cuts |= gatherer.found.cuts
             differences += gatherer.found.differences
@@ -162,15 +175,20 @@ class Logs:
         """Return what following the sources finds."""
         plan = self.plan(settings)
         found, (cuts, unread, differences, _, _) = self.entries(plan)
+        found |= dict(self.begun.left)
+        self.left = Begun({}, {f"{WRITTEN[k]}/{n}": len(log) for (k, n), log in self.written.items()})
         total = Followed(unread=unread)
         for span in plan.sources:
             with asyncio.Runner() as runner:
                 mapper = Mapper(plan, span, runner)
                 cut = {place: firsts.get((span.topic, 0)) for place, firsts in cuts.items()}
-                verifier = IntakeVerifier(span, mapper.make, cut, mapper.unknown_schema, self.served)
-                log = self.sources[span.topic][span.first :]
+                earlier = dict(enumerate(self.sources[span.topic])).get
+                verifier = IntakeVerifier(span, mapper.make, cut, mapper.unknown_schema, self.served, earlier)
+                log = self.sources[span.topic][max(span.first, span.begin) :]
                 assert sum(verifier.run(log, in_memory(found, intake_verifier.prefix(span.number, 0)))) == len(log)
             differences += verifier.differences
+            self.left.sources[f"{span.topic}/0"] = max(span.begin, span.committed)
+            self.left.left += verifier.left
             total = Followed(**{name: n + getattr(verifier.checked, name) for name, n in vars(total).items()})
         return total, differences
 
@@ -317,6 +335,42 @@ def test_what_retention_took_is_not_there_any_more_and_never_clean(logs: Logs) -
     assert checked.gone == i, "what was made of the labels before it is not there any more"
     del logs.written[2, n][i + 1]
     assert [each.topic for each in logs.followed()[1]] == ["verdicts"], "and what is lost behind it is named"
+
+
+def test_an_audit_goes_on_where_the_last_one_stopped(logs: Logs, tmp_path: Path) -> None:
+    logs.committed = {"scores": 30, "verdicts": 20}
+    checked, differences = logs.followed()
+    assert (differences, checked.records, checked.waiting) == ([], 50, 23)
+    what = {"application": "trueup", "partitions": PARTITIONS}
+    begun.write(tmp_path, what, logs.left)
+    logs.begun = begun.read(tmp_path, what)
+    assert logs.begun == logs.left
+    # What was judged may be deleted now, of the sources and of what was made of them.
+    logs.cut = {"scores": 25, "verdicts": 20}
+    logs.first = {(label, n): len(logs.written[label, n]) for label in range(3) for n in range(PARTITIONS)}
+    logs.committed = {}
+    again, differences = logs.followed()
+    assert (differences, again.records, again.waiting, again.gone, again.copies) == ([], 23, 0, 0, 0)
+    logs.intake("scores", since=28)
+    again, differences = logs.followed()
+    assert (differences, again.gone, again.copies) == ([], 0, 12 * 2 + 1)
+    n, i = logs.find(0, '"e29"')
+    one = logs.written[0, n][i]
+    logs.write(0, n, one.key, one.value.replace(b"0.725", b"0.5"), one.timestamp)
+    assert [each.event_id for each in logs.followed()[1]] == ["e29"]
+    del logs.begun.left[-1]
+    assert "lost" in logs.followed()[1][-1].what
+
+
+def test_a_checkpoint_that_is_damaged_or_of_something_else_is_refused(tmp_path: Path) -> None:
+    assert begun.read(tmp_path, {}) == Begun()
+    begun.write(tmp_path, {"application": "one"}, Begun({"scores/0": 7}))
+    with pytest.raises(Unauditable, match="of another application: 'one', not 'two'"):
+        begun.read(tmp_path, {"application": "two"})
+    path = tmp_path / begun.NAME
+    path.write_bytes(path.read_bytes().replace(b":7", b":9"))
+    with pytest.raises(Unauditable, match="its hash does not fit"):
+        begun.read(tmp_path, {"application": "one"})
 
 
 def test_a_source_that_was_made_anew_is_not_judged(logs: Logs) -> None:
