@@ -1,22 +1,32 @@
-"""Where the next audit of the sources begins: offsets, and what was found of records that intake had not committed.
+"""Where the next audit from the sources on begins.
 
-The file is one line of JSON and a hash of it. Intake has no state, so this is all that another audit needs.
+Of intake these are offsets, and what was found of records that it had not committed: intake has no state. Of the router
+these are its derived rows, too. One file is a line of JSON and a hash of it; it names the files of rows, with a hash of
+each. To replace it is the commit point, and what it does not name is removed.
 """
 
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Final
+from struct import Struct, error
+from typing import Any, Final, NamedTuple
 
 import orjson
 
 from replay.audit.output_matcher import Unauditable
+from replay.audit.partition_verifier import RowStore, fence_of
 from streams import atomic_file
 
 VERSION: Final = 1
 #: Its name in the directory of checkpoints.
 NAME: Final = "sources"
+#: How the names of files of rows begin.
+_ROUTER: Final = "router-"
+_FRAME: Final = Struct("<II")
+#: Rows that are put back at once.
+_AT_ONCE: Final = 10_000
 
 
 @dataclass
@@ -30,18 +40,79 @@ class Begun:
     written
         By label and partition (``forecasts/0``) of what intake writes, the first offset that was not read.
     left
-        Entries of records of source records that are not judged.
+        Entries of records whose source record, route or label is not judged.
+    routers
+        By partition of the router its derived state.
     """
 
     sources: dict[str, int] = field(default_factory=dict)
     written: dict[str, int] = field(default_factory=dict)
     left: list[tuple[bytes, bytes]] = field(default_factory=list)
+    routers: dict[str, "Rows"] = field(default_factory=dict)
+
+
+class Rows(NamedTuple):
+    """Derived rows of a router's partition: their file, its hash, and the next offsets of routes and of labels."""
+
+    file: str
+    digest: str
+    routes: int
+    labels: int
+
+
+def write_rows(directory: Path, partition: int, rows: RowStore) -> Rows:
+    """Write the rows of a partition, and return where they are."""
+    name = f"{_ROUTER}{partition}-{secrets.token_hex(8)}"
+    hashed = blake2b(digest_size=32)
+    with atomic_file.written(directory / name) as file:
+        for key, value in rows.items():
+            for part in (_FRAME.pack(len(key), len(value)), key, value):
+                hashed.update(part)
+                file.write(part)
+    fence = fence_of(rows)
+    return Rows(name, hashed.hexdigest(), fence.next[0], fence.next[1])
+
+
+def read_rows(directory: Path, rows: Rows, to: RowStore) -> None:
+    """Read the rows of a partition; raises `Unauditable` if they are damaged."""
+    hashed = blake2b(digest_size=32)
+    found: dict[bytes, bytes | None] = {}
+    try:
+        with (directory / rows.file).open("rb") as file:
+            while head := file.read(_FRAME.size):
+                longest, length = _FRAME.unpack(head)
+                key, value = file.read(longest), file.read(length)
+                hashed.update(head + key + value)
+                found[key] = value
+                if len(found) == _AT_ONCE:
+                    to.write(found)
+                    found = {}
+        to.write(found)
+    except (OSError, error) as exc:
+        raise Unauditable(f"cannot read the checkpoint {directory / rows.file}: {exc}") from exc
+    if hashed.hexdigest() != rows.digest:
+        raise Unauditable(f"the checkpoint {directory / rows.file} is damaged; delete {directory / NAME} to begin anew")
+
+
+def tidy(directory: Path, begun: Begun) -> None:
+    """Remove files of rows that nothing names."""
+    named = {each.file for each in begun.routers.values()}
+    for path in directory.glob(f"{_ROUTER}*"):
+        if path.name not in named:
+            path.unlink(missing_ok=True)
 
 
 def write(directory: Path, what: Mapping[str, Any], begun: Begun) -> None:
     """Write the file; ``what`` says what it is of."""
     left = [[key.hex(), value.hex()] for key, value in begun.left]
-    head = {"version": VERSION, "of": what, "sources": begun.sources, "written": begun.written, "left": left}
+    head = {
+        "version": VERSION,
+        "of": what,
+        "sources": begun.sources,
+        "written": begun.written,
+        "left": left,
+        "routers": {name: list(each) for name, each in begun.routers.items()},
+    }
     said = orjson.dumps(head)
     with atomic_file.written(directory / NAME) as file:
         file.write(said + b"\n" + blake2b(said, digest_size=32).hexdigest().encode() + b"\n")
@@ -73,7 +144,8 @@ def read(directory: Path, what: Mapping[str, Any]) -> Begun:
             name = differing[0]
             raise ValueError(f"it is of another {name}: {head['of'].get(name)!r}, not {what[name]!r}")
         left = [(bytes.fromhex(key), bytes.fromhex(value)) for key, value in head["left"]]
-        return Begun(dict(head["sources"]), dict(head["written"]), left)
+        routers = {name: Rows(*each) for name, each in head["routers"].items()}
+        return Begun(dict(head["sources"]), dict(head["written"]), left, routers)
     except (ValueError, KeyError, TypeError, AttributeError) as exc:
         raise Unauditable(
             f"the checkpoint {path} cannot be used: {exc}; delete it to audit the sources from the beginning"

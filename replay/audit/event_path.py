@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import re
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -147,10 +148,14 @@ def _of_event(value: bytes, event_id: str) -> bool:
 
 
 def _in_letter(value: bytes, event_id: str) -> bool:
+    """Whether a dead letter's record has the event's id: in JSON as a word, in another format anywhere."""
     try:
-        return event_id.encode() in base64.b64decode(orjson.loads(value)["value"] or "")
+        refused, named = base64.b64decode(orjson.loads(value)["value"] or ""), event_id.encode()
     except (ValueError, KeyError, TypeError):
         return False
+    if refused.startswith(b"{"):
+        return re.search(rb"(?<![\w-])" + re.escape(named) + rb"(?![\w-])", refused) is not None
+    return named in refused
 
 
 class _Origin(NamedTuple):

@@ -31,7 +31,7 @@ from agents import compiled
 from agents.intake import Intake, Making
 from replay.audit import begun as checkpoints
 from replay.audit import entries, intake_verifier, router_verifier
-from replay.audit.begun import Begun
+from replay.audit.begun import Begun, Rows
 from replay.audit.disk_rows import Disk
 from replay.audit.entries import Entries, digest
 from replay.audit.intake_verifier import (
@@ -188,7 +188,7 @@ def follow(
         Keep the router's derived state in a temporary RocksDB instead of memory.
     checkpoint
         Directory in which earlier audits have left how far they came with the sources: this one goes on from there, and
-        leaves the same if nothing differs. The router's part begins with the first record all the same.
+        leaves the same if nothing differs.
     told
         Called with how many partitions were followed, and how many there are.
 
@@ -230,7 +230,7 @@ def follow(
                 file.put(key, value)
         followed = [pool.submit(_follow, plan, span, at, cuts) for span in plan.sources]
         skipped = [each for found in gathered for each in found.skipped]
-        routed = [pool.submit(_route, plan, span, at, skipped, disk) for span in plan.routers]
+        routed = [pool.submit(_route, plan, span, at, skipped, disk, checkpoint) for span in plan.routers]
         for one in followed:
             one.add_done_callback(finished)
         for other in routed:
@@ -242,14 +242,20 @@ def follow(
             account.by_source[str(span)] = made
             _add(account.sources, made)
             account.differences += differences
-        for router in routed:
-            sent, differences, fates = router.result()
+        for sent_by, router in zip(plan.routers, routed, strict=True):
+            sent, differences, fates, waiting, rows = router.result()
+            left.left += waiting
+            if rows is not None:
+                left.routers[str(sent_by.partition)] = rows
             _add(account.router, sent)
             account.labels = {name: account.labels.get(name, 0) + n for name, n in fates.items()}
             account.differences += differences
-    if checkpoint is not None and not account.sources.differences:
-        left.written = {f"{WRITTEN[label]}/{n}": end for (label, n), (_, end) in plan.written.items()}
-        checkpoints.write(checkpoint, plan.of, left)
+    if checkpoint is not None:
+        agrees = not account.sources.differences and not account.router.differences
+        if agrees:
+            left.written = {f"{WRITTEN[label]}/{n}": end for (label, n), (_, end) in plan.written.items()}
+            checkpoints.write(checkpoint, plan.of, left)
+        checkpoints.tidy(checkpoint, left if agrees else plan.begun)
     account.unable += _unjudged(plan, account)
     account.seconds = monotonic() - began
     return account
@@ -345,9 +351,10 @@ async def planned(settings: Settings, checkpoint: Path | None = None) -> Plan:
         since = begun.sources.get(f"{place.topic}/{place.partition}", 0)
         span = SourceSpan(place.topic, number, place.partition, first[place], offset, ends[place], compacted, since)
         sources.append(span)
-    cut = any(written[OUTCOMES, n][0] for n in range(partitions))
+    read = begun.written
+    cut = any(written[OUTCOMES, n][0] > read.get(f"{WRITTEN[OUTCOMES]}/{n}", 0) for n in range(partitions))
     inputs = [(of_router[n], of_router[n + partitions]) for n in range(partitions)]
-    routers = [_router_span(places, first, settled, ends, cut=cut) for places in inputs]
+    routers = [_router_span(places, first, settled, ends, begun, cut=cut) for places in inputs]
     strict = {1, 2} | ({0} if forecasts else set()) | ({OUTCOMES} if labels else set())
     return Plan(
         settings,
@@ -399,12 +406,17 @@ def _router_span(
     first: Mapping[TopicPartition, int],
     settled: Mapping[TopicPartition, tuple[int, str]],
     ends: Mapping[TopicPartition, int],
+    begun: Begun,
     *,
     cut: bool,
 ) -> RouterSpan:
     routes, labels = places
+    rows = begun.routers.get(str(routes.partition))
+    begin = (0, 0) if rows is None else (rows.routes, rows.labels)
     committed = settled[routes][0], settled[labels][0]
-    return RouterSpan(routes.partition, (first[routes], first[labels]), committed, (ends[routes], ends[labels]), cut)
+    return RouterSpan(
+        routes.partition, (first[routes], first[labels]), committed, (ends[routes], ends[labels]), cut, begin
+    )
 
 
 async def _committed(
@@ -445,8 +457,7 @@ def _gather(plan: Plan, partition: int, at: Path) -> Gathered:
             if label == ANSWERS and not plan.settings.policies.answering:
                 continue
             first, end = plan.written[label, partition]
-            if label not in (LETTERS, OUTCOMES):  # of those the router's part reads all
-                first = max(first, plan.since(label, partition))
+            first = max(first, plan.since(label, partition))
             (records,) = reader.stretches({plan.place(label, partition): (first, end)})
             for key, value in gatherer.of(label, records):
                 file.put(key, value)
@@ -502,8 +513,6 @@ class Gatherer:
                 said = digest(self._partition, record.key, value, None, record.headers)
                 return router_verifier.letter_entry(self._partition, self._routed[topic], offset, record.offset, said)
             place = (topic, number) if topic in self._numbers else None
-            if record.offset < self._plan.since(label, self._partition):
-                return None
             if place is None:
                 self.found = self.found._replace(unread=self.found.unread + (topic not in self._own))
             stamp = None
@@ -623,8 +632,9 @@ def _route(
     at: Path,
     skipped: list[tuple[str, int, int, str]],
     disk: bool,  # noqa: FBT001 - of a process
-) -> tuple[Sent, list[OutputDifference], dict[str, int]]:
-    """Derive what one partition of the router has sent, and meet it."""
+    checkpoint: Path | None,
+) -> tuple[Sent, list[OutputDifference], dict[str, int], list[tuple[bytes, bytes]], Rows | None]:
+    """Derive what one partition of the router has sent, and meet it; the last two are for the next audit."""
     places = [TopicPartition(name, span.partition) for name in (plan.settings.routes, plan.settings.labels)]
     with ExitStack() as stack:
         reader = _reader(plan, stack)
@@ -635,9 +645,18 @@ def _route(
         if disk:
             rows = Disk(Path(stack.enter_context(TemporaryDirectory(prefix="trueup-audit-"))))
         settings = plan.settings.router
+        earlier = plan.begun.routers.get(str(span.partition))
+        if checkpoint is not None and earlier is not None:
+            checkpoints.read_rows(checkpoint, earlier, rows)
+        firsts = [max(first, begin) for first, begin in zip(span.first, span.begin, strict=True)]
+        written: list[Rows] = []
+
+        def settled(rows: RowStore) -> None:
+            if checkpoint is not None:
+                written.append(checkpoints.write_rows(checkpoint, span.partition, rows))
 
         def read() -> list[Iterator[KafkaRecord]]:
-            stretch = zip(span.first, span.end, strict=True)
+            stretch = zip(firsts, map(max, firsts, span.end), strict=True)
             return reader.stretches(dict(zip(places, stretch, strict=True)), plan.settings.unpacked_bytes)
 
         def letter(rejected: Rejected) -> bytes:
@@ -656,12 +675,12 @@ def _route(
         )
         derived = at / f"derived-{span.partition}"
         with closing(Entries(derived)) as file:
-            for _ in router.derive(file.put):
+            for _ in router.derive(file.put, settled):
                 pass
         for kind in (b"O", b"L"):
             prefix = router_verifier.prefix(kind, span.partition)
             router.compare(entries.read([derived], prefix), entries.read(_written(plan, at), prefix), kind)
-        return router.checked, router.differences, router.fates
+        return router.checked, router.differences, router.fates, router.left, next(iter(written), None)
 
 
 class _Served:

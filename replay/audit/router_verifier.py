@@ -13,7 +13,7 @@ event is counted and not judged.
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, islice
 from struct import Struct
 from typing import Any, Final, NamedTuple
 
@@ -23,7 +23,7 @@ from replay.audit.output_matcher import OutputDifference
 from replay.audit.partition_verifier import Memory, RowStore
 from state.events import Rejected
 from state.policy import DEFAULT_TTL_MS, Policies
-from state.routes import FATES, LABELS, MOST_LABELS, ROUTES, Known, Label, Route, Routed, Router, Row, Said
+from state.routes import EVENT, FATES, LABELS, MOST_LABELS, ROUTES, Known, Label, Route, Routed, Router, Row, Said
 from streams.kafka import partitioner
 from streams.records.merge import NEVER, KafkaRecord
 from streams.records.output_values import compared
@@ -90,7 +90,9 @@ class RouterSpan:
     first, committed, end
         Of routes and of labels: the first record kept, the next that the router has to commit, and the end.
     outcomes_cut
-        Whether the first records of any partition of the outcomes were deleted.
+        Whether the first records of any partition of the outcomes were deleted, that no earlier audit has read.
+    begin
+        The first routes and labels that earlier audits have not judged.
     """
 
     partition: int
@@ -98,11 +100,12 @@ class RouterSpan:
     committed: tuple[int, int]
     end: tuple[int, int]
     outcomes_cut: bool = False
+    begin: tuple[int, int] = (0, 0)
 
     @property
     def cut(self) -> bool:
-        """Whether any of its inputs was deleted."""
-        return any(self.first)
+        """Whether any of its inputs was deleted that is to be judged."""
+        return any(first > begin for first, begin in zip(self.first, self.begin, strict=True))
 
 
 @dataclass
@@ -160,11 +163,11 @@ class RouterVerifier:
     letter
         Returns the digest of the dead letter of a record of routes or labels.
     read
-        Returns the records of routes and of labels, from their first to their end.
+        Returns the records of routes and of labels, from the first that is to be judged to their end.
     served
         Reads an outcome by partition and offset, to show what differs.
     rows
-        Where the derived state is kept; empty.
+        Where the derived state is kept: empty, or what earlier audits have derived.
     stamped
         Whether outcomes keep the Kafka timestamps of their labels.
     """
@@ -183,6 +186,8 @@ class RouterVerifier:
     ) -> None:
         self.checked = Sent()
         self.differences: list[OutputDifference] = []
+        #: Entries whose route or label the router has not committed, for the next audit.
+        self.left: list[tuple[bytes, bytes]] = []
         #: What became of the records, by `state.routes.FATES`.
         self.fates = dict.fromkeys(FATES, 0)
         self._span = span
@@ -198,38 +203,50 @@ class RouterVerifier:
 
     # -- what the router makes ---------------------------------------------------------------------------------------
 
-    def derive(self, put: Callable[[bytes, bytes], None]) -> Iterator[int]:
+    def derive(
+        self, put: Callable[[bytes, bytes], None], settled: Callable[[RowStore], None] = lambda _: None
+    ) -> Iterator[int]:
         """Fold routes and labels, and hand over what the router sends, as entries; yields how many were folded.
 
         The entries are those of `outcome_entry` and `letter_entry`, but for what follows the digest: whether it must be
         there, and the record that led to it.
+
+        Parameters
+        ----------
+        put
+            Takes an entry.
+        settled
+            Takes the rows when all is folded that the router has committed: from there another audit goes on.
         """
         engine = Router(self._policies, self._rows.get)
-        folded = 0
-        engine.begin()
-        for topic, record in self._ordered():
-            (event,) = named(self._decoder.events([(topic, record)]))  # type: ignore[arg-type]  # routes are no events
-            self._latest = max(self._latest, record.timestamp)
-            needed = record.offset < self._span.committed[topic]
-            cause = bytes((needed, topic)) + record.offset.to_bytes(8, "big")
-            for output in engine.apply([event]):  # type: ignore[list-item]
-                self._hand_over(output, cause, put)
-            if topic == ROUTES:
-                self.checked.routes += 1
-            else:
-                self.checked.labels += 1
-            self.checked.waiting += not needed
-            folded += 1
-            if folded == FOLDED:
-                self._rows.write(engine.end().rows)
-                yield folded
+        heads = [_Head(records, limit) for records, limit in zip(self._read(), self._span.committed, strict=True)]
+        for committed in (True, False):
+            order = self._ordered(heads, committed=committed)
+            while records := list(islice(order, FOLDED)):
                 engine.begin()
-                folded = 0
-        self._rows.write(engine.end().rows)
+                for topic, record in records:
+                    self._fold(engine, topic, record, put)
+                self._rows.write(engine.end().rows)
+                yield len(records)
+            if committed:
+                settled(self._rows)
         self.fates = dict(zip(FATES, engine.fence.fates, strict=False))
         early = self.fates["early_opened"] - self.fates["early_joined"] - self.fates["expired_labels"]
         self.checked.waiting += max(early, 0)
-        yield folded
+
+    def _fold(self, engine: Router, topic: int, record: KafkaRecord, put: Callable[[bytes, bytes], None]) -> None:
+        (event,) = named(self._decoder.events([(topic, record)]))  # type: ignore[arg-type]  # routes are no events
+        self._latest = max(self._latest, record.timestamp)
+        needed = record.offset < self._span.committed[topic]
+        cause = bytes((needed, topic)) + record.offset.to_bytes(8, "big")
+        for output in engine.apply([event]):  # type: ignore[list-item]
+            self._hand_over(output, cause, put)
+        if not needed:
+            self.checked.waiting += 1
+        elif topic == ROUTES:
+            self.checked.routes += 1
+        else:
+            self.checked.labels += 1
 
     def _sent(self, routed: Routed) -> tuple[int, bytes]:
         return sent(routed, self._partitions, stamped=self._stamped)
@@ -244,18 +261,16 @@ class RouterVerifier:
             said = self._letter(output)
             put(prefix(b"L", number) + _LETTER.pack(output.topic, output.offset) + said, said + cause)
 
-    def _ordered(self) -> Iterator[tuple[int, KafkaRecord]]:
-        """Yield both inputs by record time, a route first; what is committed before what is not."""
-        heads = [_Head(records, limit) for records, limit in zip(self._read(), self._span.committed, strict=True)]
-        for bounded in (True, False):
-            for head in heads:
-                head.bounded = bounded
-            while True:
-                times = [head.time for head in heads]
-                if min(times) == NEVER:
-                    break
-                topic = LABELS if times[LABELS] < times[ROUTES] else ROUTES
-                yield topic, heads[topic].take()
+    def _ordered(self, heads: Sequence["_Head"], *, committed: bool) -> Iterator[tuple[int, KafkaRecord]]:
+        """Yield both inputs by record time, a route first: what is committed, or what is not."""
+        for head in heads:
+            head.bounded = committed
+        while True:
+            times = [head.time for head in heads]
+            if min(times) == NEVER:
+                return
+            topic = LABELS if times[LABELS] < times[ROUTES] else ROUTES
+            yield topic, heads[topic].take()
 
     # -- against what it sent ----------------------------------------------------------------------------------------
 
@@ -292,7 +307,7 @@ class RouterVerifier:
         about = f"{TOPICS[topic]}/{self._span.partition}@{offset}"
         for said, needed in wanted.items():
             if said in seen:
-                self.checked.dead_letters += 1
+                self.checked.dead_letters += needed
             elif needed and not self._span.cut:
                 what = f"the dead letter of {about} is missing"
                 self._add(OutputDifference(self._span.partition, "dead-letters", None, None, what))
@@ -304,6 +319,8 @@ class RouterVerifier:
             elif value not in wanted:
                 what = f"not the dead letter that the router makes of {about}"
                 self._add(OutputDifference(self._span.partition, "dead-letters", place, None, what))
+            elif not wanted[value]:
+                self.left.append((key, value))
             else:
                 self.checked.copies += value in copied
                 copied.add(value)
@@ -315,18 +332,21 @@ class RouterVerifier:
             return False
         if any(needed and said not in seen for said, (needed, _, _) in event.derived.items()):
             return False
-        self._agreed(seen, event.found)
+        self._agreed(event.found, lambda each: event.derived[each.digest][0])
         return True
 
-    def _agreed(self, seen: set[bytes], found: list[Found]) -> None:
-        self.checked.outcomes += len(seen)
-        self.checked.copies += len(found) - len(seen)
+    def _agreed(self, found: list[Found], settled: Callable[[Found], bool]) -> None:
+        """Count outcomes that are right, and keep those whose label is not committed yet."""
+        mine = [each for each in found if settled(each)]
+        self.left += [outcome_entry(self._span.partition, each) for each in found if not settled(each)]
+        self.checked.outcomes += len({each.digest for each in mine})
+        self.checked.copies += len(mine) - len({each.digest for each in mine})
 
     # -- another order -----------------------------------------------------------------------------------------------
 
     def _explain(self, strange: dict[str, dict[str, _Event]]) -> None:
         """Judge the events whose outcomes are not those of the derived order."""
-        histories: dict[str, tuple[list[Route], list[Label]]] = {name: ([], []) for name in strange}
+        histories = {name: self._before(name) for name in strange}
         names = {name.encode() for name in strange}
         for topic, records in enumerate(self._read()):
             for record in records:
@@ -342,31 +362,68 @@ class RouterVerifier:
             for stream, event in streams.items():
                 self._judge(event_id, stream, event, routes, labels)
 
+    def _before(self, event_id: str) -> tuple[list[Route], list[Label]]:
+        """Return the routes and labels of an event that earlier audits have judged, as far as its row has them."""
+        begin, found = self._span.begin, self._rows.get(EVENT + event_id.encode()) if any(self._span.begin) else None
+        if found is None:
+            return [], []
+        row = Row.decode(found)
+        stamp = min((each.stamp for each in row.labels), default=0)
+        routes = [
+            Route(each.offset, None, None, event_id, each.stream, each.target, stamp, None)
+            for each in row.routes
+            if each.offset < begin[ROUTES]
+        ]
+        labels = [
+            Label(
+                said.offset,
+                None,
+                None,
+                event_id,
+                said.stream,
+                said.target,
+                said.y,
+                said.ts,
+                said.number,
+                said.stamp,
+                None,
+            )
+            for said in row.labels
+            if said.offset < begin[LABELS]
+        ]
+        return routes, labels
+
     def _judge(self, event_id: str, stream: str, event: _Event, routes: list[Any], labels: list[Any]) -> None:
         seen = {each.digest for each in event.found}
         orders = self._orders(event_id, stream, routes, labels)
-        if any(seen == made.keys() for made in orders):
+        last = sum(each.offset < self._span.committed[LABELS] for each in _said(labels))
+        routed = not any(each.stream == stream and each.offset >= self._span.committed[ROUTES] for each in routes)
+        lacking = [said for said, (needed, _, _) in event.derived.items() if needed and said not in seen]
+        earlier = any(each.offset < self._span.begin[LABELS] for each in labels)  # and so may be some of its outcomes
+        if any(seen == made.keys() or (earlier and not lacking and seen <= made.keys()) for made in orders):
             self.checked.by_order += 1
-            self._agreed(seen, event.found)
+            self._agreed(event.found, lambda each: routed and each.number <= last)
             return
         span, made = self._span, {said: routed for each in orders for said, routed in each.items()}
         if span.cut or (span.outcomes_cut and seen <= made.keys()):
             self.checked.gone += 1
             return
-        if seen <= made.keys() and self._may_have_left(stream, routes, labels):
+        expired = any(span.begin) and self._rows.get(EVENT + event_id.encode()) is None
+        if expired or (seen <= made.keys() and self._may_have_left(stream, routes, labels)):
             self.checked.unjudged += 1
             return
         forged = [each for each in event.found if each.digest not in made]
         for each in forged[:NAMED]:
             self._show(each, {routed.number: routed for routed in made.values()})
         replaced = {each.number for each in forged}
-        for said, (needed, topic, offset) in event.derived.items():
-            routed = made.get(said)
-            if needed and said not in seen and (routed is None or routed.number not in replaced):
+        for said in lacking:
+            _, topic, offset = event.derived[said]
+            missed = made.get(said)
+            if missed is None or missed.number not in replaced:
                 what = f"lost: the outcome that {TOPICS[topic]}/{span.partition}@{offset} leads to is missing"
-                to = self._sent(routed)[0] if routed else span.partition
+                to = self._sent(missed)[0] if missed else span.partition
                 self._add(OutputDifference(to, "outcomes", None, f"{event_id} ({stream})", what))
-        if not forged and not any(needed and said not in seen for said, (needed, _, _) in event.derived.items()):
+        if not forged and not lacking:
             each = event.found[-1]
             what = "no order of the event's routes and labels leads to these outcomes"
             self._add(OutputDifference(each.partition, "outcomes", each.offset, f"{event_id} ({stream})", what))
@@ -375,11 +432,7 @@ class RouterVerifier:
         self, event_id: str, stream: str, routes: list[Route], labels: list[Label]
     ) -> list[dict[bytes, Routed]]:
         """Return the outcomes of one stream for every order of an event's routes and labels, by their digests."""
-        row = Row(0, 0, 0)
-        for each in labels:
-            said = Said(each.offset, each.stamp, each.ts, each.y, each.number, each.stream, each.target)
-            if not any(one[2:] == said[2:] for one in row.labels) and len(row.labels) < MOST_LABELS:
-                row.labels.append(said)
+        row = Row(0, 0, 0, [], _said(labels))
         last = sum(each.offset < self._span.committed[LABELS] for each in row.labels)
         there = [each for each in routes if each.stream == stream][:1]
         found = []
@@ -455,6 +508,16 @@ class _Head:
         assert head is not None  # noqa: S101 - for the type checker: its time is not `NEVER`
         self._next = next(self._records, None)
         return head
+
+
+def _said(labels: Sequence[Label]) -> list[Said]:
+    """Return labels as they stand in an event's row: none twice."""
+    found: list[Said] = []
+    for each in labels:
+        said = Said(each.offset, each.stamp, each.ts, each.y, each.number, each.stream, each.target)
+        if not any(one[2:] == said[2:] for one in found) and len(found) < MOST_LABELS:
+            found.append(said)
+    return found
 
 
 def _once(events: Sequence[Any]) -> list[Any]:

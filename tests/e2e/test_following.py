@@ -95,19 +95,15 @@ def test_what_retention_took_from_a_source_is_not_there_any_more_unless_it_was_a
         hour.wait()
     assert audited(hour, capsys, tmp_path / "audits")[0] == auditor.AGREE
     cut = TopicPartition(hour.topics["scores.v3"], 1)
-
-    async def delete() -> None:
-        admin = AIOKafkaAdminClient(bootstrap_servers=hour.world.bootstrap)
-        await admin.start()
-        await admin.delete_records({cut: RecordsToDelete(before_offset=7)})
-        await admin.close()
-
-    asyncio.run(delete())
+    delete(hour.world, {cut: 7})
     status, account = audited(hour, capsys)
     assert (status, account["differences"]) == (auditor.UNCHECKED, [])
     assert account["followed"]["sources"]["gone"] == 7
     (reason,) = account["unable"]
     assert reason.startswith(f"7 records of {cut.topic}/1, which begins at offset 7: not there any more")
+    w = hour.world
+    for label in ("routes", "labels", "outcomes"):
+        delete(w, {TopicPartition(w.topic(label), n): len(w.read(label, n)) for n in range(w.partitions)})
     hour.send(made(50, seed=5))
     with hour.stages("intake", "router", "worker"):
         hour.wait()
@@ -115,6 +111,19 @@ def test_what_retention_took_from_a_source_is_not_there_any_more_unless_it_was_a
     assert (status, account["differences"], account["unable"]) == (auditor.AGREE, [], [])
     source = account["followed"]["sources"]
     assert (source["records"], source["gone"]) == (len(made(50, seed=5)), 0)
+    assert account["followed"]["router"]["outcomes"] == len(w.read("outcomes"))
+
+
+def delete(w: World, before: dict[TopicPartition, int]) -> None:
+    """Delete the first records of partitions, as retention does."""
+
+    async def run() -> None:
+        admin = AIOKafkaAdminClient(bootstrap_servers=w.bootstrap)
+        await admin.start()
+        await admin.delete_records({place: RecordsToDelete(before_offset=n) for place, n in before.items()})
+        await admin.close()
+
+    asyncio.run(run())
 
 
 def append(w: World, topic: str, partition: int, key: bytes | None, value: bytes, ts: int) -> None:

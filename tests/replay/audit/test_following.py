@@ -4,6 +4,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,6 +20,7 @@ from replay.audit.entries import in_memory
 from replay.audit.follower import OUTCOMES, WRITTEN, Gathered, Gatherer, Mapper, Plan
 from replay.audit.intake_verifier import MADE, Followed, IntakeVerifier, SourceSpan
 from replay.audit.output_matcher import OutputDifference, Unauditable
+from replay.audit.partition_verifier import Memory, RowStore
 from replay.audit.router_verifier import RouterSpan, RouterVerifier, Sent
 from state.events import Rejected
 from state.routes import Routed, Router
@@ -192,27 +194,43 @@ class Logs:
             total = Followed(**{name: n + getattr(verifier.checked, name) for name, n in vars(total).items()})
         return total, differences
 
-    def routed(self, **changes: Any) -> tuple[Sent, list[OutputDifference]]:
-        """Return what following the router finds."""
+    def routed(self, directory: Path | None = None, **changes: Any) -> tuple[Sent, list[OutputDifference]]:
+        """Return what following the router finds; with a directory, what another audit needs is left there."""
         found, (_, _, differences, _, _) = self.entries(self.plan())
+        found |= dict(self.begun.left)
+        left = Begun({}, {f"{WRITTEN[k]}/{n}": len(log) for (k, n), log in self.written.items()})
         total = Sent()
         for n in range(PARTITIONS):
             ends = len(self.written[1, n]), len(self.written[2, n])
-            span = replace(RouterSpan(n, (0, 0), ends, ends), **changes)
+            rows, earlier = Memory(), self.begun.routers.get(str(n))
+            begin = (0, 0)
+            if directory is not None and earlier is not None:
+                begun.read_rows(directory, earlier, rows)
+                begin = (earlier.routes, earlier.labels)
+            span = replace(RouterSpan(n, (0, 0), ends, ends, begin=begin), **changes)
+
+            def settled(rows: RowStore, n: int = n) -> None:
+                if directory is not None:
+                    left.routers[str(n)] = begun.write_rows(directory, n, rows)
+
             verifier = RouterVerifier(
                 span,
                 self.settings.router.policies,
                 PARTITIONS,
                 lambda _: b"",
-                lambda n=n: self.inputs(n),  # type: ignore[misc]
+                lambda n=n, begin=begin: [islice(log, at, None) for log, at in zip(self.inputs(n), begin, strict=True)],  # type: ignore[misc]
                 lambda partition, offset: self.served(OUTCOMES, partition, offset),
+                rows,
             )
             derived: dict[bytes, bytes] = {}
-            assert sum(verifier.derive(derived.__setitem__)) == sum(ends)
+            assert sum(verifier.derive(derived.__setitem__, settled)) == sum(ends) - sum(begin)
             prefix = router_verifier.prefix(b"O", n)
             verifier.compare(in_memory(derived, prefix), in_memory(found, prefix))
             differences += verifier.differences
+            left.left += verifier.left
             total = Sent(**{name: count + getattr(verifier.checked, name) for name, count in vars(total).items()})
+        if directory is not None:
+            self.begun = left
         return total, differences
 
     def served(self, label: int, partition: int, offset: int) -> Any:
@@ -487,3 +505,66 @@ def test_a_label_that_may_have_come_too_late_is_not_judged(tmp_path: Path) -> No
     stream_time = max(each.timestamp for each in logs.written[1, partitioner.partition(b"old", PARTITIONS)])
     assert stream_time > START + DAY, "an event of the same partition came two days later"
     assert (differences, sent.unjudged) == ([], 1)
+
+
+@pytest.mark.parametrize("labels_last", [False, True])
+@pytest.mark.parametrize("cut", [0, 7, 20, 33, 90])
+def test_an_audit_of_the_router_goes_on_where_the_last_one_stopped(
+    tmp_path: Path, *, labels_last: bool, cut: int
+) -> None:
+    logs = Logs(tmp_path)
+    for i in range(30):
+        logs.verdict(f"e{i}", i, "bad")
+        if i % 3:
+            logs.verdict(f"e{i}", 5 + i, "good")
+        logs.score(f"e{i}", 20 + i)
+        logs.verdict(f"e{i}", 60 + i, "bad")
+    logs.sources["verdicts"].sort(key=lambda each: each.timestamp)
+    for offset, each in enumerate(logs.sources["verdicts"]):
+        each.offset = offset
+    logs.intake()
+    logs.route(labels_last=labels_last)
+    whole, differences = logs.routed()
+    assert differences == []
+    parts = []
+    for committed in ((cut // 4, cut // 2), (cut // 3, cut)):
+        at = (min(committed[0], 10), min(committed[1], 30))
+        part, differences = logs.routed(tmp_path, committed=at)
+        assert differences == []
+        parts.append(part)
+    logs.first = {(label, n): len(logs.written[label, n]) for label in (1, 2, OUTCOMES) for n in range(PARTITIONS)}
+    part, differences = logs.routed(tmp_path)
+    assert differences == []
+    parts.append(part)
+    assert sum(each.labels for each in parts) == whole.labels
+    assert sum(each.routes for each in parts) == whole.routes
+    assert sum(each.outcomes for each in parts) == whole.outcomes
+    assert (part.gone, part.unjudged, logs.begun.left) == (0, 0, [])
+    assert logs.routed(tmp_path)[0].outcomes == 0, "all is judged"
+
+
+def test_what_is_lost_after_an_audit_is_named_by_the_next(logs: Logs, tmp_path: Path) -> None:
+    logs.routed(tmp_path, committed=(10, 5))
+    before = logs.begun
+    n, i = logs.find(OUTCOMES, '"e39"')
+    left = [each for each in before.left if b"e39" in each[0]]
+    before.left = [each for each in before.left if each not in left]
+    assert left, "its label was not committed"
+    _, (difference,) = logs.routed(tmp_path)
+    assert (difference.event_id, difference.topic) == ("e39 (model-b)", "outcomes")
+    logs.begun = before
+    before.left += left
+    one = logs.written[OUTCOMES, n][i]
+    logs.write(OUTCOMES, n, one.key, one.value.replace(b'"y":0.0', b'"y":1.0'), one.timestamp)
+    _, (difference,) = logs.routed(tmp_path)
+    assert difference.what == "not the outcome that the router makes of the event's labels"
+
+
+def test_rows_of_an_earlier_audit_that_are_damaged_are_refused(logs: Logs, tmp_path: Path) -> None:
+    logs.routed(tmp_path)
+    (path,) = tmp_path.glob("router-0-*")
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(Unauditable, match="is damaged"):
+        logs.routed(tmp_path)
+    begun.tidy(tmp_path, Begun())
+    assert list(tmp_path.glob("router-*")) == []
