@@ -1,4 +1,7 @@
-"""The chaos suite: ``python -m tests.chaos [--brokers 3] [--seed N]``; the same seed draws the same faults."""
+"""The chaos suite: ``python -m tests.chaos [--brokers 3] [--seed N]``; the same seed draws the same faults.
+
+First workers on their own topics, then sources of other keys behind intake and router, on brokers of their own.
+"""
 
 import argparse
 import math
@@ -6,16 +9,23 @@ import sys
 import time
 from pathlib import Path
 
-from tests.chaos import campaign, report
+from tests.chaos import campaign, report, sources
+from tests.chaos.campaign import Seen
 from tests.chaos.faults import kinds, schedule
+from tests.chaos.judge import Verdict
+from tests.chaos.sources_judge import judge_sources
+
+#: A verdict, what was seen of each fault, and whether all is good.
+Found = tuple[Verdict, list[Seen], bool]
 
 
 def main() -> int:
     """Run a campaign and judge it; 0 if nothing was lost, doubled or answered in two ways, and promises were kept."""
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
-    names = sorted({kind.__name__ for brokers in (1, 3) for kind in kinds(brokers)})
+    names = sorted({kind.__name__ for brokers in (1, 3) for kind in (*kinds(brokers), *sources.KINDS)})
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--events", type=int, default=200_000, help="least events; each is about two records")
+    parser.add_argument("--payments", type=int, default=40_000, help="least payments of the sources; about 2.5 records")
     parser.add_argument("--brokers", type=int, choices=(1, 3), default=1, help="three replicate everything")
     parser.add_argument("--standbys", type=int, default=1, help="copies of each partition on other workers")
     parser.add_argument("--workers", type=int, default=3)
@@ -27,18 +37,49 @@ def main() -> int:
         "--directory", type=Path, help="where logs, disks and broker are kept; default: a temporary one"
     )
     options = parser.parse_args()
+    began = time.monotonic()
+    total, every, good = Verdict(), list[Seen](), True
+    of_sources = 0
+    for part in (workers, behind_intake):
+        found = part(options)
+        if found is None:
+            continue
+        verdict, seen, well = found
+        print(report.table(seen))
+        total, every, good = total + verdict, every + seen, good and well
+        of_sources += verdict.records if part is behind_intake else 0
+    print(report.conclusion(total, every, time.monotonic() - began, of_sources))
+    return 0 if good and not any(each.broken for each in every) else 1
+
+
+def workers(options: argparse.Namespace) -> Found | None:
+    """Strike workers, their disks, their network and their brokers; None if no such fault is asked for."""
     drawn = [kind for kind in kinds(options.brokers) if kind.__name__ in options.only]
     session = campaign.default_session(options.brokers)
     faults = schedule(options.seed, options.workers, session, drawn, options.partitions)
+    if not faults:
+        return None
     print(f"seed {options.seed}: {len(faults)} faults\n" + "\n".join(f"  {fault}" for fault in faults), flush=True)
-    began = time.monotonic()
     with campaign.asked(options, "chaos") as on:
         seen = campaign.run(on, faults, options.minutes * 60)
         verdict, good = campaign.judged(on, options.events)
         campaign.measure(on, seen)
-    print(report.table(seen))
-    print(report.conclusion(verdict, seen, time.monotonic() - began))
-    return 0 if good and not any(each.broken for each in seen) else 1
+    return verdict, seen, good
+
+
+def behind_intake(options: argparse.Namespace) -> Found | None:
+    """Strike intakes and routers, and the broker while they send."""
+    drawn = [kind for kind in sources.KINDS if kind.__name__ in options.only]
+    faults = sources.schedule(options.seed, campaign.default_session(options.brokers), drawn)
+    if not faults:
+        return None
+    print(f"sources of other keys: {len(faults)} faults\n" + "\n".join(f"  {fault}" for fault in faults), flush=True)
+    with sources.asked(options) as on:
+        seen = campaign.run(on, faults, options.minutes * 60, sources.recover)
+        statuses = sources.drain(on, options.payments)
+        print(f"stopped with {statuses}; judging", file=sys.stderr, flush=True)
+        verdict = judge_sources(on)
+    return verdict, seen, verdict.good and not any(statuses)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import sys
 import tempfile
 import time
 from argparse import Namespace
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -149,14 +149,22 @@ def default_session(brokers: int) -> float:
 
 
 @contextmanager
-def asked(options: Namespace, name: str, *, live: bool = False) -> Iterator[Stage]:
-    """Set up what a command line asks for; SIGTERM then leaves workers, mounts and broker in order."""
+def directory_of(given: Path | None, name: str) -> Iterator[Path]:
+    """Make the directory that is given, or a temporary one; SIGTERM then leaves workers, mounts and broker in order."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # the load's client tells every outage in dozens of lines
     with tempfile.TemporaryDirectory(prefix=f"trueup-{name}-") as temporary:
-        directory = options.directory or Path(temporary)
+        directory = given or Path(temporary)
         directory.mkdir(parents=True, exist_ok=True)
-        with stage(
+        yield directory
+
+
+@contextmanager
+def asked(options: Namespace, name: str, *, live: bool = False) -> Iterator[Stage]:
+    """Set up what a command line asks for."""
+    with (
+        directory_of(options.directory, name) as directory,
+        stage(
             directory,
             workers=options.workers,
             partitions=options.partitions,
@@ -165,8 +173,9 @@ def asked(options: Namespace, name: str, *, live: bool = False) -> Iterator[Stag
             live=live,
             brokers=options.brokers,
             standbys=options.standbys,
-        ) as on:
-            yield on
+        ) as on,
+    ):
+        yield on
 
 
 def reach(world: World) -> Reach | None:
@@ -206,10 +215,13 @@ def recover(on: Stage, patience: float = PATIENCE) -> None:
     wait_for("the workers to catch up", there, patience)
 
 
-def run(on: Stage, faults: Sequence[Fault], seconds: float = math.inf) -> list[Seen]:
+def run(
+    on: Stage, faults: Sequence[Fault], seconds: float = math.inf, recover: Callable[[Stage], None] = recover
+) -> list[Seen]:
     """Strike with one fault after another, each when workers and brokers have recovered from the one before.
 
-    After so many seconds the rest is left out: a machine that has other work may need long for each.
+    After so many seconds the rest is left out: a machine that has other work may need long for each. ``recover``
+    returns when all is well.
     """
     seen: list[Seen] = []
     recover(on)

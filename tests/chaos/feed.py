@@ -6,7 +6,7 @@ import threading
 import time
 from collections import defaultdict, deque
 from collections.abc import Iterator
-from typing import NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError
@@ -45,6 +45,9 @@ class Feed:
     live
         Records carry the time at which they are sent, instead of a clock of their own.
     """
+
+    #: Further options of its producer.
+    options: ClassVar[dict[str, Any]] = {}
 
     def __init__(self, world: World, seed: int, rate: float, *, live: bool = False) -> None:
         self._world = world
@@ -158,7 +161,11 @@ class Feed:
     async def _connected(self) -> AIOKafkaProducer:
         while True:
             producer = AIOKafkaProducer(
-                bootstrap_servers=self._world.bootstrap, linger_ms=5, acks="all", request_timeout_ms=REQUEST_MS
+                bootstrap_servers=self._world.bootstrap,
+                linger_ms=5,
+                acks="all",
+                request_timeout_ms=REQUEST_MS,
+                **self.options,
             )
             try:
                 await producer.start()

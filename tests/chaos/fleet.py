@@ -28,10 +28,12 @@ class Exit(NamedTuple):
 
 
 class Member:
-    """A place in the fleet: the worker that fills it now, its disk and its orders."""
+    """A place in the fleet: the worker that fills it now, its disk and its orders; or an intake, or a router."""
 
-    def __init__(self, number: int, world: World, brokers: str, *, small_disk: bool, **settings: str) -> None:
-        self.number = number
+    def __init__(
+        self, number: int, world: World, brokers: str, *, small_disk: bool, stage: str = "worker", **settings: str
+    ) -> None:
+        self.number, self.stage = number, stage
         self.disk = Disk(world.directory / f"disk-{number}", small=small_disk)
         self.orders = world.directory / f"orders-{number}.json"
         self._world = world
@@ -45,7 +47,7 @@ class Member:
     def _born(self) -> Worker:
         self._lives += 1
         log = self._world.directory / f"worker-{self.number}-{self._lives}.log"
-        return Worker({**self._world.environment, **self._environment}, log, [str(self.orders)], VICTIM)
+        return Worker({**self._world.environment, **self._environment}, log, [str(self.orders), self.stage], VICTIM)
 
     @property
     def running(self) -> bool:
@@ -94,13 +96,19 @@ class Fleet:
         Topics and settings.
     brokers
         For each worker the addresses it finds the brokers at.
+    stages
+        What each is, if not all are workers.
     """
 
-    def __init__(self, world: World, brokers: Sequence[str]) -> None:
+    def __init__(self, world: World, brokers: Sequence[str], stages: Sequence[str] = ()) -> None:
         self._world = world
         self._guests = 0
         self.exits: list[Exit] = []
-        self.members = [Member(n, world, address, small_disk=n == 0) for n, address in enumerate(brokers)]
+        stages = stages or ["worker"] * len(brokers)
+        self.members = [
+            Member(n, world, address, small_disk=n == 0, stage=stage)
+            for n, (address, stage) in enumerate(zip(brokers, stages, strict=True))
+        ]
         self._closing = threading.Event()
         self._supervisor = threading.Thread(target=self._supervise, name="supervisor")
 

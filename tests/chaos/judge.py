@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Self
 
+import orjson
+
 from state import keys, rows
 from state.engine import BATCH_LIMIT
 from state.events import Forecast
@@ -45,7 +47,7 @@ class Recorded:
     @classmethod
     def of(cls, world: World, partition: int) -> Self:
         """Read it."""
-        found = cls(partition)
+        found, inputs = cls(partition), (world.settings.forecasts, world.settings.outcomes)
         world.visit("forecasts", found.inputs[0].append, partition)
         world.visit("outcomes", found.inputs[1].append, partition)
         world.visit("changelog", found._take, partition)
@@ -53,6 +55,8 @@ class Recorded:
 
             def take(record: Read, label: str = label) -> None:
                 assert record.value is not None
+                if label == "dead-letters" and orjson.loads(record.value)["topic"] not in inputs:
+                    return  # of an intake or a router
                 copies = found.outputs[label].setdefault(identity(label, record.value), {})
                 copies[record.value] = copies.get(record.value, 0) + 1
 

@@ -1,5 +1,6 @@
 """What a campaign prints: a table of faults, the verdict, and one JSON object as its last line."""
 
+import math
 from collections import defaultdict
 from collections.abc import Sequence
 
@@ -30,12 +31,13 @@ def table(seen: Sequence[Seen]) -> str:
     return "\n".join(lines)
 
 
-def conclusion(verdict: Verdict, seen: Sequence[Seen], seconds: float) -> str:
-    """Return the verdict in words and, as the last line, as JSON."""
+def conclusion(verdict: Verdict, seen: Sequence[Seen], seconds: float, of_sources: int = 0) -> str:
+    """Return the verdict in words and, as the last line, as JSON; some of the records are those of source topics."""
     kinds = len({type(each.fault) for each in seen})
     broken = sum(len(each.broken) for each in seen)
     # Where brokers could be written to and reached, silence is the workers' own.
-    silent = max((each.silence for each in seen if not each.fault.outage), default=0.0)
+    silences = [each.silence for each in seen if not (each.fault.outage or math.isnan(each.silence))]
+    silent = max(silences, default=0.0)
     lines = [f"FOUND: {finding}" for finding in verdict.findings]
     lines += [
         f"{len(seen)} faults of {kinds} kinds in {seconds:.0f} s",
@@ -47,6 +49,7 @@ def conclusion(verdict: Verdict, seen: Sequence[Seen], seconds: float) -> str:
             {
                 "events": verdict.events,
                 "records": verdict.records,
+                "source_records": of_sources,
                 "faults": len(seen),
                 "kinds": kinds,
                 "lost": verdict.lost,

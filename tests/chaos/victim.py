@@ -2,7 +2,8 @@
 
 ``{"die_at": 3}`` kills it when its next batch has passed step 3; ``{"die_restoring": 2}`` when it has restored
 two fetches of the changelog; ``{"clock": 3600}`` lets its wall clock jump; ``{"file_bytes": 65536}`` limits its
-files, for machines where no small disk can be mounted. What stands in the file at the start is obeyed from the start.
+files, for machines where no small disk can be mounted; ``{"freeze_at": 1}`` stops it when its next batch has passed a
+step. What stands in the file at the start is obeyed from the start. A second argument names another stage to run.
 """
 
 import json
@@ -16,9 +17,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from agents import logs, worker
+from agents import intake, logs
 from streams.config.settings import Settings
 from streams.faust import standbys, state_table, stores
+from tests.e2e.doomed import run
 
 
 def main() -> int:
@@ -39,6 +41,9 @@ def main() -> int:
     def probe(passed: int) -> None:
         if passed == orders.get("die_at"):
             os.kill(os.getpid(), signal.SIGKILL)
+        if passed == orders.get("freeze_at"):
+            del orders["freeze_at"]
+            os.kill(os.getpid(), signal.SIGSTOP)
 
     def counted(restore: Callable[..., None]) -> Callable[..., None]:
         def count(*arguments: Any) -> None:
@@ -54,9 +59,10 @@ def main() -> int:
     state_table.restore = standbys.restore = counted(stores.restore)  # type: ignore[attr-defined]
     if file.exists():
         read()
+    intake.LOOK_SECONDS = 5.0  # type: ignore[misc]  # so that it soon learns of new partitions
     threading.Thread(target=follow, args=(os.getppid(),), daemon=True).start()
     signal.signal(signal.SIGUSR1, read)
-    return worker.run(Settings.from_env(os.environ), probe=probe)
+    return run(sys.argv[2] if len(sys.argv) > 2 else "worker", Settings.from_env(os.environ), probe)
 
 
 def follow(parent: int) -> None:

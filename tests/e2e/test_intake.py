@@ -67,8 +67,11 @@ class Source(NamedTuple):
     headers: tuple[tuple[str, bytes], ...] = ()
 
 
-def made(n: int, seed: int = 1) -> list[Source]:
-    """Return payments in time order: scored by one model or two, charged back, won back, judged, or never heard of."""
+def made(n: int, seed: int = 1, start: int = START) -> list[Source]:
+    """Return payments in time order, one in 100 ms.
+
+    Each is scored by one model or two, and charged back, won back, judged, or never heard of.
+    """
     rng = random.Random(seed)
     found: list[Source] = []
 
@@ -76,7 +79,7 @@ def made(n: int, seed: int = 1) -> list[Source]:
         found.append(Source(topic, key.encode(), orjson.dumps(fields), ts))
 
     for i in range(n):
-        ts, txn = START + 100 * i, f"{seed}-{i}"
+        ts, txn = start + 100 * i, f"{seed}-{i}"
         score = rng.randrange(1001)
         at = datetime.fromtimestamp(ts / 1000, UTC).isoformat(timespec="milliseconds")
         models = ("a", "b") if i % 5 == 0 else ("a",)
@@ -167,19 +170,7 @@ class Hour:
         wait_for("every stage to have done everything", self.drained)
 
     def read(self, name: str, partitions: int) -> list[Read]:
-        async def run() -> list[Read]:
-            consumer = AIOKafkaConsumer(bootstrap_servers=self.world.bootstrap, auto_offset_reset="earliest")
-            found: list[Read] = []
-            async with consumer:
-                tps = [TopicPartition(name, n) for n in range(partitions)]
-                consumer.assign(tps)
-                ends = await consumer.end_offsets(tps)
-                while any([await consumer.position(tp) < ends[tp] for tp in tps]):
-                    for records in (await consumer.getmany(timeout_ms=200)).values():
-                        found += [Read(r.partition, r.offset, r.key, r.value, r.timestamp) for r in records]
-            return sorted(found)
-
-        return asyncio.run(run())
+        return read(self.world.bootstrap, name, partitions)
 
     # -- what must be ----------------------------------------------------------------------------------------------
 
@@ -248,7 +239,7 @@ class Hour:
             for fence in recorded:
                 slices = [mine[t][engine.fence.next[t] : fence.next[t]] for t in (0, 1)]
                 engine.begin()
-                outputs = engine.apply(RouteDecoder().events(_merged(*slices)))
+                outputs = engine.apply(RouteDecoder().events(merged(*slices)))
                 for key, value in engine.end().rows.items():
                     if value is None:
                         table.pop(key, None)
@@ -263,7 +254,25 @@ class Hour:
         assert found == wanted
 
 
-def _merged(routes: list[Read], labels: list[Read]) -> Iterator[tuple[int, Any]]:
+def read(bootstrap: str, name: str, partitions: int) -> list[Read]:
+    """Return everything a topic holds, partition by partition."""
+
+    async def run() -> list[Read]:
+        consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest")
+        found: list[Read] = []
+        async with consumer:
+            tps = [TopicPartition(name, n) for n in range(partitions)]
+            consumer.assign(tps)
+            ends = await consumer.end_offsets(tps)
+            while any([await consumer.position(tp) < ends[tp] for tp in tps]):
+                for records in (await consumer.getmany(timeout_ms=200)).values():
+                    found += [Read(r.partition, r.offset, r.key, r.value, r.timestamp) for r in records]
+        return sorted(found)
+
+    return asyncio.run(run())
+
+
+def merged(routes: list[Read], labels: list[Read]) -> Iterator[tuple[int, Any]]:
     """Merge two inputs as the router does."""
     i = j = 0
     while i < len(routes) or j < len(labels):
