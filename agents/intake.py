@@ -9,7 +9,7 @@ import asyncio
 import json
 import logging
 import signal
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
@@ -35,7 +35,7 @@ from streams.kafka import partitioner, provenance, topics
 from streams.kafka.source_merge import SourceBuffers
 from streams.metrics.routing import IntakeGauges
 from streams.metrics.sample import Sample
-from streams.records.canonical import Canonical, Reader, Sent
+from streams.records.canonical import Reader, Sent
 from streams.records.decoding import encode_letter, encode_raw
 from streams.records.output_avro import AvroValues
 from streams.records.routing import place
@@ -300,24 +300,34 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
             The time, ms since 1970: no record may be far ahead of it.
         """
         making = Making(records=len(batch), started=perf_counter())
+        first: list[tuple[Sent, int]] = []
+        then: list[tuple[Sent, int]] = []
+        fates: Counter[tuple[str, str, str]] = Counter()
         for tp, record in batch:
             making.ends[tp] = record.offset + 1
-            read: set[str] = set()
+            read: tuple[str, ...] = ()
             for reader in self.readers[tp.topic]:
                 if reader.role in read:
                     continue
                 origin = self._place(reader.name, tp), record.offset
                 made = reader.canonical(record, origin, now)
                 if made is not None:
-                    read.add(reader.role)  # of the sources of a role the first counts whose `when` holds
+                    read = (*read, reader.role)  # of the sources of a role the first counts whose `when` holds
                 if made is None:
-                    self._gauges.mapped(reader.name, "passed")
+                    fates[reader.name, "passed", ""] += 1
                 elif isinstance(made, Rejected):
-                    self._gauges.mapped(reader.name, "dead", made.reason)
+                    fates[reader.name, "dead", made.reason] += 1
                     self.reject(making, tp, made)
                 else:
-                    self._gauges.mapped(reader.name, "sent")
-                    self._add(making, made, max(0, record.timestamp))
+                    fates[reader.name, "sent", ""] += 1
+                    stamp = max(0, record.timestamp)
+                    first.append((made.first, stamp))
+                    if made.then is not None:
+                        then.append((made.then, stamp))
+        self._put(making.first, first)
+        self._put(making.then, then)
+        for fate, n in fates.items():
+            self._gauges.mapped(*fate, n)
         return making
 
     def _place(self, name: str, tp: TopicPartition) -> str:
@@ -326,14 +336,10 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
             found = self._places[name, tp] = place(name, self._ids[tp.topic], tp.partition)
         return found
 
-    def _add(self, making: Making, made: Canonical, stamp: int) -> None:
-        self._put(making.first, made.first, stamp)
-        if made.then is not None:
-            self._put(making.then, made.then, stamp)
-
-    def _put(self, to: defaultdict[tuple[str, int], list[Record]], sent: Sent, stamp: int) -> None:
-        partition = partitioner.partition(sent.key, self._widths[sent.topic])
-        to[sent.topic, partition].append(Record(sent.key, sent.value, stamp, sent.headers))
+    def _put(self, to: defaultdict[tuple[str, int], list[Record]], made: list[tuple[Sent, int]]) -> None:
+        hashes = partitioner.hashes([sent.key for sent, _ in made])
+        for ((topic, key, value, headers), stamp), hashed in zip(made, hashes, strict=True):
+            to[topic, hashed % self._widths[topic]].append(Record(key, value, stamp, headers))
 
     def reject(self, making: Making, tp: TopicPartition, rejected: Rejected) -> None:
         """Add a dead letter, and its raw answer if it is to have one."""

@@ -60,10 +60,14 @@ HOT = (
     "state/calibrators/prudent.py",
     "state/calibrators/regret_matching.py",
     "state/calibrators/twospeed.py",
+    "state/routes.py",
     "streams/records/encoding.py",
     "streams/records/merge.py",
     "streams/records/output_avro.py",
     "streams/records/decoding.py",
+    "streams/records/routing.py",
+    "streams/records/canonical.py",
+    "streams/kafka/source_merge.py",
 )
 
 

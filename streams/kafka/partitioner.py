@@ -1,8 +1,15 @@
 """Compute the partition of a key as Kafka's default partitioner does."""
 
+from collections import defaultdict
+from collections.abc import Sequence
 from functools import lru_cache
+from typing import Final
 
+import numpy as np
 from aiokafka.partitioner import murmur2
+
+_SEED: Final = 0x9747B28C
+_M: Final = np.uint32(0x5BD1E995)
 
 
 def partition(key: bytes, count: int) -> int:
@@ -14,3 +21,40 @@ def partition(key: bytes, count: int) -> int:
 def _hashed(key: bytes) -> int:
     # An outcome has the key of an earlier forecast. The hash is pure Python and takes 3 us, so it is cached.
     return int(murmur2(key))
+
+
+def hashes(keys: Sequence[bytes]) -> list[int]:
+    """Return for each key what `partition` takes the remainder of: a number of 31 bits.
+
+    All keys of one length are hashed at once, .1 us a key of thousands.
+    """
+    found = [0] * len(keys)
+    by_length: defaultdict[int, list[int]] = defaultdict(list)
+    for i, key in enumerate(keys):
+        by_length[len(key)].append(i)
+    for length, places in by_length.items():
+        data = np.frombuffer(b"".join([keys[i] for i in places]), np.uint8).reshape(len(places), length)
+        for i, each in zip(places, _murmur2(data).tolist(), strict=True):
+            found[i] = each & 0x7FFFFFFF
+    return found
+
+
+def _murmur2(data: np.ndarray[tuple[int, int], np.dtype[np.uint8]]) -> np.ndarray[tuple[int], np.dtype[np.uint32]]:
+    """Return Kafka's MurmurHash2 of each row."""
+    n, length = data.shape
+    whole = length & ~3
+    h = np.full(n, _SEED ^ length, np.uint32)
+    words = np.ascontiguousarray(data[:, :whole]).view("<u4") * _M
+    words ^= words >> np.uint32(24)
+    words *= _M
+    for i in range(whole // 4):
+        h *= _M
+        h ^= words[:, i]
+    if length > whole:
+        for i in range(length - whole):
+            h ^= data[:, whole + i].astype(np.uint32) << np.uint32(8 * i)
+        h *= _M
+    h ^= h >> np.uint32(13)
+    h *= _M
+    h ^= h >> np.uint32(15)
+    return h

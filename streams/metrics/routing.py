@@ -242,11 +242,11 @@ class IntakeGauges(Stage):
                 self._counters["dead_letters"].labels(source, reason)
         self.registry.register(self)
 
-    def mapped(self, source: str, fate: str, reason: str = "") -> None:
-        """Count a source record: sent, passed over or dead, and then why."""
-        self._counters["mapped_records"].labels(source, fate).inc()
+    def mapped(self, source: str, fate: str, reason: str, records: int) -> None:
+        """Count source records: sent, passed over or dead, and then why."""
+        self._counters["mapped_records"].labels(source, fate).inc(records)
         if reason:
-            self._counters["dead_letters"].labels(source, reason).inc()
+            self._counters["dead_letters"].labels(source, reason).inc(records)
 
     def batch(self, records: int, seconds: float) -> None:
         """Note it, and that there was one just now."""

@@ -23,6 +23,8 @@ REASONS: Final = {
 #: A source record: the partition it stands in, as `place` names it, and its offset there.
 Origin = tuple[str, int]
 
+_loads: Final = orjson.loads
+
 
 def place(source: str, topic_id: str, partition: int) -> str:
     """Return the name of a partition of a source.
@@ -79,31 +81,32 @@ class RouteDecoder:
 
     def _route(self, offset: int, key: bytes | None, value: bytes | None, stamp: int) -> Route | Rejected:
         try:
-            read = orjson.loads(value or b"")
-            names = _texts(read, "event_id", "stream", "target")
-            if all(names):
-                return Route(offset, key, value, *names, stamp, _origin(read))
+            read = _loads(value or b"")
+            event_id, stream, to = _text(read["event_id"]), _text(read["stream"]), _text(read["target"])
+            if event_id and stream and to:
+                return Route(offset, key, value, event_id, stream, to, stamp, _origin(read))
         except (ValueError, TypeError, KeyError):
             pass
         return Rejected(offset, key, value, ROUTES, "route")
 
     def _label(self, offset: int, key: bytes | None, value: bytes | None, stamp: int) -> Label | Rejected:
         try:
-            read = orjson.loads(value or b"")
-            names = _texts(read, "event_id", "stream", "target")
-            y, (ts, number) = read["y"], (read["ts"], read["number"])
-            if names[0] and bool(names[1]) == bool(names[2]) and _whole(ts, number) and type(y) in (float, int):
-                return Label(offset, key, value, *names, float(y), ts, number, stamp, _origin(read))
+            read = _loads(value or b"")
+            event_id, stream, to = _text(read["event_id"]), _text(read["stream"]), _text(read["target"])
+            y, ts, number = read["y"], _whole(read["ts"]), _whole(read["number"])
+            if event_id and bool(stream) == bool(to) and (type(y) is float or type(y) is int):
+                origin = _origin(read)
+                return Label(offset, key, value, event_id, stream, to, float(y), ts, number, stamp, origin)
         except (ValueError, TypeError, KeyError, OverflowError):
             pass
         return Rejected(offset, key, value, LABELS, "route")
 
 
-def _texts(read: Any, *fields: str) -> tuple[str, str, str]:  # noqa: ANN401 - any JSON
-    found = [read[name] for name in fields]
-    if not all(type(each) is str and len(each.encode()) <= 255 for each in found):
+def _text(found: Any) -> str:  # noqa: ANN401 - any JSON
+    # An ASCII text is as many bytes as characters; only others have to be encoded to be measured.
+    if type(found) is not str or len(found) > 255 or not (found.isascii() or len(found.encode()) <= 255):
         raise TypeError
-    return found[0], found[1], found[2]
+    return found
 
 
 def _origin(read: dict[str, Any]) -> Origin | None:
@@ -111,10 +114,12 @@ def _origin(read: dict[str, Any]) -> Origin | None:
     if origin is None:
         return None
     partition, offset = origin
-    if type(partition) is not str or not _whole(offset):
+    if type(partition) is not str:
         raise TypeError
-    return partition, offset
+    return partition, _whole(offset)
 
 
-def _whole(*numbers: object) -> bool:
-    return all(type(each) is int and 0 <= each < 2**63 for each in numbers)
+def _whole(found: Any) -> int:  # noqa: ANN401 - any JSON
+    if type(found) is not int or not 0 <= found < 2**63:
+        raise TypeError
+    return found

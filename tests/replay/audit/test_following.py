@@ -185,7 +185,7 @@ class Logs:
                 mapper = Mapper(plan, span, runner)
                 cut = {place: firsts.get((span.topic, 0)) for place, firsts in cuts.items()}
                 earlier = dict(enumerate(self.sources[span.topic])).get
-                verifier = IntakeVerifier(span, mapper.make, cut, mapper.unknown_schema, self.served, earlier)
+                verifier = IntakeVerifier(span, mapper.make, cut, mapper.unknown_schema, self.served, earlier=earlier)
                 log = self.sources[span.topic][max(span.first, span.begin) :]
                 assert sum(verifier.run(log, in_memory(found, intake_verifier.prefix(span.number, 0)))) == len(log)
             differences += verifier.differences
