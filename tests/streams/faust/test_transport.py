@@ -638,13 +638,13 @@ def test_settings_extra_make_the_producer_idempotent(run: Run, producer: BatchPr
     run(scenario())
 
 
-@pytest.mark.parametrize("settings", [Settings(batch_bytes=100_000, letter_bytes=0)], ids=["100 kB"])
+@pytest.mark.parametrize("settings", [Settings(batch_bytes=110_000, letter_bytes=0)], ids=["110 kB"])
 def test_batch_is_empty_and_full_at_the_size_of_the_settings(run: Run, producer: BatchProducer) -> None:
     async def scenario() -> None:
         producer._producer = producer._new_producer()
         batch = producer.batch()
         assert batch.record_count() == 0
-        assert batch.append(key=b"k", value=b"v" * 99_000, timestamp=None) is not None
+        assert batch.append(key=b"k", value=b"v" * 109_000, timestamp=None) is not None
         assert batch.append(key=b"k", value=b"v" * 1_000, timestamp=None) is None
         await producer._producer.stop()
 
