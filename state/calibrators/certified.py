@@ -28,6 +28,9 @@ LONGER: Final = 10.0
 SHARE: Final = 1.0 / 32.0
 
 _ENDS: Final = (0.0, *(math.sin(math.pi * k / (2 * CELLS)) ** 2 for k in range(1, CELLS)), 1.0)
+#: Of each cell the largest score that may count in it, and the largest distance of one from 1.
+_ABOVE: Final = (*_ENDS[1:], 1.0)
+_BELOW: Final = (1.0, *(1.0 - end for end in _ENDS[:-1]))
 _TICKET: Final = Struct("<BBdIII")
 _HEAD: Final = Struct("<BQQQQQH")
 _ROW: Final = Struct("<BIIIIIddddd")
@@ -198,17 +201,16 @@ class Certified:
         """Return the forecasts at which ``p`` may jump: where intervals end."""
         return list(_ENDS[1:-1])
 
-    def _find_ways(self, first: int, last: int) -> None:
-        """Note of some intervals 0 if it may be served, else the direction of one that may: -1 or 1."""
-        off, margin, ways = self._off, self._margin, self._ways
-        for i in range(max(first, 0), min(last, CELLS - 1) + 1):
-            one, other = off[i], off[i + 1]
-            if one > margin[i] and other > margin[i + 1]:
-                ways[i] = -1
-            elif one < -margin[i] and other < -margin[i + 1]:
-                ways[i] = 1
-            else:
-                ways[i] = 0
+    def _find_way(self, i: int) -> None:
+        """Note of an interval 0 if it may be served, else the direction of one that may: -1 or 1."""
+        off, margin = self._off, self._margin
+        one, other = off[i], off[i + 1]
+        if one > margin[i] and other > margin[i + 1]:
+            self._ways[i] = -1
+        elif one < -margin[i] and other < -margin[i + 1]:
+            self._ways[i] = 1
+        else:
+            self._ways[i] = 0
 
     def update(self, ticket: bytes, y: float) -> None:
         """Count an outcome, 0 or 1, in the cell that the ticket names for it."""
@@ -218,19 +220,22 @@ class Certified:
         self.learnt += 1
         if y > 0.5:
             c: int = o
-            self._ahead[c] = max(self._ahead[c], self._ones[c] - ones)
+            others: int = self._ones[c] - ones
+            self._ahead[c] = max(self._ahead[c], others)
             self._ones[c] += 1
             self._first_ones += 1
             self._ones_waited += waited
         else:
             c = z
-            self._behind[c] = max(self._behind[c], self._zeros[c] - zeros)
+            others = self._zeros[c] - zeros
+            self._behind[c] = max(self._behind[c], others)
             self._zeros[c] += 1
             self._zeros_waited += waited
         self._count(c, p, y, 1)
         if not self._evident and self._has_evidence():
             self._evident = True
-            self._find_ways(0, CELLS - 1)
+            for i in range(CELLS):
+                self._find_way(i)
 
     def _has_evidence(self) -> bool:
         return min(self._first_ones, self.learnt - self._first_ones) >= self._asked
@@ -260,15 +265,20 @@ class Certified:
         self._off[c] += sign * (p - y)
         self._sum[c] += sign * p
         self._square[c] += sign * p * p
-        self._variance[c] += max(sign, 0) * p * (1.0 - p)
+        if sign > 0:
+            self._variance[c] += p * (1.0 - p)
         margin = self._margin_of(c)
         if self._evident:
-            extra = self._extra[c] = max(self._extra[c], self._unequal(c))
+            extra = self._unequal(c)
+            self._extra[c] = max(self._extra[c], extra)
         else:
-            extra = self._extra[c] = max(abs(self._off[c]) - margin, 0.0)
-        self._margin[c] = margin + extra
+            self._extra[c] = max(abs(self._off[c]) - margin, 0.0)
+        self._margin[c] = margin + self._extra[c]
         if self._evident:
-            self._find_ways(c - 1, c)
+            if c > 0:
+                self._find_way(c - 1)
+            if c < CELLS:
+                self._find_way(c)
 
     def _unequal(self, c: int) -> float:
         """Return how far off a cell may seem because one kind of outcome is later than the other."""
@@ -278,9 +288,9 @@ class Certified:
             return 0.0
         zero, one = self._zeros_waited / zeros, self._ones_waited / ones
         if zero > LATER * one and zero > one + LONGER:
-            return min(zero - one, float(self._ones[c])) * (1.0 - _ENDS[max(c - 1, 0)])
+            return min(zero - one, float(self._ones[c])) * _BELOW[c]
         if one > LATER * zero and one > zero + LONGER:
-            return min(one - zero, float(self._zeros[c])) * _ENDS[min(c + 1, CELLS)]
+            return min(one - zero, float(self._zeros[c])) * _ABOVE[c]
         return 0.0
 
     def _margin_of(self, c: int) -> float:
@@ -294,9 +304,9 @@ class Certified:
 
     def _late(self, c: int) -> float:
         """Return what is in the theorem for outcomes that were awaited at once."""
-        above = _ENDS[min(c + 1, CELLS)] * (1 + self._behind[c]) if self._zeros[c] else 0.0
-        below = (1.0 - _ENDS[max(c - 1, 0)]) * (1 + self._ahead[c]) if self._ones[c] else 0.0
-        return max(above, below)
+        above = _ABOVE[c] * (1 + self._behind[c]) if self._zeros[c] else 0.0
+        below = _BELOW[c] * (1 + self._ahead[c]) if self._ones[c] else 0.0
+        return max(below, above)
 
     def _spread(self) -> float:
         """Return Σ n_c s_c."""
@@ -341,7 +351,8 @@ class Certified:
             self._margin[c] = self._margin_of(c) + self._extra[c]
         self._evident = self._has_evidence()
         if self._evident:
-            self._find_ways(0, CELLS - 1)
+            for i in range(CELLS):
+                self._find_way(i)
 
     def error(self) -> float | None:
         """Return how far the scores are, at most, from calibrated ones, by the cells; None before the first outcome."""
