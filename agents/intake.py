@@ -548,13 +548,12 @@ def run(settings: Settings, *, probe: Probe = lambda _: None) -> int:
         log.error(problem)
     if problems:
         return MISCONFIGURED
-    if settings.policies.answering:
-        try:
-            settings = asyncio.run(output_ids.known(settings, ("calibrated",)))
-        except SettingsError as exc:
-            log.error("%s", exc)  # noqa: TRY400 - a message, not a fault
-            return MISCONFIGURED
-    return asyncio.run(_serve(settings, names, probe))
+    try:
+        known = output_ids.waited(settings, ("calibrated",) if settings.policies.answering else ())
+    except SettingsError as exc:
+        log.error("%s", exc)  # noqa: TRY400 - a message, not a fault
+        return MISCONFIGURED
+    return 0 if known is None else asyncio.run(_serve(known, names, probe))
 
 
 async def _serve(settings: Settings, names: Sequence[str], probe: Probe) -> int:

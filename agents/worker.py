@@ -91,10 +91,11 @@ def run(settings: Settings, *, probe: Probe = lambda _: None, stage: Stage = WOR
             log.error(problem)
         return MISCONFIGURED
     try:
-        if stage.writes:
-            settings = asyncio.run(output_ids.known(settings, stage.writes))
+        known = output_ids.waited(settings, stage.writes)
+        if known is None:
+            return 0
         with held(settings.state_dir):
-            return asyncio.run(_serve(settings, probe, stage))
+            return asyncio.run(_serve(known, probe, stage))
     except (HeldError, SettingsError) as exc:
         log.error("%s", exc)  # noqa: TRY400 - a message, not a fault
         return MISCONFIGURED

@@ -6,6 +6,7 @@ The ids are asked for once, when a process starts. After that nothing depends on
 import asyncio
 import json
 import logging
+import signal
 from collections.abc import Iterable
 from dataclasses import replace
 from time import monotonic
@@ -28,6 +29,22 @@ def subject(settings: Settings, label: str) -> str:
     """Return the subject of the schema of an output, ``calibrated`` or ``resolved``."""
     topic = {"calibrated": settings.calibrated, "resolved": settings.resolved}[label]
     return SUBJECTS[settings.output_subjects].format(topic=topic, record=f"{NAMESPACE}.{NAMES[label]}")
+
+
+def waited(settings: Settings, labels: Iterable[str]) -> Settings | None:
+    """Return what `known` does; None if SIGTERM or SIGINT came first. Raises as `known`."""
+
+    async def ask() -> Settings:
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        for signum in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(signum, lambda: task and task.cancel())
+        return await known(settings, labels)
+
+    try:
+        return asyncio.run(ask())
+    except asyncio.CancelledError:
+        log.info("stopped")
+        return None
 
 
 async def known(settings: Settings, labels: Iterable[str] = tuple(NAMES)) -> Settings:

@@ -3,6 +3,10 @@
 import asyncio
 import json
 import logging
+import os
+import signal
+import socket
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -113,6 +117,21 @@ def test_a_registry_that_is_away_is_waited_for(monkeypatch: pytest.MonkeyPatch, 
     waits = [line for line in caplog.messages if "waiting for the registry" in line]
     assert len(waits) == 3
     assert "503" in waits[0]
+
+
+@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
+def test_whoever_waits_can_be_stopped(signum: signal.Signals, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = signal.getsignal(signum)
+
+    async def stopping(_: float) -> None:
+        os.kill(os.getpid(), signum)
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(output_ids, "asyncio", SimpleNamespace(**{**vars(asyncio), "sleep": stopping}))
+    with socket.socket() as taken:  # bound, and nobody listens
+        taken.bind(("127.0.0.1", 0))
+        assert output_ids.waited(settings(f"http://127.0.0.1:{taken.getsockname()[1]}"), ["calibrated"]) is None
+    assert signal.getsignal(signum) == before
 
 
 @pytest.mark.parametrize("said", [{"version": 1}, {"id": "7"}, {"id": -1}, {"id": 1 << 32}, {"id": True}])
