@@ -16,6 +16,7 @@ from state import keys, rows
 from state.fence import FATES, Fence
 from state.policy import Policies
 from streams.config.settings import Settings
+from streams.faust.client import stop
 from streams.kafka.topics import TopicsError, partitions
 from streams.metrics.description import StateRows, describe
 
@@ -94,7 +95,7 @@ async def read(settings: Settings) -> StateRows:
         consumer.assign(tps)
         return _found(await _newest(consumer, await consumer.end_offsets(tps)), settings.policies)
     finally:
-        await consumer.stop()
+        await stop(consumer)
 
 
 async def _newest(consumer: AIOKafkaConsumer, ends: Mapping[TopicPartition, int]) -> dict[tuple[int, bytes], bytes]:

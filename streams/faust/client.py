@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from time import monotonic
 from typing import Any, Final, cast
 
+from aiokafka import AIOKafkaConsumer
 from aiokafka.client import AIOKafkaClient, ConnectionGroup
 from aiokafka.conn import AIOKafkaConnection, CloseReason
 from aiokafka.errors import KafkaError, NodeNotReadyError, RequestTimedOutError
@@ -189,3 +190,17 @@ def hasten(client: AIOKafkaClient, attempt: float) -> None:
     client.__class__ = Client
     client.patience, client._request_timeout_ms = client._request_timeout_ms / 1000, int(attempt * 1000)  # noqa: SLF001
     client.silent, client.replaced, client._locks = {}, set(), defaultdict(asyncio.Lock)  # noqa: SLF001
+
+
+async def stop(consumer: AIOKafkaConsumer) -> None:
+    """Stop a consumer, whatever it waits for.
+
+    aiokafka cancels the requests that are under way and awaits them. One that rests before its next attempt, as while a
+    broker is away, raises that it was cancelled: out of the consumer, before the connections are closed.
+    """
+    try:
+        await consumer.stop()
+    except asyncio.CancelledError:
+        await consumer._client.close()  # noqa: SLF001 - what was left to do
+        if (task := asyncio.current_task()) is not None and task.cancelling():
+            raise

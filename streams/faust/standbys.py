@@ -27,7 +27,7 @@ from aiokafka.errors import KafkaError, NoOffsetForPartitionError, OffsetOutOfRa
 from state import keys
 from streams.config.settings import Settings
 from streams.faust import unpacking
-from streams.faust.client import hasten
+from streams.faust.client import hasten, stop
 from streams.faust.stores import DamagedStoreError, RocksStore, restore
 from streams.faust.unpacking import Head
 from streams.kafka import provenance
@@ -170,7 +170,7 @@ class Standbys:
             log.info("the rows on this disk are told of unseen: %s: %s", type(exc).__name__, exc)
             return
         finally:
-            await consumer.stop()
+            await stop(consumer)
         self._fit, origin, oldest = set(), described.origin.encode(), now - described.retention_ms // 2
         for place in places:
             n = place.partition
@@ -269,7 +269,7 @@ class Standbys:
                 if self._wanted:
                     await self._read()
                 told = False
-            # aiokafka's consumer cancels its own requests when it is stopped, and raises what that raises.
+            # aiokafka's consumer cancels requests of its own, and raises what that raises.
             except (Exception, asyncio.CancelledError) as exc:
                 if self._ending:
                     raise
@@ -296,7 +296,7 @@ class Standbys:
                     due = monotonic() + (MISSING_SECONDS if self.missing else LOOK_SECONDS)
                 await self._fetch(consumer)
         finally:
-            await consumer.stop()
+            await stop(consumer)
 
     def _consumer(self) -> AIOKafkaConsumer:
         settings = self._settings

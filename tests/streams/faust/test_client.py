@@ -5,10 +5,13 @@ import logging
 import struct
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
+from aiokafka import AIOKafkaConsumer
 from aiokafka.client import AIOKafkaClient
+from aiokafka.consumer.fetcher import Fetcher
 from aiokafka.errors import KafkaError, NodeNotReadyError, RequestTimedOutError
 from aiokafka.protocol.admin import ApiVersionRequest_v0, ApiVersionResponse_v0
 from aiokafka.protocol.group import JoinGroupRequest
@@ -16,7 +19,7 @@ from aiokafka.protocol.metadata import MetadataRequest, MetadataResponse_v0
 from aiokafka.structs import BrokerMetadata
 
 from streams.faust import client as clients
-from streams.faust.client import Client, hasten
+from streams.faust.client import Client, hasten, stop
 
 #: Of the brokers' answers, s.
 ATTEMPT, PATIENCE = 0.2, 30.0
@@ -211,3 +214,45 @@ def test_members_of_the_group_are_waited_for() -> None:
         joining.cancel()
 
     run(scenario)
+
+
+class Resting:
+    """A consumer one of whose requests rests before its next attempt, with aiokafka's own way to stop."""
+
+    def __init__(self) -> None:
+        self._client = self
+        self.closed = False
+        self.stopping = asyncio.Event()
+
+    async def stop(self) -> None:
+        fetching, resting = (asyncio.create_task(asyncio.sleep(60)) for _ in range(2))
+        await asyncio.sleep(0)
+        self.stopping.set()
+        await Fetcher.close(SimpleNamespace(_fetch_task=fetching, _fetch_waiters=[], _pending_tasks=[resting]))
+
+    async def close(self) -> None:
+        self.closed = True
+
+
+def test_a_consumer_that_rests_before_its_next_attempt_is_stopped_and_its_connections_are_closed() -> None:
+    async def scenario() -> bool:
+        consumer = Resting()
+        with pytest.raises(asyncio.CancelledError):
+            await consumer.stop()
+        await stop(cast("AIOKafkaConsumer", consumer))
+        return consumer.closed
+
+    assert asyncio.run(scenario())
+
+
+def test_who_is_cancelled_while_a_consumer_is_stopped_is_cancelled() -> None:
+    async def scenario() -> bool:
+        consumer = Resting()
+        stopping = asyncio.create_task(stop(cast("AIOKafkaConsumer", consumer)))
+        await consumer.stopping.wait()
+        stopping.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await stopping
+        return consumer.closed
+
+    assert asyncio.run(scenario())
