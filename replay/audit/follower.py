@@ -308,6 +308,10 @@ async def planned(settings: Settings, checkpoint: Path | None = None) -> Plan:
     topics = list(dict.fromkeys(mode.topic for mode in modes))
     own, of_topics = await _identities(settings, names), await _identities(settings, topics)
     there = dict(zip(topics, of_topics, strict=True))
+    if not all(each.id for each in of_topics):
+        raise Unauditable(
+            "the brokers give topics no ids, so records do not name their sources: Kafka 2.8 and later do"
+        )
     widths = [each.partitions for each in own]
     if len(set(widths)) > 1:
         raise Unauditable(f"the topics do not have equally many partitions: {dict(zip(names, widths, strict=True))}")
@@ -351,10 +355,15 @@ async def planned(settings: Settings, checkpoint: Path | None = None) -> Plan:
         since = begun.sources.get(f"{place.topic}/{place.partition}", 0)
         span = SourceSpan(place.topic, number, place.partition, first[place], offset, ends[place], compacted, since)
         sources.append(span)
-    read = begun.written
-    cut = any(written[OUTCOMES, n][0] > read.get(f"{WRITTEN[OUTCOMES]}/{n}", 0) for n in range(partitions))
+    cuts = {
+        (label, n) for (label, n), (kept, _) in written.items() if kept > begun.written.get(f"{WRITTEN[label]}/{n}", 0)
+    }
+    cut = any(label == OUTCOMES for label, _ in cuts)
     inputs = [(of_router[n], of_router[n + partitions]) for n in range(partitions)]
-    routers = [_router_span(places, first, settled, ends, begun, cut=cut) for places in inputs]
+    routers = [
+        replace(_router_span(places, first, settled, ends, begun), outcomes_cut=cut, letters_cut=(LETTERS, n) in cuts)
+        for n, places in enumerate(inputs)
+    ]
     strict = {1, 2} | ({0} if forecasts else set()) | ({OUTCOMES} if labels else set())
     return Plan(
         settings,
@@ -407,15 +416,13 @@ def _router_span(
     settled: Mapping[TopicPartition, tuple[int, str]],
     ends: Mapping[TopicPartition, int],
     begun: Begun,
-    *,
-    cut: bool,
 ) -> RouterSpan:
     routes, labels = places
     rows = begun.routers.get(str(routes.partition))
     begin = (0, 0) if rows is None else (rows.routes, rows.labels)
     committed = settled[routes][0], settled[labels][0]
     return RouterSpan(
-        routes.partition, (first[routes], first[labels]), committed, (ends[routes], ends[labels]), cut, begin
+        routes.partition, (first[routes], first[labels]), committed, (ends[routes], ends[labels]), begin=begin
     )
 
 
