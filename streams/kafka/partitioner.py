@@ -10,6 +10,8 @@ from aiokafka.partitioner import murmur2
 
 _SEED: Final = 0x9747B28C
 _M: Final = np.uint32(0x5BD1E995)
+#: Fewer keys than these are hashed one by one.
+FEW: Final = 12
 
 
 def partition(key: bytes, count: int) -> int:
@@ -26,8 +28,11 @@ def _hashed(key: bytes) -> int:
 def hashes(keys: Sequence[bytes]) -> list[int]:
     """Return for each key what `partition` takes the remainder of: a number of 31 bits.
 
-    All keys of one length are hashed at once, .1 us a key of thousands.
+    All keys of one length are hashed at once, .1 us a key of thousands. A few are hashed one by one: the first array of
+    a length takes as long as a dozen of them.
     """
+    if len(keys) < FEW:
+        return [_hashed(key) & 0x7FFFFFFF for key in keys]
     found = [0] * len(keys)
     by_length: defaultdict[int, list[int]] = defaultdict(list)
     for i, key in enumerate(keys):
