@@ -357,9 +357,10 @@ def _print(console: Console, account: Mapping[str, Any]) -> None:
 def _print_followed(line: Callable[[str], None], followed: Mapping[str, Any]) -> None:
     source, router = followed["sources"], followed["router"]
     line(
-        f"from the sources: {source['records']:,} records, {source['sent']:,} sent on, {source['dead']:,} dead, "
-        f"{source['passed']:,} passed over; {source['waiting']:,} not committed yet, {source['gone']:,} not there any "
-        f"more; {source['copies']:,} sent again in {followed['seconds']:.1f} s"
+        f"followed in {followed['seconds']:.1f} s from the sources: {source['records']:,} records, "
+        f"{source['sent']:,} sent on, {source['dead']:,} dead, {source['passed']:,} passed over; "
+        f"{source['waiting']:,} not committed yet, {source['gone']:,} not there any more; "
+        f"{source['copies']:,} sent again"
     )
     line(
         f"through the router: {router['routes']:,} routes and {router['labels']:,} labels became "
