@@ -12,6 +12,8 @@ from state.calibrators.sizes import MOST_SLOTS, largest
 
 _TICKET_LENGTH: Final = Struct("<H")
 _STATE_LENGTH: Final = Struct("<I")
+#: `_TICKET_LENGTH` of short tickets.
+_HEADS: Final = [_TICKET_LENGTH.pack(length) for length in range(256)]
 
 #: Reads an event's features from its ticket.
 Features = Callable[[bytes], Sequence[float]]
@@ -71,11 +73,13 @@ class Composition:
             p, draw, back = back_one.predict(between, x, key)
         if self._passed:
             draw = drawn
-        return new(Prediction, (p, draw, _TICKET_LENGTH.pack(len(front)) + front + back))
+        length = len(front)
+        head = _HEADS[length] if length < len(_HEADS) else _TICKET_LENGTH.pack(length)
+        return new(Prediction, (p, draw, head + front + back))
 
     def update(self, ticket: bytes, y: float) -> None:
         """Let both learn; the back first, because it may refuse ``y``."""
-        end = 2 + _TICKET_LENGTH.unpack_from(ticket)[0]
+        end = 2 + ticket[0] + (ticket[1] << 8)
         self.back.update(ticket[end:], y)
         self.front.update(ticket[2:end], y)
 
