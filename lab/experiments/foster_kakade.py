@@ -165,8 +165,9 @@ def tell(results: Sequence[Any], out: Path) -> Section:
             Claim(
                 "Foster & Kakade",
                 "footnote 1: Algorithm 1 is biased, Algorithm 2 is not",
-                "(T ln 2) / 2; less than T in order",
-                f"T^{slope(times, ridge):.2f} and T^{slope(times, calibrated):.2f}",
+                f"(T ln 2) / 2 = {TIMES[-1] * np.log(2) / 2:,.0f} at T = {TIMES[-1]:,}; less than T in order",
+                f"{ridge[-1]:,.0f}, T^{slope(times, ridge):.2f}, and {calibrated[-1]:,.0f}, "
+                f"T^{slope(times, calibrated):.2f}",
                 judged(slope(times, calibrated) < 0.9 < slope(times, ridge)),
             ),
             Claim(

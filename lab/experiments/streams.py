@@ -142,7 +142,8 @@ def tell(results: Sequence[Any], out: Path) -> Section:
             verdict(
                 int(default.brier <= front + 0.002),
                 1,
-                f"`{DEFAULT_CALIBRATOR}` on {name}: Brier {default.brier:.4f} ≤ {front:.4f} of the best front + .002",
+                f"`{DEFAULT_CALIBRATOR}` on {name}: Brier {default.brier:.4f}, no more than .002 above the best "
+                f"front's {front:.4f}",
             )
         )
     return Section(
