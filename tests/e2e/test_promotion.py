@@ -140,3 +140,78 @@ def test_promoted_challenger_serves_warm_nothing_is_lost_and_all_of_it_can_be_au
         found = orjson.loads(capsys.readouterr().out.splitlines()[-1])["differences"]
         assert {each["partition"]: each["event_id"] for each in found} == altered
         assert all(list(each["fields"]) == ["p"] for each in found)
+
+
+VECTORS = """\
+[streams.demand]
+calibrator = "quantile"
+segments = ["country"]
+shadow = [{ calibrator = "quantile", options = { rate = 0.2 } }]
+[streams.intent]
+calibrator = "multiclass"
+options = { classes = 3 }
+segments = ["country"]
+shadow = [{ calibrator = "multiclass", options = { classes = 3, each = "prudent" } }]
+"""
+
+
+def vectors(n: int, start: int) -> list[Sent]:
+    """Return forecasts of both streams, and their outcomes, which depend on the country."""
+    sent = []
+    for i in range(start, start + n):
+        country, ts = ("DE", "FR")[i % 2], 1_000_000 + 1000 * i
+        for stream, raw, y in (
+            (
+                "demand",
+                {"normal": {"mean": 0.0, "std": 1.0}},
+                (i * 0.618 % 1.0) * 2.0 + (3.0 if country == "FR" else -3.0),
+            ),
+            ("intent", {"probs": [0.5, 0.3, 0.2]}, i % 3 if country == "FR" else 0),
+        ):
+            event_id = f"{stream}-{i}"
+            forecast = {"event_id": event_id, "stream": stream, "segments": {"country": country}, "ts": ts, **raw}
+            for topic, record in (
+                ("forecasts", forecast),
+                ("outcomes", {"event_id": event_id, "y": y, "ts": ts + 500}),
+            ):
+                sent.append(Sent(topic, event_id.encode(), orjson.dumps(record), ts))
+    return sent
+
+
+def test_classes_and_numbers_have_segments_and_challengers_that_are_promoted(
+    world: MakeWorld, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "streams.toml"
+    file.write_text(VECTORS)
+    w = world(TRUEUP_STREAMS=str(file))
+    before = w.settings.policies.of("intent")
+    assert before is not None
+    w.send(vectors(500, 0))
+    with w.worker() as worker:
+        w.wait_until_applied(2000)
+        for stream in ("demand", "intent"):
+            assert worker.metric("shadow_events", stream=stream) == 500
+            assert worker.metric("segments_scored", stream=stream) == 2
+        assert worker.stop() == 0
+    w.judge()
+    shown = orjson.loads(inspect(w, "intent", "--json").stdout)["streams"]["intent"]
+    assert shown["shadows"][0]["difference"].keys() == {"brier", "log"}
+    assert {each["value"]: each["events"] for each in shown["segments"]["worst"]} == {"DE": 250, "FR": 250}
+    assert "country = DE" in inspect(w, "intent").stdout
+    challenger = before.challengers[0].config
+    done = promote(w, "intent", challenger)
+    assert done.returncode == 0, done.stderr
+    line = orjson.loads((tmp_path / "streams.toml.audit.jsonl").read_bytes())
+    assert line["figures"]["events"] == 500
+    assert line["figures"]["difference"].keys() == {"brier", "log"}
+    w.reconfigure()
+    w.send(vectors(50, 500))
+    with w.worker() as worker:
+        w.wait_until_applied(2200)
+        assert worker.stop() == 0
+    every = [orjson.loads(record.value or b"") for record in w.read("calibrated")]
+    answers = [each for each in every if each["event_id"] in {f"intent-{i}" for i in range(500, 550)}]
+    assert {each["config"] for each in answers} == {challenger}
+    assert min(each["version"] for each in answers) > 0, "it serves what it had learnt"
+    capsys.readouterr()
+    assert auditor.run(w.settings, json_output=True) == auditor.AGREE
