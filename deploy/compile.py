@@ -68,6 +68,10 @@ HOT = (
     "streams/records/routing.py",
     "streams/records/canonical.py",
     "streams/kafka/source_merge.py",
+    "streams/sources/mapping.py",
+    "streams/sources/shortcuts.py",
+    "streams/sources/fields.py",
+    "streams/sources/transforms.py",
 )
 
 

@@ -7,8 +7,12 @@ from zoneinfo import ZoneInfoNotFoundError
 from streams.sources import specs, transforms
 from streams.sources.references import Envelope, Read, plain, reader, text, uses_key
 from streams.sources.refusal import Unfit, short
+from streams.sources.shortcuts import Shortcut, shortcut
 from streams.sources.specs import Spec
 from streams.sources.transforms import Transform
+
+#: A field's name, what reads it, and how it may be taken from most records.
+Field = tuple[str, Read, Shortcut]
 
 FORECAST, OUTCOME = "forecast", "outcome"
 #: Fields a source of each role may have; the first ones it must have.
@@ -51,8 +55,8 @@ class Compiler:
     def __init__(self) -> None:
         self.uses_key = False
 
-    def fields(self, role: str, table: Mapping[str, Spec]) -> list[tuple[str, Read]]:
-        """Return the names of a source's fields, and what reads each.
+    def fields(self, role: str, table: Mapping[str, Spec]) -> list[Field]:
+        """Return the names of a source's fields, what reads each, and how it may be taken without that.
 
         Raises
         ------
@@ -67,7 +71,7 @@ class Compiler:
         found = []
         for name, spec in table.items():
             try:
-                found.append((name, self._field(name, spec)))
+                found.append((name, self._field(name, spec), shortcut(name, spec)))
             except ValueError as exc:
                 raise ValueError(f"{name}: {exc}") from exc
         return found

@@ -11,6 +11,7 @@ from streams.sources.references import Envelope, Headers
 from streams.sources.refusal import PASSED, Refusal, Unfit, short
 from streams.sources.registry import SchemaId
 from streams.sources.schemas import Schemas
+from streams.sources.shortcuts import TEXT, taken
 from streams.sources.source import Source
 
 _loads: Final = orjson.loads
@@ -53,6 +54,7 @@ class Mapping:
         if compiler.uses_key and self._key is None:
             raise ValueError(f"a path into the key needs key_format: one of {', '.join(formats.FORMATS)}")
         self._precedence = table.get("precedence", 0) << PRECEDENCE_BITS
+        self._adds = bool(self._precedence) or self._carries
 
     def lacking(self, value: bytes | None, key: bytes | None, headers: Headers) -> list[SchemaId]:
         """Return the ids of schemas that have to be loaded before a record is read."""
@@ -75,13 +77,12 @@ class Mapping:
             As they came; the timestamp is Kafka's, ms.
         """
         envelope: Envelope | None = None
+        record: Any = None
         try:
-            if not value:
-                raise Unfit("empty", "the record has no value")
             try:
-                record = _loads(value) if self._is_json else self._decode(value, headers)
+                record = _loads(value) if self._is_json and value else self._decoded(value, headers)
             except orjson.JSONDecodeError:  # mostly a frame stands before it
-                record = self._decode(value, headers)
+                record = self._decoded(value, headers)
             if type(record) is not dict:
                 raise Unfit("not_object", f"the value is no object: {short(record)}")
             said: Any = key
@@ -90,27 +91,44 @@ class Mapping:
             envelope = (said, headers, topic, timestamp)
             if self._passes is not None and not self._passes(record, envelope):
                 return _FILTERED
-            made = {}
-            for name, read in self._fields:
-                found = read(record, envelope)
+            made: dict[str, Any] = {}
+            for name, read, (place, kind, low, width, labels) in self._fields:
+                found: Any = record.get(place) if kind else None
+                if kind == TEXT and type(found) is str:
+                    made[name] = found
+                    continue
+                found = taken(found, kind, low, width, labels) if kind > TEXT else None
+                if found is None:
+                    found = read(record, envelope)
                 if found is not None:
                     made[name] = found
-            if self._precedence:
-                made["revision"] = self._revision(made.get("revision"), made.get("ts", timestamp))
-            if self._carries or (headers and self._carries_headers):
-                carried = self.carrier.of(record, envelope)
-                if carried is not None:
-                    made["carried"] = carried
+            if self._adds or headers:
+                self._add(made, record, envelope)
         except Unfit as exc:
-            left = self._left(record, envelope) if self._forecasts and envelope is not None else None
             reason, why = exc.args
-            return Refusal(reason, why, left)
+            return Refusal(reason, why, self._left(record, envelope))
         return made
 
-    def _left(self, record: dict[str, Any], envelope: Envelope) -> dict[str, Any]:
+    def _decoded(self, value: bytes | None, headers: Headers) -> Any:  # noqa: ANN401 - whatever it says
+        if not value:
+            raise Unfit("empty", "the record has no value")
+        return self._decode(value, headers)
+
+    def _add(self, made: dict[str, Any], record: dict[str, Any], envelope: Envelope) -> None:
+        """Add the revision of a precedence, and what is carried."""
+        if self._precedence:
+            made["revision"] = self._revision(made.get("revision"), made.get("ts", envelope[3]))
+        if self._carries or (envelope[1] and self._carries_headers):
+            carried = self.carrier.of(record, envelope)
+            if carried is not None:
+                made["carried"] = carried
+
+    def _left(self, record: Any, envelope: Envelope | None) -> dict[str, Any] | None:  # noqa: ANN401 - what was decoded
         """Return the fields that can be read of a forecast some of whose fields cannot."""
-        made = {}
-        for name, read in self._fields:
+        if not self._forecasts or envelope is None:
+            return None
+        made: dict[str, Any] = {}
+        for name, read, _ in self._fields:
             try:
                 found = read(record, envelope)
             except Unfit:

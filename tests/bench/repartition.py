@@ -1,0 +1,372 @@
+"""Sources of other keys: intake, router and worker beside Kafka Streams doing the same repartition join.
+
+``python -m tests.bench.repartition [--forecasts N] [--repetitions R] [--only NAME] [--threads N]``
+
+The job of ``throughput.py``, from topics that nobody keyed for it: scores keyed by card in 4 partitions, labels keyed
+by chargeback in 6, joined by transaction. Both topics are JSON, or both are Avro; a score has 12 fields, of which 5 are
+used. trueup runs an intake, a router and a worker, a process each; Kafka Streams is one process with as many threads.
+*co-partitioned* is the job of ``throughput.py`` itself, by one worker: what is missing to it is what the hop costs.
+
+A tenth of the events is done first. Events/s count from the moment the rest begins to be written, as fast as it goes,
+until all of it is answered and learnt: stages may overtake each other, so answers alone do not say what is done. CPU
+and memory are those of all processes of a contender; *elsewhere* has the one that writes. The last line is one JSON
+object.
+"""
+
+import argparse
+import asyncio
+import io
+import json
+import logging
+import random
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import fastavro
+import orjson
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+
+from lab.broker import Broker
+from streams.config.settings import Settings
+from streams.kafka import partitioner, topics
+from tests.bench import backlog
+from tests.bench.backlog import Job, Record
+from tests.bench.contenders import KAFKA_STREAMS, Contender, named
+from tests.bench.drain import STALLED, Follower, Process, WrongError, started
+from tests.bench.figures import medians, table
+from tests.bench.mapped import OTHERS, SCHEMA
+from tests.bench.throughput import shown
+from tests.bench.watch import Watch
+
+#: Partitions of the topics of scores and of labels.
+WIDTHS = {"scores": 4, "chargebacks": 6}
+FORMATS = ("json", "avro")
+#: The share of the events that is done before the clock starts: imports, assignment and JIT are behind, for everyone.
+WARM = 0.1
+COLUMNS = {
+    "events_per_s": "events/s",
+    "cpu_us_per_event": "CPU µs/event",
+    "broker_us_per_event": "broker µs/event",
+    "rss_mb": "RSS MB",
+    "elsewhere": "CPUs elsewhere",
+}
+STAGES = ("intake", "router", "worker")
+LABEL_SCHEMA = {
+    "type": "record",
+    "name": "Chargeback",
+    "fields": [
+        {"name": "id", "type": "string"},
+        {"name": "txn", "type": "string"},
+        {"name": "status", "type": "string"},
+        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+        {"name": "reason", "type": "string"},
+        {"name": "amount", "type": "long"},
+    ],
+}
+SOURCES = """
+[sources.scores]
+topic = "{prefix}-scores"
+role = "forecast"
+event_id = "id"
+stream = "{{model}}-{{country}}"
+p = {{ path = "score", scale = [0, 1000] }}
+ts = "at"
+{scores}
+
+[sources.chargebacks]
+topic = "{prefix}-chargebacks"
+role = "outcome"
+event_id = "txn"
+y = {{ path = "status", labels = {{ lost = 1, won = 0 }} }}
+ts = "at"
+{chargebacks}
+"""
+
+
+class Encoder:
+    """Makes values of one format."""
+
+    def __init__(self, form: str) -> None:
+        self._schemas = {"scores": SCHEMA, "chargebacks": LABEL_SCHEMA}
+        # As their logical types are on the wire, so that nothing is converted here.
+        self._parsed = None
+        if form == "avro":
+            self._parsed = {label: fastavro.parse_schema(_plain(schema)) for label, schema in self._schemas.items()}
+
+    def encode(self, label: str, record: dict[str, Any]) -> bytes:
+        """Return the value of a record of a topic."""
+        if self._parsed is None:
+            return orjson.dumps(record)
+        into = io.BytesIO()
+        fastavro.schemaless_writer(into, self._parsed[label], record)
+        return into.getvalue()
+
+    def source(self, label: str) -> str:
+        """Return what the source's table says of the format."""
+        if self._parsed is None:
+            return ""
+        return f"format = \"avro\"\nschema = '{json.dumps(self._schemas[label])}'"
+
+
+def _plain(schema: dict[str, Any]) -> dict[str, Any]:
+    return json.loads(json.dumps(schema).replace(', "logicalType": "timestamp-millis"', ""))  # type: ignore[no-any-return]
+
+
+def score(event_id: str, stream: int, p: float, ts: int) -> dict[str, Any]:
+    """Return a record of the scores: 12 fields."""
+    return {"id": event_id, "model": f"s{stream}", "country": "DE", "score": round(1000 * p, 3), "at": ts, **OTHERS}
+
+
+def records(job: Job, encoder: Encoder, seed: int = 7) -> dict[str, list[Record]]:
+    """Return the records of both source topics, each in the order of time; see `tests.bench.backlog.backlog`."""
+    rng = random.Random(seed)
+    scores, labels = [], []
+    for i in range(job.first, job.first + job.forecasts):
+        ts, event_id, p = backlog.START_MS + i * backlog.STEP_MS, f"event-{i:08d}", rng.betavariate(1.2, 3.0)
+        card = b"card-%d" % rng.randrange(20_000)
+        value = encoder.encode("scores", score(event_id, i % job.streams, p, ts))
+        scores.append((ts, partitioner.partition(card, WIDTHS["scores"]), card, value))
+        known = ts + 1 + int(rng.expovariate(1 / backlog.DELAY_MS))
+        status = "lost" if rng.random() < p * p else "won"  # the model is too bold, as in the backlog
+        label = {"id": f"cb-{i:08d}", "txn": event_id, "status": status, "at": known, "reason": "10.4", "amount": 1250}
+        key = b"cb-%08d" % i
+        value = encoder.encode("chargebacks", label)
+        labels.append((known, partitioner.partition(key, WIDTHS["chargebacks"]), key, value))
+    labels.sort(key=lambda record: record[0])
+    return {"scores": scores, "chargebacks": labels}
+
+
+class SourceFollower(Follower):
+    """Asks in the format of the sources; what is asked goes to the partition that its event is joined in."""
+
+    def __init__(self, contender: Contender, brokers: str, prefix: str, job: Job, encoder: Encoder | None) -> None:
+        super().__init__(contender, brokers, prefix, job)
+        self._encoder = encoder
+
+    async def warmed(self, process: Process, answers: float) -> None:
+        """Return when there are as many answers; raises `ProcessLookupError` if the process has ended before."""
+        async with AIOKafkaConsumer(bootstrap_servers=self._brokers, enable_auto_commit=False) as consumer:
+            while sum((await consumer.end_offsets(self._answers)).values()) < answers:
+                if process.poll() is not None:
+                    raise ProcessLookupError
+                await asyncio.sleep(0.03)
+
+    async def _ask(self, producer: AIOKafkaProducer, turn: int) -> None:
+        if self._encoder is None:
+            await super()._ask(producer, turn)
+            return
+        ts = backlog.START_MS + self._job.forecasts * backlog.STEP_MS + 100 * backlog.DELAY_MS
+        for n in range(self._job.partitions):
+            for stream in range(self._job.streams):
+                names = (f"probe-{turn}-{n}-{stream}-{salt}" for salt in range(10**6))
+                name = next(each for each in names if partitioner.partition(each.encode(), self._job.partitions) == n)
+                value = self._encoder.encode("scores", score(name, stream, 0.5, ts))
+                await producer.send(f"{self._prefix}-scores", value, b"card", timestamp_ms=ts)
+
+
+class Processes:
+    """Several processes as one: ended when any has."""
+
+    def __init__(self, each: Mapping[str, "subprocess.Popen[bytes]"]) -> None:
+        self.each = each
+
+    def poll(self) -> int | None:
+        """Return the exit status of one that has ended."""
+        return next((status for process in self.each.values() if (status := process.poll()) is not None), None)
+
+    returncode = property(poll)
+
+
+class Together(Watch):
+    """Watches the broker, and several processes as one contender."""
+
+    def __init__(self, processes: Processes, broker: int) -> None:
+        super().__init__({**{name: process.pid for name, process in processes.each.items()}, "broker": broker})
+        self.names = list(processes.each)
+
+    def cpu(self, name: str, start: float, end: float) -> float:
+        """Return the CPU seconds; of the contender those of all its processes."""
+        return sum(super(Together, self).cpu(each, start, end) for each in self._of(name))
+
+    def rss(self, name: str) -> int:
+        """Return the most resident memory; of the contender the sum of what each had."""
+        return sum(super(Together, self).rss(each) for each in self._of(name))
+
+    def _of(self, name: str) -> list[str]:
+        return self.names if name == "contender" else [name]
+
+
+def contenders(form: str, threads: int) -> list[Contender]:
+    """Return who does the job with sources of a format; trueup's command is that of its worker."""
+    worker = named("trueup (histogram)")
+    streams = ("java", "-cp", f"{KAFKA_STREAMS}/classes:{KAFKA_STREAMS}/lib/*", "Repartition")
+    return [
+        Contender(f"trueup, {form}", worker.command, worker.guarantees, "histogram"),
+        Contender(
+            f"Kafka Streams, {form}",
+            (*streams, "{brokers}", "{prefix}", "{directory}", form, str(threads)),
+            named("Kafka Streams").guarantees,
+            needs=KAFKA_STREAMS / "classes" / "Repartition.class",
+        ),
+    ]
+
+
+def stages(entry: "Entry") -> Iterator[tuple[str, Contender]]:
+    """Yield the processes of a contender, by their names."""
+    contender = entry.contender
+    if contender.calibrator is None or entry.encoder is None:
+        yield STAGES[-1], contender
+        return
+    for stage in STAGES:
+        yield stage, replace(contender, command=(*contender.command[:-1], stage))
+
+
+async def run(entry: "Entry", broker: Broker, job: Job) -> dict[str, float]:
+    """Measure a contender once, on topics of its own.
+
+    Raises
+    ------
+    WrongError
+        If it ended, stalled, left a forecast unanswered, or lost a label.
+    """
+    contender, brokers, prefix = entry.contender, broker.bootstrap, f"b{uuid.uuid4().hex[:8]}"
+    with tempfile.TemporaryDirectory(prefix="trueup-bench-") as directory:
+        environment = _told(entry, brokers, prefix, Path(directory))
+        await _create(entry, brokers, prefix, job, environment)
+        await backlog.produce(brokers, prefix, entry.warm)
+        async with AsyncExitStack() as stack:
+            each, logs = {}, []
+            for name, one in stages(entry):
+                place = Path(directory) / name
+                place.mkdir()
+                process, log = await stack.enter_async_context(started(one, brokers, prefix, str(place), environment))
+                each[name] = process
+                logs.append(log)
+            processes = Processes(each)
+            with Together(processes, broker.pid) as watch:
+                follower = SourceFollower(contender, brokers, prefix, job, entry.encoder)
+                try:
+                    async with asyncio.timeout(STALLED):
+                        await follower.warmed(processes, WARM * job.forecasts)
+                    start = time.time()
+                    await backlog.produce(brokers, prefix, entry.made)
+                    async with asyncio.timeout(None) as limit:
+                        await follower.follow(processes, limit)
+                except TimeoutError:
+                    raise WrongError(f"{entry.name} stalled: {follower.state}; {_tails(logs)}") from None
+                except ProcessLookupError:
+                    raise WrongError(f"{entry.name} ended: {_tails(logs)}") from None
+        _, end = await follower.verified()
+        events, seconds = (1 - WARM) * job.events, end - start
+        return {
+            "events_per_s": events / seconds,
+            "cpu_us_per_event": watch.cpu("contender", start, end) / events * 1e6,
+            "broker_us_per_event": watch.cpu("broker", start, end) / events * 1e6,
+            "rss_mb": watch.rss("contender") / 1e6,
+            "elsewhere": watch.elsewhere(start, end),
+            "seconds": seconds,
+            **{f"{name}_us": watch.cpu(name, start, end) / events * 1e6 for name in watch.names},
+        }
+
+
+async def _create(entry: "Entry", brokers: str, prefix: str, job: Job, environment: Mapping[str, str]) -> None:
+    """Make the topics of a run; those of trueup are what its stages ask for."""
+    if entry.encoder is not None:
+        for label, width in WIDTHS.items():
+            await backlog.create(brokers, [f"{prefix}-{label}"], width, stamped=())
+    await backlog.create(brokers, [f"{prefix}-calibrated", f"{prefix}-resolved"], job.partitions)
+    if entry.contender.calibrator is not None:
+        for stage in Settings.from_env(environment).stages:
+            await topics.create(stage, partitions=job.partitions)
+
+
+def _told(entry: "Entry", brokers: str, prefix: str, directory: Path) -> dict[str, str]:
+    """Return the variables of all processes of a contender."""
+    told = dict(entry.contender.environment(brokers, prefix, str(directory)))
+    if told and entry.encoder is not None:
+        streams = directory / "streams.toml"
+        streams.write_text(SOURCES.format(prefix=prefix, **{label: entry.encoder.source(label) for label in WIDTHS}))
+        told["TRUEUP_STREAMS"] = str(streams)
+    return told
+
+
+def _tails(logs: list[Path]) -> str:
+    return "\n".join(log.read_text(errors="replace")[-1500:] for log in logs if log.exists())
+
+
+class Entry(NamedTuple):
+    """A row of the table: who, in which format (None: co-partitioned), what is written to warm it, and what counts."""
+
+    name: str
+    contender: Contender
+    encoder: Encoder | None
+    warm: dict[str, list[Record]]
+    made: dict[str, list[Record]]
+
+
+def entries(job: Job, threads: int) -> Iterator[Entry]:
+    """Yield every row."""
+    warm = replace(job, forecasts=int(WARM * job.forecasts))
+    rest = replace(job, first=warm.forecasts, forecasts=job.forecasts - warm.forecasts)
+    for form in FORMATS:
+        encoder = Encoder(form)
+        made = records(warm, encoder), records(rest, encoder)
+        for one in contenders(form, threads):
+            yield Entry(one.name, one, encoder, *made)
+    yield Entry("trueup, co-partitioned", named("trueup (histogram)"), None, *map(backlog.backlog, (warm, rest)))
+
+
+def main() -> None:
+    """Measure, print the table and the JSON line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--forecasts", type=int, default=100_000, help="each has a label, so events are twice that")
+    parser.add_argument("--repetitions", type=int, default=3, help="runs of each contender")
+    parser.add_argument("--only", action="append", metavar="NAME", help="a part of a contender's name; may be repeated")
+    parser.add_argument("--threads", type=int, default=len(STAGES), help="of Kafka Streams")
+    options = parser.parse_args()
+    logging.getLogger("aiokafka").setLevel(logging.ERROR)  # retries on topics made a moment ago are no news
+    job = Job(forecasts=options.forecasts)
+    wanted = [each for each in entries(job, options.threads) if any(part in each.name for part in options.only or [""])]
+    for each in wanted:
+        if each.contender.missing:
+            print(f"skipped {each.name}: {each.contender.missing}")
+    wanted = [each for each in wanted if not each.contender.missing]
+    runs: dict[str, list[dict[str, float]]] = {each.name: [] for each in wanted}
+    failed = False
+    with Broker() as broker:
+        for i in range(options.repetitions):
+            for each in reversed(wanted) if i % 2 else wanted:
+                try:
+                    found = asyncio.run(run(each, broker, job))
+                except WrongError as exc:
+                    failed = True
+                    print(f"no figure: {exc}", flush=True)
+                    continue
+                runs[each.name].append(found)
+                print(f"run {i + 1}: {each.name}: {found['events_per_s']:,.0f} events/s", flush=True)
+    result = {name: medians(ones) for name, ones in runs.items() if ones}
+    print(f"\n{job.events:,} events, medians of {options.repetitions} runs")
+    rows = [[name, *(shown(key, one[key]) for key in COLUMNS)] for name, one in result.items()]
+    print(table(["", *COLUMNS.values()], rows), "\n")
+    parts = [
+        [name, *(f"{one[f'{stage}_us']:.1f}" for stage in STAGES)] for name, one in result.items() if "intake_us" in one
+    ]
+    print(table(["CPU µs/event", *STAGES], parts), "\n")
+    for form in FORMATS:
+        ours, theirs = result.get(f"trueup, {form}"), result.get(f"Kafka Streams, {form}")
+        if ours and theirs:
+            print(f"{form}: {ours['events_per_s'] / theirs['events_per_s']:.2f} of the events/s of Kafka Streams")
+    print(json.dumps({name: {key: round(value, 1) for key, value in one.items()} for name, one in result.items()}))
+    sys.exit(failed)
+
+
+if __name__ == "__main__":
+    main()
