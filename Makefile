@@ -46,8 +46,9 @@ fuzz: setup ## fuzz decoders, configuration and command line, a minute each of 1
 images: setup jars ## build the images with podman and run them confined against a real Kafka; about five minutes; skips without podman
 	$(BIN)/python -m tests.images.run
 
-bench: compiled jars rivals ## the same job for trueup, a plain loop and four stream processors; about ten minutes
+bench: compiled jars rivals ## the same job for trueup, a plain loop and four stream processors, then one whose sources have other keys; a quarter of an hour
 	$(BIN)/python -m tests.bench.throughput
+	$(BIN)/python -m tests.bench.repartition
 
 latency: compiled jars ## forecast in the log to answer in the log: p50, p99 and p99.9 at steady rates; about five minutes
 	$(BIN)/python -m tests.bench.latency
@@ -117,10 +118,10 @@ clean: ## remove everything that make made
 	.rivals/bin/python -m pip install --quiet --require-hashes -r requirements/rivals.txt
 	touch $@
 
-$(STREAMS)/target/.stamp: requirements/streams.txt deploy/maven/jars deploy/maven/Locked.java $(STREAMS)/src/main/java/Job.java
+$(STREAMS)/target/.stamp: requirements/streams.txt deploy/maven/jars deploy/maven/Locked.java $(wildcard $(STREAMS)/src/main/java/*.java)
 	rm -rf $(STREAMS)/target
 	deploy/maven/jars $(STREAMS)/pom.xml requirements/streams.txt $(STREAMS)/target/lib
-	javac --release 17 -encoding UTF-8 -d $(STREAMS)/target/classes -cp '$(STREAMS)/target/lib/*' $(STREAMS)/src/main/java/Job.java
+	javac --release 17 -encoding UTF-8 -d $(STREAMS)/target/classes -cp '$(STREAMS)/target/lib/*' $(STREAMS)/src/main/java/*.java
 	touch $@
 
 deploy/kafka/lib/.stamp: requirements/kafka.txt deploy/maven/jars deploy/maven/Locked.java

@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
+from typing import Protocol
 
 import orjson
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
@@ -29,6 +30,13 @@ WARM_UP = 0.1
 
 class WrongError(Exception):
     """A contender did not do the job; its figures mean nothing."""
+
+
+class Process(Protocol):
+    """What does the job."""
+
+    def poll(self) -> int | None:
+        """Return its exit status once it has ended."""
 
 
 @dataclass
@@ -172,7 +180,7 @@ class Follower:
     def _partitions(self, label: str) -> list[TopicPartition]:
         return [TopicPartition(f"{self._prefix}-{label}", n) for n in range(self._job.partitions)]
 
-    async def follow(self, process: subprocess.Popen[bytes], limit: asyncio.Timeout) -> None:
+    async def follow(self, process: Process, limit: asyncio.Timeout) -> None:
         """Return when the job is done.
 
         Raises

@@ -151,7 +151,7 @@ class SourceFollower(Follower):
         super().__init__(contender, brokers, prefix, job)
         self._encoder = encoder
 
-    async def warmed(self, process: Process, answers: float) -> None:
+    async def warmed(self, process: Process, answers: int) -> None:
         """Return when there are as many answers; raises `ProcessLookupError` if the process has ended before."""
         async with AIOKafkaConsumer(bootstrap_servers=self._brokers, enable_auto_commit=False) as consumer:
             while sum((await consumer.end_offsets(self._answers)).values()) < answers:
@@ -255,7 +255,7 @@ async def run(entry: "Entry", broker: Broker, job: Job) -> dict[str, float]:
                 follower = SourceFollower(contender, brokers, prefix, job, entry.encoder)
                 try:
                     async with asyncio.timeout(STALLED):
-                        await follower.warmed(processes, WARM * job.forecasts)
+                        await follower.warmed(processes, int(WARM * job.forecasts))
                     start = time.time()
                     await backlog.produce(brokers, prefix, entry.made)
                     async with asyncio.timeout(None) as limit:

@@ -38,7 +38,8 @@ COLUMNS = {
 }
 
 
-def _shown(name: str, value: float) -> str:
+def shown(name: str, value: float) -> str:
+    """Return a figure of `COLUMNS` as the table has it."""
     return f"{value:,.0f}" if name.endswith("_per_s") or name == "rss_mb" else f"{value:,.1f}"
 
 
@@ -73,7 +74,7 @@ def main() -> None:
                 print(f"run {i + 1}: {contender.name}: {found['events_per_s']:,.0f} events/s", flush=True)
     result = {name: medians(ones) for name, ones in runs.items() if ones}
     print(f"\n{job.events:,} events, {job.partitions} partitions, medians of {options.repetitions} runs")
-    rows = [[name, *(_shown(key, one[key]) for key in COLUMNS)] for name, one in result.items()]
+    rows = [[name, *(shown(key, one[key]) for key in COLUMNS)] for name, one in result.items()]
     print(table(["", *COLUMNS.values()], rows), "\n")
     for contender in wanted:
         print(f"{contender.name}: {contender.guarantees}")
