@@ -1,11 +1,12 @@
-"""``python -m tests.bench.arrival FORECASTS OUTCOMES``: what a stream learns, by how many partitions its sources have.
+"""``python -m tests.bench.arrival [FORECASTS OUTCOMES]``: what a stream learns, by how many partitions sources have.
 
-Plays JSON lines of forecasts and of outcomes, in time order, through the stages as they are: `SourceBuffers` of intake,
-`PartitionBuffer` and `Router` of each partition of the router, `PartitionBuffer` and the engine of the worker. Only the
-brokers are lists. Sources are keyed by event and have 1, 8 and 32 partitions each. With ``--live N`` so many records
-come at a time, and the router's partitions have their turns in any order. Without it all is there from the start, and
-who is next and how much is fetched is drawn, so that stages overtake each other: the worst case for the order. The
-first line is what the engine makes of the records in time order; the others name their difference.
+Plays JSON lines of forecasts and of outcomes in time order, or without them the first 20,000 flights (`lab.flights`),
+through the stages as they are: `SourceBuffers` of intake, `PartitionBuffer` and `Router` of each partition of the
+router, `PartitionBuffer` and the engine of the worker. Only the brokers are lists. Sources are keyed by event and have
+1, 8 and 32 partitions each. With ``--live N`` so many records come at a time, and the router's partitions have their
+turns in any order. Without it all is there from the start, and who is next and how much is fetched is drawn, so that
+stages overtake each other: the worst case for the order. The first line is what the engine makes of the records in time
+order; the others name their difference.
 """
 
 import argparse
@@ -21,6 +22,7 @@ import orjson
 from aiokafka.structs import TopicPartition
 from faust.types import TP
 
+from lab import flights
 from state.engine import BATCH_LIMIT, Partition
 from state.events import Calibrated, Resolved
 from state.policy import Policies, Policy
@@ -87,6 +89,14 @@ def lines(path: Path, rows: int | None) -> Iterator[dict[str, Any]]:
             if i == rows:
                 return
             yield orjson.loads(line)
+
+
+def of_flights(rows: int) -> tuple[Log, Log]:
+    """Return forecasts and outcomes of the first flights, in time order."""
+    found: tuple[Log, Log] = ([], [])
+    for message in flights.load(rows).messages():
+        found[message.topic == "outcomes"].append({**orjson.loads(message.value), "ts": message.time_ms})
+    return found
 
 
 class Worker:
@@ -243,9 +253,9 @@ def routed(forecasts: Log, labels: Log, policies: Policies, width: int, live: in
 def main() -> int:
     """Print one line for each width."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("forecasts", type=Path)
-    parser.add_argument("outcomes", type=Path)
-    parser.add_argument("--rows", type=int)
+    parser.add_argument("forecasts", type=Path, nargs="?")
+    parser.add_argument("outcomes", type=Path, nargs="?")
+    parser.add_argument("--rows", type=int, help="of the forecasts; of flights 20,000 if it is not said")
     parser.add_argument(
         "--live", type=int, default=0, metavar="N", help="N records come at a time (default: a backlog)"
     )
@@ -253,9 +263,12 @@ def main() -> int:
     parser.add_argument("--widths", type=int, nargs="+", default=[1, 8, 32])
     options = parser.parse_args()
     policies = Policies(default=Policy(options.calibrator))
-    forecasts = list(lines(options.forecasts, options.rows))
-    known = {each["event_id"] for each in forecasts}
-    labels = [each for each in lines(options.outcomes, None) if each["event_id"] in known]
+    if options.outcomes is None:
+        forecasts, labels = of_flights(options.rows or 20_000)
+    else:
+        forecasts = list(lines(options.forecasts, options.rows))
+        known = {each["event_id"] for each in forecasts}
+        labels = [each for each in lines(options.outcomes, None) if each["event_id"] in known]
     exact = in_order(forecasts, labels, policies)
     print(f"in time order          Brier {exact.served:.5f}, raw {exact.raw:.5f}, {exact.n:,} events", flush=True)
     for width in options.widths:
