@@ -125,7 +125,7 @@ def test_segments_are_named_by_the_rows_that_are_held() -> None:
     held = PartitionSnapshot(Fence(), calibrators={"seg-1": rows.encode_calibrator(served)})
     held.segments["seg-1"] = {keys.names("seg-1", policy.layout): rows.encode_names(names)}
     (said,) = due(Maps(settings()), held)
-    _, segments = json.loads(said.value or b"")["stages"]
+    _, segments, _ = json.loads(said.value or b"")["stages"]
     assert (segments["names"], segments["values"], list(segments["rows"])) == (["country"], [["DE"]], ["2"])
 
 
