@@ -670,6 +670,7 @@ class BatchConsumer(driver.Consumer):
         for partition in {tp.partition for tp in revoked}:
             self.partition_buffers.pop(partition, None)
             self.inputs.revoked(partition)  # one that was claimed and not taken up, too
+        self._revocations += 1  # who began to take them up meanwhile has lost them, too
 
     async def perform_seek(self) -> None:
         """Start every source partition where its state stands.

@@ -290,6 +290,39 @@ def test_partitions_that_are_revoked_while_they_are_taken_up_are_let_go(
     assert topology.failure is None
 
 
+def test_partitions_that_are_taken_up_while_they_are_being_revoked_are_let_go(
+    run: Run, topology: Topology, consumer: BatchConsumer, brokers: Brokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A revocation waits for what is in flight; a recovery that comes to its end meanwhile takes them up."""
+    brokers.assigned = {F0, O0}
+    applied, waiting, revoked = topology.applied, asyncio.Event(), asyncio.Event()
+
+    async def in_flight(_: set[TP]) -> None:
+        await waiting.wait()
+
+    async def late(partition: int) -> tuple[int, int]:
+        waiting.set()
+        await revoked.wait()
+        raise KeyError(partition)  # its claim is forgotten
+
+    async def revoke() -> None:
+        await consumer.on_partitions_revoked({F0, O0, C0})
+        revoked.set()
+
+    async def scenario() -> None:
+        await applied(0)
+        revoking = asyncio.create_task(revoke())
+        await asyncio.sleep(0)
+        with pytest.raises(RebalanceAgain):
+            await consumer.perform_seek()
+        await revoking
+
+    consumer._on_partitions_revoked = in_flight
+    monkeypatch.setattr(topology, "applied", late)
+    run(scenario())
+    assert topology.failure is None
+
+
 def test_a_partition_that_was_claimed_and_not_taken_up_is_let_go(
     run: Run, topology: Topology, consumer: BatchConsumer
 ) -> None:
