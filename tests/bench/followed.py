@@ -49,7 +49,7 @@ def main(payments: int) -> None:
     with Broker() as broker, TemporaryDirectory() as directory:
 
         def world(partitions: int, **settings: str) -> World:
-            settings["TRUEUP_BATCH_RECORDS"] = "5000"
+            settings["TRUEUP_BATCH_RECORDS"] = "4000"
             return World(broker.bootstrap, Path(directory), partitions, replication=1, **settings)
 
         hour = Hour(world, Path(directory), "followed")
