@@ -325,11 +325,27 @@ class RocksStore(rocksdb.Store):
         return self._set_aside(partition, what)
 
     def close(self, partition: int) -> None:
-        """Close a partition's database, if it is open; nothing of it is under way any more."""
+        """Close a partition's database, if it is open; nothing of it is under way any more.
+
+        What RocksDB found damaged in the background it says at the end; it is set aside then.
+        """
         self.anew(partition)
         db = self._dbs.pop(partition, None)
-        if db is not None:
+        if db is None:
+            return
+        try:
             db.close()
+        except Exception as exc:
+            if not _is_damage(exc):
+                raise
+            self._suspects |= self.kept() - {partition}
+            self.log.error(  # noqa: TRY400 - a message, not a fault
+                "the rows of partition %d are damaged on disk; they come from a copy or from the changelog now, the "
+                "damaged files are in %s: %s",
+                partition,
+                self._set_aside(partition),
+                exc,
+            )
 
     def kept(self) -> set[int]:
         """Return the partitions that have a database on this disk, open or not."""

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from faust.types import TP
@@ -241,6 +241,28 @@ def test_what_is_under_way_when_damage_is_found_leaves_no_row_where_all_will_be_
     store.write(0, [(b"k1", b"1")], 7)
     assert (store.read(0, b"k1"), store.offset(0), store.set_aside_for["damaged"]) == (b"1", 7, 1)
     assert len(list(tmp_path.rglob("*.damaged"))) == 1
+
+
+class Closing:
+    """A database that says when it is closed what was found damaged in the background."""
+
+    def __init__(self, db: Any) -> None:
+        self._db = db
+
+    def close(self) -> None:
+        self._db.close()
+        raise Exception("Corruption: block checksum mismatch")  # noqa: TRY002 - as RocksDB's binding does
+
+
+def test_damage_that_is_told_when_a_database_is_closed_ends_nothing_and_is_set_aside(tmp_path: Path) -> None:
+    """Else a worker that looks at its disk before it joins would end at every start."""
+    store = rocks(tmp_path)
+    store.write(0, [(b"a", b"1")], 7)
+    dbs = cast("Any", store._dbs)
+    dbs[0] = Closing(dbs[0])
+    store.close(0)
+    assert (store.read(0, b"a"), store.offset(0)) == (None, None)
+    assert list(tmp_path.rglob("*.damaged"))
 
 
 def test_an_iteration_does_not_end_at_what_is_damaged_as_if_there_were_no_more(tmp_path: Path, filled: Path) -> None:
