@@ -70,8 +70,6 @@ HOT = (
     "streams/kafka/source_merge.py",
     "streams/sources/mapping.py",
     "streams/sources/shortcuts.py",
-    "streams/sources/fields.py",
-    "streams/sources/transforms.py",
 )
 
 

@@ -26,7 +26,7 @@ _KINDS: Final = {
 }
 _LARGEST: Final = 1.7976931348623157e308
 #: Where it stands, its kind, the scale's begin and width, and the labels by their texts.
-Shortcut = tuple[str, int, float, float, Mapping[str, float]]
+Shortcut = tuple[str, int, float, float, Mapping[str, Any]]
 NONE: Final[Shortcut] = ("", NOTHING, 0.0, 1.0, {})
 
 
@@ -52,7 +52,7 @@ def shortcut(field: str, spec: Spec) -> Shortcut:
     return name, kind, 0.0, 1.0, {}
 
 
-def taken(found: Any, kind: int, low: float, width: float, labels: Mapping[str, float]) -> Any:  # noqa: ANN401 - of the field
+def taken(found: Any, kind: int, low: float, width: float, labels: Mapping[str, Any]) -> Any:  # noqa: ANN401 - of the field
     """Return the field's value if it is as it is to be, else None; texts are left to the caller."""
     if kind == LABEL:
         return labels.get(found) if type(found) is str else None
