@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
+from replay.audit.checkpoint import require_same
 from replay.audit.output_matcher import Unauditable
 from replay.audit.partition_verifier import RowStore, fence_of
 from streams import atomic_file
@@ -137,12 +138,7 @@ def read(directory: Path, what: Mapping[str, Any]) -> Begun:
         if rest.strip().decode() != blake2b(said, digest_size=32).hexdigest():
             raise ValueError("its hash does not fit")
         head = orjson.loads(said)
-        if head["version"] != VERSION:
-            raise ValueError(f"it is of version {head['version']}, this reads {VERSION}")
-        differing = [name for name in what if head["of"].get(name) != what[name]]
-        if differing:
-            name = differing[0]
-            raise ValueError(f"it is of another {name}: {head['of'].get(name)!r}, not {what[name]!r}")
+        require_same(head, VERSION, what)
         left = [(bytes.fromhex(key), bytes.fromhex(value)) for key, value in head["left"]]
         routers = {name: Rows(*each) for name, each in head["routers"].items()}
         return Begun(dict(head["sources"]), dict(head["written"]), left, routers)

@@ -126,18 +126,23 @@ def read(
         ) from exc
 
 
+def require_same(head: Mapping[str, Any], version: int, what: Mapping[str, Any]) -> None:
+    """See that the head of a file is of this version and of the same things; raises ValueError if not."""
+    if head["version"] != version:
+        raise ValueError(f"it is of version {head['version']}, this reads {version}")
+    differing = [name for name in what if head["of"].get(name) != what[name]]
+    if differing:
+        name = differing[0]
+        raise ValueError(f"it is of another {name}: {head['of'].get(name)!r}, not {what[name]!r}")
+
+
 def _read(
     file: IO[bytes], what: Mapping[str, Any], settings: Settings, recorded: Sequence[InForce], rows: RowStore
 ) -> Checkpoint:
     frames = _frames(file)
     _, _, configuration, value = next(frames)
     head = orjson.loads(value or b"")
-    if head["version"] != VERSION:
-        raise ValueError(f"it is of version {head['version']}, this reads {VERSION}")
-    differing = [name for name in what if head["of"].get(name) != what[name]]
-    if differing:
-        name = differing[0]
-        raise ValueError(f"it is of another {name}: {head['of'].get(name)!r}, not {what[name]!r}")
+    require_same(head, VERSION, what)
     if _taken_before(recorded, head["applied"]) != head["taken"]:
         raise ValueError("the topic of configurations says otherwise who had taken the partition up before")
     pending: list[list[Derived]] = [[] for _ in _MATCHED]

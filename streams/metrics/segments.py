@@ -1,7 +1,7 @@
 """Segments of a stream, the worst first: for gauges, the status page and ``trueup inspect``."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import fmean
 from typing import Any, Final
 
@@ -100,17 +100,12 @@ def table(described: Mapping[str, Any]) -> Table:
     if described["of"] != FIELDS[PROBABILITY]:
         return _pair_table(described)
     worst = described["worst"]
-    made = Table(
-        Column("", overflow="fold"),
-        box=SIMPLE_HEAD,
-        padding=(0, 1),
-        pad_edge=False,
-        title=f"segments, the worst {len(worst)} of {described['scored']}; off: {described['off']}{_large(described)}",
-        caption="Off: chance does not explain the error, and it is .03, or .3 of what happened. Known: of forecasts "
+    made = _headed(
+        described,
+        "Off: chance does not explain the error, and it is .03, or .3 of what happened. Known: of forecasts "
         "whose time to live is over, those that had an outcome. Age: of a forecast when its outcome came, on average.",
+        ("events", "observed", "served", "off by, 95 %", "ECE", "known", "age"),
     )
-    for name in ("events", "observed", "served", "off by, 95 %", "ECE", "known", "age"):
-        made.add_column(name, justify="right", no_wrap=True)
     for each in worst:
         served, off = each["calibrated"], each["off"]
         made.add_row(
@@ -133,20 +128,31 @@ ERRORS: Final = {
 }
 
 
-def _pair_table(described: Mapping[str, Any]) -> Table:
-    """Return the worst segments of a stream of classes or numbers."""
-    worst = described["worst"]
+def _headed(described: Mapping[str, Any], caption: str, names: Sequence[str]) -> Table:
+    """Return a table of the worst segments without rows: a column for the segment, and one for each name."""
+    worst = len(described["worst"])
     made = Table(
         Column("", overflow="fold"),
         box=SIMPLE_HEAD,
         padding=(0, 1),
         pad_edge=False,
-        title=f"segments, the worst {len(worst)} of {described['scored']}; off: {described['off']}{_large(described)}",
-        caption=f"{ERRORS[described['of']]} Loss: served minus raw. ± 95 %. Known: of forecasts whose time to live is "
-        "over, those that had an outcome.",
+        title=f"segments, the worst {worst} of {described['scored']}; off: {described['off']}{_large(described)}",
+        caption=caption,
     )
-    for name in ("events", "raw", "error", "off by", "loss", "known"):
+    for name in names:
         made.add_column(name, justify="right", no_wrap=True)
+    return made
+
+
+def _pair_table(described: Mapping[str, Any]) -> Table:
+    """Return the worst segments of a stream of classes or numbers."""
+    worst = described["worst"]
+    made = _headed(
+        described,
+        f"{ERRORS[described['of']]} Loss: served minus raw. ± 95 %. Known: of forecasts whose time to live is "
+        "over, those that had an outcome.",
+        ("events", "raw", "error", "off by", "loss", "known"),
+    )
     for each in worst:
         off, loss = each["off"], next(iter(each["difference"].values()))
         made.add_row(
