@@ -44,7 +44,7 @@ SHORT_LIVED = '[streams.model-b]\ncalibrator = "histogram"\nttl = "1h"\n'
 SETTINGS = {
     **campaign.SETTINGS,
     # So small that a batch of intake with a backlog is several record batches for a partition.
-    "TRUEUP_BATCH_BYTES": "65536",
+    "TRUEUP_BATCH_BYTES": "131072",
     "TRUEUP_LETTER_BYTES": "1024",
 }
 
