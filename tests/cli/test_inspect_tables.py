@@ -49,7 +49,7 @@ def short_windows(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_worst_window_and_the_alarm_are_described() -> None:
-    rows = found(700, Policy())
+    rows = found(700, Policy("prudent"))
     described = describe(rows, "s")
     assert described["resolved"] == 1400
     assert described["raw"]["alarm"]["sounds"]
