@@ -31,8 +31,8 @@ demo: compiled jars ## real data through a real broker: a live table, then a rep
 experiments: compiled data ## the papers' results and five real streams again, into one report; four to nine minutes
 	$(BIN)/trueup experiments
 
-test: compiled jars ## run the tests, end to end ones included
-	$(BIN)/pytest
+test: compiled jars ## run the tests, end to end ones included, two files at a time
+	$(BIN)/pytest --numprocesses 2 --dist loadfile
 
 chaos: compiled jars ## 200,000 events and every kind of fault, judged; about five minutes, with three brokers (BROKERS=3) twenty
 	$(BIN)/python -m tests.chaos --brokers $(or $(BROKERS),1)
