@@ -266,8 +266,7 @@ STREAM: Final = Dashboard(
                     "Error against bound",
                     "What the calibrator measures of itself, over its life: the error, what the theorem allows, and "
                     "the noise. Behind certified (the default) the error is how far p is at most from calibrated "
-                    "scores. "
-                    "The bound is drawn where it is below 1; empty where the calibrator has no theorem.",
+                    "scores, and has no noise. The bound is drawn where it is below 1; empty where the calibrator has no theorem.",
                     [
                         Query(
                             f"{over('max', _here('stream:trueup_calibration_bound:ratio'))} < 1",
@@ -277,7 +276,13 @@ STREAM: Final = Dashboard(
                             quiet=True,
                         ),
                         Query(over("max", _here("stream:trueup_calibration_error:ratio")), "error", CALIBRATED),
-                        Query(over("max", _here("stream:trueup_calibration_noise:ratio")), "noise", MUTED, "dashed"),
+                        Query(
+                            over("max", _here("stream:trueup_calibration_noise:ratio")),
+                            "noise",
+                            MUTED,
+                            "dashed",
+                            quiet=True,
+                        ),
                     ],
                     "none",
                     decimals=3,

@@ -155,7 +155,8 @@ def watched(world: World, slices: int = 8) -> Iterator[tuple[Server, list[Worker
             for i in range(slices):
                 sent += _send(world, 300, i + 1, 2)
             world.wait_until_applied(sent)
-            scored = sum(each.metric("resolved") for each in workers)
+            applied = world.applied()  # metrics may be some seconds old
+            scored = applied["outcomes_resolved"] + applied["early_joined"]
             total = 'sum(stream_kind:trueup_events:sum{kind="raw", window="life"})'
             wait_for("Prometheus to have seen it", lambda: server.value(total) == scored)
             yield server, workers

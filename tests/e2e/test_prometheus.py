@@ -18,8 +18,10 @@ pytestmark = needs_prometheus
 
 #: How far back the panels look, s.
 SPAN = 30.0
-#: Recorded only where something is wrong, where a stream has segments, or where forecasts are of classes or numbers.
+#: Recorded only where something is wrong, where a stream has segments, where forecasts are of classes or numbers, or
+#: where a calibrator measures itself by points.
 QUIET = {
+    "stream:trueup_calibration_noise:ratio",
     "stream_finding:trueup_label_finding:max",
     "stream:trueup_segments_off:max",
     "stream:trueup_segments_scored:max",
