@@ -246,6 +246,8 @@ class BatchConsumer(driver.Consumer):
         self._wanted = asyncio.Event()
         #: Whether what was assigned last is still ours, and the claims under way.
         self._ours = False
+        #: Whether copies of what is assigned may be open here: until they are let go of, nobody else opens the rows.
+        self._copying = False
         #: Counts revocations, so that who takes partitions up knows whether one came between.
         self._revocations = 0
         #: Partitions that were asked for since the last assignment.
@@ -303,7 +305,7 @@ class BatchConsumer(driver.Consumer):
         A fetch may be on its way while a rebalance or a recovery seeks elsewhere. What it brings cannot be told from
         what should have come, so it is dropped; but the fetcher believes it delivered, and would go on behind it.
         """
-        if not self._dropped:
+        if not self._dropped or self._copying:
             return
         assigned = self.assignment()
         dropped = {tp for tp in self._dropped if tp in assigned}
@@ -653,6 +655,7 @@ class BatchConsumer(driver.Consumer):
             except Exception as exc:
                 self.inputs.failed(exc)  # aiokafka only logs it, and nothing would be served
                 raise
+        self._copying = False
         self._asked_for = frozenset()
         self._assignor.lost.clear()
         await super().on_partitions_assigned(assigned, generation_id)
@@ -660,6 +663,7 @@ class BatchConsumer(driver.Consumer):
     async def on_partitions_revoked(self, revoked: set[TP]) -> None:
         """Finish what is in flight and commit it (Faust), then forget the partitions that leave."""
         self._ours = self._repairing = False
+        self._copying = True
         self._revocations += 1
         await super().on_partitions_revoked(revoked)
         await asyncio.gather(*self._claims, return_exceptions=True)

@@ -648,6 +648,21 @@ def test_what_was_dropped_of_a_partition_that_left_is_not_sought(
     assert len(brokers.calls) == 1
 
 
+def test_rows_are_not_asked_how_far_they_reach_while_their_copies_are_let_go_of(
+    run: Run, consumer: BatchConsumer, brokers: Brokers
+) -> None:
+    brokers.assigned = {F1, C0}
+    consumer._handed = {F1: 4}
+    consumer._dropped = {F1, C0}
+    run(consumer.on_partitions_revoked(set()))
+    run(consumer._seek_back())
+    assert not [call for call in brokers.calls if call[0] == "seek"], "the rows of C0 may be open as a copy"
+    run(consumer.on_partitions_assigned({F1, C0}))
+    run(consumer._seek_back())
+    (sought,) = [call[1] for call in brokers.calls if call[0] == "seek"]
+    assert sought.keys() == {F1, C0}
+
+
 def test_seek_wait_counts_a_seek_before_and_after_it(run: Run, consumer: BatchConsumer, brokers: Brokers) -> None:
     counted: list[int] = []
 
