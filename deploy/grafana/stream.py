@@ -266,8 +266,8 @@ STREAM: Final = Dashboard(
                     "Error against bound",
                     "What the calibrator measures of itself, over its life: the error, what the theorem allows, and "
                     "the noise. Behind certified (the default) the error is how far p is at most from calibrated "
-                    "scores, and has no noise. The bound is drawn where it is below 1; empty where the calibrator has no "
-                    "theorem.",
+                    "scores, and has no noise. The bound is drawn where it is below 1; empty where the calibrator has "
+                    "no theorem.",
                     [
                         Query(
                             f"{over('max', _here('stream:trueup_calibration_bound:ratio'))} < 1",

@@ -659,7 +659,7 @@ def test_rows_are_not_asked_how_far_they_reach_while_their_copies_are_let_go_of(
     assert not [call for call in brokers.calls if call[0] == "seek"], "the rows of C0 may be open as a copy"
     run(consumer.on_partitions_assigned({F1, C0}))
     run(consumer._seek_back())
-    (sought,) = [call[1] for call in brokers.calls if call[0] == "seek"]
+    (sought,) = [cast("dict[TP, int]", call[1]) for call in brokers.calls if call[0] == "seek"]
     assert sought.keys() == {F1, C0}
 
 
