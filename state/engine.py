@@ -716,22 +716,25 @@ class Partition:
         topic = FORECASTS if isinstance(event, Forecast) else OUTCOMES
         mark = self._refusals.mark(topic, event.offset)
         if mark & ~WITHHELD:
-            if mark & UNFIT:
-                letter = _conflicting(event) if isinstance(event, Forecast) else _unusable(event)
-            else:
-                letter = _refused(event, topic, REFUSED if mark & MARK_REFUSED else REFUSED_ID)
-            outputs.append(_told(self._with_forecast(letter, event), mark))
+            outputs.append(_told(self._with_forecast(_marked(event, topic, mark), event), mark))
             return
         found = self._payload(keys.LEDGER + event.event_id.encode())
         if found is None or found[0] == ledger.EARLY:
             return
+        # What is delivered again from further back than marks are kept must not be answered by another event's row.
         if isinstance(event, Forecast):
+            if not ledger.repeats(found, event.stream, event.raw):
+                outputs.append(self._with_forecast(_conflicting(event), event))
+                return
             outputs.append(_calibrated(event.key, event.event_id, found, event.carried))
             parked = ledger.parse(found).invalid_outcome
             if parked is not None:
                 outputs.append(_told(_parked(event, parked[0]), mark))
         elif not _admits(found, event.y):
-            return  # it was parked, and its forecast brings the letter
+            parked = ledger.parse(found).invalid_outcome
+            if parked is None or parked[1] != event.offset:  # else it was parked, and its forecast brings the letter
+                outputs.append(_unusable(event))
+            return
         if found[0] == ledger.RESOLVED:
             outputs.extend(_resolved(event.key, event.event_id, found))
 
@@ -1027,6 +1030,13 @@ def _admits(payload: bytes, y: float) -> bool:
 def _refused(event: Forecast | Outcome, topic: int, reason: str) -> Rejected:
     """Return the dead letter of a record that is beyond its stream's quota."""
     return Rejected(event.offset, event.key, event.value, topic, reason)
+
+
+def _marked(event: Forecast | Outcome, topic: int, mark: int) -> Rejected:
+    """Return the dead letter of a record by what it is marked with."""
+    if not mark & UNFIT:
+        return _refused(event, topic, REFUSED if mark & MARK_REFUSED else REFUSED_ID)
+    return _conflicting(event) if isinstance(event, Forecast) else _unusable(event)
 
 
 def _told(letter: Rejected, mark: int) -> Rejected:

@@ -146,7 +146,7 @@ def test_both_orders_leave_the_same_calibrator_and_scores() -> None:
 def test_forecast_that_repeats_an_id_with_anything_else_is_a_dead_letter_and_is_not_answered(
     other: dict[str, Any],
 ) -> None:
-    one = worker(held=1)
+    one = worker()
     one.fold(forecast(0))
     record = forecast(1, **other)._replace(value=b"record")
     effects = one.fold(record)
