@@ -358,19 +358,20 @@ def _segments(segments: Mapping[str, Any]) -> str:
     """Return the worst segments as a table, and of probabilities the bands of the first of them."""
     if segments["of"] in ERRORS:
         return _pair_segments(segments)
-    heads = "".join(
-        f"<th>{name}</th>"
-        for name in ("events", "observed", "raw", "served", "off by", "95 %", "ECE raw", "ECE", "by chance", "known")
-    )
+    heads = ("events", "observed", "raw", "served", "off by", "95 %", "ECE raw", "ECE", "by chance", "known")
     lines = "".join(_segment(each) for each in segments["worst"])
-    shown = f"{segments['off']:,} of {segments['scored']:,} segments are off."
-    if len(segments["worst"]) < segments["scored"]:
-        shown += f" The {len(segments['worst'])} worst:"
+    note = "Off: chance does not explain the error, and it is .03, or .3 of what happened."
+    return _worst_segments(segments, heads, lines, note) + _bands(segments["worst"][:BANDED])
+
+
+def _worst_segments(segments: Mapping[str, Any], heads: Sequence[str], lines: str, note: str) -> str:
+    """Return the table of the worst segments, from its heads and lines, with how many are off."""
+    more = f" The {len(segments['worst'])} worst:" if len(segments["worst"]) < segments["scored"] else ""
     return (
-        f'<p class="note">{shown}</p><div class="scroll"><table><thead><tr><th class="name">segment</th>'
-        f'<th class="name">value</th>{heads}</tr></thead><tbody>{lines}</tbody></table></div>'
-        '<p class="note">Off: chance does not explain the error, and it is .03, or .3 of what happened. Known: share '
-        f"of the forecasts whose time is over that had an outcome.</p>{_bands(segments['worst'][:BANDED])}"
+        f'<p class="note">{segments["off"]:,} of {segments["scored"]:,} segments are off.{more}</p>'
+        f'<div class="scroll"><table><thead><tr><th class="name">segment</th><th class="name">value</th>'
+        f"{''.join(f'<th>{name}</th>' for name in heads)}</tr></thead><tbody>{lines}</tbody></table></div>"
+        f'<p class="note">{note} Known: share of the forecasts whose time is over that had an outcome.</p>'
     )
 
 
@@ -392,14 +393,8 @@ def _pair_segments(segments: Mapping[str, Any]) -> str:
         lines += f"{''.join(f'<td>{figure}</td>' for figure in figures)}"
         lines += f"{_difference(loss) if loss['error'] is not None else '<td>–</td>'}</tr>"
     heads = ("events", "error raw", "error", "by chance", "off by", "95 %", "known", "loss, served − raw")
-    more = f" The {len(segments['worst'])} worst:" if len(segments["worst"]) < segments["scored"] else ""
-    return (
-        f'<p class="note">{segments["off"]:,} of {segments["scored"]:,} segments are off.{more}</p>'
-        f'<div class="scroll"><table><thead><tr><th class="name">segment</th><th class="name">value</th>'
-        f"{''.join(f'<th>{name}</th>' for name in heads)}</tr></thead><tbody>{lines}</tbody></table></div>"
-        f'<p class="note">{ERRORS[segments["of"]]} Off: chance does not explain the error, and it is .03. Known: share '
-        "of the forecasts whose time is over that had an outcome.</p>"
-    )
+    note = f"{ERRORS[segments['of']]} Off: chance does not explain the error, and it is .03."
+    return _worst_segments(segments, heads, lines, note)
 
 
 def _challengers(shadows: Sequence[Mapping[str, Any]]) -> str:

@@ -16,7 +16,7 @@ import orjson
 
 from agents.intake import Making, Record
 from replay.audit.entries import digest
-from replay.audit.output_matcher import OutputDifference
+from replay.audit.output_matcher import OutputDifference, unlike
 from streams.records.merge import NEVER, KafkaRecord
 from streams.records.output_values import bare, compared
 
@@ -312,14 +312,9 @@ class IntakeVerifier:
         fields = {}
         if served is not None and near is not None:
             key, value, stamp, headers = near.record
-            if served.value != value:
-                fields = self._compared(served.value, value)
-            if served.key != key:
-                fields["key"] = (repr(served.key), repr(key))
+            fields = unlike(served, key, value, stamp, self._compared)
             if near.partition != found.partition:
                 fields["partition"] = (found.partition, near.partition)
-            if stamp is not None and served.timestamp != stamp:
-                fields["Kafka timestamp"] = (served.timestamp, stamp)
             if tuple(served.headers) != headers:
                 fields["headers"] = (repr(tuple(served.headers)), repr(headers))
         event = None if served is None else _event(served.value)

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from state.engine import HELD
 from streams.records.merge import KafkaRecord
-from streams.records.output_values import OutputValues
+from streams.records.output_values import OutputValues, compared
 
 #: Records of one topic that may stand before one that was derived earlier. A redelivery repeats what was on its way, so
 #: twice as many are never exceeded; the rest is room for what several crashes in a row repeat.
@@ -96,6 +96,22 @@ class Unsettled(NamedTuple):
     pending: list[Derived]
     ahead: list[Read]
     recent: list[bytes]
+
+
+def unlike(
+    served: KafkaRecord,
+    key: bytes | None,
+    value: bytes,
+    stamp: int | None,
+    compare: Callable[[bytes | None, bytes], dict[str, tuple[Any, Any]]] = compared,
+) -> dict[str, tuple[Any, Any]]:
+    """Return in what a record is not what it should be; ``stamp`` is None where any Kafka timestamp will do."""
+    fields = {} if served.value == value else compare(served.value, value)
+    if served.key != key:
+        fields["key"] = (repr(served.key), repr(key))
+    if stamp is not None and served.timestamp != stamp:
+        fields["Kafka timestamp"] = (served.timestamp, stamp)
+    return fields
 
 
 @dataclass

@@ -19,14 +19,13 @@ from typing import Any, Final, NamedTuple
 
 from replay.audit.entries import digest
 from replay.audit.intake_verifier import NAMED
-from replay.audit.output_matcher import OutputDifference
+from replay.audit.output_matcher import OutputDifference, unlike
 from replay.audit.partition_verifier import Memory, RowStore
 from state.events import Rejected
 from state.policy import DEFAULT_TTL_MS, Policies
 from state.routes import EVENT, FATES, LABELS, MOST_LABELS, ROUTES, Known, Label, Route, Routed, Router, Row, Said
 from streams.kafka import partitioner
 from streams.records.merge import NEVER, KafkaRecord
-from streams.records.output_values import compared
 from streams.records.refused import named
 from streams.records.routing import RouteDecoder, encode_outcome
 
@@ -62,9 +61,12 @@ def prefix(kind: bytes, partition: int) -> bytes:
 
 def outcome_entry(partition: int, found: Found) -> tuple[bytes, bytes]:
     """Return the entry of an outcome that a partition of the router has sent."""
-    name = f"{found.event_id}\0{found.stream}\0".encode()
     place = _PLACE.pack(found.partition, found.offset)
-    return prefix(b"O", partition) + name + _NUMBER.pack(found.number) + place, found.digest
+    return _outcome_key(partition, found.event_id, found.stream, found.number) + place, found.digest
+
+
+def _outcome_key(partition: int, event_id: str, stream: str, number: int) -> bytes:
+    return prefix(b"O", partition) + f"{event_id}\0{stream}\0".encode() + _NUMBER.pack(number)
 
 
 def letter_entry(partition: int, topic: int, offset: int, place: int, said: bytes) -> tuple[bytes, bytes]:
@@ -259,8 +261,7 @@ class RouterVerifier:
         number = self._span.partition
         if isinstance(output, Routed):
             _, said = self._sent(output)
-            name = f"{output.event_id}\0{output.stream}\0".encode()
-            put(prefix(b"O", number) + name + _NUMBER.pack(output.number) + said, said + cause)
+            put(_outcome_key(number, output.event_id, output.stream, output.number) + said, said + cause)
         else:
             said = self._letter(output)
             put(prefix(b"L", number) + _LETTER.pack(output.topic, output.offset) + said, said + cause)
@@ -345,8 +346,9 @@ class RouterVerifier:
         """Count outcomes that are right, and keep those whose label is not committed yet."""
         mine = [each for each in found if settled(each)]
         self.left += [outcome_entry(self._span.partition, each) for each in found if not settled(each)]
-        self.checked.outcomes += len({each.digest for each in mine})
-        self.checked.copies += len(mine) - len({each.digest for each in mine})
+        once = len({each.digest for each in mine})
+        self.checked.outcomes += once
+        self.checked.copies += len(mine) - once
 
     # -- another order -----------------------------------------------------------------------------------------------
 
@@ -475,13 +477,8 @@ class RouterVerifier:
             what = "not the outcome that the router makes of the event's labels"
             to, _ = self._sent(routed)
             if served is not None:
-                value = encode_outcome(routed)
-                if served.value != value:
-                    fields = compared(served.value, value)
-                if self._stamped and served.timestamp != routed.stamp:
-                    fields["Kafka timestamp"] = (served.timestamp, routed.stamp)
-                if served.key != routed.target.encode():
-                    fields["key"] = (repr(served.key), repr(routed.target.encode()))
+                stamp = routed.stamp if self._stamped else None
+                fields = unlike(served, routed.target.encode(), encode_outcome(routed), stamp)
             if to != found.partition:
                 what = "sent to another partition than that of its stream"
                 fields["partition"] = (found.partition, to)

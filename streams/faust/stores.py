@@ -290,15 +290,7 @@ class RocksStore(rocksdb.Store):
         if db is not None:
             _close_damaged(db)
         db = None
-        self._suspects |= self.kept() - {partition}
-        aside = self._set_aside(partition)
-        self.log.error(
-            "the rows of partition %d are damaged on disk; they come from the changelog now, the damaged files are in "
-            "%s: %s",
-            partition,
-            aside,
-            reason,
-        )
+        self.log.error("%s", self._damaged(partition, reason, "the changelog"))
         fresh: rocksdict.Rdict = super()._open_for_partition(partition)
         return fresh
 
@@ -310,19 +302,29 @@ class RocksStore(rocksdb.Store):
             return
         reason = str(exc)
         self._lost.add(partition)
+        raise DamagedStoreError(partition, self._damaged(partition, reason)) from exc
+
+    def _damaged(self, partition: int, reason: str, source: str = "a copy or from the changelog") -> str:
+        """Set a damaged database aside, suspect those that lie beside it, and return what there is to say."""
         self._suspects |= self.kept() - {partition}
-        raise DamagedStoreError(
-            partition,
-            f"the rows of partition {partition} are damaged on disk; they come from a copy or from the changelog now, "
-            f"the damaged files are in {self.set_aside(partition, 'damaged')}: {reason}",
-        ) from exc
+        return (
+            f"the rows of partition {partition} are damaged on disk; they come from {source} now, the damaged files "
+            f"are in {self.set_aside(partition, 'damaged')}: {reason}"
+        )
 
     def set_aside(self, partition: int, what: str) -> Path:
-        """Close a partition's database and move it away; return where it is."""
+        """Close a partition's database and move it away, in the place of the last one of that reason; return where."""
         db = self._dbs.pop(partition, None)
         if db is not None:
             _close_damaged(db)
-        return self._set_aside(partition, what)
+        path = Path(self.partition_path(partition))
+        aside = path.with_name(f"{path.name}.{what}")
+        if path.exists():  # else another read found the damage first
+            shutil.rmtree(aside, ignore_errors=True)
+            path.rename(aside)
+            self.set_aside_for[what] += 1
+        self._suspects.discard(partition)
+        return aside
 
     def close(self, partition: int) -> None:
         """Close a partition's database, if it is open; nothing of it is under way any more.
@@ -338,14 +340,7 @@ class RocksStore(rocksdb.Store):
         except Exception as exc:
             if not _is_damage(exc):
                 raise
-            self._suspects |= self.kept() - {partition}
-            self.log.error(  # noqa: TRY400 - a message, not a fault
-                "the rows of partition %d are damaged on disk; they come from a copy or from the changelog now, the "
-                "damaged files are in %s: %s",
-                partition,
-                self._set_aside(partition),
-                exc,
-            )
+            self.log.error("%s", self._damaged(partition, str(exc)))  # noqa: TRY400 - a message, not a fault
 
     def kept(self) -> set[int]:
         """Return the partitions that have a database on this disk, open or not."""
@@ -361,17 +356,6 @@ class RocksStore(rocksdb.Store):
             with suppress(FileNotFoundError):  # RocksDB removes some of them at any time
                 found.append(path.stat())
         return found
-
-    def _set_aside(self, partition: int, what: str = "damaged") -> Path:
-        """Move a partition's directory away, in the place of what was set aside before for the same reason."""
-        path = Path(self.partition_path(partition))
-        aside = path.with_name(f"{path.name}.{what}")
-        if path.exists():  # else another read found the damage first
-            shutil.rmtree(aside, ignore_errors=True)
-            path.rename(aside)
-            self.set_aside_for[what] += 1
-        self._suspects.discard(partition)
-        return aside
 
     def range(self, partition: int, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
         """Iterate over the rows whose key starts with ``prefix``, in order; raises as `read`.

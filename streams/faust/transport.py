@@ -583,15 +583,19 @@ class BatchConsumer(driver.Consumer):
             self.inputs.failed(exc)
             raise
 
+    def _hold(self) -> None:
+        """Hand nothing out until the flow is resumed, and drop what is buffered: it is fetched again."""
+        self.stop_flow()
+        for partition_buffer in self.partition_buffers.values():
+            partition_buffer.restart()
+
     def repair(self, exc: DamagedStoreError) -> None:
         """Have the group share its partitions out anew, as the rows of one were found damaged and set aside.
 
         The partition goes to a copy, or is restored here. Nothing is handed out until then, and what was handed out is
         void: it is read again from the fence, and what of it is in the changelog is answered from there.
         """
-        self.stop_flow()
-        for partition_buffer in self.partition_buffers.values():
-            partition_buffer.restart()
+        self._hold()
         self._assignor.lost.add(exc.partition)
         if self._ours and not self._repairing:
             self._repairing = True
@@ -686,9 +690,7 @@ class BatchConsumer(driver.Consumer):
         Stock Faust lets the fetcher run meanwhile and clears the queues afterwards, which loses what was queued; so
         the flow is stopped first, and every buffer starts over.
         """
-        self.stop_flow()
-        for partition_buffer in self.partition_buffers.values():
-            partition_buffer.restart()
+        self._hold()
         self._committable.clear()
         sources = [tp for tp in self.assignment() if tp.topic in self.inputs.sources]
         committed, earliest, ends = await asyncio.gather(

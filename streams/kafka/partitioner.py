@@ -10,7 +10,7 @@ from aiokafka.partitioner import murmur2
 
 _SEED: Final = 0x9747B28C
 _M: Final = np.uint32(0x5BD1E995)
-#: Fewer keys than these are hashed one by one.
+#: Fewer keys of one length than these are hashed one by one.
 FEW: Final = 12
 
 
@@ -28,18 +28,20 @@ def _hashed(key: bytes) -> int:
 def hashes(keys: Sequence[bytes]) -> list[int]:
     """Return for each key what `partition` takes the remainder of: a number of 31 bits.
 
-    All keys of one length are hashed at once, .1 us a key of thousands. A few are hashed one by one: the first array of
-    a length takes as long as a dozen of them.
+    All keys of one length are hashed at once, .1 us a key of thousands. A few are hashed one by one: an array takes as
+    long as a dozen of them.
     """
-    if len(keys) < FEW:
-        return [_hashed(key) & 0x7FFFFFFF for key in keys]
     found = [0] * len(keys)
     by_length: defaultdict[int, list[int]] = defaultdict(list)
     for i, key in enumerate(keys):
         by_length[len(key)].append(i)
     for length, places in by_length.items():
-        data = np.frombuffer(b"".join([keys[i] for i in places]), np.uint8).reshape(len(places), length)
-        for i, each in zip(places, _murmur2(data).tolist(), strict=True):
+        if len(places) < FEW:
+            hashed = [_hashed(keys[i]) for i in places]
+        else:
+            data = np.frombuffer(b"".join([keys[i] for i in places]), np.uint8).reshape(len(places), length)
+            hashed = _murmur2(data).tolist()
+        for i, each in zip(places, hashed, strict=True):
             found[i] = each & 0x7FFFFFFF
     return found
 

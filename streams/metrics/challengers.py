@@ -1,6 +1,5 @@
 """Challengers beside the champions they challenged: for gauges, ``trueup inspect`` and ``trueup promote``."""
 
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -11,6 +10,7 @@ from state.rows import Served
 from state.scoring.comparison import LOSSES, SIDES
 from state.scoring.history import KINDS
 from state.scoring.pair_scores import AnyComparison, PairScores
+from streams.metrics.figures import by_name, or_none
 from streams.metrics.sample import Sample
 
 #: Configurations of champion and challenger.
@@ -43,16 +43,13 @@ def describe(pair: Pair, comparison: AnyComparison, named: Mapping[str, str]) ->
         described[side] = {
             "calibrator": named.get(config),
             "config": config,
-            "ece": _or_none(scores.ece(kind)),
-            "ece_noise": _or_none(scores.noise(kind)),
-            "brier": _or_none(scores.brier(kind)),
-            "log_loss": _or_none(scores.log_loss(kind)),
-            "auc": _or_none(scores.ranking(kind).auc().value),
+            "ece": or_none(scores.ece(kind)),
+            "ece_noise": or_none(scores.noise(kind)),
+            "brier": or_none(scores.brier(kind)),
+            "log_loss": or_none(scores.log_loss(kind)),
+            "auc": or_none(scores.ranking(kind).auc().value),
         }
-    described["difference"] = {
-        loss: {name: _or_none(value) for name, value in comparison.difference(loss)._asdict().items()}
-        for loss in LOSSES
-    }
+    described["difference"] = {loss: by_name(comparison.difference(loss)) for loss in LOSSES}
     return described
 
 
@@ -62,15 +59,12 @@ def _paired(pair: Pair, scores: PairScores, named: Mapping[str, str]) -> dict[st
         described[side] = {
             "calibrator": named.get(config),
             "config": config,
-            "ece": _or_none(scores.error(kind)),
-            "ece_noise": _or_none(scores.noise(kind)),
-            "accuracy": _or_none(scores.accuracy(kind)),
-            "loss": {name: _or_none(scores.loss(name, kind)) for name in scores.losses},
+            "ece": or_none(scores.error(kind)),
+            "ece_noise": or_none(scores.noise(kind)),
+            "accuracy": or_none(scores.accuracy(kind)),
+            "loss": {name: or_none(scores.loss(name, kind)) for name in scores.losses},
         }
-    described["difference"] = {
-        loss: {name: _or_none(value) for name, value in scores.difference(loss)._asdict().items()}
-        for loss in scores.losses
-    }
+    described["difference"] = {loss: by_name(scores.difference(loss)) for loss in scores.losses}
     return described
 
 
@@ -141,7 +135,3 @@ def _difference(of: Mapping[str, float | None] | None) -> str:
 
 def _figure(value: float | None) -> str:
     return "–" if value is None else f"{value:.4f}"
-
-
-def _or_none(value: float) -> float | None:
-    return None if math.isnan(value) else value

@@ -29,6 +29,7 @@ from state.scoring.scores import Bin, Kind, Scores, total
 from state.scoring.two_bin import gain, two_bin
 from state.scoring.vector_history import VectorHistory
 from streams.metrics import challengers, functions, segments, vectors
+from streams.metrics.figures import or_none
 from streams.metrics.segments import SegmentRows
 from streams.metrics.snapshot import PartitionSnapshot
 
@@ -150,7 +151,7 @@ def learnt(served: Served) -> dict[str, Any]:
         "outstanding": served.outstanding,
         "error": served.calibrator.error(),
         "bound": served.calibrator.bound(served.outstanding),
-        "noise": _or_none(noise(points)) if points else None,
+        "noise": or_none(noise(points)) if points else None,
         "saturated": getattr(served.calibrator, "saturated", None),
     }
 
@@ -189,14 +190,14 @@ def _scored(scores: Scores, kind: Kind) -> dict[str, Any]:
         "ece": scores.ece(kind),
         "ece_noise": scores.noise(kind),
         "smooth_ece": scores.smooth_ece(kind),
-        "certificate": _or_none(certificate(scores.ranking(kind))),
+        "certificate": or_none(certificate(scores.ranking(kind))),
         "two_bin_error": found.value,
         "two_bin_noise": found.noise,
         "two_bin_gain": gain(two_bin(scores, "raw"), found)._asdict() if kind != "raw" else None,
-        "relative_error": _or_none(scores.relative_error(kind)),
-        "relative_error_noise": _or_none(scores.relative_noise(kind)),
-        "relative_bias": _or_none(scores.relative_bias(kind)),
-        "relative_bias_noise": _or_none(scores.relative_bias_noise(kind)),
+        "relative_error": or_none(scores.relative_error(kind)),
+        "relative_error_noise": or_none(scores.relative_noise(kind)),
+        "relative_bias": or_none(scores.relative_bias(kind)),
+        "relative_bias_noise": or_none(scores.relative_bias_noise(kind)),
         **{loss if loss != "log" else "log_loss": scores.loss(loss, kind) for loss in NAMES},
         "brier_parts": scores.murphy(kind)._asdict(),
         "reliability": _curve(scores.bins(kind)),
@@ -213,17 +214,17 @@ def _ranked(ranking: Ranking | Within) -> dict[str, Any]:
         top.append(
             {
                 "volume": volume,
-                "recall": _or_none(recall.value),
-                "recall_error": _or_none(recall.error),
-                "precision": _or_none(precision.value),
-                "precision_error": _or_none(precision.error),
+                "recall": or_none(recall.value),
+                "recall_error": or_none(recall.error),
+                "precision": or_none(precision.value),
+                "precision_error": or_none(precision.error),
             }
         )
     return {
-        "auc": _or_none(area.value),
-        "auc_error": _or_none(area.error),
-        "gini": _or_none(ranking.gini().value),
-        "ks": _or_none(ranking.ks()),
+        "auc": or_none(area.value),
+        "auc_error": or_none(area.error),
+        "gini": or_none(ranking.gini().value),
+        "ks": or_none(ranking.ks()),
         "top": top,
     }
 
@@ -243,8 +244,8 @@ def aged(found: Iterable[Ages], policy: Policy | None) -> dict[str, Any]:
             for label in ages.labels
         },
         "expired": ages.expired,
-        "late": None if policy is None else _or_none(late(ages, policy.ttl_ms)),
-        "apart": _or_none(ages.apart()),
+        "late": None if policy is None else or_none(late(ages, policy.ttl_ms)),
+        "apart": or_none(ages.apart()),
         "findings": [finding._asdict() for finding in told],
     }
 
@@ -257,8 +258,8 @@ def _window(histories: dict[int, History], last: Scores, kind: Kind) -> dict[str
             "n": last.n,
             "ece": last.ece(kind),
             "ece_noise": last.noise(kind),
-            "relative_bias": _or_none(last.relative_bias(kind)),
-            "relative_bias_noise": _or_none(last.relative_bias_noise(kind)),
+            "relative_bias": or_none(last.relative_bias(kind)),
+            "relative_bias_noise": or_none(last.relative_bias_noise(kind)),
             **_ranked(last.ranking(kind)),
         }
     worst = history.worst(histories.values(), kind)
@@ -296,7 +297,7 @@ def _counted(served: Served) -> dict[str, Any]:
     """Return what the counts of the points played say, where a calibrator keeps them."""
     points = played(served.calibrator)
     return {
-        "debiased_l2": _or_none(debiased_l2(points)) if points else None,
+        "debiased_l2": or_none(debiased_l2(points)) if points else None,
         "internal_regret": internal_regret(served.calibrator),
         "biases": functions.describe([functions.part(served)]) or None,
     }
@@ -304,7 +305,3 @@ def _counted(served: Served) -> dict[str, Any]:
 
 def _curve(bins: list[Bin]) -> list[dict[str, float]]:
     return [{"n": int(each.n), "forecast": each.p / each.n, "outcome": each.y / each.n} for each in bins if each.n]
-
-
-def _or_none(value: float) -> float | None:
-    return None if math.isnan(value) else value

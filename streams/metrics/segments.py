@@ -17,6 +17,7 @@ from state.scoring.pair_scores import AnySegmentScores, SegmentPairScores
 from state.scoring.scores import Bin
 from state.scoring.segment_scores import EDGES, Interval, SegmentScores
 from state.segments import Dictionary, Segment
+from streams.metrics.figures import by_name, or_none
 from streams.metrics.sample import Sample
 
 #: Events from which on a segment counts in the means over segments.
@@ -211,7 +212,7 @@ def _described(segment: Segment, scores: SegmentScores, evidence: float) -> dict
             "ece_noise": scores.noise(kind),
             "excess": scores.excess(kind),
             "brier": scores.brier(kind),
-            "auc": _or_none(scores.auc(kind).value),
+            "auc": or_none(scores.auc(kind).value),
             "bands": _bands(scores.bands(kind)),
         }
     return described
@@ -222,17 +223,14 @@ def _paired(segment: Segment, scores: SegmentPairScores, evidence: float) -> dic
     off = scores.off("calibrated")
     described = _common(segment, scores, evidence) | {
         "off": _interval(off.by) | {"level": off.level},
-        "difference": {
-            name: {figure: _or_none(value) for figure, value in scores.difference(name)._asdict().items()}
-            for name in scores.losses
-        },
+        "difference": {name: by_name(scores.difference(name)) for name in scores.losses},
     }
     for kind in KINDS:
         described[kind] = {
             "ece": scores.error(kind),
             "ece_noise": scores.noise(kind),
             "excess": scores.excess(kind),
-            "accuracy": _or_none(scores.accuracy(kind)),
+            "accuracy": or_none(scores.accuracy(kind)),
             "loss": {name: scores.loss(name, kind) for name in scores.losses},
         }
     return described
@@ -246,13 +244,13 @@ def _common(segment: Segment, scores: AnySegmentScores, evidence: float) -> dict
         "events": scores.n,
         "alarm_log10": evidence,
         "sounds": _off(scores, evidence),
-        "coverage": _or_none(scores.coverage),
-        "mean_age_s": _or_none(scores.mean_age_ms / 1000),
+        "coverage": or_none(scores.coverage),
+        "mean_age_s": or_none(scores.mean_age_ms / 1000),
     }
 
 
 def _interval(of: Interval) -> dict[str, Any]:
-    return {"mean": _or_none(of.value), "low": _or_none(of.low), "high": _or_none(of.high)}
+    return {"mean": or_none(of.value), "low": or_none(of.low), "high": or_none(of.high)}
 
 
 def _bands(bands: list[Bin]) -> list[dict[str, float]]:
@@ -268,7 +266,3 @@ def _bands(bands: list[Bin]) -> list[dict[str, float]]:
         for i, each in enumerate(bands)
         if each.n
     ]
-
-
-def _or_none(value: float) -> float | None:
-    return None if math.isnan(value) else value

@@ -11,6 +11,7 @@ from state.scoring.class_scores import ClassScores
 from state.scoring.comparison import LOSSES, Difference
 from state.scoring.history import KINDS, Alarmed
 from state.scoring.vector_history import VectorHistory, VectorScores
+from streams.metrics.figures import by_name, or_none
 from streams.metrics.sample import Sample
 
 #: Gauges that are means of each kind of forecast, with the name of the figure they show.
@@ -40,9 +41,9 @@ def describe(found: Mapping[int, VectorHistory]) -> dict[str, Any]:
         described[kind] = _figures(scores, kind)
         area = vector_history.auc(alike, kind)
         if not math.isnan(area.value):
-            described[kind] |= {"auc": area.value, "auc_error": _or_none(area.error)}
+            described[kind] |= {"auc": area.value, "auc_error": or_none(area.error)}
         described[kind] |= {"alarm": _alarm(alike, kind)} | _windows(held, kind)
-    described["difference"] = {loss: _difference(each) for loss, each in differences(scores).items()}
+    described["difference"] = {loss: by_name(each) for loss, each in differences(scores).items()}
     return described
 
 
@@ -100,10 +101,6 @@ def _windows(found: Mapping[int, VectorHistory], kind: Alarmed) -> dict[str, Any
     }
 
 
-def _difference(of: Difference) -> dict[str, float | None]:
-    return {name: _or_none(value) for name, value in of._asdict().items()}
-
-
 def samples(stream: str, described: Mapping[str, Any]) -> Iterator[Sample]:
     """Yield the samples of what `describe` described."""
     yield "resolved_vectors", (stream,), described["resolved"]
@@ -128,7 +125,3 @@ def samples(stream: str, described: Mapping[str, Any]) -> Iterator[Sample]:
         for gauge, figure in (("loss_difference", "mean"), ("loss_difference_error", "error")):
             if difference[figure] is not None:
                 yield gauge, (stream, loss), difference[figure]
-
-
-def _or_none(value: float) -> float | None:
-    return None if math.isnan(value) else value
