@@ -21,7 +21,7 @@ from contextlib import contextmanager, suppress
 from http import HTTPStatus
 from http.client import HTTPException
 from socketserver import TCPServer, ThreadingMixIn
-from time import monotonic, sleep
+from time import monotonic, sleep, thread_time
 from typing import TYPE_CHECKING, Any, Final
 from wsgiref.simple_server import WSGIRequestHandler
 
@@ -37,8 +37,10 @@ log = logging.getLogger("trueup")
 
 #: Requests served at one time, beside probes, and of one address; one more is told to come again.
 CONNECTIONS, CLIENT = 32, 16
-#: How long metrics and pages are kept, and no other page is made, in times what it took to make them.
+#: How long metrics and pages are kept, in times the processor time that it took to make them.
 KEPT = 9.0
+#: How old metrics may be for a reader who comes while they are made anew, s.
+STALE = 15.0
 #: Pages that are kept.
 PAGES = 32
 #: Connections whose head has not come yet.
@@ -224,43 +226,57 @@ class _Listener(ThreadingMixIn, TCPServer):
 class _Shared:
     """The metrics as text, made anew when the last has become old: readers that come together share one.
 
-    How old it may become follows what it costs: nine times as long as it took to make, so that however many read, and
-    however much there is, a tenth of a processor makes it. A small worker's is milliseconds old, at most.
+    It serves for nine times the processor time that it took to make. So a tenth of a processor makes it, however many
+    read and however much there is. A small worker's is milliseconds old, at most. A reader who comes while a large one
+    is made gets the last one.
     """
 
     def __init__(self, exposition: Callable[[], bytes]) -> None:
         self._exposition = exposition
-        self._lock = threading.Lock()
-        #: Until when it serves, and what it is: plain, and packed once somebody has asked for that.
-        self._until, self._plain = 0.0, b""
-        self._packed: bytes | None = None
+        self._lock, self._packing = threading.Lock(), threading.Lock()
+        #: The text: when it was made, until when it serves, and the last that was packed.
+        self._made, self._until = -STALE, 0.0
+        self._plain, self._packed = b"", (b"", b"")
 
     def __call__(self, encoding: str) -> tuple[Headers, bytes]:
         """Return headers and body for the encodings that a reader accepts."""
-        with self._lock:
-            if monotonic() >= self._until:
-                began = monotonic()
-                self._plain, self._packed = self._exposition(), None
-                ended = monotonic()
-                self._until = ended + KEPT * (ended - began)
-            if "gzip" not in encoding:
-                return [("Content-Type", CONTENT_TYPE_PLAIN_0_0_4)], self._plain
-            if self._packed is None:
-                self._packed = gzip.compress(self._plain, 1)
-            return [("Content-Type", CONTENT_TYPE_PLAIN_0_0_4), ("Content-Encoding", "gzip")], self._packed
+        if self._lock.acquire(blocking=monotonic() >= self._made + STALE):
+            try:
+                self._make()
+            finally:
+                self._lock.release()
+        if "gzip" not in encoding:
+            return [("Content-Type", CONTENT_TYPE_PLAIN_0_0_4)], self._plain
+        return [("Content-Type", CONTENT_TYPE_PLAIN_0_0_4), ("Content-Encoding", "gzip")], self._pack()
+
+    def _make(self) -> None:
+        if monotonic() < self._until:
+            return
+        used = thread_time()
+        self._plain = self._exposition()
+        self._made = monotonic()
+        self._until = self._made + KEPT * (thread_time() - used)
+
+    def _pack(self) -> bytes:
+        with self._packing:
+            plain, packed = self._packed
+            if plain is not self._plain:
+                plain = self._plain
+                packed = gzip.compress(plain, 1)
+                self._packed = plain, packed
+            return packed
 
 
 class _Pages:
-    """Pages, made one at a time, with rests between: however many read them, a tenth of a processor makes them.
+    """Pages, made one at a time.
 
-    A page serves all who ask for it until it is nine times as old as it took to make.
+    A page serves all who ask for it, until it is nine times as old as the processor time that it took to make.
     """
 
     def __init__(self, application: "WSGIApplication") -> None:
         self._application = application
         self._lock = threading.Lock()
-        #: When the next page may be made; and by path and query until when each serves, and what it is.
-        self._rested = 0.0
+        #: By path and query: until when each serves, and what it is.
         self._kept: dict[str, tuple[float, tuple[str, Headers, bytes]]] = {}
 
     def __call__(self, request: _Request) -> tuple[str, Headers, bytes]:
@@ -269,15 +285,13 @@ class _Pages:
             until, made = self._kept.get(request.path, (0.0, None))
             if made is not None and monotonic() < until:
                 return made
-            sleep(max(0.0, self._rested - monotonic()))
-            began = monotonic()
+            used = thread_time()
             made = request.asked(self._application)
-            ended = monotonic()
-            self._rested = ended + KEPT * (ended - began)
+            until = monotonic() + KEPT * (thread_time() - used)
             self._kept.pop(request.path, None)
             if len(self._kept) == PAGES:
                 del self._kept[next(iter(self._kept))]  # the one that was made first
-            self._kept[request.path] = self._rested, made
+            self._kept[request.path] = until, made
             return made
 
 

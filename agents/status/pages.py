@@ -3,7 +3,6 @@
 import logging
 from collections.abc import Iterable
 from http import HTTPStatus
-from time import sleep
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import parse_qs
 
@@ -11,6 +10,7 @@ import orjson
 
 from agents.status import page
 from agents.status.readings import ORDERS, Readings, summary
+from streams.metrics.pace import Pace
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIEnvironment
@@ -47,14 +47,17 @@ class _Refused(Exception):  # noqa: N818 - carries an answer to the door
 
 
 class Pages:
-    """A WSGI application over one worker's readings."""
+    """A WSGI application over one worker's readings; one thread at a time may ask it."""
 
     def __init__(self, readings: Readings) -> None:
         self._readings = readings
+        self._pace = Pace()
 
     def __call__(self, environment: "WSGIEnvironment", start: "StartResponse") -> Iterable[bytes]:
         """Answer a request."""
+        self._pace.begin()
         answer = self._answer(environment)
+        self._pace.end()
         headers = [("Content-Type", answer.kind), ("Content-Length", str(len(answer.body))), *_HEADERS]
         start(f"{answer.status.value} {answer.status.phrase}", headers)
         return [] if environment["REQUEST_METHOD"] == "HEAD" else [answer.body]
@@ -120,7 +123,7 @@ class Pages:
         query, order = asked.get("q", "").strip(), asked.get("sort", "name")
         if order not in ORDERS:
             raise _Refused(HTTPStatus.BAD_REQUEST, f"sort must be one of {', '.join(ORDERS)}")
-        return query, order, self._readings.ordered(self._readings.names(query), order)
+        return query, order, self._readings.ordered(self._readings.names(query), order, self._pace.rest)
 
     def _described(self, names: list[str]) -> list[dict[str, Any]]:
         described = []
@@ -128,7 +131,7 @@ class Pages:
             each = self._readings.stream(name)
             if each is not None:  # a partition may leave between the asking for names and for what they hold
                 described.append(each)
-            sleep(0.001)  # so that the worker goes on in between: compiled code lets no other thread run
+            self._pace.rest()
         return described
 
     def _stream(self, name: str) -> dict[str, Any]:

@@ -93,11 +93,18 @@ class Readings:
         found = set[str]().union(*(each.streams() for each in self.gauges.held().values()))
         return sorted(name for name in found if wanted in name.casefold())
 
-    def ordered(self, names: list[str], order: str) -> list[str]:
-        """Return the names as ``order`` of `ORDERS` has them: most first, those of which nothing is known last."""
+    def ordered(self, names: list[str], order: str, rest: Callable[[], None] = lambda: None) -> list[str]:
+        """Return the names as ``order`` of `ORDERS` has them: most first, those of which nothing is known last.
+
+        ``rest`` is called after each name that was looked up.
+        """
         if order == "name" or order not in ORDERS or len(names) > ORDERED:
             return names
-        return sorted(names, key=lambda name: -self._rank(name, order))
+        ranks = {}
+        for name in names:
+            ranks[name] = self._rank(name, order)
+            rest()
+        return sorted(names, key=lambda name: -ranks[name])
 
     def _rank(self, name: str, order: str) -> float:
         """Return the one figure, without all else that there is to say: a thousand streams take a fifth of a second."""

@@ -314,12 +314,13 @@ class Counted(Collector):
         return ()
 
 
-def test_metrics_are_made_anew_when_they_are_nine_times_as_old_as_making_them_took(
+def test_metrics_are_made_anew_when_they_are_nine_times_as_old_as_what_making_them_used(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     registry = CollectorRegistry()
     registry.register(counted := Counted())
     monkeypatch.setattr(servers, "monotonic", lambda: counted.now)
+    monkeypatch.setattr(servers, "thread_time", lambda: counted.now)
     shared = servers._Shared(lambda: generate_latest(registry))
     counted.takes = 2.0
     for after, times in ((0, 1), (17.9, 1), (0.2, 2), (17.9, 2), (100, 3)):
@@ -333,39 +334,60 @@ def test_metrics_are_made_anew_when_they_are_nine_times_as_old_as_making_them_to
     assert gzip.decompress(packed) == body
 
 
+def test_who_comes_while_metrics_are_made_gets_the_last_ones_unless_they_are_old(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now, begun, free = 1000.0, threading.Event(), threading.Event()
+    made = iter([b"first", b"second"])
+
+    def exposition() -> bytes:
+        if begun.is_set():
+            assert free.wait(10)
+        begun.set()
+        return next(made)
+
+    monkeypatch.setattr(servers, "monotonic", lambda: now)
+    shared = servers._Shared(exposition)
+    assert shared("")[1] == b"first"
+    now += 1.0
+    second: list[bytes] = []
+    making = threading.Thread(target=lambda: second.append(shared("")[1]))
+    making.start()
+    while not shared._lock.locked():
+        assert making.is_alive()
+    assert shared("")[1] == b"first"
+    assert gzip.decompress(shared("gzip")[1]) == b"first"
+    now += servers.STALE
+    waiting = threading.Thread(target=lambda: second.append(shared("")[1]))
+    waiting.start()
+    free.set()
+    for each in (making, waiting):
+        each.join(10)
+    assert second == [b"second", b"second"]
+
+
 # -- pages ---------------------------------------------------------------------------------------------------------
 
 
-class Clock:
-    """Time that passes where a test says so."""
-
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def monotonic(self) -> float:
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        self.now += seconds
-
-
-def test_a_page_is_shared_while_it_is_young_and_others_are_made_after_a_rest(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock, made = Clock(), list[tuple[str, float]]()
-    monkeypatch.setattr(servers, "monotonic", clock.monotonic)
-    monkeypatch.setattr(servers, "sleep", clock.sleep)
+def test_a_page_is_shared_while_it_is_young(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, made = 100.0, list[str]()
 
     def asked(path: str) -> SimpleNamespace:
         def make(_: object) -> tuple[str, list[tuple[str, str]], bytes]:
-            made.append((path, clock.now))
-            clock.now += 1.0
+            nonlocal now
+            made.append(path)
+            now += 1.0
             return "200 OK", [], path.encode()
 
         return SimpleNamespace(path=path, asked=make)
 
+    monkeypatch.setattr(servers, "monotonic", lambda: now)
+    monkeypatch.setattr(servers, "thread_time", lambda: now)
     pages = servers._Pages(cast("Any", None))
     assert pages(cast("Any", asked("/a")))[2] == pages(cast("Any", asked("/a")))[2] == b"/a"
     assert pages(cast("Any", asked("/b")))[2] == b"/b"
-    assert made == [("/a", 100.0), ("/b", 101.0 + servers.KEPT)]
-    clock.now += servers.KEPT
+    now += servers.KEPT - 0.5
+    pages(cast("Any", asked("/b")))
+    assert made == ["/a", "/b"]
     pages(cast("Any", asked("/a")))
-    assert [path for path, _ in made] == ["/a", "/b", "/a"]
+    assert made == ["/a", "/b", "/a"]
