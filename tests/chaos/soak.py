@@ -19,6 +19,9 @@ from tests.chaos.campaign import Seen
 from tests.chaos.faults import Fault, WildTimestamps, kinds, schedule
 from tests.chaos.samples import Sample, Sampler
 
+#: The shortest life whose growth is told, s.
+SHORTEST = 120.0
+
 
 def endless(seed: int, workers: int, brokers: int = 1, partitions: int = 1) -> Iterator[Fault]:
     """Draw rounds of faults for ever. No wild timestamps: waits are measured by the records' own."""
@@ -27,18 +30,21 @@ def endless(seed: int, workers: int, brokers: int = 1, partitions: int = 1) -> I
         yield from schedule(seed * 1000 + round_, workers, campaign.default_session(brokers), drawn, partitions)
 
 
-def growth(samples: list[Sample]) -> float:
-    """Return by how much the memory of workers grew, MB an hour: the median of the slopes of lives of two minutes."""
+def growth(samples: list[Sample]) -> tuple[float, float]:
+    """Return by how much memory grew over the last half of the longest life of a worker, MB an hour, and its minutes.
+
+    Caches fill in the first half. The first figure is NaN where no life is of two minutes.
+    """
     lives: dict[int, list[tuple[float, float]]] = {}
     for sample in samples:
         for pid, megabytes in sample.resident.values():
             lives.setdefault(pid, []).append((sample.at, megabytes))
-    slopes = []
-    for life in lives.values():
-        late = [(at, megabytes) for at, megabytes in life if at - life[0][0] > 60]  # caches have filled
-        if late and late[-1][0] - late[0][0] >= 60:
-            slopes.append(float(np.polyfit([at / 3600 for at, _ in late], [mb for _, mb in late], 1)[0]))
-    return float(np.median(slopes)) if slopes else float("nan")
+    longest = max(lives.values(), key=lambda life: life[-1][0] - life[0][0], default=[(0.0, 0.0)])
+    born, died = longest[0][0], longest[-1][0]
+    if died - born < SHORTEST:
+        return float("nan"), (died - born) / 60
+    late = np.array([each for each in longest if each[0] >= (born + died) / 2])
+    return float(np.polyfit(late[:, 0] / 3600, late[:, 1], 1)[0]), (died - born) / 60
 
 
 def main() -> int:
@@ -87,13 +93,15 @@ def main() -> int:
     title += f"{verdict.lost} lost, {verdict.doubled} doubled, {verdict.differing_answers} differing answers"
     picture.draw(options.picture, sampler.samples, marks, title)
     print(report.table(seen))
+    grew, minutes = growth(sampler.samples)
     figures = {
         "p50_ms": _percentile(waits, 50),
         "p99_ms": _percentile(waits, 99),
         "calm_p50_ms": _percentile(calm, 50),
         "calm_p99_ms": _percentile(calm, 99),
         "largest_mb": max((mb for s in sampler.samples for _, mb in s.resident.values()), default=0.0),
-        "growth_mb_per_hour": round(growth(sampler.samples), 1),
+        "growth_mb_per_hour": round(grew, 1),
+        "of_a_life_of_minutes": round(minutes, 1),
         "most_files": max((n for s in sampler.samples for n in s.files.values()), default=0),
         "picture": str(options.picture),
     }

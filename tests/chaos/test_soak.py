@@ -1,6 +1,7 @@
 """What the soak makes of its samples."""
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,13 +22,15 @@ def samples(megabytes_an_hour: float, lives: int = 2) -> list[Sample]:
     return found
 
 
-def test_growth_is_the_slope_of_lives_after_their_first_minute() -> None:
-    assert growth(samples(36.0)) == pytest.approx(36.0)
-    assert growth(samples(0.0, lives=1)) == pytest.approx(0.0, abs=1e-6)
+def test_growth_is_the_slope_of_the_last_half_of_the_longest_life() -> None:
+    assert growth(samples(36.0)) == pytest.approx((36.0, 295 / 60))
+    later = [replace(sample, at=sample.at + 1000, resident={1: (9, 100.0)}) for sample in samples(0.0, lives=1)]
+    assert growth(samples(36.0) + later) == pytest.approx((0.0, 595 / 60), abs=1e-6)
 
 
 def test_lives_too_short_to_say_say_nothing() -> None:
-    assert math.isnan(growth(samples(36.0, lives=6)))
+    assert math.isnan(growth(samples(36.0, lives=6))[0])
+    assert math.isnan(growth([])[0])
 
 
 def test_a_picture_is_drawn_of_a_worker_that_was_away_and_a_broker_that_did_not_answer(tmp_path: Path) -> None:
