@@ -8,11 +8,14 @@ route or a label. A forecast is acknowledged before its route is sent, so that a
 import asyncio
 import json
 import logging
+import os
 import signal
+import socket
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from time import monotonic, perf_counter, time
 from typing import Any, Final, NamedTuple
 
@@ -26,7 +29,7 @@ from agents import __version__
 from agents.server import Server
 from agents.worker import ALIVE_SECONDS, FAILED, MISCONFIGURED, collect_rarely, tell
 from state.events import Forecast, Rejected
-from streams.config import output_ids
+from streams.config import in_force, output_ids
 from streams.config.settings import Settings, SettingsError
 from streams.faust.source_consumer import guard
 from streams.faust.state_table import PartitionsError
@@ -103,6 +106,8 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
         self._settings = settings
         self._gauges = gauges
         self._probe = probe
+        self._mapping = in_force.mapping(settings)
+        self._owner = settings.instance_id or f"{socket.gethostname()}/{os.getpid()}"
         self._avro = AvroValues(settings.schema_ids) if settings.schema_ids else None
         self.schemas = Schemas(settings.registry)
         #: Records that were fetched and name schemas that are being loaded.
@@ -123,6 +128,7 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
             "routes": settings.routes,
             "labels": settings.labels,
             "dead-letters": settings.dead_letters,
+            "configurations": settings.configurations,
         }
         if settings.policies.answering:
             self.topics["calibrated"] = settings.calibrated
@@ -467,11 +473,22 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
                     self._compare(tp, offset, noted)
                     self._committed[tp] = offset
                 self._following[tp] = offset if offset >= 0 else first[tp]
+            await self._announce(assigned)
             for tp in assigned:  # also what was committed: since the assignment, records were fetched and dropped
                 self._consumer.seek(tp, self._following[tp])
         self._buffers.assign(assigned)
         self._moving = False
         self.ready = bool(assigned)
+
+    async def _announce(self, assigned: list[TopicPartition]) -> None:
+        """Write down from where on this mapping is in force, and return when that is acknowledged."""
+        at = datetime.now(UTC).isoformat(timespec="seconds")
+        for tp in assigned:
+            place = tp.topic, self._ids[tp.topic], tp.partition, self._following[tp]
+            now = in_force.Mapped(*place, self._mapping, self._owner, at)
+            partition = tp.partition % self._widths["configurations"]
+            for key, value in in_force.mapped_records(now, self._settings.batch_bytes // 2):
+                await self._producer.send_and_wait(self._settings.configurations, value, key, partition)
 
     async def _asked(self) -> tuple[dict[str, int], dict[str, str]]:
         """Return how many partitions the topics sent to have, and the ids of the source topics."""

@@ -15,6 +15,7 @@ from state.fence import Fence
 from state.routes import Router
 from streams.config.settings import Settings
 from streams.faust.application import Application
+from streams.faust.in_force import Announcer
 from streams.faust.outputs import Outputs
 from streams.faust.routed_outputs import RoutedOutputs
 from streams.faust.state_table import StateTable
@@ -62,7 +63,8 @@ def build(
     gauges = RouteGauges(__version__, lambda: samples(topology))
     outputs = RoutedOutputs(settings, lambda: app.producer, lambda: app.table.widths.outcomes, gauges.produced)
     processor = RouteProcessor(settings, app.table, outputs, gauges, probe, app.holds)
-    topology = Topology(settings, app, app.table, cast("Gauges", gauges), processor, None, abort)
+    announcer = Announcer(settings, lambda: app.producer, app.table.owner)
+    topology = Topology(settings, app, app.table, cast("Gauges", gauges), processor, announcer, abort)
     app.serve(topology, topology.process)
     return topology
 

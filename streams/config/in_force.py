@@ -1,8 +1,11 @@
-"""What is in force in a partition: the record a worker writes when it takes the partition up.
+"""What is in force in a partition: the record a worker, a router or an intake writes when it takes the partition up.
 
 An answer depends on the streams file and on a few settings. Both change: a challenger is promoted, a limit is raised.
 So a worker writes what it runs before it gives its first answer, with the place from which that holds. An audit reads
 these records, and derives every answer under what was in force when it was given.
+
+A router does the same for its partitions of routes and labels, and an intake for source partitions: what it runs
+decides which forecasts and labels a source record becomes.
 
 The topic is compacted and its keys never come again, but for those of configurations, whose values never change. So
 it keeps every record. Records are ordered by ``claim``, the offset of the worker's claim in the changelog: a record
@@ -10,7 +13,8 @@ that arrives late is still recognised as the older one.
 """
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from hashlib import blake2b
 from itertools import pairwise
@@ -26,7 +30,10 @@ from streams.sources import config as source_config
 VERSION: Final = 1
 #: The settings that decide what is answered, beside the streams file.
 LIMITS: Final = ("record_bytes", "id_bytes", "ahead_seconds", "letter_bytes", "unpacked_bytes")
-_TAKEN_UP: Final = b"taken-up/"
+#: How the keys of what a worker and a router write begin.
+WORKER: Final = b"taken-up/"
+ROUTER: Final = b"routed/"
+_MAPPED: Final = b"mapped/"
 _CONFIGURATION: Final = b"configuration/"
 #: Key of the record that says of which state the rows were made that a partition began with: a row of `state.rescale`.
 MOVED: Final = b"moved"
@@ -67,6 +74,36 @@ class InForce:
         return digest(self.configuration)
 
 
+@dataclass(frozen=True)
+class Mapped:
+    """What an intake runs for a source partition, and since when.
+
+    Attributes
+    ----------
+    topic, topic_id, partition
+        The source partition, and the topic's id as the brokers give it.
+    since
+        Offset of the first record that it maps.
+    configuration
+        What `mapping` gave, as canonical JSON.
+    owner, at
+        Who took the partition up, and when (ISO 8601); for people.
+    """
+
+    topic: str
+    topic_id: str
+    partition: int
+    since: int
+    configuration: bytes
+    owner: str = ""
+    at: str = ""
+
+    @property
+    def digest(self) -> str:
+        """Hash of the configuration, 32 hex digits."""
+        return digest(self.configuration)
+
+
 def digest(configuration: bytes) -> str:
     """Return the hash of a configuration, 32 hex digits."""
     return blake2b(configuration, digest_size=16).hexdigest()
@@ -77,8 +114,23 @@ def described(settings: Settings) -> bytes:
 
     Options that are not set are written with their defaults: a later version may have others.
     """
+    found = _described(settings)
+    if settings.direct is not None:
+        found["sources"] = source_config.plain(mode for mode in settings.modes if mode.direct)
+    return orjson.dumps(found, option=orjson.OPT_SORT_KEYS)
+
+
+def mapping(settings: Settings) -> bytes:
+    """Return everything of the settings that decides what intake makes of source records, as canonical JSON."""
+    found = _described(settings)
+    del found["coin"]  # it draws no answer
+    found["sources"] = source_config.plain(mode for mode in settings.modes if not mode.direct)
+    return orjson.dumps(found, option=orjson.OPT_SORT_KEYS)
+
+
+def _described(settings: Settings) -> dict[str, Any]:
     policies = settings.policies
-    found = {
+    return {
         "streams": [[pattern, _plain(policy)] for pattern, policy in policies.patterns],
         "default": policies.default and _plain(policies.default),
         "early_ttl_ms": policies.early_ttl_ms,
@@ -88,13 +140,10 @@ def described(settings: Settings) -> bytes:
         "on_error": policies.on_error,
         "carry_headers": settings.carry_headers,
     }
-    if settings.direct is not None:
-        found["sources"] = source_config.plain(settings.direct)
-    return orjson.dumps(found, option=orjson.OPT_SORT_KEYS)
 
 
 def restored(configuration: bytes, settings: Settings) -> Settings:
-    """Return settings with what `described` gave in the place of their own.
+    """Return settings with what `described` or `mapping` gave in the place of their own.
 
     Raises
     ------
@@ -110,8 +159,8 @@ def restored(configuration: bytes, settings: Settings) -> Settings:
         on_error, headers = found.get("on_error", NOTHING), tuple(found.get("carry_headers", ()))
         coin_of_now, quota = settings.policies.coin, _quota(found.get("quota"))
         policies = Policies(patterns, default, found["early_ttl_ms"], coin_of_now, quota, on_error)
-        coin = found.get("coin", "")
-        sources = source_config.parse(found.get("sources", {}), headers)
+        coin = found.get("coin", policies.coin_name)
+        sources = source_config.parse(dict(found.get("sources", ())), headers)
     except (ValueError, KeyError, TypeError, AttributeError) as exc:
         raise InForceError(f"configuration {digest(configuration)} cannot be read by this version: {exc!r}") from exc
     if coin != policies.coin_name:
@@ -166,41 +215,47 @@ def values(options: Mapping[str, Any]) -> dict[str, Any]:
 # -- records ---------------------------------------------------------------------------------------------------------
 
 
-def records(now: InForce, room: int) -> list[tuple[bytes, bytes]]:
+def records(now: InForce, room: int, kind: bytes = WORKER) -> list[tuple[bytes, bytes]]:
     """Return the records to append, key and value, in order: the configuration in parts, then who runs it.
 
     Parameters
     ----------
     room
         Most bytes of a part.
+    kind
+        Who runs it: `WORKER` or `ROUTER`.
     """
+    said = {"claim": now.claim, "applied": now.applied, "next": now.next}
+    return _records(b"%b%020d" % (kind, now.claim), said, now, room)
+
+
+def mapped_records(now: Mapped, room: int) -> list[tuple[bytes, bytes]]:
+    """Return the same of an intake."""
+    said = {"topic": now.topic, "id": now.topic_id, "partition": now.partition, "since": now.since}
+    key = b"%b%b/%d/%020d" % (_MAPPED, (now.topic_id or now.topic).encode(), now.partition, now.since)
+    return _records(key, said, now, room)
+
+
+def _records(key: bytes, said: dict[str, Any], now: InForce | Mapped, room: int) -> list[tuple[bytes, bytes]]:
     whole = now.configuration
     parts = [whole[at : at + room] for at in range(0, len(whole), room)]
-    said = {
-        "version": VERSION,
-        "claim": now.claim,
-        "applied": now.applied,
-        "next": now.next,
-        "configuration": now.digest,
-        "parts": len(parts),
-        "owner": now.owner,
-        "at": now.at,
-    }
-    taken_up = b"%b%020d" % (_TAKEN_UP, now.claim), orjson.dumps(said)
-    return [*((_part(now.digest, len(parts), n), part) for n, part in enumerate(parts)), taken_up]
+    said |= {"version": VERSION, "configuration": now.digest, "parts": len(parts), "owner": now.owner, "at": now.at}
+    return [*((_part(now.digest, len(parts), n), part) for n, part in enumerate(parts)), (key, orjson.dumps(said))]
 
 
 def _part(name: str, count: int, n: int) -> bytes:
     return _CONFIGURATION + f"{name}/{count}/{n}".encode()
 
 
-def read(found: Iterable[tuple[bytes | None, bytes | None]]) -> list[InForce]:
+def read(found: Iterable[tuple[bytes | None, bytes | None]], kind: bytes = WORKER) -> list[InForce]:
     """Return what was in force in a partition, the oldest first.
 
     Parameters
     ----------
     found
         All records of the topic's partition, key and value, in any order.
+    kind
+        Of a worker (`WORKER`) or of a router (`ROUTER`).
 
     Raises
     ------
@@ -208,7 +263,7 @@ def read(found: Iterable[tuple[bytes | None, bytes | None]]) -> list[InForce]:
         If a record is none that `records` makes, or one is missing.
     """
     kept = {key: value for key, value in found if key is not None and value is not None}
-    said = [_read(key, value, kept) for key, value in kept.items() if key.startswith(_TAKEN_UP)]
+    said = [_read(key, value, kept) for key, value in kept.items() if key.startswith(kind)]
     said.sort(key=lambda each: each.claim)
     for before, after in pairwise(said):
         if after.applied < before.applied:
@@ -219,17 +274,42 @@ def read(found: Iterable[tuple[bytes | None, bytes | None]]) -> list[InForce]:
     return said
 
 
+def read_mapped(found: Iterable[tuple[bytes | None, bytes | None]]) -> list[Mapped]:
+    """Return what intakes ran, the first offsets first; raises as `read`."""
+    kept = {key: value for key, value in found if key is not None and value is not None}
+    said = [_read_mapped(key, value, kept) for key, value in kept.items() if key.startswith(_MAPPED)]
+    return sorted(said, key=lambda each: (each.topic, each.topic_id, each.partition, each.since))
+
+
 def _read(key: bytes, value: bytes, kept: Mapping[bytes, bytes]) -> InForce:
-    try:
-        said = orjson.loads(value)
-        if said["version"] != VERSION:
-            raise InForceError(f"record {key.decode()} is of version {said['version']}, this reads {VERSION}")
-        name, count = said["configuration"], said["parts"]
-        whole = b"".join([kept[_part(name, count, n)] for n in range(count)])
+    with _understood(key):
+        said, whole = _whole(key, value, kept)
         first, second = said["next"]
-        made = InForce(said["claim"], said["applied"], (first, second), whole, said["owner"], said["at"])
+        return InForce(said["claim"], said["applied"], (first, second), whole, said["owner"], said["at"])
+
+
+def _read_mapped(key: bytes, value: bytes, kept: Mapping[bytes, bytes]) -> Mapped:
+    with _understood(key):
+        said, whole = _whole(key, value, kept)
+        place = said["topic"], said["id"], said["partition"], said["since"]
+        return Mapped(*place, whole, said["owner"], said["at"])
+
+
+@contextmanager
+def _understood(key: bytes) -> Iterator[None]:
+    try:
+        yield
     except (orjson.JSONDecodeError, KeyError, TypeError) as exc:
         raise InForceError(f"record {key!r} cannot be read, or what it names is missing: {exc!r}") from exc
-    if made.digest != name:
+
+
+def _whole(key: bytes, value: bytes, kept: Mapping[bytes, bytes]) -> tuple[dict[str, Any], bytes]:
+    """Return what a record says, and the configuration that it names."""
+    said = orjson.loads(value)
+    if said["version"] != VERSION:
+        raise InForceError(f"record {key.decode()} is of version {said['version']}, this reads {VERSION}")
+    name, count = said["configuration"], said["parts"]
+    whole = b"".join([kept[_part(name, count, n)] for n in range(count)])
+    if digest(whole) != name:
         raise InForceError(f"configuration {name} is not what its name says")
-    return made
+    return said, whole

@@ -33,6 +33,8 @@ STREAMS_BYTES, SECRET_BYTES = 1 << 20, 4096
 OUTPUT_FORMATS = ("json", "avro")
 SUBJECTS = {"topic": "{topic}-value", "record": "{record}", "topic-record": "{topic}-{record}"}
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
+#: What stands behind the application id in a router's.
+_ROUTER = "-router"
 
 
 class SettingsError(ValueError):
@@ -308,7 +310,7 @@ class Settings:
         """The settings of the router: routes and labels are its inputs, and it has a group and a state of its own."""
         return replace(
             self,
-            app_id=f"{self.app_id}-router",
+            app_id=f"{self.app_id}{_ROUTER}",
             forecasts=self.routes,
             outcomes=self.labels,
             routed=self.outcomes,
@@ -322,8 +324,9 @@ class Settings:
 
     @property
     def configurations(self) -> str:
-        """Topic of what is in force in each partition, see `streams.config.in_force`."""
-        return f"{self.app_id}-configurations"
+        """Topic of what is in force in each partition, of all stages; see `streams.config.in_force`."""
+        app_id = self.app_id.removesuffix(_ROUTER) if self.routed else self.app_id
+        return f"{app_id}-configurations"
 
     def unpacks(self, topic: str) -> int | None:
         """Return the most bytes a record batch of a topic may expand to; None of what workers write themselves."""

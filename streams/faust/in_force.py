@@ -10,7 +10,7 @@ from streams.faust.transport import BatchProducer
 
 
 class Announcer:
-    """Writes what this worker runs when it takes a partition up.
+    """Writes what this worker, or router, runs when it takes a partition up.
 
     Parameters
     ----------
@@ -55,7 +55,8 @@ class Announcer:
         at = datetime.now(UTC).isoformat(timespec="seconds")
         now = in_force.InForce(claim, fence.applied, (first, second), self._configuration, self._owner, at)
         producer = self._producer()
-        for key, value in in_force.records(now, self._settings.batch_bytes // 2):
+        kind = in_force.ROUTER if self._settings.routed else in_force.WORKER
+        for key, value in in_force.records(now, self._settings.batch_bytes // 2, kind):
             batch = producer.batch()
             batch.extend([(key, value, None, [])])
             await producer.append([(batch, self._settings.configurations, partition)])

@@ -62,7 +62,7 @@ def needed(settings: Settings) -> list[Grant]:
     if settings.maps:
         outputs = (*outputs, settings.maps)
     if settings.routed:
-        outputs = (settings.routed, settings.dead_letters)
+        outputs = (settings.routed, settings.dead_letters, settings.configurations)
     return [
         *(Grant("topic", name, ("Read", "DescribeConfigs")) for name in (settings.forecasts, settings.outcomes)),
         *(Grant("topic", name, ("Write", "DescribeConfigs")) for name in outputs),
@@ -77,7 +77,7 @@ def of_intake(settings: Settings) -> list[Grant]:
     sources = dict.fromkeys(mode.topic for mode in settings.modes if not mode.direct)
     if not sources:
         return []
-    written = [settings.forecasts, settings.routes, settings.labels, settings.dead_letters]
+    written = [settings.forecasts, settings.routes, settings.labels, settings.dead_letters, settings.configurations]
     if settings.policies.answering:
         written.append(settings.calibrated)
     return [

@@ -65,6 +65,7 @@ def wanted(settings: Settings) -> list[Topic]:
             Topic(settings.routed, compacted=False, batch_bytes=batch, ahead_ms=ahead),
             Topic(settings.dead_letters, compacted=False, batch_bytes=batch),
             Topic(settings.changelog, compacted=True, batch_bytes=batch),
+            Topic(settings.configurations, compacted=True, batch_bytes=batch),
         ]
     maps = [Topic(settings.maps, compacted=True, batch_bytes=batch)] if settings.maps else []
     return [
@@ -218,7 +219,7 @@ def _otherwise_kept(topic: Topic, configs: Mapping[str, str], asked_ms: int | No
 async def lacking(settings: Settings) -> list[str]:
     """Return the topics that intake reads or writes and that do not exist, one sentence each."""
     sources = dict.fromkeys(mode.topic for mode in settings.modes if not mode.direct)
-    ours = settings.forecasts, settings.routes, settings.labels, settings.dead_letters
+    ours = settings.forecasts, settings.routes, settings.labels, settings.dead_letters, settings.configurations
     async with _admin(settings) as admin:
         existing = set(await admin.list_topics())
     problems = [f"topic {name} does not exist: run 'trueup topics create'" for name in ours if name not in existing]

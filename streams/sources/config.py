@@ -24,15 +24,15 @@
 
 import base64
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from streams.sources.carrying import TRACE
-from streams.sources.direct import Direct
 from streams.sources.fields import CARRIED, FIELDS, FORECAST, MOST_PRECEDENCE, OUTCOME
 from streams.sources.formats import FORMATS
 from streams.sources.mapping import Mapping as Compiled
+from streams.sources.modes import Mode
 from streams.sources.source import Source
 
 _SETTINGS: Final = (
@@ -83,13 +83,13 @@ def parse(given: object, headers: Sequence[str] = TRACE) -> tuple[Source, ...]:
     return tuple(found)
 
 
-def plain(direct: Direct) -> dict[str, Any]:
-    """Return sources that a worker maps itself as `parse` reads them again, each with the one topic it has there."""
-    return {
-        each.name: {**each.table, "role": each.role, "topic": topic}
-        for sources, topic in zip(direct.sources, direct.topics, strict=True)
-        for each in sources
-    }
+def plain(modes: Iterable[Mode]) -> list[tuple[str, dict[str, Any]]]:
+    """Return sources as `parse` reads them again from a dictionary, in their order, each with some of its topics."""
+    found: dict[str, dict[str, Any]] = {}
+    for source, topic, *_ in modes:
+        table = found.setdefault(source.name, {**source.table, "role": source.role, "topics": []})
+        table["topics"].append(topic)
+    return list(found.items())
 
 
 def _source(name: str, table: object, headers: Sequence[str]) -> Source:

@@ -16,6 +16,7 @@ from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
 from agents import intake as module
 from agents.intake import Intake
+from streams.config import in_force
 from streams.config.settings import Settings, SettingsError
 from streams.faust.state_table import PartitionsError
 from streams.faust.transport import DataLossError
@@ -69,6 +70,8 @@ class Producer:
 
     def __init__(self) -> None:
         self.sent: list[tuple[str, int, Batch]] = []
+        #: What was written down of what is in force.
+        self.announced: list[tuple[str, int, bytes, bytes]] = []
         self.acknowledges = asyncio.Event()
         self.acknowledges.set()
         self.failure: Exception | None = None
@@ -80,6 +83,10 @@ class Producer:
         await asyncio.sleep(0)
         self.sent.append((topic, partition, batch))
         return asyncio.ensure_future(self._acknowledged())
+
+    async def send_and_wait(self, topic: str, value: bytes, key: bytes, partition: int) -> None:
+        await self._acknowledged()
+        self.announced.append((topic, partition, key, value))
 
     async def _acknowledged(self) -> None:
         await self.acknowledges.wait()
@@ -235,6 +242,31 @@ def test_a_route_follows_when_its_forecast_is_acknowledged(play: Play) -> None:
                 assert orjson.loads(value)["origin"][0].startswith(
                     "labels@6f/0" if "labels" in topic else "scores@6f/0"
                 )
+
+    play(story)
+
+
+def test_what_is_in_force_is_written_down_before_the_first_record_under_it(play: Play, settings: Settings) -> None:
+    async def story(scene: Scene) -> None:
+        scene.stored = {S0: OffsetAndMetadata(40, '{"id":"6f","partitions":[2,2,2]}')}
+        scene.producer.acknowledges.clear()
+        assigned = asyncio.create_task(scene.begin())
+        scene.give(S0, score("e1"), start=40)
+        await asyncio.sleep(0.01)
+        assert not assigned.done()
+        scene.producer.acknowledges.set()
+        await assigned
+        assert scene.producer.sent == []
+        assert {topic for topic, *_ in scene.producer.announced} == {"trueup-configurations"}
+        found = in_force.read_mapped((key, value) for _, _, key, value in scene.producer.announced)
+        assert [(each.topic, each.topic_id, each.partition, each.since) for each in found] == [
+            (L0.topic, "6f", 0, 0),
+            (S0.topic, "6f", 0, 40),
+        ]
+        assert {each.configuration for each in found} == {in_force.mapping(settings)}
+        scene.producer.failure = KafkaError()
+        await scene.intake.on_partitions_assigned({S0})
+        assert isinstance(scene.intake.failure, KafkaError), "nothing may be sent under what nobody can read"
 
     play(story)
 

@@ -148,7 +148,14 @@ def test_it_has_a_group_a_state_and_topics_of_its_own() -> None:
     settings = Settings(app_id="mine", outcomes="labelled").router
     assert (settings.app_id, settings.changelog) == ("mine-router", "mine-router-state-changelog")
     names = [topic.name for topic in topics.wanted(settings)]
-    assert names == ["mine-routes", "mine-labels", "labelled", "dead-letters", "mine-router-state-changelog"]
+    assert names == [
+        "mine-routes",
+        "mine-labels",
+        "labelled",
+        "dead-letters",
+        "mine-router-state-changelog",
+        "mine-configurations",
+    ]
     granted = {(grant.name, operation) for grant in needed(settings) for operation in grant.operations}
     assert {("labelled", "Write"), ("mine-labels", "Read"), ("mine-router", "Read")} <= granted
     assert not any(name in ("calibrated", "labelled") and what == "Read" for name, what in granted)

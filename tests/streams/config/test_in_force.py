@@ -10,7 +10,7 @@ from state import calibrators
 from state.policy import Policies, Policy
 from state.quotas import Quota, Rate
 from streams.config import in_force
-from streams.config.in_force import InForce, InForceError
+from streams.config.in_force import InForce, InForceError, Mapped
 from streams.config.settings import Settings
 
 FILE = """
@@ -100,6 +100,49 @@ def test_what_was_drawn_with_another_key_is_refused_by_its_name() -> None:
             in_force.restored(written, settings)
     with pytest.raises(InForceError, match="drew with no key"):
         in_force.restored(in_force.described(Settings()), keyed)
+
+
+SOURCES = """
+carry_headers = ["x-*"]
+[streams."*"]
+calibrator = "platt"
+shards = 3
+[sources.zebra]
+topics = ["a", "b"]
+role = "forecast"
+event_id = "id"
+stream = "s"
+p = "p"
+when = { kind = "x" }
+[sources.ant]
+topic = "a"
+role = "forecast"
+event_id = "id"
+stream = "t"
+p = "p"
+"""
+
+
+def test_what_intake_runs_is_read_as_it_was_with_the_order_of_its_sources(tmp_path: Path) -> None:
+    path = tmp_path / "streams.toml"
+    path.write_text(SOURCES)
+    settings = Settings.from_env({"TRUEUP_STREAMS": str(path), "TRUEUP_LETTER_BYTES": "99"})
+    written = in_force.mapping(settings)
+    read = in_force.restored(written, Settings(policies=Policies(coin=b"0123456789abcdef")))
+    assert in_force.mapping(read) == written
+    assert [(each.name, each.topics, each.table) for each in read.sources] == [
+        (each.name, each.topics, each.table) for each in settings.sources
+    ], "of the sources of a topic the first counts, so their order does"
+    now = Mapped("a", "id-of-a", 2, 1000, written, "one", "2026-11-22T05:00:00+00:00")
+    later = Mapped("a", "id-of-a", 2, 20_000, in_force.mapping(Settings()), "two", "later")
+    found = [*in_force.mapped_records(later, 64), *in_force.mapped_records(now, 64), *in_force.records(NOW, 64)]
+    random.Random(1).shuffle(found)
+    assert in_force.read_mapped(found) == [now, later]
+    assert in_force.read(found) == [NOW]
+    assert in_force.read(found, in_force.ROUTER) == []
+    assert in_force.read(in_force.records(NOW, 64, in_force.ROUTER), in_force.ROUTER) == [NOW]
+    with pytest.raises(InForceError, match="is missing"):
+        in_force.read_mapped([each for each in found if each[0].startswith(b"mapped/")])
 
 
 def test_records_are_read_in_any_order_and_the_oldest_claim_is_first() -> None:
