@@ -6,6 +6,7 @@ happens on the way, the old group is as it was, and starting its workers again i
 1. Nobody may be in the old groups or the new ones. All records of the old inputs are applied and answered.
 2. The old changelogs are read, and divided (`state.rescale`). It is the same each time, so it can be done again.
 3. Each new partition gets a fence that no worker accepts, then its rows, and a row that says what they were made of.
+   What an audit has to know to make them again goes to the topic of what is in force (`replay.moves`).
 4. The offsets of the new groups are committed. The old changelogs must end where they did.
 5. Each new partition gets its fence: **that is its commit point.** One that has it is left as it is when the command
    is run again; workers refuse the others until then.
@@ -24,12 +25,14 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import KafkaError, for_code
 
+from replay import moves
 from replay.export_state import append, open_group, writer
+from replay.moves import EVENT, STREAM, Move, MoveError, plan
 from state import keys, routes
 from state.fence import Fence
 from state.frames import CorruptFrame
 from state.inputs import InputIds, Widths
-from state.rescale import Moved, Moves, Plan, RescaleError, rescaled, rescaled_routes
+from state.rescale import Moved, Plan, RescaleError, rescaled, rescaled_routes
 from streams.config import in_force
 from streams.config.settings import Settings, SettingsError
 from streams.kafka import provenance, topics
@@ -37,15 +40,11 @@ from streams.kafka.partitioner import partition
 from streams.kafka.provenance import Identity
 from streams.kafka.topics import TopicsError
 from streams.kafka.whole_topics import FETCH_BYTES
-from streams.records.decoding import SCOPED
-from streams.records.routing import target
 
 log = logging.getLogger("trueup")
 
 #: The fence of a partition while its rows are being written.
 UNFINISHED: Final = b"trueup rescale has not finished writing this state"
-#: What the inputs of a worker are keyed by.
-EVENT, STREAM = KEYS = ("event", "stream")
 #: Longest wait for anything of a topic, s.
 STILL_SECONDS: Final = 60.0
 
@@ -126,7 +125,8 @@ def run(old: Settings, new: Settings, width: int, by: str | None, probe: Probe =
     width
         The new number of partitions.
     by
-        What the worker's inputs are keyed by, one of `KEYS`; None: the stream behind a router, else the event.
+        What the worker's inputs are keyed by, one of `replay.moves.KEYS`; None: behind a router the stream, else the
+        event.
     probe
         Called after each step.
 
@@ -168,14 +168,16 @@ async def _run(old: Settings, new: Settings, width: int, by: str | None, probe: 
         for each in stages:
             await _require_applied(admin, reader, each, width)
         intake = await _intake(admin, producer, old, stages, width)
-        _divide(stages, width, by or (EVENT if len(stages) == 1 else STREAM))
+        by = by or (EVENT if len(stages) == 1 else STREAM)
+        shards = _divide(stages, width, by)
         there = [await _there(reader, each) for each in stages]
         if not any(partition is None for each in there for partition in each):
             return f"{new.app_id} has the state of {old.app_id} in {width} partitions already: nothing was written"
         log.info("dividing %d rows anew", sum(len(part) for each in stages for part in each.parts))
         committed = any(each is not None for partitions in there for each in partitions)
-        for each, finished in zip(stages, there, strict=True):
-            await _write(producer, reader, each, finished, probe)
+        told = await _told(reader, producer, stages[0], by, shards)
+        for each, finished, said in zip(stages, there, (told, None), strict=False):
+            await _write(producer, reader, each, finished, said, probe)
         if not committed:  # the workers may have gone on since
             for each in stages:
                 await _commit(each.new, _inputs(each))
@@ -360,7 +362,7 @@ async def _rows(reader: AIOKafkaConsumer, topic: str, count: int) -> list[Rows]:
             parts[place.partition].pop(record.key, None)
         else:
             parts[place.partition][record.key] = record.value
-    return parts
+    return [dict(sorted(part.items())) for part in parts]  # sums of rounded numbers depend on the order
 
 
 async def _records(reader: AIOKafkaConsumer, since: Mapping[TopicPartition, int]) -> Any:  # noqa: ANN401 - an iterator
@@ -393,10 +395,19 @@ async def _records(reader: AIOKafkaConsumer, since: Mapping[TopicPartition, int]
 # -- dividing --------------------------------------------------------------------------------------------------------
 
 
-def _divide(stages: Sequence[Stage], width: int, by: str) -> None:
+def _divide(stages: Sequence[Stage], width: int, by: str) -> dict[str, int]:
+    """Make the new rows, and return how many keys each stream of the worker has that has more than one."""
     worker, *routers = stages
     routed = routers[0].parts if routers else []
-    worker.made = rescaled(worker.parts, _plan(worker, width, by, routed))
+    shards, divided = _shards(worker.new), {}
+
+    def asked(stream: str) -> int:
+        found = shards(stream)
+        if found > 1:
+            divided[stream] = found
+        return found
+
+    worker.made = rescaled(worker.parts, _plan(worker, width, by, routed, asked))
     for router in routers:
         router.made = rescaled_routes(router.parts, _plan(router, width, EVENT, []))
     for stage in stages:
@@ -405,69 +416,24 @@ def _divide(stages: Sequence[Stage], width: int, by: str) -> None:
             part[keys.WIDTHS] = Widths(*(each.partitions for each in stage.inputs)).encode()
             if all(each.id for each in stage.inputs):
                 part[keys.INPUTS] = InputIds(*(each.id for each in stage.inputs)).encode()
+    return divided
 
 
-def _plan(stage: Stage, width: int, by: str, routed: Sequence[Rows]) -> Plan:
-    before = len(stage.parts)
-    policies = stage.new.policies
-    grown = any(stage.same)
+def _plan(
+    stage: Stage, width: int, by: str, routed: Sequence[Rows], shards: Callable[[str], int] | None = None
+) -> Plan:
+    """Return where what belongs; ``shards`` returns how many keys a stream has, None: as the new settings say."""
+    following = _following(stage, width)
+    asked = shards or _shards(stage.new)
+    return plan(by, len(stage.parts), following, asked, grown=any(stage.same), routed=routed)
 
+
+def _shards(settings: Settings) -> Callable[[str], int]:
     def shards(stream: str) -> int:
-        policy = policies.of(stream)
+        policy = settings.policies.of(stream)
         return 1 if policy is None else policy.shards
 
-    def right(key: str, old: int) -> bool:
-        """Whether a key's records stand there; also where an input has grown while it was read."""
-        name = key.encode()
-        return partition(name, before) == old or (grown and partition(name, width) == old)
-
-    def of_event(name: str, stream: str, old: int) -> int:
-        key = name if by == EVENT else _stream_key(name, stream, old, shards, right, routed)
-        if not right(key, old):
-            other = STREAM if by == EVENT else EVENT
-            raise RescaleError(
-                f"event {name!r} is in partition {old}, and its {by} would be in {partition(key.encode(), before)}. "
-                f"Are the inputs keyed by {other}? Then give --keys {other}. If they are keyed by anything else, it is "
-                "not known where records of an event will be; see docs/routing.md"
-            )
-        return partition(key.encode(), width)
-
-    def of_stream(stream: str) -> Moves:
-        if by == EVENT:
-            return frozenset((old, new) for old in range(before) for new in range(width))
-        names = [stream] if shards(stream) == 1 else [f"{stream}#{k}" for k in range(shards(stream))]
-        return frozenset((partition(each.encode(), before), partition(each.encode(), width)) for each in names)
-
-    def home(stream: str) -> int:
-        many = by == STREAM and shards(stream) > 1
-        return partition((f"{stream}#0" if many else stream).encode(), width)
-
-    return Plan(width, of_event, of_stream, home, _following(stage, width))
-
-
-def _stream_key(
-    name: str,
-    stream: str,
-    old: int,
-    shards: Callable[[str], int],
-    right: Callable[[str, int], bool],
-    routed: Sequence[Rows],
-) -> str:
-    """Return the key of an event's records, where they are keyed by stream."""
-    event_id, _, scope = name.partition(SCOPED)
-    stream = stream or scope
-    if not stream:
-        raise RescaleError(
-            f"an outcome of event {event_id!r} waits for its forecast and does not say its stream: wait until it has "
-            "expired (early_ttl)"
-        )
-    key = target(stream, event_id, shards(stream))
-    if right(key, old) or not routed:
-        return key
-    # The number of shards has changed since: the router knows where its forecast went.
-    row = routed[partition(event_id.encode(), len(routed))].get(routes.EVENT + event_id.encode())
-    known = routes.Row.decode(row).routes if row is not None else []
-    return next((each.target for each in known if each.stream == stream), key)
+    return shards
 
 
 def _following(stage: Stage, width: int) -> list[list[int]]:
@@ -504,7 +470,12 @@ async def _there(reader: AIOKafkaConsumer, stage: Stage) -> list[Rows | None]:
 
 
 async def _write(
-    producer: AIOKafkaProducer, reader: AIOKafkaConsumer, stage: Stage, finished: Sequence[Rows | None], probe: Probe
+    producer: AIOKafkaProducer,
+    reader: AIOKafkaConsumer,
+    stage: Stage,
+    finished: Sequence[Rows | None],
+    told: Sequence[Move] | None,
+    probe: Probe,
 ) -> None:
     unfinished = [n for n, done in enumerate(finished) if done is None]
     for n in unfinished:
@@ -515,10 +486,66 @@ async def _write(
         made = stage.made[n]
         gone = [(key, None) for key in before[n] if key not in made]
         await append(producer, stage.new, n, [*gone, *((key, row) for key, row in made.items() if key != keys.FENCE)])
-        if not stage.new.routed:  # an audit cannot derive these rows
-            said = stage.moved.encode()
-            await producer.send_and_wait(stage.new.configurations, said, in_force.MOVED, partition=n)
+        if told is not None:
+            await producer.send_and_wait(stage.new.configurations, told[n].encode(), in_force.MOVED, partition=n)
         probe(2)
+
+
+async def _told(
+    reader: AIOKafkaConsumer, producer: AIOKafkaProducer, stage: Stage, by: str, shards: Mapping[str, int]
+) -> list[Move]:
+    """Return what audits are told of each new partition.
+
+    Where outputs end was told by the first command of several that were stopped on the way: workers may have written to
+    the partitions that it had finished.
+    """
+    old, new, width = stage.old, stage.new, stage.moved.partitions
+    labels = [(label, getattr(old, label), getattr(new, label)) for label in ("calibrated", "resolved", "dead_letters")]
+    ids = {name: await provenance.identity(producer.client, name) for _, *names in labels for name in names}
+    known = await _known(reader, stage)
+    if known is None:
+        ends = [await _ends(reader, name, ids[name].partitions) for _, name, _ in labels]
+        stays = [name == now for _, name, now in labels]
+        outputs = tuple((ends[0][n], ends[1][n], ends[2][n]) for n in range(len(stage.parts)))
+        begin = [each if stay else [0] * width for each, stay in zip(ends, stays, strict=True)]
+        since = tuple((begin[0][n], begin[1][n], begin[2][n]) for n in range(width))
+    else:
+        outputs, since = known.outputs, known.since
+    inputs = zip(("forecasts", "outcomes"), (old.forecasts, old.outcomes), (each.id for each in stage.ids), strict=True)
+    topics_ = {label: (name, id_) for label, name, id_ in inputs}
+    topics_ |= {label.replace("_", "-"): (name, ids[name].id) for label, name, _ in labels}
+    moved = stage.moved
+    return [
+        Move(
+            moved.app,
+            moved.changelog,
+            moved.ends,
+            by,
+            topics_,
+            tuple((each.applied, each.next[0], each.next[1]) for each in stage.fences),
+            outputs,
+            shards,
+            any(stage.same),
+            tuple((first, second) for first, second in _following(stage, width)),
+            since,
+            moves.digests(made),
+        )
+        for made in stage.made
+    ]
+
+
+async def _known(reader: AIOKafkaConsumer, stage: Stage) -> Move | None:
+    """Return what an earlier command has told of the same move."""
+    name, found = stage.new.configurations, None
+    first = await reader.beginning_offsets([TopicPartition(name, n) for n in range(stage.moved.partitions)])
+    async for _, record in _records(reader, first):
+        if record.key == in_force.MOVED and record.value is not None:
+            try:
+                move = Move.decode(record.value)
+            except MoveError as exc:
+                raise TopicsError(f"{name}: {exc}") from exc
+            found = move if move.of(stage.moved) else found
+    return found
 
 
 def _inputs(stage: Stage) -> dict[TopicPartition, tuple[int, str]]:

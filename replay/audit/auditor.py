@@ -14,7 +14,7 @@ from multiprocessing.queues import SimpleQueue
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import monotonic
-from typing import Any
+from typing import Any, Self, TypeVar
 
 import orjson
 from aiokafka.errors import KafkaError
@@ -23,13 +23,16 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from agents import compiled
+from replay.audit import begun, follower, groups
 from replay.audit import checkpoint as checkpoints
-from replay.audit import follower
+from replay.audit.begun import Rows
 from replay.audit.disk_rows import Disk
+from replay.audit.groups import Begun, Group
 from replay.audit.output_matcher import Differs, OutputDifference, Unauditable
 from replay.audit.partition_verifier import LABELS, Checked, Derivation, Memory, Rederivation, RowStore, fence_of
-from replay.audit.reader import PartitionReader, Span, origins, require_kept, spans
+from replay.audit.reader import PartitionReader, Span, require_kept
 from replay.audit.terms import timeline
+from replay.moves import Move
 from streams import atomic_file
 from streams.config.settings import Settings, SettingsError
 from streams.kafka.topics import TopicsError
@@ -37,6 +40,9 @@ from streams.sources.registry import RegistryError
 
 #: Exit statuses: all agree, something differs, it could not be checked.
 AGREE, DIFFER, UNCHECKED = 0, 1, 2
+_Given = TypeVar("_Given")
+_Made = TypeVar("_Made")
+
 #: What ends an audit, as the topics or the brokers do not allow it.
 _UNREADABLE = KafkaError, TopicsError, Unauditable, RegistryError, BrokenProcessPool, OSError
 
@@ -49,6 +55,8 @@ class Verdict:
     ----------
     partition, checked
         Which, and what was compared.
+    application
+        Of which group.
     difference, unable
         The first difference, or why it could not be checked on; None where it was checked to the end.
     skipped
@@ -57,15 +65,19 @@ class Verdict:
         Input records that an earlier audit had checked.
     in_force
         What was in force, in order.
+    rows
+        The rows that it ended with, where another group began with them.
     """
 
     partition: int
     checked: Checked
+    application: str
     difference: OutputDifference | None = None
     unable: str | None = None
     skipped: list[str] = field(default_factory=list)
     resumed: int = 0
     in_force: list[dict[str, Any]] = field(default_factory=list)
+    rows: Rows | None = None
 
 
 def run(
@@ -94,14 +106,14 @@ def run(
     """
     console = Console(stderr=json_output)
     verdicts: list[Verdict] = []
-    unable = None
+    unable: str | None = None
     followed = _followed(settings, console, disk=disk, checkpoint=checkpoint) if sources else None
     try:
         began = monotonic()
-        verdicts = _audit(settings, console, disk=disk, checkpoint=checkpoint)
+        verdicts, unable = _audit(settings, console, disk=disk, checkpoint=checkpoint)
     except _UNREADABLE as exc:
         unable = f"{exc}" or repr(exc)
-    account = _account(verdicts, unable, monotonic() - began, followed)
+    account = _account(settings.app_id, verdicts, unable, monotonic() - began, followed)
     _print(console, account)
     if json_output:
         sys.stdout.write(orjson.dumps(account).decode() + "\n")
@@ -112,10 +124,11 @@ def _followed(settings: Settings, console: Console, *, disk: bool, checkpoint: P
     try:
         with _progress(console) as progress:
             task = progress.add_task("following the sources", total=None)
-            if checkpoint is not None:
-                checkpoint.mkdir(parents=True, exist_ok=True)
+            own = None if checkpoint is None else checkpoint / settings.app_id
+            if own is not None:
+                own.mkdir(parents=True, exist_ok=True)
             told = partial(_followed_partitions, progress, task)
-            return follower.follow(settings, disk=disk, checkpoint=checkpoint, told=told)
+            return follower.follow(settings, disk=disk, checkpoint=own, told=told)
     except (*_UNREADABLE, SettingsError) as exc:
         return follower.Account(unable=[f"the sources: {str(exc) or repr(exc)}"])
 
@@ -136,10 +149,18 @@ class _Task:
         Which, and what there is of it.
     promotions
         Lines of ``FILE.audit.jsonl``.
-    disk, checkpoint
-        As `run` takes them.
+    disk
+        As `run` takes it.
+    checkpoint
+        File of its checkpoint; None without any.
     topics
         Of each label what the brokers call it: cluster, id and number of partitions.
+    begun
+        What it begins with; None: nothing.
+    move
+        How the rows are divided with which it ends; None: they are not.
+    directory
+        Where such rows are to be.
     """
 
     settings: Settings
@@ -149,39 +170,109 @@ class _Task:
     disk: bool
     checkpoint: Path | None
     topics: dict[str, list[Any]]
+    begun: Begun | None
+    move: Move | None
+    directory: Path
 
     def of(self) -> dict[str, Any]:
         """Return what a checkpoint of it is of."""
         return {"application": self.settings.app_id, "partition": self.partition, **self.topics}
 
 
-def _audit(settings: Settings, console: Console, *, disk: bool, checkpoint: Path | None) -> list[Verdict]:
-    """Audit every partition in as many processes as there are processors: partitions have nothing in common."""
-    if checkpoint is not None:
-        checkpoint.mkdir(parents=True, exist_ok=True)
+def _audit(
+    settings: Settings, console: Console, *, disk: bool, checkpoint: Path | None
+) -> tuple[list[Verdict], str | None]:
+    """Audit every group in turn; return what was found of its partitions, and why later groups were not audited."""
     with asyncio.Runner() as runner:
-        found = runner.run(spans(settings))
-        topics = runner.run(origins(settings)) if checkpoint is not None else {}
+        found = groups.chain(settings, runner, checkpoint)
     promotions = _promotions(settings)
-    # A copy without the TLS context, which no other process can be given.
-    settings = replace(settings, security=replace(settings.security))
-    tasks = [_Task(settings, n, span, promotions, disk, checkpoint, topics) for n, span in found.items()]
-    context = get_context("spawn")
-    folded = context.SimpleQueue()
-    jobs = min(len(found), os.cpu_count() or 1)
+    verdicts: list[Verdict] = []
+    given: dict[int, Begun] = {}
     with (
-        compiled.handed_on(),
-        ProcessPoolExecutor(jobs, context, initializer=_report_to, initargs=(folded,)) as pool,
-        _progress(console) as progress,
+        TemporaryDirectory(prefix="trueup-audit-") as directory,
+        _Pool(max(len(group.spans) for group in found), sum(_inputs(group) for group in found), console) as pool,
     ):
-        task = progress.add_task("deriving", total=sum(span.inputs for span in found.values()))
-        running = {pool.submit(_partition, each) for each in tasks}
-        left = set(running)
+        for n, group in enumerate(found):
+            following = found[n + 1] if n + 1 < len(found) else None
+            tasks = _tasks(group, given, following, promotions, disk=disk, directory=Path(directory))
+            ended = pool.all(_partition, tasks)
+            verdicts += ended
+            if following is None:
+                break
+            rows = [verdict.rows for verdict in ended if verdict.rows is not None]
+            if len(rows) < len(ended):
+                return verdicts, (
+                    f"{following.settings.app_id} began with rows of {group.settings.app_id}, which could not be "
+                    "derived to its end"
+                )
+            (given,) = pool.all(_divided, [(following.moves, rows, Path(directory))])
+    return verdicts, None
+
+
+def _inputs(group: Group) -> int:
+    """Return how many input records there are, at most."""
+    begins = sum(sum(each) for each in group.moves[0].next) if group.moves else 0
+    return sum(span.inputs for span in group.spans.values()) - begins
+
+
+def _tasks(
+    group: Group,
+    given: Mapping[int, Begun],
+    following: Group | None,
+    promotions: list[dict[str, Any]],
+    *,
+    disk: bool,
+    directory: Path,
+) -> list[_Task]:
+    if group.checkpoint is not None:
+        group.checkpoint.mkdir(parents=True, exist_ok=True)
+    # A copy without the TLS context, which no other process can be given.
+    settings = replace(group.settings, security=replace(group.settings.security))
+    move = following.moves[0] if following is not None else None
+    topics = {**group.topics}
+    if group.moves and group.checkpoint is not None:
+        first = group.moves[0]
+        topics["origin"] = [first.app, first.changelog, list(first.ends)]
+    return [
+        _Task(settings, n, span, promotions, disk, group.path(n), topics, given.get(n), move, directory)
+        for n, span in group.spans.items()
+    ]
+
+
+def _divided(given: tuple[list[Move], list[Rows], Path]) -> dict[int, Begun]:
+    return groups.divided(*given)
+
+
+class _Pool:
+    """As many processes as there are processors: partitions have nothing in common."""
+
+    def __init__(self, partitions: int, inputs: int, console: Console) -> None:
+        self._jobs, self._inputs, self._console = min(partitions, os.cpu_count() or 1), inputs, console
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        context = get_context("spawn")
+        self._folded = context.SimpleQueue()
+        self._stack.enter_context(compiled.handed_on())
+        self._pool = self._stack.enter_context(
+            ProcessPoolExecutor(self._jobs, context, initializer=_report_to, initargs=(self._folded,))
+        )
+        self._progress = self._stack.enter_context(_progress(self._console))
+        self._task = self._progress.add_task("deriving", total=self._inputs)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def all(self, run: Callable[[_Given], _Made], given: Sequence[_Given]) -> list[_Made]:
+        """Return what becomes of each, in order."""
+        running = [self._pool.submit(run, each) for each in given]
+        left: set[Any] = set(running)
         while left:
             _, left = wait(left, timeout=0.2)
-            while not folded.empty():
-                progress.advance(task, folded.get())
-        return sorted((each.result() for each in running), key=lambda verdict: verdict.partition)
+            while not self._folded.empty():
+                self._progress.advance(self._task, self._folded.get())
+        return [each.result() for each in running]
 
 
 #: Where a process reports how many records it has folded.
@@ -206,7 +297,7 @@ def _partition(task: _Task) -> Verdict:
         rows: RowStore = Memory()
         if task.disk:
             rows = Disk(Path(stack.enter_context(TemporaryDirectory(prefix="trueup-audit-"))))
-        verdict = Verdict(task.partition, Checked())
+        verdict = Verdict(task.partition, Checked(), task.settings.app_id)
         try:
             runner.run(source.start())
             _derive(task, source, rows, verdict)
@@ -221,16 +312,19 @@ def _derive(task: _Task, source: PartitionReader, rows: RowStore, verdict: Verdi
     """Derive a partition's answers, from a checkpoint if there is one, and leave another."""
     partition, span = task.partition, task.span
     recorded = source.in_force(partition, span)
-    path = task.checkpoint and task.checkpoint / f"partition-{partition}"
+    path = task.checkpoint
     known = checkpoints.read(path, task.of(), task.settings, recorded, rows) if path and path.exists() else None
     since = known.derivation if known else None
+    if since is None and task.begun is not None:
+        until = min((each.claim for each in recorded), default=None)
+        since = groups.begin(task.settings, partition, task.begun, rows, source.changelog(partition, until))
     begins, later = dict.fromkeys(LABELS, 0), recorded
     if since is not None:
         fence = fence_of(rows)
         begins = dict(zip(LABELS, (*fence.next, since.next_answer, since.joined.next, since.letters.next), strict=True))
         later = [each for each in recorded if each.applied >= fence.applied]
-        verdict.resumed = fence.applied
-        _report(fence.applied)
+        verdict.resumed = since.checked.forecasts + since.checked.outcomes
+        _report(verdict.resumed)
     require_kept(partition, span, begins)
     skipped = source.note_skips(partition, span, known.skips if known else None)
     verdict.skipped = [
@@ -256,6 +350,9 @@ def _derive(task: _Task, source: PartitionReader, rows: RowStore, verdict: Verdi
             file.flush()
             os.fsync(file.fileno())
             atomic_file.replace(new, path)
+        if task.move is not None:
+            groups.require_end(task.settings, partition, task.move, rows)
+            verdict.rows = begun.write_rows(task.directory, partition, rows, groups.ENDED)
 
 
 def _promotions(settings: Settings) -> list[dict[str, Any]]:
@@ -285,11 +382,26 @@ def _progress(console: Console) -> Progress:
 
 
 def _account(
-    verdicts: Sequence[Verdict], unable: str | None, seconds: float, followed: follower.Account | None = None
+    application: str,
+    verdicts: Sequence[Verdict],
+    unable: str | None,
+    seconds: float,
+    followed: follower.Account | None = None,
 ) -> dict[str, Any]:
-    """Return what was found, as JSON would have it."""
+    """Return what was found, as JSON would have it; ``application`` is the group that was asked for."""
+    own = [verdict for verdict in verdicts if verdict.application == application]
+    earlier: dict[str, dict[str, Any]] = {}
+    for verdict in verdicts:
+        if verdict.application != application:
+            of = earlier.setdefault(verdict.application, {"partitions": {}, "in_force": {}})
+            of["partitions"][str(verdict.partition)] = asdict(verdict.checked)
+            of["in_force"][str(verdict.partition)] = verdict.in_force
     totals = {each.name: sum(getattr(verdict.checked, each.name) for verdict in verdicts) for each in fields(Checked)}
-    differences = [verdict.difference._asdict() for verdict in verdicts if verdict.difference]
+    differences = [
+        verdict.difference._asdict() | ({"application": verdict.application} if verdict not in own else {})
+        for verdict in verdicts
+        if verdict.difference
+    ]
     reasons = ([unable] if unable else []) + [verdict.unable for verdict in verdicts if verdict.unable]
     if followed is not None:
         differences = [difference._asdict() for difference in followed.differences] + differences
@@ -298,12 +410,13 @@ def _account(
     return {
         "status": DIFFER if differences else UNCHECKED if reasons else AGREE,
         "checked": totals,
-        "partitions": {str(verdict.partition): asdict(verdict.checked) for verdict in verdicts},
+        "partitions": {str(verdict.partition): asdict(verdict.checked) for verdict in own},
         "differences": differences,
         "unable": reasons,
         "skipped": [place for verdict in verdicts for place in verdict.skipped],
         "resumed": sum(verdict.resumed for verdict in verdicts),
-        "in_force": {str(verdict.partition): verdict.in_force for verdict in verdicts},
+        "in_force": {str(verdict.partition): verdict.in_force for verdict in own},
+        "earlier_groups": earlier,
         "seconds": round(seconds, 3),
         "events_per_second": round(events / seconds) if seconds else 0,
     } | ({} if followed is None else {"followed": followed.shown()})
@@ -317,17 +430,15 @@ def _print(console: Console, account: Mapping[str, Any]) -> None:
     for found in account["differences"]:
         at = "" if found["offset"] is None else f" offset {found['offset']}"
         event = "" if found["event_id"] is None else f" event {found['event_id']}"
-        line(f"[red]differs[/]  {found['topic']}/{found['partition']}{at}{escape(event)}: {escape(found['what'])}")
+        of = f" of {found['application']}" if "application" in found else ""
+        line(f"[red]differs[/]  {found['topic']}/{found['partition']}{of}{at}{escape(event)}: {escape(found['what'])}")
         for name, (served, derived) in found["fields"].items():
             line(f"  {escape(name)}: served {escape(str(served))}, derived {escape(str(derived))}")
     for place in account["skipped"]:
         line(f"[yellow]left out[/]  {escape(place)}")
     for reason in account["unable"]:
         line(f"[yellow]not checked[/]  {escape(reason)}")
-    for partition, found in account["in_force"].items():
-        for each in found[1:]:
-            since = f"from record {each['applied']:,} on, by {escape(str(each['owner']))}"
-            line(f"partition {partition}: configuration {each['configuration'][:8]} {since}")
+    _print_groups(line, account)
     earlier = f", {account['resumed']:,} of them by earlier audits" if account["resumed"] else ""
     line(
         f"{checked['forecasts']:,} forecasts and {checked['outcomes']:,} outcomes folded in "
@@ -354,6 +465,15 @@ def _print(console: Console, account: Mapping[str, Any]) -> None:
         line("[green]all agree[/]")
 
 
+def _print_groups(line: Callable[[str], None], account: Mapping[str, Any]) -> None:
+    for group, found in account["earlier_groups"].items():
+        line(f"its rows began with those of {escape(group)}, derived in {len(found['partitions'])} partitions")
+    for partition, found in account["in_force"].items():
+        for each in found[1:]:
+            since = f"from record {each['applied']:,} on, by {escape(str(each['owner']))}"
+            line(f"partition {partition}: configuration {each['configuration'][:8]} {since}")
+
+
 def _print_followed(line: Callable[[str], None], followed: Mapping[str, Any]) -> None:
     source, router = followed["sources"], followed["router"]
     line(
@@ -367,6 +487,11 @@ def _print_followed(line: Callable[[str], None], followed: Mapping[str, Any]) ->
         f"{router['outcomes']:,} outcomes and {router['dead_letters']:,} dead letters; {router['waiting']:,} wait, "
         f"{router['copies']:,} sent again"
     )
+    if source["unrecorded"]:
+        line(
+            f"{source['unrecorded']:,} source records came before intake wrote down its mapping: they are mapped by "
+            "the streams file that is given, as nothing says by which they were"
+        )
     if source["of_the_moment"]:
         line(
             f"{source['of_the_moment']:,} dead letters are for what intake's clock or the registry said then, which "

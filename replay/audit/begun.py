@@ -20,7 +20,7 @@ from replay.audit.output_matcher import Unauditable
 from replay.audit.partition_verifier import RowStore, fence_of
 from streams import atomic_file
 
-VERSION: Final = 1
+VERSION: Final = 2
 #: Its name in the directory of checkpoints.
 NAME: Final = "sources"
 #: How the names of files of rows begin.
@@ -36,6 +36,8 @@ class Begun:
 
     Attributes
     ----------
+    ids
+        By source topic its id; a topic's place here is its number in ``left``.
     sources
         By source partition (``topic/partition``) the first offset that is not judged.
     written
@@ -46,6 +48,7 @@ class Begun:
         By partition of the router its derived state.
     """
 
+    ids: dict[str, str] = field(default_factory=dict)
     sources: dict[str, int] = field(default_factory=dict)
     written: dict[str, int] = field(default_factory=dict)
     left: list[tuple[bytes, bytes]] = field(default_factory=list)
@@ -61,9 +64,9 @@ class Rows(NamedTuple):
     labels: int
 
 
-def write_rows(directory: Path, partition: int, rows: RowStore) -> Rows:
-    """Write the rows of a partition, and return where they are."""
-    name = f"{_ROUTER}{partition}-{secrets.token_hex(8)}"
+def write_rows(directory: Path, partition: int, rows: RowStore, prefix: str = _ROUTER) -> Rows:
+    """Write the rows of a partition, and return where they are; ``prefix`` is how the file's name begins."""
+    name = f"{prefix}{partition}-{secrets.token_hex(8)}"
     hashed = blake2b(digest_size=32)
     with atomic_file.written(directory / name) as file:
         for key, value in rows.items():
@@ -109,6 +112,7 @@ def write(directory: Path, what: Mapping[str, Any], begun: Begun) -> None:
     head = {
         "version": VERSION,
         "of": what,
+        "ids": list(begun.ids.items()),
         "sources": begun.sources,
         "written": begun.written,
         "left": left,
@@ -141,7 +145,7 @@ def read(directory: Path, what: Mapping[str, Any]) -> Begun:
         require_same(head, VERSION, what)
         left = [(bytes.fromhex(key), bytes.fromhex(value)) for key, value in head["left"]]
         routers = {name: Rows(*each) for name, each in head["routers"].items()}
-        return Begun(dict(head["sources"]), dict(head["written"]), left, routers)
+        return Begun(dict(head["ids"]), dict(head["sources"]), dict(head["written"]), left, routers)
     except (ValueError, KeyError, TypeError, AttributeError) as exc:
         raise Unauditable(
             f"the checkpoint {path} cannot be used: {exc}; delete it to audit the sources from the beginning"

@@ -184,7 +184,7 @@ def _origin(plan: Plan, said: dict[str, Any]) -> _Origin | None:
 
 
 def _source(plan: Plan, reader: PartitionReader, runner: asyncio.Runner, origin: _Origin, found: _Read) -> Step:
-    """Return what a source record says, and what becomes of it now."""
+    """Return what a source record says, and what becomes of it."""
     place = TopicPartition(origin.topic, origin.partition)
     span = next((each for each in plan.sources if (each.topic, each.partition) == place), None)
     if span is None or not span.first <= origin.offset < span.end:
@@ -193,17 +193,20 @@ def _source(plan: Plan, reader: PartitionReader, runner: asyncio.Runner, origin:
     record = next(records, None)
     if record is None:
         return Step("source", str(origin), None, "not there")
-    made = Mapper(plan, span, runner).make(record, NEVER)
+    mapper = Mapper(plan, span, runner)
+    made = mapper.make(record, NEVER)
     text = (record.value or b"").decode(errors="backslashreplace")
     key = "" if record.key is None else f"key {record.key.decode(errors='backslashreplace')}; "
-    note = f"{key}{origin.name and f'by [sources.{origin.name}]: '}{_becomes(made, found)}"
+    note = (
+        f"{key}{origin.name and f'by [sources.{origin.name}]: '}{_becomes(made, found)} ({mapper.shown(origin.offset)})"
+    )
     return Step("source", str(origin), record.timestamp, text[:_SHOWN], note)
 
 
 def _becomes(made: Sequence[Made], found: _Read) -> str:
-    """Return what the streams file makes of a record now, and whether that is there."""
+    """Return what a record becomes, and whether that is there."""
     if not made:
-        return "becomes nothing now: `when` or `skip` passes it over"
+        return "becomes nothing: `when` or `skip` passes it over"
     parts = []
     for one in made:
         there = [

@@ -8,6 +8,7 @@ So memory does not grow with the topics, but for the router's state.
 
 import asyncio
 import os
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack, closing
@@ -48,16 +49,19 @@ from replay.audit.intake_verifier import (
 from replay.audit.output_matcher import OutputDifference, Unauditable
 from replay.audit.partition_verifier import Memory, RowStore
 from replay.audit.reader import PartitionReader, Span
-from replay.audit.router_verifier import RouterSpan, RouterVerifier, Sent
+from replay.audit.router_verifier import RouterSpan, RouterTerms, RouterVerifier, Sent
 from state.events import Rejected
 from state.fence import FORECASTS
+from streams.config import in_force
+from streams.config.in_force import InForceError, Mapped
 from streams.config.settings import Settings
 from streams.kafka import partitioner, provenance
 from streams.kafka import topics as kafka_topics
+from streams.kafka.whole_topics import batches
 from streams.metrics.routing import IntakeGauges
 from streams.records import skips
 from streams.records.encoding import encode, key_of
-from streams.records.merge import KafkaRecord
+from streams.records.merge import NEVER, KafkaRecord
 from streams.records.output_values import OutputValues
 from streams.sources.fields import FORECAST
 
@@ -92,6 +96,10 @@ class Plan:
         Labels of the topics whose records keep the Kafka timestamp of what they were made of.
     told
         By partition the first offset and the end of what is in force; empty where there is no such topic.
+    mapped
+        By source topic and partition what intakes have written down: from which offset on, and the hash of what.
+    files
+        The settings that such a hash stands for.
     begun
         How far earlier audits of the sources have come.
     of
@@ -108,8 +116,15 @@ class Plan:
     strict: frozenset[int]
     stamped: frozenset[int]
     told: dict[int, tuple[int, int]]
+    mapped: dict[tuple[str, int], list[tuple[int, str]]] = field(default_factory=dict)
+    files: dict[str, Settings] = field(default_factory=dict)
     begun: Begun = field(default_factory=Begun)
     of: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def answering(self) -> bool:
+        """Whether any mapping answers dead forecasts."""
+        return any(each.policies.answering for each in (self.settings, *self.files.values()))
 
     def since(self, label: int, partition: int) -> int:
         """Return the first offset of what intake has written that no earlier audit has read."""
@@ -204,7 +219,7 @@ def follow(
     settings = replace(settings, security=replace(settings.security))
     with asyncio.Runner() as runner:
         plan = runner.run(planned(settings, checkpoint))
-    account, left = Account(), Begun()
+    account, left = Account(), Begun(plan.begun.ids | plan.ids)
     with (
         TemporaryDirectory(prefix="trueup-audit-") as directory,
         compiled.handed_on(),
@@ -299,30 +314,22 @@ def _add(total: Any, one: Any) -> None:  # noqa: ANN401 - counts of one kind
 
 async def planned(settings: Settings, checkpoint: Path | None = None) -> Plan:
     """Return what there is to follow; raises as `follow`."""
-    modes = [mode for mode in settings.modes if not mode.direct]
-    if not modes:
+    if all(mode.direct for mode in settings.modes):
         raise Unauditable("no source is for intake: the answers' own audit follows every record there is")
-    forecasts = any(mode.source.role == FORECAST for mode in modes)
-    labels = any(mode.source.role != FORECAST for mode in modes)
     names = [getattr(settings, label.replace("-", "_")) for label in WRITTEN]
-    topics = list(dict.fromkeys(mode.topic for mode in modes))
-    own, of_topics = await _identities(settings, names), await _identities(settings, topics)
-    there = dict(zip(topics, of_topics, strict=True))
-    if not all(each.id for each in of_topics):
-        raise Unauditable(
-            "the brokers give topics no ids, so records do not name their sources: Kafka 2.8 and later do"
-        )
-    widths = [each.partitions for each in own]
-    if len(set(widths)) > 1:
-        raise Unauditable(f"the topics do not have equally many partitions: {dict(zip(names, widths, strict=True))}")
-    partitions = widths[0]
+    own = await _identities(settings, names)
+    partitions = own[0].partitions
     of = {
         "application": settings.app_id,
         "partitions": partitions,
-        "sources": [[topic, each.id] for topic, each in there.items()],
         "topics": [[name, each.id] for name, each in zip(names, own, strict=True)],
     }
     begun = Begun() if checkpoint is None else checkpoints.read(checkpoint, of)
+    there = await _sources(settings, begun)
+    topics = list(there)
+    widths = [each.partitions for each in own]
+    if len(set(widths)) > 1:
+        raise Unauditable(f"the topics do not have equally many partitions: {dict(zip(names, widths, strict=True))}")
     of_sources = [TopicPartition(topic, n) for topic, each in there.items() for n in range(each.partitions)]
     of_router = [TopicPartition(name, n) for name in (settings.routes, settings.labels) for n in range(partitions)]
     committed = await _committed(settings, f"{settings.app_id}-intake", of_sources)
@@ -332,17 +339,22 @@ async def planned(settings: Settings, checkpoint: Path | None = None) -> Plan:
     order = [
         TopicPartition(names[label], n) for label in (OUTCOMES, LETTERS, ANSWERS, 1, 2, 0) for n in range(partitions)
     ]
-    in_force = [TopicPartition(settings.configurations, n) for n in range(partitions)]
+    running = [TopicPartition(settings.configurations, n) for n in range(partitions)]
     if await kafka_topics.partitions(settings, settings.configurations) != partitions:
-        in_force = []
-    first, ends = await _kept(settings, [*order, *of_sources, *in_force])
-    told = {place.partition: (first[place], ends[place]) for place in in_force}
+        running = []
+    first, ends = await _kept(settings, [*order, *of_sources, *running])
+    told = {place.partition: (first[place], ends[place]) for place in running}
     written = {
         (label, n): (first[place], ends[place])
         for label, name in enumerate(names)
         for n in range(partitions)
         if (place := TopicPartition(name, n))
     }
+    mapped, files = await _mappings(settings, there)
+    modes = [mode for each in (settings, *files.values()) for mode in each.modes if not mode.direct]
+    forecasts = any(mode.source.role == FORECAST for mode in modes)
+    labels = any(mode.source.role != FORECAST for mode in modes)
+    numbers = list(dict.fromkeys([*begun.ids, *topics]))
     sources = []
     for place in of_sources:
         offset, noted = committed[place]
@@ -350,7 +362,7 @@ async def planned(settings: Settings, checkpoint: Path | None = None) -> Plan:
             raise Unauditable(
                 f"intake has committed offset {offset} of another topic {place.topic}: it was deleted and made anew"
             )
-        number = topics.index(place.topic)
+        number = numbers.index(place.topic)
         compacted = "compact" in configured.get(place.topic, {}).get("cleanup.policy", "compact")
         since = begun.sources.get(f"{place.topic}/{place.partition}", 0)
         span = SourceSpan(place.topic, number, place.partition, first[place], offset, ends[place], compacted, since)
@@ -381,9 +393,65 @@ async def planned(settings: Settings, checkpoint: Path | None = None) -> Plan:
             and configured.get(name, {}).get("message.timestamp.type") != "LogAppendTime"
         ),
         told,
+        mapped,
+        files,
         begun,
         of,
     )
+
+
+async def _sources(settings: Settings, begun: Begun) -> dict[str, provenance.Identity]:
+    """Return the source topics of the streams file, and those that intakes have mapped and that are still there."""
+    topics = list(dict.fromkeys(mode.topic for mode in settings.modes if not mode.direct))
+    there = dict(zip(topics, await _identities(settings, topics), strict=True))
+    if not all(each.id for each in there.values()):
+        raise Unauditable(
+            "the brokers give topics no ids, so records do not name their sources: Kafka 2.8 and later do"
+        )
+    for topic, topic_id in {each.topic: each.topic_id for each in await _written_down(settings)}.items():
+        if topic not in there and await kafka_topics.partitions(settings, topic) is not None:
+            (found,) = await _identities(settings, [topic])
+            if found.id == topic_id:
+                there[topic] = found
+    for topic, topic_id in begun.ids.items():
+        if topic in there and there[topic].id != topic_id:
+            raise Unauditable(f"the checkpoint is of another topic {topic}: it was deleted and made anew")
+    return there
+
+
+async def _written_down(settings: Settings) -> list[Mapped]:
+    """Return what intakes have written down of their mappings."""
+    if await kafka_topics.partitions(settings, settings.configurations) is None:
+        return []
+    found = [
+        (record.key, record.value)
+        async for _, records in batches(settings, [settings.configurations])
+        for record in records
+    ]
+    try:
+        return in_force.read_mapped(found)
+    except InForceError as exc:
+        raise Unauditable(f"{settings.configurations}: {exc}") from exc
+
+
+async def _mappings(
+    settings: Settings, there: Mapping[str, provenance.Identity]
+) -> tuple[dict[tuple[str, int], list[tuple[int, str]]], dict[str, Settings]]:
+    """Return the mappings of source partitions, and the settings that they name."""
+    mapped: dict[tuple[str, int], list[tuple[int, str]]] = {}
+    files: dict[str, Settings] = {}
+    for each in await _written_down(settings):
+        if each.topic not in there or there[each.topic].id != each.topic_id:
+            continue
+        if each.digest not in files:
+            try:
+                files[each.digest] = in_force.restored(each.configuration, settings)
+            except InForceError as exc:
+                raise Unauditable(f"{settings.configurations}: {exc}") from exc
+        found = mapped.setdefault((each.topic, each.partition), [])
+        if not found or found[-1][1] != each.digest:
+            found.append((each.since, each.digest))
+    return mapped, files
 
 
 async def _identities(settings: Settings, names: list[str]) -> list[provenance.Identity]:
@@ -456,12 +524,17 @@ def _gather(plan: Plan, partition: int, at: Path) -> Gathered:
     with ExitStack() as stack:
         reader = _reader(plan, stack)
         if partition in plan.told:
-            nothing = Span({}, {}, (0, 0), plan.told[partition])
-            reader.in_force(partition, nothing)  # refuses a group that was moved
+            move = reader.move(partition, Span({}, {}, (0, 0), plan.told[partition]))
+            if move is not None:
+                raise Unauditable(
+                    f"partition {partition} of {plan.settings.app_id} began with rows that 'trueup rescale' made of "
+                    f"{move.app}: what its router knew then does not follow from its topics. Audit {move.app} with "
+                    f"--sources to its end, and {plan.settings.app_id} without"
+                )
         gatherer = Gatherer(plan, partition)
         file = stack.enter_context(closing(Entries(at / f"written-{partition}")))
         for label in range(len(WRITTEN)):
-            if label == ANSWERS and not plan.settings.policies.answering:
+            if label == ANSWERS and not plan.answering:
                 continue
             first, end = plan.written[label, partition]
             first = max(first, plan.since(label, partition))
@@ -594,7 +667,9 @@ def _follow(
         served = _Served(plan, stack)
         compare = OutputValues(plan.settings.registry).compared
         earlier = partial(served.earlier, span)
-        verifier = IntakeVerifier(span, mapper.make, cut, mapper.unknown_schema, served, compare, earlier)
+        verifier = IntakeVerifier(
+            span, mapper.make, cut, mapper.unknown_schema, served, compare, earlier, mapper.recorded, mapper.before
+        )
         first = max(span.first, span.begin)
         (records,) = reader.stretches({place: (first, max(span.end, first))}, plan.settings.unpacked_bytes)
         found = entries.read(_written(plan, at), intake_verifier.prefix(span.number, span.partition))
@@ -604,11 +679,52 @@ def _follow(
 
 
 class Mapper:
-    """Makes what intake makes of the records of one source partition."""
+    """Makes what intake makes of the records of one source partition, by what it ran when it did.
+
+    What intake has not written down is mapped by the streams file that is given.
+    """
 
     def __init__(self, plan: Plan, span: SourceSpan, runner: asyncio.Runner) -> None:
-        names = dict.fromkeys(mode.source.name for mode in plan.settings.modes)
-        self._intake = Intake(plan.settings, IntakeGauges("", names, list))
+        known = plan.mapped.get((span.topic, span.partition), [])
+        self._since = [since for since, _ in known]
+        self._names = ["", *(name for _, name in known)]
+        self._mappings = [_Mapping(plan, under, span, runner) for under in (None, *(name for _, name in known))]
+
+    def _at(self, offset: int) -> int:
+        return bisect_right(self._since, offset)
+
+    def recorded(self, offset: int) -> bool:
+        """Whether intake has written down what it ran when it mapped the record at an offset."""
+        return self._at(offset) > 0
+
+    def shown(self, offset: int) -> str:
+        """Return what people are told of the mapping of the record at an offset."""
+        at = self._at(offset)
+        if at:
+            return f"mapping {self._names[at][:8]}, in force from offset {self._since[at - 1]} on"
+        return "the streams file given: intake has not written down what was in force"
+
+    def make(self, record: KafkaRecord, now: int) -> list[Made]:
+        """Return what a record becomes at a time, ms."""
+        return self._mappings[self._at(record.offset)].make(record, now)
+
+    def before(self, record: KafkaRecord) -> list[Made]:
+        """Return what a record becomes by the mapping before; nothing where there is none."""
+        at = self._at(record.offset)
+        return self._mappings[at - 1].make(record, NEVER) if at > 1 else []
+
+    def unknown_schema(self, record: KafkaRecord) -> list[Made]:
+        """Return the dead letter of a record whose schema the registry does not have."""
+        return self._mappings[self._at(record.offset)].unknown_schema(record)
+
+
+class _Mapping:
+    """The same by one streams file; ``under`` is its hash, None for the one that is given."""
+
+    def __init__(self, plan: Plan, under: str | None, span: SourceSpan, runner: asyncio.Runner) -> None:
+        settings = plan.settings if under is None else plan.files[under]
+        names = dict.fromkeys(mode.source.name for mode in settings.modes)
+        self._intake = Intake(settings, IntakeGauges("", names, list))
         self._intake.know(plan.widths, plan.ids)
         self._place = TopicPartition(span.topic, span.partition)
         self._runner = runner
@@ -616,7 +732,6 @@ class Mapper:
         self._unstamped = set(range(LETTERS)) - plan.stamped
 
     def make(self, record: KafkaRecord, now: int) -> list[Made]:
-        """Return what a record becomes at a time, ms."""
         lacking = {schema for reader in self._readers for schema in reader.lacking(record)}
         if lacking:
             self._runner.run(self._intake.schemas.load(lacking))
@@ -626,7 +741,6 @@ class Mapper:
         return made
 
     def unknown_schema(self, record: KafkaRecord) -> list[Made]:
-        """Return the dead letter of a record whose schema the registry does not have."""
         making = Making()
         rejected = Rejected(record.offset, record.key, record.value, FORECASTS, "schema")
         self._intake.reject(making, self._place, rejected)
@@ -679,6 +793,7 @@ def _route(
             lambda partition, offset: served(OUTCOMES, partition, offset),
             rows,
             stamped=OUTCOMES in plan.stamped,
+            terms=_terms(plan, reader, span),
         )
         derived = at / f"derived-{span.partition}"
         with closing(Entries(derived)) as file:
@@ -688,6 +803,18 @@ def _route(
             prefix = router_verifier.prefix(kind, span.partition)
             router.compare(entries.read([derived], prefix), entries.read(_written(plan, at), prefix), kind)
         return router.checked, router.differences, router.fates, router.left, next(iter(written), None)
+
+
+def _terms(plan: Plan, reader: PartitionReader, span: RouterSpan) -> list[RouterTerms]:
+    """Return what routers have written down of what they ran."""
+    told = plan.told.get(span.partition, (0, 0))
+    found = []
+    for each in reader.in_force(span.partition, Span({}, {}, (0, 0), told), in_force.ROUTER):
+        try:
+            found.append(RouterTerms(each.next, in_force.restored(each.configuration, plan.settings).policies))
+        except InForceError as exc:
+            raise Unauditable(f"{plan.settings.configurations}/{span.partition}: {exc}") from exc
+    return found
 
 
 class _Served:

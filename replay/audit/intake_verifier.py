@@ -143,6 +143,8 @@ class Followed:
         Source records that are not there any more, and those of which what was made is not: not judged.
     unread
         Records made of source topics that are not there any more, and dead letters of other readers: not judged.
+    unrecorded
+        Source records from before intake wrote down its mapping: they are mapped by the streams file that is given.
     """
 
     records: int = 0
@@ -159,6 +161,7 @@ class Followed:
     waiting: int = 0
     gone: int = 0
     unread: int = 0
+    unrecorded: int = 0
     differences: int = 0
 
 
@@ -185,6 +188,10 @@ class IntakeVerifier:
         Returns the fields in which a value that was served and one that was made differ.
     earlier
         Reads a source record before those that are judged by its offset; None if it is not there any more.
+    recorded
+        Whether intake has written down by what it mapped the record at an offset.
+    before
+        Returns what a record becomes by the mapping before the one that was in force.
     """
 
     def __init__(
@@ -196,6 +203,8 @@ class IntakeVerifier:
         served: Callable[[int, int, int], KafkaRecord | None] = lambda *_: None,
         compare: Callable[[bytes | None, bytes], dict[str, tuple[Any, Any]]] = compared,
         earlier: Callable[[int], KafkaRecord | None] = lambda _: None,
+        recorded: Callable[[int], bool] = lambda _: False,
+        before: Callable[[KafkaRecord], list[Made]] = lambda _: [],
     ) -> None:
         self.checked = Followed()
         #: Entries of source records that are not judged yet, for the next audit.
@@ -209,6 +218,8 @@ class IntakeVerifier:
         self._served = served
         self._compared = compare
         self._earlier = earlier
+        self._recorded = recorded
+        self._before = before
 
     def run(self, records: Iterable[KafkaRecord], entries: Iterable[tuple[bytes, bytes]]) -> Iterator[int]:
         """Walk records and entries, both by the offsets of the source; yields 1 for each record."""
@@ -258,7 +269,8 @@ class IntakeVerifier:
         lacking = [one for key, one in wanted.items() if key not in seen]
         for each in wrong:
             self._wrong(record, each, made, lacking)
-        self._count(made, gone=bool(self._missing(record, lacking)))
+        recorded = self._recorded(record.offset)
+        self._count(made, gone=bool(self._missing(record, lacking)), recorded=recorded)
 
     def _wait(self, record: KafkaRecord, found: list[Found]) -> None:
         """Keep what was found of a record that intake has not committed for when it has."""
@@ -266,9 +278,10 @@ class IntakeVerifier:
         span = self._span
         self.left += [entry(span.number, span.partition, record.offset, each) for each in found]
 
-    def _count(self, made: list[Made], *, gone: bool) -> None:
+    def _count(self, made: list[Made], *, gone: bool, recorded: bool) -> None:
         checked = self.checked
         checked.records += 1
+        checked.unrecorded += not recorded
         if gone:
             checked.gone += 1
         elif not made:
@@ -298,10 +311,20 @@ class IntakeVerifier:
         near = next((one for one in lacking if one.label == found.label), None)
         if near is not None:
             lacking.remove(near)
-            what = f"not what the sources file makes of {source}: altered, or mapped under another file"
+            what = f"not what the mapping in force makes of {source}: altered"
+            if not self._recorded(record.offset):
+                what = (
+                    f"not what the sources file makes of {source}: altered, or mapped under another file; intake has "
+                    "not written down by which"
+                )
         else:
             near = next((one for one in made if one.label == found.label), None)
             what = f"doubled with other content: {source} has become another record"
+            if any(each.digest == found.digest for each in self._before(record)):
+                what = (
+                    f"doubled with other content: {source} was mapped by the sources file before, too: intake had not "
+                    "committed it when the file was changed"
+                )
             if near is None:
                 becomes = " and ".join(sorted({MADE[one.label] for one in made})) or "nothing"
                 what = f"the sources file makes no such record of {source}, which becomes {becomes}"

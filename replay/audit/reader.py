@@ -13,7 +13,7 @@ from replay.audit.checkpoint import Skips
 from replay.audit.output_matcher import Unauditable
 from replay.audit.partition_verifier import LABELS
 from replay.audit.terms import Terms
-from state.rescale import Moved
+from replay.moves import Move, MoveError
 from streams.config import in_force
 from streams.config.in_force import InForce, InForceError
 from streams.config.settings import Settings
@@ -142,32 +142,43 @@ class PartitionReader:
             await group.stop()
         return [(forecasts, outcomes) for forecasts, outcomes in offsets]
 
-    def in_force(self, partition: int, span: Span) -> list[InForce]:
-        """Return what workers wrote of what is in force in a partition.
+    def in_force(self, partition: int, span: Span, kind: bytes = in_force.WORKER) -> list[InForce]:
+        """Return what workers, or routers, wrote of what is in force in a partition.
 
         Raises
         ------
         Unauditable
             If it cannot be read.
         """
+        try:
+            return in_force.read(self._told(partition, span), kind)
+        except InForceError as exc:
+            raise Unauditable(f"{self._settings.configurations}/{partition}: {exc}") from exc
+
+    def move(self, partition: int, span: Span) -> Move | None:
+        """Return how the rows came about that a partition began with; None if it began with none; raises likewise."""
+        said = dict(self._told(partition, span)).get(in_force.MOVED)
+        try:
+            return None if said is None else Move.decode(said)
+        except MoveError as exc:
+            raise Unauditable(f"{self._settings.configurations}/{partition}: {exc}") from exc
+
+    def _told(self, partition: int, span: Span) -> list[tuple[bytes | None, bytes | None]]:
+        """Return the records of the topic of what is in force."""
         place = self.place("configurations", partition)
         first, end = span.told
         if first == end:
             return []
         self._run(self._begin({place: first}))
-        found = [(record.key, record.value) for record in self._records(place, [(end, None)])]
-        for key, value in found:
-            if key == in_force.MOVED:
-                moved = Moved.decode(value or b"")
-                raise Unauditable(
-                    f"partition {partition} of {self._settings.app_id} began with rows that 'trueup rescale' made of "
-                    f"{moved.app}, which had {len(moved.ends)} partitions: its answers do not follow from its topics "
-                    f"alone. Audit {moved.app} to its end, with its topics and settings"
-                )
-        try:
-            return in_force.read(found)
-        except InForceError as exc:
-            raise Unauditable(f"{place.topic}/{partition}: {exc}") from exc
+        return [(record.key, record.value) for record in self._records(place, [(end, None)])]
+
+    def changelog(self, partition: int, until: int | None) -> Iterator[tuple[int, bytes, bytes | None]]:
+        """Yield offset, key and row of what a partition's changelog has; ``until`` an offset, to its end if None."""
+        place = self.place("changelog", partition)
+        end = self._run(self.ends([place]))[place]
+        self._run(self._begin({place: self._run(self.beginnings([place]))[place]}))
+        for record in self._records(place, [(end if until is None else min(until, end), None)]):
+            yield record.offset, record.key or b"", record.value
 
     def note_skips(self, partition: int, span: Span, since: Skips | None) -> Skips:
         """Read from the dead letters what was left out: inputs are read by it."""

@@ -10,7 +10,7 @@ explains are a difference. Where the event may have left the router before its l
 event is counted and not judged.
 """
 
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, islice
@@ -147,6 +147,13 @@ class Sent:
     differences: int = 0
 
 
+class RouterTerms(NamedTuple):
+    """What a router ran from some records on: the next offsets of routes and of labels then, and its policies."""
+
+    next: tuple[int, int]
+    policies: Policies
+
+
 class _Event(NamedTuple):
     """An event's outcomes in one stream: as derived by digest, needed or not, with their causes; and as found."""
 
@@ -162,7 +169,7 @@ class RouterVerifier:
     span
         The partition.
     policies
-        Of the router.
+        Of the router, before ``terms`` say otherwise.
     partitions
         How many the outcomes have.
     letter
@@ -175,6 +182,8 @@ class RouterVerifier:
         Where the derived state is kept: empty, or what earlier audits have derived.
     stamped
         Whether outcomes keep the Kafka timestamps of their labels.
+    terms
+        What was in force, in order, as routers wrote it down.
     """
 
     def __init__(
@@ -188,6 +197,7 @@ class RouterVerifier:
         rows: RowStore | None = None,
         *,
         stamped: bool = True,
+        terms: Sequence[RouterTerms] = (),
     ) -> None:
         self.checked = Sent()
         self.differences: list[OutputDifference] = []
@@ -196,7 +206,8 @@ class RouterVerifier:
         #: What became of the records, by `state.routes.FATES`.
         self.fates = dict.fromkeys(FATES, 0)
         self._span = span
-        self._policies = policies
+        self._policies = [policies, *(each.policies for each in terms)]
+        self._later = deque(terms)
         self._partitions = partitions
         self._letter = letter
         self._read = read
@@ -224,13 +235,14 @@ class RouterVerifier:
         settled
             Takes the rows when all is folded that the router has committed: from there another audit goes on.
         """
-        engine = Router(self._policies, self._rows.get)
+        engine = Router(self._policies[0], self._rows.get)
         heads = [_Head(records, limit) for records, limit in zip(self._read(), self._span.committed, strict=True)]
         for committed in (True, False):
             order = self._ordered(heads, committed=committed)
             while records := list(islice(order, FOLDED)):
                 engine.begin()
                 for topic, record in records:
+                    engine = self._in_force(engine, topic, record.offset)
                     self._fold(engine, topic, record, put)
                 self._rows.write(engine.end().rows)
                 yield len(records)
@@ -240,6 +252,16 @@ class RouterVerifier:
         self.fates = dict(zip(FATES, engine.fence.fates, strict=False))
         early = self.fates["early_opened"] - self.fates["early_joined"] - self.fates["expired_labels"]
         self.checked.waiting += max(early, 0)
+
+    def _in_force(self, engine: Router, topic: int, offset: int) -> Router:
+        """Return an engine under what was in force when a record was folded."""
+        found = None
+        while self._later and offset >= self._later[0].next[topic]:
+            found = self._later.popleft().policies
+        if found is None:
+            return engine
+        self._rows.write(engine.end().rows)
+        return Router(found, self._rows.get)
 
     def _fold(self, engine: Router, topic: int, record: KafkaRecord, put: Callable[[bytes, bytes], None]) -> None:
         (event,) = named(self._decoder.events([(topic, record)]))  # type: ignore[arg-type]  # routes are no events
@@ -462,10 +484,12 @@ class RouterVerifier:
 
     def _may_have_left(self, stream: str, routes: list[Route], labels: list[Label]) -> bool:
         """Whether stream time came far enough for the event to leave before its last label."""
-        policy = self._policies.of(stream)
-        kept = DEFAULT_TTL_MS if policy is None else policy.kept_ms
+        kept = [each.early_ttl_ms for each in self._policies]
+        for policies in self._policies:
+            policy = policies.of(stream)
+            kept.append(DEFAULT_TTL_MS if policy is None else policy.kept_ms)
         stamps = [each.stamp for each in routes] + [each.stamp for each in labels]
-        return bool(stamps) and min(stamps) + min(kept, self._policies.early_ttl_ms) <= self._latest
+        return bool(stamps) and min(stamps) + min(kept) <= self._latest
 
     def _show(self, found: Found, made: dict[int, Routed]) -> None:
         served = self._served(found.partition, found.offset) if len(self.differences) < NAMED else None

@@ -21,7 +21,7 @@ from replay.audit.follower import OUTCOMES, WRITTEN, Gathered, Gatherer, Mapper,
 from replay.audit.intake_verifier import MADE, Followed, IntakeVerifier, SourceSpan
 from replay.audit.output_matcher import OutputDifference, Unauditable
 from replay.audit.partition_verifier import Memory, RowStore
-from replay.audit.router_verifier import RouterSpan, RouterVerifier, Sent
+from replay.audit.router_verifier import RouterSpan, RouterTerms, RouterVerifier, Sent
 from state.events import Rejected
 from state.routes import Routed, Router
 from streams.config.settings import Settings
@@ -71,6 +71,14 @@ class Logs:
         self.cut: dict[str, int] = {}
         self.committed: dict[str, int] = {}
         self.begun = Begun()
+        #: What intakes have written down of the source partitions.
+        self.mapped: dict[tuple[str, int], list[tuple[int, str]]] = {}
+        self.files: dict[str, Settings] = {}
+        #: And routers.
+        self.terms: list[RouterTerms] = []
+        #: Rows of the routers, and those that were derived.
+        self.rows: dict[int, dict[bytes, bytes]] = {}
+        self.derived: dict[int, dict[bytes, bytes]] = {}
         self.stamped = frozenset((0, 1, 2, OUTCOMES))
         self.settings = self.under(directory, file)
 
@@ -118,7 +126,19 @@ class Logs:
         widths = dict.fromkeys(MADE, PARTITIONS)
         labels = frozenset((0, 1, 2, OUTCOMES))
         return Plan(
-            settings or self.settings, PARTITIONS, written, spans, [], ids, widths, labels, self.stamped, {}, self.begun
+            settings or self.settings,
+            PARTITIONS,
+            written,
+            spans,
+            [],
+            ids,
+            widths,
+            labels,
+            self.stamped,
+            {},
+            self.mapped,
+            self.files,
+            self.begun,
         )
 
     def intake(self, *topics: str, since: int = 0) -> None:
@@ -147,6 +167,7 @@ class Logs:
             engine.begin()
             for output in engine.apply(RouteDecoder().events(merged)):
                 self._send(n, output)
+            self.rows[n] = {key: row for key, row in engine.end().rows.items() if row is not None}
 
     def _send(self, n: int, output: Routed | Rejected) -> None:
         if isinstance(output, Routed):
@@ -178,14 +199,23 @@ class Logs:
         plan = self.plan(settings)
         found, (cuts, unread, differences, _, _) = self.entries(plan)
         found |= dict(self.begun.left)
-        self.left = Begun({}, {f"{WRITTEN[k]}/{n}": len(log) for (k, n), log in self.written.items()})
+        self.left = Begun({}, {}, {f"{WRITTEN[k]}/{n}": len(log) for (k, n), log in self.written.items()})
         total = Followed(unread=unread)
         for span in plan.sources:
             with asyncio.Runner() as runner:
                 mapper = Mapper(plan, span, runner)
                 cut = {place: firsts.get((span.topic, 0)) for place, firsts in cuts.items()}
                 earlier = dict(enumerate(self.sources[span.topic])).get
-                verifier = IntakeVerifier(span, mapper.make, cut, mapper.unknown_schema, self.served, earlier=earlier)
+                verifier = IntakeVerifier(
+                    span,
+                    mapper.make,
+                    cut,
+                    mapper.unknown_schema,
+                    self.served,
+                    earlier=earlier,
+                    recorded=mapper.recorded,
+                    before=mapper.before,
+                )
                 log = self.sources[span.topic][max(span.first, span.begin) :]
                 assert sum(verifier.run(log, in_memory(found, intake_verifier.prefix(span.number, 0)))) == len(log)
             differences += verifier.differences
@@ -198,7 +228,7 @@ class Logs:
         """Return what following the router finds; with a directory, what another audit needs is left there."""
         found, (_, _, differences, _, _) = self.entries(self.plan())
         found |= dict(self.begun.left)
-        left = Begun({}, {f"{WRITTEN[k]}/{n}": len(log) for (k, n), log in self.written.items()})
+        left = Begun({}, {}, {f"{WRITTEN[k]}/{n}": len(log) for (k, n), log in self.written.items()})
         total = Sent()
         for n in range(PARTITIONS):
             ends = len(self.written[1, n]), len(self.written[2, n])
@@ -221,9 +251,11 @@ class Logs:
                 lambda n=n, begin=begin: [islice(log, at, None) for log, at in zip(self.inputs(n), begin, strict=True)],  # type: ignore[misc]
                 lambda partition, offset: self.served(OUTCOMES, partition, offset),
                 rows,
+                terms=self.terms,
             )
             derived: dict[bytes, bytes] = {}
             assert sum(verifier.derive(derived.__setitem__, settled)) == sum(ends) - sum(begin)
+            self.derived[n] = dict(rows.items())
             prefix = router_verifier.prefix(b"O", n)
             verifier.compare(in_memory(derived, prefix), in_memory(found, prefix))
             differences += verifier.differences
@@ -311,13 +343,59 @@ def test_what_was_mapped_under_another_file_is_named_with_what_differs(logs: Log
     assert checked.differences == 39, "of a risk of 0 both make the same"
     assert {each.topic for each in differences} == {"forecasts"}
     assert differences[0].what == (
-        "not what the sources file makes of scores/0@1: altered, or mapped under another file"
+        "not what the sources file makes of scores/0@1: altered, or mapped under another file; intake has not written "
+        "down by which"
     )
+    assert checked.unrecorded == checked.records
     assert differences[0].fields == {"p": (0.025, 0.0125)}
     assert len(differences) == intake_verifier.NAMED
     narrower = logs.under(tmp_path, FILE.replace('{ not = "test" }', '"score"'))
     _, differences = logs.followed(narrower)
     assert "makes no such record of scores/0@0, which becomes nothing" in differences[0].what
+
+
+def test_what_intake_wrote_down_tells_by_which_file_a_record_was_mapped(logs: Logs, tmp_path: Path) -> None:
+    then = logs.settings
+    now = logs.under(tmp_path, FILE.replace("[0, 1000]", "[0, 2000]"))
+    logs.files = {"then": then, "now": now}
+    logs.score("late", 90_000)
+    logs.settings = now
+    logs.intake("scores", since=42)
+    logs.mapped = {("scores", 0): [(0, "then"), (42, "now")], ("verdicts", 0): [(5, "then")]}
+    checked, differences = logs.followed()
+    assert (differences, checked.records) == ([], 74)
+    assert checked.unrecorded == 5, "the first five verdicts came before"
+    logs.mapped["scores", 0] = [(0, "then"), (30, "now")]
+    _, differences = logs.followed()
+    assert [each.what for each in differences] == [
+        f"not what the mapping in force makes of scores/0@{n}: altered" for n in range(30, 40)
+    ]
+    # Or intake was killed: what it had not committed was mapped once more, and otherwise.
+    logs.intake("scores", since=30)
+    _, differences = logs.followed()
+    assert [each.what for each in differences] == [
+        f"doubled with other content: scores/0@{n} was mapped by the sources file before, too: intake had not "
+        "committed it when the file was changed"
+        for n in range(30, 40)
+    ]
+
+
+def test_what_routers_wrote_down_tells_how_long_labels_waited(logs: Logs, tmp_path: Path) -> None:
+    logs.verdict("early", 200)
+    logs.score("early", 5000)
+    logs.intake("verdicts", since=31)
+    logs.intake("scores", since=42)
+    for n in range(PARTITIONS):
+        logs.written[OUTCOMES, n].clear()
+    logs.route()
+    then = logs.settings.router.policies
+    logs.settings = logs.under(tmp_path, FILE.replace('early_ttl = "1d"', 'early_ttl = "1s"'))
+    assert logs.routed()[1] == []
+    assert logs.derived != logs.rows, "the label is to leave earlier"
+    logs.terms = [RouterTerms((0, 0), then), RouterTerms((10**6, 10**6), logs.settings.router.policies)]
+    sent, differences = logs.routed()
+    assert (differences, sent.outcomes) == ([], 31)
+    assert logs.derived == logs.rows
 
 
 def test_in_another_partition_than_its_keys_a_record_is_named(logs: Logs) -> None:
@@ -382,7 +460,7 @@ def test_an_audit_goes_on_where_the_last_one_stopped(logs: Logs, tmp_path: Path)
 
 def test_a_checkpoint_that_is_damaged_or_of_something_else_is_refused(tmp_path: Path) -> None:
     assert begun.read(tmp_path, {}) == Begun()
-    begun.write(tmp_path, {"application": "one"}, Begun({"scores/0": 7}))
+    begun.write(tmp_path, {"application": "one"}, Begun(sources={"scores/0": 7}))
     with pytest.raises(Unauditable, match="of another application: 'one', not 'two'"):
         begun.read(tmp_path, {"application": "two"})
     path = tmp_path / begun.NAME

@@ -1,0 +1,263 @@
+"""A group that went to another number of partitions: what ``trueup rescale`` writes down of it, for audits.
+
+The rows that a new partition began with follow from the old partitions' rows by a pure function (`state.rescale`), and
+those follow from the old topics. So an audit needs to know of the old group where its topics are, how far they were
+applied, and where what belongs: that is a `Move`. One stands in each partition of the new group's topic of what is in
+force. It also has hashes of the rows as they were made, by which the audit sees that it has made the same.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from hashlib import blake2b
+from struct import Struct
+from typing import Any, Final, Self
+
+import orjson
+
+from state import expiry, keys, ledger, routes
+from state.rescale import Moved, Moves, Plan, RescaleError
+from streams.kafka.partitioner import partition
+from streams.records.decoding import SCOPED
+from streams.records.routing import target
+
+VERSION: Final = 1
+#: What the inputs of a worker are keyed by.
+EVENT, STREAM = KEYS = ("event", "stream")
+#: The topics of a group by their labels, inputs first.
+LABELS: Final = ("forecasts", "outcomes", "calibrated", "resolved", "dead-letters")
+
+#: Kinds of rows that say where a partition's records come from, and by whom it is written: no engine makes them.
+_OUTSIDE: Final = (keys.CLAIM, keys.INPUTS, keys.WIDTHS, keys.MOVED)
+_LENGTHS: Final = Struct("<II")
+#: Where the two counts of applied records stand in a row of the ledger: behind status and kind.
+_COUNTS: Final = slice(2, 18)
+
+
+class MoveError(ValueError):
+    """What was written down of a move cannot be read; the message says why."""
+
+
+@dataclass(frozen=True)
+class Move:
+    """How the rows came about that a partition of a group began with.
+
+    Attributes
+    ----------
+    app, changelog, ends
+        ``TRUEUP_APP_ID`` of the old group, the id of its changelog, and where each partition of that ended.
+    by
+        What the inputs are keyed by, one of `KEYS`.
+    topics
+        Name and id of each of the old group's topics, by their labels.
+    fences
+        By old partition, how many records had been applied, and the next offsets of forecasts and of outcomes.
+    outputs
+        By old partition, the next offsets of what was answered, of what was resolved and of dead letters.
+    shards
+        How many keys a stream is divided into, where it is more than one.
+    grown
+        Whether an input stayed the topic that it was.
+    next
+        By new partition, the next offsets of both inputs.
+    since
+        By new partition, where the new group's outputs begin: their next offsets then.
+    digests
+        Of the rows of this partition by kind: two hashes, see `digests`.
+    """
+
+    app: str
+    changelog: str
+    ends: tuple[int, ...]
+    by: str
+    topics: Mapping[str, tuple[str, str]]
+    fences: tuple[tuple[int, int, int], ...]
+    outputs: tuple[tuple[int, int, int], ...]
+    shards: Mapping[str, int]
+    grown: bool
+    next: tuple[tuple[int, int], ...]
+    since: tuple[tuple[int, int, int], ...]
+    digests: Mapping[str, tuple[str, str]]
+
+    @property
+    def partitions(self) -> int:
+        """How many there are now."""
+        return len(self.next)
+
+    def of(self, moved: Moved) -> bool:
+        """Whether it is of the state that a partition's row names."""
+        return (self.app, self.changelog, self.ends) == (moved.app, moved.changelog, moved.ends)
+
+    def encode(self) -> bytes:
+        """Return it as JSON with sorted keys."""
+        return orjson.dumps({"version": VERSION} | asdict(self), option=orjson.OPT_SORT_KEYS)
+
+    @classmethod
+    def decode(cls, value: bytes) -> Self:
+        """Read what `encode` made.
+
+        Raises
+        ------
+        MoveError
+            If it is nothing that this version writes.
+        """
+        try:
+            made = orjson.loads(value)
+            if made.pop("version", None) != VERSION:
+                raise ValueError("it is of another version")
+            tuples = {name: tuple(map(tuple, made[name])) for name in ("fences", "outputs", "next", "since")}
+            pairs = {name: {key: tuple(each) for key, each in made[name].items()} for name in ("topics", "digests")}
+            read = cls(**{**made, **tuples, **pairs, "ends": tuple(made["ends"])})
+            if not len(read.fences) == len(read.outputs) > 0 or len(read.next) != len(read.since):
+                raise ValueError("it does not say the same of all partitions")
+        except (ValueError, KeyError, TypeError, AttributeError) as exc:
+            raise MoveError(f"what 'trueup rescale' wrote down cannot be read by this version: {exc!r}") from exc
+        return read
+
+    def plan(self) -> Plan:
+        """Return where what belongs, as it was when the rows were made."""
+        known = self.shards
+        return plan(
+            self.by, len(self.fences), self.next, lambda stream: known.get(stream, 1), grown=self.grown, routed=()
+        )
+
+
+def plan(
+    by: str,
+    before: int,
+    following: Sequence[Sequence[int]],
+    shards: Callable[[str], int],
+    *,
+    grown: bool,
+    routed: Sequence[Mapping[bytes, bytes]],
+) -> Plan:
+    """Return where what belongs when the records of some partitions go to others.
+
+    Parameters
+    ----------
+    by
+        What the inputs are keyed by, one of `KEYS`.
+    before
+        The number of old partitions.
+    following
+        By new partition, the next offsets of both inputs.
+    shards
+        Returns how many keys a stream is divided into.
+    grown
+        Whether an input is the topic that it was, and may have grown while it was read.
+    routed
+        The rows of the router's old partitions; empty where there is none.
+    """
+    width = len(following)
+
+    def right(key: str, old: int) -> bool:
+        """Whether a key's records stand there; also where an input has grown while it was read."""
+        name = key.encode()
+        return partition(name, before) == old or (grown and partition(name, width) == old)
+
+    def of_event(name: str, stream: str, old: int) -> int:
+        key = name if by == EVENT else _stream_key(name, stream, old, shards, right, routed)
+        if not right(key, old):
+            other = STREAM if by == EVENT else EVENT
+            raise RescaleError(
+                f"event {name!r} is in partition {old}, and its {by} would be in {partition(key.encode(), before)}. "
+                f"Are the inputs keyed by {other}? Then give --keys {other}. If they are keyed by anything else, it is "
+                "not known where records of an event will be; see docs/routing.md"
+            )
+        return partition(key.encode(), width)
+
+    def of_stream(stream: str) -> Moves:
+        if by == EVENT:
+            return frozenset((old, new) for old in range(before) for new in range(width))
+        names = [stream] if shards(stream) == 1 else [f"{stream}#{k}" for k in range(shards(stream))]
+        return frozenset((partition(each.encode(), before), partition(each.encode(), width)) for each in names)
+
+    def home(stream: str) -> int:
+        many = by == STREAM and shards(stream) > 1
+        return partition((f"{stream}#0" if many else stream).encode(), width)
+
+    return Plan(width, of_event, of_stream, home, following)
+
+
+def _stream_key(
+    name: str,
+    stream: str,
+    old: int,
+    shards: Callable[[str], int],
+    right: Callable[[str, int], bool],
+    routed: Sequence[Mapping[bytes, bytes]],
+) -> str:
+    """Return the key of an event's records, where they are keyed by stream."""
+    event_id, _, scope = name.partition(SCOPED)
+    stream = stream or scope
+    if not stream:
+        raise RescaleError(
+            f"an outcome of event {event_id!r} waits for its forecast and does not say its stream: wait until it has "
+            "expired (early_ttl)"
+        )
+    key = target(stream, event_id, shards(stream))
+    if right(key, old) or not routed:
+        return key
+    # The number of shards has changed since: the router knows where its forecast went.
+    row = routed[partition(event_id.encode(), len(routed))].get(routes.EVENT + event_id.encode())
+    known = routes.Row.decode(row).routes if row is not None else []
+    return next((each.target for each in known if each.stream == stream), key)
+
+
+# -- rows ------------------------------------------------------------------------------------------------------------
+
+
+def is_of_engine(key: bytes) -> bool:
+    """Whether a row is one that engines read."""
+    return key[:1] not in _OUTSIDE
+
+
+def digests(rows: Mapping[bytes, bytes]) -> dict[str, tuple[str, str]]:
+    """Return two hashes of the rows of each kind: of all bytes, and of what `meaning` leaves of them."""
+    hashed: dict[str, Any] = defaultdict(lambda: (blake2b(digest_size=16), blake2b(digest_size=16)))
+    for key in sorted(filter(is_of_engine, rows)):
+        for each, row in zip(hashed[key[:1].decode()], (rows[key], meaning(key, rows[key])), strict=True):
+            each.update(_LENGTHS.pack(len(key), len(row)) + key + row)
+    return {kind: (whole.hexdigest(), meant.hexdigest()) for kind, (whole, meant) in hashed.items()}
+
+
+def meaning(key: bytes, row: bytes) -> bytes:
+    """Return a row without the counts of applied records at which it was entered and changed.
+
+    No answer tells where a record that was delivered twice stood among the outcomes about it, so an audit may count one
+    outcome a record earlier or later than the worker did.
+
+    Raises
+    ------
+    CorruptFrame
+        If the row is damaged.
+    """
+    if key[:1] == keys.LEDGER:
+        payload = ledger.unsealed(row)
+        return payload[: _COUNTS.start] + payload[_COUNTS.stop :]
+    if key[:1] == keys.EXPIRY:
+        return orjson.dumps([(since, event_id) for since, _, event_id in expiry.decode(row)])
+    return row
+
+
+def shown(key: bytes) -> str:
+    """Return what people call a row, by its key."""
+    kind = key[:1]
+    if kind == keys.LEDGER:
+        return f"the row of event {key[1:].decode(errors='backslashreplace')!r}"
+    if kind == keys.FENCE:
+        return "the fence"
+    at = {keys.CALIBRATOR: 5, keys.VECTORS: 5, keys.NAMES: 5, keys.SEGMENT: 7, keys.COMPARISON: 9}.get(kind, 1)
+    name = {
+        keys.CALIBRATOR: "a calibrator",
+        keys.SCORES: "the scores",
+        keys.WINDOWS: "the closed windows",
+        keys.VECTORS: "the scores",
+        keys.NAMES: "the names of the segments",
+        keys.SEGMENT: "the scores of a segment",
+        keys.COMPARISON: "a comparison with a challenger",
+        keys.AGES: "the ages of outcomes",
+    }.get(kind)
+    if name is None:
+        return f"the row {key!r}"
+    return f"{name} of stream {key[at:].decode(errors='backslashreplace')!r}"
