@@ -11,6 +11,7 @@ from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
 
 from replay.audit import auditor, event_path
+from streams.config.settings import Settings
 from tests.e2e.test_crashes import KILLED
 from tests.e2e.test_intake import Hour, made
 from tests.e2e.world import World
@@ -113,6 +114,46 @@ def test_what_retention_took_from_a_source_is_not_there_any_more_unless_it_was_a
     source = account["followed"]["sources"]
     assert (source["records"], source["gone"]) == (len(made(50, seed=5)), 0)
     assert account["followed"]["router"]["outcomes"] == len(w.read("outcomes")) - outcomes
+
+
+def test_a_mapping_that_was_changed_is_followed_by_what_was_in_force(
+    world: MakeWorld, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hour = Hour(world, tmp_path, "remapped")
+    w = hour.world
+    sent = made(400, seed=6)
+    half = len(sent) // 2
+    file = tmp_path / "remapped.toml"
+    then = file.read_text()
+    hour.send(sent[:half])
+    with hour.stages("intake", "router", "worker"):
+        hour.wait()
+        for stage in hour.running:
+            assert stage.stop() == 0
+    assert audited(hour, capsys, tmp_path / "audits")[0] == auditor.AGREE
+    before = len([each for each in sent[:half] if each.topic == "decisions"])
+    # Scores are halved, streams have other names, decisions are not read any more.
+    now = then.replace("[0, 1000]", "[0, 2000]").replace('"model-{model}"', '"model-{model}-2"')
+    now = now[: now.index("[sources.decisions]")]
+    assert now != then
+    file.write_text(now)
+    w.settings = Settings.from_env(w.environment)
+    hour.send([each for each in sent[half:] if each.topic != "decisions"])
+    with hour.stages("intake", "router", "worker"):
+        hour.wait()
+    for checkpoint in (None, tmp_path / "audits"):
+        status, account = audited(hour, capsys, checkpoint)
+        assert (status, account["differences"], account["unable"]) == (auditor.AGREE, [], [])
+        source = account["followed"]["sources"]
+        assert (source["unread"], source["unrecorded"], source["gone"]) == (0, 0, 0)
+    kept = len([each for each in sent if each.topic != "decisions"]) + before
+    status, account = audited(hour, capsys)
+    assert account["followed"]["sources"]["records"] == kept
+    assert event_path.run(w.settings, "6-10", json_output=True) == event_path.FOUND
+    steps = orjson.loads(capsys.readouterr().out.splitlines()[-1])["steps"]
+    (source,) = [each for each in steps if each["stage"] == "source" and "riskScore" in each["said"]]
+    assert "in force from offset 0 on" in source["note"]
+    assert "(not there)" not in source["note"]
 
 
 def delete(w: World, before: dict[TopicPartition, int]) -> None:

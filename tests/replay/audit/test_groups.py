@@ -1,0 +1,185 @@
+"""A group that began with rows of another: the same rows are made of the same ones, and any other row is named."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from replay import moves
+from replay.audit import begun, groups
+from replay.audit.begun import Rows
+from replay.audit.groups import Begun
+from replay.audit.output_matcher import Unauditable
+from replay.audit.partition_verifier import Memory
+from replay.moves import EVENT, LABELS, Move, MoveError
+from state import keys, ledger
+from state.events import Forecast, Outcome
+from state.fence import Fence
+from state.policy import Policies, Policy
+from state.rescale import rescaled
+from streams.config.settings import Settings
+from streams.kafka.partitioner import partition
+from tests.state.histories import Worker
+
+POLICIES = Policies([("*", Policy("platt"))], early_ttl_ms=86_400_000)
+SETTINGS = Settings(app_id="new")
+
+
+def ended(*, swapped: bool = False) -> list[dict[bytes, bytes]]:
+    """Return the rows of two partitions.
+
+    Forty forecasts, thirty outcomes, one of them early, and one forecast twice; ``swapped``: the outcome beside that is
+    counted after it.
+    """
+    workers = [Worker(POLICIES), Worker(POLICIES)]
+    offsets = [[0, 0], [0, 0]]
+
+    def place(event_id: str, topic: int) -> tuple[Worker, int]:
+        n = partition(event_id.encode(), 2)
+        offsets[n][topic] += 1
+        return workers[n], offsets[n][topic] - 1
+
+    def forecast(event_id: str, ts: int) -> None:
+        worker, offset = place(event_id, 0)
+        worker.fold(Forecast(offset, event_id.encode(), event_id, "s", 0.3, ts=ts, x=()))
+
+    def outcome(event_id: str, ts: int) -> None:
+        worker, offset = place(event_id, 1)
+        worker.fold(Outcome(offset, event_id.encode(), event_id, float(ts % 3 == 0), ts))
+
+    for i in range(40):
+        forecast(f"e{i}", 1000 + i)
+    same = [name for i in range(40) if partition((name := f"e{i}").encode(), 2) == 0]
+    if swapped:
+        outcome(same[-1], 2000)
+    forecast(same[0], 2000)
+    if not swapped:
+        outcome(same[-1], 2000)
+    for i in range(30):
+        if f"e{i}" != same[-1]:
+            outcome(f"e{i}", 3000 + i)
+    outcome("nobody", 4000)
+    return [dict(sorted(worker.table.items())) for worker in workers]
+
+
+def told(parts: Sequence[dict[bytes, bytes]]) -> list[Move]:
+    """Return what a rescale to three partitions writes down of these rows."""
+    fences = [Fence.decode(part[keys.FENCE]) for part in parts]
+    move = Move(
+        "old",
+        "c0",
+        (7, 8),
+        EVENT,
+        {label: (label, f"id-{label}") for label in LABELS},
+        tuple((fence.applied, fence.next[0], fence.next[1]) for fence in fences),
+        ((20, 15, 0), (20, 15, 0)),
+        {},
+        False,  # noqa: FBT003 - as its fields stand
+        ((0, 0),) * 3,
+        ((5, 6, 7),) * 3,
+        {},
+    )
+    return [replace(move, digests=moves.digests(made)) for made in rescaled(parts, move.plan())]
+
+
+def left(parts: Sequence[dict[bytes, bytes]], directory: Path) -> list[Rows]:
+    return [begun.write_rows(directory, n, Memory(part), groups.ENDED) for n, part in enumerate(parts)]
+
+
+def changelog(given: Begun) -> dict[bytes, bytes]:
+    rows = Memory()
+    begun.read_rows(given.directory, given.rows, rows)
+    return dict(rows.items())
+
+
+def test_what_was_written_down_is_read_as_it_was() -> None:
+    (move, *_) = told(ended())
+    assert Move.decode(move.encode()) == move
+    for value in (b"{}", b"nothing", move.encode().replace(b'"version":1', b'"version":2')):
+        with pytest.raises(MoveError, match="cannot be read by this version"):
+            Move.decode(value)
+    with pytest.raises(MoveError, match="does not say the same of all partitions"):
+        Move.decode(replace(move, outputs=move.outputs[:1]).encode())
+
+
+def test_a_partition_begins_with_what_the_old_rows_become(tmp_path: Path) -> None:
+    parts = ended()
+    given = groups.divided(told(parts), left(parts, tmp_path), tmp_path)
+    assert [(each.loose, each.unlike) for each in given.values()] == [(frozenset(), ())] * 3
+    events = set()
+    for n, each in given.items():
+        rows = Memory()
+        log = [(at, key, row) for at, (key, row) in enumerate(changelog(each).items())]
+        since = groups.begin(SETTINGS, n, each, rows, log)
+        assert dict(rows.items()) == changelog(each)
+        assert (since.next_answer, since.joined.next, since.letters.next) == (5, 6, 7)
+        assert since.issued == since.terms.applied == Fence.decode(rows[keys.FENCE]).applied > 0
+        events |= {key[1:].decode() for key in rows if key[:1] == keys.LEDGER}
+    assert events == {"nobody", *(f"e{i}" for i in range(40))}
+
+
+def test_a_row_that_is_not_what_the_old_rows_become_is_named(tmp_path: Path) -> None:
+    parts = ended()
+    given = groups.divided(told(parts), left(parts, tmp_path), tmp_path)[1]
+    log = changelog(given)
+    key = next(key for key in log if key[:1] == keys.LEDGER and ledger.decode(log[key]).status == ledger.ISSUED)
+    name = key[1:].decode()
+    wrong = {
+        "p": ledger.decode(log[key])._replace(p=0.31).encode(),
+        "touched": ledger.decode(log[key])._replace(touched=1).encode(),
+        "a byte": log[key][:-1] + bytes([log[key][-1] ^ 1]),
+        "no row": None,
+    }
+    for what, row in wrong.items():
+        records = [(3, key, row)] if what != "no row" else [(2, key, log[key]), (3, key, None)]
+        with pytest.raises(Unauditable, match=rf"the row of event '{name}' is not what the old rows become \(offset 3"):
+            groups.begin(SETTINGS, 1, given, Memory(), records)
+    with pytest.raises(Unauditable, match=r"the row of event 'more' is of nothing that was moved \(offset 9"):
+        groups.begin(SETTINGS, 1, given, Memory(), [(9, keys.ledger("more"), log[key])])
+    # What was overwritten is no longer there, and the rest is no row of an engine.
+    groups.begin(SETTINGS, 1, given, Memory(), [(0, key, b"early"), (1, key, log[key]), (2, keys.CLAIM, b"any")])
+
+
+def test_other_rows_than_were_written_down_are_refused_by_their_kind(tmp_path: Path) -> None:
+    parts = ended()
+    said = told(parts)
+    del parts[0][keys.ages("s")]
+    given = groups.divided(said, left(parts, tmp_path), tmp_path)
+    assert {kind for each in given.values() for kind in each.unlike} == {"A"}
+    n = next(n for n, each in given.items() if each.unlike)
+    with pytest.raises(Unauditable, match=f"partition {n} of new: 'trueup rescale' has made other rows of old"):
+        groups.begin(SETTINGS, n, given[n], Memory(), [])
+
+
+def test_an_outcome_that_was_counted_a_record_later_is_the_same_but_for_that(tmp_path: Path) -> None:
+    parts, other = ended(), ended(swapped=True)
+    assert parts != other
+    given = groups.divided(told(parts), left(other, tmp_path), tmp_path)
+    assert not any(each.unlike for each in given.values())
+    assert {kind for each in given.values() for kind in each.loose} == {"L"}
+    served = dict(zip(range(3), rescaled(parts, told(parts)[0].plan()), strict=True))
+    for n, each in given.items():
+        groups.begin(SETTINGS, n, each, Memory(), [(0, key, row) for key, row in served[n].items()])
+        if each.loose:
+            key = next(key for key in served[n] if key[:1] == keys.LEDGER)
+            changed = ledger.decode(served[n][key])._replace(stream="t").encode()
+            with pytest.raises(Unauditable, match="is not what the old rows become"):
+                groups.begin(SETTINGS, n, each, Memory(), [(0, key, changed)])
+
+
+def test_a_partition_must_end_where_it_was_divided() -> None:
+    parts = ended()
+    (move, *_) = told(parts)
+    old = Settings(app_id="old")
+    groups.require_end(old, 0, move, Memory(parts[0]))
+    with pytest.raises(Unauditable, match="partition 1 of old was divided when"):
+        groups.require_end(old, 1, move, Memory(parts[0]))
+
+
+def test_rows_are_called_by_what_they_are() -> None:
+    assert moves.shown(keys.FENCE) == "the fence"
+    assert moves.shown(keys.calibrator("s", "00112233")) == "a calibrator of stream 's'"
+    assert moves.shown(keys.segment("s", b"abcd", 3)) == "the scores of a segment of stream 's'"
+    assert moves.shown(keys.comparison("s", "00112233", "44556677")) == "a comparison with a challenger of stream 's'"
+    assert moves.shown(keys.expiry(1, 5, 0)).startswith("the row b'Q")
