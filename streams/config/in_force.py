@@ -26,6 +26,7 @@ from state.policy import NOTHING, Challenger, Policies, Policy
 from state.quotas import Quota, Rate
 from streams.config.settings import Settings
 from streams.sources import config as source_config
+from streams.sources.modes import Mode
 
 VERSION: Final = 1
 #: The settings that decide what is answered, beside the streams file.
@@ -116,7 +117,7 @@ def described(settings: Settings) -> bytes:
     """
     found = _described(settings)
     if settings.direct is not None:
-        found["sources"] = source_config.plain(mode for mode in settings.modes if mode.direct)
+        found["sources"] = _sources(mode for mode in settings.modes if mode.direct)
     return orjson.dumps(found, option=orjson.OPT_SORT_KEYS)
 
 
@@ -124,8 +125,13 @@ def mapping(settings: Settings) -> bytes:
     """Return everything of the settings that decides what intake makes of source records, as canonical JSON."""
     found = _described(settings)
     del found["coin"]  # it draws no answer
-    found["sources"] = source_config.plain(mode for mode in settings.modes if not mode.direct)
+    found["sources"] = _sources(mode for mode in settings.modes if not mode.direct)
     return orjson.dumps(found, option=orjson.OPT_SORT_KEYS)
+
+
+def _sources(modes: Iterable[Mode]) -> str:
+    """Return sources as text: what is made of a record has the order of the tables and of what stands in them."""
+    return orjson.dumps(source_config.plain(modes)).decode()
 
 
 def _described(settings: Settings) -> dict[str, Any]:
@@ -160,7 +166,7 @@ def restored(configuration: bytes, settings: Settings) -> Settings:
         coin_of_now, quota = settings.policies.coin, _quota(found.get("quota"))
         policies = Policies(patterns, default, found["early_ttl_ms"], coin_of_now, quota, on_error)
         coin = found.get("coin", policies.coin_name)
-        sources = source_config.parse(dict(found.get("sources", ())), headers)
+        sources = source_config.parse(dict(orjson.loads(found.get("sources", "[]"))), headers)
     except (ValueError, KeyError, TypeError, AttributeError) as exc:
         raise InForceError(f"configuration {digest(configuration)} cannot be read by this version: {exc!r}") from exc
     if coin != policies.coin_name:

@@ -130,9 +130,9 @@ def test_what_intake_runs_is_read_as_it_was_with_the_order_of_its_sources(tmp_pa
     written = in_force.mapping(settings)
     read = in_force.restored(written, Settings(policies=Policies(coin=b"0123456789abcdef")))
     assert in_force.mapping(read) == written
-    assert [(each.name, each.topics, each.table) for each in read.sources] == [
-        (each.name, each.topics, each.table) for each in settings.sources
-    ], "of the sources of a topic the first counts, so their order does"
+    assert [(each.name, each.topics, list(each.table.items())) for each in read.sources] == [
+        (each.name, each.topics, list(each.table.items())) for each in settings.sources
+    ], "of the sources of a topic the first counts, and the fields of a table are those of the record, in order"
     now = Mapped("a", "id-of-a", 2, 1000, written, "one", "2026-11-22T05:00:00+00:00")
     later = Mapped("a", "id-of-a", 2, 20_000, in_force.mapping(Settings()), "two", "later")
     found = [*in_force.mapped_records(later, 64), *in_force.mapped_records(now, 64), *in_force.records(NOW, 64)]
