@@ -67,6 +67,8 @@ def _whole(shown_on: Console, each: dict[str, Any]) -> None:
             shown_on.print(f"labels: {finding['words']}.")
     if "segments" in each:
         shown_on.print(segments.table(each["segments"]))
+        if (lately := segments.recent_table(each["segments"])) is not None:
+            shown_on.print(lately)
     if "biases" in each:
         shown_on.print(functions.table(each["biases"]))
     if "shadows" in each:

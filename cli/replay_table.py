@@ -13,7 +13,7 @@ from replay.measure import UNSORTED
 from replay.report import recommendation
 from replay.report.warnings import lateness
 from replay.result import LARGER, RAW, Contender, Difference, Pace, Result, Scorecard, drawn
-from streams.metrics.segments import LARGE
+from streams.metrics.segments import LARGE, recent_table
 from streams.metrics.segments import table as pair_table
 
 #: Metrics of the tables of differences, and what they are called; JSON has all.
@@ -72,6 +72,8 @@ def _of_streams(contender: Contender) -> Iterator[Table]:
     for stream, scored in contender.streams.items():
         if scored.segments:
             yield _segments(f"{contender.name}, {stream}", scored.segments)
+            if (lately := recent_table(scored.segments)) is not None:
+                yield lately
 
 
 def _scores(contenders: list[Contender]) -> Table:

@@ -36,6 +36,7 @@ HOT = (
     "state/ledger.py",
     "state/scoring/losses.py",
     "state/scoring/ranking.py",
+    "state/scoring/recent.py",
     "state/rows.py",
     "state/scoring/segment_scores.py",
     "state/segments.py",

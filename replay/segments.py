@@ -1,6 +1,6 @@
 """Scores of segments from the columns of a replay: what the workers' engine would have counted, described as live."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from replay.column_file import played
 from replay.in_memory_engine import PartitionResult
 from state.arrays import Floats
-from state.scoring.history import KINDS
+from state.scoring.history import KINDS, WINDOW
 from state.scoring.scores import Bin
 from state.scoring.segment_scores import BANDS, EDGES, SegmentScores
 from state.segments import LIMIT
@@ -44,6 +44,7 @@ def rows_of(part: PartitionResult, contender: int, stream: str) -> SegmentRows |
     said = played(place, "implied", "b")[resolved] == 0
     age_ms = np.maximum(played(place, "delay_ms", "q")[resolved], 0)
     forecasts = [played(place, name, "d")[at] for name in ("raw", f"p{contender}")]
+    windows = np.arange(len(at)) // WINDOW
     scores: dict[int, SegmentScores] = {}
     for family in range(dictionary.families):
         slots = played(place, f"slot{family}", "i")
@@ -60,7 +61,25 @@ def rows_of(part: PartitionResult, contender: int, stream: str) -> SegmentRows |
             sums = _sums(of, p, y)
             for slot, band in np.argwhere(sums[0]).tolist():
                 scores[family * LIMIT + slot].count(kind, band, Bin(*(float(each[slot, band]) for each in sums)))
+        for slot, window, *totals in _windows(of, forecasts[1], y, windows):
+            scores[family * LIMIT + slot].recent.add(totals, window)
     return dictionary, scores
+
+
+def _windows(
+    slots: NDArray[Any], p: Floats, y: Floats, windows: NDArray[Any]
+) -> Iterator[tuple[int, int, float, float, float, float]]:
+    """Yield slot, window of the stream, n, Σy, Σp and Σp² where there are events, by slot and then by window."""
+    if not len(slots):
+        return
+    many = int(windows[-1]) + 1
+    cells = slots.astype(np.int64) * many + windows
+    near = np.rint(p * _GRAIN) / _GRAIN
+    weights = None, y, near, np.rint(near * near * _GRAIN) / _GRAIN
+    sums = [np.bincount(cells, each, LIMIT * many).astype(np.float64) for each in weights]
+    for cell in np.flatnonzero(sums[0]).tolist():
+        n, happened, served, squares = (float(each[cell]) for each in sums)
+        yield cell // many, cell % many, n, happened, served, squares
 
 
 def _sums(slots: NDArray[Any], p: Floats, y: Floats) -> list[Floats]:

@@ -61,7 +61,7 @@ from state.scoring.pair_scores import (
     of_segment,
 )
 from state.scoring.pair_scores import observe as observe_vectors
-from state.scoring.segment_scores import observe
+from state.scoring.segment_scores import observe, revise
 from state.scoring.vector_history import VectorHistory
 from state.segments import Dictionary
 from state.witnesses import SLACK, Entry, Witnesses
@@ -620,7 +620,7 @@ class Partition:
                 self._closed[service.stream] = history
             self._scored[service.stream] = history
             if segments:
-                observe(segments, raw, p, y)
+                observe(segments, raw, p, y, window)
         elif vectors is not None:
             vectors.observe(cast("Any", raw), cast("Any", p), y, event_id.encode())
             if segments:
@@ -666,8 +666,7 @@ class Partition:
             self._scored[service.stream] = history
             if found[1] & ledger.GROUPED:
                 segments = self._segments_in(service.stream, found)
-                observe(segments, one, other, was, -1)
-                observe(segments, one, other, y)
+                revise(segments, one, other, was, y, entry.window)
         self._outputs.append(_resolved(record_key, event_id, revised)[-1])
 
     def _challenge(self, service: _Service, issued: bytes, p: Any, y: float) -> None:  # noqa: ANN401 - of the service's kind

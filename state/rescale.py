@@ -36,7 +36,9 @@ from state.scoring.history import History
 from state.scoring.order import Order
 from state.scoring.pair_scores import AnyComparison, AnySegmentScores, compare, of_challenger, of_segment
 from state.scoring.pair_scores import observe as observe_vectors
+from state.scoring.recent import Recent
 from state.scoring.scores import Scores, total
+from state.scoring.segment_scores import SegmentScores
 from state.scoring.segment_scores import observe as observe_segments
 from state.scoring.vector_history import VectorHistory, overall
 from state.segments import Dictionary
@@ -481,7 +483,7 @@ class _Divided:
         window = here.history.windows
         here.history.observe(raw, p, entry.y, draw)
         if entry.groups:
-            observe_segments(here.scores_of(entry), raw, p, entry.y)
+            observe_segments(here.scores_of(entry), raw, p, entry.y, window)
         return entry._replace(window=window)
 
     @staticmethod
@@ -609,8 +611,10 @@ class _Divided:
                 slots = home.slots[entry.layout, event.old]
                 found = [rest[entry.layout, slots[slot]] for slot in entry.groups]
                 take: Any = observe_segments if entry.kind == PROBABILITY else observe_vectors
-                take(found, entry.raw, entry.p, entry.y, -1)
+                take(found, entry.raw, entry.p, entry.y, sign=-1)
         for place, scores in rest.items():
+            if isinstance(scores, SegmentScores):
+                scores.recent = Recent()  # of windows there are no more
             home.segments[place] = home.segments[place] + scores if place in home.segments else scores
         for new, here in self._here.items():
             for (layout, slot), scores in here.segments.items():

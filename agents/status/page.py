@@ -341,8 +341,9 @@ BANDED: Final = 8
 
 def _worst_segment(segments: Mapping[str, Any]) -> str:
     """Return how many segments are off and which is the worst, in words; nothing if none is."""
+    lately = _lately(segments)
     if not segments.get("off"):
-        return ""
+        return lately
     worst = segments["worst"][0]
     if "observed" in worst:
         said = f"{worst['calibrated']['mean']:.3f} served, {worst['observed']:.3f} observed"
@@ -350,7 +351,45 @@ def _worst_segment(segments: Mapping[str, Any]) -> str:
         said = f"error {worst['calibrated']['ece']:.3f}, by chance {worst['calibrated']['ece_noise']:.3f}"
     return (
         f'<p class="note"><span class="bad">Segments:</span> {segments["off"]:,} of {segments["scored"]:,} are off. '
-        f"Worst is {escape(worst['segment'])} = {escape(worst['value'])}: {said}.</p>"
+        f"Worst is {escape(worst['segment'])} = {escape(worst['value'])}: {said}.</p>{lately}"
+    )
+
+
+def _lately(segments: Mapping[str, Any]) -> str:
+    """Return how many segments went wrong lately and which is the worst, in words; nothing if none did."""
+    if not segments.get("recently_off"):
+        return ""
+    worst = next(each for each in segments["recent"] if each["sounds"])
+    return (
+        f'<p class="note"><span class="bad">Segments lately:</span> {segments["recently_off"]:,} of '
+        f"{segments['scored']:,} are off. Worst is {escape(worst['segment'])} = {escape(worst['value'])}: "
+        f"{worst['served']:.3f} served, {worst['observed']:.3f} observed in {worst['events']:,} events.</p>"
+    )
+
+
+def _recent_segments(segments: Mapping[str, Any]) -> str:
+    """Return the segments that are off lately as a table; that there are none, in words."""
+    if not segments["recent"]:
+        return '<p class="note">Lately no segment is off.</p>'
+    lines = ""
+    for each in segments["recent"]:
+        off = each["off"]
+        figures = [
+            f"{each['events']:,}",
+            *(_number(each[name]) for name in ("observed", "served")),
+            _signed(off["mean"], 4),
+            f"{_signed(off['low'], 4)} to {_signed(off['high'], 4)}",
+            f"{each['alarm_log10']:.1f}",
+        ]
+        word = "name bad" if each["sounds"] else "name"
+        lines += f'<tr><td class="name">{escape(each["segment"])}</td><td class="{word}">{escape(each["value"])}</td>'
+        lines += f"{''.join(f'<td>{figure}</td>' for figure in figures)}</tr>"
+    heads = ("events", "observed", "served", "off by", "95 %", "alarm, log10")
+    return (
+        f'<p class="note">Lately {segments["recently_off"]:,} of {segments["scored"]:,} segments are off.</p>'
+        '<div class="scroll"><table><thead><tr><th class="name">segment</th><th class="name">value</th>'
+        f"{''.join(f'<th>{name}</th>' for name in heads)}</tr></thead><tbody>{lines}</tbody></table></div>"
+        '<p class="note">Of the last windows of a segment those with the most evidence. 3 or more is an alarm.</p>'
     )
 
 
@@ -361,7 +400,8 @@ def _segments(segments: Mapping[str, Any]) -> str:
     heads = ("events", "observed", "raw", "served", "off by", "95 %", "ECE raw", "ECE", "by chance", "known")
     lines = "".join(_segment(each) for each in segments["worst"])
     note = "Off: chance does not explain the error, and it is .03, or .3 of what happened."
-    return _worst_segments(segments, heads, lines, note) + _bands(segments["worst"][:BANDED])
+    tables = _worst_segments(segments, heads, lines, note) + _bands(segments["worst"][:BANDED])
+    return _recent_segments(segments) + tables
 
 
 def _worst_segments(segments: Mapping[str, Any], heads: Sequence[str], lines: str, note: str) -> str:

@@ -441,6 +441,50 @@ STREAM: Final = Dashboard(
                     decimals=3,
                     alert="TrueupSegmentsOff",
                 ),
+                Panel(
+                    "timeseries",
+                    "Segments that are off lately",
+                    "How many segments have an error in their last windows that chance does not explain, of .03 or "
+                    ".3 of what happened; of the worst worker. It falls when the trouble ends.",
+                    [Query(over("max", _here("stream:trueup_segments_off_recently:max")), "off", BAD, quiet=True)],
+                    "none",
+                    decimals=0,
+                    low=0,
+                    alert="TrueupSegmentsOffLately",
+                ),
+                Panel(
+                    "timeseries",
+                    "Evidence against segments lately",
+                    "log10 of the evidence that what was served in the last windows of a segment is off, over the "
+                    "number of segments; of the five of each worker with most. 3 says off. Empty below 0.",
+                    [
+                        Query(
+                            "max by (segment, value) "
+                            f'(trueup_segment_alarm_recent_log10{{{WORKER}, stream="$stream"}})',
+                            "{{segment}} = {{value}}",
+                            quiet=True,
+                        ),
+                    ],
+                    "none",
+                    decimals=1,
+                    low=0,
+                    alert="TrueupSegmentsOffLately",
+                ),
+                Panel(
+                    "timeseries",
+                    "Served less observed lately, in the segments with evidence",
+                    "Above zero, too much is served there. Over the windows with the most evidence.",
+                    [
+                        Query(
+                            f'max by (segment, value) (trueup_segment_recent_bias{{{WORKER}, stream="$stream"}})',
+                            "{{segment}} = {{value}}",
+                            quiet=True,
+                        ),
+                    ],
+                    "none",
+                    decimals=3,
+                    alert="TrueupSegmentsOffLately",
+                ),
             ),
         ),
         Row(

@@ -97,7 +97,9 @@ def _body(result: Result) -> Iterator[Markup]:
             tables.features(drawn) or tag("p", _NO_FEATURES),
             tables.functions(drawn),
         )
-        yield section("Segments", "segmented", tables.segments(drawn), tables.bands(drawn))
+        yield section(
+            "Segments", "segmented", tables.segments(drawn), tables.bands(drawn), tables.recent_segments(drawn)
+        )
         yield section("Streams", "apart", tables.streams(drawn))
     yield section(
         "Classes and numbers",

@@ -458,6 +458,37 @@ def segments(contenders: Sequence[tuple[Series, Contender]]) -> Table | None:
     )
 
 
+def recent_segments(contenders: Sequence[tuple[Series, Contender]]) -> Table | None:
+    """Show the segments that are off at the end of the replay; None where none is."""
+    rows: list[Sequence[Child]] = []
+    for series, contender in contenders:
+        for stream, scored in contender.streams.items():
+            for each in scored.segments["recent"][:SEGMENTS] if scored.segments else ():
+                alarm = each["alarm_log10"]
+                rows.append(
+                    [
+                        named(series, None),
+                        name(stream),
+                        name(f"{each['segment']} = {each['value']}"),
+                        cell(each["events"], count(each["events"])),
+                        *(cell(each[which], score(each[which])) for which in ("observed", "served")),
+                        _off(each["off"]),
+                        cell(alarm, f"{alarm:.1f}"),
+                    ]
+                )
+    if not rows:
+        return None
+    return Table(
+        "recent-segments",
+        "Segments that are off at the end",
+        "Of the last windows of a segment those with the most evidence that what was served is off: log10 of an "
+        f"e-value over the number of segments. 3 or more is an alarm. At most {SEGMENTS} of each configuration.",
+        ["", "Stream", "Segment", "Outcomes", "Share of yes", "Served", "Off", "Evidence"],
+        rows,
+        3,
+    )
+
+
 def _off(off: Mapping[str, float | None]) -> Child:
     value, low, high = off["mean"], off["low"], off["high"]
     if value is None or low is None or high is None:

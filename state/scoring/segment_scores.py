@@ -9,6 +9,7 @@ from typing import Final, NamedTuple, Self
 from state.scoring.alarm import log_wealth
 from state.scoring.history import Alarmed
 from state.scoring.ranking import Estimate, Ranking
+from state.scoring.recent import Recent
 from state.scoring.scores import Bin
 
 #: Inner edges of the bands of a forecast: from rare events to even odds, then tenths.
@@ -44,6 +45,8 @@ class SegmentScores:
         Events whose outcome has come, and the sum of the ages of their forecasts then.
     expired
         Forecasts that expired without an outcome.
+    recent
+        The last events by themselves, of what was served.
 
     Notes
     -----
@@ -53,8 +56,8 @@ class SegmentScores:
 
     Bytes, little-endian: ``issued``, ``known``, ``expired`` (u32 each), ``age_ms`` (u64), a mask of the bands that have
     events (u32), bit b for band b of raw, bit 14 + b for band b of served; then for each set bit, in ascending order, n
-    and Σy (u32 each), Σp and Σp² (f64 each); then Σpy of raw and of served (f64 each). 40 bytes without events, and 712
-    at most.
+    and Σy (u32 each), Σp and Σp² (f64 each); then Σpy of raw and of served (f64 each); then `Recent`. 45 bytes without
+    events, and 969 at most.
 
     Examples
     --------
@@ -65,19 +68,20 @@ class SegmentScores:
     (2, 0.4, 0.0, 0.25)
     """
 
-    __slots__ = ("_py", "_sums", "age_ms", "expired", "issued", "known")
+    __slots__ = ("_py", "_sums", "age_ms", "expired", "issued", "known", "recent")
 
     def __init__(self) -> None:
         self.issued = 0
         self.known = 0
         self.age_ms = 0
         self.expired = 0
+        self.recent = Recent()
         self._sums = [0.0] * (2 * _BOOK)
         self._py = [0.0, 0.0]
 
-    def observe(self, raw: float, p: float, y: float, sign: int = 1) -> None:
-        """Add a resolved event, or with ``sign = -1`` take one out that was added; ``y`` is 0 or 1."""
-        observe([self], raw, p, y, sign)
+    def observe(self, raw: float, p: float, y: float, window: int = 0) -> None:
+        """Add a resolved event; ``y`` is 0 or 1, for the window see `state.scoring.recent.Recent.observe`."""
+        observe([self], raw, p, y, window)
 
     def add(
         self, first: int, second: int, sign: int, raw: float, raw2: float, served: float, served2: float, y: float
@@ -95,6 +99,13 @@ class SegmentScores:
             sums[second + 1] += sign
             self._py[0] += raw
             self._py[1] += served
+
+    def relabel(self, first: int, second: int, change: float, raw: float, served: float) -> None:
+        """Add a change of the label of an event of two bands, -1, 0 or 1: see `revise`."""
+        self._sums[first + 1] += change
+        self._sums[second + 1] += change
+        self._py[0] += change * raw
+        self._py[1] += change * served
 
     def tidy(self) -> None:
         """Set the sums of empty bands to 0: sums above 2**23 leave rounding errors, which a row does not hold."""
@@ -124,6 +135,7 @@ class SegmentScores:
         total.expired = self.expired + other.expired
         total._sums = [one + two for one, two in zip(self._sums, other._sums, strict=True)]
         total._py = [one + two for one, two in zip(self._py, other._py, strict=True)]
+        total.recent = self.recent + other.recent
         return total
 
     def __eq__(self, other: object) -> bool:
@@ -143,24 +155,33 @@ class SegmentScores:
                 i = band * _SUMS
                 parts.append(_BAND.pack(int(n), int(sums[i + 1]), sums[i + 2], sums[i + 3]))
         head = _HEAD.pack(self.issued, self.known, self.expired, self.age_ms, mask)
-        return head + b"".join(parts) + _LAST.pack(*self._py)
+        return head + b"".join(parts) + _LAST.pack(*self._py) + self.recent.encode()
 
     @classmethod
     def decode(cls, payload: bytes) -> Self:
-        """Read what `encode` wrote; ValueError if its length does not fit its mask, or there is no such band."""
+        """Read what `encode` wrote.
+
+        Raises
+        ------
+        ValueError, struct.error
+            If its length does not fit its mask and windows, or there is no such band.
+        """
         if len(payload) < _HEAD.size:
             raise ValueError(f"scores of a segment of {len(payload)} bytes are shorter than their own header")
         scores = cls()
         scores.issued, scores.known, scores.expired, scores.age_ms, mask = _HEAD.unpack_from(payload)
         end = _HEAD.size + _BAND.size * mask.bit_count() + _LAST.size
-        if mask >> 2 * BANDS or len(payload) != end:
-            raise ValueError(f"scores of a segment of mask {mask:#x} have {end} bytes, got {len(payload)}")
+        if mask >> 2 * BANDS or len(payload) <= end:
+            raise ValueError(f"scores of a segment of mask {mask:#x} have over {end} bytes, got {len(payload)}")
         at = _HEAD.size
         for band in range(2 * BANDS):
             if mask >> band & 1:
                 scores._sums[band * _SUMS : (band + 1) * _SUMS] = map(float, _BAND.unpack_from(payload, at))
                 at += _BAND.size
         scores._py = list(_LAST.unpack_from(payload, at))
+        scores.recent, at = Recent.decode(payload, end)
+        if at != len(payload):
+            raise ValueError(f"scores of a segment of {len(payload)} bytes end after {at}")
         return scores
 
     @property
@@ -248,8 +269,18 @@ class SegmentScores:
         return total / n if n else math.nan
 
 
-def observe(segments: Sequence[SegmentScores], raw: float, p: float, y: float, sign: int = 1) -> None:
-    """Add a resolved event to each of its segments, or take it out, as `SegmentScores.observe` does to one."""
+def observe(segments: Sequence[SegmentScores], raw: float, p: float, y: float, window: int = 0, sign: int = 1) -> None:
+    """Add a resolved event to each of its segments.
+
+    Parameters
+    ----------
+    raw, p, y
+        The model's forecast, what was served, and 0 or 1.
+    window
+        The window of the stream, see `state.scoring.recent.Recent.observe`.
+    sign
+        1, or -1 to take an event out of the sums of all events; recent windows keep it.
+    """
     # `grain` is written out: calls would double the time.
     first = bisect_right(EDGES, raw) * _SUMS
     second = _BOOK + bisect_right(EDGES, p) * _SUMS
@@ -257,5 +288,17 @@ def observe(segments: Sequence[SegmentScores], raw: float, p: float, y: float, s
     near2, served2 = sign * (near * near + _GRAIN - _GRAIN), sign * (served * served + _GRAIN - _GRAIN)
     for each in segments:
         each.add(first, second, sign, near, near2, served, served2, y)
-        if sign < 0:
+        if sign > 0:
+            each.recent.observe(served, served2, y, window)
+        else:
             each.tidy()
+
+
+def revise(segments: Sequence[SegmentScores], raw: float, p: float, was: float, y: float, window: int) -> None:
+    """Give an event that was observed in a window of the stream another label."""
+    first = bisect_right(EDGES, raw) * _SUMS
+    second = _BOOK + bisect_right(EDGES, p) * _SUMS
+    change, near, served = y - was, raw + _GRAIN - _GRAIN, p + _GRAIN - _GRAIN
+    for each in segments:
+        each.relabel(first, second, change, near, served)
+        each.recent.revise(was, y, window)

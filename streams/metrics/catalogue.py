@@ -527,6 +527,31 @@ CATALOGUE: Final = {
             series=SERIES,
         ),
         Metric(
+            "segments_off_recently",
+            "gauge",
+            ("stream",),
+            "Segments of probabilities whose last windows are off by .03, or by .3 of what happened, beyond chance",
+            "in error once in five million events, however many segments there are; it falls when the trouble ends",
+            series=1,
+        ),
+        Metric(
+            "segment_alarm_recent_log10",
+            "gauge",
+            ("stream", "segment", "value"),
+            f"Evidence that the last windows of a segment are off, log10 of an e-value over the number of segments; of "
+            f"the {SERIES} with most evidence, and of none below 0",
+            "3 or more says off now",
+            series=SERIES,
+        ),
+        Metric(
+            "segment_recent_bias",
+            "gauge",
+            ("stream", "segment", "value"),
+            "Mean served forecast less the share of events that happened in these segments, over the windows with the "
+            "most evidence",
+            series=SERIES,
+        ),
+        Metric(
             "matured_events",
             "counter",
             ("label",),

@@ -14,8 +14,10 @@ from state.scoring.ages import words
 from state.scoring.alarm import ALPHA
 from state.scoring.history import KINDS, Alarmed
 from state.scoring.pair_scores import AnySegmentScores, SegmentPairScores
+from state.scoring.recent import RECENT, Recent, Stretch
 from state.scoring.scores import Bin
 from state.scoring.segment_scores import EDGES, Interval, SegmentScores
+from state.scoring.wilson import wilson
 from state.segments import Dictionary, Segment
 from streams.metrics.figures import by_name, or_none
 from streams.metrics.sample import Sample
@@ -49,15 +51,22 @@ def describe(found: Iterable[SegmentRows]) -> dict[str, Any]:
 
     Segments are ordered by the error of what was served that chance does not explain, then by their events. ``large``
     has the mean and the largest error of those with at least `LARGE` events: the ECE, of classes that of the likeliest
-    one, of numbers the error of coverage. ``of`` says what the forecasts are.
+    one, of numbers the error of coverage. ``of`` says what the forecasts are. ``recent`` has the segments of
+    probabilities with any evidence that they are off lately, most evidence first. ``recently_off`` is how many reach
+    the alarm, or None of classes and numbers, whose windows are not kept.
     """
+    found = list(found)
     totals = {segment: each for segment, each in added(found).items() if each.n}
     order = sorted(totals, key=lambda segment: (-totals[segment].excess("calibrated"), -totals[segment].n, segment))
     evidence = {segment: _evidence(each, len(totals)) for segment, each in totals.items()}
     large = [each for each in totals.values() if each.n >= LARGE]
+    of = _of(totals.values())
+    recent = list(_lately(found, len(totals)))
     return {
-        "of": _of(totals.values()),
+        "of": of,
         "scored": len(totals),
+        "recently_off": sum(each["sounds"] for each in recent) if of == FIELDS[PROBABILITY] else None,
+        "recent": recent[:DESCRIBED],
         "off": sum(_off(each, evidence[segment]) for segment, each in totals.items()),
         "large": {
             "segments": len(large),
@@ -73,6 +82,43 @@ def describe(found: Iterable[SegmentRows]) -> dict[str, Any]:
             else _paired(segment, each, evidence[segment])
             for segment in order[:DESCRIBED]
         ],
+    }
+
+
+def _lately(found: Iterable[SegmentRows], segments: int) -> Iterator[dict[str, Any]]:
+    """Yield the segments that are off lately, see `describe`; not those without events in the last `RECENT` windows."""
+    totals: dict[Segment, Recent] = {}
+    for dictionary, scores in found:
+        mine = {slot: each.recent for slot, each in scores.items() if isinstance(each, SegmentScores)}
+        now = max((each.last for each in mine.values()), default=0)
+        for slot, each in mine.items():
+            if each.last >= now - RECENT:
+                segment = dictionary.segment(slot)
+                totals[segment] = totals[segment] + each if segment in totals else each
+    alarms = []
+    for segment, each in totals.items():
+        evidence, stretch = each.log_alarm()
+        log10 = (evidence - math.log(segments)) / math.log(10.0) if segments else -math.inf
+        if stretch is not None and log10 >= 0.0:
+            alarms.append((log10, segment, stretch))
+    for log10, segment, stretch in sorted(alarms, key=lambda each: (-each[0], each[1])):
+        yield _stretched(segment, stretch, log10)
+
+
+def _stretched(segment: Segment, stretch: Stretch, log10: float) -> dict[str, Any]:
+    n = stretch.n
+    served, observed = stretch.p / n, stretch.y / n
+    low, high = wilson(observed, n)
+    return {
+        "segment": segment.name,
+        "value": segment.value,
+        "alarm_log10": log10,
+        "sounds": log10 >= -math.log10(ALPHA) and abs(served - observed) >= min(OFF, OFF_SHARE * observed),
+        "events": n,
+        "windows": stretch.windows,
+        "served": served,
+        "observed": observed,
+        "off": {"mean": served - observed, "low": served - high, "high": served - low},
     }
 
 
@@ -94,6 +140,12 @@ def samples(stream: str, described: Mapping[str, Any]) -> Iterator[Sample]:
             yield "segment_bias", place, each["calibrated"]["mean"] - each["observed"]
         elif each["off"]["mean"] is not None:
             yield "segment_bias", place, each["off"]["mean"]
+    if described["recently_off"] is not None:
+        yield "segments_off_recently", (stream,), described["recently_off"]
+    for each in described["recent"][:SERIES]:
+        place = stream, each["segment"], each["value"]
+        yield "segment_alarm_recent_log10", place, each["alarm_log10"]
+        yield "segment_recent_bias", place, each["off"]["mean"]
 
 
 def table(described: Mapping[str, Any]) -> Table:
@@ -117,6 +169,32 @@ def table(described: Mapping[str, Any]) -> Table:
             f"{served['ece']:.4f}",
             "–" if each["coverage"] is None else f"{each['coverage']:.0%}",
             "–" if each["mean_age_s"] is None else words(1000 * each["mean_age_s"]),
+        )
+    return made
+
+
+def recent_table(described: Mapping[str, Any]) -> Table | None:
+    """Return the segments that are off lately as a table that fits 80 columns; None where none is."""
+    if not described["recent"]:
+        return None
+    made = Table(
+        Column("", overflow="fold"),
+        box=SIMPLE_HEAD,
+        padding=(0, 1),
+        pad_edge=False,
+        title=f"segments lately: {described['recently_off']} of {described['scored']} off",
+        caption="Of the last windows of a segment those with the most evidence; 3 or more is an alarm.",
+    )
+    for name in ("events", "observed", "served", "off by, 95 %", "alarm, log10"):
+        made.add_column(name, justify="right", no_wrap=True)
+    for each in described["recent"]:
+        off = each["off"]
+        made.add_row(
+            f"{each['segment']} = {each['value']}",
+            f"{each['events']:,}",
+            *(f"{value:.4f}" for value in (each["observed"], each["served"])),
+            f"{off['mean']:+.4f} [{off['low']:+.3f}, {off['high']:+.3f}]",
+            f"{each['alarm_log10']:.1f}{' !' if each['sounds'] else ''}",
         )
     return made
 

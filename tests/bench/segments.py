@@ -5,9 +5,10 @@ with carrier, origin and four-hour block of departure and their own delays; Elec
 and quarter of demand, bank-full with job, education and contact, both prompt and 500 forecasts late. Then the same
 streams with 12, 50 and 6 values drawn at random, which say nothing.
 
-Batch isotonic fits a map for each value of each name at the first forecast of every thousand. It fits the last 50,000
-labels that have come, and serves the mean of the maps of an event's values. ``--mcgrad`` adds Meta's MCGrad on the same
-labels, if it is installed, refitted every 10,000. A segment is judged if it holds 2,000 events (a hundredth of a short
+Batch isotonic fits a map for each value of each name every night: of the flights at the first departure of a day, of
+the others at every thousandth forecast. It fits the last 50,000 labels that have come, and serves the mean of the maps
+of an event's values. ``--mcgrad`` adds Meta's MCGrad, refitted in the same nights on the same labels, if it is
+installed. A segment is judged if it holds 2,000 events (a hundredth of a short
 stream). A band is a tenth that holds .1 % of the events; it holds if it is within .03 of what was observed, or within
 its 95 % interval. Then what an event costs, predict and update, prompt, each way in turn; ``--cost``: only that.
 ``--quick``: the first 20,000 forecasts. The exit status is 1 if a bar of the flights or of the cost fails.
@@ -40,7 +41,7 @@ BARE: Final = "prudent"
 BINS: Final = 10
 SEED: Final = 11
 LATE: Final = 500
-EVERY, WINDOW, MCGRAD_EVERY = 1000, 50_000, 10_000
+EVERY, WINDOW, DAY_MS = 1000, 50_000, 86_400_000
 #: Least labels of a value that has a map of its own.
 LEAST: Final = 50
 VALUES: Final = (12, 50, 6)
@@ -62,6 +63,8 @@ class Case:
         [n, k].
     due
         Forecasts that are made before the outcome, [n].
+    nights
+        Forecasts before which batch maps are fitted again, ascending, from 0 on.
     """
 
     name: str
@@ -69,6 +72,7 @@ class Case:
     y: Floats
     slots: Integers
     due: Integers
+    nights: Integers
 
     @property
     def known(self) -> Any:
@@ -97,14 +101,15 @@ def cases(*, quick: bool) -> Iterator[Case]:
     made = flights.load(most)
     due = np.searchsorted(made.forecast_ms, made.outcome_ms, side="right")
     named = slots([[each[name] for each in made.segments] for name in flights.SEGMENTS])
-    yield Case("flights", made.p, made.y, named, due)
+    nights = np.unique(made.forecast_ms // DAY_MS, return_index=True)[1]
+    yield Case("flights", made.p, made.y, named, due, nights)
     for name in ("elec2", "bank"):
         found = stream(name)
         raw, y = found.p[:most], found.y[:most]
         named = _columns(name)[TRAINING:][:most]
         for late in (0, LATE):
             label = f"{name}, {late} late" if late else name
-            yield Case(label, raw, y, named, np.arange(len(raw)) + late + 1)
+            yield Case(label, raw, y, named, np.arange(len(raw)) + late + 1, np.arange(0, len(raw), EVERY))
 
 
 def _columns(name: str) -> Integers:
@@ -138,16 +143,17 @@ def serve(case: Case, spec: str, *, segments: bool) -> tuple[Floats, Floats, Any
     return p, draw, calibrator
 
 
-def refitted(case: Case, every: int, fit: Callable[[Integers], Callable[[Integers], Floats]]) -> Floats:
-    """Return what is served by a map that ``fit`` makes from rows, fitted again every so many forecasts, [n]."""
+def refitted(case: Case, fit: Callable[[Integers], Callable[[Integers], Floats]]) -> Floats:
+    """Return what is served by a map that ``fit`` makes from rows, fitted again every night, [n]."""
     served = case.raw.copy()
     row = np.flatnonzero(case.known)
     row = row[np.argsort(case.due[row], kind="stable")]
-    come = np.searchsorted(case.due[row], np.arange(0, len(case.raw), every), side="right")
-    for start, known in zip(range(0, len(case.raw), every), come.tolist(), strict=True):
+    come = np.searchsorted(case.due[row], case.nights, side="right").tolist()
+    ends = [*case.nights[1:].tolist(), len(case.raw)]
+    for start, end, known in zip(case.nights.tolist(), ends, come, strict=True):
         labels = row[max(known - WINDOW, 0) : known]
         if len(labels) >= LEAST and 0 < case.y[labels].sum() < len(labels):
-            rows = np.arange(start, min(start + every, len(case.raw)))
+            rows = np.arange(start, end)
             served[rows] = fit(labels)(rows)
     return served
 
@@ -173,7 +179,7 @@ def isotonic_by_segment(case: Case) -> Floats:
 
         return mapped
 
-    return refitted(case, EVERY, fit)
+    return refitted(case, fit)
 
 
 def mcgrad(case: Case) -> Floats:
@@ -201,7 +207,7 @@ def mcgrad(case: Case) -> Floats:
 
         return mapped
 
-    return refitted(case, MCGRAD_EVERY, fit)
+    return refitted(case, fit)
 
 
 class Judged(NamedTuple):
@@ -267,7 +273,8 @@ def cost(rows: int = 20_000) -> dict[str, float]:
     rng = np.random.default_rng(SEED)
     raw = rng.random(rows)
     y = (rng.random(rows) < raw / 2).astype(float)
-    case = Case("cost", raw, y, slots([rng.integers(0, many, rows) for many in (16, 3, 6)]), np.arange(rows) + 1)
+    named = slots([rng.integers(0, many, rows) for many in (16, 3, 6)])
+    case = Case("cost", raw, y, named, np.arange(rows) + 1, np.zeros(1, int))
     ways = {BEFORE: (BEFORE, False)}
     for name, spec in (("", DEFAULT_CALIBRATOR), (f"{BARE}, ", BARE)):
         ways |= {f"{name}without": (spec, False), f"{name}with": (spec, True)}

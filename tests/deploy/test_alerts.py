@@ -90,6 +90,10 @@ def segments(off: int) -> dict[str, str]:
     return {f"trueup_segments_off{{{W},{S}}}": f"{off}x{LONG}", f"trueup_segments_scored{{{W},{S}}}": f"20x{LONG}"}
 
 
+def segments_lately(off: str) -> dict[str, str]:
+    return {f"trueup_segments_off_recently{{{W},{S}}}": off}
+
+
 def ranked(raw: float, served: float, error: float, worker: str = W) -> dict[str, str]:
     """Return a stream whose AUCs are these, over outcomes that keep coming."""
     return {
@@ -244,6 +248,10 @@ SCENARIOS: Final[dict[str, dict[str, list[Scenario]]]] = {
     "TrueupSegmentsOff": {
         "fires": [scene(segments(1), at=35, fires="TrueupSegmentsOff")],
         "quiet": [scene(segments(1), at=25), scene(segments(0), at=60)],
+    },
+    "TrueupSegmentsOffLately": {
+        "fires": [scene(segments_lately(f"2x{LONG}"), at=5, fires="TrueupSegmentsOffLately")],
+        "quiet": [scene(segments_lately(f"0x{LONG}"), at=60), scene(segments_lately(f"1x10 0x{LONG}"), at=30)],
     },
     "TrueupOrderLost": {
         "fires": [scene(ranked(0.83, 0.80, 0.01), at=40, fires="TrueupOrderLost")],

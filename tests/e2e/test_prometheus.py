@@ -24,6 +24,7 @@ QUIET = {
     "stream:trueup_calibration_noise:ratio",
     "stream_finding:trueup_label_finding:max",
     "stream:trueup_segments_off:max",
+    "stream:trueup_segments_off_recently:max",
     "stream:trueup_segments_scored:max",
     "stream:trueup_resolved_vectors:sum",
     "stream_kind:trueup_accuracy:ratio",

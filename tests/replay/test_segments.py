@@ -66,6 +66,8 @@ def test_partitions_add_up_and_the_worst_is_first(result: Result) -> None:
     assert by_value["DE"]["mean_age_s"] == 7200
     assert by_value[HOSTILE]["off"]["low"] < 0.15 < by_value[HOSTILE]["off"]["high"]
     assert found["large"]["segments"] == 1
+    assert found["recently_off"] == 2
+    assert {each["value"] for each in found["recent"] if each["sounds"]} == {HOSTILE, "FR"}
     mean = sum(each["events"] * each["calibrated"]["brier"] for each in by_value.values()) / scored.raw.n
     assert mean == pytest.approx(scored.calibrated.brier, abs=1e-8)
 
@@ -87,5 +89,7 @@ def test_the_terminal_and_the_page_show_them_as_text(result: Result, tmp_path: P
     shown = page(result).decode()
     assert "The worst segments" in shown
     assert "Segments by band of the score" in shown
+    assert "segments lately: 2 of 4 off" in said
+    assert "Segments that are off at the end" in shown
     assert HOSTILE not in shown
     assert "country = &lt;script&gt;" in shown

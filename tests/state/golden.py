@@ -202,7 +202,9 @@ def _names() -> Dictionary:
 def _segment() -> SegmentScores:
     scores = SegmentScores()
     for p, y in ((0.5, 1.0), (0.75, 0.0), (0.0005, 0.0)):
-        scores.observe(0.25, p, y)
+        scores.observe(0.25, p, y, 2)
+    scores.recent.add((300.0, 100.0, 75.0, 18.75), 3)
+    scores.recent.add((40.0, 10.0, 10.0, 2.5), 5)
     scores.issued, scores.known, scores.expired, scores.age_ms = 5, 2, 1, 3 * DAY_MS
     return scores
 

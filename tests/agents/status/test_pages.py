@@ -466,5 +466,7 @@ def test_a_page_shows_segments_the_worst_first_whatever_they_are_called() -> Non
     assert "1 of 3 segments are off." in Tags(page.text).text
     assert f"country = {HOSTILE[:60]}" in Tags(page.text).text
     assert not [each for each in tags(page.text, "img") if each.get("src") == "x"]
+    assert "Lately 1 of 3 segments are off." in Tags(page.text).text
     card = Tags(get(application, "/").text).text
     assert f"1 of 3 are off. Worst is country = {HOSTILE[:60]}: 0.500 served, 0.200 observed." in card
+    assert f"1 of 3 are off. Worst is country = {HOSTILE[:60]}: 0.500 served, 0.200 observed in 2,000 events." in card

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from state import rows
 from state.frames import CorruptFrame
+from state.scoring.recent import LEAST, RECENT
 from state.scoring.scores import Scores
-from state.scoring.segment_scores import BANDS, EDGES, SegmentScores
+from state.scoring.segment_scores import BANDS, EDGES, SegmentScores, observe, revise
 
 CHANCE = st.floats(0, 1) | st.sampled_from([0.0, *EDGES, 1.0])
 EVENTS = st.lists(st.tuples(CHANCE, CHANCE, st.sampled_from([0.0, 1.0])), max_size=30)
@@ -38,7 +39,8 @@ def test_parts_add_up_and_the_order_leaves_no_trace(first: list[Event], rest: li
     assert of(first) + of(rest) == of(whole)
     taken = of([*first, *rest])
     for raw, p, y in rest:
-        taken.observe(raw, p, y, -1)
+        observe([taken], raw, p, y, sign=-1)
+    taken.recent = of(first).recent  # windows keep what is taken out of all events
     assert taken == of(first)
     assert (of(first) + SegmentScores()).encode() == of(first).encode()
 
@@ -74,11 +76,27 @@ def test_means_and_brier_are_those_of_the_stream_scores(events: list[Event]) -> 
 def test_largest_row_is_the_documented_one() -> None:
     middles = np.convolve([0.0, *EDGES, 1.0], [0.5, 0.5], "valid")
     scores = of([(float(p), float(p), 1.0) for p in middles])
-    assert len(SegmentScores().encode()) == 40
-    assert len(scores.encode()) == 40 + 2 * BANDS * 24 == 712
+    for window in range(1, 10):
+        for _ in range(LEAST):
+            scores.observe(0.5, 0.5, 1.0, window)
+    assert len(SegmentScores().encode()) == 45
+    assert len(scores.encode()) == 45 + 2 * BANDS * 24 + (RECENT + 1) * 28 == 969
 
 
-@pytest.mark.parametrize("payload", [b"", b"\0" * 39, b"\0" * 41, b"\0" * 20 + b"\1\0\0\0" + b"\0" * 16, b"\xff" * 40])
+@given(st.lists(st.tuples(CHANCE, CHANCE, st.sampled_from([0.0, 1.0]), st.sampled_from([0.0, 1.0])), max_size=30))
+def test_a_revised_label_leaves_no_trace_of_the_one_before(events: list[tuple[float, float, float, float]]) -> None:
+    revised, window = SegmentScores(), 3
+    for raw, p, was, _ in events:
+        revised.observe(raw, p, was, window)
+    for raw, p, was, y in events:
+        revise([revised], raw, p, was, y, window)
+    expected = SegmentScores()
+    for raw, p, _, y in events:
+        expected.observe(raw, p, y, window)
+    assert revised.encode() == expected.encode()
+
+
+@pytest.mark.parametrize("payload", [b"", b"\0" * 39, b"\0" * 40, b"\0" * 20 + b"\1\0\0\0" + b"\0" * 16, b"\xff" * 40])
 def test_what_is_no_scores_of_a_segment_is_refused(payload: bytes) -> None:
     with pytest.raises(ValueError, match="scores of a segment"):
         SegmentScores.decode(payload)

@@ -148,7 +148,8 @@ def test_everything_exported_is_in_the_catalogue_and_everything_in_it_is_exporte
         ages.observe(t * DAY_MS, t // 100)
     dictionary, scores = Dictionary(("country",)), SegmentScores()
     dictionary.groups(("DE",))
-    scores.observe(0.5, 0.5, 1.0)
+    for _ in range(20):
+        scores.observe(0.5, 0.5, 1.0)
     segments = {
         keys.names("s", b"1234"): encode_names(dictionary),
         keys.segment("s", b"1234", 2): encode_segment(scores),

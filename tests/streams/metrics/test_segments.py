@@ -11,6 +11,7 @@ from state import keys, rows
 from state.engine import Partition
 from state.events import Event, Forecast, Outcome
 from state.policy import Policies, Policy
+from state.scoring.recent import RECENT
 from state.scoring.segment_scores import SegmentScores
 from state.segments import Dictionary, Segment
 from streams.metrics import segments
@@ -91,6 +92,42 @@ def test_the_worst_segment_is_first_and_small_ones_are_not_it() -> None:
     assert sum(band["n"] for band in worst["calibrated"]["bands"]) == 3000
 
 
+def lately(windows: list[tuple[str, float]], n: int = 400) -> SegmentRows:
+    """Return the rows of one name: in each window of the stream n events of a value whose chance is off by so much."""
+    rng, dictionary, scores = random.Random(8), Dictionary(("country",)), dict[int, SegmentScores]()
+    for number, (value, off) in enumerate(windows):
+        (slot,) = dictionary.groups((value,))
+        for _ in range(n):
+            scores.setdefault(slot, SegmentScores()).observe(0.4, 0.4, float(rng.random() < 0.4 - off), number)
+    return dictionary, scores
+
+
+def test_what_went_wrong_lately_is_found_and_what_was_mended_is_not() -> None:
+    windows = [("DE", 0.0), ("FR", 0.2), ("IT", 0.0)] * 20 + [("DE", 0.2), ("FR", 0.0), ("IT", 0.0)] * 12
+    described = segments.describe([lately(windows)])
+    assert described["recently_off"] == 1
+    worst = described["recent"][0]
+    assert (worst["value"], worst["sounds"]) == ("DE", True)
+    assert worst["off"]["low"] < 0.2 < worst["off"]["high"]
+    assert {each["value"]: each["sounds"] for each in described["worst"]} == {"FR": True, "DE": True, "IT": False}
+    found = {name: value for name, labels, value in segments.samples("s", described) if labels[1:] != ("country", "IT")}
+    assert found["segments_off_recently"] == 1
+    assert found["segment_recent_bias"] == pytest.approx(worst["off"]["mean"])
+
+
+def test_a_segment_that_ended_is_not_off_lately() -> None:
+    wrong = [("DE", 0.2)] * 3
+    assert segments.describe([lately([*wrong, *[("FR", 0.0)] * RECENT])])["recently_off"] == 1
+    assert segments.describe([lately([*wrong, *[("FR", 0.0)] * (RECENT + 1)])])["recently_off"] == 0
+
+
+def test_partitions_that_see_too_little_each_find_it_together() -> None:
+    apart = [lately([("DE", 0.12)], 120), lately([("FR", 0.0), ("DE", 0.12)], 120)] * 3
+    assert [segments.describe([each])["recently_off"] for each in apart] == [0] * 6
+    (found,) = segments.describe(apart)["recent"]
+    assert (found["value"], found["events"], found["sounds"]) == ("DE", 720, True)
+
+
 def test_a_rare_segment_is_off_by_what_it_has() -> None:
     rng = random.Random(4)
     events = [("rare", 0.02, float(rng.random() < 0.005)) for _ in range(5000)]
@@ -107,9 +144,14 @@ def test_gauges_are_those_of_the_worst_segments_and_bounded() -> None:
     assert read.value("segment_bias", place) == pytest.approx(0.2, abs=0.05)
     assert read.value("segment_error", place) >= read.value("segment_bias", place) - 1e-9
     series = Counter(re.findall(r"^trueup_(segment\w*)\{", STORES[0].gauges.exposition().decode(), re.MULTILINE))
-    assert series == {"segments_scored": 1, "segments_off": 1} | dict.fromkeys(
+    assert read.value("segment_recent_bias", place) == pytest.approx(0.2, abs=0.05)
+    assert read.value("segment_alarm_recent_log10", place) >= 3.0
+    few = {name: series.pop(name) for name in ("segment_alarm_recent_log10", "segment_recent_bias")}
+    assert 1 <= few["segment_recent_bias"] == few["segment_alarm_recent_log10"] <= SERIES
+    assert series == {"segments_scored": 1, "segments_off": 1, "segments_off_recently": 1} | dict.fromkeys(
         ("segment_events", "segment_error", "segment_bias"), SERIES
     )
+    series |= few
     assert all(n <= CATALOGUE[name].series for name, n in series.items())
 
 
