@@ -23,6 +23,7 @@ from aiokafka import AIOKafkaProducer
 
 from state import keys, maps, rows
 from state.policy import Policy
+from state.rows import Served
 from state.segments import Dictionary
 from streams.config.settings import Settings
 from streams.metrics.snapshot import PartitionSnapshot
@@ -100,7 +101,8 @@ class Maps:
             if policy is None or row is None:
                 continue
             why = maps.why_not(policy)
-            source = blake2b(policy.config.encode() if why else row, digest_size=16).digest(), claim
+            made_of = policy.config.encode() if why or _withheld(stream, held) else row
+            source = blake2b(made_of, digest_size=16).digest(), claim
             if self._written.get((partition, stream)) != source:
                 place = Place(stream, partition, claim, applied, stream_time, at)
                 value = encode_none(place, policy, why) if why else self._map(place, policy, row, held)
@@ -131,13 +133,20 @@ class Maps:
             del self._written[place]
 
 
+def _withheld(stream: str, held: PartitionSnapshot) -> bool:
+    """Whether a stream is answered as if nothing had been learnt."""
+    row = held.coverages.get(stream)
+    return row is not None and rows.decode_coverage(row).uncovered
+
+
 def _made(place: Place, policy: Policy, row: bytes, held: PartitionSnapshot) -> bytes:
     stream = place.stream
     scores, segments = held.scores.get(stream), held.segments.get(stream, {})
     named = segments.get(keys.names(stream, policy.layout)) if policy.segments else None
     names = Dictionary(policy.segments, policy.pairs) if named is None else rows.decode_names(named)
     history = None if scores is None else rows.decode_history(*scores)
-    return encode_map(place, policy, rows.decode_calibrator(row, stream), history, names)
+    learnt = Served.fresh(policy.recipe, stream) if _withheld(stream, held) else rows.decode_calibrator(row, stream)
+    return encode_map(place, policy, learnt, history, names)
 
 
 @dataclass

@@ -35,6 +35,7 @@ KEPT = (
     keys.CALIBRATOR,
     keys.COMPARISON,
     keys.AGES,
+    keys.COVERAGE,
     keys.NAMES,
     keys.SEGMENT,
 )
@@ -140,8 +141,8 @@ def _found(newest: dict[tuple[int, bytes], bytes], policies: Policies) -> StateR
         elif kind == keys.VECTORS:
             config, stream = keys.of_vectors(key)
             found.vectors[stream][partition, config] = rows.decode_vectors(value)
-        elif kind == keys.AGES:
-            found.ages[key[1:].decode()][partition] = rows.decode_ages(value)
+        elif kind in (keys.AGES, keys.COVERAGE):
+            _labelled(found, policies, key, partition, value)
         elif kind == keys.COMPARISON:
             stream, champion, challenger = keys.of_comparison(key)
             found.comparisons[stream][partition, champion, challenger] = rows.decode_comparison(value)
@@ -156,3 +157,13 @@ def _found(newest: dict[tuple[int, bytes], bytes], policies: Policies) -> StateR
     for (stream, partition), each in segments.items():
         found.take_segments(stream, partition, each)
     return found
+
+
+def _labelled(found: StateRows, policies: Policies, key: bytes, partition: int, value: bytes) -> None:
+    """Decode a row that says which forecasts of a stream have labels, or since when."""
+    stream = key[1:].decode()
+    policy = policies.of(stream)
+    if key[:1] == keys.AGES:
+        found.ages[stream][partition] = rows.decode_ages(value)
+    elif policy is not None and policy.guarded:
+        found.coverages[stream][partition] = rows.decode_coverage(value)

@@ -25,6 +25,7 @@ HOT = (
     "state/scoring/bias.py",
     "state/scoring/cells.py",
     "state/scoring/comparison.py",
+    "state/coverage.py",
     "state/draw.py",
     "state/engine.py",
     "state/events.py",

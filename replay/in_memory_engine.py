@@ -20,6 +20,8 @@ from replay.column_file import Tape
 from replay.configuration import Configuration
 from replay.in_memory_ledger import LOOK, Entrants, Row
 from replay.in_memory_queues import Queues, WaitingQueue
+from state.calibrators import Answer, Recalibrator, unserved
+from state.coverage import Coverage
 from state.engine import HELD, RIPE, SWEEP
 from state.events import Event, Forecast, Outcome, Passed, Rejected
 from state.fence import EARLY as OUTCOME_EARLY
@@ -245,10 +247,9 @@ class InMemoryEngine:
         answers: list[Any] | None = None
         if entrants.kind == PROBABILITY:
             tickets = []
-            if entrants.biases:
-                answers = []
+            answers = [] if entrants.biases else None
             groups = self._groups(entrants.dictionary, values) if self._note_slots else ()
-            for predict, note, note_draw, grouped in entrants.predicts:
+            for predict, note, note_draw, grouped in entrants.answering:
                 p, draw, ticket = predict(raw, x, name, groups) if grouped else predict(raw, x, name)
                 note(p)
                 note_draw(draw)
@@ -265,7 +266,7 @@ class InMemoryEngine:
             slots = self._vector_groups(entrants, values)
             made = [
                 predict(raw, x, name, slots) if grouped else predict(raw, x, name)
-                for predict, _, _, grouped in entrants.predicts
+                for predict, _, _, grouped in entrants.answering
             ]
             tickets, answers, index, x = [each.ticket for each in made], [each.p for each in made], -1, slots
         applied = self._applied
@@ -278,6 +279,8 @@ class InMemoryEngine:
         else:
             self._queues.push(entrants.role, entrants.due_ms, self._stream_time, applied, event_id)
         self._fates[FORECAST_ISSUED] += 1
+        if entrants.coverage is not None:
+            entrants.coverage.issue(applied)
         if found is not None:
             self._join(forecast, row, found)
 
@@ -320,6 +323,7 @@ class InMemoryEngine:
         waits = row.status == IMMATURE
         row.label(WAITING if waits else row.status, self._applied, parked.ts, y, parked.as_of, parked.number)
         fates[EARLY_WAITING if waits else EARLY_JOINED] += 1
+        _labelled(row)
         if not waits:
             self._resolve(forecast.event_id, row)
 
@@ -350,10 +354,12 @@ class InMemoryEngine:
         elif row.status == ISSUED:
             fates[OUTCOME_RESOLVED] += 1
             row.label(ISSUED, applied, ts, y, ts, number)
+            _labelled(row)
             self._resolve(event_id, row)
         elif row.status == IMMATURE:
             fates[OUTCOME_WAITING] += 1
             row.label(WAITING, applied, ts, y, ts, number)
+            _labelled(row)
         else:
             self._said_again(outcome, row)
 
@@ -589,6 +595,13 @@ class InMemoryEngine:
             MATURITY if policy.matures_ms else EXPIRY,
             policy.matures_ms or policy.ttl_ms,
         )
+        if policy.guarded:
+            blank = [Served.fresh(each.recipe, stream, coin).calibrator for each in found]
+            entrants.coverage = Coverage()
+            entrants.unlearnt = [
+                (_unlearnt(each.calibrator, before), note, note_draw, grouped)
+                for each, before, (_, note, note_draw, grouped) in zip(served, blank, entrants.predicts, strict=True)
+            ]
         if policy.kind != PROBABILITY:
             entrants.pairs = [
                 (one, other)
@@ -612,6 +625,23 @@ class InMemoryEngine:
             calibrator = served.calibrator
             error, bound = calibrator.error(), calibrator.bound(outstanding)
             self.played.looks.append(Look(self._resolved_time, entrants.number, n, entrants.learnt, error, bound))
+
+
+def _labelled(row: Row) -> None:
+    """Note that the forecast of a row has its first outcome."""
+    coverage = None if row.entrants is None else row.entrants.coverage
+    if coverage is not None:
+        coverage.label(row.born)
+
+
+def _unlearnt(learning: Recalibrator[Any, Any], blank: Recalibrator[Any, Any]) -> Callable[..., Any]:
+    """Return what answers as a calibrator did before its first outcome, with the ticket by which it learns."""
+
+    def predict(*asked: Any) -> Answer[Any]:  # noqa: ANN401 - as a calibrator takes it
+        p, draw, _ = blank.predict(*asked)
+        return Answer(p, draw, unserved(learning, learning.predict(*asked).ticket))
+
+    return predict
 
 
 def _refused(event: Forecast | Outcome, topic: int, reason: str) -> Rejected:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from state.coverage import Coverage
 from state.forecasts import PROBABILITY, admits
 from state.policy import Policy
 from state.rows import Served
@@ -31,6 +32,9 @@ class Entrants:
     status: int
     role: int
     due_ms: int
+    #: Which forecasts have a label, and what answers while most have none; None and () where that does not matter.
+    coverage: Coverage | None = None
+    unlearnt: Sequence[tuple[Callable[..., Any], Callable[[float], None], Callable[[float], None], bool]] = ()
     #: Of classes and numbers the contenders that are compared.
     pairs: Sequence[tuple[int, int]] = ()
     #: Slots of the stream's segments; None without.
@@ -39,6 +43,11 @@ class Entrants:
     learnt: int = 0
     late: int = 0
     look_at: int = LOOK
+
+    @property
+    def answering(self) -> Sequence[tuple[Callable[..., Any], Callable[[float], None], Callable[[float], None], bool]]:
+        """What predicts now."""
+        return self.unlearnt if self.coverage is not None and self.coverage.uncovered else self.predicts
 
 
 class Row:

@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
 from state import calibrators, keys, ledger, rows
-from state.calibrators import Features, features_of
+from state.calibrators import Features, features_of, unserved
 from state.calibrators.base import new
+from state.coverage import UNLABELLED, Coverage
 from state.events import Calibrated, Carried, Event, Forecast, Outcome, Output, Passed, Rejected, Resolved
 from state.expiry import Expiry
 from state.fence import (
@@ -121,6 +122,8 @@ class Effects:
         silence labelled: stream time, ms.
     ages
         The rows among ``rows`` that changed of the ages of each stream's outcomes.
+    coverages
+        Those of which forecasts of each stream have a label, where another one got a label.
     segments
         The rows among ``rows`` that changed of the segments that each stream has now: their slots and their scores.
     comparisons
@@ -145,6 +148,7 @@ class Effects:
     vectors: dict[str, bytes] = field(default_factory=dict)
     calibrators: dict[str, bytes] = field(default_factory=dict)
     ages: dict[str, bytes] = field(default_factory=dict)
+    coverages: dict[str, bytes] = field(default_factory=dict)
     segments: dict[str, dict[bytes, bytes]] = field(default_factory=lambda: defaultdict(dict))
     comparisons: dict[tuple[str, str, str], bytes] = field(default_factory=dict)
 
@@ -157,6 +161,8 @@ class _Learner:
     config: str
     key: bytes
     served: Served
+    #: The same calibrator before its first outcome, once it is asked for.
+    blank: Any = None
 
 
 @dataclass(slots=True, eq=False)
@@ -204,6 +210,14 @@ class _Service:
     #: Slots of the segments that the stream has now; None without segments.
     layout: bytes
     dictionary: Dictionary | None
+    #: Which forecasts have a label; None where that does not matter.
+    coverage: Coverage | None
+
+    @property
+    def doubt(self) -> int:
+        """Why the stream is answered as if nothing had been learnt: one of `state.coverage.REASONS`, or 0."""
+        coverage = self.coverage
+        return UNLABELLED if coverage is not None and coverage.uncovered else 0
 
 
 class Partition:
@@ -251,6 +265,7 @@ class Partition:
         self._histories: dict[str, History] = {}
         self._vectors: dict[tuple[str, str], VectorHistory] = {}
         self._ages: dict[str, Ages] = {}
+        self._coverages: dict[str, Coverage | None] = {}
         self._segments: dict[tuple[str, bytes], _Segments] = {}
         self._held_segments = 0
 
@@ -268,6 +283,8 @@ class Partition:
         self._closed: dict[str, History] = {}
         self._scored_vectors: dict[tuple[str, str], VectorHistory] = {}
         self._aged: dict[str, Ages] = {}
+        #: Whose coverage changed, and whether by a label.
+        self._covered: dict[str, bool] = {}
         self._named: dict[tuple[str, bytes], Dictionary] = {}
         self._segmented: dict[tuple[str, bytes], _Segments] = {}
 
@@ -326,7 +343,8 @@ class Partition:
         effects.fates = [after - was for after, was in zip(fence.fates, self._fates, strict=True)]
         if fence.applied > self._applied or any(effects.passed):  # else nothing is new, the fence included
             self._collect()
-            if max(len(self._learners), len(self._ages)) > CACHED or self._held_segments > CACHED_SEGMENTS:
+            held = max(len(self._learners), len(self._ages), len(self._coverages))
+            if held > CACHED or self._held_segments > CACHED_SEGMENTS:
                 self._forget()
         return effects
 
@@ -342,14 +360,7 @@ class Partition:
             self._refuse(self._with_forecast(_refused(forecast, FORECASTS, over), forecast), stream, ts)
             return
         if found is not None and known:
-            if not ledger.repeats(found, stream, raw):
-                fence.fates[FORECAST_DEAD] += 1
-                self._reject(self._with_forecast(_conflicting(forecast), forecast), stream, ts, UNFIT)
-                return
-            fence.fates[FORECAST_DUPLICATE] += 1
-            answer = _calibrated(record_key, event_id, found, carried)
-            self._outputs.append(answer)
-            self._effects.answered[answer.stream] += 1
+            self._forecast_again(forecast, found)
             return
         service = self._active.get(stream) or self._open(stream)
         calibrator = service.served.calibrator
@@ -360,17 +371,20 @@ class Partition:
         else:
             groups = self._groups(service, service.dictionary, values)
             p, draw, ticket = _asked(calibrator, raw, x, name, groups)
+        if service.doubt:
+            p, draw, ticket = self._unlearnt(service.learner, ticket, raw, x, name, groups)
+        if service.dictionary is not None:
             kind, ticket = kind | ledger.GROUPED, ticket + ledger.grouped(service.layout, groups)
         version = calibrator.learnt
         payload = ledger.issued(fence.applied, ts, raw, p, draw, version, service.names, ticket, kind, service.status)
         if service.role == MATURITY and record_key != name:
             payload = ledger.with_key(payload, record_key)
         if service.shadows:
-            payload = ledger.with_shadows(payload, self._ask(service.shadows, raw, x, name, groups))
-        if ts > fence.stream_time:
-            self._witnesses.hold(Entry(service.role, service.due_ms, fence.applied, event_id))
-        else:
-            self._expiry.push(service.role, service.due_ms, fence.applied, event_id)
+            payload = ledger.with_shadows(payload, self._ask(service, raw, x, name, groups))
+        if service.coverage is not None:
+            service.coverage.issue(fence.applied)
+            self._covered.setdefault(stream, False)
+        self._enter(service.role, service.due_ms, event_id, ts)
         fence.fates[ISSUED] += 1
         made, config, applied = service.calibrator, service.config, fence.applied
         served = record_key, event_id, stream, raw, p, draw, made, config, version, ts, applied, carried
@@ -382,6 +396,27 @@ class Partition:
                 self._learnt[service.key] = service.learner
         else:
             self._join(forecast, key, payload, service, ledger.parse(found))
+
+    def _enter(self, role: int, ttl_ms: int, event_id: str, ts: int) -> None:
+        """Put a new row into the queue of a role; it waits until stream time has come near its record's."""
+        fence = self.fence
+        if ts > fence.stream_time:
+            self._witnesses.hold(Entry(role, ttl_ms, fence.applied, event_id))
+        else:
+            self._expiry.push(role, ttl_ms, fence.applied, event_id)
+
+    def _forecast_again(self, forecast: Forecast, found: bytes) -> None:
+        """Answer a forecast of an event that was answered; one that says something else is a dead letter."""
+        fates = self.fence.fates
+        if not ledger.repeats(found, forecast.stream, forecast.raw):
+            fates[FORECAST_DEAD] += 1
+            letter = self._with_forecast(_conflicting(forecast), forecast)
+            self._reject(letter, forecast.stream, forecast.ts, UNFIT)
+            return
+        fates[FORECAST_DUPLICATE] += 1
+        answer = _calibrated(forecast.key, forecast.event_id, found, forecast.carried)
+        self._outputs.append(answer)
+        self._effects.answered[answer.stream] += 1
 
     def _groups(self, service: _Service, dictionary: Dictionary, values: tuple[str, ...]) -> tuple[int, ...]:
         """Return the slots of an event's segments, and count its forecast in each."""
@@ -419,7 +454,7 @@ class Partition:
 
     def _ask(
         self,
-        challengers: tuple[_Challenger, ...],
+        service: _Service,
         raw: Any,  # noqa: ANN401 - as predict takes it
         x: Any,  # noqa: ANN401 - as predict takes it
         name: bytes,
@@ -427,15 +462,32 @@ class Partition:
     ) -> bytes:
         """Ask every challenger, and return their tickets for the ledger."""
         block = b""
-        for challenger in challengers:
+        for challenger in service.shadows:
             learner = challenger.learner
             calibrator = learner.served.calibrator
             p, draw, ticket = _asked(calibrator, raw, x, name, groups)
+            if service.doubt:
+                p, draw, ticket = self._unlearnt(learner, ticket, raw, x, name, groups)
             version = calibrator.learnt
             block += ledger.shadow(challenger.config, version, p, draw, ticket)
             if version == 0:
                 self._learnt[learner.key] = learner
         return block
+
+    def _unlearnt(
+        self,
+        learner: _Learner,
+        ticket: bytes,
+        raw: Any,  # noqa: ANN401 - as predict takes it
+        x: Any,  # noqa: ANN401 - as predict takes it
+        name: bytes,
+        groups: tuple[int, ...],
+    ) -> tuple[Any, Any, bytes]:
+        """Return what a calibrator answers before its first outcome, and the ticket by which it learns all the same."""
+        if learner.blank is None:
+            learner.blank = Served.fresh(learner.served.recipe, learner.stream, self._policies.coin).calibrator
+        p, draw, _ = _asked(learner.blank, raw, x, name, groups)
+        return p, draw, unserved(learner.served.calibrator, ticket)
 
     def _join(self, forecast: Forecast, key: bytes, issued: bytes, service: _Service, parked: ledger.Entry) -> None:
         """Give a forecast the outcome that was parked for it, if that is one it can have."""
@@ -444,7 +496,7 @@ class Partition:
             label = y, ts, parked.as_of, parked.number
             if service.status == ledger.IMMATURE:
                 self.fence.fates[EARLY_WAITING] += 1
-                self._age(service, self._segments_in(service.stream, issued), forecast.ts, ts, y)
+                self._age(service, self._segments_in(service.stream, issued), issued, ts, y)
                 self._changed[key] = ledger.labelled(issued, ledger.WAITING, self.fence.applied, *label)
                 self._learnt[service.key] = service.learner
             else:
@@ -490,10 +542,7 @@ class Partition:
             return
         if found is None:
             fence.fates[EARLY] += 1
-            if ts > fence.stream_time:
-                self._witnesses.hold(Entry(EXPIRY, self._policies.early_ttl_ms, fence.applied, event_id))
-            else:
-                self._expiry.push(EXPIRY, self._policies.early_ttl_ms, fence.applied, event_id)
+            self._enter(EXPIRY, self._policies.early_ttl_ms, event_id, ts)
             self._changed[key] = ledger.early(fence.applied, y, ts, outcome.offset, number)
             return
         status = found[0]
@@ -506,7 +555,7 @@ class Partition:
         elif status == ledger.IMMATURE:
             fence.fates[WAITING] += 1
             service = self._served(found)
-            self._age(service, self._segments_in(service.stream, found), ledger.issued_ts(found), ts, y)
+            self._age(service, self._segments_in(service.stream, found), found, ts, y)
             self._changed[key] = ledger.labelled(found, ledger.WAITING, fence.applied, y, ts, ts, number)
         else:
             self._said_again(outcome, key, found)
@@ -535,7 +584,7 @@ class Partition:
         newer = ledger.newer(found, ts, number)
         if status == ledger.RESOLVED and ledger.unsaid(found):  # the first outcome of an event that silence labelled
             service = self._served(found)
-            self._age(service, self._segments_in(service.stream, found), ledger.issued_ts(found), ts, y)
+            self._age(service, self._segments_in(service.stream, found), found, ts, y)
         if y == label:
             fates[OUTCOME_DUPLICATE] += 1
             if newer:
@@ -553,14 +602,32 @@ class Partition:
             fates[OUTCOME_REVISED] += 1
             self._revise(key, record_key, event_id, found, ledger.revised(found, self.fence.applied, ts, y, number))
 
-    def _age(self, service: _Service, segments: Sequence[Any], issued_ts: int, ts: int, y: float) -> None:
-        """Note how old the forecast of a row was when its first outcome came."""
+    def _age(self, service: _Service, segments: Sequence[Any], issued: bytes, ts: int, y: float) -> None:
+        """Note that the forecast of a row has its first outcome, and how old it was."""
         ages = self._aged.get(service.stream) or self._of_ages(service.stream)
+        issued_ts = ledger.issued_ts(issued)
         age_ms = ts - issued_ts if ts > issued_ts else 0
         ages.observe(age_ms, int(y) if service.kind != QUANTILES else 0)
         for scores in segments:
             scores.known += 1
             scores.age_ms += age_ms
+        coverage = self._coverage(service.stream)
+        if coverage is not None:
+            coverage.label(ledger.born(issued))
+            self._covered[service.stream] = True
+
+    def _coverage(self, stream: str) -> Coverage | None:
+        """Return which forecasts of a stream have a label; None where that does not matter."""
+        try:
+            return self._coverages[stream]
+        except KeyError:
+            policy = self._policies.of(stream)
+            coverage = None
+            if policy is not None and policy.guarded:
+                row = self._get(keys.coverage(stream))
+                coverage = Coverage() if row is None else rows.decode_coverage(row)
+            self._coverages[stream] = coverage
+            return coverage
 
     def _of_ages(self, stream: str) -> Ages:
         """Return the ages of a stream's outcomes, which are about to change."""
@@ -600,7 +667,7 @@ class Partition:
         served, history = service.served, service.history
         segments = self._segments_in(service.stream, issued) if kind & ledger.GROUPED else []
         if new_outcome:
-            self._age(service, segments, issued_ts, ts, y)
+            self._age(service, segments, issued, ts, y)
         implied = as_of == ledger.UNSAID
         ticket = issued[end:]
         if kind != PROBABILITY:
@@ -869,6 +936,7 @@ class Partition:
         matures = policy.matures_ms > 0
         service.role, service.due_ms = (MATURITY, policy.matures_ms) if matures else (EXPIRY, policy.ttl_ms)
         service.status = ledger.IMMATURE if policy.waits else ledger.ISSUED
+        service.coverage = self._coverage(stream)
         service.shadows = tuple([self._challenger(service, each.config, each) for each in policy.challengers])
         if policy.segments:
             row = self._get(keys.names(stream, policy.layout))
@@ -914,6 +982,7 @@ class Partition:
             (),
             {},
             b"",
+            None,
             None,
         )
         self._by_ticket[names] = service
@@ -990,11 +1059,22 @@ class Partition:
             row = changes[keys.vectors(stream, config)] = rows.encode_vectors(vectors)
             if self._present(stream, config):
                 effects.vectors[stream] = row
-        for stream, ages in self._aged.items():
-            effects.ages[stream] = changes[keys.ages(stream)] = rows.encode_ages(ages)
+        self._collect_labels()
         self._collect_segments()
         changes.update(self._guards())
         changes[keys.FENCE] = self.fence.encode()
+
+    def _collect_labels(self) -> None:
+        """Turn what changed of which forecasts have labels, and since when, into rows."""
+        effects, changes = self._effects, self._changed
+        for stream, ages in self._aged.items():
+            effects.ages[stream] = changes[keys.ages(stream)] = rows.encode_ages(ages)
+        for stream, labelled in self._covered.items():
+            coverage = self._coverage(stream)
+            if coverage is not None:
+                row = changes[keys.coverage(stream)] = rows.encode_coverage(coverage)
+                if labelled:
+                    effects.coverages[stream] = row
 
     def _collect_segments(self) -> None:
         """Turn what changed of segments into rows."""

@@ -15,6 +15,8 @@ VECTORS: Final = b"V"
 EXPIRY: Final = b"Q"
 #: How old outcomes of a stream are when they come.
 AGES: Final = b"A"
+#: Which of a stream's forecasts have a label (`state.coverage`).
+COVERAGE: Final = b"J"
 #: Records far ahead of stream time (`state.witnesses`).
 WITNESSES: Final = b"T"
 #: Numbers of the values of a stream's segments (`state.segments.Dictionary`).
@@ -60,6 +62,11 @@ def windows(stream: str) -> bytes:
 def ages(stream: str) -> bytes:
     """Key of the ages of a stream's outcomes."""
     return AGES + stream.encode()
+
+
+def coverage(stream: str) -> bytes:
+    """Key of which of a stream's forecasts have a label."""
+    return COVERAGE + stream.encode()
 
 
 def quota(stream: str) -> bytes:

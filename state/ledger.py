@@ -26,6 +26,7 @@ HEAD: Final = Struct("<BBQQqqddddQqII")
 #: The same, with born, issued_ts, and raw to version as bytes.
 _LEARNT: Final = Struct("<BB8sQ8sqd32sqII")
 _ISSUED_TS: Final = Struct("<q")
+_BORN: Final = Struct("<Q")
 _NAMES: Final = Struct("<4sBB")
 #: Where the names begin.
 _NAMED: Final = HEAD.size + _NAMES.size
@@ -496,7 +497,7 @@ def issued_ts(payload: bytes) -> int:
 
 def born(payload: bytes) -> int:
     """Return the count of applied records at which a payload's row entered its queue."""
-    return int(HEAD.unpack_from(payload)[2])
+    return int(_BORN.unpack_from(payload, 2)[0])
 
 
 def label(payload: bytes) -> float:

@@ -37,6 +37,9 @@ MATURITY, ARRIVAL = LEARN = ("maturity", "arrival")
 #: What becomes of a forecast that cannot be calibrated, beside its dead letter: nothing, or its raw score is answered.
 NOTHING, RAW = ON_ERROR = ("none", "raw")
 
+#: What forecasts without a label are: unlike those that have one, as far as anybody knows; or like them.
+UNKNOWN, ALIKE = UNLABELLED = ("unknown", "alike")
+
 #: Most parts of a stream.
 MOST_SHARDS = 1000
 #: Most challengers of a stream: each costs about what the champion costs, and their tickets must fit one ledger row.
@@ -73,6 +76,9 @@ class Policy:
         come.
     silence
         The label of a forecast that has no outcome when it matures; None: it goes on waiting.
+    unlabelled
+        Whether forecasts without a label are like those with one: ``unknown`` or ``alike``. While most get none and it
+        is not known, a stream is answered as if nothing had been learnt (`state.coverage`). No part of the recipe.
     learn
         ``maturity``: outcomes that come earlier are kept, and learnt when their forecast matures. ``arrival``: they are
         learnt when they come. Empty: at maturity, if forecasts mature.
@@ -118,6 +124,7 @@ class Policy:
     shards: int = 1
     quota: Quota | None = None
     on_error: str = NOTHING
+    unlabelled: str = UNKNOWN
 
     def __post_init__(self) -> None:
         if self.ttl_ms <= 0:
@@ -149,6 +156,8 @@ class Policy:
                 f"ttl ({self.ttl_ms} ms) must be longer than matures ({self.matures_ms} ms): the row of a forecast has "
                 "to be there when it matures"
             )
+        if self.unlabelled not in UNLABELLED:
+            raise ValueError(f"unlabelled must be one of {', '.join(UNLABELLED)}, got {self.unlabelled!r}")
         if self.learn not in ("", *LEARN):
             raise ValueError(f"learn must be one of {', '.join(LEARN)}, got {self.learn!r}")
         if not self.matures_ms and (self.silence is not None or self.learn == MATURITY):
@@ -171,7 +180,12 @@ class Policy:
     @property
     def labels(self) -> tuple[object, ...]:
         """Everything that decides when a forecast gets which label, and how long its row is kept."""
-        return self.ttl_ms, self.matures_ms, self.silence, self.waits, self.kept_ms
+        return self.ttl_ms, self.matures_ms, self.silence, self.waits, self.kept_ms, self.guarded
+
+    @property
+    def guarded(self) -> bool:
+        """Whether raw forecasts are served while most of them get no label."""
+        return self.silence is None and self.unlabelled != ALIKE
 
     @property
     def waits(self) -> bool:

@@ -6,6 +6,7 @@ belongs to a stream moves as it is, too, if the stream was in one partition and 
 - **Scores.** Sums of all partitions together stay the same. A partition observes the events that are its own now and
   still have a row, in the order in which they resolved, so that a revised label finds them. All others can change no
   more; their sums go to one partition, the stream's home. So do the ages of outcomes.
+- **Coverage.** Each partition goes on with the share that all had together, and counts forecasts anew.
 - **Calibrators.** A partition goes on with the calibrator that had learnt most. That one then learns the events of
   other partitions that have moved here, as far as their rows are still there, and so knows every label that may be
   revised here.
@@ -21,6 +22,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Self, TypeVar, cast
 
 from state import calibrators, keys, ledger, routes, rows
+from state.coverage import Coverage
 from state.expiry import CHUNK, QueueEntry
 from state.expiry import decode as decode_chunk
 from state.expiry import encode as encode_chunk
@@ -213,6 +215,7 @@ _OF_STREAM: Final = {
     keys.VECTORS: 5,
     keys.COMPARISON: 9,
     keys.AGES: 1,
+    keys.COVERAGE: 1,
     keys.NAMES: 5,
     keys.SEGMENT: 7,
 }
@@ -389,6 +392,7 @@ class _Divided:
         self._settle_comparisons(made)
         self._settle_segments(made)
         self._settle_ages(made)
+        self._settle_coverage(made)
         for new, here in self._here.items():
             for config, learning in here.learning.items():
                 learning.served.late += learning.short
@@ -624,6 +628,12 @@ class _Divided:
         found = [rows.decode_ages(row) for _, _, row in self._old(keys.AGES)]
         if found:
             made[self._home][keys.ages(self._stream)] = rows.encode_ages(_sum(found, Ages()))
+
+    def _settle_coverage(self, made: Sequence[dict[bytes, bytes]]) -> None:
+        found = [rows.decode_coverage(row) for _, _, row in self._old(keys.COVERAGE)]
+        if found:
+            for new in self._here:
+                made[new][keys.coverage(self._stream)] = rows.encode_coverage(_sum(found, Coverage()))
 
 
 def _layout(recipe: str) -> bytes:

@@ -7,6 +7,7 @@ from typing import Any, Final, TypeVar
 
 from state import keys
 from state.calibrators import Recalibrator
+from state.coverage import Coverage
 from state.frames import DAMAGE, damaged, seal, unseal
 from state.policy import build
 from state.scoring.ages import Ages
@@ -25,6 +26,7 @@ COMPARISONS_VERSION: Final = 3
 #: The same of classes and numbers, which have other sums.
 PAIRS_VERSION: Final = 4
 AGES_VERSION: Final = 1
+COVERAGE_VERSION: Final = 1
 NAMES_VERSION: Final = 1
 SEGMENT_VERSION: Final = 3
 SEGMENT_PAIRS_VERSION: Final = 2
@@ -145,6 +147,16 @@ def encode_ages(ages: Ages) -> bytes:
 def decode_ages(frame: bytes) -> Ages:
     """Read such a row; raises `CorruptFrame` if it is not intact."""
     return _decoded(keys.AGES[0], AGES_VERSION, frame, Ages.decode)
+
+
+def encode_coverage(coverage: Coverage) -> bytes:
+    """Return the row of which of a stream's forecasts have a label."""
+    return seal(keys.COVERAGE[0], COVERAGE_VERSION, coverage.encode())
+
+
+def decode_coverage(frame: bytes) -> Coverage:
+    """Read such a row; raises `CorruptFrame` if it is not intact."""
+    return _decoded(keys.COVERAGE[0], COVERAGE_VERSION, frame, Coverage.decode)
 
 
 def encode_names(dictionary: Dictionary) -> bytes:

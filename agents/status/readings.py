@@ -14,6 +14,7 @@ import orjson
 
 from state import rows
 from state.forecasts import PROBABILITY
+from state.rows import Served
 from state.scoring import history, vector_history
 from state.scoring.class_scores import ClassScores
 from state.scoring.history import KINDS
@@ -165,6 +166,12 @@ class Readings:
         if policy is None or policy.kind != PROBABILITY:
             return []
         x = (0.0,) * policy.n_features
+        found = self._found(name)
+        uncovered = {n for n, each in found.coverages.get(name, {}).items() if each.uncovered}
+        answering = {
+            place: Served.fresh(served.recipe, name) if place[0] in uncovered else served
+            for place, served in sorted(found.served[name].items())
+        }
         return [
             {
                 "partition": partition,
@@ -173,7 +180,7 @@ class Readings:
                 "raw": list(POINTS),
                 "calibrated": [served.calibrator.predict(p, x, b"status").p for p in POINTS],
             }
-            for (partition, config), served in sorted(self._found(name).served[name].items())
+            for (partition, config), served in answering.items()
         ]
 
     def _found(self, name: str) -> StateRows:

@@ -1,7 +1,7 @@
 """Calibrators: one algorithm a file, made by name."""
 
 from state.calibrators.base import MAX_FEATURES, Answer, Calibrator, Prediction, Recalibrator
-from state.calibrators.composition import Features, biases, features_of, internal_regret, played
+from state.calibrators.composition import Features, biases, features_of, internal_regret, played, unserved
 from state.calibrators.options import Option, Value
 from state.calibrators.registry import REGISTRY, VECTORS, check, grouped, kind, make, options_of
 
@@ -25,4 +25,5 @@ __all__ = [
     "make",
     "options_of",
     "played",
+    "unserved",
 ]

@@ -108,7 +108,11 @@ class Certified:
     A cell takes what is nearest to it while |W_c| is within `NEAR` of its margin. Beyond, the end with the lower W / M
     takes zeros and the other ones: chance in one cell then pays for chance in the next.
 
-    Ticket: z, o (u8 each), the score (f64), zeros of z, ones of o that were counted, outcomes (u32 each). Bytes: the
+    *Not served.* The theorem is of what was served: T are the outcomes of these answers. The outcome of an answer that
+    was not served (`unserved`) is counted as learnt, and nowhere else.
+
+    Ticket: z, o (u8 each), the score (f64), zeros of z, ones of o that were counted, outcomes (u32 each); empty if the
+    answer was not served. Bytes: the
     version (u8), outcomes, revisions, outcomes that were ones at first, Σ of the outcomes that came while one was
     awaited, of zeros and of ones (u64 each), the number of cells that were touched (u16), of each its number (u8),
     events, zeros, ones, D, D' (u32 each), W, Σp, Σp², Σp(1 - p), B (f64 each). Little-endian; at most 4.1 kB.
@@ -153,6 +157,8 @@ class Certified:
 
     def _begin(self) -> None:
         self.learnt, self._revised = 0, 0
+        #: Outcomes of answers that were served.
+        self._counted = 0
         self._first_ones, self._zeros_waited, self._ones_waited = 0, 0, 0
         self._evident = self._asked == 0
         self._ways = [0] * CELLS
@@ -197,6 +203,10 @@ class Certified:
             o = i if one >= other else i + 1
         return new(Prediction, (p, p, _TICKET.pack(z, o, p, self._zeros[z], self._ones[o], self.learnt & _WORD)))
 
+    def unserved(self, ticket: bytes) -> bytes:  # noqa: ARG002 - nothing of it is counted
+        """Return the ticket of an answer that was not served: no cell counts its outcome."""
+        return b""
+
     def breaks(self) -> list[float]:
         """Return the forecasts at which ``p`` may jump: where intervals end."""
         return list(_ENDS[1:-1])
@@ -215,9 +225,13 @@ class Certified:
     def update(self, ticket: bytes, y: float) -> None:
         """Count an outcome, 0 or 1, in the cell that the ticket names for it."""
         self._require(y)
+        if not ticket:
+            self.learnt += 1
+            return
         z, o, p, zeros, ones, learnt = _TICKET.unpack(ticket)
         waited: int = (self.learnt - learnt) & _WORD
         self.learnt += 1
+        self._counted += 1
         if y > 0.5:
             c: int = o
             others: int = self._ones[c] - ones
@@ -238,12 +252,12 @@ class Certified:
                 self._find_way(i)
 
     def _has_evidence(self) -> bool:
-        return min(self._first_ones, self.learnt - self._first_ones) >= self._asked
+        return min(self._first_ones, self._counted - self._first_ones) >= self._asked
 
     def revise(self, ticket: bytes, was: float, y: float) -> None:
         """Count the outcome as the other, in its cell; y is 0 or 1. The guarantee grows by 1 / T."""
         self._require(y)
-        if y == was:
+        if y == was or not ticket:
             return
         z, o, p, _, _, _ = _TICKET.unpack(ticket)
         self._revised += 1
@@ -283,7 +297,7 @@ class Certified:
     def _unequal(self, c: int) -> float:
         """Return how far off a cell may seem because one kind of outcome is later than the other."""
         ones = self._first_ones
-        zeros = self.learnt - ones
+        zeros = self._counted - ones
         if ones == 0 or zeros == 0:
             return 0.0
         zero, one = self._zeros_waited / zeros, self._ones_waited / ones
@@ -349,6 +363,7 @@ class Certified:
             self._events[c], self._zeros[c], self._ones[c], self._behind[c], self._ahead[c] = row[1:6]
             self._off[c], self._sum[c], self._square[c], self._variance[c], self._extra[c] = row[6:]
             self._margin[c] = self._margin_of(c) + self._extra[c]
+        self._counted = sum(self._events)
         self._evident = self._has_evidence()
         if self._evident:
             for i in range(CELLS):
@@ -356,14 +371,14 @@ class Certified:
 
     def error(self) -> float | None:
         """Return how far the scores are, at most, from calibrated ones, by the cells; None before the first outcome."""
-        if not self.learnt:
+        if not self._counted:
             return None
-        return min(1.0, (self._spread() + sum(map(abs, self._off))) / self.learnt)
+        return min(1.0, (self._spread() + sum(map(abs, self._off))) / self._counted)
 
     def bound(self, outstanding: int = 0) -> float | None:  # noqa: ARG002 - delays are counted as they were
         """Return the guarantee G of the theorem, at most 1; None before the first outcome."""
-        if not self.learnt:
+        if not self._counted:
             return None
         used = [c for c in range(CELLS + 1) if self._zeros[c] or self._ones[c]]
         allowed = sum(self._margin[c] + self._late(c) for c in used)
-        return min(1.0, (self._spread() + allowed + self._revised) / self.learnt)
+        return min(1.0, (self._spread() + allowed + self._revised) / self._counted)

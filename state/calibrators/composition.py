@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from struct import Struct
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from state.calibrators.base import Calibrator, Prediction, new
 from state.calibrators.bucketed import Bucketed
@@ -89,6 +89,12 @@ class Composition:
         self.back.revise(ticket[end:], was, y)
         self.front.revise(ticket[2:end], was, y)
 
+    def unserved(self, ticket: bytes) -> bytes:
+        """Return the ticket of an answer that was not served, see `unserved`."""
+        end = 2 + _TICKET_LENGTH.unpack_from(ticket)[0]
+        front, back = unserved(self.front, ticket[2:end]), unserved(self.back, ticket[end:])
+        return _TICKET_LENGTH.pack(len(front)) + front + back
+
     def regrouped(self, ticket: bytes, slots: Mapping[int, int]) -> bytes:
         """Return a ticket whose event has other slots, as `Prudent.regrouped` does."""
         end = 2 + _TICKET_LENGTH.unpack_from(ticket)[0]
@@ -125,6 +131,16 @@ class Composition:
     def bound(self, outstanding: int = 0) -> float | None:
         """Return the back's bound."""
         return self.back.bound(outstanding)
+
+
+def unserved(calibrator: Any, ticket: bytes) -> bytes:  # noqa: ANN401 - of any kind
+    """Return the ticket of an answer in whose place another was served.
+
+    A calibrator whose ``error`` and ``bound`` are of what was served says by a method of this name what it learns from
+    such a ticket; any other learns from it as from the one it made.
+    """
+    made: Any = getattr(calibrator, "unserved", None)
+    return ticket if made is None else cast("bytes", made(ticket))
 
 
 def features_of(calibrator: Calibrator) -> Features | None:

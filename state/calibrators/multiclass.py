@@ -6,6 +6,7 @@ from struct import Struct
 from typing import Any, ClassVar
 
 from state.calibrators.base import Answer, Calibrator, new
+from state.calibrators.composition import unserved
 from state.calibrators.options import Integer, Option, Text
 from state.calibrators.sizes import MOST_SLOTS, largest
 from state.forecasts import Classwise, Probs
@@ -113,6 +114,14 @@ class Multiclass:
             if (k == was) != (k == y):
                 part.revise(ticket[start : start + length], float(k == was), float(k == y))
             start += length
+
+    def unserved(self, ticket: bytes) -> bytes:
+        """Return the ticket of an answer that was not served: that of each class, see `composition.unserved`."""
+        start, tickets = self._ticket.size, []
+        for part, length in zip(self._parts, self._ticket.unpack_from(ticket), strict=True):
+            tickets.append(unserved(part, ticket[start : start + length]))
+            start += length
+        return self._ticket.pack(*map(len, tickets)) + b"".join(tickets)
 
     def regrouped(self, ticket: bytes, slots: Mapping[int, int]) -> bytes:
         """Return a ticket whose event has other slots: that of each class, as `Prudent.regrouped` does."""

@@ -138,6 +138,13 @@ class Prudent:
         if drawn:
             self.back.revise(drawn, was, y)
 
+    def unserved(self, ticket: bytes) -> bytes:
+        """Return the ticket of an answer that was not served: map and segments learn from it, no draw is counted."""
+        if not ticket[0] & _DRAWN:
+            return ticket
+        end = len(ticket) - 2 * (ticket[0] & _SLOTS)
+        return _HEADS[ticket[0] & _SLOTS] + ticket[1 : end - _PLAYED] + ticket[end:]
+
     def regrouped(self, ticket: bytes, slots: Mapping[int, int]) -> bytes:
         """Return a ticket whose event has other slots: those that ``slots`` has for its own."""
         many = ticket[0] & _SLOTS

@@ -34,7 +34,7 @@ _BLOCK: Final = Struct("<4B")
 _WIDTHS: Final = ((1, "B"), (2, "H"), (4, "I"), (8, "Q"))
 _UNITS: Final = (("d", DAY_MS), ("h", HOUR_MS), ("m", MINUTE_MS))
 
-Name = Literal["ttl", "silence", "classes", "matures"]
+Name = Literal["ttl", "silence", "unlabelled", "classes", "matures"]
 
 
 class Ages:
@@ -219,7 +219,8 @@ class Finding(NamedTuple):
     Attributes
     ----------
     name
-        ``ttl``: outcomes come after the row is deleted. ``silence``: only outcomes 1 are reported.
+        ``ttl``: outcomes come after the row is deleted. ``silence``: only outcomes 1 are reported. ``unlabelled``: most
+        forecasts get no label, so raw forecasts are served.
         ``classes``: labels come at different ages, and the calibrator learns them as they come. ``matures``: too many
         outcomes come after their forecast matured.
     words
@@ -244,7 +245,9 @@ def expired(ages: Ages) -> float:
     return ages.expired / known if known else math.nan
 
 
-def findings(ages: Ages, ttl_ms: int, matures_ms: int = 0, *, silence: bool = False) -> list[Finding]:
+def findings(
+    ages: Ages, ttl_ms: int, matures_ms: int = 0, *, silence: bool = False, labelled: float | None = None
+) -> list[Finding]:
     """Return the errors in a stream's configuration that the ages show, in words that say what to set.
 
     Parameters
@@ -255,9 +258,19 @@ def findings(ages: Ages, ttl_ms: int, matures_ms: int = 0, *, silence: bool = Fa
         As configured; ``matures_ms`` is 0 if outcomes are learnt as they come.
     silence
         Whether a forecast without an outcome gets a label when it matures.
+    labelled
+        Share of forecasts that have a label, where most of them get none (`state.coverage`); else None.
     """
     n = ages.total
     found: list[Finding] = []
+    if labelled is not None and n:
+        text = (
+            f"of the forecasts before those that were labelled lately only {labelled:.0%} have a label, and the others "
+            "may be unlike them, so nothing that was learnt is served. If no report means 0, set matures = "
+            f'"{words(suggested(ages))}" and silence = 0. If those with a label are like the others, as in a random '
+            'sample, set unlabelled = "alike". If labels are only late, wait'
+        )
+        found.append(Finding("unlabelled", text))
     if n < FEWEST:
         return found
     last = late(ages, ttl_ms)

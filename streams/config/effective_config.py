@@ -54,6 +54,7 @@ def policies(settings: Settings) -> dict[str, dict[str, Any]]:
             "ttl_ms": policy.ttl_ms,
             "matures_ms": policy.matures_ms,
             "silence": policy.silence,
+            "unlabelled": policy.unlabelled,
             "learn": MATURITY if policy.waits else ARRIVAL,
             "revisable_ms": policy.kept_ms,
             "alarm_since_ms": policy.alarm_since_ms,

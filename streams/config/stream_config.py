@@ -16,6 +16,7 @@
     ttl = "90d"                   # how long a forecast waits for its outcome; matures and 30 days more if not set
     matures = "45d"               # the age at which the label of a forecast is taken as known
     silence = 0                   # the label of a forecast that has no outcome when it matures
+    unlabelled = "unknown"        # "alike": forecasts without a label are like those with one, as in a random sample
     learn = "maturity"            # when outcomes are learnt: when their forecast matures, or on "arrival"
     revisable = "120d"            # how long a later outcome may replace the label; ttl if not set
     features = ["amount", "age"]  # or a count; the names of x
@@ -42,7 +43,7 @@ from collections.abc import Mapping
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
 
-from state.policy import DEFAULT_TTL_MS, NOTHING, Challenger, Policies, Policy
+from state.policy import DEFAULT_TTL_MS, NOTHING, UNKNOWN, Challenger, Policies, Policy
 from state.quotas import Quota, Rate
 
 _UNITS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -52,6 +53,7 @@ _STREAM = (
     "ttl",
     "matures",
     "silence",
+    "unlabelled",
     "learn",
     "revisable",
     "features",
@@ -181,6 +183,7 @@ def _policy(stream: Mapping[str, Any], default_calibrator: str) -> Policy:
         ttl_ms=duration(stream["ttl"]) if "ttl" in stream else matures + DEFAULT_TTL_MS,
         matures_ms=matures,
         silence=None if silence is None else float(silence),
+        unlabelled=_typed(stream, "unlabelled", str, default=UNKNOWN),
         learn=_typed(stream, "learn", str, default=""),
         revisable_ms=duration(stream["revisable"]) if "revisable" in stream else 0,
         segments=_segments(stream),

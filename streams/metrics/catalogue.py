@@ -473,9 +473,18 @@ CATALOGUE: Final = {
             "label_finding",
             "gauge",
             ("stream", "finding"),
-            "1 where the ages of outcomes do not fit the configuration: ttl, silence, classes or matures",
+            "1 where outcomes do not come as the configuration says: ttl, silence, unlabelled, classes or matures",
             "trueup inspect STREAM says in words what was seen and what to set",
             series=2,
+        ),
+        Metric(
+            "withheld_partitions",
+            "gauge",
+            ("stream", "reason"),
+            "Partitions that answer a stream as if nothing had been learnt, so by default with the raw forecast. "
+            "unlabelled: most forecasts get no label, and nothing says what that means",
+            'set silence, or unlabelled = "alike"; soon after a stream began, labels that take long may still come',
+            series=1,
         ),
         Metric(
             "function_bias",

@@ -13,6 +13,7 @@ from state import keys, rows
 from state.calibrators import internal_regret, played
 from state.calibrators.certified import Certified
 from state.calibrators.points import debiased_l2, noise
+from state.coverage import REASONS, UNLABELLED, Coverage
 from state.fence import Fence
 from state.policy import Policy
 from state.rows import Served
@@ -44,6 +45,8 @@ class StateRows:
     served: dict[str, dict[tuple[int, str], Served]] = field(default_factory=lambda: defaultdict(dict))
     comparisons: dict[str, dict[tuple[int, str, str], AnyComparison]] = field(default_factory=lambda: defaultdict(dict))
     ages: dict[str, dict[int, Ages]] = field(default_factory=lambda: defaultdict(dict))
+    #: Of streams whose forecasts without a label may be unlike the others.
+    coverages: dict[str, dict[int, Coverage]] = field(default_factory=lambda: defaultdict(dict))
     #: Of the segments that a stream has now.
     segments: dict[str, dict[int, SegmentRows]] = field(default_factory=lambda: defaultdict(dict))
     #: Names of calibrators by their configuration, beside those whose rows are in ``served``.
@@ -62,6 +65,8 @@ class StateRows:
                 found.vectors[stream][n, config] = rows.decode_vectors(row)
             if (row := each.ages.get(stream)) is not None:
                 found.ages[stream][n] = rows.decode_ages(row)
+            if (row := each.coverages.get(stream)) is not None:
+                found.coverages[stream][n] = rows.decode_coverage(row)
             if (several := each.segments.get(stream)) is not None:
                 found.take_segments(stream, n, several)
             if (row := each.calibrators.get(stream)) is not None:
@@ -101,7 +106,9 @@ def describe(found: StateRows, stream: str, policy: Policy | None = None) -> dic
             described[alarmed] |= {"alarm": alarms(histories, alarmed), **_biased(histories, alarmed)}
         described["regret"] = {loss: scores.regret(loss) for loss in NAMES}
     if stream in found.ages:
-        described["ages"] = aged(found.ages[stream].values(), policy)
+        described["ages"] = aged(found, stream, policy)
+    if stream in found.coverages:
+        described["withheld"] = withheld(found.coverages[stream])
     by_config: dict[str, dict[int, VectorHistory]] = defaultdict(dict)
     for (partition, config), each in found.vectors.get(stream, {}).items():
         by_config[config][partition] = each
@@ -229,11 +236,22 @@ def _ranked(ranking: Ranking | Within) -> dict[str, Any]:
     }
 
 
-def aged(found: Iterable[Ages], policy: Policy | None) -> dict[str, Any]:
-    """Return how old outcomes are when they come, and in words what to set where that does not fit."""
-    ages = sum(found, Ages())
+def withheld(found: Mapping[int, Coverage]) -> dict[str, Any]:
+    """Return the partitions that answer as if nothing had been learnt, by the reason, and what it is judged by."""
+    covered = sum(found.values(), Coverage())
+    return {
+        "partitions": {REASONS[UNLABELLED]: sorted(n for n, each in found.items() if each.uncovered)},
+        "labelled": covered.share if covered.labels else None,
+    }
+
+
+def aged(rows_of: StateRows, stream: str, policy: Policy | None) -> dict[str, Any]:
+    """Return how old a stream's outcomes are when they come, and in words what to set where that does not fit."""
+    ages = sum(rows_of.ages[stream].values(), Ages())
+    uncovered = [each for each in rows_of.coverages.get(stream, {}).values() if each.uncovered]
+    share = sum(uncovered, Coverage()).share if uncovered else None
     silence = policy is not None and policy.silence is not None
-    told = [] if policy is None else findings(ages, policy.ttl_ms, policy.matures_ms, silence=silence)
+    told = [] if policy is None else findings(ages, policy.ttl_ms, policy.matures_ms, silence=silence, labelled=share)
     return {
         "outcomes": {
             str(label): {

@@ -31,6 +31,7 @@ class PartitionSnapshot:
     calibrators: dict[str, bytes] = field(default_factory=dict)
     comparisons: dict[Place, bytes] = field(default_factory=dict)
     ages: dict[str, bytes] = field(default_factory=dict)
+    coverages: dict[str, bytes] = field(default_factory=dict)
     #: By stream and key: the rows of the segments that it has now.
     segments: dict[str, Mapping[bytes, bytes]] = field(default_factory=dict)
 
@@ -41,12 +42,13 @@ class PartitionSnapshot:
         self.calibrators.update(other.calibrators)
         self.comparisons.update(other.comparisons)
         self.ages.update(other.ages)
+        self.coverages.update(other.coverages)
         self.segments.update(other.segments)
 
     def drop(self, stream: str) -> None:
         """Let go of a stream's rows."""
         one_row: tuple[MutableMapping[str, Any], ...] = self.scores, self.vectors, self.calibrators, self.ages
-        for each in (*one_row, self.segments):
+        for each in (*one_row, self.coverages, self.segments):
             each.pop(stream, None)
         for place in [place for place in self.comparisons if place[0] == stream]:
             del self.comparisons[place]
@@ -57,6 +59,7 @@ class PartitionSnapshot:
         self.vectors.update((s, row) for s, row in effects.vectors.items() if shows(s))
         self.comparisons.update((place, row) for place, row in effects.comparisons.items() if shows(place[0]))
         self.ages.update((s, row) for s, row in effects.ages.items() if shows(s))
+        self.coverages.update((s, row) for s, row in effects.coverages.items() if shows(s))
         for stream, changed in effects.segments.items():
             if shows(stream):
                 self.segments[stream] = {**self.segments.get(stream, {}), **changed}
@@ -70,7 +73,7 @@ class PartitionSnapshot:
     def streams(self) -> list[str]:
         """Return the streams of which there is a row; safe beside a thread that replaces rows."""
         places = (place[0] for place in list(self.comparisons))
-        of_streams = list(self.calibrators), list(self.ages), list(self.segments)
+        of_streams = list(self.calibrators), list(self.ages), list(self.coverages), list(self.segments)
         rows = list(self.scores), list(self.vectors), *of_streams, places
         return list(dict.fromkeys(chain(*rows)))
 
@@ -111,6 +114,8 @@ def read(
         policy = policies.of(stream)
         if policy is None:
             continue
+        if policy.guarded and (coverage := row(keys.coverage(stream))) is not None:
+            held.coverages[stream] = coverage
         if policy.segments and (names := row(keys.names(stream, policy.layout))) is not None:
             of_slots = (keys.segment(stream, policy.layout, slot) for slot in decode_names(names).slots)
             stored = {key: scores for key in of_slots if (scores := row(key)) is not None}

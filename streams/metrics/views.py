@@ -17,7 +17,17 @@ from state.scoring.history import KINDS
 from state.scoring.scores import total
 from state.scoring.two_bin import gain, two_bin
 from streams.metrics import challengers, functions, segments, vectors
-from streams.metrics.description import StateRows, aged, alarms, biased, compared, guarantee, learnt, saturated
+from streams.metrics.description import (
+    StateRows,
+    aged,
+    alarms,
+    biased,
+    compared,
+    guarantee,
+    learnt,
+    saturated,
+    withheld,
+)
 from streams.metrics.sample import Sample
 
 #: Labels whose ages are exported; share of the highest forecasts whose recall is.
@@ -33,7 +43,10 @@ def samples(found: StateRows, stream: str, policy: Policy | None) -> Iterator[Sa
     elif stream in found.histories:
         yield from _scored(found, stream)
     if stream in found.ages:
-        yield from _aged(stream, aged(found.ages[stream].values(), policy))
+        yield from _aged(stream, aged(found, stream, policy))
+    if stream in found.coverages:
+        for reason, partitions in withheld(found.coverages[stream])["partitions"].items():
+            yield "withheld_partitions", (stream, reason), len(partitions)
     if stream in found.segments:
         yield from segments.samples(stream, segments.describe(found.segments[stream].values()))
     for each in compared(found, stream):

@@ -1,0 +1,177 @@
+"""Whether forecasts get labels at all: the share that has one, among those issued before the ones labelled lately.
+
+What is learnt from labels is right for forecasts that get one. Where most never do, and nothing says what that means,
+the others may be unlike them: analysts label the highest scores, customers report every fraud, and of all other
+payments nobody ever says that they were good. A calibrator sees labels only; the engine sees both.
+"""
+
+from bisect import bisect_right
+from itertools import pairwise
+from struct import Struct
+from typing import Final, Self
+
+#: Forecasts in a cell when it is closed, and most closed cells of a size before the oldest two become one.
+CELL: Final = 16
+MOST: Final = 3
+#: Fewest forecasts that are looked at with a label: an older one says nothing if there are fewer before it.
+LEAST: Final = 100
+#: Labels over which the share is a mean, and from which on it counts.
+MEMORY: Final = 100
+FEWEST: Final = 20
+#: The share from which on a stream is covered, and below which it is no more.
+COVERED: Final = 0.4
+UNCOVERED: Final = 0.25
+
+#: Why a stream is answered as if nothing had been learnt, by number; 0: it is not.
+REASONS: Final = ("", "unlabelled")
+UNLABELLED: Final = 1
+
+_HEAD: Final = Struct("<QdBQH")
+_WIDTHS: Final = ((1, "B"), (2, "H"), (4, "I"), (8, "Q"))
+
+
+class Coverage:
+    """Counts of the forecasts of a stream and of those that have a label, by when they were issued.
+
+    Attributes
+    ----------
+    labels
+        Labels that were looked at.
+    share
+        Mean over the last of them of the share below; in [0, 1].
+    uncovered
+        Whether most forecasts get no label.
+
+    Notes
+    -----
+    Time is the partition's count of applied records. Cells follow each other in it. A closed one has `CELL` forecasts
+    times a power of two. If there are more than `MOST` of a size, the oldest two become one. So the cells are few (47
+    of a million forecasts), and a cell is never longer than what was issued since.
+
+    When a forecast gets its first label, let n be the number of forecasts issued since, and at least `LEAST`. Of the n
+    that were issued *before* it, in whole cells, a share has a label. All of these are older than the one that is just
+    labelled, so where all labels come, after whatever delay, most have theirs: all of them if delays are equal, .6 on
+    average if delays are exponential, and never less than one half on average in a stream that goes on evenly. Where
+    only some forecasts ever get a label, the share is theirs at most. An outage of labels does not show, because
+    nothing is looked at while none come.
+
+    ``share`` is the mean over the last `MEMORY` labels. From `FEWEST` labels on, a stream is uncovered until the share
+    is `COVERED`, and again when it is below `UNCOVERED`. What is learnt while it is covered overstates a rate by at
+    most the inverse of the true share.
+
+    Bytes, little-endian: labels (u64), share (f64), uncovered (u8), where the first cell begins (u64), number of cells
+    (u16). Then three times the bytes of a number (u8: 1, 2, 4 or 8) and a number of each cell: where the next cell
+    begins, counted from its own beginning, 0 of the last one; forecasts; forecasts with a label.
+
+    Examples
+    --------
+    Of 1,000 forecasts the last 500 wait for their label, and of 1,000 others only every tenth ever gets one:
+
+    >>> late, few = Coverage(), Coverage()
+    >>> for t in range(1, 1001):
+    ...     for coverage, labelled in (late, t > 500), (few, t % 10 == 0):
+    ...         coverage.issue(t)
+    ...         if labelled:
+    ...             coverage.label(t - 500 if coverage is late else t)
+    >>> late.uncovered, round(few.share, 1), few.uncovered
+    (False, 0.1, True)
+    """
+
+    __slots__ = ("_born", "_issued", "_labelled", "labels", "share", "uncovered")
+
+    def __init__(self) -> None:
+        self.labels = 0
+        self.share = 0.0
+        self.uncovered = False
+        self._born: list[int] = []
+        self._issued: list[int] = []
+        self._labelled: list[int] = []
+
+    def issue(self, born: int) -> None:
+        """Count a forecast; ``born`` is the partition's count of applied records, above that of the one before."""
+        issued = self._issued
+        if issued and issued[-1] < CELL:
+            issued[-1] += 1
+            return
+        self._born.append(born)
+        issued.append(1)
+        self._labelled.append(0)
+        end, size = len(issued) - 1, CELL
+        while True:
+            first = end
+            while first > 0 and issued[first - 1] == size:
+                first -= 1
+            if end - first <= MOST:
+                return
+            issued[first] += issued.pop(first + 1)
+            self._labelled[first] += self._labelled.pop(first + 1)
+            del self._born[first + 1]
+            end, size = first + 1, 2 * size
+
+    def label(self, born: int) -> None:
+        """Count the first label of the forecast that was issued at ``born``; one older than all cells is ignored."""
+        cell = bisect_right(self._born, born) - 1
+        if cell < 0:
+            return
+        issued, labelled = self._issued, self._labelled
+        if labelled[cell] < issued[cell]:
+            labelled[cell] += 1
+        wanted = 0
+        for at in range(cell, len(issued)):
+            wanted += issued[at]
+        wanted = max(wanted, LEAST)
+        seen = known = 0
+        while cell > 0 and seen < wanted:
+            cell -= 1
+            seen += issued[cell]
+            known += labelled[cell]
+        if seen < LEAST:
+            return
+        self.labels += 1
+        self.share += (known / seen - self.share) / min(self.labels, MEMORY)
+        if self.labels >= FEWEST:
+            least = COVERED if self.uncovered or self.labels == FEWEST else UNCOVERED
+            self.uncovered = self.share < least
+
+    def __add__(self, other: Self) -> Self:
+        """Return what is known of both together: the share of their labels, and no cells."""
+        made = type(self)()
+        made.labels = self.labels + other.labels
+        if made.labels:
+            made.share = (self.labels * self.share + other.labels * other.share) / made.labels
+        made.uncovered = self.uncovered or other.uncovered
+        return made
+
+    def encode(self) -> bytes:
+        """Return the counts; layout in the class's notes."""
+        born, n = self._born, len(self._born)
+        parts = [_HEAD.pack(self.labels, self.share, self.uncovered, born[0] if n else 0, n)]
+        for numbers in ([b - a for a, b in pairwise(born)] + [0] * min(n, 1), self._issued, self._labelled):
+            most = max(numbers, default=0)
+            width, code = next(each for each in _WIDTHS if most >> 8 * each[0] == 0)
+            parts.append(Struct(f"<B{n}{code}").pack(width, *numbers))
+        return b"".join(parts)
+
+    @classmethod
+    def decode(cls, payload: bytes) -> Self:
+        """Read what `encode` wrote; raises ValueError if it is cut or its numbers cannot be."""
+        if len(payload) < _HEAD.size:
+            raise ValueError(f"a coverage of {len(payload)} bytes is shorter than its own header")
+        made = cls()
+        made.labels, made.share, uncovered, born, n = _HEAD.unpack_from(payload)
+        made.uncovered = bool(uncovered)
+        at, found = _HEAD.size, []
+        for _ in range(3):
+            width = payload[at] if at < len(payload) else 0
+            code = dict(_WIDTHS).get(width)
+            if code is None or at + 1 + n * width > len(payload):
+                raise ValueError(f"a coverage of {len(payload)} bytes is cut at {at}")
+            found.append(list(Struct(f"<{n}{code}").unpack_from(payload, at + 1)))
+            at += 1 + n * width
+        steps, made._issued, made._labelled = found
+        for step in steps:
+            made._born.append(born)
+            born += step
+        if at != len(payload) or any(known > all_ for known, all_ in zip(made._labelled, made._issued, strict=True)):
+            raise ValueError(f"a coverage of {len(payload)} bytes has counts that cannot be")
+        return made
