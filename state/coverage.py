@@ -13,7 +13,7 @@ from typing import Final, Self
 #: Forecasts in a cell when it is closed, and most closed cells of a size before the oldest two become one.
 CELL: Final = 16
 MOST: Final = 3
-#: Fewest forecasts that are looked at with a label: an older one says nothing if there are fewer before it.
+#: Fewest forecasts that are looked at with a label. The first so many have a cell of their own, and theirs say nothing.
 LEAST: Final = 100
 #: Labels over which the share is a mean, and from which on it counts.
 MEMORY: Final = 100
@@ -44,9 +44,10 @@ class Coverage:
 
     Notes
     -----
-    Time is the partition's count of applied records. Cells follow each other in it. A closed one has `CELL` forecasts
-    times a power of two. If there are more than `MOST` of a size, the oldest two become one. So the cells are few (47
-    of a million forecasts), and a cell is never longer than what was issued since.
+    Time is the partition's count of applied records. Cells follow each other in it. The first has `LEAST` forecasts, so
+    that a stream whose labels begin late is judged soon after the first ones have come. A closed one after it has
+    `CELL` forecasts times a power of two. If there are more than `MOST` of a size, the oldest two become one. So the
+    cells are few (some 50 of a million forecasts), and none but the first is longer than what was issued since.
 
     When a forecast gets its first label, let n be the number of forecasts issued since, and at least `LEAST`. Of the n
     that were issued *before* it, in whole cells, a share has a label. All of these are older than the one that is just
@@ -90,7 +91,7 @@ class Coverage:
     def issue(self, born: int) -> None:
         """Count a forecast; ``born`` is the partition's count of applied records, above that of the one before."""
         issued = self._issued
-        if issued and issued[-1] < CELL:
+        if issued and issued[-1] < (CELL if len(issued) > 1 else LEAST):
             issued[-1] += 1
             return
         self._born.append(born)
@@ -99,7 +100,7 @@ class Coverage:
         end, size = len(issued) - 1, CELL
         while True:
             first = end
-            while first > 0 and issued[first - 1] == size:
+            while first > 1 and issued[first - 1] == size:
                 first -= 1
             if end - first <= MOST:
                 return

@@ -22,7 +22,7 @@ from replay.column_file import played
 from replay.configuration import Configuration, promotions
 from replay.in_memory_engine import InMemoryEngine, PartitionResult
 from replay.segments import rows_of
-from state import keys, rows
+from state import coverage, keys, rows
 from state.events import Calibrated, Event, Forecast, Outcome, Output, Rejected, Resolved
 from state.fence import FORECASTS, OUTCOMES
 from state.forecasts import PROBABILITY, Normal, Probs, Quantiles
@@ -68,6 +68,8 @@ SEGMENTS: Sequence[tuple[tuple[str, ...], tuple[tuple[str, str], ...]]] = (
     (("country", "channel"), (("country", "channel"),)),
 )
 VALUES = ("", "DE", "FR", "web", "é")
+#: So few forecasts and labels are enough to see that most have none.
+FEW = patch.multiple(coverage, CELL=2, LEAST=3, FEWEST=2)
 #: Labels; 7 is one that only a number can have.
 LABELS = (0.0, 1.0, 1.0, 0.0, 2.0, 7.0)
 
@@ -92,6 +94,7 @@ def policies(draw: st.DrawFn, stream: str) -> Policy:
         shadow=shadow if draw(st.booleans()) else (),
         matures_ms=matures,
         silence=silent if matures and draw(st.booleans()) else None,
+        unlabelled=draw(st.sampled_from(["unknown", "unknown", "alike"])),
         learn=draw(st.sampled_from(["", "arrival", "maturity"] if matures else ["", "arrival"])),
         revisable_ms=draw(st.sampled_from([0, ttl + 1, ttl + 200])),
         alarm_since_ms=draw(st.sampled_from([0, 7])),
@@ -207,7 +210,7 @@ def test_both_engines_agree_on_every_figure(
     plan: Policies, events: list[Event], cuts: list[int], again: list[bool]
 ) -> None:
     events = [fitting(plan, each) for each in events]
-    with TemporaryDirectory() as directory, patch.multiple(vector_history, WINDOW=4, LOOK=2):
+    with TemporaryDirectory() as directory, patch.multiple(vector_history, WINDOW=4, LOOK=2), FEW:
         engine = folded(plan, events, cuts, again)
         player, made, letters = played_in_memory(plan, events, Path(directory))
         # What becomes of every record.
@@ -272,6 +275,9 @@ def same_stream(
         row = table.get(keys.calibrator(stream, config))
         assert row is not None
         assert rows.encode_calibrator(served) == row
+    counted = table.get(keys.coverage(stream))
+    assert (counted is None) == (entrants.coverage is None)
+    assert entrants.coverage is None or rows.encode_coverage(entrants.coverage) == counted
     # The first contender is the champion; of the others those that are a challenger here.
     if policy.kind != PROBABILITY:
         row = table.get(keys.vectors(stream, policy.config))

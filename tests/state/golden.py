@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 from state import claim, expiry, fence, inputs, ledger, quotas, refusals, rescale, routes, rows, witnesses
 from state.calibrators import REGISTRY, calibrated_regression, certified, quantile, twospeed
 from state.claim import Claim
+from state.coverage import Coverage
 from state.fence import EXPIRY, MATURITY, Fence, Queue
 from state.forecasts import PROBS, QUANTILES, Classwise, Normal, Probs, Quantiles
 from state.ledger import EARLY, ISSUED, NAN, NO_CONFIG, RESOLVED, WAITING, Entry, Shadow
@@ -127,6 +128,15 @@ def _ledger() -> dict[str, Entry]:
         ),
         "ledger-early": Entry(EARLY, 6, 6, 0, 1_700_000_030_000, 1.0, NAN, NAN, NAN, 0, NO_CONFIG, "", "", b""),
     }
+
+
+def _coverage() -> Coverage:
+    made = Coverage()
+    for born in range(300, 900, 2):
+        made.issue(born)
+        if born % 10 == 0:
+            made.label(born - 40)
+    return made
 
 
 def _fence() -> Fence:
@@ -340,6 +350,12 @@ def golden() -> list[Row]:
             rows.AGES_VERSION,
             rows.encode_ages(_ages()),
             lambda row: rows.encode_ages(rows.decode_ages(row)),
+        ),
+        Row(
+            "coverage",
+            rows.COVERAGE_VERSION,
+            rows.encode_coverage(_coverage()),
+            lambda row: rows.encode_coverage(rows.decode_coverage(row)),
         ),
         Row(
             "names",

@@ -119,6 +119,7 @@ def test_the_page_names_versions_and_sizes() -> None:
         "V": rows.VECTORS_VERSION,
         "H": f"{rows.COMPARISONS_VERSION}; of classes and numbers {rows.PAIRS_VERSION}",
         "A": rows.AGES_VERSION,
+        "J": rows.COVERAGE_VERSION,
         "Q": expiry.VERSION,
         "N": rows.NAMES_VERSION,
         "G": f"{rows.SEGMENT_VERSION}; of classes and numbers {rows.SEGMENT_PAIRS_VERSION}",

@@ -1,0 +1,316 @@
+"""Whether most forecasts get labels: what is counted, what is concluded from it, and what is served then."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from state import keys, rows
+from state.arrays import Floats
+from state.calibrators import make, unserved
+from state.coverage import CELL, FEWEST, LEAST, MOST, Coverage
+from state.events import Calibrated, Event, Forecast, Outcome, Output
+from state.forecasts import Classwise, Probs
+from state.frames import CorruptFrame
+from state.policy import Challenger, Policies, Policy
+from state.rows import decode_coverage, encode_coverage
+from tests.state.histories import Table, Worker
+
+FORECASTS, DAYS = 12_000, 180.0
+Random = np.random.Generator
+
+
+def judged(at: Floats, row: Iterable[int], day: Floats) -> list[tuple[float, bool]]:
+    """Play forecasts and the first labels of some of them; return when the conclusion changed, and to what."""
+    coverage, found = Coverage(), list[tuple[float, bool]]()
+    labels = sorted(zip(day.tolist(), row, strict=True))
+    steps = sorted([(each, 0, k) for k, each in enumerate(at.tolist())] + [(when, 1, k) for when, k in labels])
+    born: dict[int, int] = {}
+    for applied, (when, label, k) in enumerate(steps, 1):
+        if when > at[-1]:
+            break
+        if label:
+            coverage.label(born[k])
+        else:
+            born[k] = applied
+            coverage.issue(applied)
+        if coverage.uncovered != (found[-1][1] if found else False):
+            found.append((when, coverage.uncovered))
+    return found
+
+
+def even(rng: Random) -> Floats:
+    return np.sort(rng.random(FORECASTS) * DAYS)
+
+
+def growing(rng: Random) -> Floats:
+    """Return days of forecasts whose number doubles every week."""
+    return np.sort(7 * np.log2(1 + rng.random(FORECASTS) * (2 ** (DAYS / 14) - 1)))
+
+
+def stopping(rng: Random) -> Floats:
+    return np.sort(np.concatenate([60 * rng.random(FORECASTS // 2), 120 + 60 * rng.random(FORECASTS // 2)]))
+
+
+def outage(at: Floats, rng: Random) -> Floats:
+    """Label two days later on average, but for a week in which nothing is labelled; that is caught up at once."""
+    day = at + rng.exponential(2.0, len(at))
+    return np.where((day > 80) & (day < 87), 87 + 0.1 * rng.random(len(at)), day)
+
+
+#: Traffic, when all forecasts are labelled, and the day from which on it may not be doubted any more.
+FULL: dict[str, tuple[Callable[[Random], Floats], Callable[[Floats, Random], Floats], float]] = {
+    "prompt": (even, lambda at, _: at + 1e-6, 0.0),
+    "5 days later": (even, lambda at, _: at + 5, 0.0),
+    "45 days later": (even, lambda at, _: at + 45, 0.0),
+    "exponential, 2 days": (even, lambda at, rng: at + rng.exponential(2.0, len(at)), 8.0),
+    "exponential, 20 days": (even, lambda at, rng: at + rng.exponential(20.0, len(at)), 40.0),
+    "uniform, 1 to 45 days": (even, lambda at, rng: at + rng.uniform(1, 45, len(at)), 45.0),
+    "log-normal": (even, lambda at, rng: at + 5 * np.exp(2 * rng.standard_normal(len(at))), 40.0),
+    "every night": (even, lambda at, _: np.ceil(at) + 1e-7 * np.arange(len(at)), 0.0),
+    "every night, shuffled": (even, lambda at, rng: np.ceil(at) + 1e-3 * rng.random(len(at)), 2.01),
+    "every week, shuffled": (even, lambda at, rng: 7 * np.ceil(at / 7) + 1e-2 * rng.random(len(at)), 14.02),
+    "every night, newest first": (even, lambda at, _: np.ceil(at) + 1e-3 * (np.ceil(at) - at), 8.0),
+    "an outage of a week": (even, outage, 8.0),
+    "doubling every week": (growing, lambda at, rng: at + rng.exponential(5.0, len(at)), 20.0),
+    "stopping for two months": (stopping, lambda at, rng: at + rng.exponential(5.0, len(at)), 15.0),
+}
+
+
+@pytest.mark.parametrize("name", list(FULL))
+def test_streams_whose_forecasts_all_get_a_label_are_covered_but_at_their_beginning(name: str) -> None:
+    traffic, labelled, settled = FULL[name]
+    for seed in range(3):
+        rng = np.random.default_rng([seed, list(FULL).index(name)])
+        at = traffic(rng)
+        changes = judged(at, range(len(at)), labelled(at, rng))
+        whole = [when for when, uncovered in changes if uncovered and when > settled and not _brief(changes, when)]
+        assert not whole, (seed, changes)
+        assert not changes or not changes[-1][1]
+
+
+def _brief(changes: Sequence[tuple[float, bool]], when: float) -> bool:
+    """Whether what was concluded at a time was withdrawn within a batch of labels."""
+    return any(not uncovered and 0 < later - when < 0.02 for later, uncovered in changes)
+
+
+def test_ones_first_and_zeros_on_day_45_are_covered_as_soon_as_zeros_come() -> None:
+    rng = np.random.default_rng(5)
+    at = even(rng)
+    y = rng.random(FORECASTS) < 0.02
+    changes = judged(at, range(FORECASTS), np.where(y, at + rng.uniform(1, 45, FORECASTS), at + 45))
+    assert changes[-1][1] is False
+    assert changes[-1][0] < 45 + 250 * DAYS / FORECASTS
+    assert len(changes) == 2
+
+
+@pytest.mark.parametrize("share", [0.02, 0.05, 0.2, 0.3])
+@pytest.mark.parametrize("slow", [False, True])
+def test_streams_with_few_labels_are_uncovered_to_their_end(share: float, slow: bool) -> None:  # noqa: FBT001 - a parameter
+    rng = np.random.default_rng([int(share * 100), slow])
+    at = even(rng)
+    row = np.flatnonzero(rng.random(FORECASTS) < share)
+    day = at[row] + (rng.exponential(20.0, len(row)) if slow else rng.uniform(0.2, 3, len(row)))
+    changes = judged(at, row.tolist(), day)
+    assert [uncovered for _, uncovered in changes] == [True]
+    assert changes[0][0] < 60.0
+
+
+def test_labels_that_become_few_or_many_are_noticed() -> None:
+    rng = np.random.default_rng(7)
+    at = even(rng)
+    for before, after in ((1.0, 0.05), (0.05, 1.0)):
+        row = np.flatnonzero(rng.random(FORECASTS) < np.where(at < DAYS / 2, before, after))
+        changes = judged(at, row.tolist(), at[row] + rng.exponential(2.0, len(row)))
+        assert changes[-1][1] is (after < before)
+        assert DAYS / 2 < changes[-1][0] < DAYS
+
+
+def test_cells_are_few_hold_every_forecast_and_are_no_longer_than_what_came_since() -> None:
+    coverage = Coverage()
+    for born in range(1, 100_001):
+        coverage.issue(born)
+        if born % 9973 == 0:
+            assert sum(coverage._issued) == born
+            assert coverage._issued[0] == LEAST
+            for i, n in enumerate(coverage._issued[1:], 1):
+                assert n <= max(CELL, sum(coverage._issued[i + 1 :]))
+    assert len(coverage._born) <= 1 + (MOST + 1) * 14
+    assert len(coverage.encode()) < 400
+
+
+def test_a_cell_never_has_more_labels_than_forecasts() -> None:
+    coverage = Coverage()
+    for born in range(1, 201):
+        coverage.issue(born)
+        coverage.label(born)
+        coverage.label(born)
+    assert coverage._labelled == coverage._issued
+    assert coverage.share <= 1.0
+
+
+def test_a_label_of_a_forecast_that_is_not_counted_is_ignored() -> None:
+    coverage = Coverage()
+    coverage.label(5)
+    coverage.issue(10)
+    coverage.label(5)
+    assert (coverage.labels, coverage._labelled) == (0, [0])
+
+
+def test_rows_are_read_as_they_were_written_and_damaged_ones_are_refused() -> None:
+    coverage, other = Coverage(), Coverage()
+    for born in range(3, 6000, 3):
+        coverage.issue(born)
+        if born % 2:
+            coverage.label(born // 2)
+    frame = encode_coverage(coverage)
+    again = decode_coverage(frame)
+    assert encode_coverage(again) == frame
+    for born in range(6000, 6600, 2):
+        for each in (coverage, again):
+            each.issue(born)
+            each.label(born - 600)
+    assert encode_coverage(again) == encode_coverage(coverage)
+    assert encode_coverage(decode_coverage(encode_coverage(other))) == encode_coverage(other)
+    for at in range(len(frame)):
+        with pytest.raises(CorruptFrame):
+            decode_coverage(frame[:at])
+    payload = coverage.encode()
+    for at in range(len(payload)):
+        with pytest.raises(ValueError, match="coverage of"):
+            Coverage.decode(payload[:at])
+
+
+# What is served.
+
+#: It would serve 1 as soon as it has learnt a few outcomes of 1.
+HASTY = Policy("platt", ttl_ms=10**9)
+
+
+class Stream:
+    """Forecasts of one stream and outcomes of some of them, each in a batch of its own."""
+
+    def __init__(self, policy: Policy, stream: str = "s") -> None:
+        self.policies = Policies(default=policy)
+        self.worker = Worker(self.policies, Table(), 0)
+        self.stream, self.next = stream, [0, 0]
+        self.answers: list[Calibrated] = []
+
+    def play(self, n: int, every: int, y: float = 1.0, raw: float = 0.2) -> None:
+        """Issue so many forecasts, of which every so manyth is labelled at once."""
+        for _ in range(n):
+            t = self.next[0]
+            self._fold(Forecast(t, b"k", f"e{t}", self.stream, raw, (), 1000 + t))
+            self.next[0] += 1
+            if t % every == 0:
+                self._fold(Outcome(self.next[1], b"k", f"e{t}", y, 1000 + t))
+                self.next[1] += 1
+
+    def _fold(self, event: Event) -> None:
+        made: list[Output] = self.worker.fold(event).outputs
+        self.answers += [each for each in made if isinstance(each, Calibrated)]
+
+    @property
+    def calibrator(self) -> object:
+        return self.worker.table.served(self.stream, self.policies).calibrator
+
+
+def test_the_raw_forecast_is_served_while_most_have_no_label_and_the_calibrator_learns() -> None:
+    few = Stream(HASTY)
+    few.play(1000, every=10)
+    last = few.answers[-1]
+    assert (last.p, last.draw, last.version) == (0.2, 0.2, 100)
+    full = Stream(HASTY)
+    full.play(1000, every=1)
+    served = full.answers[-1].p
+    assert isinstance(served, float)
+    assert served > 0.9
+    few.play(1000, every=1)
+    now = few.answers[-1].p
+    assert isinstance(now, float)
+    assert now > 0.9, "what was learnt meanwhile is served"
+
+
+@pytest.mark.parametrize(
+    "policy", [replace(HASTY, unlabelled="alike"), replace(HASTY, matures_ms=10, silence=1.0, learn="arrival")]
+)
+def test_what_a_missing_label_means_is_believed_if_it_is_said(policy: Policy) -> None:
+    stream = Stream(policy)
+    stream.play(1000, every=10)
+    served = stream.answers[-1].p
+    assert isinstance(served, float)
+    assert served > 0.9
+    assert keys.coverage("s") not in stream.worker.table
+
+
+def test_a_declared_prior_is_served_while_most_forecasts_have_no_label() -> None:
+    stream = Stream(Policy(options={"prior_rate": 0.004, "model_rate": 0.5}, ttl_ms=10**9))
+    stream.play(1, every=10)
+    before = stream.answers[-1].p
+    stream.play(1500, every=10)
+    assert stream.answers[-1].p == before != 0.2
+
+
+def test_challengers_are_withheld_with_the_champion() -> None:
+    stream = Stream(replace(HASTY, shadow=(Challenger("histogram", {}),)))
+    stream.play(1000, every=10)
+    entry = stream.worker.table.entry("e999")
+    assert entry is not None
+    fresh = make("histogram", name="s", seed=0).predict(0.2).p
+    assert [each.p for each in entry.shadows] == [fresh]
+
+
+def test_classes_and_numbers_are_withheld() -> None:
+    policy = Policy("multiclass", {"classes": 2, "each": "platt"}, ttl_ms=10**9)
+    worker = Worker(Policies(default=policy), Table(), 0)
+    answers = []
+    for t in range(800):
+        made = worker.fold(Forecast(t, b"k", f"e{t}", "s", Probs((0.8, 0.2)), (), 1000 + t)).outputs
+        answers += [each for each in made if isinstance(each, Calibrated)]
+        if t % 10 == 0:
+            worker.fold(Outcome(t // 10, b"k", f"e{t}", 1.0, 1000 + t))
+    served = answers[-1].p
+    assert isinstance(served, Classwise)
+    assert tuple(served) == pytest.approx((0.8, 0.2))
+
+
+def test_the_guarantee_counts_only_what_was_served() -> None:
+    """While most forecasts have no label the cells count nothing; after that, only what is served from then on."""
+    few = Stream(Policy(ttl_ms=10**9))
+    few.play(LEAST + 10 * FEWEST + 1000, every=10, y=0.0)
+    learnt = few.calibrator.learnt  # type: ignore[attr-defined]
+    counted = few.calibrator.back._counted  # type: ignore[attr-defined]
+    assert 0 < counted < 2 * FEWEST < learnt
+    few.play(400, every=1)
+    assert few.answers[-1].p != 0.2
+    since = few.calibrator.back._counted - counted  # type: ignore[attr-defined]
+    assert 100 < since < 400
+
+
+@pytest.mark.parametrize("spec", ["prudent+certified", "prudent", "platt"])
+def test_from_an_answer_that_was_not_served_the_map_learns_as_from_one_that_was(spec: str) -> None:
+    one, other = make(spec, name="s", seed=0), make(spec, name="s", seed=0)
+    rng = np.random.default_rng(3)
+    for t in range(600):
+        p, y = float(rng.random()), float(rng.random() < 0.1)
+        key = b"%d" % t
+        one.update(one.predict(p, key=key).ticket, y)
+        ticket = unserved(other, other.predict(p, key=key).ticket)
+        other.update(ticket, y)
+        if t % 7 == 0:
+            other.revise(ticket, y, 1.0 - y)
+    assert one.learnt == other.learnt == 600
+    if spec == "platt":
+        return
+    assert other.error() is None or spec == "prudent"
+    assert one.error() is not None
+
+
+def test_a_worker_that_was_killed_goes_on_with_the_same_conclusion() -> None:
+    stream = Stream(HASTY)
+    stream.play(900, every=10)
+    assert rows.decode_coverage(stream.worker.table[keys.coverage("s")]).uncovered
+    stream.worker = Worker(stream.policies, stream.worker.table, 0)
+    stream.play(1, every=1)
+    assert stream.answers[-1].p == 0.2
