@@ -332,6 +332,11 @@ def _silence(seen: Seen, reasons: list[str]) -> int | None:
             f"Outcomes of 0 and of 1 are reported ({zeros:,} and {ones:,}), and {seen.old - seen.known:,} forecasts "
             "have none: silence stands for neither. Find out why those are missing."
         )
+    if share < RARELY:
+        reasons.append(
+            "While most forecasts get no label, nothing that is learnt is served, by default the raw forecast is. Set "
+            'unlabelled = "alike" if those with a label are like the others, as in a random sample.'
+        )
     return None
 
 

@@ -611,7 +611,7 @@ class Partition:
         for scores in segments:
             scores.known += 1
             scores.age_ms += age_ms
-        coverage = self._coverage(service.stream)
+        coverage = service.coverage or self._coverage(service.stream)
         if coverage is not None:
             coverage.label(ledger.born(issued))
             self._covered[service.stream] = True

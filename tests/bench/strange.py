@@ -3,7 +3,7 @@
 ``python -m tests.bench.strange [--seeds N] [--case NAME]... [CALIBRATOR]...``: made streams of 24,000 forecasts in 180
 days, whose labels come as those of risk teams do: by chargeback, by analysts, by silence, taken back, late, or of some
 forecasts only. They go through replay's engine with the settings that `trueup config suggest` proposes for them, and
-two of them without any.
+three of them without any, but for what one says of forecasts without a label.
 
 Of each stream and calibrator: Brier score and log loss less raw's in standard errors (100 blocks of time, over all
 seeds), of everything and of the second half. More than +3 is harm, if it is .1 % of raw's. Then the mean score through
@@ -33,7 +33,7 @@ from replay.ranking import ranks
 from replay.sources.files import FileSource
 from state.arrays import Floats, Integers
 from state.events import Event, Forecast, Outcome
-from state.policy import DEFAULT_CALIBRATOR, Policies, Policy
+from state.policy import ALIKE, DEFAULT_CALIBRATOR, UNKNOWN, Policies, Policy
 from streams.config import stream_config
 from streams.records.decoding import Decoder
 from streams.records.limits import Limits
@@ -95,6 +95,8 @@ class Case:
         Whether the settings are those that are proposed; else none.
     known
         Why harm is known and stays; empty: there must be none.
+    unlabelled
+        What is said of forecasts without a label, where nothing else is configured.
     """
 
     name: str
@@ -102,6 +104,7 @@ class Case:
     told: Callable[[Made, Random], Told]
     configured: bool = True
     known: str = ""
+    unlabelled: str = UNKNOWN
 
 
 def logistic(z: Floats) -> Floats:
@@ -232,7 +235,7 @@ def _zero_for_ten_days(z: Floats, at: Floats) -> Floats:
     return np.where((at > 50) & (at < 60), 0.0, logistic(z))
 
 
-_UNLABELLED: Final = "without settings, only what is labelled is learnt: `config suggest` proposes silence"
+_SAID: Final = "it is said of labels that are not alike"
 _LATE: Final = "the map of the past is served until labels say otherwise"
 _ONE_CELL: Final = "certified alone: one cell has all events, and chance leaves its margin"
 _ATTACK: Final = _between(80, 95, np.log(10.0))
@@ -244,7 +247,7 @@ CASES: Final = (
     Case("honest, ones taken back, no settings", made(0.02), taken_back, configured=False),
     Case("honest, analysts", made(0.02), analysts),
     Case("40 times too high, analysts", made(0.004, lambda z, _: logistic(1.2 * z + 4.2)), analysts),
-    Case("honest, analysts, no settings", made(0.02), analysts, configured=False, known=_UNLABELLED),
+    Case("honest, analysts, no settings", made(0.02), analysts, configured=False),
     Case("honest, 5 % corrected", made(0.02), corrected),
     Case("honest, flagged only", made(0.02), flagged),
     Case("honest, declined never", made(0.02), declined),
@@ -261,6 +264,7 @@ CASES: Final = (
     ),
     Case("a fifth exactly 0 or 1, some wrong", certain, after(0.01), known="log loss gains 4 %, Brier score loses 1 %"),
     Case("all .5, and right", even, after(0.01), known=_ONE_CELL),
+    Case("honest, analysts, said to be alike", made(0.02), analysts, configured=False, unlabelled=ALIKE, known=_SAID),
 )  # fmt: skip
 
 
@@ -308,7 +312,11 @@ def serve(case: Case, seed: int, specs: Sequence[str]) -> tuple[Made, dict[str, 
     history = events(stream, case.told(stream, rng))
     directory = Path(tempfile.mkdtemp(prefix="trueup-strange-"))
     try:
-        policy = proposed(history, directory) if case.configured else Policy(ttl_ms=1000 * DAY_MS)
+        policy = (
+            proposed(history, directory)
+            if case.configured
+            else Policy(ttl_ms=1000 * DAY_MS, unlabelled=case.unlabelled)
+        )
         plan = Policies([], policy, early_ttl_ms=policy.ttl_ms)
         engine = InMemoryEngine([with_calibrator(plan, spec) for spec in specs], directory / "tape")
         engine.play(history)

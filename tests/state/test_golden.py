@@ -5,7 +5,7 @@ from struct import calcsize
 
 import pytest
 
-from state import claim, expiry, fence, ledger, quotas, refusals, rows
+from state import claim, coverage, expiry, fence, ledger, quotas, refusals, rows
 from state.fence import FATES
 from state.frames import CorruptFrame
 from state.scoring.history import WINDOW
@@ -96,6 +96,7 @@ def same_layout(one: str, other: str) -> bool:
         ("`C`: calibrators", rows._HEAD.format),
         ("`Q`: the expiry queues", expiry._ENTRY.format),
         ("`B`: quotas", quotas._BUCKETS.format),
+        ("`J`: which forecasts have a label", coverage._HEAD.format),
         ("`R`: refusals", refusals._HEAD.format),
     ],
 )
