@@ -20,7 +20,7 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 
-from streams.sources import framing
+from streams.sources import framing, proto_file
 from streams.sources.references import Headers
 from streams.sources.refusal import Unfit
 from streams.sources.registry import PROTOBUF, SchemaId
@@ -94,7 +94,9 @@ class Protobuf:
         try:
             files = [_file(text, name) for name, text in fetched.references]
             own = _file(fetched.text, _FILE)
-            return _message([*files, own], ".".join(filter(None, (own.package, _named(own.message_type, place)))))
+            return _message(
+                _closed([*files, own]), ".".join(filter(None, (own.package, _named(own.message_type, place))))
+            )
         except (ValueError, LookupError, TypeError) as exc:
             raise Unfit("schema", f"schema {schema}: {exc}") from None
 
@@ -116,9 +118,23 @@ def _file(text: str, name: str) -> FileDescriptorProto:
     try:
         found = FileDescriptorProto.FromString(base64.b64decode(text, validate=True))
     except (DecodeError, binascii.Error, ValueError):
-        raise ValueError("it is no FileDescriptorProto in base64") from None
+        try:
+            found = proto_file.descriptor(text)
+        except ValueError as exc:
+            raise ValueError(f"it is neither a FileDescriptorProto in base64 nor a .proto file: {exc}") from None
     found.name = name
     return found
+
+
+def _closed(files: list[FileDescriptorProto]) -> list[FileDescriptorProto]:
+    """Return files without their imports of others, such as those that only define options."""
+    known = {*_WELL_KNOWN, *(file.name for file in files)}
+    for file in files:
+        there = [name for name in file.dependency if name in known]
+        if len(there) < len(file.dependency):
+            del file.dependency[:], file.public_dependency[:], file.weak_dependency[:]
+            file.dependency.extend(there)
+    return files
 
 
 def _of_set(schema: str, message: str) -> type[Message]:
