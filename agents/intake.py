@@ -45,6 +45,7 @@ from streams.records.routing import place
 from streams.sources.formats import asks_registry
 from streams.sources.mapping import Mapping
 from streams.sources.schemas import Schemas
+from streams.sources.wait import WAITING
 
 log = logging.getLogger("trueup")
 
@@ -108,7 +109,7 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
         self._probe = probe
         self._mapping = in_force.mapping(settings)
         self._owner = settings.instance_id or f"{socket.gethostname()}/{os.getpid()}"
-        self._avro = AvroValues(settings.schema_ids) if settings.schema_ids else None
+        self._avro: AvroValues | None = None
         self.schemas = Schemas(settings.registry)
         #: Records that were fetched and name schemas that are being loaded.
         self._unread: dict[TopicPartition, list[Any]] = {}
@@ -145,7 +146,19 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
         self._committing = monotonic()
         self._moving = False
         self.failure: BaseException | None = None
-        self.ready = False
+        self._serving = False
+
+    @property
+    def registry_seconds(self) -> float:
+        """How long the schema registry has been waited for, s; 0 if it is not."""
+        return self.schemas.wait.seconds
+
+    @property
+    def unready(self) -> str:
+        """Why it does not read all that comes, in words that name nothing; empty: it does."""
+        if self.registry_seconds:
+            return WAITING
+        return "" if self._serving else "no partition is read"
 
     # -- from the brokers ------------------------------------------------------------------------------------------
 
@@ -154,6 +167,8 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
 
         Raises
         ------
+        SettingsError
+            If the registry refuses the schema of answers, or has none.
         DataLossError
             If records were deleted before they were read, or a source topic was made anew.
         PartitionsError
@@ -161,6 +176,11 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
         KafkaError, TimeoutError
             If records or offsets are not acknowledged.
         """
+        settings, labels = self._settings, ("calibrated",) if self._settings.policies.answering else ()
+        known = await output_ids.awaited(settings, labels, self.schemas.wait, stop, ticked)
+        if known is None:
+            return
+        self.registered(known)
         async with AsyncExitStack() as stack:
             options = self._settings.security.client_options()
             self._producer = await stack.enter_async_context(self._made_producer(options))
@@ -290,6 +310,10 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
             self._consumer.seek(tp, earliest)
 
     # -- what it becomes -------------------------------------------------------------------------------------------
+
+    def registered(self, settings: Settings) -> None:
+        """Take the settings with the ids of the schemas of answers, before the first batch."""
+        self._avro = AvroValues(settings.schema_ids) if settings.schema_ids else None
 
     def know(self, widths: dict[str, int], ids: dict[str, str]) -> None:
         """Take how many partitions the topics sent to have, by their labels, and the ids of the source topics."""
@@ -442,7 +466,7 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
 
     async def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:  # noqa: ARG002 - all of them
         """Finish what is on its way; what is only buffered is read again by the new owner."""
-        self._moving, self.ready = True, False
+        self._moving, self._serving = True, False
         self._buffers.assign(())
         self._unread = {}
         try:
@@ -478,7 +502,7 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
                 self._consumer.seek(tp, self._following[tp])
         self._buffers.assign(assigned)
         self._moving = False
-        self.ready = bool(assigned)
+        self._serving = bool(assigned)
 
     async def _announce(self, assigned: list[TopicPartition]) -> None:
         """Write down from where on this mapping is in force, and return when that is acknowledged."""
@@ -534,7 +558,8 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
 
     def samples(self) -> Iterator[Sample]:
         """Yield the gauges that count nothing."""
-        yield "ready", (), float(self.ready)
+        yield "ready", (), float(not self.unready)
+        yield "registry_waiting_seconds", (), self.registry_seconds
         yield "raw_answers", (), float(self._raw_answers)
         for what in ("header", "field"):
             readers = (reader for each in self.readers.values() for reader in each)
@@ -565,12 +590,7 @@ def run(settings: Settings, *, probe: Probe = lambda _: None) -> int:
         log.error(problem)
     if problems:
         return MISCONFIGURED
-    try:
-        known = output_ids.waited(settings, ("calibrated",) if settings.policies.answering else ())
-    except SettingsError as exc:
-        log.error("%s", exc)  # noqa: TRY400 - a message, not a fault
-        return MISCONFIGURED
-    return 0 if known is None else asyncio.run(_serve(known, names, probe))
+    return asyncio.run(_serve(settings, names, probe))
 
 
 async def _serve(settings: Settings, names: Sequence[str], probe: Probe) -> int:
@@ -590,7 +610,7 @@ async def _serve(settings: Settings, names: Sequence[str], probe: Probe) -> int:
             settings.metrics_port,
             gauges.exposition,
             lambda: monotonic() - ticked < ALIVE_SECONDS and intake.failure is None,
-            lambda: intake.ready,
+            lambda: intake.unready,
             None,
             settings.access,
         )
@@ -605,6 +625,9 @@ async def _serve(settings: Settings, names: Sequence[str], probe: Probe) -> int:
         loop.add_signal_handler(signum, stop.set)
     try:
         await intake.run(stop, tick)
+    except SettingsError as exc:
+        log.error("%s", exc)  # noqa: TRY400 - a message, not a fault
+        return MISCONFIGURED
     except Exception as exc:
         log.critical("cannot go on: %s: %s", type(exc).__name__, exc, exc_info=exc)
         return FAILED

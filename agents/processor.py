@@ -157,6 +157,16 @@ class BatchProcessor:
         """Return what the gauges hold of some streams of a partition, as it is stored."""
         return snapshot.read(lambda key: self._table.read(partition, key), self._policies, streams, _committed(fence))
 
+    def registered(self, settings: Settings) -> None:
+        """Take the settings with the ids of the schemas of outputs, before the first batch."""
+        self._outputs.settings = settings
+
+    @property
+    def registry_seconds(self) -> float:
+        """How long a batch has waited for the schema registry, s; 0 if none does."""
+        waited: float = self._decoder.schemas.wait.seconds
+        return waited
+
     def samples(self) -> Iterator[Sample]:
         """Yield what counts itself: dead forecasts answered all the same, and what answers could not carry."""
         yield "raw_answers", (), float(self._outputs.raw_answers)

@@ -41,6 +41,11 @@ class RouteProcessor(BatchProcessor):
         self._decoder = RouteDecoder()
         self._shown = gauges
 
+    @property
+    def registry_seconds(self) -> float:
+        """Return 0: its records are JSON."""
+        return 0.0
+
     def samples(self) -> Iterator[Sample]:
         """Yield nothing: a router answers no forecast."""
         yield from ()

@@ -304,8 +304,10 @@ class Server:
         Where to listen; port 0 takes a free one, see `port`.
     exposition
         Returns what ``/metrics`` shows, in Prometheus's text format; called by one thread at a time.
-    healthy, ready
-        Answer ``/healthz`` and ``/readyz``.
+    healthy
+        Answers ``/healthz``.
+    unready
+        Answers ``/readyz``: why it is not ready, in words that anybody may read; empty: it is.
     pages
         Answers every other path; None: there is none.
     access
@@ -330,14 +332,18 @@ class Server:
         port: int,
         exposition: Callable[[], bytes],
         healthy: Callable[[], bool],
-        ready: Callable[[], bool],
+        unready: Callable[[], str],
         pages: "WSGIApplication | None" = None,
         access: Access | None = None,
     ) -> None:
         self._access = access or Access()
         self._hosts = {host.lower(), socket.gethostname().lower(), *self._access.names}
         self._exposition = _Shared(exposition)
-        self._probes: Mapping[str, Callable[[], bool]] = {"/healthz": healthy, "/readyz": ready}
+        #: What each finds wrong.
+        self._probes: Mapping[str, Callable[[], str]] = {
+            "/healthz": lambda: "" if healthy() else "no",
+            "/readyz": lambda: f"no: {why}" if (why := unready()) else "",
+        }
         self._pages = None if pages is None else _Pages(pages)
         self.failed_logins = 0
         self._told = -TELL_SECONDS
@@ -351,9 +357,9 @@ class Server:
         if request.command not in ("GET", "HEAD"):
             request.answer(HTTPStatus.METHOD_NOT_ALLOWED, [("Allow", "GET, HEAD"), *_TEXT], b"this can only be read\n")
         elif path in self._probes:
-            good = self._probes[path]()
-            status = HTTPStatus.OK if good else HTTPStatus.SERVICE_UNAVAILABLE
-            request.answer(status, [*_TEXT], b"yes\n" if good else b"no\n")
+            wrong = self._probes[path]()
+            status = HTTPStatus.SERVICE_UNAVAILABLE if wrong else HTTPStatus.OK
+            request.answer(status, [*_TEXT], f"{wrong or 'yes'}\n".encode())
         elif not named(request.headers.get("Host", ""), self._hosts):
             said = b"it is not known by this name: add it to TRUEUP_METRICS_NAMES\n"
             request.answer(HTTPStatus.MISDIRECTED_REQUEST, [*_TEXT], said)

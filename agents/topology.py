@@ -24,6 +24,7 @@ from streams.metrics.gauges import Gauges
 from streams.records import skips
 from streams.records.merge import Batch, KafkaRecord
 from streams.records.skips import PoisonError
+from streams.sources.wait import WAITING, Wait
 
 log = logging.getLogger("trueup")
 
@@ -44,6 +45,8 @@ class Topology:
         How far restoring the state is.
     failed_logins
         Returns how many readers showed a wrong password.
+    wait
+        What the registry has not said of the schemas of outputs.
     """
 
     settings: Settings
@@ -56,6 +59,7 @@ class Topology:
     failure: BaseException | None = None
     progress: Progress = field(default_factory=Progress)
     failed_logins: Callable[[], int] = lambda: 0
+    wait: Wait = field(default_factory=Wait)
     #: Offset of the claim under which each partition is served.
     claims: dict[int, int] = field(default_factory=dict)
     publisher: Publisher | None = None
@@ -146,9 +150,25 @@ class Topology:
         return self._lost[topic]
 
     @property
-    def ready(self) -> bool:
+    def serving(self) -> bool:
         """Whether partitions are assigned, restored and served."""
         return self.failure is None and self.app.serving
+
+    @property
+    def registry_seconds(self) -> float:
+        """How long the schema registry has been waited for, s; 0 if it is not."""
+        return max(self.wait.seconds, self.processor.registry_seconds)
+
+    @property
+    def unready(self) -> str:
+        """Why it does not answer all forecasts that come, in words that name nothing; empty: it does."""
+        if self.failure is not None:
+            return "it cannot go on"
+        if self.registry_seconds:
+            return WAITING
+        if self.app.serving:
+            return ""
+        return "restoring the state" if self.app.unrestored() else "no partition is served"
 
     async def process(self, batch: Batch, folded: Callable[[], None]) -> bool:
         """Process a batch; return whether it is done."""
@@ -206,7 +226,8 @@ def samples(topology: Topology) -> Iterator[tuple[str, tuple[str, ...], float]]:
     The thread of the metrics server calls this. So it must not ask first for anything that Faust makes on demand: Faust
     would bind it to the wrong event loop.
     """
-    yield "ready", (), float(topology.ready)
+    yield "ready", (), float(not topology.unready)
+    yield "registry_waiting_seconds", (), topology.registry_seconds
     yield "failed_logins", (), topology.failed_logins()
     if topology.publisher is not None:
         yield from topology.publisher.counts.samples()
@@ -228,7 +249,7 @@ def samples(topology: Topology) -> Iterator[tuple[str, tuple[str, ...], float]]:
             yield "standby_lag_records", (str(copy.partition),), float(copy.lag)
     for what, times in topology.app.set_aside().items():
         yield "set_aside", (what,), float(times)
-    if not topology.ready:
+    if not topology.serving:
         return
     for each in topology.app.buffered():
         labels = (each.topic, str(each.partition))

@@ -66,7 +66,7 @@ class Stage(NamedTuple):
 
 def _pages(settings: Settings, topology: Topology) -> "WSGIApplication":
     app = topology.app
-    return Pages(Readings(settings, topology.gauges, __version__, lambda: topology.ready, app.recovery, app.copies))
+    return Pages(Readings(settings, topology.gauges, __version__, lambda: topology.unready, app.recovery, app.copies))
 
 
 WORKER: Final = Stage(build, _pages, ("calibrated", "resolved"))
@@ -91,11 +91,8 @@ def run(settings: Settings, *, probe: Probe = lambda _: None, stage: Stage = WOR
             log.error(problem)
         return MISCONFIGURED
     try:
-        known = output_ids.waited(settings, stage.writes)
-        if known is None:
-            return 0
         with held(settings.state_dir):
-            return asyncio.run(_serve(known, probe, stage))
+            return asyncio.run(_serve(settings, probe, stage))
     except (HeldError, SettingsError) as exc:
         log.error("%s", exc)  # noqa: TRY400 - a message, not a fault
         return MISCONFIGURED
@@ -130,13 +127,18 @@ async def _serve(settings: Settings, probe: Probe, stage: Stage) -> int:
     topology = stage.build(settings, abort=abort, probe=probe)
     ProcessCollector(registry=topology.gauges.registry)
     ticked = monotonic()
+
+    def tick() -> None:
+        nonlocal ticked
+        ticked = monotonic()
+
     try:
         server = Server(
             settings.metrics_host,
             settings.metrics_port,
             topology.gauges.exposition,
             lambda: monotonic() - ticked < ALIVE_SECONDS and topology.healthy,
-            lambda: topology.ready,
+            lambda: topology.unready,
             stage.pages(settings, topology),
             settings.access,
         )
@@ -149,34 +151,46 @@ async def _serve(settings: Settings, probe: Probe, stage: Stage) -> int:
     topology.failed_logins = lambda: server.failed_logins
     server.start()
     tell(settings, server.port)
-    if topology.publisher is not None:
-        topology.publisher.start()
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for signum in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(signum, stop.set)
+    try:
+        known = await output_ids.awaited(settings, stage.writes, topology.wait, stop, tick)
+        if known is not None:
+            await _work(topology, known, stop, tick)
+    finally:
+        server.stop()
+    log.info("stopped")
+    return 0
+
+
+async def _work(topology: Topology, settings: Settings, stop: asyncio.Event, tick: Callable[[], None]) -> None:
+    """Serve until ``stop``; ``settings`` have the ids of the schemas of outputs."""
+    if settings.schema_ids:
+        topology.processor.registered(settings)
+    if topology.publisher is not None:
+        topology.publisher.start()
     running = asyncio.create_task(topology.app.start())
-    told = False
+    told = ""
     while not stop.is_set():
-        ticked = monotonic()
+        tick()
         with suppress(TimeoutError):
             await asyncio.wait_for(stop.wait(), timeout=0.25)
         if crash := topology.app.crash or (running.exception() if running.done() else None):
             topology.failed(crash)
         if line := topology.progress.look(topology.app.unrestored(), monotonic()):
             log.info(line)
-        if topology.ready != told:
-            told = topology.ready
-            log.info("ready" if told else "not ready")
+        said = f"not ready: {why}" if (why := topology.unready) else "ready"
+        if told != said and (told or not why):
+            told = said
+            log.info(said)
     log.info("stopping: finishing the batches in flight, committing offsets")
     if topology.publisher is not None:
         await asyncio.to_thread(topology.publisher.stop)
     await topology.app.stop()
     if crash := topology.app.crash:
         topology.failed(crash)
-    server.stop()
-    log.info("stopped")
-    return 0
 
 
 def tell(settings: Settings, port: int) -> None:

@@ -141,7 +141,7 @@ def _head(worker: Mapping[str, Any]) -> str:
             f"{recovery['whole']:,} changelog records left to restore</p>"
         )
     else:
-        badge = '<span class="badge wait">not ready</span>'
+        badge = f'<span class="badge wait">not ready: {escape(worker["unready"])}</span>'
     ago = worker["seconds_since_update"]
     numbers = [str(each["partition"]) for each in worker["partitions"]]
     listed = ", ".join(numbers) if len(numbers) <= 12 else f"{len(numbers)}: {numbers[0]} to {numbers[-1]}"

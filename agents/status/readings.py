@@ -45,8 +45,8 @@ class Readings:
         Of the worker.
     version
         Of the program.
-    ready, recovery
-        Whether it serves, and if not, how far it is.
+    unready, recovery
+        Why it does not serve, empty if it does, and how far it is.
     copies
         The copies that it keeps of what others serve.
     """
@@ -54,7 +54,7 @@ class Readings:
     settings: Settings
     gauges: Gauges
     version: str
-    ready: Callable[[], bool]
+    unready: Callable[[], str]
     recovery: Callable[[], Recovery]
     copies: Callable[[], Sequence[Standby]] = tuple
 
@@ -63,12 +63,14 @@ class Readings:
         held = self.gauges.held()
         recovery = self.recovery()
         updated = self.gauges.updated
+        unready = self.unready()
         return {
             "app_id": self.settings.app_id,
             "instance_id": self.settings.instance_id,
             "version": self.version,
             "config": effective_config.fingerprint(self.settings),
-            "ready": self.ready(),
+            "ready": not unready,
+            "unready": unready or None,
             "recovery": {"left": recovery.left, "whole": recovery.whole},
             "partitions": [
                 {

@@ -286,6 +286,18 @@ OPERATIONS: Final = Dashboard(
                     alert="TrueupMapsOld",
                 ),
                 _lines(
+                    "Schema registry waited for",
+                    "How long a worker has waited for a schema that it has not seen; 0 where it waits for none.",
+                    [
+                        Query(
+                            over("max", _now("trueup_registry_waiting_seconds"), "instance"), "{{instance}}", quiet=True
+                        )
+                    ],
+                    "s",
+                    levels=((None, "green"), (60, "red")),
+                    alert="TrueupRegistryAway",
+                ),
+                _lines(
                     "Dead letters by reason",
                     "A second. The reference page explains each reason; the letter names its place.",
                     [

@@ -6,10 +6,9 @@ The ids are asked for once, when a process starts. After that nothing depends on
 import asyncio
 import json
 import logging
-import signal
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
-from time import monotonic
+from functools import partial
 from typing import Final
 
 import aiohttp
@@ -17,10 +16,12 @@ import aiohttp
 from streams.config.settings import OUTPUT_FORMATS, SUBJECTS, Settings, SettingsError
 from streams.records.output_schemas import NAMES, NAMESPACE, text
 from streams.sources.registry import RefusedError, RegistryError
-from streams.sources.schemas import FIRST_PAUSE, LONGEST_PAUSE
+from streams.sources.wait import Wait
 
 log = logging.getLogger("trueup")
 
+#: How often whoever waits says that it is alive, s.
+_TICK: Final = 0.25
 #: What `Settings.output_register` says where nothing is registered.
 _NO: Final = "no"
 
@@ -31,23 +32,24 @@ def subject(settings: Settings, label: str) -> str:
     return SUBJECTS[settings.output_subjects].format(topic=topic, record=f"{NAMESPACE}.{NAMES[label]}")
 
 
-def waited(settings: Settings, labels: Iterable[str]) -> Settings | None:
-    """Return what `known` does; None if SIGTERM or SIGINT came first. Raises as `known`."""
-
-    async def ask() -> Settings:
-        loop, task = asyncio.get_running_loop(), asyncio.current_task()
-        for signum in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(signum, lambda: task and task.cancel())
-        return await known(settings, labels)
-
+async def awaited(
+    settings: Settings, labels: Iterable[str], wait: Wait, stop: asyncio.Event, ticked: Callable[[], None]
+) -> Settings | None:
+    """Return what `known` does; None if ``stop`` came first. ``ticked`` is called a few times a second meanwhile."""
+    asking = asyncio.create_task(known(settings, labels, wait))
+    stopping = asyncio.create_task(stop.wait())
     try:
-        return asyncio.run(ask())
-    except asyncio.CancelledError:
-        log.info("stopped")
-        return None
+        while not asking.done() and not stopping.done():
+            ticked()
+            await asyncio.wait({asking, stopping}, timeout=_TICK, return_when=asyncio.FIRST_COMPLETED)
+        return asking.result() if asking.done() else None
+    finally:
+        for task in (asking, stopping):
+            task.cancel()
+        await asyncio.wait({asking, stopping})
 
 
-async def known(settings: Settings, labels: Iterable[str] = tuple(NAMES)) -> Settings:
+async def known(settings: Settings, labels: Iterable[str] = tuple(NAMES), wait: Wait | None = None) -> Settings:
     """Return the settings with the ids of the schemas of some outputs; as they are where outputs are JSON.
 
     Waits, and says so, while the registry cannot be asked.
@@ -59,27 +61,19 @@ async def known(settings: Settings, labels: Iterable[str] = tuple(NAMES)) -> Set
     """
     if settings.output_format == OUTPUT_FORMATS[0]:
         return settings
+    waiting = Wait() if wait is None else wait
     try:
         session = settings.registry.session()
     except ValueError as exc:
         raise SettingsError(str(exc)) from exc
     async with session:
-        ids = {label: await _waited(settings, session, label) for label in labels}
+        ids = {
+            label: await waiting.answer(partial(_asked, settings, session, label), f"the schema of {label}")
+            for label in labels
+        }
     for label, number in ids.items():
         log.info("%s in avro: schema %d of the subject %s", label, number, subject(settings, label))
     return replace(settings, schema_ids=ids)
-
-
-async def _waited(settings: Settings, session: aiohttp.ClientSession, label: str) -> int:
-    pause, began = FIRST_PAUSE, monotonic()
-    while True:
-        try:
-            return await _asked(settings, session, label)
-        except RegistryError as exc:
-            waited = monotonic() - began
-            log.warning("waiting for the registry, for %.0f s so far, to know the schema of %s: %s", waited, label, exc)
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, LONGEST_PAUSE)
 
 
 async def _asked(settings: Settings, session: aiohttp.ClientSession, label: str) -> int:

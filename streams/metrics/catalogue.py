@@ -664,7 +664,17 @@ CATALOGUE: Final = {
             "Since all maps were last as the state is; absent without TRUEUP_MAPS",
             "from the max_age of their reader on, services decide by raw scores: read the log, ask the brokers",
         ),
-        Metric("ready", "gauge", (), "1 when partitions are assigned, restored and served"),
+        Metric(
+            "registry_waiting_seconds",
+            "gauge",
+            (),
+            "How long the schema registry has been waited for; 0 if it is not",
+            "what needs a schema stands still: see that the registry runs and lets the worker in; the log says what it "
+            "answers",
+        ),
+        Metric(
+            "ready", "gauge", (), "1 when partitions are assigned, restored and served, and no schema is waited for"
+        ),
         Metric("build_info", "gauge", ("version",), "Always 1"),
     )
 }

@@ -24,6 +24,7 @@ SHARED: Final = (
     "batch_records",
     "stage_seconds",
     "ready",
+    "registry_waiting_seconds",
     "build_info",
     "failed_logins",
     "lost_records",

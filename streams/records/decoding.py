@@ -111,8 +111,9 @@ class Decoder:
         self._ahead_ms = limits.ahead_ms
         #: Policies of stream names that were found to be in order: most records name a stream that was named before.
         self._known: dict[str, Policy] = {}
-        self._schemas = Schemas() if direct is None else Schemas(direct.registry)
-        self._mappings = (None, None) if direct is None else direct.mappings(self._schemas)
+        #: What the registry has said of the schemas that records name.
+        self.schemas = Schemas() if direct is None else Schemas(direct.registry)
+        self._mappings = (None, None) if direct is None else direct.mappings(self.schemas)
         mapping = self._mappings[FORECASTS]
         #: What carries headers of records that trueup's producers wrote, and of those that intake wrote.
         self._carrier, self._of_intake = Carrier(carry_headers), Carrier(EVERY)
@@ -128,7 +129,7 @@ class Decoder:
             if mapping is not None:
                 lacking.update(dict.fromkeys(mapping.lacking(record.value, record.key, record.headers)))
         if lacking:
-            await self._schemas.load(lacking)
+            await self.schemas.load(lacking)
 
     def events(self, records: Iterable[tuple[int, Any]]) -> list[Event]:
         """Decode records of both topics, in their order.

@@ -4,18 +4,14 @@ Reading a record is pure. So what it needs is fetched before: `Schemas.load` wai
 id what its schema is, or that there is none.
 """
 
-import asyncio
-import logging
 from collections.abc import Iterable
+from functools import partial
 from time import monotonic
 from typing import Final
 
-from streams.sources.registry import Fetched, Registry, RegistryError, SchemaId
+from streams.sources.registry import Fetched, Registry, SchemaId
+from streams.sources.wait import Wait
 
-log = logging.getLogger("trueup")
-
-#: Pause before the registry is asked again, s: the first, and the longest.
-FIRST_PAUSE, LONGEST_PAUSE = 0.5, 10.0
 #: How long it counts that there is no such schema, s, and most ids of which it is remembered.
 UNKNOWN_SECONDS: Final = 60.0
 _MOST_UNKNOWN: Final = 10_000
@@ -28,10 +24,16 @@ class Schemas:
     ----------
     registry
         Where it is asked; None: nothing may be loaded.
+
+    Attributes
+    ----------
+    wait
+        What it has not answered yet.
     """
 
     def __init__(self, registry: Registry | None = None) -> None:
         self._registry = registry
+        self.wait = Wait()
         self._known: dict[SchemaId, Fetched] = {}
         #: Ids without a schema, and until when that counts.
         self._unknown: dict[SchemaId, float] = {}
@@ -51,17 +53,8 @@ class Schemas:
             return
         async with registry.session() as session:
             for schema in schemas:
-                pause, began = FIRST_PAUSE, monotonic()
-                while True:
-                    try:
-                        found = await registry.fetch(session, schema)
-                    except RegistryError as exc:
-                        log.warning("waiting for schema %s, for %.0f s so far: %s", schema, monotonic() - began, exc)
-                        await asyncio.sleep(pause)
-                        pause = min(2 * pause, LONGEST_PAUSE)
-                    else:
-                        break
-                self._keep(schema, found)
+                ask = partial(registry.fetch, session, schema)
+                self._keep(schema, await self.wait.answer(ask, f"schema {schema}"))
 
     def _keep(self, schema: SchemaId, found: Fetched | None) -> None:
         if found is not None:

@@ -29,7 +29,7 @@ def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @contextmanager
 def serving(access: Access) -> Iterator[Server]:
-    made = Server(HOST, 0, bytes, lambda: True, lambda: True, access=access)
+    made = Server(HOST, 0, bytes, lambda: True, str, access=access)
     made.start()
     try:
         yield made
@@ -190,4 +190,4 @@ def test_a_secrets_file_holds_one_line(tmp_path: Path, content: str) -> None:
 
 def test_a_certificate_that_cannot_be_loaded_is_named(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"cannot load TRUEUP_METRICS_CERTFILE=.*nowhere\.pem: No such file"):
-        Server(HOST, 0, bytes, bool, bool, access=Access(certfile=str(tmp_path / "nowhere.pem")))
+        Server(HOST, 0, bytes, bool, str, access=Access(certfile=str(tmp_path / "nowhere.pem")))

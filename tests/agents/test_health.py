@@ -18,7 +18,7 @@ from streams.kafka.security import Access
 @contextmanager
 def serving(*, alive: bool, access: Access | None = None) -> Iterator[dict[str, str]]:
     """Serve a worker's probes, and yield the environment that says where."""
-    server = Server("127.0.0.1", 0, bytes, lambda: alive, lambda: False, access=access)
+    server = Server("127.0.0.1", 0, bytes, lambda: alive, lambda: "busy", access=access)
     server.start()
     try:
         yield {"TRUEUP_METRICS_HOST": "0.0.0.0", "TRUEUP_METRICS_PORT": str(server.port)}  # noqa: S104 - as in the image

@@ -43,7 +43,7 @@ class State:
     """What the probes say."""
 
     healthy = True
-    ready = True
+    unready = ""
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +56,9 @@ def server() -> Iterator[Server]:
 @contextmanager
 def serving(registry: CollectorRegistry | None = None, access: Access | None = None) -> Iterator[Server]:
     known = registry or CollectorRegistry()
-    server = Server(HOST, 0, lambda: generate_latest(known), lambda: State.healthy, lambda: State.ready, access=access)
+    server = Server(
+        HOST, 0, lambda: generate_latest(known), lambda: State.healthy, lambda: State.unready, access=access
+    )
     server.start()
     try:
         yield server
@@ -81,18 +83,16 @@ def test_metrics_are_what_the_registry_holds_now() -> None:
             counter.inc()
 
 
-@pytest.mark.parametrize(("path", "probe"), [("/healthz", "healthy"), ("/readyz", "ready")])
-@pytest.mark.parametrize("good", [True, False], ids=["yes", "no"])
-def test_a_probe_answers_for_itself_alone(
-    server: Server,
-    monkeypatch: pytest.MonkeyPatch,
-    path: str,
-    probe: str,
-    good: bool,  # noqa: FBT001 - a case
+def test_a_probe_answers_for_itself_alone_and_says_why_it_is_not_ready(
+    server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for each in ("healthy", "ready"):
-        monkeypatch.setattr(State, each, good if each == probe else not good)
-    assert get(server, path) == (200 if good else 503, "text/plain", "yes\n" if good else "no\n")
+    monkeypatch.setattr(State, "unready", "the state is restored")
+    assert get(server, "/healthz") == (200, "text/plain", "yes\n")
+    assert get(server, "/readyz") == (503, "text/plain", "no: the state is restored\n")
+    monkeypatch.setattr(State, "unready", "")
+    monkeypatch.setattr(State, "healthy", False)
+    assert get(server, "/healthz") == (503, "text/plain", "no\n")
+    assert get(server, "/readyz") == (200, "text/plain", "yes\n")
 
 
 @pytest.mark.parametrize("path", ["/", "/metric", "/metrics/", "/healthz/x", "/favicon.ico", "/..%2fetc/passwd"])
@@ -114,7 +114,7 @@ def test_unless_told_otherwise_a_worker_listens_on_loopback() -> None:
 
 def test_an_address_that_is_taken_is_an_error(server: Server) -> None:
     with pytest.raises(OSError, match="in use"):
-        Server(HOST, server.port, bytes, bool, bool)
+        Server(HOST, server.port, bytes, bool, str)
 
 
 def test_stop_frees_the_port() -> None:

@@ -17,6 +17,7 @@ from streams.config.settings import Settings
 from streams.faust.state_table import StateTable
 from streams.faust.stores import MemoryStore, RocksStore
 from streams.kafka.security import Security
+from streams.sources.registry import RegistryError
 from tests.events import forecast, outcome
 from tests.streams.brokers import F0, O0, Brokers, Run
 from tests.streams.fakes import Producer, record, wire
@@ -331,7 +332,7 @@ def test_failed_ends_the_process_once_and_keeps_the_first_reason(
     (logged,) = [each for each in caplog.records if each.levelno == logging.CRITICAL]
     assert logged.getMessage() == "cannot go on: RuntimeError: first"
     assert logged.exc_info
-    assert not topology.ready
+    assert topology.unready == "it cannot go on"
 
 
 def test_applied_is_the_fence_and_shows_the_partition_until_it_is_revoked(
@@ -362,7 +363,7 @@ def value(topology: Topology, name: str, **labels: str) -> float | None:
 
 
 def test_a_worker_that_has_not_started_is_not_ready_and_says_so(topology: Topology) -> None:
-    assert not topology.ready
+    assert topology.unready == "no partition is served"
     assert value(topology, "ready") == 0
     assert value(topology, "recovery_remaining_records") == 0
     assert value(topology, "lag_records", topic="forecasts", partition="0") is None
@@ -393,10 +394,42 @@ def up(topology: Topology, monkeypatch: pytest.MonkeyPatch) -> Brokers:
 
 
 def test_it_is_ready_when_partitions_are_assigned_restored_and_served(topology: Topology, up: Brokers) -> None:
-    assert topology.ready
+    assert topology.unready == ""
     assert value(topology, "ready") == 1
     up.assigned = set()
-    assert not topology.ready
+    assert topology.unready == "no partition is served"
+
+
+def test_it_is_not_ready_while_it_waits_for_the_registry_and_its_lag_is_shown_all_the_same(
+    run: Run, topology: Topology, up: Brokers
+) -> None:
+    async def scene() -> None:
+        asked, answered = asyncio.Event(), asyncio.Event()
+
+        async def ask() -> str:
+            if not asked.is_set():
+                asked.set()
+                raise RegistryError("nobody listens")
+            await answered.wait()
+            return "a schema"
+
+        for wait in (topology.wait, topology.processor._decoder.schemas.wait):
+            asked.clear()
+            answered.clear()
+            waiting = asyncio.create_task(wait.answer(ask, "a schema"))
+            await asked.wait()
+            await asyncio.sleep(0)
+            assert topology.unready == "waiting for the schema registry"
+            assert topology.healthy
+            assert topology.serving
+            assert value(topology, "ready") == 0
+            assert (value(topology, "registry_waiting_seconds") or 0) > 0
+            answered.set()
+            assert await waiting == "a schema"
+            assert (topology.unready, value(topology, "registry_waiting_seconds")) == ("", 0)
+
+    assert up.assigned
+    run(scene())
 
 
 @pytest.mark.parametrize("reason", ["rebalancing", "in_recovery"])
@@ -405,13 +438,13 @@ def test_it_is_not_ready_while_partitions_move_or_are_restored(
 ) -> None:
     assert up.assigned
     monkeypatch.setattr(topology.app.faust, reason, True)
-    assert not topology.ready
+    assert topology.unready == "no partition is served"
 
 
 def test_it_is_not_ready_before_its_tables_are(topology: Topology, up: Brokers) -> None:
     assert up.assigned
     topology.app.faust.tables.actives_ready = False
-    assert not topology.ready
+    assert topology.unready == "no partition is served"
 
 
 def test_lag_buffers_and_sizes_are_sampled_by_partition(

@@ -402,7 +402,21 @@ SCENARIOS: Final[dict[str, dict[str, list[Scenario]]]] = {
             # There is no other worker, so nothing is served.
             scene(only("trueup_ready", f"0x{LONG}"), at=11, fires="TrueupWorkerNotReady TrueupNoWorkerReady"),
         ],
-        "quiet": [scene(only("trueup_ready", "0x9 1x20"), healthy(V), at=11)],
+        "quiet": [
+            scene(only("trueup_ready", "0x9 1x20"), healthy(V), at=11),
+            # It waits for the schema registry, and that has an alert of its own.
+            scene(
+                only("trueup_ready", f"0x{LONG}"),
+                only("trueup_registry_waiting_seconds", "0+60x30"),
+                healthy(V),
+                at=11,
+                fires="TrueupRegistryAway",
+            ),
+        ],
+    },
+    "TrueupRegistryAway": {
+        "fires": [scene(only("trueup_registry_waiting_seconds", f"61x{LONG}"), at=2, fires="TrueupRegistryAway")],
+        "quiet": [scene(only("trueup_registry_waiting_seconds", f"59x{LONG}"), at=20), scene(healthy(), at=20)],
     },
     "TrueupGaugesStale": {
         "fires": [

@@ -206,7 +206,7 @@ def test_a_registry_that_is_away_is_waited_for_and_not_missed_later(world: MakeW
     w = world(partitions=1, TRUEUP_REGISTRY_URL=f"http://127.0.0.1:{port}", TRUEUP_OUTPUT_FORMAT="avro")
     w.send([forecast(f"e{i}", 0.5, i) for i in range(9)])
     with w.worker() as worker:
-        wait_for("the worker to say what it waits for", lambda: "waiting for the registry" in worker.printed)
+        wait_for("the worker to say what it waits for", lambda: "waiting for the schema registry" in worker.printed)
         assert worker.process.poll() is None
         with registry.apart(port):
             w.wait_until_applied(9)

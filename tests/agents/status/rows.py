@@ -67,7 +67,13 @@ def readings(
     gauges = Gauges(2000, "1.2.3", lambda: ())
     for n, held in enumerate(partitions):
         gauges.assigned(n, held)
-    return Readings(settings or Settings(), gauges, "1.2.3", lambda: ready, lambda: recovery or Recovery())
+    return Readings(
+        settings or Settings(),
+        gauges,
+        "1.2.3",
+        lambda: "" if ready else "no partition is served",
+        lambda: recovery or Recovery(),
+    )
 
 
 def pages(*partitions: PartitionSnapshot) -> Pages:

@@ -29,7 +29,7 @@ def address() -> Iterator[str]:
     one = learnt(DEFAULT, ["churn"], 2000)
     held = renamed(one, "churn", [HOSTILE, *(f"tenant-{i:03}/credit" for i in range(999))])
     pages = Pages(readings(held, one))
-    server = Server("127.0.0.1", 0, bytes, lambda: True, lambda: True, pages)
+    server = Server("127.0.0.1", 0, bytes, lambda: True, str, pages)
     server.start()
     yield f"http://127.0.0.1:{server.port}"
     server.stop()

@@ -343,7 +343,7 @@ def test_a_defect_is_said_and_logged_and_does_not_show_its_insides(caplog: pytes
 def test_without_any_stream_the_page_says_so() -> None:
     application = Pages(readings(ready=False))
     assert "no stream yet" in get(application, "/").text
-    assert "not ready" in get(application, "/").text
+    assert "not ready: no partition is served" in get(application, "/").text
     assert get(application, "/api/streams").json["streams"] == []
 
 

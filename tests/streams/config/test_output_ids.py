@@ -3,10 +3,7 @@
 import asyncio
 import json
 import logging
-import os
-import signal
 import socket
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,6 +11,7 @@ import pytest
 from streams.config import output_ids
 from streams.config.settings import Settings, SettingsError
 from streams.records.output_schemas import schema, text
+from streams.sources import wait
 from tests.streams.sources.registries import StandIn
 
 OTHER = '{"type": "record", "name": "Score", "namespace": "acme", "fields": []}'
@@ -110,33 +108,49 @@ def test_who_may_not_ask_is_told_so() -> None:
 
 
 def test_a_registry_that_is_away_is_waited_for(monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:
-    monkeypatch.setattr(output_ids, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(wait, "FIRST_PAUSE", 0.01)
     registry = StandIn(broken=[503, 500, 429])
     with caplog.at_level(logging.WARNING, "trueup"):
         assert len(known(registry)) == 2
-    waits = [line for line in caplog.messages if "waiting for the registry" in line]
+    waits = [line for line in caplog.messages if "waiting for the schema registry" in line]
     assert len(waits) == 3
     assert "503" in waits[0]
 
 
-@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
-def test_whoever_waits_can_be_stopped(signum: signal.Signals, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = signal.getsignal(signum)
+def test_whoever_waits_is_alive_and_can_be_stopped() -> None:
+    async def scene(url: str) -> None:
+        stop, waiting, ticks = asyncio.Event(), wait.Wait(), 0
 
-    async def stopping(_: float) -> None:
-        os.kill(os.getpid(), signum)
-        await asyncio.Event().wait()
+        def tick() -> None:
+            nonlocal ticks
+            ticks += 1
+            if waiting.seconds and ticks > 2:
+                stop.set()
 
-    monkeypatch.setattr(output_ids, "asyncio", SimpleNamespace(**{**vars(asyncio), "sleep": stopping}))
+        assert await output_ids.awaited(settings(url), ["calibrated"], waiting, stop, tick) is None
+        assert ticks > 2
+        assert waiting.seconds == 0
+
     with socket.socket() as taken:  # bound, and nobody listens
         taken.bind(("127.0.0.1", 0))
-        assert output_ids.waited(settings(f"http://127.0.0.1:{taken.getsockname()[1]}"), ["calibrated"]) is None
-    assert signal.getsignal(signum) == before
+        asyncio.run(scene(f"http://127.0.0.1:{taken.getsockname()[1]}"))
+
+
+def test_whoever_waits_is_told_what_the_registry_says() -> None:
+    async def scene(registry: StandIn) -> Settings | None:
+        async with registry.served() as url:
+            return await output_ids.awaited(settings(url), ["calibrated"], wait.Wait(), asyncio.Event(), lambda: None)
+
+    found = asyncio.run(scene(StandIn()))
+    assert found is not None
+    assert found.schema_ids == {"calibrated": 1}
+    with pytest.raises(SettingsError, match="denied operation Write"):
+        asyncio.run(scene(StandIn(read_only=True)))
 
 
 @pytest.mark.parametrize("said", [{"version": 1}, {"id": "7"}, {"id": -1}, {"id": 1 << 32}, {"id": True}])
 def test_an_answer_without_an_id_is_asked_for_again(said: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(output_ids, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(wait, "FIRST_PAUSE", 0.01)
     registry, answers = StandIn(), [said]
     usual = registry.posted
     monkeypatch.setattr(registry, "posted", lambda *asked: (200, answers.pop()) if answers else usual(*asked))

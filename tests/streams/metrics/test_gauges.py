@@ -30,6 +30,7 @@ from streams.records.decoding import REASONS
 #: What a ready topology samples, one value for each metric that is not in the state.
 SAMPLES = [
     ("ready", (), 1.0),
+    ("registry_waiting_seconds", (), 0.0),
     ("failed_logins", (), 0.0),
     ("written_maps", (), 0.0),
     ("map_failures", (), 0.0),

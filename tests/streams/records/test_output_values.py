@@ -14,7 +14,7 @@ from streams.records.decoding import encode_calibrated
 from streams.records.output_avro import AvroValues
 from streams.records.output_schemas import schema, text
 from streams.records.output_values import OutputValues, bare
-from streams.sources import schemas
+from streams.sources import wait
 from streams.sources.registry import Registry, RegistryError
 from tests.streams.sources.registries import StandIn
 
@@ -147,7 +147,7 @@ def test_without_a_registry_it_is_said_what_to_set() -> None:
 def test_a_registry_that_is_away_is_waited_for(
     values: OutputValues, registry: StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(schemas, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(wait, "FIRST_PAUSE", 0.01)
     registry.broken += [503, 500]
     asyncio.run(values.load([AVRO.calibrated(ONE), None, b"{}"]))
     assert values.json(AVRO.calibrated(ONE)) == encode_calibrated(ONE)

@@ -26,7 +26,7 @@ from hypothesis import strategies as st
 
 from streams.config.settings import Settings, SettingsError
 from streams.records.decoding import REASONS
-from streams.sources import config, schemas
+from streams.sources import config, wait
 from streams.sources.framing import split
 from streams.sources.mapping import Mapping
 from streams.sources.references import Headers
@@ -249,7 +249,7 @@ def test_a_frame_is_taken_apart_as_the_format_says() -> None:
 def test_schemas_are_asked_for_once_and_waited_for_while_the_registry_is_away(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(schemas, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(wait, "FIRST_PAUSE", 0.01)
     refers = {"name": "n.Inner", "subject": "inner/value", "version": 2}
     stand_in = StandIn(
         {
@@ -277,10 +277,12 @@ def test_schemas_are_asked_for_once_and_waited_for_while_the_registry_is_away(
         waiting = asyncio.create_task(held.load(lacking))
         while not caplog.messages:  # noqa: ASYNC110 - nothing listens there yet, and the log says so
             await asyncio.sleep(0.01)
+        assert held.wait.seconds > 0
         stand_in.broken = [503, 401]
         async with stand_in.served(port=port):
             await waiting
-            assert "waiting for schema 7" in caplog.messages[0]
+            assert "to know schema 7" in caplog.messages[0]
+            assert held.wait.seconds == 0
             assert any("answered 503" in said for said in caplog.messages)
             assert held.get(7) == Fetched("AVRO", json.dumps(SCHEMA), (("n.Inner", '"string"'),))
             assert found.lacking(framed(7, b""), None, ()) == []
@@ -290,7 +292,7 @@ def test_schemas_are_asked_for_once_and_waited_for_while_the_registry_is_away(
             assert held.get(str(GUID)) is not None
             assert held.get(9) is None
             assert not held.lacks(9), "for a while it counts that there is none"
-            assert len(stand_in.asked) == asked + 4
+            assert len(stand_in.asked) == asked + 5
         refused = read(found, framed(9, b""))
         assert refused.reason == "schema"
 

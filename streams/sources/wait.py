@@ -1,0 +1,59 @@
+"""Waiting for the registry: it is asked again until it answers, and how long that takes is said and shown."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from time import monotonic
+from typing import Final, TypeVar
+
+from streams.sources.registry import RegistryError
+
+log = logging.getLogger("trueup")
+
+#: Pause before the registry is asked again, s: the first, and the longest.
+FIRST_PAUSE, LONGEST_PAUSE = 0.5, 10.0
+#: What a process says of itself that waits.
+WAITING: Final = "waiting for the schema registry"
+
+T = TypeVar("T")
+
+
+class Wait:
+    """Questions that the registry has not answered yet; any thread may ask `seconds`."""
+
+    def __init__(self) -> None:
+        #: When each question that failed once was first asked, s of a clock that only counts.
+        self._began: list[float] = []
+
+    @property
+    def seconds(self) -> float:
+        """How long the oldest question has waited, s; 0 if none does. A question counts once it has failed."""
+        return max((monotonic() - began for began in tuple(self._began)), default=0.0)
+
+    async def answer(self, ask: Callable[[], Awaitable[T]], about: str) -> T:
+        """Ask until there is an answer, and return it.
+
+        Parameters
+        ----------
+        ask
+            Asks once; `RegistryError` says that asking again may help, anything else is raised.
+        about
+            What is asked for; the log names it.
+        """
+        pause, began = FIRST_PAUSE, monotonic()
+        try:
+            return await ask()
+        except RegistryError as exc:
+            failure = exc
+        self._began.append(began)
+        try:
+            while True:
+                log.warning("%s, for %.0f s so far, to know %s: %s", WAITING, monotonic() - began, about, failure)
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, LONGEST_PAUSE)
+                try:
+                    return await ask()
+                except RegistryError as exc:
+                    failure = exc
+        finally:
+            self._began.remove(began)
