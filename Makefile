@@ -8,7 +8,7 @@ INSTALL := $(BIN)/python -m pip install --quiet
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup compiled packages jars rivals data demo experiments test chaos soak fuzz images bench latency growth
+.PHONY: help setup compiled packages jars registry rivals data demo experiments test chaos soak fuzz images bench latency growth
 .PHONY: lint types contracts leaks advisories format docs dashboards manifests lock clean
 
 help: ## list the targets
@@ -22,6 +22,7 @@ packages: ## install the Debian packages that some tests use, if apt-get may; wi
 	./.ci/packages
 
 jars: deploy/kafka/lib/.stamp ## fetch Apache Kafka's jars by their hashes, for the demo and the tests
+registry: deploy/registry/.stamp ## fetch a real schema registry and a Java client of it by their hashes, for the tests
 rivals: .rivals/.stamp $(STREAMS)/target/.stamp ## fetch and build what trueup is measured beside, into .rivals
 data: .venv/.data ## fetch the experiments' data sets, 70 MB, into .venv
 
@@ -31,7 +32,7 @@ demo: compiled jars ## real data through a real broker: a live table, then a rep
 experiments: compiled data ## the papers' results and five real streams again, into one report; four to nine minutes
 	$(BIN)/trueup experiments
 
-test: compiled jars ## run the tests, end to end ones included, two files at a time
+test: compiled jars registry ## run the tests, end to end ones included, two files at a time
 	$(BIN)/pytest --numprocesses 2 --dist loadfile
 
 chaos: compiled jars ## 200,000 events and every kind of fault, judged; about five minutes, with three brokers (BROKERS=3) twenty
@@ -92,10 +93,13 @@ lock: setup ## resolve the dependencies anew and write their hashes (UPGRADE=--u
 	CUSTOM_COMPILE_COMMAND="make lock" $(LOCK) $(UPGRADE) --extra demo -c requirements/dev.txt -o requirements/demo.txt pyproject.toml
 	CUSTOM_COMPILE_COMMAND="make lock" $(LOCK) $(UPGRADE) -o requirements/rivals.txt requirements/rivals.in
 	deploy/maven/jars deploy/kafka/pom.xml requirements/kafka.txt
+	deploy/maven/jars deploy/registry/pom.xml requirements/registry.txt
+	deploy/maven/jars deploy/clients/java/pom.xml requirements/clients.txt
 	deploy/maven/jars $(STREAMS)/pom.xml requirements/streams.txt
 
 clean: ## remove everything that make made
 	rm -rf .venv .rivals .compiled .images $(STREAMS)/target trueup-bench trueup-fuzz deploy/kafka/lib *.egg-info
+	rm -rf deploy/registry/lib deploy/registry/.stamp deploy/clients/java/lib
 	rm -rf .import_linter_cache .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find agents cli deploy lab replay state streams tests -name __pycache__ -prune -exec rm -rf {} +
 
@@ -127,4 +131,11 @@ $(STREAMS)/target/.stamp: requirements/streams.txt deploy/maven/jars deploy/mave
 deploy/kafka/lib/.stamp: requirements/kafka.txt deploy/maven/jars deploy/maven/Locked.java
 	rm -rf deploy/kafka/lib
 	deploy/maven/jars deploy/kafka/pom.xml requirements/kafka.txt deploy/kafka/lib
+	touch $@
+
+deploy/registry/.stamp: requirements/registry.txt requirements/clients.txt deploy/maven/jars deploy/maven/Locked.java
+	rm -rf deploy/registry/lib deploy/clients/java/lib
+	deploy/maven/jars deploy/registry/pom.xml requirements/registry.txt deploy/registry/lib
+	cd deploy/registry/lib && tar -xzf *.tar.gz && rm *.tar.gz
+	deploy/maven/jars deploy/clients/java/pom.xml requirements/clients.txt deploy/clients/java/lib
 	touch $@

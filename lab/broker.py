@@ -4,10 +4,7 @@
 ends with the process that started it.
 """
 
-import ctypes
 import os
-import secrets
-import shutil
 import signal
 import socket
 import struct
@@ -15,13 +12,14 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final, NamedTuple, Self
 
-HOST: Final = "127.0.0.1"
+from lab.jvm import HOST, dies_with_parent, free_port, java, lacking
+
 KAFKA: Final = Path(__file__).resolve().parents[1] / "deploy" / "kafka"
 START_SECONDS: Final = 180.0  # 4 on an idle machine with two cores; with a dozen busy processes there, more than 60
 STOP_SECONDS: Final = 15.0  # 1 on the same machine
@@ -252,10 +250,9 @@ log.dirs={self.directory / "data"}
 
     def _java(self, *arguments: str) -> subprocess.Popen[bytes]:
         """Start java on Kafka's jars; its output goes to the log, its temporary files into the directory."""
-        home = os.environ.get("JAVA_HOME")
-        java = shutil.which("java", path=f"{home}/bin" if home else None)
-        if java is None:
-            raise BrokerError(f"no java {f'in JAVA_HOME={home}' if home else 'on the PATH'}: install Java 17 or newer")
+        executable = java()
+        if executable is None:
+            raise BrokerError(lacking())
         lib = Path(os.environ.get("TRUEUP_KAFKA_LIB") or KAFKA / "lib").resolve()
         if not any(lib.glob("kafka_*.jar")):
             raise BrokerError(f"no Kafka jars in {lib}: run `make jars`, or set TRUEUP_KAFKA_LIB to their directory")
@@ -263,41 +260,18 @@ log.dirs={self.directory / "data"}
         options += ["-Dorg.apache.logging.log4j.level=INFO", "-cp", f"{lib}/*"]
         with self.log.open("ab") as log:
             return subprocess.Popen(
-                [java, *options, *arguments],
+                [executable, *options, *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 process_group=0,  # Ctrl-C in a terminal must not reach the broker: the clients disconnect first
-                preexec_fn=_die_with_parent(),
+                preexec_fn=dies_with_parent(),
             )
-
-
-def _die_with_parent() -> Callable[[], None] | None:
-    """Return what the child runs before java, so that the kernel kills it when its parent ends; Linux only."""
-    if sys.platform != "linux":
-        return None
-    prctl, parent, set_parent_death_signal = ctypes.CDLL(None).prctl, os.getpid(), 1
-
-    def run() -> None:
-        prctl(set_parent_death_signal, signal.SIGKILL)
-        if os.getppid() != parent:  # the parent ended before prctl
-            os._exit(1)
-
-    return run
 
 
 def cluster_id() -> str:
     """Return a new cluster id."""
     return uuid.uuid4().hex[:22]
-
-
-def free_port(*others: int | None) -> int:
-    """Return a free port below those of outgoing connections, which no client takes while the broker is down."""
-    while True:
-        port = 20_000 + secrets.randbelow(12_000)
-        with suppress(OSError), socket.create_server((HOST, port)):
-            if port not in others:
-                return port
 
 
 def _answers(port: int) -> bool:

@@ -1,7 +1,8 @@
 """A schema registry with the REST interface of Confluent's: who it is, and what it says of a schema.
 
 The interface is that of https://docs.confluent.io/platform/current/schema-registry/develop/api.html; other registries
-(Redpanda, Karapace, Apicurio under ``/apis/ccompat/v7``) have the same.
+(Redpanda, Karapace, Apicurio under ``/apis/ccompat/v7``) have the same. Apicurio is tested: it gives Protobuf as text
+whatever is asked for, has no GUIDs, and compares schemas letter by letter unless they are to be normalized.
 """
 
 import json
@@ -24,6 +25,8 @@ SECONDS: Final = 10.0
 _MOST: Final = 1000
 #: Statuses that say that a schema is not wanted, and that will not change by itself.
 _REFUSED: Final = (401, 403, 404, 409, 422)
+#: What every registry answers, whoever asks.
+_TYPES: Final = "schemas/types"
 _ACCEPT: Final = {"Accept": "application/vnd.schemaregistry.v1+json, application/json"}
 
 
@@ -43,7 +46,7 @@ class Fetched(NamedTuple):
     kind
         `AVRO`, `PROTOBUF` or `JSON`.
     text
-        The schema; of Protobuf a FileDescriptorProto in base64.
+        The schema; of Protobuf a FileDescriptorProto in base64 where the registry gives one, else the file's text.
     references
         The schemas it refers to, by name, each after those that it refers to itself.
     """
@@ -140,6 +143,7 @@ class Registry:
         path = f"schemas/ids/{schema}" if isinstance(schema, int) else f"schemas/guids/{quote(schema)}"
         found = await self._get(session, path)
         if found is None:
+            await self._recognise(session)
             return None
         kind = found.get("schemaType", AVRO)
         if kind == PROTOBUF:
@@ -147,6 +151,13 @@ class Registry:
         references: dict[str, str] = {}
         await self._collect(session, found, references, serialized=kind == PROTOBUF)
         return Fetched(kind, _text(found), tuple(references.items()))
+
+    async def _recognise(self, session: aiohttp.ClientSession) -> None:
+        """Raise `RegistryError` if this is no registry: a server that knows no path has no schema either."""
+        if await self._answer(session, _TYPES) is None:
+            raise RegistryError(
+                f"{self._url(_TYPES)} answered 404: TRUEUP_REGISTRY_URL is not the address of Confluent's interface"
+            )
 
     async def register(self, session: aiohttp.ClientSession, subject: str, text: str) -> int:
         """Register an Avro schema under a subject, and return its id: the one it has, if it is registered already.
@@ -161,7 +172,7 @@ class Registry:
         return _id(await self._post(session, f"subjects/{quote(subject, safe='')}/versions", text))
 
     async def registered(self, session: aiohttp.ClientSession, subject: str, text: str) -> int:
-        """Return the id that an Avro schema has under a subject, and register nothing.
+        """Return the id that an Avro schema has under a subject, however it is formatted there; register nothing.
 
         Raises
         ------
@@ -170,14 +181,14 @@ class Registry:
         RegistryError
             As `fetch`.
         """
-        return _id(await self._post(session, f"subjects/{quote(subject, safe='')}", text))
+        return _id(await self._post(session, f"subjects/{quote(subject, safe='')}?normalize=true", text))
 
     async def latest(self, session: aiohttp.ClientSession, subject: str) -> dict[str, Any] | None:
         """Return the latest version of a subject as the registry has it; None if there is none; raises as `fetch`."""
         return await self._get(session, f"subjects/{quote(subject, safe='')}/versions/latest")
 
     async def _post(self, session: aiohttp.ClientSession, path: str, text: str) -> dict[str, Any]:
-        url = f"{str(self.url).rstrip('/')}/{path}"
+        url = self._url(path)
         try:
             async with session.post(url, json={"schema": text, "schemaType": AVRO}) as answer:
                 status, reason, body = answer.status, answer.reason, await answer.read()
@@ -217,19 +228,27 @@ class Registry:
     async def _get(
         self, session: aiohttp.ClientSession, path: str, *, serialized: bool = False
     ) -> dict[str, Any] | None:
-        url = f"{str(self.url).rstrip('/')}/{path}" + ("?format=serialized" if serialized else "")
+        path += "?format=serialized" if serialized else ""
+        found = await self._answer(session, path)
+        if found is not None and not isinstance(found, dict):
+            raise RegistryError(f"{self._url(path)} answered no object")
+        return found
+
+    async def _answer(self, session: aiohttp.ClientSession, path: str) -> Any:  # noqa: ANN401 - JSON
+        """Return what a path answers; None if it does not exist."""
+        url = self._url(path)
         try:
             async with session.get(url) as answer:
                 if answer.status == 404:
                     return None
                 if answer.status != 200:
                     raise RegistryError(f"{url} answered {answer.status} {answer.reason}")
-                found = await answer.json(content_type=None)
+                return await answer.json(content_type=None)
         except (aiohttp.ClientError, TimeoutError, ValueError) as exc:
             raise RegistryError(f"{url} cannot be asked: {str(exc) or type(exc).__name__}") from exc
-        if not isinstance(found, dict):
-            raise RegistryError(f"{url} answered no object")
-        return found
+
+    def _url(self, path: str) -> str:
+        return f"{str(self.url).rstrip('/')}/{path}"
 
 
 def _id(found: Mapping[str, Any]) -> int:

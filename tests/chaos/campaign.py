@@ -17,7 +17,7 @@ from typing import NamedTuple
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError
 
-from lab.broker import HOST
+from lab.jvm import HOST
 from tests.chaos import outages, silence, strikes, trials  # noqa: F401 - three of them register their strikes
 from tests.chaos.cluster import Cluster
 from tests.chaos.faults import Fault

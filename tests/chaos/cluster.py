@@ -14,7 +14,8 @@ from aiokafka.errors import KafkaError, NodeNotReadyError, for_code
 from aiokafka.protocol.admin import AlterPartitionReassignmentsRequest
 from aiokafka.structs import TopicPartition
 
-from lab.broker import Broker, Seat, cluster_id, free_port
+from lab.broker import Broker, Seat, cluster_id
+from lab.jvm import free_port
 from tests.e2e.world import wait_for
 
 #: Longest wait until the brokers answer, and until all replicas are in sync, s.

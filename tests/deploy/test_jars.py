@@ -16,7 +16,12 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "deploy" / "maven" / "jars"
 #: What is fetched here, and the lock of it.
-PROJECTS = {"deploy/kafka": "kafka.txt", "tests/bench/rivals/kafka_streams": "streams.txt"}
+PROJECTS = {
+    "deploy/kafka": "kafka.txt",
+    "deploy/registry": "registry.txt",
+    "deploy/clients/java": "clients.txt",
+    "tests/bench/rivals/kafka_streams": "streams.txt",
+}
 MAVEN = "{http://maven.apache.org/POM/4.0.0}"
 #: The coordinates of a dependency, or of a project, in a pom.
 COORDINATES = "<groupId>test</groupId><artifactId>{}</artifactId><version>1</version>"
@@ -149,11 +154,17 @@ def test_a_jar_that_is_not_to_be_had_fails(site: Site) -> None:
 @every_project
 def test_a_lock_has_the_versions_that_its_project_names(project: str) -> None:
     lock = (ROOT / "requirements" / PROJECTS[project]).read_text().splitlines()[1:]
-    assert all(re.fullmatch(r"[0-9a-f]{64}  \S+:\S+:jar:\S+", line) for line in lock)
+    assert all(re.fullmatch(r"[0-9a-f]{64}  \S+:\S+:(jar|tar\.gz:all):\S+", line) for line in lock)
     locked = {line.split()[1] for line in lock}
     named = {
-        ":".join([*(each.findtext(f"{MAVEN}{word}", "") for word in ("groupId", "artifactId")), "jar"])
-        + f":{each.findtext(f'{MAVEN}version')}"
+        ":".join(
+            [
+                *(each.findtext(f"{MAVEN}{word}", "") for word in ("groupId", "artifactId")),
+                each.findtext(f"{MAVEN}type", "jar"),
+                *filter(None, [each.findtext(f"{MAVEN}classifier")]),
+                each.findtext(f"{MAVEN}version", ""),
+            ]
+        )
         for each in ET.parse(ROOT / project / "pom.xml").iter(f"{MAVEN}dependency")  # noqa: S314 - of this repository
     }
     assert named

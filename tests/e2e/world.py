@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
-from urllib.error import URLError
+from urllib.error import HTTPError, URLError
 from urllib.request import urlopen
 
 import orjson
@@ -101,15 +101,17 @@ class Worker:
         return None
 
     def get(self, path: str) -> tuple[int, str]:
-        """Return status and body of a page; status 0 while nothing listens."""
+        """Return status and body of a page, whatever the status; status 0 while nothing listens."""
         port = self.port()
         if port is None:
             return 0, ""
         try:
             with urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as response:
                 return response.status, response.read().decode()
-        except URLError as exc:
-            return getattr(exc, "code", 0), ""
+        except HTTPError as exc:
+            return exc.code, exc.read().decode()
+        except URLError:
+            return 0, ""
         except OSError:
             return 0, ""
 

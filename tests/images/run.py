@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from typing import Any, Final, Self
 
 from agents import __version__
-from lab.broker import Broker, BrokerError, free_port
+from lab.broker import Broker, BrokerError
+from lab.jvm import free_port
 from lab.scrape import ScrapedSamples, get
 from tests.images import pod, podman
 from tests.images.podman import CONFINED, ROOT, Podman, PodmanError

@@ -9,7 +9,8 @@ from typing import Any, Final
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.protocol.admin import CreateAclsRequest, DeleteAclsRequest
 
-from lab.broker import HOST, Broker, free_port
+from lab.broker import Broker
+from lab.jvm import HOST, free_port
 from streams.kafka.permissions import OPERATIONS
 from tests.secure.certificates import Certificates
 

@@ -43,7 +43,7 @@ class StandIn:
     url: str = ""
 
     async def answer(self, request: web.Request) -> web.Response:
-        path = request.path_qs.removeprefix("/")
+        path = request.path_qs.removeprefix("/").removesuffix("?normalize=true")
         self.asked.append(path)
         kind = "application/vnd.schemaregistry.v1+json"
         if self.broken:
@@ -52,6 +52,8 @@ class StandIn:
             return web.json_response({"error_code": 401, "message": "Unauthorized"}, status=401)
         if request.method == "POST":
             status, found = self.posted(path, json.loads(await request.text()))
+        elif path == "schemas/types":
+            return web.json_response(["AVRO", "JSON", "PROTOBUF"], content_type=kind)
         elif path.endswith("/versions/latest") and path not in self.schemas:
             status, found = self._latest(path.split("/")[1])
         else:
