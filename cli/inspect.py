@@ -36,6 +36,7 @@ KEPT = (
     keys.COMPARISON,
     keys.AGES,
     keys.COVERAGE,
+    keys.DISTRIBUTION,
     keys.NAMES,
     keys.SEGMENT,
 )
@@ -53,7 +54,7 @@ def run(settings: Settings, stream: str | None, *, json_output: bool) -> int:
         found = asyncio.run(read(settings))
     except KafkaError as exc:
         raise TopicsError(f"cannot read {settings.changelog} from {', '.join(settings.brokers)}: {exc}") from exc
-    names = sorted(found.histories.keys() | found.vectors.keys() | found.served.keys())
+    names = sorted(found.histories.keys() | found.vectors.keys() | found.served.keys() | found.distributions.keys())
     if stream is not None and stream not in names:
         inspect_tables.console(stderr=True).print(
             f"no state of stream {stream!r}; there are: {', '.join(names[:20]) or 'none'}"
@@ -141,8 +142,8 @@ def _found(newest: dict[tuple[int, bytes], bytes], policies: Policies) -> StateR
         elif kind == keys.VECTORS:
             config, stream = keys.of_vectors(key)
             found.vectors[stream][partition, config] = rows.decode_vectors(value)
-        elif kind in (keys.AGES, keys.COVERAGE):
-            _labelled(found, policies, key, partition, value)
+        elif kind in (keys.AGES, keys.COVERAGE, keys.DISTRIBUTION):
+            _counted(found, policies, key, partition, value)
         elif kind == keys.COMPARISON:
             stream, champion, challenger = keys.of_comparison(key)
             found.comparisons[stream][partition, champion, challenger] = rows.decode_comparison(value)
@@ -159,11 +160,13 @@ def _found(newest: dict[tuple[int, bytes], bytes], policies: Policies) -> StateR
     return found
 
 
-def _labelled(found: StateRows, policies: Policies, key: bytes, partition: int, value: bytes) -> None:
-    """Decode a row that says which forecasts of a stream have labels, or since when."""
+def _counted(found: StateRows, policies: Policies, key: bytes, partition: int, value: bytes) -> None:
+    """Decode a row that counts the forecasts of a stream or the ages of its outcomes."""
     stream = key[1:].decode()
     policy = policies.of(stream)
     if key[:1] == keys.AGES:
         found.ages[stream][partition] = rows.decode_ages(value)
+    elif key[:1] == keys.DISTRIBUTION:
+        found.distributions[stream][partition] = rows.decode_distribution(value)
     elif policy is not None and policy.guarded:
         found.coverages[stream][partition] = rows.decode_coverage(value)

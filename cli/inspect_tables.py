@@ -61,10 +61,7 @@ def _whole(shown_on: Console, each: dict[str, Any]) -> None:
             low.add_row(kind, f"{one['n']:,}", f"{one['forecast']:.5f}", f"{one['outcome']:.5f}")
     if each["resolved"] or "vectors" not in each:
         shown_on.print(curve, low, _health(each))
-    if "ages" in each:
-        shown_on.print(_ages_table(each["ages"]))
-        for finding in each["ages"]["findings"]:
-            shown_on.print(f"labels: {finding['words']}.")
+    _counted(shown_on, each)
     if "segments" in each:
         shown_on.print(segments.table(each["segments"]))
         if (lately := segments.recent_table(each["segments"])) is not None:
@@ -74,6 +71,16 @@ def _whole(shown_on: Console, each: dict[str, Any]) -> None:
     if "shadows" in each:
         shown_on.print(challengers.table(each["shadows"]))
     _calibrators(shown_on, each["calibrators"])
+
+
+def _counted(shown_on: Console, each: dict[str, Any]) -> None:
+    """Show how forecasts are distributed, and how old they are when outcomes come."""
+    if "forecasts" in each:
+        shown_on.print(_forecasts_table(each["forecasts"]))
+    if "ages" in each:
+        shown_on.print(_ages_table(each["ages"]))
+        for finding in each["ages"]["findings"]:
+            shown_on.print(f"labels: {finding['words']}.")
 
 
 def _calibrators(shown_on: Console, calibrators: list[dict[str, Any]]) -> None:
@@ -130,6 +137,15 @@ def _vector_table(config: str, scored: dict[str, Any]) -> Table:
 def _error(window: dict[str, Any]) -> str:
     place = f" (partition {window['partition']}, window {window['window']})" if "window" in window else ""
     return f"{window['error']:.4f}{place}"
+
+
+def _forecasts_table(found: dict[str, Any]) -> Table:
+    shift = "–" if found["shift"] is None else f"{found['shift']:.3f}"
+    told = " (shifted)" if found["shifted"] else ""
+    table = Table("raw forecasts", "events", "median", title=f"shift of the last week, PSI: {shift}{told}")
+    for name, n, median in (("since yesterday", "latest", "median"), ("weeks before", "before", "median_before")):
+        table.add_row(name, f"{found[n]:,}", "–" if found[median] is None else f"{found[median]:.5f}")
+    return table
 
 
 def _ages_table(ages: dict[str, Any]) -> Table:

@@ -26,6 +26,7 @@ HOT = (
     "state/scoring/cells.py",
     "state/scoring/comparison.py",
     "state/coverage.py",
+    "state/scoring/distribution.py",
     "state/draw.py",
     "state/engine.py",
     "state/events.py",

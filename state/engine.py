@@ -53,6 +53,7 @@ from state.refusals import REFUSED_ID as MARK_REFUSED_ID
 from state.refusals import UNFIT, WITHHELD, Refusals
 from state.rows import Served
 from state.scoring.ages import Ages
+from state.scoring.distribution import Distribution
 from state.scoring.history import History
 from state.scoring.pair_scores import (
     AnyComparison,
@@ -124,6 +125,8 @@ class Effects:
         The rows among ``rows`` that changed of the ages of each stream's outcomes.
     coverages
         Those of which forecasts of each stream have a label, where another one got a label.
+    distributions
+        Those of the distribution of each stream's raw forecasts.
     segments
         The rows among ``rows`` that changed of the segments that each stream has now: their slots and their scores.
     comparisons
@@ -149,6 +152,7 @@ class Effects:
     calibrators: dict[str, bytes] = field(default_factory=dict)
     ages: dict[str, bytes] = field(default_factory=dict)
     coverages: dict[str, bytes] = field(default_factory=dict)
+    distributions: dict[str, bytes] = field(default_factory=dict)
     segments: dict[str, dict[bytes, bytes]] = field(default_factory=lambda: defaultdict(dict))
     comparisons: dict[tuple[str, str, str], bytes] = field(default_factory=dict)
 
@@ -266,6 +270,7 @@ class Partition:
         self._vectors: dict[tuple[str, str], VectorHistory] = {}
         self._ages: dict[str, Ages] = {}
         self._coverages: dict[str, Coverage | None] = {}
+        self._distributions: dict[str, Distribution] = {}
         self._segments: dict[tuple[str, bytes], _Segments] = {}
         self._held_segments = 0
 
@@ -285,6 +290,7 @@ class Partition:
         self._aged: dict[str, Ages] = {}
         #: Whose coverage changed, and whether by a label.
         self._covered: dict[str, bool] = {}
+        self._distributed: dict[str, Distribution] = {}
         self._named: dict[tuple[str, bytes], Dictionary] = {}
         self._segmented: dict[tuple[str, bytes], _Segments] = {}
 
@@ -343,7 +349,7 @@ class Partition:
         effects.fates = [after - was for after, was in zip(fence.fates, self._fates, strict=True)]
         if fence.applied > self._applied or any(effects.passed):  # else nothing is new, the fence included
             self._collect()
-            held = max(len(self._learners), len(self._ages), len(self._coverages))
+            held = max(len(self._learners), len(self._ages), len(self._coverages), len(self._distributions))
             if held > CACHED or self._held_segments > CACHED_SEGMENTS:
                 self._forget()
         return effects
@@ -386,6 +392,7 @@ class Partition:
             self._covered.setdefault(stream, False)
         self._enter(service.role, service.due_ms, event_id, ts)
         fence.fates[ISSUED] += 1
+        self._note(service, raw)
         made, config, applied = service.calibrator, service.config, fence.applied
         served = record_key, event_id, stream, raw, p, draw, made, config, version, ts, applied, carried
         self._outputs.append(new(Calibrated, served))
@@ -637,6 +644,21 @@ class Partition:
             ages = self._ages[stream] = Ages() if row is None else rows.decode_ages(row)
         self._aged[stream] = ages
         return ages
+
+    def _note(self, service: _Service, raw: Any) -> None:  # noqa: ANN401 - of the service's kind
+        """Count a raw forecast in the distribution of its stream: of classes the highest probability, no numbers."""
+        if service.kind == QUANTILES:
+            return
+        stream = service.stream
+        found = self._distributed.get(stream)
+        if found is None:
+            found = self._distributions.get(stream)
+            if found is None:
+                row = self._get(keys.distribution(stream))
+                found = Distribution() if row is None else rows.decode_distribution(row)
+                self._distributions[stream] = found
+            self._distributed[stream] = found
+        found.observe(raw if service.kind == PROBABILITY else max(raw), self.fence.stream_time)
 
     def _served(self, payload: bytes) -> _Service:
         """Return what answered the forecast of a row."""
@@ -1059,13 +1081,13 @@ class Partition:
             row = changes[keys.vectors(stream, config)] = rows.encode_vectors(vectors)
             if self._present(stream, config):
                 effects.vectors[stream] = row
-        self._collect_labels()
+        self._collect_counts()
         self._collect_segments()
         changes.update(self._guards())
         changes[keys.FENCE] = self.fence.encode()
 
-    def _collect_labels(self) -> None:
-        """Turn what changed of which forecasts have labels, and since when, into rows."""
+    def _collect_counts(self) -> None:
+        """Turn what changed of ages, coverage and distributions into rows."""
         effects, changes = self._effects, self._changed
         for stream, ages in self._aged.items():
             effects.ages[stream] = changes[keys.ages(stream)] = rows.encode_ages(ages)
@@ -1075,6 +1097,8 @@ class Partition:
                 row = changes[keys.coverage(stream)] = rows.encode_coverage(coverage)
                 if labelled:
                     effects.coverages[stream] = row
+        for stream, found in self._distributed.items():
+            effects.distributions[stream] = changes[keys.distribution(stream)] = rows.encode_distribution(found)
 
     def _collect_segments(self) -> None:
         """Turn what changed of segments into rows."""

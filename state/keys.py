@@ -17,6 +17,8 @@ EXPIRY: Final = b"Q"
 AGES: Final = b"A"
 #: Which of a stream's forecasts have a label (`state.coverage`).
 COVERAGE: Final = b"J"
+#: How the raw forecasts of a stream are distributed, lately and before.
+DISTRIBUTION: Final = b"D"
 #: Records far ahead of stream time (`state.witnesses`).
 WITNESSES: Final = b"T"
 #: Numbers of the values of a stream's segments (`state.segments.Dictionary`).
@@ -67,6 +69,11 @@ def ages(stream: str) -> bytes:
 def coverage(stream: str) -> bytes:
     """Key of which of a stream's forecasts have a label."""
     return COVERAGE + stream.encode()
+
+
+def distribution(stream: str) -> bytes:
+    """Key of the distribution of a stream's raw forecasts."""
+    return DISTRIBUTION + stream.encode()
 
 
 def quota(stream: str) -> bytes:

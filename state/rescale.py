@@ -5,7 +5,7 @@ belongs to a stream moves as it is, too, if the stream was in one partition and 
 
 - **Scores.** Sums of all partitions together stay the same. A partition observes the events that are its own now and
   still have a row, in the order in which they resolved, so that a revised label finds them. All others can change no
-  more; their sums go to one partition, the stream's home. So do the ages of outcomes.
+  more; their sums go to one partition, the stream's home. So do the ages of outcomes and the distribution of forecasts.
 - **Coverage.** Each partition goes on with the share that all had together, and counts forecasts anew.
 - **Calibrators.** A partition goes on with the calibrator that had learnt most. That one then learns the events of
   other partitions that have moved here, as far as their rows are still there, and so knows every label that may be
@@ -34,6 +34,7 @@ from state.policy import layout_of
 from state.rows import Served
 from state.scoring.ages import Ages
 from state.scoring.bias import Bias
+from state.scoring.distribution import Distribution
 from state.scoring.history import History
 from state.scoring.order import Order
 from state.scoring.pair_scores import AnyComparison, AnySegmentScores, compare, of_challenger, of_segment
@@ -216,6 +217,7 @@ _OF_STREAM: Final = {
     keys.COMPARISON: 9,
     keys.AGES: 1,
     keys.COVERAGE: 1,
+    keys.DISTRIBUTION: 1,
     keys.NAMES: 5,
     keys.SEGMENT: 7,
 }
@@ -393,6 +395,7 @@ class _Divided:
         self._settle_segments(made)
         self._settle_ages(made)
         self._settle_coverage(made)
+        self._settle_distribution(made)
         for new, here in self._here.items():
             for config, learning in here.learning.items():
                 learning.served.late += learning.short
@@ -634,6 +637,12 @@ class _Divided:
         if found:
             for new in self._here:
                 made[new][keys.coverage(self._stream)] = rows.encode_coverage(_sum(found, Coverage()))
+
+    def _settle_distribution(self, made: Sequence[dict[bytes, bytes]]) -> None:
+        found = [rows.decode_distribution(row) for _, _, row in self._old(keys.DISTRIBUTION)]
+        if found:
+            row = rows.encode_distribution(_sum(found, Distribution()))
+            made[self._home][keys.distribution(self._stream)] = row
 
 
 def _layout(recipe: str) -> bytes:

@@ -12,6 +12,7 @@ from state.frames import DAMAGE, damaged, seal, unseal
 from state.policy import build
 from state.scoring.ages import Ages
 from state.scoring.comparison import Comparison
+from state.scoring.distribution import Distribution
 from state.scoring.history import History
 from state.scoring.pair_scores import AnyComparison, AnySegmentScores, PairScores, SegmentPairScores
 from state.scoring.segment_scores import SegmentScores
@@ -27,6 +28,7 @@ COMPARISONS_VERSION: Final = 3
 PAIRS_VERSION: Final = 4
 AGES_VERSION: Final = 1
 COVERAGE_VERSION: Final = 1
+DISTRIBUTION_VERSION: Final = 1
 NAMES_VERSION: Final = 1
 SEGMENT_VERSION: Final = 3
 SEGMENT_PAIRS_VERSION: Final = 2
@@ -157,6 +159,16 @@ def encode_coverage(coverage: Coverage) -> bytes:
 def decode_coverage(frame: bytes) -> Coverage:
     """Read such a row; raises `CorruptFrame` if it is not intact."""
     return _decoded(keys.COVERAGE[0], COVERAGE_VERSION, frame, Coverage.decode)
+
+
+def encode_distribution(distribution: Distribution) -> bytes:
+    """Return the row of the distribution of a stream's raw forecasts."""
+    return seal(keys.DISTRIBUTION[0], DISTRIBUTION_VERSION, distribution.encode())
+
+
+def decode_distribution(frame: bytes) -> Distribution:
+    """Read such a row; raises `CorruptFrame` if it is not intact."""
+    return _decoded(keys.DISTRIBUTION[0], DISTRIBUTION_VERSION, frame, Distribution.decode)
 
 
 def encode_names(dictionary: Dictionary) -> bytes:

@@ -85,6 +85,10 @@ def detail(worker: Mapping[str, Any], described: Mapping[str, Any], maps: Sequen
     if picture := _diagram(described):
         parts.append(f'<section><h2>Reliability</h2>{picture}<p class="note">{_legend(described)}</p></section>')
     parts.append(f"<section><h2>Scores</h2>{_scores(described)}</section>")
+    if "forecasts" in described:
+        parts.append(
+            f"<section><h2>Raw forecasts, lately and before</h2>{_forecasts(described['forecasts'])}</section>"
+        )
     if "segments" in described:
         parts.append(f'<section class="whole"><h2>Segments</h2>{_segments(described["segments"])}</section>')
     if "shadows" in described:
@@ -209,7 +213,8 @@ def _card(described: Mapping[str, Any]) -> str:
             break
     return (
         f'<h2><a href="/?{escape(there)}">{escape(described["stream"])}</a>{badge}</h2>'
-        f"{_findings(described.get('ages', {}))}{_worst_segment(described.get('segments', {}))}"
+        f"{_shifted(described.get('forecasts', {}))}{_findings(described.get('ages', {}))}"
+        f"{_worst_segment(described.get('segments', {}))}"
         f"{_diagram(described)}{_scores(described, short=True)}"
     )
 
@@ -333,6 +338,15 @@ def _findings(ages: Mapping[str, Any]) -> str:
         f'<p class="note"><span class="bad">Labels:</span> {escape(each["words"])}.</p>'
         for each in ages.get("findings", ())
     )
+
+
+def _shifted(found: Mapping[str, Any]) -> str:
+    """Return that the raw forecasts have moved, in words; nothing if they have not."""
+    if not found.get("shifted"):
+        return ""
+    before, now = (f"{found[median]:.3g}" for median in ("median_before", "median"))
+    said = f"PSI {found['shift']:.2f}, median {before} before, {now} now"
+    return f'<p class="note"><span class="bad">Raw forecasts have shifted:</span> {said}.</p>'
 
 
 #: Segments whose bands a page shows.
@@ -519,6 +533,19 @@ def _biases(biases: Sequence[Mapping[str, Any]]) -> str:
 
 def _signed(value: float | None, digits: int) -> str:
     return "–" if value is None else f"{value:+.{digits}f}".replace("-", "−")
+
+
+def _forecasts(found: Mapping[str, Any]) -> str:
+    lines = "".join(
+        f"<tr><th>{words}</th><td>{found[n]:,}</td>"
+        f"<td>{'–' if found[median] is None else f'{found[median]:.3g}'}</td></tr>"
+        for words, n, median in (("since yesterday", "latest", "median"), ("weeks before", "before", "median_before"))
+    )
+    shift = "– (too few before)" if found["shift"] is None else f"{found['shift']:.3f}"
+    lines += f"<tr><th>shift (PSI)</th><td></td><td>{shift}</td></tr>"
+    heads = "<th></th><th>forecasts</th><th>median</th>"
+    table = f"<table><thead><tr>{heads}</tr></thead><tbody>{lines}</tbody></table>"
+    return f'{_shifted(found)}<div class="scroll">{table}</div>'
 
 
 def _ages(ages: Mapping[str, Any]) -> str:

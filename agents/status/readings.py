@@ -139,7 +139,7 @@ class Readings:
     def stream(self, name: str) -> dict[str, Any] | None:
         """Return what the state says of a stream on this worker's partitions, as ``trueup inspect`` does; or None."""
         found = self._found(name)
-        if not (found.histories or found.vectors or found.served):
+        if not (found.histories or found.vectors or found.served or found.distributions):
             return None
         return {"stream": name, **describe(found, name, self.settings.policies.of(name))}
 
@@ -212,5 +212,6 @@ def summary(described: dict[str, Any]) -> dict[str, Any]:
     held = guarantee(described["calibrators"])
     short |= {"error": held["error"], "bound": held["bound"]}
     short["findings"] = [each["name"] for each in described.get("ages", {}).get("findings", ())]
+    short["shift"] = described.get("forecasts", {}).get("shift")
     short["calibrators"] = sorted({each["calibrator"] for each in described["calibrators"]})
     return short

@@ -684,6 +684,18 @@ STREAM: Final = Dashboard(
                 ),
                 Panel(
                     "timeseries",
+                    "Shift of the raw forecasts",
+                    "How far the raw forecasts of the last week are from those of the weeks before: population "
+                    "stability index, less chance, of the worst worker. It needs no outcome. Below .1: the same.",
+                    [Query(over("max", _here("stream:trueup_forecast_shift:max")), "shift", quiet=True)],
+                    "none",
+                    decimals=2,
+                    low=0,
+                    levels=((None, "green"), (0.1, "yellow"), (0.25, "red")),
+                    alert="TrueupForecastsShifted",
+                ),
+                Panel(
+                    "timeseries",
                     "Base rate, and what was said",
                     "How often it happened, and the mean of the forecasts. Apart from each other: all bins are off "
                     "to one side.",

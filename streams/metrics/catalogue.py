@@ -487,6 +487,15 @@ CATALOGUE: Final = {
             series=1,
         ),
         Metric(
+            "forecast_shift",
+            "gauge",
+            ("stream",),
+            "How far the raw forecasts of the last week are distributed otherwise than those of the weeks before: the "
+            "population stability index, less what chance adds; of classes that of the highest probability",
+            "from .25 on, ask whether the model, its inputs or the population has changed; see TrueupForecastsShifted",
+            series=1,
+        ),
+        Metric(
             "function_bias",
             "gauge",
             ("stream", "along"),

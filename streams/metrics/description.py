@@ -21,6 +21,7 @@ from state.scoring import history
 from state.scoring.ages import Ages, findings, late
 from state.scoring.alarm import ALPHA
 from state.scoring.certificate import certificate
+from state.scoring.distribution import SHIFTED, Distribution
 from state.scoring.history import KINDS, Alarmed, History
 from state.scoring.losses import NAMES
 from state.scoring.order import Within
@@ -47,6 +48,7 @@ class StateRows:
     ages: dict[str, dict[int, Ages]] = field(default_factory=lambda: defaultdict(dict))
     #: Of streams whose forecasts without a label may be unlike the others.
     coverages: dict[str, dict[int, Coverage]] = field(default_factory=lambda: defaultdict(dict))
+    distributions: dict[str, dict[int, Distribution]] = field(default_factory=lambda: defaultdict(dict))
     #: Of the segments that a stream has now.
     segments: dict[str, dict[int, SegmentRows]] = field(default_factory=lambda: defaultdict(dict))
     #: Names of calibrators by their configuration, beside those whose rows are in ``served``.
@@ -67,6 +69,8 @@ class StateRows:
                 found.ages[stream][n] = rows.decode_ages(row)
             if (row := each.coverages.get(stream)) is not None:
                 found.coverages[stream][n] = rows.decode_coverage(row)
+            if (row := each.distributions.get(stream)) is not None:
+                found.distributions[stream][n] = rows.decode_distribution(row)
             if (several := each.segments.get(stream)) is not None:
                 found.take_segments(stream, n, several)
             if (row := each.calibrators.get(stream)) is not None:
@@ -109,6 +113,8 @@ def describe(found: StateRows, stream: str, policy: Policy | None = None) -> dic
         described["ages"] = aged(found, stream, policy)
     if stream in found.coverages:
         described["withheld"] = withheld(found.coverages[stream])
+    if stream in found.distributions:
+        described["forecasts"] = distributed(found.distributions[stream].values())
     by_config: dict[str, dict[int, VectorHistory]] = defaultdict(dict)
     for (partition, config), each in found.vectors.get(stream, {}).items():
         by_config[config][partition] = each
@@ -265,6 +271,21 @@ def aged(rows_of: StateRows, stream: str, policy: Policy | None) -> dict[str, An
         "late": None if policy is None else or_none(late(ages, policy.ttl_ms)),
         "apart": or_none(ages.apart()),
         "findings": [finding._asdict() for finding in told],
+    }
+
+
+def distributed(found: Iterable[Distribution]) -> dict[str, Any]:
+    """Return how raw forecasts of the last week, and since yesterday, differ from earlier ones; None if too few."""
+    both = sum(found, Distribution())
+    shift = both.shift()
+    return {
+        "recent": sum(both.recent),
+        "latest": sum(both.latest),
+        "before": round(sum(both.before)),
+        "median": or_none(both.median()),
+        "median_before": or_none(both.median_before()),
+        "shift": or_none(shift),
+        "shifted": shift >= SHIFTED,
     }
 
 

@@ -86,7 +86,7 @@ def _rows(held: Mapping[int, PartitionSnapshot]) -> dict[str, list[object]]:
     found: dict[str, list[object]] = {}
     for partition, each in held.items():
         one_row: tuple[Mapping[str, object], ...] = each.scores, each.vectors, each.calibrators, each.ages
-        for kind, by_stream in enumerate((*one_row, each.coverages, each.segments)):
+        for kind, by_stream in enumerate((*one_row, each.coverages, each.distributions, each.segments)):
             for stream, row in list(by_stream.items()):
                 found.setdefault(stream, []).append((partition, kind, row))
         for place, row in list(each.comparisons.items()):

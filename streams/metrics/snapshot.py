@@ -32,6 +32,7 @@ class PartitionSnapshot:
     comparisons: dict[Place, bytes] = field(default_factory=dict)
     ages: dict[str, bytes] = field(default_factory=dict)
     coverages: dict[str, bytes] = field(default_factory=dict)
+    distributions: dict[str, bytes] = field(default_factory=dict)
     #: By stream and key: the rows of the segments that it has now.
     segments: dict[str, Mapping[bytes, bytes]] = field(default_factory=dict)
 
@@ -43,12 +44,13 @@ class PartitionSnapshot:
         self.comparisons.update(other.comparisons)
         self.ages.update(other.ages)
         self.coverages.update(other.coverages)
+        self.distributions.update(other.distributions)
         self.segments.update(other.segments)
 
     def drop(self, stream: str) -> None:
         """Let go of a stream's rows."""
         one_row: tuple[MutableMapping[str, Any], ...] = self.scores, self.vectors, self.calibrators, self.ages
-        for each in (*one_row, self.coverages, self.segments):
+        for each in (*one_row, self.coverages, self.distributions, self.segments):
             each.pop(stream, None)
         for place in [place for place in self.comparisons if place[0] == stream]:
             del self.comparisons[place]
@@ -60,6 +62,7 @@ class PartitionSnapshot:
         self.comparisons.update((place, row) for place, row in effects.comparisons.items() if shows(place[0]))
         self.ages.update((s, row) for s, row in effects.ages.items() if shows(s))
         self.coverages.update((s, row) for s, row in effects.coverages.items() if shows(s))
+        self.distributions.update((s, row) for s, row in effects.distributions.items() if shows(s))
         for stream, changed in effects.segments.items():
             if shows(stream):
                 self.segments[stream] = {**self.segments.get(stream, {}), **changed}
@@ -73,7 +76,8 @@ class PartitionSnapshot:
     def streams(self) -> list[str]:
         """Return the streams of which there is a row; safe beside a thread that replaces rows."""
         places = (place[0] for place in list(self.comparisons))
-        of_streams = list(self.calibrators), list(self.ages), list(self.coverages), list(self.segments)
+        counted = list(self.ages), list(self.coverages), list(self.distributions)
+        of_streams = list(self.calibrators), *counted, list(self.segments)
         rows = list(self.scores), list(self.vectors), *of_streams, places
         return list(dict.fromkeys(chain(*rows)))
 
@@ -81,7 +85,7 @@ class PartitionSnapshot:
 def present(
     rows_from: Callable[[bytes], Iterable[tuple[bytes, object]]], policies: Policies
 ) -> Iterator[Iterator[str]]:
-    """Yield the streams whose scores are stored in a partition: of probabilities, then of vectors as configured now.
+    """Yield the streams of a partition: those with scores, then those with vectors as configured now, then all others.
 
     Parameters
     ----------
@@ -93,6 +97,7 @@ def present(
     yield (key[len(keys.SCORES) :].decode() for key, _ in rows_from(keys.SCORES))
     vectors = (keys.of_vectors(key) for key, _ in rows_from(keys.VECTORS))
     yield (stream for config, stream in vectors if (policy := policies.of(stream)) and policy.config == config)
+    yield (key[len(keys.DISTRIBUTION) :].decode() for key, _ in rows_from(keys.DISTRIBUTION))
 
 
 def read(
@@ -109,13 +114,10 @@ def read(
     for stream in streams:
         if (scores := row(keys.scores(stream))) is not None:
             held.scores[stream] = scores, row(keys.windows(stream))
-        if (ages := row(keys.ages(stream))) is not None:
-            held.ages[stream] = ages
         policy = policies.of(stream)
+        _read_counts(held, row, stream, guarded=policy is not None and policy.guarded)
         if policy is None:
             continue
-        if policy.guarded and (coverage := row(keys.coverage(stream))) is not None:
-            held.coverages[stream] = coverage
         if policy.segments and (names := row(keys.names(stream, policy.layout))) is not None:
             of_slots = (keys.segment(stream, policy.layout, slot) for slot in decode_names(names).slots)
             stored = {key: scores for key in of_slots if (scores := row(key)) is not None}
@@ -130,3 +132,13 @@ def read(
             if comparison := row(keys.comparison(stream, policy.config, each.config)):
                 held.comparisons[stream, each.calibrator, each.config] = comparison
     return held
+
+
+def _read_counts(held: PartitionSnapshot, row: Callable[[bytes], bytes | None], stream: str, *, guarded: bool) -> None:
+    """Take the rows that count the forecasts of a stream and the ages of its outcomes."""
+    if (ages := row(keys.ages(stream))) is not None:
+        held.ages[stream] = ages
+    if (distribution := row(keys.distribution(stream))) is not None:
+        held.distributions[stream] = distribution
+    if guarded and (coverage := row(keys.coverage(stream))) is not None:
+        held.coverages[stream] = coverage

@@ -23,6 +23,7 @@ from streams.metrics.description import (
     alarms,
     biased,
     compared,
+    distributed,
     guarantee,
     learnt,
     saturated,
@@ -42,11 +43,7 @@ def samples(found: StateRows, stream: str, policy: Policy | None) -> Iterator[Sa
         yield from vectors.samples(stream, vectors.describe(held))
     elif stream in found.histories:
         yield from _scored(found, stream)
-    if stream in found.ages:
-        yield from _aged(stream, aged(found, stream, policy))
-    if stream in found.coverages:
-        for reason, partitions in withheld(found.coverages[stream])["partitions"].items():
-            yield "withheld_partitions", (stream, reason), len(partitions)
+    yield from _counted(found, stream, policy)
     if stream in found.segments:
         yield from segments.samples(stream, segments.describe(found.segments[stream].values()))
     for each in compared(found, stream):
@@ -60,6 +57,19 @@ def samples(found: StateRows, stream: str, policy: Policy | None) -> Iterator[Sa
         if (count := saturated(known)) is not None:
             yield "saturated_answers", (stream,), count
         yield from functions.samples(stream, biased(found, stream, policy))
+
+
+def _counted(found: StateRows, stream: str, policy: Policy | None) -> Iterator[Sample]:
+    """Yield what is counted of forecasts and of the ages of outcomes."""
+    if stream in found.ages:
+        yield from _aged(stream, aged(found, stream, policy))
+    if stream in found.coverages:
+        for reason, partitions in withheld(found.coverages[stream])["partitions"].items():
+            yield "withheld_partitions", (stream, reason), len(partitions)
+    if stream in found.distributions:
+        shift = distributed(found.distributions[stream].values())["shift"]
+        if shift is not None:
+            yield "forecast_shift", (stream,), shift
 
 
 def _scored(found: StateRows, stream: str) -> Iterator[Sample]:

@@ -12,6 +12,7 @@ from state.policy import Policy
 from state.rows import Served
 from state.scoring import history
 from state.scoring.ages import DAY_MS, Ages
+from state.scoring.distribution import Distribution
 from state.scoring.history import KINDS, History
 from state.scoring.scores import SCORED
 from state.scoring.segment_scores import SegmentScores
@@ -181,6 +182,24 @@ def test_ages_are_told_with_what_to_set() -> None:
     told = describe(rows, "s", Policy(ttl_ms=90 * DAY_MS, matures_ms=60 * DAY_MS, learn="maturity"))
     assert told["ages"]["findings"] == []
     assert describe(rows, "s")["ages"]["late"] is None
+
+
+def test_the_report_shows_how_raw_forecasts_have_shifted(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = rare(100, drawn=False)
+    parts = Distribution(), Distribution()
+    for n in range(21 * 960):
+        parts[n % 2].observe(0.01 if n < 20 * 960 else 0.0, n * DAY_MS // 960)
+    rows.distributions["s"] = dict(enumerate(parts))
+    described = describe(rows, "s")
+    assert described["forecasts"]["median"] == 0.0
+    assert described["forecasts"]["shift"] == pytest.approx((parts[0] + parts[1]).shift())
+    orjson.dumps(described)
+    inspect_tables.show({"s": described}, {}, whole=True)
+    assert "(shifted)" in capsys.readouterr().out
+    rows.distributions["s"] = {0: Distribution()}
+    assert describe(rows, "s")["forecasts"]["shift"] is None
+    inspect_tables.show({"s": describe(rows, "s")}, {}, whole=True)
+    assert "(shifted)" not in capsys.readouterr().out
 
 
 def test_the_report_shows_draws_rankings_and_what_to_set(capsys: pytest.CaptureFixture[str]) -> None:

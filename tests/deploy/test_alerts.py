@@ -113,6 +113,10 @@ def finding(name: str) -> dict[str, str]:
     return {f'trueup_label_finding{{{W},{S},finding="{name}"}}': f"1x{LONG}"}
 
 
+def shift(by: str) -> dict[str, str]:
+    return {f"trueup_forecast_shift{{{W},{S}}}": by}
+
+
 def labels(answered: float, scored: str) -> dict[str, str]:
     return {
         f"trueup_answered_forecasts_total{{{W},{S}}}": f"0+{answered}x{LONG}",
@@ -296,6 +300,17 @@ SCENARIOS: Final[dict[str, dict[str, list[Scenario]]]] = {
     "TrueupLabelsMisread": {
         "fires": [scene(finding("classes"), at=65, fires="TrueupLabelsMisread")],
         "quiet": [scene(finding("ttl"), at=55)],
+    },
+    "TrueupForecastsShifted": {
+        "fires": [
+            scene(shift("0.3x500"), at=65, fires="TrueupForecastsShifted"),
+            scene(shift("0.2x340 0.5x150"), at=8 * DAY, step=30, fires="TrueupForecastsShifted"),
+        ],
+        "quiet": [
+            scene(shift("0.3x500"), at=55),
+            scene(shift("0.2x500"), at=140),
+            scene(shift("0.3x340 0.5x150"), at=8 * DAY, step=30),
+        ],
     },
     "TrueupExpiredEarly": {
         "fires": [scene(only("trueup_expired_early_total", "0x30 5x100"), at=40, fires="TrueupExpiredEarly")],

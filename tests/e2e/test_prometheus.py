@@ -18,9 +18,10 @@ pytestmark = needs_prometheus
 
 #: How far back the panels look, s.
 SPAN = 30.0
-#: Recorded only where something is wrong, where a stream has segments, where forecasts are of classes or numbers, or
-#: where a calibrator measures itself by points.
+#: Recorded only where something is wrong, where a stream has segments, where forecasts are of classes or numbers,
+#: where a calibrator measures itself by points, or after eight days of forecasts.
 QUIET = {
+    "stream:trueup_forecast_shift:max",
     "stream:trueup_calibration_noise:ratio",
     "stream_finding:trueup_label_finding:max",
     "stream:trueup_segments_off:max",

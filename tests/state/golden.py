@@ -23,6 +23,7 @@ from state.rows import Served
 from state.scoring import vector_history
 from state.scoring.ages import DAY_MS, Ages
 from state.scoring.comparison import Comparison
+from state.scoring.distribution import Distribution
 from state.scoring.history import WINDOW, History
 from state.scoring.pair_scores import PairScores, SegmentPairScores
 from state.scoring.segment_scores import SegmentScores
@@ -194,6 +195,14 @@ def _comparison() -> Comparison:
     return comparison
 
 
+def _distribution() -> Distribution:
+    found = Distribution()
+    for day in range(12):
+        for n in range(64):
+            found.observe((n % 7) / 6 if day < 11 else 0.004 * (n % 3), day * DAY_MS + n)
+    return found
+
+
 def _ages() -> Ages:
     ages = Ages()
     for age_ms, label in ((0, 1), (90_000, 0), (45 * DAY_MS, 0), (12 * DAY_MS, 1)):
@@ -356,6 +365,12 @@ def golden() -> list[Row]:
             rows.COVERAGE_VERSION,
             rows.encode_coverage(_coverage()),
             lambda row: rows.encode_coverage(rows.decode_coverage(row)),
+        ),
+        Row(
+            "distribution",
+            rows.DISTRIBUTION_VERSION,
+            rows.encode_distribution(_distribution()),
+            lambda row: rows.encode_distribution(rows.decode_distribution(row)),
         ),
         Row(
             "names",

@@ -22,6 +22,7 @@ from state.routes import Label, Route, Routed, Router
 from state.scoring import history, vector_history
 from state.scoring.ages import Ages
 from state.scoring.comparison import Comparison
+from state.scoring.distribution import Distribution
 from state.scoring.history import KINDS, WINDOW
 from state.scoring.scores import total
 from state.scoring.segment_scores import SegmentScores
@@ -145,6 +146,7 @@ def sums(group: Group) -> dict[str, Any]:
     }
     histories: dict[str, list[history.History]] = defaultdict(list)
     ages: dict[str, Ages] = defaultdict(Ages)
+    distributions: dict[str, Distribution] = defaultdict(Distribution)
     comparisons: dict[tuple[str, str, str], Any] = {}
     vectors: dict[tuple[str, str], list[Any]] = defaultdict(list)
     segments: Counter[tuple[str, str, str, str]] = Counter()
@@ -153,6 +155,8 @@ def sums(group: Group) -> dict[str, Any]:
             histories[key[1:].decode()].append(rows.decode_history(row, table.get(keys.WINDOWS + key[1:])))
         for key, row in table.of(keys.AGES).items():
             ages[key[1:].decode()] += rows.decode_ages(row)
+        for key, row in table.of(keys.DISTRIBUTION).items():
+            distributions[key[1:].decode()] += rows.decode_distribution(row)
         for key, row in table.of(keys.COMPARISON).items():
             pair, compared = keys.of_comparison(key), rows.decode_comparison(row)
             comparisons[pair] = comparisons[pair] + compared if pair in comparisons else compared
@@ -169,6 +173,7 @@ def sums(group: Group) -> dict[str, Any]:
             segments[stream, *segment, "off"] += round(off * 2**30)
     found["scores"] = {stream: history.overall(each).encode() for stream, each in histories.items()}
     found["bias"] = {stream: sum_of_bias(each) for stream, each in histories.items()}
+    found["distributions"] = {stream: each.encode() for stream, each in distributions.items()}
     found["ages"] = {stream: each.encode() for stream, each in ages.items()}
     # Of numbers, one sum has the rounding errors that its order brings.
     found["comparisons"] = {

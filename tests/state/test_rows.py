@@ -131,8 +131,8 @@ def test_state_that_does_not_fit_its_recipe_is_refused() -> None:
 
 def test_kinds_of_rows_have_letters_of_their_own() -> None:
     made = [keys.FENCE, keys.ledger("e"), keys.calibrator("s", "00000001"), keys.scores("s"), keys.expiry(0, 1, 1)]
-    made += [keys.ages("s"), keys.names("s", b"\0" * 4), keys.segment("s", b"\0" * 4, 1)]
-    assert [key[:1] for key in made] == [b"F", b"L", b"C", b"S", b"Q", b"A", b"N", b"G"]
+    made += [keys.ages("s"), keys.distribution("s"), keys.names("s", b"\0" * 4), keys.segment("s", b"\0" * 4, 1)]
+    assert [key[:1] for key in made] == [b"F", b"L", b"C", b"S", b"Q", b"A", b"D", b"N", b"G"]
 
 
 @STEADY

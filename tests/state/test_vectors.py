@@ -1,6 +1,7 @@
 """Forecasts of classes and of numbers through the engine: asked, answered, joined, scored, and answered again."""
 
 import random
+from bisect import bisect_right
 from dataclasses import replace
 
 import pytest
@@ -12,6 +13,7 @@ from state.forecasts import Classwise, Normal, Probs, Quantiles
 from state.policy import Policies, Policy
 from state.scoring import vector_history
 from state.scoring.class_scores import ClassScores
+from state.scoring.distribution import CELLS, EDGES
 from state.scoring.quantile_scores import QuantileScores
 from tests.state.histories import Table, Worker
 
@@ -55,6 +57,15 @@ def test_a_forecast_is_answered_joined_and_scored_by_its_kind(stream: str) -> No
     assert isinstance(scores, QuantileScores if stream == "numbers" else ClassScores)
     assert scores.n == 1
     assert worker.table.served(stream, POLICIES).calibrator.learnt == 1
+
+
+def test_the_distribution_of_forecasts_is_that_of_the_highest_probability_and_numbers_have_none() -> None:
+    worker = Worker(POLICIES)
+    effects = worker.fold(*(forecast(i, s, s) for i, s in enumerate(("numbers", "classes", "s"))))
+    assert effects.distributions.keys() == {"classes", "s"}
+    for stream in ("classes", "s"):
+        counted = rows.decode_distribution(worker.table[keys.distribution(stream)]).recent
+        assert counted == [int(cell == bisect_right(EDGES, 0.5)) for cell in range(CELLS)]
 
 
 @pytest.mark.parametrize("stream", ["numbers", "classes", "s"])

@@ -19,6 +19,7 @@ from state.fence import Fence
 from state.forecasts import Normal, Probs, Quantiles
 from state.policy import Policies, Policy
 from state.scoring.ages import DAY_MS, Ages
+from state.scoring.distribution import Distribution
 from state.scoring.history import History
 from state.scoring.segment_scores import SegmentScores
 from state.scoring.vector_history import VectorHistory
@@ -133,6 +134,24 @@ def test_a_page_shows_what_was_drawn_how_it_ranks_and_what_labels_ask_for() -> N
     listed = Tags(get(application, "/").text).text
     assert "Labels:" in listed
     assert get(application, "/api/streams").json["streams"][0]["findings"] == ["silence"]
+
+
+def test_a_page_shows_that_raw_forecasts_have_shifted_before_any_outcome_has_come() -> None:
+    found = Distribution()
+    for n in range(21 * 480):
+        found.observe(0.01 + 0.001 * (n % 7) if n < 19 * 480 else 0.5, n * DAY_MS // 480)
+    held = PartitionSnapshot(Fence(), distributions={"fraud": rows.encode_distribution(found)})
+    application = Pages(readings(held, settings=Settings(policies=DEFAULT)))
+    told = get(application, "/api/streams/fraud").json["forecasts"]
+    assert told["shifted"]
+    assert told["median_before"] < 0.02
+    assert told["median"] >= 0.5
+    assert told["recent"] + told["before"] > 0.7 * 21 * 480
+    page = Tags(get(application, "/", urlencode({"stream": "fraud"})).text).text
+    for words in ("Raw forecasts have shifted:", "weeks before", "shift (PSI)", "It appears with the first outcome"):
+        assert words in page
+    assert "Raw forecasts have shifted:" in Tags(get(application, "/").text).text
+    assert get(application, "/api/streams").json["streams"][0]["shift"] == pytest.approx(found.shift())
 
 
 def test_a_page_of_a_stream_that_draws_nothing_has_no_column_of_draws() -> None:

@@ -14,9 +14,18 @@ from state.events import Event, Forecast, Outcome, Rejected
 from state.fence import FORECASTS, OUTCOMES, Fence, Queue
 from state.forecasts import Normal, Probs
 from state.policy import Challenger, Policies, Policy
-from state.rows import Served, decode_history, encode_ages, encode_calibrator, encode_names, encode_segment
+from state.rows import (
+    Served,
+    decode_history,
+    encode_ages,
+    encode_calibrator,
+    encode_distribution,
+    encode_names,
+    encode_segment,
+)
 from state.scoring import history, vector_history
 from state.scoring.ages import DAY_MS, Ages
+from state.scoring.distribution import ENOUGH, FEWEST, RECENT, Distribution
 from state.scoring.history import KINDS
 from state.scoring.scores import Scores
 from state.scoring.segment_scores import SegmentScores
@@ -157,7 +166,16 @@ def test_everything_exported_is_in_the_catalogue_and_everything_in_it_is_exporte
     }
     bounding = Served.fresh(Policy("calibrated_regression", features=("age",)).recipe, "t")
     bounding.calibrator.update(bounding.calibrator.predict(0.5, (0.5,)).ticket, 1.0)
-    changed = Effects(ages={"s": encode_ages(ages)}, refused={"s": 2}, segments={"s": segments})
+    distribution = Distribution()
+    for day in range(RECENT + ENOUGH + 1):
+        for _ in range(FEWEST):
+            distribution.observe(0.5, day * DAY_MS)
+    changed = Effects(
+        ages={"s": encode_ages(ages)},
+        distributions={"s": encode_distribution(distribution)},
+        refused={"s": 2},
+        segments={"s": segments},
+    )
     changed.calibrators["t"] = encode_calibrator(bounding)
     gauges.applied(0, changed, Fence())
     exported = {}
