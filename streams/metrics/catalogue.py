@@ -475,7 +475,7 @@ CATALOGUE: Final = {
             ("stream", "finding"),
             "1 where outcomes do not come as the configuration says: ttl, silence, unlabelled, classes or matures",
             "trueup inspect STREAM says in words what was seen and what to set",
-            series=2,
+            series=3,
         ),
         Metric(
             "withheld_partitions",

@@ -10,6 +10,7 @@ import pytest
 
 from lab.scrape import ScrapedSamples
 from state import keys, rows
+from state.coverage import Coverage
 from state.engine import Effects, Partition
 from state.events import Event, Forecast, Outcome
 from state.fence import Fence
@@ -125,6 +126,7 @@ def test_the_series_of_a_stream_are_bounded() -> None:
     found = held(live)
     found.ages["s0"] = rows.encode_ages(ages)
     found.distributions["s0"] = rows.encode_distribution(shifted())
+    found.coverages["s0"] = rows.encode_coverage(few_labels())
     policy = Policy("calibrated_regression+minimax", features=1)
     served = Served.fresh(policy.recipe, "s0")
     served.calibrator.update(served.calibrator.predict(0.5, (0.5,), b"e").ticket, 1.0)
@@ -135,10 +137,34 @@ def test_the_series_of_a_stream_are_bounded() -> None:
     series = Counter(re.findall(r'^trueup_(\w+?)(?:_total)?\{stream="s0"', told.exposition().decode(), re.MULTILINE))
     assert all(n <= CATALOGUE[name].series for name, n in series.items())
     most = sum(each.series for each in CATALOGUE.values() if not each.name.startswith("shadow") and each.name in series)
-    assert 75 < series.total() <= most == 92
+    assert 75 < series.total() <= most == 94
     page = (Path(__file__).parents[3] / "docs" / "operations.md").read_text()
     assert f"at most {most} series" in page
     assert f"{STREAM_SERIES} with" in page
+
+
+def few_labels() -> Coverage:
+    """Return the coverage of a stream of which every tenth forecast gets a label."""
+    made = Coverage()
+    for born in range(1, 1001):
+        made.issue(born)
+        if born % 10 == 0:
+            made.label(born)
+    return made
+
+
+def test_a_stream_of_which_most_forecasts_get_no_label_says_that_nothing_learnt_is_served() -> None:
+    told = Gauges(10, "0", lambda: (), Policies(default=Policy()))
+    ages = Ages()
+    for t in range(30):
+        ages.observe(t * DAY_MS, t % 2)
+    for partition, coverage in enumerate((few_labels(), Coverage())):
+        found = held(known(10))
+        found.ages["s0"], found.coverages["s0"] = rows.encode_ages(ages), rows.encode_coverage(coverage)
+        told.assigned(partition, found)
+    read = reading(told)
+    assert read.value("withheld_partitions", {"stream": "s0", "reason": "unlabelled"}) == 1.0
+    assert read.value("label_finding", {"stream": "s0", "finding": "unlabelled"}) == 1.0
 
 
 def test_ages_are_held_against_the_configuration() -> None:
