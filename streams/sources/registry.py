@@ -154,7 +154,11 @@ class Registry:
 
     async def _recognise(self, session: aiohttp.ClientSession) -> None:
         """Raise `RegistryError` if this is no registry: a server that knows no path has no schema either."""
-        if await self._answer(session, _TYPES) is None:
+        try:
+            known = await self._answer(session, _TYPES) is not None
+        except RegistryError:
+            known = True  # it is there, and not for everybody
+        if not known:
             raise RegistryError(
                 f"{self._url(_TYPES)} answered 404: TRUEUP_REGISTRY_URL is not the address of Confluent's interface"
             )

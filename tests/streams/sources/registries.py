@@ -28,6 +28,8 @@ class StandIn:
         The header that requests must have; None for none.
     read_only
         Whether registering is forbidden.
+    types
+        The status of what every registry answers.
     asked
         Paths in the order of the requests.
     url
@@ -39,6 +41,7 @@ class StandIn:
     subjects: dict[str, list[int]] = field(default_factory=dict)
     authorization: str | None = None
     read_only: bool = False
+    types: int = 200
     asked: list[str] = field(default_factory=list)
     url: str = ""
 
@@ -53,7 +56,7 @@ class StandIn:
         if request.method == "POST":
             status, found = self.posted(path, json.loads(await request.text()))
         elif path == "schemas/types":
-            return web.json_response(["AVRO", "JSON", "PROTOBUF"], content_type=kind)
+            return web.json_response(["AVRO", "JSON", "PROTOBUF"], status=self.types, content_type=kind)
         elif path.endswith("/versions/latest") and path not in self.schemas:
             status, found = self._latest(path.split("/")[1])
         else:

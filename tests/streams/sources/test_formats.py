@@ -300,6 +300,22 @@ def test_schemas_are_asked_for_once_and_waited_for_while_the_registry_is_away(
         asyncio.run(scene())
 
 
+@pytest.mark.parametrize("status", [200, 403, 503])
+def test_only_a_registry_can_say_that_there_is_no_schema(status: int) -> None:
+    async def scene() -> None:
+        async with StandIn(types=status).served() as url:
+            made = Registry(url)
+            async with made.session() as session:
+                assert await made.fetch(session, 1) is None
+        async with StandIn(types=404).served() as url:
+            made = Registry(url)
+            async with made.session() as session:
+                with pytest.raises(RegistryError, match="is not the address of Confluent's interface"):
+                    await made.fetch(session, 1)
+
+    asyncio.run(scene())
+
+
 def test_the_registry_is_asked_with_a_password_a_token_and_tls(tmp_path: Path) -> None:
     authority = trustme.CA()
     authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
