@@ -11,6 +11,7 @@ from aiokafka.errors import KafkaError, KafkaTimeoutError
 from agents import maps
 from agents.maps import Due, Maps, Publisher
 from state import keys, rows
+from state.coverage import Coverage
 from state.fence import Fence
 from state.policy import Policies, Policy
 from state.rows import Served
@@ -68,6 +69,22 @@ def test_a_map_is_due_once_until_its_calibrator_or_its_worker_changes() -> None:
     assert again.stream == "a"
     made.written(again)
     assert [each.stream for each in due(made, held, claim=2)] == ["a", "b"], "a claim confirms what earlier ones wrote"
+
+
+def test_while_most_forecasts_get_no_label_the_map_is_that_of_a_calibrator_that_has_learnt_nothing() -> None:
+    made, held, few = Maps(settings()), snapshot(a=200), Coverage()
+    few.uncovered = True
+    held.coverages["a"] = rows.encode_coverage(few)
+    (first,) = due(made, held)
+    (table,) = json.loads(first.value or b"")["stages"]
+    assert table["y"] == pytest.approx(table["x"], abs=2e-6)
+    made.written(first)
+    held.calibrators["a"] = row("a", 300)
+    assert due(made, held) == [], "what is learnt meanwhile is not served"
+    few.uncovered = False
+    held.coverages["a"] = rows.encode_coverage(few)
+    (then,) = due(made, held)
+    assert json.loads(then.value or b"")["version"] == 300
 
 
 def test_a_stream_that_is_shown_no_longer_is_deleted() -> None:

@@ -182,6 +182,20 @@ def test_rows_are_read_as_they_were_written_and_damaged_ones_are_refused() -> No
             Coverage.decode(payload[:at])
 
 
+def test_of_two_partitions_the_share_is_of_the_labels_of_both_and_doubt_remains() -> None:
+    few, full = Coverage(), Coverage()
+    for born in range(1, 1001):
+        for each, every in (few, 10), (full, 1):
+            each.issue(born)
+            if born % every == 0:
+                each.label(born)
+    both = few + full
+    assert both.uncovered
+    assert both.labels == few.labels + full.labels
+    assert few.share < both.share < full.share
+    assert len((both + Coverage()).encode()) == len(Coverage().encode())
+
+
 # What is served.
 
 #: It would serve 1 as soon as it has learnt a few outcomes of 1.
