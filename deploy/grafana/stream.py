@@ -670,11 +670,17 @@ STREAM: Final = Dashboard(
                     "timeseries",
                     "Labels misread",
                     "1 for each finding: outcomes come too near to ttl, one label comes later than the other, only "
-                    "one label is reported, or outcomes come after matures. `trueup inspect` says what to set.",
+                    "one label is reported, most forecasts get none, or outcomes come after matures. `trueup inspect` "
+                    "says what to set. Withheld: partitions that serve nothing of what they have learnt.",
                     [
                         Query(
                             over("max", _here("stream_finding:trueup_label_finding:max"), "finding"),
                             "{{finding}}",
+                            quiet=True,
+                        ),
+                        Query(
+                            f'sum by (reason) (trueup_withheld_partitions{{{WORKER}, stream="$stream"}})',
+                            "withheld: {{reason}}",
                             quiet=True,
                         ),
                     ],
