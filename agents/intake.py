@@ -507,12 +507,22 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
     async def _announce(self, assigned: list[TopicPartition]) -> None:
         """Write down from where on this mapping is in force, and return when that is acknowledged."""
         at = datetime.now(UTC).isoformat(timespec="seconds")
+        parts: dict[tuple[bytes, int], bytes] = {}
+        taken_up: dict[tuple[bytes, int], bytes] = {}
         for tp in assigned:
             place = tp.topic, self._ids[tp.topic], tp.partition, self._following[tp]
             now = in_force.Mapped(*place, self._mapping, self._owner, at)
             partition = tp.partition % self._widths["configurations"]
-            for key, value in in_force.mapped_records(now, self._settings.batch_bytes // 2):
-                await self._producer.send_and_wait(self._settings.configurations, value, key, partition)
+            *own, (key, value) = in_force.mapped_records(now, self._settings.batch_bytes // 2)
+            parts |= {(part, partition): said for part, said in own}
+            taken_up[key, partition] = value
+        for written in (parts, taken_up):  # what is named is there before it is named
+            await asyncio.gather(
+                *(
+                    self._producer.send_and_wait(self._settings.configurations, value, key, partition)
+                    for (key, partition), value in written.items()
+                )
+            )
 
     async def _asked(self) -> tuple[dict[str, int], dict[str, str]]:
         """Return how many partitions the topics sent to have, and the ids of the source topics."""

@@ -14,6 +14,7 @@ import orjson
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions
 
 from cli import inspect
+from replay.audit import auditor
 from state import keys
 from state.events import Output, Resolved
 from state.fence import FATES
@@ -271,3 +272,5 @@ def test_intake_router_and_worker_move_together(world: MakeWorld, tmp_path: Path
     # One stream still has one calibrator.
     calibrators = {(p, key[5:]) for p, rows in new.state().items() for key in rows if key[:1] == keys.CALIBRATOR}
     assert len({stream for _, stream in calibrators}) == len(calibrators) == 2
+    # The answers follow from the topics of both groups.
+    assert auditor.run(new.settings, json_output=True) == auditor.AGREE
