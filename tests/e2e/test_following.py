@@ -150,7 +150,7 @@ def test_a_mapping_that_was_changed_is_followed_by_what_was_in_force(
     kept = len([each for each in sent if each.topic != "decisions"]) + before
     status, account = audited(hour, capsys)
     assert account["followed"]["sources"]["records"] == kept
-    assert event_path.run(w.settings, "6-10", json_output=True) == event_path.FOUND
+    assert event_path.run(w.settings, "6-13", json_output=True) == event_path.FOUND
     steps = orjson.loads(capsys.readouterr().out.splitlines()[-1])["steps"]
     (source,) = [each for each in steps if each["stage"] == "source" and "riskScore" in each["said"]]
     assert "in force from offset 0 on" in source["note"]
