@@ -22,12 +22,13 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Self, TypeVar, cast
 
 from state import calibrators, keys, ledger, routes, rows
+from state.calibrators.quantile import LEVELS
 from state.coverage import Coverage
 from state.expiry import CHUNK, QueueEntry
 from state.expiry import decode as decode_chunk
 from state.expiry import encode as encode_chunk
 from state.fence import EARLY, EARLY_WAITING, FATES, ISSUED, MATURED_EXPIRY, WAITING, Fence, Queue
-from state.forecasts import KINDS, PROBABILITY
+from state.forecasts import KINDS, PROBABILITY, PROBS, QUANTILES
 from state.frames import DAMAGE, damaged, seal, unseal
 from state.ledger import Entry
 from state.policy import layout_of
@@ -650,8 +651,9 @@ def _layout(recipe: str) -> bytes:
     made = json.loads(recipe)
     if not made.get("segments") or not calibrators.grouped(made["calibrator"], made["options"]):
         return b""
+    options = made["options"]
     kind = KINDS.index(calibrators.kind(made["calibrator"]))
-    shape = [] if kind == PROBABILITY else [made["options"]["classes"]]
+    shape = {PROBABILITY: (), PROBS: (options.get("classes"),), QUANTILES: options.get("levels") or LEVELS}[kind]
     return layout_of(made["segments"], made["pairs"], kind, shape)
 
 

@@ -118,7 +118,7 @@ class LocationScale:
 
     def _weigh(self, places: Sequence[Place], quantiles: Sequence[float], z: float) -> None:
         """Add the losses of the places that were issued."""
-        losses = [sum(_pinball(p, z - a - b * q) for p, q in zip(EVIDENCE, quantiles, strict=True)) for a, b in places]
+        losses = [sum(pinball(p, z - a - b * q) for p, q in zip(EVIDENCE, quantiles, strict=True)) for a, b in places]
         least = min(losses)
         losses = [min(loss - least, MOST_LOSS) for loss in losses]
         mean = sum(w * loss for w, loss in zip(self._weights, losses, strict=True))
@@ -152,6 +152,11 @@ class LocationScale:
             *self._fast,
         )
         return head + self._scores.encode() + self._left.encode()
+
+    @classmethod
+    def largest(cls) -> int:
+        """Return the most bytes that `encode` ever returns."""
+        return cls._head.size + 16 * WINDOW
 
     def decode(self, payload: bytes) -> None:
         """Take over a state written by `encode`; ValueError if it is cut."""
@@ -245,6 +250,6 @@ def _largest_atom(law: Quantiles) -> float:
     return most
 
 
-def _pinball(level: float, off: float) -> float:
+def pinball(level: float, off: float) -> float:
     """Return the pinball loss of an outcome that is so far above the quantile."""
     return level * off if off > 0.0 else (level - 1.0) * off

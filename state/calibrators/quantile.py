@@ -2,16 +2,18 @@
 
 import math
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from struct import Struct
 from typing import ClassVar, NamedTuple
 
 from state import forecasts
 from state.calibrators.base import Answer, new
-from state.calibrators.location_scale import LocationScale, Units, moved, offset, units
+from state.calibrators.location_scale import LocationScale, Place, Units, moved, offset, units
 from state.calibrators.options import Choice, Number, Option, Points
+from state.calibrators.place_by_segment import PlaceBySegment, regrouped, served_at
 from state.calibrators.recalibrated import Recalibrated
+from state.calibrators.sizes import MOST_SLOTS
 from state.draw import BITS, Draw
 from state.forecasts import LARGEST, MAX_LEVELS, Law, Quantiles
 
@@ -25,14 +27,17 @@ RATE = 0.025
 STEADY = 0.25
 #: Outstanding forecasts are counted at so many moments, the blocks' ends, an even number.
 BLOCKS = 32
-#: Of ticket and state. Earlier versions moved no laws; their states are refused.
-VERSION = 3
+#: Of ticket and state. States of earlier versions, which moved no laws or not by segment, are refused.
+VERSION = 4
 #: Without a declared range, a level played at or below 0 is served as the raw quantile of this level, and one at or
 #: above 1 as that of 1 - TAIL: 6 deviations of a normal law, and a number where the theorem wants an infinite one.
 TAIL = 1e-9
 
 _HEAD = Struct("<HH")
+_LENGTH = Struct("<I")
 _PLACE = LocationScale.ticket
+#: The byte in a ticket before that of the segments, by its length.
+_HEADS = [bytes((length,)) for length in range(256)]
 
 
 class Quantile:
@@ -115,6 +120,7 @@ class Quantile:
     name: ClassVar[str] = "quantile"
     kind: ClassVar[str] = "quantiles"
     order_free: ClassVar[bool] = False
+    grouped: ClassVar[bool] = True
     options: ClassVar[dict[str, Option]] = {
         "levels": Points(
             0.0, 1.0, MAX_LEVELS, "levels to serve; none: " + ", ".join(f"{p:g}" for p in LEVELS), least=2
@@ -150,7 +156,7 @@ class Quantile:
         m = len(self.levels)
         self._ticket = Struct(f"<QQ{m}d")
         self._state = Struct(f"<HHQ{m}d{m + 1 + BLOCKS}Q")
-        self._place = LocationScale()
+        self._place, self._segments = LocationScale(), PlaceBySegment()
         #: Outcomes that were learnt whose answer had a level played at 0 or below, or at 1 or above.
         self.saturated = 0
         self._take([0] * (m + 1), [0] * BLOCKS)
@@ -192,11 +198,24 @@ class Quantile:
         v = chain(s, self._anchor)
         return tuple(map(_sigmoid, v)) if self._logit else v
 
-    def predict(self, p: Law, x: Sequence[float] = (), key: bytes = b"") -> Answer[Quantiles]:  # noqa: ARG002 - no features
-        """Serve the quantiles of the levels played; nothing in them is drawn, so ``draw`` is the same."""
+    def predict(
+        self,
+        p: Law,
+        x: Sequence[float] = (),  # noqa: ARG002 - no features
+        key: bytes = b"",
+        groups: tuple[int, ...] = (),
+    ) -> Answer[Quantiles]:
+        """Serve the quantiles of the levels played; nothing in them is drawn, so ``draw`` is the same.
+
+        ``groups`` are the event's slots, see `PlaceBySegment`; none of a stream without segments.
+        """
         low, high = self._low, self._high
         ppf, play = p.ppf, self._play
-        c, d = offset(self._place.mixed, units(p))
+        of = units(p)
+        place, segments = self._place.mixed, b""
+        if groups and of.spread:
+            place, segments = self._segments.place(place, groups)
+        c, d = offset(place, of)
         values = []
         for v in play:
             if v <= 0.0:
@@ -207,8 +226,8 @@ class Quantile:
                 value = c + d * ppf(min(max(v, TAIL), 1.0 - TAIL))
             values.append(low if value < low else high if value > high else value)  # noqa: FURB136 - twice the price
         served = Quantiles(self.levels, tuple(values))
-        ticket = self._ticket.pack(self._draw(key), self.learnt, *play) + self._place.issue() + forecasts.encode(p)
-        return new(Answer, (served, served, ticket))
+        ticket = self._ticket.pack(self._draw(key), self.learnt, *play) + self._place.issue()
+        return new(Answer, (served, served, ticket + _HEADS[len(segments)] + segments + forecasts.encode(p)))
 
     def update(self, ticket: bytes, y: float) -> None:
         """Count which of the levels that were played cover an outcome, any finite number."""
@@ -221,6 +240,9 @@ class Quantile:
         self.saturated += issued.play[0] <= 0.0 or issued.play[-1] >= 1.0
         outstanding = self.outstanding()
         self._place.update(issued.places, issued.law, issued.units, y, outstanding)
+        if issued.segments:
+            mixed = Place(*issued.places[:2])
+            self._segments.update(issued.segments, mixed, issued.law, issued.units, y, outstanding)
         self._play = self._played(outstanding)
 
     def revise(self, ticket: bytes, was: float, y: float) -> None:
@@ -236,19 +258,37 @@ class Quantile:
         """Read a ticket."""
         draw, version, *play = self._ticket.unpack_from(ticket)
         at = self._ticket.size
-        law = forecasts.decode_law(ticket[at + _PLACE.size :])
-        return _Issued(draw, version, play, _PLACE.unpack_from(ticket, at), law, units(law))
+        start = at + _PLACE.size + 1
+        end = start + ticket[start - 1]
+        law = forecasts.decode_law(ticket[end:])
+        return _Issued(draw, version, play, _PLACE.unpack_from(ticket, at), ticket[start:end], law, units(law))
 
-    def recalibrated(self, p: Law) -> Recalibrated:
-        """Return the whole law that today's state makes of a raw one: any quantile, probability or interval of it."""
+    def regrouped(self, ticket: bytes, slots: Mapping[int, int]) -> bytes:
+        """Return a ticket whose event has other slots: those that ``slots`` has for its own."""
+        start = self._ticket.size + _PLACE.size + 1
+        end = start + ticket[start - 1]
+        return ticket[:start] + regrouped(ticket[start:end], slots) + ticket[end:] if end > start else ticket
+
+    def recalibrated(self, p: Law, groups: tuple[int, ...] = ()) -> Recalibrated:
+        """Return the whole law that today's state makes of a raw one: any quantile, probability or interval of it.
+
+        ``groups`` are the event's slots, as in `predict`.
+        """
+        of = units(p)
+        place = self._segments.place(self._place.mixed, groups)[0] if groups and of.spread else self._place.mixed
         low = -math.inf if self._low == -LARGEST else self._low
         high = math.inf if self._high == LARGEST else self._high
-        return Recalibrated(moved(p, *offset(self._place.mixed, units(p))), self.levels, self._play, low, high)
+        return Recalibrated(moved(p, *offset(place, of)), self.levels, self._play, low, high)
 
     def encode(self) -> bytes:
         """Return the counts; layout in the class's notes."""
         head = self._state.pack(VERSION, len(self.levels), self.saturated, *self.levels, *self._counts, *self._blocks)
-        return head + self._place.encode()
+        segments = self._segments.encode()
+        return head + _LENGTH.pack(len(segments)) + segments + self._place.encode()
+
+    def largest(self, slots: int = MOST_SLOTS) -> int:
+        """Return the most bytes that `encode` ever returns, if events have so many slots in all."""
+        return self._state.size + _LENGTH.size + self._segments.largest(slots) + LocationScale.largest()
 
     def decode(self, payload: bytes) -> None:
         """Take over a state written by `encode`; ValueError if it is of other levels, cut, or of another version."""
@@ -257,7 +297,8 @@ class Quantile:
         version, m = _HEAD.unpack_from(payload)
         if version != VERSION or not m:  # earlier versions began with m (u32)
             raise ValueError(f"state of quantile is not of format version {VERSION}, which this build reads")
-        if m != len(self.levels) or len(payload) < self._state.size:
+        start = self._state.size + _LENGTH.size
+        if m != len(self.levels) or len(payload) < start:
             raise ValueError(f"state of {m} levels and {len(payload)} bytes does not fit {self.levels}")
         saturated, *rest = self._state.unpack_from(payload)[2:]
         if tuple(rest[:m]) != self.levels:
@@ -265,7 +306,9 @@ class Quantile:
         counts, blocks = rest[m:-BLOCKS], rest[-BLOCKS:]
         if sum(counts) != sum(blocks):
             raise ValueError(f"state of {sum(counts)} outcomes, issued in blocks that hold {sum(blocks)}")
-        self._place.decode(payload[self._state.size :])
+        end = start + _LENGTH.unpack_from(payload, start - _LENGTH.size)[0]
+        self._segments.decode(payload[start:end])
+        self._place.decode(payload[end:])
         self.saturated = saturated
         self._take(counts, blocks)
 
@@ -332,19 +375,20 @@ def chain(s: Sequence[float], anchor: int) -> tuple[float, ...]:
 
 
 class _Issued(NamedTuple):
-    """What a ticket says: draw, outcomes learnt, levels played, places, the raw law and its units."""
+    """A ticket: draw, outcomes learnt, levels played, places, what the segments issued, the raw law and its units."""
 
     draw: int
     version: int
     play: list[float]
     places: Sequence[float]
+    segments: bytes
     law: Law
     units: Units
 
 
 def _covering(issued: _Issued, y: float) -> int:
     """Return the first of the levels played that covers an outcome; their number if none does."""
-    c, d = offset(issued.places, issued.units)
+    c, d = offset(served_at(issued.segments) if issued.segments else issued.places, issued.units)
     below, at = issued.law.cdf((y - c) / d)
     u = below + (at - below) * ((issued.draw + 0.5) / (1 << BITS))
     return bisect_left(issued.play, u)

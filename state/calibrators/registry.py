@@ -69,7 +69,8 @@ def grouped(spec: str, options: Mapping[str, object]) -> bool:
     each = options.get("each", EACH)
     if spec == Multiclass.name and isinstance(each, str):
         return grouped(each, {})
-    return spec not in VECTORS and any(getattr(REGISTRY[part], "grouped", False) for part in _parts(spec))
+    parts = [VECTORS[spec]] if spec in VECTORS else [REGISTRY[part] for part in _parts(spec)]
+    return any(getattr(part, "grouped", False) for part in parts)
 
 
 def check(spec: str, options: Mapping[str, object]) -> None:

@@ -6,7 +6,7 @@ state format. It never writes over a file: a row whose bytes changed needs a new
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from state import claim, expiry, fence, inputs, ledger, quotas, refusals, rescale, routes, rows, witnesses
 from state.calibrators import REGISTRY, calibrated_regression, certified, quantile, twospeed
@@ -161,7 +161,9 @@ def _calibrator(spec: str) -> Served:
 
 def _quantile() -> Served:
     made = Served.fresh(Policy("quantile", {"levels": (0.25, 0.75)}, seed=7).recipe, "demand")
-    tickets = [made.calibrator.predict(Normal(0.0, 1.0), (), b"event-%d" % t).ticket for t in range(3)]
+    calibrator: Any = made.calibrator  # takes slots
+    groups = (), (2, 66), (3, 66)
+    tickets = [calibrator.predict(Normal(0.0, 1.0), (), b"event-%d" % t, groups[t]).ticket for t in range(3)]
     for ticket, y in zip(tickets, (0.5, -2.0, 0.0), strict=True):
         made.calibrator.update(ticket, y)
     made.late = 3

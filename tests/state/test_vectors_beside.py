@@ -216,6 +216,23 @@ def test_classes_are_corrected_by_segment_where_their_calibrator_uses_segments()
     assert other_loss < one - 0.1
 
 
+def test_numbers_are_corrected_by_segment() -> None:
+    plain = Policy("quantile", {"levels": LEVELS})
+    apart = replace(plain, segments=("country",))
+    assert plain.config != apart.config, "names of segments are part of what such a calibrator is"
+    losses = []
+    for policy in (plain, apart):
+        rng, worker = random.Random(8), Worker(policies(numbers=policy))
+        for t in range(1500):
+            country = ("DE", "FR")[t % 2]
+            forecast = Forecast(t, None, f"e{t}", "numbers", Normal(0.0, 1.0), (), t, None, (country,))
+            worker.fold(forecast if policy is apart else forecast._replace(segments=()))
+            worker.fold(Outcome(t, None, f"e{t}", rng.gauss(2.0 if country == "DE" else -2.0, 1.0), t))
+        losses.append(rows.decode_vectors(worker.table[keys.vectors("numbers", policy.config)]).total)
+    without, within = (sum(scores.pinball("calibrated")) for scores in losses)  # type: ignore[union-attr]  # of numbers
+    assert within < 0.7 * without
+
+
 def test_a_ticket_of_classes_follows_its_event_to_other_slots() -> None:
     calibrator = calibrators.make("multiclass", classes=3, each="prudent")
     multiclass = cast("Multiclass", calibrator)

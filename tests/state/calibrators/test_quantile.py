@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from state import forecasts
 from state.calibrators.location_scale import FEWEST, PRIOR
+from state.calibrators.place_by_segment import PlaceBySegment
 from state.calibrators.quantile import LEVELS, TAIL, Quantile, chain
 from state.forecasts import Law, Normal, Quantiles
 
@@ -236,17 +237,19 @@ def test_layout_is_the_documented_one() -> None:
     answer = calibrator.predict(law, key=b"e")
     places = 0.0, 1.0, 0.0, 1.0, 0.0, 1.0
     played = struct.pack("<2Q8d", calibrator._draw(b"e"), 0, 0.25, 0.5, *places)
-    assert answer.ticket == played + forecasts.encode(law)
+    assert answer.ticket == played + b"\0" + forecasts.encode(law)
     calibrator.update(answer.ticket, 0.0)
     learnt = struct.pack("<Q14d", 1, 0.0, 0.0, 0.0, 0.0, *PRIOR, 0.0, *places) + struct.pack("<2d", 0.0, 0.0)
-    assert calibrator.encode() == struct.pack("<HHQ2d35Q", 3, 2, 0, 0.25, 0.5, 0, 1, 0, 1, *[0] * 31) + learnt
+    segments = PlaceBySegment().encode()
+    counts = struct.pack("<HHQ2d35QI", 4, 2, 0, 0.25, 0.5, 0, 1, 0, 1, *[0] * 31, len(segments))
+    assert calibrator.encode() == counts + segments + learnt
 
 
 @pytest.mark.parametrize("levels", [(0.25, 0.5), (0.25, 0.5, 0.75)])
 def test_state_of_an_earlier_version_is_refused(levels: tuple[float, ...]) -> None:
     m = len(levels)
     state = struct.pack(f"<I{m}d{m + 33}Q", m, *levels, *[0] * (m + 33))
-    with pytest.raises(ValueError, match="not of format version 3"):
+    with pytest.raises(ValueError, match="not of format version 4"):
         Quantile(levels=levels).decode(state + bytes(200))
 
 

@@ -1,0 +1,292 @@
+"""What the segments of an event add to the place of its law: a shift and a scale of each value, by evidence."""
+
+import math
+from collections.abc import Mapping, Sequence
+from itertools import chain, starmap
+from struct import Struct
+from typing import Final
+
+from state.calibrators.location_scale import (
+    EVIDENCE,
+    FAR,
+    FEWEST,
+    KEPT,
+    MOST_LOSS,
+    OVERLAP,
+    STEEP,
+    WINDOW,
+    Place,
+    Units,
+    Window,
+    pinball,
+)
+from state.forecasts import Law
+
+#: Weights before there is evidence: of the place without segments, with their shifts, with their scales, with both.
+PRIOR: Final = (0.9, 0.04, 0.02, 0.04)
+#: Outcomes that 0 counts for: in a shift, in the logarithm of a scale.
+IN_SHIFT: Final = 10.0
+IN_SCALE: Final = 20.0
+#: Outcomes of its own after which an outcome counts half.
+LASTING: Final = 1000.0
+#: Information on the logarithm of a scale in one outcome of a normal law: 1 / var(|X| / E|X|) = 1 / (π / 2 - 1).
+INFORMS: Final = 1.0 / (0.5 * math.pi - 1.0)
+#: An outcome is cut to so many mean distances from where it is expected, and counts as so many in a scale.
+CUT: Final = 4.0
+CUT_SCALE: Final = 3.0
+#: Shifts and logarithms of scales are cut to these.
+FARTHEST: Final = 1e3
+WIDE: Final = 2.0
+#: Mean distance to the median of a normal law whose spread is 1, where a stream begins.
+USUAL: Final = 0.2
+#: Least mean distance that is divided by.
+NEAREST: Final = 1e-6
+#: Slots that can have a row: four names of 64 values.
+MOST: Final = 256
+
+_ISSUED: Final = Struct("<8d")
+_SLOT: Final = Struct("<H")
+_HEAD: Final = Struct("<Q11dI")
+_ROW: Final = Struct("<H4d")
+
+
+class PlaceBySegment:
+    """Four places of a law, without segments, with their shifts, with their scales and with both; and their mixture.
+
+    Notes
+    -----
+    An event has one slot of every name and pair; sums are over these. An outcome's score is its distance to the median
+    of the law at the place without segments *as it was when the forecast was issued*, in units of the raw law. Scores
+    do not depend on what the segments were served, so late outcomes make what is learnt old, but never make it swing.
+
+    Each slot has a shift θ and the logarithm κ of a scale. With e = score - i - Σ θ and a = |e| / (d exp(Σ κ)), i and d
+    the running mean of scores and of distances, which take what all events share,
+
+        θ_g <- θ_g + h e / (H_g (1 + h Σ 1 / H)) - λ h P θ_g / H_g,       H_g <- H_g + h + λ h (P - H_g),
+        κ_g <- κ_g + c (a - 1) / (K_g (1 + c Σ 1 / K)) - λ c R κ_g / K_g, K_g <- K_g + c + λ c (R - K_g).
+
+    These are Kalman filters whose covariance is kept diagonal: h = exp(-2 Σ κ) is the weight of an outcome, P and R
+    (`IN_SHIFT`, `IN_SCALE`) the outcomes that 0 counts for, λ forgets half in `LASTING` outcomes of the slot's own. e
+    is cut to `CUT` usual distances and a to `CUT_SCALE`, so one outcome of a heavy tail moves little. The sum over the
+    slots of an event lets overlapping segments share what one outcome says. A value of which little is known stays
+    where the whole is.
+
+    Four places compete: that without segments; with shifts; with scales; with both. The last three differ from the
+    first as what is left of the last `WINDOW` scores after shift and scale differs from these scores, in median and
+    spread. So values that say nothing change nothing of the whole, a skewed law is no shift, and where segments explain
+    a part of the spread, the law is narrower. An event of whose slots little is known gets the spread without
+    segments: the share of the difference of squares is the mean of P / H_g. The quantile
+    functions are mixed by the rule of `LocationScale`, weights proportional to ρ_k exp(-η L_k), L_k the pinball loss
+    of place k as issued, and η is divided by sqrt(1 + D / `OVERLAP`), D the forecasts outstanding. So with prompt
+    outcomes, and but for the cuts, segments cost at most about half a standard error of the sum of the differences.
+
+    Ticket: the place served, those with shifts, with scales and with both (two f64 each), slots (u16 each). Bytes:
+    outcomes (u64), V, L (4), weights (4), i, d (f64 each), slots that were touched (u32), then of each in ascending
+    order its number (u16), θ, H, κ, K (f64 each), then the last scores, and what is left of them by shifts, by scales
+    and by both, oldest first (f64 each). Little-endian. The `MOST` slots whose outcomes come first have a row; of
+    others nothing is known. 17 kB at most.
+
+    References
+    ----------
+    Exponential weights: Cesa-Bianchi & Lugosi 2006, section 2.3. Shares of what is known: the Kalman filter of
+    `BySegment`; Huber 1964, *Robust Estimation of a Location Parameter*, for the cuts.
+
+    Examples
+    --------
+    >>> from state.forecasts import Normal
+    >>> part, raw, law = PlaceBySegment(), Place(0.0, 1.0), Normal(0.0, 1.0)
+    >>> for t in range(2000):
+    ...     for slot, y in ((2, 1.0), (3, -1.0)):
+    ...         _, ticket = part.place(raw, (slot,))
+    ...         part.update(ticket, raw, law, Units(0.0, 4.0), y + 0.1 * (t % 5 - 2), 0)
+    >>> round(part.place(raw, (2,))[0].shift, 2), round(part.place(raw, (3,))[0].shift, 2)
+    (0.25, -0.25)
+    """
+
+    def __init__(self) -> None:
+        self._rows: dict[int, list[float]] = {}
+        self._learnt = 0
+        self._variance, self._losses, self._weights = 0.0, [0.0] * len(PRIOR), list(PRIOR)
+        # Of scores less their shifts: the running mean, and the mean distance to it less the scales.
+        self._mean, self._away = 0.0, USUAL
+        # The last scores, and what is left of them after the event's shift, after its scale, after both.
+        self._left = Window(), Window(), Window(), Window()
+
+    def place(self, mixed: Place, groups: tuple[int, ...]) -> tuple[Place, bytes]:
+        """Return the place to serve, and the ticket.
+
+        Parameters
+        ----------
+        mixed
+            The place without segments.
+        groups
+            The event's slots, at least one, all different.
+        """
+        rows = [self._rows[slot] for slot in groups if slot in self._rows]
+        shift, log_scale = _sums(rows)
+        unknown = (sum([IN_SHIFT / row[1] for row in rows]) + len(groups) - len(rows)) / len(groups)
+        scale = math.exp(log_scale)
+        within = [
+            self._within(mixed, by, times, left, unknown)
+            for by, times, left in zip((shift, 0.0, shift), (1.0, scale, scale), self._left[1:], strict=True)
+        ]
+        places = mixed, *within
+        served = Place(
+            sum([weight * place.shift for weight, place in zip(self._weights, places, strict=True)]),
+            sum([weight * place.scale for weight, place in zip(self._weights, places, strict=True)]),
+        )
+        slots = b"".join([_SLOT.pack(slot) for slot in groups])
+        return served, _ISSUED.pack(*served, *chain.from_iterable(within)) + slots
+
+    def _within(self, mixed: Place, shift: float, scale: float, left: Window, unknown: float) -> Place:
+        """Return the place of an event's segments, the nearer in scale to that without the less is known of them."""
+        if self._learnt < FEWEST:
+            return mixed
+        share = self._learnt / (self._learnt + FEWEST)
+        whole = self._left[0]
+        narrower = scale * left.spread() / whole.spread()
+        narrower = math.sqrt(narrower * narrower + max(1.0 - narrower * narrower, 0.0) * unknown)
+        return Place(
+            mixed.shift + shift + share * (scale * left.quantile(0.5) - whole.quantile(0.5)),
+            mixed.scale * math.pow(narrower, share),
+        )
+
+    def update(self, ticket: bytes, mixed: Place, law: Law, of: Units, y: float, outstanding: int) -> None:
+        """Learn from an outcome of a law that is moved.
+
+        Parameters
+        ----------
+        ticket
+            From `place`.
+        mixed
+            The place without segments that it was issued for.
+        law, of
+            The raw law and its units.
+        y
+            The outcome, any finite number.
+        outstanding
+            The most forecasts that were outstanding at once.
+        """
+        issued = _ISSUED.unpack_from(ticket)
+        median, spread = of
+        score = min(max((y - median) / spread, -FAR), FAR)
+        if self._learnt >= FEWEST:
+            quantiles = [(law.ppf(p) - median) / spread for p in EVIDENCE]
+            self._weigh((mixed, *starmap(Place, zip(issued[2::2], issued[3::2], strict=True))), quantiles, score)
+        self._learnt += 1
+        self._learn(self._touched(ticket), score - mixed.shift)
+        if self._learnt >= FEWEST:
+            self._mix(outstanding)
+
+    def _weigh(self, places: Sequence[Place], quantiles: Sequence[float], score: float) -> None:
+        losses = [
+            sum(pinball(p, score - a - b * q) for p, q in zip(EVIDENCE, quantiles, strict=True)) for a, b in places
+        ]
+        least = min(losses)
+        losses = [min((loss - least) / places[0].scale, MOST_LOSS) for loss in losses]
+        mean = sum(w * loss for w, loss in zip(self._weights, losses, strict=True))
+        self._variance += sum(w * (loss - mean) ** 2 for w, loss in zip(self._weights, losses, strict=True))
+        self._losses = [before + loss for before, loss in zip(self._losses, losses, strict=True)]
+
+    def _mix(self, outstanding: int) -> None:
+        """Weigh the places by the evidence."""
+        doubt = math.sqrt(1.0 + outstanding / OVERLAP)
+        eta = min(STEEP, 2.0 / math.sqrt(self._variance) if self._variance else STEEP) / doubt
+        least = min(self._losses)
+        self._losses = [min(loss - least, KEPT / eta) for loss in self._losses]
+        weights = [rho * math.exp(-eta * loss) for rho, loss in zip(PRIOR, self._losses, strict=True)]
+        total = sum(weights)
+        self._weights = [weight / total for weight in weights]
+
+    def _learn(self, rows: Sequence[list[float]], score: float) -> None:
+        """Learn from a score, its distance to the median without segments."""
+        newest = max(1.0 / self._learnt, 1.0 / WINDOW)
+        shift, log_scale = _sums(rows)
+        scale = math.exp(log_scale)
+        for left, one in zip(self._left, (score, score - shift, score / scale, (score - shift) / scale), strict=True):
+            left.add(one)
+        usual = self._away * scale
+        away = _cut(score - self._mean - shift, CUT * usual)
+        self._mean += newest * away
+        wide = min(abs(away) / usual, CUT_SCALE) - 1.0
+        self._away = min(max(self._away * math.exp(newest * wide), NEAREST), 1.0 / NEAREST)
+        information = min(max(scale**-2, 1.0 / 16.0), 16.0)
+        fade = math.log(2.0) / LASTING
+        step = information * away / (1.0 + information * sum([1.0 / row[1] for row in rows]))
+        turn = INFORMS * wide / (1.0 + INFORMS * sum([1.0 / row[3] for row in rows]))
+        for row in rows:
+            at, known, log, sure = row
+            row[0] = _cut(at + (step - fade * information * IN_SHIFT * at) / known, FARTHEST)
+            row[1] = known + information * (1.0 + fade * (IN_SHIFT - known))
+            row[2] = _cut(log + (turn - fade * INFORMS * IN_SCALE * log) / sure, WIDE)
+            row[3] = sure + INFORMS * (1.0 + fade * (IN_SCALE - sure))
+
+    def encode(self) -> bytes:
+        """Return the state; layout in the class's notes."""
+        head = _HEAD.pack(
+            self._learnt,
+            self._variance,
+            *self._losses,
+            *self._weights,
+            self._mean,
+            self._away,
+            len(self._rows),
+        )
+        rows = b"".join([_ROW.pack(slot, *self._rows[slot]) for slot in sorted(self._rows)])
+        return head + rows + b"".join([left.encode() for left in self._left])
+
+    def largest(self, slots: int = MOST) -> int:
+        """Return the most bytes that `encode` ever returns, if events have so many slots in all."""
+        return _HEAD.size + min(slots, MOST) * _ROW.size + 32 * WINDOW
+
+    def decode(self, payload: bytes) -> None:
+        """Take over a state written by `encode`; ValueError if it is cut."""
+        if len(payload) < _HEAD.size:
+            raise ValueError(f"a state of {len(payload)} bytes is shorter than its own header")
+        learnt, variance, *rest, many = _HEAD.unpack_from(payload)
+        held, end = min(learnt, WINDOW), _HEAD.size + many * _ROW.size
+        if len(payload) != end + 32 * held:
+            raise ValueError(f"a state of {len(payload)} bytes does not hold {many} segments and {held} scores")
+        self._learnt, self._variance = learnt, variance
+        self._losses, self._weights = rest[:4], rest[4:8]
+        self._mean, self._away = rest[8:]
+        self._rows = {slot: row for slot, *row in _ROW.iter_unpack(payload[_HEAD.size : end])}
+        numbers = Struct(f"<{4 * held}d").unpack_from(payload, end)
+        self._left = (
+            Window(numbers[:held]),
+            Window(numbers[held : 2 * held]),
+            Window(numbers[2 * held : 3 * held]),
+            Window(numbers[3 * held :]),
+        )
+
+    def _touched(self, ticket: bytes) -> list[list[float]]:
+        rows: list[list[float]] = []
+        for (slot,) in _SLOT.iter_unpack(ticket[_ISSUED.size :]):
+            row = self._rows.get(slot)
+            if row is None:
+                if len(self._rows) >= MOST:
+                    continue
+                row = self._rows[slot] = [0.0, IN_SHIFT, 0.0, IN_SCALE]
+            rows.append(row)
+        return rows
+
+
+def _sums(rows: Sequence[list[float]]) -> tuple[float, float]:
+    """Return shift and logarithm of the scale of these segments."""
+    return sum([row[0] for row in rows]), _cut(sum([row[2] for row in rows]), WIDE)
+
+
+def served_at(ticket: bytes) -> tuple[float, float]:
+    """Return shift and scale of the place that a ticket of `PlaceBySegment` was served at."""
+    shift, scale, *_ = _ISSUED.unpack_from(ticket)
+    return shift, scale
+
+
+def regrouped(ticket: bytes, slots: Mapping[int, int]) -> bytes:
+    """Return a ticket of `PlaceBySegment` whose event has other slots: those that ``slots`` has for its own."""
+    own = _SLOT.iter_unpack(ticket[_ISSUED.size :])
+    return ticket[: _ISSUED.size] + b"".join([_SLOT.pack(slots[slot]) for (slot,) in own])
+
+
+def _cut(value: float, most: float) -> float:
+    return min(max(value, -most), most)

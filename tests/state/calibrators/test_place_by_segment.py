@@ -1,0 +1,240 @@
+"""What `quantile` does with segments: each value is made right, none is harmed, coverage keeps its bound."""
+
+import math
+import random
+from collections import deque
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+
+import pytest
+
+from state.calibrators import make
+from state.calibrators.location_scale import WINDOW, Place, units
+from state.calibrators.place_by_segment import MOST, PlaceBySegment, regrouped, served_at
+from state.calibrators.quantile import LEVELS, Quantile
+from state.calibrators.sizes import largest
+from state.forecasts import Law, Normal, Quantiles
+
+Event = tuple[Law, tuple[int, ...], float]  # forecast, slots, outcome
+
+LAW = Normal(0.0, 1.0)
+RAW = Place(0.0, 1.0)
+SKEWED = Quantiles((0.1, 0.25, 0.5, 0.75, 0.9), (0.0, 1.0, 3.0, 7.0, 15.0))
+RAIN = Quantiles((0.2, 0.4, 0.6, 0.8), (0.0, 0.0, 1.0, 3.0))
+
+
+def pinball(values: Sequence[float], y: float) -> float:
+    return sum(max(p * (y - q), (p - 1.0) * (y - q)) for p, q in zip(LEVELS, values, strict=True))
+
+
+def play(events: Sequence[Event], late: int = 0, *, segments: bool = True) -> tuple[list[tuple[float, ...]], Quantile]:
+    """Return what is served of each event, where so many outcomes are outstanding, and the calibrator."""
+    calibrator, waiting = Quantile(seed=3), deque[tuple[bytes, float]]()
+    served = []
+    for t, (law, slots, y) in enumerate(events):
+        answer, _, ticket = calibrator.predict(law, (), b"%d" % t, slots if segments else ())
+        served.append(answer.values)
+        waiting.append((ticket, y))
+        if len(waiting) > late:
+            calibrator.update(*waiting.popleft())
+    return served, calibrator
+
+
+def loss(events: Sequence[Event], served: Sequence[Sequence[float]], since: int = 0) -> float:
+    return sum(pinball(values, y) for values, (_, _, y) in list(zip(served, events, strict=True))[since:])
+
+
+def coverage(events: Sequence[Event], served: Sequence[Sequence[float]], slot: int, since: int) -> float:
+    """Return how far the level most off is from what it covers in a segment."""
+    own = [(values, y) for values, (_, slots, y) in list(zip(served, events, strict=True))[since:] if slot in slots]
+    return max(abs(sum(y <= values[j] for values, y in own) / len(own) - p) for j, p in enumerate(LEVELS))
+
+
+def off(
+    n: int, law: Law, by: Callable[[int, float], float], groups: Callable[[random.Random], tuple[int, ...]], seed: int
+) -> list[Event]:
+    """Make outcomes of a law that ``by`` moves, given their first slot."""
+    rng = random.Random(seed)
+    made = []
+    for _ in range(n):
+        slots = groups(rng)
+        made.append((law, slots, by(slots[0], law.ppf(rng.random()))))
+    return made
+
+
+def one_of(many: int) -> Callable[[random.Random], tuple[int, ...]]:
+    return lambda rng: (2 + rng.randrange(many), 66 + rng.randrange(5))
+
+
+@pytest.mark.parametrize("late", [0, 500])
+@pytest.mark.parametrize(
+    ("law", "by", "most"),
+    [
+        (LAW, lambda slot, y: y + 3.0 * (slot - 3.5), 0.5),
+        (SKEWED, lambda slot, y: y + 3.0 * (slot - 3.5), 0.9),
+        (SKEWED, lambda slot, y: 3.0 + (y - 3.0) * (1.0, 0.3, 1.0, 3.0)[slot - 2], 0.92),
+    ],
+)
+def test_each_value_is_covered_as_the_whole_is(
+    law: Law, by: Callable[[int, float], float], most: float, late: int
+) -> None:
+    events = off(4000, law, by, one_of(4), 1)
+    (apart, _), (whole, _) = (play(events, late, segments=each) for each in (True, False))
+    assert max(coverage(events, whole, slot, 2000) for slot in range(2, 6)) > 0.2
+    assert max(coverage(events, apart, slot, 2000) for slot in range(2, 6)) < 0.12
+    assert loss(events, apart, 2000) < most * loss(events, whole, 2000)
+
+
+@pytest.mark.parametrize("late", [0, 500])
+@pytest.mark.parametrize(
+    ("seed", "world"),
+    list(
+        enumerate(
+            (
+                lambda rng, _: rng.gauss(0.0, 1.0),
+                lambda rng, _: rng.gauss(0.0, 1.0) / rng.random() ** 0.5,  # tails of order 2
+                lambda rng, t: rng.gauss(math.sin(t / 500), 1.0),
+                lambda rng, _: rng.expovariate(0.3),
+            )
+        )
+    ),
+)
+def test_values_that_say_nothing_cost_at_most_half_a_hundredth(
+    seed: int, world: Callable[[random.Random, int], float], late: int
+) -> None:
+    rng = random.Random(seed)
+    events: list[Event] = [
+        (LAW, (rng.randrange(12), 64 + rng.randrange(50), 128 + rng.randrange(6)), world(rng, t)) for t in range(3000)
+    ]
+    (apart, _), (whole, _) = (play(events, late, segments=each) for each in (True, False))
+    assert loss(events, apart) <= 1.005 * loss(events, whole)
+
+
+def test_a_value_of_which_little_is_known_stays_where_the_whole_is() -> None:
+    _, calibrator = play(off(3000, LAW, lambda slot, y: y + 4.0 * (slot == 2), one_of(4), 2))
+    whole = calibrator.predict(LAW).p.values
+    assert calibrator.predict(LAW, groups=(9,)).p.values == pytest.approx(whole, abs=0.8)
+    assert calibrator.predict(LAW, groups=(2, 66)).p.values[3] > whole[3] + 1.5
+
+
+def test_a_rare_value_learns_from_few_outcomes_of_its_own() -> None:
+    """What it learnt before a long silence is still there: memory is of its own outcomes, not of time."""
+
+    def by(slot: int, y: float) -> float:
+        return y + 3.0 * (slot == 2)
+
+    often = off(4000, LAW, by, lambda rng: (2 + (rng.random() > 0.05),), 3)
+    seldom = off(4000, LAW, lambda _, y: y, lambda _: (3,), 4)
+    _, calibrator = play([*often, *seldom])
+    moved = calibrator.predict(LAW, groups=(2,)).p.values[3] - calibrator.predict(LAW, groups=(3,)).p.values[3]
+    assert moved == pytest.approx(3.0, abs=0.6)
+
+
+@pytest.mark.parametrize("late", [0, 100])
+def test_coverage_keeps_its_bound_and_levels_never_cross_against_an_opponent(late: int) -> None:
+    """The opponent sees what is served, and lets one value's outcomes lie above it and the other's below."""
+    rng, calibrator, waiting = random.Random(5), Quantile(rate=0.05), deque[tuple[bytes, float]]()
+    for t in range(1500):
+        slot = 2 + rng.randrange(2)
+        p, _, ticket = calibrator.predict(LAW, (), b"%d" % t, (slot,))
+        assert all(a <= b for a, b in pairwise(p.values))
+        below = min(max(p.values[0] - 1e-6, -1e50), 1e50)
+        above = min(max(p.values[-1] + 1e-6, -1e50), 1e50)
+        waiting.append((ticket, above if slot == 2 else below))
+        if len(waiting) > late:
+            calibrator.update(*waiting.popleft())
+            error, bound = calibrator.error(), calibrator.bound()
+            assert error is not None
+            assert bound is not None
+            assert error <= bound + 1e-9
+
+
+def test_without_slots_and_with_atoms_nothing_is_moved_by_segment() -> None:
+    calibrator = Quantile()
+    for t in range(100):
+        calibrator.update(calibrator.predict(RAIN, (), b"%d" % t, (2,)).ticket, float(t % 3))
+        calibrator.update(calibrator.predict(LAW, (), b"%d" % t).ticket, float(t % 3))
+    assert calibrator._segments.encode() == PlaceBySegment().encode()
+
+
+def test_whole_law_is_that_of_the_event() -> None:
+    _, calibrator = play(off(3000, LAW, lambda slot, y: y + 3.0 * (slot == 2), one_of(4), 6))
+    for groups in ((), (2, 66), (3, 67)):
+        served = calibrator.predict(LAW, groups=groups).p
+        whole = calibrator.recalibrated(LAW, groups)
+        assert [whole.ppf(p) for p in LEVELS] == pytest.approx(served.values)
+
+
+def test_a_ticket_follows_its_event_to_other_slots() -> None:
+    _, calibrator = play(off(300, LAW, lambda slot, y: y + slot, one_of(4), 7))
+    ticket = calibrator.predict(LAW, (), b"e", (2, 66)).ticket
+    moved = calibrator.regrouped(ticket, {2: 3, 66: 70})
+    assert moved != ticket
+    assert calibrator.regrouped(moved, {3: 2, 70: 66}) == ticket
+    without = calibrator.predict(LAW, (), b"e").ticket
+    assert calibrator.regrouped(without, {}) == without
+    part = PlaceBySegment()
+    served, own = part.place(RAW, (2, 66))
+    assert served_at(regrouped(own, {2: 3, 66: 70})) == served == RAW
+
+
+def test_a_revised_outcome_changes_what_is_counted_and_no_place() -> None:
+    _, calibrator = play(off(300, LAW, lambda slot, y: y + slot, one_of(4), 8))
+    before = calibrator._segments.encode()
+    ticket = calibrator.predict(LAW, (), b"e", (2, 66)).ticket
+    calibrator.update(ticket, 50.0)
+    known = calibrator._segments.encode()
+    counts = calibrator.coverage()
+    calibrator.revise(ticket, 50.0, -50.0)
+    assert before != known == calibrator._segments.encode()
+    assert all(a > b for a, b in zip(calibrator.coverage(), counts, strict=True))
+
+
+def test_a_state_with_more_values_than_it_corrects_stays_within_its_bound() -> None:
+    rng, calibrator = random.Random(9), make("quantile")
+    for t in range(2000):
+        slots = tuple(64 * name + rng.randrange(64) for name in range(8))
+        calibrator.update(calibrator.predict(LAW, (), b"%d" % t, slots).ticket, rng.gauss(0.0, 1.0))  # type: ignore[call-arg]  # takes slots
+    most = largest(calibrator, 512)
+    assert 0.8 * most < len(calibrator.encode()) <= most == largest(calibrator, 64 * 16)
+    assert largest(calibrator, 64) < most
+    assert len(PlaceBySegment().encode()) + MOST * 34 + 4 * 8 * WINDOW == PlaceBySegment().largest()
+
+
+def test_decoded_goes_on_identically() -> None:
+    events = off(900, SKEWED, lambda slot, y: y * slot, one_of(6), 10)
+    _, calibrator = play(events[:500])
+    other = Quantile(seed=3)
+    other.decode(calibrator.encode())
+    for t, (law, slots, y) in enumerate(events[500:]):
+        one, two = (each.predict(law, (), b"%d" % t, slots) for each in (calibrator, other))
+        assert one == two
+        calibrator.update(one.ticket, y)
+        other.update(two.ticket, y)
+    assert calibrator.encode() == other.encode()
+    payload = calibrator._segments.encode()
+    for cut in (b"", payload[:-1], payload + b"\0"):
+        with pytest.raises(ValueError, match="state of"):
+            PlaceBySegment().decode(cut)
+
+
+def test_extreme_outcomes_and_laws_stay_finite() -> None:
+    part, waiting = PlaceBySegment(), list[tuple[bytes, Law, float]]()
+    for law in (Normal(0.0, 1e-49), Normal(1e49, 1e49), Quantiles((0.1, 0.9), (-1e49, 1e49)), LAW):
+        for y in (1e100, -1e100, 0.0) * 30:
+            waiting.append((part.place(RAW, (2, 66))[1], law, y))
+    for _ in range(3):  # what is learnt again and again
+        for ticket, law, y in waiting:
+            part.update(ticket, RAW, law, units(law), y, 10)
+            (shift, scale), _ = part.place(RAW, (2, 66))
+            assert math.isfinite(shift)
+            assert 0.0 < scale < math.inf
+
+
+def test_outcomes_that_never_vary_stay_finite() -> None:
+    part = PlaceBySegment()
+    for t in range(5000):
+        part.update(part.place(RAW, (2 + t % 2,))[1], RAW, LAW, units(LAW), 0.25, 0)
+    (shift, scale), _ = part.place(RAW, (2,))
+    assert math.isfinite(shift)
+    assert scale > 0.0
