@@ -1,11 +1,10 @@
 """How soon a segment that went wrong is found, and how often honest segments raise the recent alarm.
 
-``python -m tests.bench.segment_alarm [--runs N] [--served]`` (after ``make data``). The flights' raw forecasts stand
+``python -m tests.bench.segment_alarm [--runs N]`` (after ``make data``). The flights' raw forecasts stand
 for what is served, in the order in which outcomes came; outcomes are drawn by them. So all is honest, but for a carrier
 whose flights happen .2 more often from the middle of the year on (to 1 at most), one carrier and one draw at a time.
 The alarm is looked at after every event. Then honest streams alone: the flights' own segments, and 64 and 256 values
-drawn at random. ``--served``: real outcomes, and a carrier whose raw forecasts are .2 higher from the middle of the
-year on; what the default serves, with segments and without. It says when the alarm of that carrier began and ended.
+drawn at random.
 """
 
 import argparse
@@ -16,18 +15,17 @@ import numpy as np
 
 from lab import flights
 from state.arrays import Floats, Integers
-from state.policy import DEFAULT_CALIBRATOR
 from state.scoring.alarm import ALPHA, STAKES
 from state.scoring.history import WINDOW
-from state.scoring.recent import LEAST, RECENT, Recent
-from state.scoring.scores import grain
+from state.scoring.recent import LEAST, RECENT
 from tests.bench.figures import table
-from tests.bench.segments import cases, serve
 
 OFF = 0.2
 SEED = 17
 #: Least flights of a carrier in the second half that is made wrong.
 FEWEST = 300
+#: Of its flights then, those that are played.
+MOST = 1000
 
 
 def windows(of: Integers) -> Integers:
@@ -42,19 +40,22 @@ def windows(of: Integers) -> Integers:
     return np.repeat(at, n)
 
 
-def evidence(p: Floats, y: Floats, window: Integers) -> Floats:
-    """Return the log of the largest wealth that plays after each event of one segment, [n], before K is taken off."""
+def evidence(p: Floats, y: Floats, window: Integers, least: float) -> Floats:
+    """Return the log of the largest wealth that plays after each event of one segment, [n]; -inf if below ``least``."""
     off, variance = (np.concatenate([[0.0], np.cumsum(each)]) for each in (y - p, p * (1.0 - p)))
     starts = np.searchsorted(window, np.arange(window[-1] + 1))
     most = np.full(len(p), -np.inf)
-    price = [np.expm1(abs(stake)) - abs(stake) for stake in STAKES]
+    stakes = np.array(STAKES)
+    price = np.expm1(np.abs(stakes)) - np.abs(stakes)
     for number, start in enumerate(starts.tolist()):
         end = int(np.searchsorted(window, number + RECENT, side="right"))
         s, v = off[start + 1 : end + 1] - off[start], variance[start + 1 : end + 1] - variance[start]
-        logs = [stake * s - each * v for stake, each in zip(STAKES, price, strict=True)]
-        highest = np.maximum.reduce(logs)
-        wealth = highest + np.log(sum(np.exp(each - highest) for each in logs) / len(STAKES))
-        np.maximum(most[start:end], wealth, out=most[start:end])
+        highest = np.maximum.reduce([stake * s - each * v for stake, each in zip(stakes, price, strict=True)])
+        for i in np.flatnonzero(highest >= least).tolist():  # the wealth is a mean, so at most the highest
+            logs = stakes * s[i] - price * v[i]
+            wealth = highest[i] + np.log(np.exp(logs - highest[i]).mean())
+            if wealth >= least:
+                most[start + i] = max(most[start + i], wealth)
     return most
 
 
@@ -73,12 +74,13 @@ def found_after(p: Floats, carrier: Integers, of_stream: Integers, segments: int
         later = int((mine >= middle).sum())
         if later < FEWEST:
             continue
+        mine = mine[: (mine < middle).sum() + MOST]
         own, stream, before = [], [], 0
         for run in range(runs):
             rng = np.random.default_rng([SEED, which, run])
             chance = np.where(mine >= middle, np.minimum(p[mine] + OFF, 1.0), p[mine])
             y = (rng.random(len(mine)) < chance).astype(float)
-            over = evidence(p[mine], y, windows(of_stream[mine])) >= level
+            over = evidence(p[mine], y, windows(of_stream[mine]), level) >= level
             before += int(over[mine < middle].any())
             after = np.flatnonzero(over & (mine >= middle))
             if len(after):
@@ -86,11 +88,22 @@ def found_after(p: Floats, carrier: Integers, of_stream: Integers, segments: int
                 stream.append(int(mine[after[0]]) - middle)
         late = f"{np.mean(own):.0f} ± {np.std(own) / np.sqrt(len(own)):.0f}" if own else "–"
         all_of = f"{np.mean(stream):,.0f}" if stream else "–"
-        yield [str(which), f"{len(mine):,}", f"{later:,}", f"{len(own)} of {runs}", late, all_of, str(before)]
+        yield [
+            str(which),
+            f"{len(mine) - min(later, MOST) + later:,}",
+            f"{later:,}",
+            f"{len(own)} of {runs}",
+            late,
+            all_of,
+            str(before),
+        ]
 
 
 def false_alarms(p: Floats, names: Integers, of_stream: Integers, runs: int) -> tuple[int, int, float]:
-    """Return runs in which any segment raises the alarm, their windows in all, and the most evidence over K, log10."""
+    """Return runs in which any segment raises the alarm, their windows in all, and the most evidence over K, log10.
+
+    Evidence below K is not told apart: -inf.
+    """
     alarms, many, most = 0, 0, -np.inf
     slots = [np.flatnonzero(names[:, k] == value) for k in range(names.shape[1]) for value in np.unique(names[:, k])]
     for run in range(runs):
@@ -99,53 +112,17 @@ def false_alarms(p: Floats, names: Integers, of_stream: Integers, runs: int) -> 
         for mine in slots:
             divided = windows(of_stream[mine])
             many += int(divided[-1]) + 1
-            here = max(here, float(evidence(p[mine], y[mine], divided).max()))
+            here = max(here, float(evidence(p[mine], y[mine], divided, np.log(len(slots))).max()))
         here = (here - np.log(len(slots))) / np.log(10.0)
         alarms += here >= -np.log10(ALPHA)
         most = max(most, here)
     return alarms, many, most
 
 
-def served(which: int, *, segments: bool) -> list[str]:
-    """Return when the alarm of a carrier sounds whose raw forecasts are .2 higher from the middle on, as served."""
-    case = next(iter(cases(quick=False)))
-    middle = len(case.raw) // 2
-    carrier = case.slots[:, 0]
-    case.raw[middle:][carrier[middle:] == which] = np.minimum(case.raw[middle:][carrier[middle:] == which] + OFF, 0.999)
-    p, _, _ = serve(case, DEFAULT_CALIBRATOR, segments=segments)
-    order = [i for forecast, i in case.steps() if not forecast]
-    recent, level, number = Recent(), np.log(len(np.unique(case.slots)) / ALPHA), 0
-    first, last, sounds, events = -1, -1, 0, 0
-    for n, i in enumerate(order):
-        if carrier[i] == which:
-            near = grain(float(p[i]))
-            recent.observe(near, grain(near * near), float(case.y[i]), n // WINDOW)
-            if i >= middle:
-                number += 1
-                if recent.log_alarm()[0] >= level:
-                    sounds += 1
-                    first, last = first if first >= 0 else number, number
-            else:
-                events += recent.log_alarm()[0] >= level
-    mine = (carrier == which) & (np.arange(len(p)) >= middle) & case.known
-    off = f"{np.mean(p[mine] - case.y[mine]):+.3f}"
-    return [
-        str(which),
-        "with" if segments else "without",
-        str(number),
-        off,
-        str(first),
-        str(last),
-        str(sounds),
-        str(events),
-    ]
-
-
 def main() -> int:
     """Play and print; return the exit status."""
     parser = argparse.ArgumentParser(description="the recent alarm by segment")
     parser.add_argument("--runs", type=int, default=20, help="draws of outcomes")
-    parser.add_argument("--served", action="store_true", help="what the default serves, on real outcomes")
     given = parser.parse_args()
     made = flights.load()
     rows = resolved(made)
@@ -154,11 +131,6 @@ def main() -> int:
         [np.unique([each[name] for each in made.segments], return_inverse=True)[1][rows] for name in flights.SEGMENTS]
     )
     segments = sum(len(np.unique(own[:, k])) for k in range(own.shape[1]))
-    if given.served:
-        largest = np.argsort(-np.bincount(own[:, 0]))[:6:2].tolist()
-        names = ("carrier", "segments", "events after", "off by", "alarm from", "to", "events in alarm", "before")
-        print(table(names, [served(which + 2, segments=each) for which in largest for each in (False, True)]))
-        return 0
     late = list(found_after(p, own[:, 0], of_stream, segments, given.runs))
     head = ("carrier", "events", "after the middle", "found", "own events until", "of the stream", "alarms before")
     print(table(head, late), flush=True)

@@ -1,17 +1,18 @@
 """The default with segments beside itself without, what was the default, and batch maps refitted every night.
 
-``python -m tests.bench.segments [--quick] [--cost] [--stream NAME]... [--mcgrad]`` (after ``make data``): the flights
-with carrier, origin and four-hour block of departure and their own delays; Elec2 with part of the day, day of the week
+``python -m tests.bench.segments [--quick] [--cost] [--stream NAME]... [--mcgrad] [--every N]`` (after ``make data``):
+the flights with carrier, origin and four-hour block of departure and their own delays; Elec2 with part of the day, day of the week
 and quarter of demand, bank-full with job, education and contact, both prompt and 500 forecasts late. Then the same
 streams with 12, 50 and 6 values drawn at random, which say nothing.
 
 Batch isotonic fits a map for each value of each name every night: of the flights at the first departure of a day, of
 the others at every thousandth forecast. It fits the last 50,000 labels that have come, and serves the mean of the maps
 of an event's values. ``--mcgrad`` adds Meta's MCGrad, refitted in the same nights on the same labels, if it is
-installed. A segment is judged if it holds 2,000 events (a hundredth of a short
-stream). A band is a tenth that holds .1 % of the events; it holds if it is within .03 of what was observed, or within
-its 95 % interval. Then what an event costs, predict and update, prompt, each way in turn; ``--cost``: only that.
-``--quick``: the first 20,000 forecasts. The exit status is 1 if a bar of the flights or of the cost fails.
+installed. ``--every``: both are fitted after so many forecasts instead. A segment is judged if it holds 2,000 events (a
+hundredth of a short stream). A band is a tenth that holds .1 % of the events; it holds if it is within .03 of what was
+observed, or within its 95 % interval. Then what an event costs, predict and update, prompt, each way in turn;
+``--cost``: only that. ``--quick``: the first 20,000 forecasts. The exit status is 1 if a bar of the flights or of the
+cost fails.
 """
 
 import argparse
@@ -313,12 +314,15 @@ def main() -> int:
     parser.add_argument("--cost", action="store_true", help="only what an event costs")
     parser.add_argument("--stream", action="append", help="only streams whose names begin so")
     parser.add_argument("--mcgrad", action="store_true", help="MCGrad beside it")
+    parser.add_argument("--every", type=int, default=0, help="forecasts between fits of batch maps, not nights")
     given = parser.parse_args()
     head = ("stream, served by", "Brier", "log loss", "ECE", "segment, mean", "worst", "worst window", "bands off")
     rows, found = [], {}
     for case in () if given.cost else cases(quick=given.quick):
         if given.stream and not any(case.name.startswith(each) for each in given.stream):
             continue
+        if given.every:
+            case = replace(case, nights=np.arange(0, len(case.raw), given.every))  # noqa: PLW2901 - the same stream
         for one, batch in ((case, True), (meaningless(case), False)):
             for who, served in ways(one, batch=batch, with_mcgrad=given.mcgrad and batch):
                 judged = found[one.name, who] = judge(one, served)
