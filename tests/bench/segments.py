@@ -1,9 +1,9 @@
 """The default with segments beside itself without, what was the default, and batch maps refitted every night.
 
 ``python -m tests.bench.segments [--quick] [--cost] [--stream NAME]... [--mcgrad] [--every N]`` (after ``make data``):
-the flights with carrier, origin and four-hour block of departure and their own delays; Elec2 with part of the day, day of the week
-and quarter of demand, bank-full with job, education and contact, both prompt and 500 forecasts late. Then the same
-streams with 12, 50 and 6 values drawn at random, which say nothing.
+the flights with carrier, origin and four-hour block of departure and their own delays; Elec2 with part of the day, day
+of the week and quarter of demand, bank-full with job, education and contact, both prompt and 500 forecasts late. Then
+the same streams with 12, 50 and 6 values drawn at random, which say nothing.
 
 Batch isotonic fits a map for each value of each name every night: of the flights at the first departure of a day, of
 the others at every thousandth forecast. It fits the last 50,000 labels that have come, and serves the mean of the maps
