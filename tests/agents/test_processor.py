@@ -96,7 +96,7 @@ class Scene(NamedTuple):
 
     def state(self, partition: int = 0) -> dict[bytes, bytes]:
         table = self.topology.table
-        return {key: row for prefix in b"FLCSQADR" for key, row in table.range(partition, bytes([prefix]))}
+        return {key: row for prefix in b"FLCSQADJR" for key, row in table.range(partition, bytes([prefix]))}
 
     def counted(self, name: str, **labels: str) -> float:
         found = ScrapedSamples(self.topology.gauges.exposition().decode()).value(name, labels)
@@ -294,7 +294,7 @@ def test_a_batch_too_large_for_one_record_batch_is_folded_in_halves_with_the_sam
     scene.fold(made)
     assert len(scene.producer.sent) > 4
     assert scene.told.outputs == told.outputs
-    assert scene.state() == {key: row for prefix in b"FLCSQADR" for key, row in whole.table.range(0, bytes([prefix]))}
+    assert scene.state() == {key: row for prefix in b"FLCSQADJR" for key, row in whole.table.range(0, bytes([prefix]))}
 
 
 def test_halves_pass_the_steps_one_after_the_other_and_nothing_is_counted_twice(scene: Scene) -> None:

@@ -73,6 +73,7 @@ def test_forecast_first_is_answered_and_kept_as_issued() -> None:
         keys.ledger("e"),
         keys.expiry(EXPIRY, 100, 0),
         keys.calibrator("s", IDENTITY.config),
+        keys.coverage("s"),
         keys.distribution("s"),
     }
     entry = one.table.entry("e")
