@@ -12,6 +12,7 @@ from typing import Any, cast
 
 import pytest
 from faust.types import TP
+from rocksdict import AccessType, Options, Rdict
 
 from streams.faust.stores import AS_OF, ORIGIN, DamagedStoreError, RocksStore, Store
 from tests.streams.fakes import wire
@@ -209,8 +210,11 @@ def reads_all(store: RocksStore, partition: int = 0) -> None:
 
 
 def largest(directory: Path) -> str:
-    """Return the name of the table in whose middle there are rows for sure."""
-    return max(directory.rglob("*.sst"), key=lambda path: path.stat().st_size).name
+    """Return the name of the largest table that is in use: a compaction that was cut off leaves others."""
+    path = next(directory.rglob("CURRENT")).parent
+    with Rdict(str(path), options=Options(raw_mode=True), access_type=AccessType.read_only()) as db:
+        found = max(db.live_files(), key=lambda each: each["size"])["name"]
+    return str(found).strip("/")
 
 
 def rocks(directory: Path) -> RocksStore:
