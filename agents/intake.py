@@ -500,6 +500,7 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
             await self._announce(assigned)
             for tp in assigned:  # also what was committed: since the assignment, records were fetched and dropped
                 self._consumer.seek(tp, self._following[tp])
+        self._unread = {}  # fetched since the assignment, too, and fetched again
         self._buffers.assign(assigned)
         self._moving = False
         self._serving = bool(assigned)

@@ -14,7 +14,7 @@ from typing import Any, Final, cast
 from state import calibrators, keys, ledger, rows
 from state.calibrators import Features, features_of, unserved
 from state.calibrators.base import new
-from state.coverage import UNLABELLED, Coverage
+from state.coverage import Coverage
 from state.events import Calibrated, Carried, Event, Forecast, Outcome, Output, Passed, Rejected, Resolved
 from state.expiry import Expiry
 from state.fence import (
@@ -214,14 +214,9 @@ class _Service:
     #: Slots of the segments that the stream has now; None without segments.
     layout: bytes
     dictionary: Dictionary | None
-    #: Which forecasts have a label; None where that does not matter.
+    #: Which forecasts have a label; None where that does not matter. While most have none, nothing that was learnt is
+    #: served.
     coverage: Coverage | None
-
-    @property
-    def doubt(self) -> int:
-        """Why the stream is answered as if nothing had been learnt: one of `state.coverage.REASONS`, or 0."""
-        coverage = self.coverage
-        return UNLABELLED if coverage is not None and coverage.uncovered else 0
 
 
 class Partition:
@@ -377,7 +372,8 @@ class Partition:
         else:
             groups = self._groups(service, service.dictionary, values)
             p, draw, ticket = _asked(calibrator, raw, x, name, groups)
-        if service.doubt:
+        coverage = service.coverage
+        if coverage is not None and coverage.uncovered:
             p, draw, ticket = self._unlearnt(service.learner, ticket, raw, x, name, groups)
         if service.dictionary is not None:
             kind, ticket = kind | ledger.GROUPED, ticket + ledger.grouped(service.layout, groups)
@@ -387,9 +383,9 @@ class Partition:
             payload = ledger.with_key(payload, record_key)
         if service.shadows:
             payload = ledger.with_shadows(payload, self._ask(service, raw, x, name, groups))
-        if service.coverage is not None:
-            service.coverage.issue(fence.applied)
-            self._covered.setdefault(stream, False)
+        if coverage is not None:
+            coverage.issue(fence.applied)
+            self._covered[stream] = self._covered.get(stream, False)
         self._enter(service.role, service.due_ms, event_id, ts)
         fence.fates[ISSUED] += 1
         self._note(service, raw)
@@ -473,7 +469,7 @@ class Partition:
             learner = challenger.learner
             calibrator = learner.served.calibrator
             p, draw, ticket = _asked(calibrator, raw, x, name, groups)
-            if service.doubt:
+            if service.coverage is not None and service.coverage.uncovered:
                 p, draw, ticket = self._unlearnt(learner, ticket, raw, x, name, groups)
             version = calibrator.learnt
             block += ledger.shadow(challenger.config, version, p, draw, ticket)

@@ -529,6 +529,15 @@ def test_records_wait_for_their_schemas_and_are_dropped_with_their_partitions(pl
         sent = len(scene.producer.sent)
         await scene.steps()
         assert len(scene.producer.sent) == sent
+        # What is fetched while partitions are taken up is fetched again, as they are sought.
+        await scene.intake.on_partitions_revoked({S0, L0})
+        there.clear()
+        scene.give(S0, score("e3"), start=2)
+        await scene.steps(1)
+        await scene.begin()
+        there.set()
+        await scene.steps()
+        assert len(scene.producer.sent) == sent
 
     play(story)
 
