@@ -25,6 +25,7 @@ HOT = (
     "state/scoring/bias.py",
     "state/scoring/cells.py",
     "state/scoring/comparison.py",
+    "state/counts.py",
     "state/coverage.py",
     "state/scoring/distribution.py",
     "state/draw.py",

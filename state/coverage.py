@@ -10,6 +10,8 @@ from itertools import pairwise
 from struct import Struct
 from typing import Final, Self
 
+from state import counts
+
 #: Forecasts in a cell when it is closed, and most closed cells of a size before the oldest two become one.
 CELL: Final = 16
 MOST: Final = 3
@@ -24,12 +26,10 @@ FEWEST: Final = 20
 COVERED: Final = 0.4
 UNCOVERED: Final = 0.25
 
-#: Why a stream is answered as if nothing had been learnt, by number; 0: it is not.
-REASONS: Final = ("", "unlabelled")
-UNLABELLED: Final = 1
+#: Why a stream is answered as if nothing had been learnt.
+UNLABELLED: Final = "unlabelled"
 
 _HEAD: Final = Struct("<QdBQH")
-_WIDTHS: Final = ((1, "B"), (2, "H"), (4, "I"), (8, "Q"))
 
 
 class Coverage:
@@ -153,12 +153,9 @@ class Coverage:
     def encode(self) -> bytes:
         """Return the counts; layout in the class's notes."""
         born, n = self._born, len(self._born)
-        parts = [_HEAD.pack(self.labels, self.share, self.uncovered, born[0] if n else 0, n)]
-        for numbers in ([b - a for a, b in pairwise(born)] + [0] * min(n, 1), self._issued, self._labelled):
-            most = max(numbers, default=0)
-            width, code = next(each for each in _WIDTHS if most >> 8 * each[0] == 0)
-            parts.append(Struct(f"<B{n}{code}").pack(width, *numbers))
-        return b"".join(parts)
+        head = _HEAD.pack(self.labels, self.share, self.uncovered, born[0] if n else 0, n)
+        steps = [b - a for a, b in pairwise(born)] + [0] * min(n, 1)
+        return head + counts.encode(steps) + counts.encode(self._issued) + counts.encode(self._labelled)
 
     @classmethod
     def decode(cls, payload: bytes) -> Self:
@@ -168,15 +165,9 @@ class Coverage:
         made = cls()
         made.labels, made.share, uncovered, born, n = _HEAD.unpack_from(payload)
         made.uncovered = bool(uncovered)
-        at, found = _HEAD.size, []
-        for _ in range(3):
-            width = payload[at] if at < len(payload) else 0
-            code = dict(_WIDTHS).get(width)
-            if code is None or at + 1 + n * width > len(payload):
-                raise ValueError(f"a coverage of {len(payload)} bytes is cut at {at}")
-            found.append(list(Struct(f"<{n}{code}").unpack_from(payload, at + 1)))
-            at += 1 + n * width
-        steps, made._issued, made._labelled = found
+        steps, at = counts.decode(payload, _HEAD.size, n, "a coverage")
+        made._issued, at = counts.decode(payload, at, n, "a coverage")
+        made._labelled, at = counts.decode(payload, at, n, "a coverage")
         for step in steps:
             made._born.append(born)
             born += step

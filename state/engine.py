@@ -614,7 +614,7 @@ class Partition:
         for scores in segments:
             scores.known += 1
             scores.age_ms += age_ms
-        coverage = service.coverage or self._coverage(service.stream)
+        coverage = service.coverage
         if coverage is not None:
             coverage.label(ledger.born(issued))
             self._covered[service.stream] = True
@@ -954,7 +954,6 @@ class Partition:
         matures = policy.matures_ms > 0
         service.role, service.due_ms = (MATURITY, policy.matures_ms) if matures else (EXPIRY, policy.ttl_ms)
         service.status = ledger.IMMATURE if policy.waits else ledger.ISSUED
-        service.coverage = self._coverage(stream)
         service.shadows = tuple([self._challenger(service, each.config, each) for each in policy.challengers])
         if policy.segments:
             row = self._get(keys.names(stream, policy.layout))
@@ -1001,7 +1000,7 @@ class Partition:
             {},
             b"",
             None,
-            None,
+            self._coverage(stream),
         )
         self._by_ticket[names] = service
         return service

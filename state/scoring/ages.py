@@ -7,6 +7,8 @@ from operator import add
 from struct import Struct
 from typing import Final, Literal, NamedTuple, Self
 
+from state.counts import decode_cells, encode_cells
+
 MINUTE_MS: Final = 60_000
 HOUR_MS: Final = 60 * MINUTE_MS
 DAY_MS: Final = 24 * HOUR_MS
@@ -30,8 +32,6 @@ EXPIRED: Final = 0.1
 MOST: Final = 0.5
 
 _HEAD: Final = Struct("<Q")
-_BLOCK: Final = Struct("<4B")
-_WIDTHS: Final = ((1, "B"), (2, "H"), (4, "I"), (8, "Q"))
 _UNITS: Final = (("d", DAY_MS), ("h", HOUR_MS), ("m", MINUTE_MS))
 
 Name = Literal["ttl", "silence", "unlabelled", "classes", "matures"]
@@ -101,13 +101,7 @@ class Ages:
     def encode(self) -> bytes:
         """Return the counts; layout in the class's notes."""
         parts = [_HEAD.pack(self.expired)]
-        for label, counts in sorted(self._counts.items()):
-            filled = [cell for cell, count in enumerate(counts) if count]
-            first, last = filled[0], filled[-1] + 1
-            most = max(counts)
-            width, code = next(each for each in _WIDTHS if most >> 8 * each[0] == 0)
-            parts.append(_BLOCK.pack(label, width, first, last - first))
-            parts.append(Struct(f"<{last - first}{code}").pack(*counts[first:last]))
+        parts += (bytes((label,)) + encode_cells(counts) for label, counts in sorted(self._counts.items()))
         return b"".join(parts)
 
     @classmethod
@@ -125,20 +119,12 @@ class Ages:
         (ages.expired,) = _HEAD.unpack_from(payload)
         at, before = _HEAD.size, -1
         while at < len(payload):
-            label, width, first, n = _BLOCK.unpack_from(payload.ljust(at + _BLOCK.size, b"\xff"), at)
-            at += _BLOCK.size
-            code = dict(_WIDTHS).get(width)
-            if (
-                code is None
-                or not before < label < LABELS
-                or not n
-                or first + n > CELLS
-                or at + n * width > len(payload)
-            ):
-                raise ValueError(f"ages of {len(payload)} bytes have counts of cells there are not, at {at}")
-            counts = ages._counts[label] = [0] * CELLS
-            counts[first : first + n] = Struct(f"<{n}{code}").unpack_from(payload, at)
-            at, before = at + n * width, label
+            label = payload[at]
+            counts, end = decode_cells(payload, at + 1, CELLS, "ages")
+            if not before < label < LABELS or not any(counts):
+                raise ValueError(f"ages of {len(payload)} bytes have counts of labels there are not, at {at}")
+            ages._counts[label] = counts
+            at, before = end, label
         return ages
 
     @property

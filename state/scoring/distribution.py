@@ -8,6 +8,8 @@ from operator import add
 from struct import Struct
 from typing import Final, Self
 
+from state.counts import decode_cells, encode_cells
+
 #: Inner edges of the cells: the smallest positive float, log-odds from -14 to 14 in steps of one half, and 1. So
 #: forecasts of exactly 0 and exactly 1 have cells of their own.
 EDGES: Final[tuple[float, ...]] = (
@@ -37,8 +39,6 @@ SETTLED: Final = 28
 _UNSEEN: Final = 2
 
 _HEAD: Final = Struct("<QIH")
-_COUNTS: Final = Struct("<3B")
-_WIDTHS: Final = ((1, "B"), (2, "H"), (4, "I"), (8, "Q"))
 
 Counts = list[int]
 
@@ -191,8 +191,8 @@ class Distribution:
     def encode(self) -> bytes:
         """Return the counts; layout in the class's notes."""
         if not self._kept:
-            self._kept = b"".join(map(_encoded, (self._past, *self._days)))
-        return _HEAD.pack(self._day, self._filled, self._broken) + _encoded(self._present) + self._kept
+            self._kept = b"".join(map(encode_cells, (self._past, *self._days)))
+        return _HEAD.pack(self._day, self._filled, self._broken) + encode_cells(self._present) + self._kept
 
     @classmethod
     def decode(cls, payload: bytes) -> Self:
@@ -207,10 +207,10 @@ class Distribution:
             raise ValueError(f"a distribution of {len(payload)} bytes is shorter than its own header")
         made = cls()
         made._day, made._filled, made._broken = _HEAD.unpack_from(payload)
-        made._present, at = _decoded(payload, _HEAD.size)
-        made._past, at = _decoded(payload, at)
+        made._present, at = decode_cells(payload, _HEAD.size, CELLS, "a distribution")
+        made._past, at = decode_cells(payload, at, CELLS, "a distribution")
         for n in range(RECENT):
-            made._days[n], at = _decoded(payload, at)
+            made._days[n], at = decode_cells(payload, at, CELLS, "a distribution")
         if at != len(payload):
             raise ValueError(f"a distribution has {at} bytes, got {len(payload)}")
         return made
@@ -239,27 +239,3 @@ def _median(counts: Sequence[float]) -> float:
         return 0.0
     low, high = EDGES[cell - 1], (*EDGES, 1.0)[cell]
     return low + (high - low) * (total / 2 - sum(counts[:cell])) / counts[cell]
-
-
-def _encoded(counts: Counts) -> bytes:
-    filled = [cell for cell, count in enumerate(counts) if count]
-    if not filled:
-        return _COUNTS.pack(1, 0, 0)
-    first, last = filled[0], filled[-1] + 1
-    most = max(counts)
-    width, code = next(each for each in _WIDTHS if most >> 8 * each[0] == 0)
-    return _COUNTS.pack(width, first, last - first) + Struct(f"<{last - first}{code}").pack(*counts[first:last])
-
-
-def _decoded(payload: bytes, at: int) -> tuple[Counts, int]:
-    """Return the counts at an offset, and the offset after them."""
-    if len(payload) < at + _COUNTS.size:
-        raise ValueError(f"a distribution of {len(payload)} bytes ends before its counts do")
-    width, first, n = _COUNTS.unpack_from(payload, at)
-    at += _COUNTS.size
-    code = dict(_WIDTHS).get(width)
-    if code is None or first + n > CELLS or at + n * width > len(payload):
-        raise ValueError(f"a distribution of {len(payload)} bytes has counts of cells there are not, at {at}")
-    counts = [0] * CELLS
-    counts[first : first + n] = Struct(f"<{n}{code}").unpack_from(payload, at)
-    return counts, at + n * width

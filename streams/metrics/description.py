@@ -13,7 +13,7 @@ from state import keys, rows
 from state.calibrators import internal_regret, played
 from state.calibrators.certified import Certified
 from state.calibrators.points import debiased_l2, noise
-from state.coverage import REASONS, UNLABELLED, Coverage
+from state.coverage import UNLABELLED, Coverage
 from state.fence import Fence
 from state.policy import Policy
 from state.rows import Served
@@ -246,7 +246,7 @@ def withheld(found: Mapping[int, Coverage]) -> dict[str, Any]:
     """Return the partitions that answer as if nothing had been learnt, by the reason, and what it is judged by."""
     covered = sum(found.values(), Coverage())
     return {
-        "partitions": {REASONS[UNLABELLED]: sorted(n for n, each in found.items() if each.uncovered)},
+        "partitions": {UNLABELLED: sorted(n for n, each in found.items() if each.uncovered)},
         "labelled": covered.share if covered.labels else None,
     }
 

@@ -1,0 +1,60 @@
+"""Counts as bytes, each in as few as the largest of them needs."""
+
+from collections.abc import Sequence
+from struct import Struct
+from typing import Final
+
+_WIDTHS: Final = ((1, "B"), (2, "H"), (4, "I"), (8, "Q"))
+_CELLS: Final = Struct("<3B")
+
+
+def encode(numbers: Sequence[int]) -> bytes:
+    """Return the bytes of a number (u8: 1, 2, 4 or 8), and the numbers, at least 0, little-endian."""
+    width, packed = _packed(numbers)
+    return bytes((width,)) + packed
+
+
+def decode(payload: bytes, at: int, n: int, what: str) -> tuple[list[int], int]:
+    """Return the n numbers at an offset and the offset after them; raises as `decode_cells`."""
+    if at >= len(payload):
+        raise ValueError(f"{what} of {len(payload)} bytes ends before its counts do")
+    return _unpacked(payload, at + 1, payload[at], n, what)
+
+
+def encode_cells(counts: Sequence[int]) -> bytes:
+    """Return the bytes of a count, the first cell with a count, how many follow to the last (u8 each), and these."""
+    filled = [cell for cell, count in enumerate(counts) if count]
+    first, end = (filled[0], filled[-1] + 1) if filled else (0, 0)
+    width, packed = _packed(counts[first:end])
+    return _CELLS.pack(width, first, end - first) + packed
+
+
+def decode_cells(payload: bytes, at: int, cells: int, what: str) -> tuple[list[int], int]:
+    """Return the counts of so many cells at an offset, and the offset after them; ``what`` the payload is.
+
+    Raises
+    ------
+    ValueError
+        If they are cut, or of cells there are not.
+    """
+    if len(payload) < at + _CELLS.size:
+        raise ValueError(f"{what} of {len(payload)} bytes ends before its counts do")
+    width, first, n = _CELLS.unpack_from(payload, at)
+    if first + n > cells:
+        raise ValueError(f"{what} of {len(payload)} bytes has counts of cells there are not, at {at}")
+    counts = [0] * cells
+    counts[first : first + n], at = _unpacked(payload, at + _CELLS.size, width, n, what)
+    return counts, at
+
+
+def _packed(numbers: Sequence[int]) -> tuple[int, bytes]:
+    most = max(numbers, default=0)
+    width, code = _WIDTHS[(most > 0xFF) + (most > 0xFFFF) + (most > 0xFFFF_FFFF)]
+    return width, Struct(f"<{len(numbers)}{code}").pack(*numbers)
+
+
+def _unpacked(payload: bytes, at: int, width: int, n: int, what: str) -> tuple[list[int], int]:
+    code = dict(_WIDTHS).get(width)
+    if code is None or at + n * width > len(payload):
+        raise ValueError(f"{what} of {len(payload)} bytes has no {n} counts of {width} bytes at {at}")
+    return list(Struct(f"<{n}{code}").unpack_from(payload, at)), at + n * width
