@@ -247,7 +247,6 @@ def shown(key: bytes) -> str:
         return f"the row of event {key[1:].decode(errors='backslashreplace')!r}"
     if kind == keys.FENCE:
         return "the fence"
-    at = {keys.CALIBRATOR: 5, keys.VECTORS: 5, keys.NAMES: 5, keys.SEGMENT: 7, keys.COMPARISON: 9}.get(kind, 1)
     name = {
         keys.CALIBRATOR: "a calibrator",
         keys.SCORES: "the scores",
@@ -257,7 +256,9 @@ def shown(key: bytes) -> str:
         keys.SEGMENT: "the scores of a segment",
         keys.COMPARISON: "a comparison with a challenger",
         keys.AGES: "the ages of outcomes",
+        keys.COVERAGE: "which forecasts have a label",
+        keys.DISTRIBUTION: "the distribution of forecasts",
     }.get(kind)
     if name is None:
         return f"the row {key!r}"
-    return f"{name} of stream {key[at:].decode(errors='backslashreplace')!r}"
+    return f"{name} of stream {key[keys.OF_STREAM[kind] :].decode(errors='backslashreplace')!r}"

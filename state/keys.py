@@ -40,6 +40,20 @@ WIDTHS: Final = b"P"
 #: The state of other partitions that a partition's rows were made of (`state.rescale`); the engine never reads it.
 MOVED: Final = b"M"
 
+#: Kinds of rows that belong to a stream, and where its name begins in their
+OF_STREAM: Final = {
+    CALIBRATOR: 5,
+    SCORES: 1,
+    WINDOWS: 1,
+    VECTORS: 5,
+    COMPARISON: 9,
+    AGES: 1,
+    COVERAGE: 1,
+    DISTRIBUTION: 1,
+    NAMES: 5,
+    SEGMENT: 7,
+}
+
 
 def ledger(event_id: str) -> bytes:
     """Key of an event's ledger row."""

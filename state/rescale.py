@@ -209,27 +209,12 @@ def _entered(parts: Sequence[Rows], where: Mapping[bytes, _Event], role: int, na
     return event.new if role == MATURED_EXPIRY or born == named else None
 
 
-#: Kinds of rows that belong to a stream, and where its name begins in their keys.
-_OF_STREAM: Final = {
-    keys.CALIBRATOR: 5,
-    keys.SCORES: 1,
-    keys.WINDOWS: 1,
-    keys.VECTORS: 5,
-    keys.COMPARISON: 9,
-    keys.AGES: 1,
-    keys.COVERAGE: 1,
-    keys.DISTRIBUTION: 1,
-    keys.NAMES: 5,
-    keys.SEGMENT: 7,
-}
-
-
 def _by_stream(parts: Sequence[Rows], events: Iterable[str]) -> dict[str, list[tuple[int, bytes]]]:
     """Return the rows of each stream, without those of its events: their old partitions and keys."""
     found: dict[str, list[tuple[int, bytes]]] = {stream: [] for stream in events}
     for old, part in enumerate(parts):
         for key in part:
-            at = _OF_STREAM.get(key[:1])
+            at = keys.OF_STREAM.get(key[:1])
             if at is not None:
                 found.setdefault(key[at:].decode(), []).append((old, key))
     return found

@@ -417,9 +417,7 @@ def test_a_stream_in_one_partition_moves_as_it_is() -> None:
     for stream in ("counts", "regret", "guarded", "ridge"):
         there, here = before[at(stream, 3)], group.tables[at(stream, 5)]
         of_stream = [
-            key
-            for key in there
-            if (cut := rescale._OF_STREAM.get(key[:1])) is not None and key[cut:].decode() == stream
+            key for key in there if (cut := keys.OF_STREAM.get(key[:1])) is not None and key[cut:].decode() == stream
         ]
         assert of_stream
         assert {key: here[key] for key in of_stream} == {key: there[key] for key in of_stream}
