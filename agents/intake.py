@@ -8,9 +8,7 @@ route or a label. A forecast is acknowledged before its route is sent, so that a
 import asyncio
 import json
 import logging
-import os
 import signal
-import socket
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack, suppress
@@ -108,7 +106,7 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
         self._gauges = gauges
         self._probe = probe
         self._mapping = in_force.mapping(settings)
-        self._owner = settings.instance_id or f"{socket.gethostname()}/{os.getpid()}"
+        self._owner = settings.owner
         self._avro: AvroValues | None = None
         self.schemas = Schemas(settings.registry)
         #: Records that were fetched and name schemas that are being loaded.

@@ -11,6 +11,8 @@ from state.rows import Served
 from state.scoring.bias import Bias
 from state.segments import Dictionary
 
+#: What predicts, where the served probability and the draw are written down, and whether it uses segments.
+Predicts = tuple[Callable[..., Any], Callable[[float], None], Callable[[float], None], bool]
 #: Outcomes learnt between two looks at a calibrator's error and bound: these many, and a fiftieth of all before.
 LOOK = 100
 
@@ -23,8 +25,8 @@ class Entrants:
     kind: int
     policy: Policy
     served: list[Served]
-    #: What predicts, where the served probability and the draw are written down, and whether it uses segments.
-    predicts: list[tuple[Callable[..., Any], Callable[[float], None], Callable[[float], None], bool]]
+    #: What predicts once something was learnt.
+    predicts: list[Predicts]
     updates: list[Callable[[bytes, float], None]]
     revises: list[Callable[[bytes, float, float], None]]
     biases: list[Bias]
@@ -34,7 +36,7 @@ class Entrants:
     due_ms: int
     #: Which forecasts have a label, and what answers while most have none; None and () where that does not matter.
     coverage: Coverage | None = None
-    unlearnt: Sequence[tuple[Callable[..., Any], Callable[[float], None], Callable[[float], None], bool]] = ()
+    unlearnt: Sequence[Predicts] = ()
     #: Of classes and numbers the contenders that are compared.
     pairs: Sequence[tuple[int, int]] = ()
     #: Slots of the stream's segments; None without.
@@ -45,7 +47,7 @@ class Entrants:
     look_at: int = LOOK
 
     @property
-    def answering(self) -> Sequence[tuple[Callable[..., Any], Callable[[float], None], Callable[[float], None], bool]]:
+    def answering(self) -> Sequence[Predicts]:
         """What predicts now."""
         return self.unlearnt if self.coverage is not None and self.coverage.uncovered else self.predicts
 

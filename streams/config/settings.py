@@ -1,6 +1,8 @@
 """Every setting of a worker, from ``TRUEUP_*`` environment variables."""
 
+import os
 import re
+import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from ipaddress import ip_address
@@ -257,6 +259,11 @@ class Settings:
                         + f"TRUEUP_BATCH_BYTES must be at least {self.batch_bytes - most + each.row_bytes}, "
                         f"{refusals} of them for what was refused lately"
                     )
+
+    @property
+    def owner(self) -> str:
+        """Name of this process, for people."""
+        return self.instance_id or f"{socket.gethostname()}/{os.getpid()}"
 
     @property
     def on_loopback(self) -> bool:

@@ -4,8 +4,6 @@ This is the only way into Faust. Whoever serves batches implements `Inputs` (cla
 and two coroutines (fold and answer a batch); neither sees a Faust object.
 """
 
-import os
-import socket
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, NamedTuple, cast
 
@@ -117,7 +115,7 @@ class Application:
         self.table = StateTable(
             self.faust,
             memory=memory,
-            owner=settings.instance_id or f"{socket.gethostname()}/{os.getpid()}",
+            owner=settings.owner,
             write_buffer_size=settings.write_buffer_bytes,
             block_cache_size=settings.block_cache_bytes,
         )

@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import Any
 
 import orjson
-import pytest
 
 from replay.audit import auditor
 from state.policy import Policies, Policy
@@ -17,18 +16,6 @@ from tests.events import Sent, forecast, mixed
 
 MakeWorld = Callable[..., World]
 Audited = Callable[..., tuple[int, dict[str, Any]]]
-
-
-@pytest.fixture
-def audited(capsys: pytest.CaptureFixture[str]) -> Audited:
-    """Audit a world and return the exit status and what the last line says."""
-
-    def run(world: World, **options: Any) -> tuple[int, dict[str, Any]]:
-        capsys.readouterr()
-        status = auditor.run(world.settings, json_output=True, **options)
-        return status, orjson.loads(capsys.readouterr().out.splitlines()[-1])
-
-    return run
 
 
 def test_all_agree_after_kills_and_rebalances_and_an_altered_record_is_named(

@@ -7,7 +7,6 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-import orjson
 import pytest
 from aiokafka import AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions
@@ -24,18 +23,6 @@ from tests.events import Sent, mixed
 MakeWorld = Callable[..., World]
 Audited = Callable[..., tuple[int, dict[str, Any]]]
 SETTINGS = {"TRUEUP_DEFAULT_CALIBRATOR": "platt+minimax", "TRUEUP_BATCH_RECORDS": "60"}
-
-
-@pytest.fixture
-def audited(capsys: pytest.CaptureFixture[str]) -> Audited:
-    """Audit a world and return the exit status and what the last line says."""
-
-    def run(world: World, **options: Any) -> tuple[int, dict[str, Any]]:
-        capsys.readouterr()
-        status = auditor.run(world.settings, json_output=True, **options)
-        return status, orjson.loads(capsys.readouterr().out.splitlines()[-1])
-
-    return run
 
 
 def struck(w: World, records: list[Sent]) -> None:
