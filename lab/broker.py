@@ -13,16 +13,12 @@ import sys
 import time
 import uuid
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Final, NamedTuple, Self
+from typing import Final, NamedTuple
 
-from lab.jvm import HOST, dies_with_parent, free_port, java, lacking
+from lab.jvm import HOST, START_SECONDS, JavaServer, free_port
 
 KAFKA: Final = Path(__file__).resolve().parents[1] / "deploy" / "kafka"
-START_SECONDS: Final = 180.0  # 4 on an idle machine with two cores; with a dozen busy processes there, more than 60
-STOP_SECONDS: Final = 15.0  # 1 on the same machine
 
 
 class BrokerError(RuntimeError):
@@ -47,7 +43,7 @@ class Seat(NamedTuple):
     controllers: tuple[int, ...]
 
 
-class Broker:
+class Broker(JavaServer):
     """Apache Kafka in KRaft mode: started on entering the context or by `start`, stopped on leaving it or by `stop`.
 
     Parameters
@@ -79,12 +75,9 @@ class Broker:
         Addresses to which the proxies of ``fronts`` must connect, in their order.
     directory, log
         Directory of the records, and the file with Kafka's output of all starts.
-
-    Notes
-    -----
-    On Linux the kernel kills the JVM when the thread that called `start` ends, even after ``kill -9`` of the process.
-    So call it from a thread that lives as long as the broker is needed.
     """
+
+    name, said, error = "broker", "Kafka", BrokerError
 
     def __init__(
         self,
@@ -97,12 +90,7 @@ class Broker:
         seat: Seat | None = None,
         java: Sequence[str] = (),
     ) -> None:
-        self._temporary: TemporaryDirectory[str] | None = None
-        if data_dir is None:
-            self._temporary = TemporaryDirectory(prefix="trueup-broker-")
-            data_dir = Path(self._temporary.name)
-        self.directory = data_dir.resolve()
-        self.log = self.directory / "broker.log"
+        super().__init__(data_dir)
         self._heap = heap
         self._options = tuple(java)
         self._properties = properties
@@ -113,21 +101,6 @@ class Broker:
         self.bootstrap = f"{HOST}:{self._port}"
         self._fronts = tuple(fronts)
         self.backs = tuple(free_port(self._port, *self._seat.controllers) for _ in fronts)
-        self._jvm: subprocess.Popen[bytes] | None = None
-
-    def __enter__(self) -> Self:
-        """Start."""
-        self.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Stop."""
-        self.stop()
-
-    @property
-    def alive(self) -> bool:
-        """Whether the JVM exists, paused or not."""
-        return self._jvm is not None and self._jvm.poll() is None
 
     @property
     def pid(self) -> int:
@@ -169,34 +142,7 @@ class Broker:
         BrokerError
             The JVM died, or it was not ready in `START_SECONDS`.
         """
-        deadline = time.monotonic() + START_SECONDS
-        try:
-            while not _answers(self._port):
-                if not self.alive:
-                    raise BrokerError(f"Kafka died while starting; its log ends:\n{self.tail()}")
-                if time.monotonic() > deadline:
-                    raise BrokerError(f"Kafka was not ready within {START_SECONDS:.0f} s; its log ends:\n{self.tail()}")
-                time.sleep(0.05)
-        except BaseException:
-            self.stop()
-            raise
-
-    def stop(self) -> None:
-        """Stop the JVM with SIGTERM, after `STOP_SECONDS` with SIGKILL; remove a temporary directory."""
-        if self._jvm is not None:
-            self._jvm.send_signal(signal.SIGCONT)  # a paused process does not receive the next signal
-            self._jvm.terminate()
-            with suppress(subprocess.TimeoutExpired):
-                self._jvm.wait(STOP_SECONDS)
-            self.kill()
-        if self._temporary is not None:
-            self._temporary.cleanup()
-
-    def kill(self) -> None:
-        """Kill the JVM with SIGKILL; `start` starts the same broker again."""
-        if self._jvm is not None:
-            self._jvm.kill()
-            self._jvm.wait()
+        self._await(lambda: _answers(self._port))
 
     def pause(self) -> None:
         """Freeze the JVM: connections stay open and nothing answers; return when every thread has stopped."""
@@ -207,10 +153,6 @@ class Broker:
     def resume(self) -> None:
         """Continue a paused JVM."""
         self._running().send_signal(signal.SIGCONT)
-
-    def tail(self, lines: int = 15) -> str:
-        """Return the last lines of the log."""
-        return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
 
     def _running(self) -> subprocess.Popen[bytes]:
         if self._jvm is None or not self.alive:
@@ -239,34 +181,22 @@ log.dirs={self.directory / "data"}
             for user, password in self._users.items():
                 for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
                     storage += ["--add-scram", f"{mechanism}=[name={user},password={password}]"]
-            self._jvm = self._java("-XX:TieredStopAtLevel=1", *storage)
+            self._jvm = self._kafka("-XX:TieredStopAtLevel=1", *storage)
             if self._jvm.wait(START_SECONDS) != 0:
                 raise BrokerError(f"Kafka could not format {self.directory}; its log ends:\n{self.tail()}")
         try:  # another server on this port would answer the metadata request
             socket.create_server((HOST, self._port)).close()
         except OSError as error:
             raise BrokerError(f"port {self._port} is taken: choose another, or end what listens there") from error
-        self._jvm = self._java(f"-Xms{self._heap}", f"-Xmx{self._heap}", *self._options, "kafka.Kafka", str(settings))
+        self._jvm = self._kafka(f"-Xms{self._heap}", f"-Xmx{self._heap}", *self._options, "kafka.Kafka", str(settings))
 
-    def _java(self, *arguments: str) -> subprocess.Popen[bytes]:
-        """Start java on Kafka's jars; its output goes to the log, its temporary files into the directory."""
-        executable = java()
-        if executable is None:
-            raise BrokerError(lacking())
+    def _kafka(self, *arguments: str) -> subprocess.Popen[bytes]:
+        """Start java on Kafka's jars."""
+        java = self._executable()
         lib = Path(os.environ.get("TRUEUP_KAFKA_LIB") or KAFKA / "lib").resolve()
         if not any(lib.glob("kafka_*.jar")):
             raise BrokerError(f"no Kafka jars in {lib}: run `make jars`, or set TRUEUP_KAFKA_LIB to their directory")
-        options = ["-XX:+UseSerialGC", "-XX:-UsePerfData", f"-Djava.io.tmpdir={self.directory / 'tmp'}"]
-        options += ["-Dorg.apache.logging.log4j.level=INFO", "-cp", f"{lib}/*"]
-        with self.log.open("ab") as log:
-            return subprocess.Popen(
-                [executable, *options, *arguments],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                process_group=0,  # Ctrl-C in a terminal must not reach the broker: the clients disconnect first
-                preexec_fn=dies_with_parent(),
-            )
+        return self._java(java, "-Dorg.apache.logging.log4j.level=INFO", "-cp", f"{lib}/*", *arguments)
 
 
 def cluster_id() -> str:

@@ -6,12 +6,18 @@ import secrets
 import shutil
 import signal
 import socket
+import subprocess
 import sys
+import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Final
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import ClassVar, Final, Self
 
 HOST: Final = "127.0.0.1"
+START_SECONDS: Final = 180.0  # 9 at most on an idle machine with two cores; with a dozen busy processes more than 60
+STOP_SECONDS: Final = 15.0  # 1 on the same machine
 
 
 def java() -> str | None:
@@ -20,10 +26,116 @@ def java() -> str | None:
     return shutil.which("java", path=f"{home}/bin" if home else None)
 
 
-def lacking() -> str:
-    """Return what to tell somebody who has no java."""
-    home = os.environ.get("JAVA_HOME")
-    return f"no java {f'in JAVA_HOME={home}' if home else 'on the PATH'}: install Java 17 or newer"
+class JavaServer:
+    """A server in a JVM: started on entering the context or by `start`, stopped on leaving it or by `stop`.
+
+    Parameters
+    ----------
+    data_dir
+        Directory of its data and of its log; it is kept over restarts. `None`: a temporary directory that `stop`
+        removes.
+
+    Attributes
+    ----------
+    directory, log
+        The directory, and the file with the output of all starts.
+
+    Notes
+    -----
+    On Linux the kernel kills the JVM when the thread that called `start` ends, even after ``kill -9`` of the process.
+    So call it from a thread that lives as long as the server is needed.
+    """
+
+    #: What it is called in messages and in names of files, and what it raises where it cannot run.
+    name: ClassVar[str]
+    said: ClassVar[str]
+    error: ClassVar[type[RuntimeError]]
+
+    def __init__(self, data_dir: Path | None) -> None:
+        self._temporary: TemporaryDirectory[str] | None = None
+        if data_dir is None:
+            self._temporary = TemporaryDirectory(prefix=f"trueup-{self.name}-")
+            data_dir = Path(self._temporary.name)
+        self.directory = data_dir.resolve()
+        self.log = self.directory / f"{self.name}.log"
+        self._jvm: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        """Start."""
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Stop."""
+        self.stop()
+
+    def start(self) -> None:
+        """Start the JVM, and return once it answers."""
+        raise NotImplementedError
+
+    @property
+    def alive(self) -> bool:
+        """Whether the JVM exists, paused or not."""
+        return self._jvm is not None and self._jvm.poll() is None
+
+    def stop(self) -> None:
+        """Stop the JVM with SIGTERM, after `STOP_SECONDS` with SIGKILL; remove a temporary directory."""
+        if self._jvm is not None:
+            self._jvm.send_signal(signal.SIGCONT)  # a paused process does not receive the next signal
+            self._jvm.terminate()
+            with suppress(subprocess.TimeoutExpired):
+                self._jvm.wait(STOP_SECONDS)
+            self.kill()
+        if self._temporary is not None:
+            self._temporary.cleanup()
+
+    def kill(self) -> None:
+        """Kill the JVM with SIGKILL; `start` starts the same server again, with what it held."""
+        if self._jvm is not None:
+            self._jvm.kill()
+            self._jvm.wait()
+
+    def tail(self, lines: int = 15) -> str:
+        """Return the last lines of the log."""
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
+
+    def _executable(self) -> str:
+        """Return java, or say that there is none."""
+        found, home = java(), os.environ.get("JAVA_HOME")
+        if found is None:
+            raise self.error(f"no java {f'in JAVA_HOME={home}' if home else 'on the PATH'}: install Java 17 or newer")
+        return found
+
+    def _java(self, executable: str, *arguments: str) -> subprocess.Popen[bytes]:
+        """Start java; its output goes to the log, its temporary files into the directory."""
+        (self.directory / "tmp").mkdir(parents=True, exist_ok=True)
+        options = ["-XX:+UseSerialGC", "-XX:-UsePerfData", f"-Djava.io.tmpdir={self.directory / 'tmp'}"]
+        with self.log.open("ab") as log:
+            return subprocess.Popen(
+                [executable, *options, *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                cwd=self.directory,
+                process_group=0,  # Ctrl-C in a terminal must not reach the server: its clients disconnect first
+                preexec_fn=_dies_with_parent(),
+            )
+
+    def _await(self, answers: Callable[[], bool]) -> None:
+        """Return once the server answers; stop it if it does not."""
+        deadline = time.monotonic() + START_SECONDS
+        try:
+            while not answers():
+                if not self.alive:
+                    raise self.error(f"{self.said} died while starting; its log ends:\n{self.tail()}")
+                if time.monotonic() > deadline:
+                    raise self.error(
+                        f"{self.said} was not ready within {START_SECONDS:.0f} s; its log ends:\n{self.tail()}"
+                    )
+                time.sleep(0.05)
+        except BaseException:
+            self.stop()
+            raise
 
 
 def free_port(*others: int | None) -> int:
@@ -35,7 +147,7 @@ def free_port(*others: int | None) -> int:
                 return port
 
 
-def dies_with_parent() -> Callable[[], None] | None:
+def _dies_with_parent() -> Callable[[], None] | None:
     """Return what a child runs before java, so that the kernel kills it when its parent ends; Linux only."""
     if sys.platform != "linux":
         return None
