@@ -9,13 +9,12 @@ import asyncio
 import json
 import logging
 import signal
-from collections import Counter, defaultdict, deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack, suppress
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from time import monotonic, perf_counter, time
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRebalanceListener
 from aiokafka.admin import AIOKafkaAdminClient
@@ -26,20 +25,19 @@ from prometheus_client import ProcessCollector
 from agents import __version__
 from agents.server import Server
 from agents.worker import ALIVE_SECONDS, FAILED, MISCONFIGURED, collect_rarely, tell
-from state.events import Forecast, Rejected
 from streams.config import in_force, output_ids
 from streams.config.settings import Settings, SettingsError
+from streams.faust.outputs import PackedBatch
 from streams.faust.source_consumer import guard
 from streams.faust.state_table import PartitionsError
-from streams.faust.transport import DataLossError
-from streams.kafka import partitioner, provenance, topics
+from streams.faust.transport import DataLossError, RecordBatch
+from streams.kafka import codecs, provenance, topics
 from streams.kafka.source_merge import SourceBuffers
 from streams.metrics.routing import IntakeGauges
 from streams.metrics.sample import Sample
-from streams.records.canonical import Reader, Sent
-from streams.records.decoding import encode_letter, encode_raw
+from streams.records.canonical import Reader
+from streams.records.making import Maker, Making
 from streams.records.output_avro import AvroValues
-from streams.records.routing import place
 from streams.sources.formats import asks_registry
 from streams.sources.mapping import Mapping
 from streams.sources.schemas import Schemas
@@ -51,6 +49,8 @@ log = logging.getLogger("trueup")
 WAIT_MS: Final = 200
 #: Batches that may be on their way: one is sent while the next is read.
 FLYING: Final = 2
+#: Source records mapped and packed at a time. What is made of so many stays in a processor's own cache.
+PART: Final = 250
 #: How often it is asked whether topics are what they were, s.
 LOOK_SECONDS: Final = 60.0
 
@@ -59,33 +59,62 @@ LOOK_SECONDS: Final = 60.0
 Probe = Callable[[int], None]
 
 
-class Record(NamedTuple):
-    """A record to produce; ``stamp`` is its Kafka timestamp, ms."""
+class Producer(AIOKafkaProducer):  # type: ignore[misc]  # aiokafka ships no type hints
+    """A producer whose batches take records by the hundred.
 
-    key: bytes | None
-    value: bytes
-    stamp: int | None
-    headers: tuple[tuple[str, bytes | None], ...] = ()
+    Parameters
+    ----------
+    settings
+        Sizes and codec.
+    options
+        Further settings of aiokafka's.
+    """
+
+    def __init__(self, settings: Settings, options: dict[str, Any]) -> None:
+        super().__init__(
+            bootstrap_servers=",".join(settings.brokers),
+            acks="all",
+            enable_idempotence=True,
+            max_request_size=settings.batch_bytes + 100_000,
+            request_timeout_ms=int(settings.request_seconds * 1000),
+            **options,
+        )
+        self._batch_bytes, self._codec = settings.batch_bytes, codecs.NUMBERS[settings.compression]
+
+    def create_batch(self) -> RecordBatch:
+        """Return an empty batch."""
+        return RecordBatch(self._batch_bytes, self._codec)
 
 
-@dataclass(eq=False)
-class Making:
-    """What a batch of source records becomes.
+class Sending:
+    """What a batch of source records became, packed.
+
+    Parameters
+    ----------
+    packed
+        Makes room for what is sent together.
 
     Attributes
     ----------
     first, then
-        By topic's label and partition: what is sent first, and what follows when that is acknowledged.
+        What is sent first, and what follows when that is acknowledged.
     ends
         Next offset of each source partition.
     """
 
-    first: defaultdict[tuple[str, int], list[Record]] = field(default_factory=lambda: defaultdict(list))
-    then: defaultdict[tuple[str, int], list[Record]] = field(default_factory=lambda: defaultdict(list))
-    ends: dict[TopicPartition, int] = field(default_factory=dict)
-    records: int = 0
-    started: float = 0.0
-    raw_answers: int = 0
+    def __init__(self, packed: Callable[[], PackedBatch]) -> None:
+        self.first, self.then = packed(), packed()
+        self.ends: dict[TopicPartition, int] = {}
+        self.records = self.raw_answers = 0
+        self.started = perf_counter()
+
+    def add(self, making: Making) -> None:
+        """Add what some records became."""
+        for to, made in ((self.first, making.first), (self.then, making.then)):
+            for (label, partition), records in made.items():
+                to.pack(label, partition, records)
+        self.ends |= making.ends
+        self.raw_answers += making.raw_answers
 
 
 class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships no type hints
@@ -107,7 +136,6 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
         self._probe = probe
         self._mapping = in_force.mapping(settings)
         self._owner = settings.owner
-        self._avro: AvroValues | None = None
         self.schemas = Schemas(settings.registry)
         #: Records that were fetched and name schemas that are being loaded.
         self._unread: dict[TopicPartition, list[Any]] = {}
@@ -122,6 +150,8 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
                 self.readers[mode.topic].append(reader)
                 if asks_registry(mode.source.table):
                     self._asking[mode.topic].append(reader)
+        #: Makes of source records what is sent.
+        self.maker = Maker(self.readers, settings.limits)
         self.topics = {
             "forecasts": settings.forecasts,
             "routes": settings.routes,
@@ -132,9 +162,6 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
         if settings.policies.answering:
             self.topics["calibrated"] = settings.calibrated
         self._buffers = SourceBuffers(settings.patience_seconds, settings.buffer_records, settings.buffer_bytes)
-        self._widths: dict[str, int] = {}
-        self._ids: dict[str, str] = {}
-        self._places: dict[tuple[str, TopicPartition], str] = {}
         self._flying: deque[asyncio.Task[None]] = deque()
         #: Next offset of each partition to buffer; to commit; and as it was committed.
         self._following: dict[TopicPartition, int] = {}
@@ -181,7 +208,7 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
         self.registered(known)
         async with AsyncExitStack() as stack:
             options = self._settings.security.client_options()
-            self._producer = await stack.enter_async_context(self._made_producer(options))
+            self._producer = await stack.enter_async_context(Producer(settings, options))
             self._consumer = await stack.enter_async_context(self._made_consumer(options))
             self._admin = AIOKafkaAdminClient(bootstrap_servers=self._servers, **options)
             await self._admin.start()
@@ -221,19 +248,6 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
             **options,
         )
 
-    def _made_producer(self, options: dict[str, Any]) -> AIOKafkaProducer:
-        settings = self._settings
-        return AIOKafkaProducer(
-            bootstrap_servers=self._servers,
-            acks="all",
-            enable_idempotence=True,
-            compression_type=None if settings.compression == "none" else settings.compression,
-            max_batch_size=settings.batch_bytes,
-            max_request_size=settings.batch_bytes + 100_000,
-            request_timeout_ms=int(settings.request_seconds * 1000),
-            **options,
-        )
-
     async def _step(self) -> None:
         """Fetch, and send on what may be."""
         fetched = await self._fetched()
@@ -250,9 +264,8 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
         if not self._moving:
             batch = self._buffers.take(self._settings.batch_records, self._caught_up)
             if batch:
-                making = self.make(batch, int(time() * 1000))
                 before = self._flying[-1] if self._flying else None
-                self._flying.append(asyncio.create_task(self._deliver(making, before)))
+                self._flying.append(asyncio.create_task(self._deliver(self._packed(batch), before)))
         if monotonic() - self._committing >= self._settings.commit_seconds:
             await self._commit()
 
@@ -311,129 +324,62 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
 
     def registered(self, settings: Settings) -> None:
         """Take the settings with the ids of the schemas of answers, before the first batch."""
-        self._avro = AvroValues(settings.schema_ids) if settings.schema_ids else None
+        self.maker.avro = AvroValues(settings.schema_ids) if settings.schema_ids else None
 
     def know(self, widths: dict[str, int], ids: dict[str, str]) -> None:
         """Take how many partitions the topics sent to have, by their labels, and the ids of the source topics."""
-        self._widths, self._ids = widths, ids
+        self.maker.know(widths, ids)
 
     def make(self, batch: Sequence[tuple[TopicPartition, Any]], now: int) -> Making:
-        """Return what source records become: pure, but for the counts.
-
-        Parameters
-        ----------
-        batch
-            Records as aiokafka hands them over, with their partitions.
-        now
-            The time, ms since 1970: no record may be far ahead of it.
-        """
-        making = Making(records=len(batch), started=perf_counter())
-        first: list[tuple[Sent, int]] = []
-        then: list[tuple[Sent, int]] = []
-        fates: Counter[tuple[str, str, str]] = Counter()
-        for tp, record in batch:
-            making.ends[tp] = record.offset + 1
-            read: tuple[str, ...] = ()
-            for reader in self.readers[tp.topic]:
-                if reader.role in read:
-                    continue
-                origin = self._place(reader.name, tp), record.offset
-                made = reader.canonical(record, origin, now)
-                if made is not None:
-                    read = (*read, reader.role)  # of the sources of a role the first counts whose `when` holds
-                if made is None:
-                    fates[reader.name, "passed", ""] += 1
-                elif isinstance(made, Rejected):
-                    fates[reader.name, "dead", made.reason] += 1
-                    self.reject(making, tp, made)
-                else:
-                    fates[reader.name, "sent", ""] += 1
-                    stamp = max(0, record.timestamp)
-                    first.append((made.first, stamp))
-                    if made.then is not None:
-                        then.append((made.then, stamp))
-        self._put(making.first, first)
-        self._put(making.then, then)
-        for fate, n in fates.items():
+        """Return what source records become, and count them; see `Maker.make`."""
+        making = self.maker.make(batch, now)
+        for fate, n in making.fates.items():
             self._gauges.mapped(*fate, n)
         return making
 
-    def _place(self, name: str, tp: TopicPartition) -> str:
-        found = self._places.get((name, tp))
-        if found is None:
-            found = self._places[name, tp] = place(name, self._ids[tp.topic], tp.partition)
-        return found
+    def _packed(self, batch: Sequence[tuple[TopicPartition, Any]]) -> Sending:
+        """Return what a batch becomes, packed a part at a time."""
+        sending, now = Sending(self._empty), int(time() * 1000)
+        for at in range(0, len(batch), PART):
+            sending.add(self.make(batch[at : at + PART], now))
+        sending.records = len(batch)
+        return sending
 
-    def _put(self, to: defaultdict[tuple[str, int], list[Record]], made: list[tuple[Sent, int]]) -> None:
-        hashes = partitioner.hashes([sent.key for sent, _ in made])
-        for ((topic, key, value, headers), stamp), hashed in zip(made, hashes, strict=True):
-            to[topic, hashed % self._widths[topic]].append(Record(key, value, stamp, headers))
-
-    def reject(self, making: Making, tp: TopicPartition, rejected: Rejected) -> None:
-        """Add a dead letter, and its raw answer if it is to have one."""
-        value = encode_letter(rejected, tp.topic, tp.partition, self._settings.limits)
-        key = rejected.key if len(rejected.key or b"") <= self._settings.letter_bytes else None
-        making.first["dead-letters", tp.partition % self._widths["dead-letters"]].append(Record(key, value, None))
-        if rejected.forecast is not None:
-            self._answer(making, tp, rejected, rejected.forecast)
-
-    def _answer(self, making: Making, tp: TopicPartition, rejected: Rejected, forecast: Forecast) -> None:
-        """Answer a dead forecast with its raw score: workers will not hear of it."""
-        key = forecast.key or b""
-        partition = partitioner.partition(key, self._widths["calibrated"])
-        headers = () if forecast.carried is None else forecast.carried.headers
-        value = encode_raw(rejected, tp.topic, tp.partition)
-        if self._avro is not None:
-            value = self._avro.of_json("calibrated", value)
-        # Its own time may be what is wrong with it.
-        making.first["calibrated", partition].append(Record(key, value, None, headers))
-        making.raw_answers += 1
+    def _empty(self) -> PackedBatch:
+        return PackedBatch(self.topics, self._producer.create_batch, self._append, self._gauges.produced)
 
     # -- to the brokers --------------------------------------------------------------------------------------------
 
-    async def _deliver(self, making: Making, before: "asyncio.Task[None] | None") -> None:
-        """Send a batch after the one before it, and note that its offsets may be committed."""
+    async def _deliver(self, sending: Sending, before: "asyncio.Task[None] | None") -> None:
+        """Send a batch after the one before it, and note that its offsets may be committed.
+
+        Of each partition one record batch goes after another: while a partition has no leader the client gives up the
+        first of several and may still send the next. The router would then take the records of the first, which are
+        sent again, for copies.
+        """
         try:
             if before is not None:
                 await before
             if self.failure is not None:
                 return
-            await self._send(making.first)
+            await sending.first.send()
             self._probe(1)
-            await self._send(making.then)
+            await sending.then.send()
             self._probe(2)
-            self._done.update(making.ends)
-            self._gauges.batch(making.records, perf_counter() - making.started)
-            self._raw_answers += making.raw_answers
+            self._done.update(sending.ends)
+            self._gauges.batch(sending.records, perf_counter() - sending.started)
+            self._raw_answers += sending.raw_answers
         except Exception as exc:  # noqa: BLE001 - whatever it is, the batch was not sent
             self.failure = exc
         finally:
             self._flying.popleft()
 
-    async def _send(self, made: "dict[tuple[str, int], list[Record]]") -> None:
-        await asyncio.gather(*(self._append(*to, records) for to, records in made.items()))
-
-    async def _append(self, label: str, partition: int, records: list[Record]) -> None:
-        """Append records to a partition, in their order, and return when all are acknowledged.
-
-        One record batch after another: while a partition has no leader the client gives up the first of several and
-        may still send the next. The router would then take the records of the first, which are sent again, for copies.
-        """
-        at = 0
-        while at < len(records):
-            batch = self._producer.create_batch()
-            first = at
-            while at < len(records):
-                key, value, stamp, headers = records[at]
-                if batch.append(timestamp=stamp, key=key, value=value, headers=list(headers)) is None:
-                    break
-                at += 1
-            if at == first:
-                raise ValueError(
-                    f"a record of {len(records[at].value)} bytes for {label} does not fit TRUEUP_BATCH_BYTES"
-                )
-            await (await self._producer.send_batch(batch, self.topics[label], partition=partition))
-        self._gauges.produced(label, len(records))
+    async def _append(self, batches: list[tuple[RecordBatch, str, int]]) -> None:
+        """Append record batches, and return when all are acknowledged."""
+        sent = [
+            await self._producer.send_batch(batch, topic, partition=partition) for batch, topic, partition in batches
+        ]
+        await asyncio.gather(*sent)
 
     async def _land(self) -> None:
         """Wait for what is on its way, and commit."""
@@ -457,8 +403,8 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
 
     def _noted(self, tp: TopicPartition) -> str:
         """Return what is committed beside an offset: which topic it is of, and how wide the topics sent to are."""
-        widths = [self._widths[label] for label in ("forecasts", "routes", "labels")]
-        return json.dumps({"id": self._ids[tp.topic], "partitions": widths}, separators=(",", ":"))
+        widths = [self.maker.widths[label] for label in ("forecasts", "routes", "labels")]
+        return json.dumps({"id": self.maker.ids[tp.topic], "partitions": widths}, separators=(",", ":"))
 
     # -- partitions that move --------------------------------------------------------------------------------------
 
@@ -483,7 +429,6 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
         self._done.clear()
         self._committed.clear()
         self._following.clear()
-        self._places.clear()
         self.know(*await self._asked())
         if assigned:
             group = f"{self._settings.app_id}-intake"
@@ -509,9 +454,9 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
         parts: dict[tuple[bytes, int], bytes] = {}
         taken_up: dict[tuple[bytes, int], bytes] = {}
         for tp in assigned:
-            place = tp.topic, self._ids[tp.topic], tp.partition, self._following[tp]
+            place = tp.topic, self.maker.ids[tp.topic], tp.partition, self._following[tp]
             now = in_force.Mapped(*place, self._mapping, self._owner, at)
-            partition = tp.partition % self._widths["configurations"]
+            partition = tp.partition % self.maker.widths["configurations"]
             *own, (key, value) = in_force.mapped_records(now, self._settings.batch_bytes // 2)
             parts |= {(part, partition): said for part, said in own}
             taken_up[key, partition] = value
@@ -539,14 +484,14 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
             topic_id, widths = before["id"], before["partitions"]
         except (ValueError, TypeError, KeyError):
             return  # committed by somebody else's hand
-        if offset and topic_id != self._ids[tp.topic]:
+        if offset and topic_id != self.maker.ids[tp.topic]:
             raise DataLossError(
                 f"{tp.topic} was read up to offset {offset - 1} of partition {tp.partition}, but that topic was "
-                f"deleted and made anew: its id was {topic_id} and is {self._ids[tp.topic]}. Delete the offsets of "
-                f"group {self._settings.app_id}-intake for it to be read from its first record"
+                f"deleted and made anew: its id was {topic_id} and is {self.maker.ids[tp.topic]}. Delete the offsets "
+                f"of group {self._settings.app_id}-intake for it to be read from its first record"
             )
         for label, had in zip(("forecasts", "routes", "labels"), widths, strict=True):
-            self._refuse(label, had, self._widths[label])
+            self._refuse(label, had, self.maker.widths[label])
 
     def _refuse(self, label: str, had: int, has: int) -> None:
         if had != has:
@@ -559,9 +504,9 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
     async def _look(self) -> None:
         """Compare the topics with what they were."""
         widths, ids = await self._asked()
-        for label, had in self._widths.items():
+        for label, had in self.maker.widths.items():
             self._refuse(label, had, widths[label])
-        for topic, before in self._ids.items():
+        for topic, before in self.maker.ids.items():
             if ids[topic] != before:
                 raise DataLossError(f"{topic} was deleted and made anew while it was read: start again")
 

@@ -71,6 +71,7 @@ HOT = (
     "streams/records/decoding.py",
     "streams/records/routing.py",
     "streams/records/canonical.py",
+    "streams/records/making.py",
     "streams/kafka/source_merge.py",
     "streams/sources/mapping.py",
     "streams/sources/shortcuts.py",

@@ -15,6 +15,7 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from state import keys
+from state.calibrators.base import new
 from state.engine import HELD, SWEEP
 from state.events import Rejected
 from state.expiry import Expiry
@@ -157,15 +158,15 @@ class Said(NamedTuple):
     target: str
 
 
-@dataclass(slots=True)
 class Row:
     """An event: when it entered its queue and when it last changed (applied counts), and when it is due, ms."""
 
-    born: int
-    touched: int
-    due: int
-    routes: list[Known] = field(default_factory=list)
-    labels: list[Said] = field(default_factory=list)
+    def __init__(self, born: int, touched: int, due: int, routes: list[Known], labels: list[Said]) -> None:
+        self.born = born
+        self.touched = touched
+        self.due = due
+        self.routes = routes
+        self.labels = labels
 
     def encode(self) -> bytes:
         """Return the row."""
@@ -196,20 +197,28 @@ class Row:
                 offset, known, n_name, n_key = _ROUTE.unpack_from(payload, at)
                 at += _ROUTE.size
                 middle, end = at + n_name, at + n_name + n_key
-                routes.append(Known(offset, known, payload[at:middle].decode(), payload[middle:end].decode()))
+                texts = payload[at:middle].decode(), payload[middle:end].decode()
+                routes.append(new(Known, (offset, known, *texts)))
                 at = end
             for _ in range(n_labels):
                 offset, stamp, ts, y, number, n_name, n_key = _LABEL.unpack_from(payload, at)
                 at += _LABEL.size
                 middle, end = at + n_name, at + n_name + n_key
-                name, key = payload[at:middle].decode(), payload[middle:end].decode()
-                labels.append(Said(offset, stamp, ts, y, number, name, key))
+                texts = payload[at:middle].decode(), payload[middle:end].decode()
+                labels.append(new(Said, (offset, stamp, ts, y, number, *texts)))
                 at = end
         except DAMAGE as exc:
             raise damaged(EVENT[0], exc) from exc
         if at != len(payload):
             raise CorruptFrame(f"the row of an event has {len(payload)} bytes and says that it has {at}")
         return cls(born, touched, due, routes, labels)
+
+    def says(self, said: Said) -> bool:
+        """Whether a label is there that says the same, whenever it came."""
+        for each in self.labels:  # noqa: SIM110 - compiled, a generator costs more than the loop
+            if each[2:] == said[2:]:
+                return True
+        return False
 
     def accepted(self, j: int, stream: str) -> bool:
         """Whether the ledger of a stream would take label ``j`` for news, after those before it."""
@@ -229,11 +238,16 @@ class Row:
     def sent(self, event_id: str, j: int) -> list[Routed]:
         """Return what label ``j`` was sent as when it came."""
         said = self.labels[j]
-        there = [each for each in self.routes if each.known <= j and said.stream in ("", each.stream)]
-        to = [(each.stream, each.target) for each in there]
-        if said.stream and not to:
-            to.append((said.stream, said.target))
-        return [self._routed(event_id, j, *each) for each in to if self.accepted(j, each[0])]
+        there: list[Routed] = []
+        known = False
+        for route in self.routes:
+            if route.known <= j and said.stream in ("", route.stream):
+                known = True
+                if self.accepted(j, route.stream):
+                    there.append(self._routed(event_id, j, route.stream, route.target))
+        if said.stream and not known and self.accepted(j, said.stream):
+            there.append(self._routed(event_id, j, said.stream, said.target))
+        return there
 
     def joined(self, event_id: str, route: Known) -> list[Routed]:
         """Return what a route was sent when it came: the label in force, by the first record that said it.
@@ -249,7 +263,7 @@ class Row:
 
     def _routed(self, event_id: str, j: int, stream: str, target: str) -> Routed:
         said = self.labels[j]
-        return Routed(target, event_id, stream, said.y, said.ts, j + 1, said.stamp)
+        return new(Routed, (target, event_id, stream, said.y, said.ts, j + 1, said.stamp))
 
 
 @dataclass(slots=True)
@@ -316,11 +330,12 @@ class Router:
         fence, effects, offsets = self.fence, self._effects, self.fence.next
         for record in records:
             topic = record.topic if isinstance(record, Rejected) else ROUTES if isinstance(record, Route) else LABELS
-            if record.offset < offsets[topic]:
+            offset = record.offset
+            if offset < offsets[topic]:
                 effects.redelivered[topic] += 1
                 self._redelivered(record)
                 continue
-            offsets[topic] = record.offset + 1
+            offsets[topic] = offset + 1
             fence.applied += 1
             if isinstance(record, Rejected):
                 fence.fates[ROUTE_DEAD if topic == ROUTES else LABEL_DEAD] += 1
@@ -388,18 +403,18 @@ class Router:
         else:
             fates[OPENED] += 1
             fates[EARLY_JOINED] += 1
-        known = Known(route.offset, len(row.labels), route.stream, route.target)
+        known = new(Known, (route.offset, len(row.labels), route.stream, route.target))
         row.routes.append(known)
         self._touch(route.event_id, row, kept_ms)
         self._outputs += row.joined(route.event_id, known)
 
     def _label(self, label: Label) -> None:
         fates, row = self.fence.fates, self._row(label.event_id)
-        said = Said(label.offset, label.stamp, label.ts, label.y, label.number, label.stream, label.target)
+        said = new(Said, (label.offset, label.stamp, label.ts, label.y, label.number, label.stream, label.target))
         if row is None:
             fates[EARLY_OPENED] += 1
             row = self._open(label.event_id, self._policies.early_ttl_ms)
-        elif any(each[2:] == said[2:] for each in row.labels):
+        elif row.says(said):
             fates[LABEL_DUPLICATE] += 1
             return
         elif len(row.labels) == MOST_LABELS:
@@ -451,7 +466,7 @@ class Router:
         return row
 
     def _open(self, event_id: str, ttl_ms: int) -> Row:
-        row = self._rows[event_id] = Row(0, 0, 0)
+        row = self._rows[event_id] = Row(0, 0, 0, [], [])
         self._touch(event_id, row, ttl_ms)
         return row
 

@@ -29,7 +29,7 @@ from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import KafkaError
 
 from agents import compiled
-from agents.intake import Intake, Making
+from agents.intake import Intake
 from replay.audit import begun as checkpoints
 from replay.audit import entries, intake_verifier, router_verifier
 from replay.audit.begun import Begun, Rows
@@ -61,6 +61,7 @@ from streams.kafka.whole_topics import batches
 from streams.metrics.routing import IntakeGauges
 from streams.records import skips
 from streams.records.encoding import encode, key_of
+from streams.records.making import Making
 from streams.records.merge import NEVER, KafkaRecord
 from streams.records.output_values import OutputValues
 from streams.sources.fields import FORECAST
@@ -743,7 +744,7 @@ class _Mapping:
     def unknown_schema(self, record: KafkaRecord) -> list[Made]:
         making = Making()
         rejected = Rejected(record.offset, record.key, record.value, FORECASTS, "schema")
-        self._intake.reject(making, self._place, rejected)
+        self._intake.maker.reject(making, self._place, rejected)
         return intake_verifier.made(making)
 
 

@@ -14,9 +14,9 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
-from agents.intake import Making, Record
 from replay.audit.entries import digest
 from replay.audit.output_matcher import OutputDifference, unlike
+from streams.records.making import Making, Record
 from streams.records.merge import NEVER, KafkaRecord
 from streams.records.output_values import bare, compared
 
@@ -338,8 +338,8 @@ class IntakeVerifier:
             fields = unlike(served, key, value, stamp, self._compared)
             if near.partition != found.partition:
                 fields["partition"] = (found.partition, near.partition)
-            if tuple(served.headers) != headers:
-                fields["headers"] = (repr(tuple(served.headers)), repr(headers))
+            if list(served.headers) != headers:
+                fields["headers"] = (repr(list(served.headers)), repr(headers))
         event = None if served is None else _event(served.value)
         self._add(OutputDifference(found.partition, MADE[found.label], found.offset, event, what, fields))
 

@@ -1,13 +1,12 @@
 """What leaves: outputs as record batches, acknowledged before the inputs they answer are."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from itertools import zip_longest
-from typing import Protocol
 
 from state.events import Output
 from streams.config.settings import Settings
-from streams.faust.transport import BatchProducer, RecordBatch
-from streams.records.encoding import EncodedRecord, answered_raw, encoded
+from streams.faust.transport import BatchProducer, Produced, RecordBatch
+from streams.records.encoding import answered_raw, encoded
 
 
 class Outputs:
@@ -45,33 +44,56 @@ class Outputs:
         return OutputBatch(self, partition)
 
 
-class Producing(Protocol):
-    """What a batch needs of those that produce it."""
-
-    topics: dict[str, str]
-    producer: Callable[[], BatchProducer]
-    produced: Callable[[str, int], None]
+#: Appends record batches, each to another topic and partition; returns when all are acknowledged.
+Append = Callable[[list[tuple[RecordBatch, str, int]]], Awaitable[object]]
 
 
 class PackedBatch:
-    """Records of one batch, packed by topic and partition when they are made, and sent when its effects are stored."""
+    """Records that are packed by topic and partition when they are made, and sent later.
 
-    def __init__(self, producing: Producing, partition: int) -> None:
-        self._producing = producing
-        self.partition = partition
+    Parameters
+    ----------
+    topics
+        By their labels.
+    empty
+        Makes an empty record batch.
+    append
+        Sends record batches.
+    produced
+        Called with the label of a topic and a number of acknowledged records.
+    """
+
+    def __init__(
+        self,
+        topics: Mapping[str, str],
+        empty: Callable[[], RecordBatch],
+        append: Append,
+        produced: Callable[[str, int], None],
+    ) -> None:
+        self._topics = topics
+        self._empty = empty
+        self._append = append
+        self._produced = produced
         #: By the topic's label and the partition they go to.
         self._packed: dict[tuple[str, int], list[RecordBatch]] = {}
 
-    def _pack(self, label: str, partition: int, records: list[EncodedRecord]) -> None:
+    def pack(self, label: str, partition: int, records: Sequence[Produced]) -> None:
+        """Add records of a partition of a topic, in their order.
+
+        Raises
+        ------
+        ValueError
+            If one is larger than a record batch may be.
+        """
         packed = self._packed.setdefault((label, partition), [])
         taken = packed[-1].extend(records) if packed else 0
         while taken < len(records):
-            batch = self._producing.producer().batch()
+            batch = self._empty()
             packed.append(batch)
             more = batch.extend(records[taken:])
             if not more:
-                size, topic = len(records[taken][1]), self._producing.topics[label]
-                raise ValueError(f"a record of {size} bytes for {topic} does not fit TRUEUP_BATCH_BYTES")
+                size = len(records[taken][1] or b"")
+                raise ValueError(f"a record of {size} bytes for {self._topics[label]} does not fit TRUEUP_BATCH_BYTES")
             taken += more
 
     async def send(self) -> None:
@@ -82,16 +104,12 @@ class PackedBatch:
         KafkaError, TimeoutError
             If any is not acknowledged.
         """
-        topics = self._producing.topics
         rounds = zip_longest(*[[(batch, to) for batch in packed] for to, packed in self._packed.items()])
         for together in rounds:  # one batch of a topic after another
             sent = [each for each in together if each is not None]
-            await self._append([(batch, topics[label], partition) for batch, (label, partition) in sent])
+            await self._append([(batch, self._topics[label], partition) for batch, (label, partition) in sent])
             for batch, (label, _) in sent:
-                self._producing.produced(label, batch.record_count())
-
-    async def _append(self, batches: list[tuple[RecordBatch, str, int]]) -> None:
-        await self._producing.producer().append(batches)
+                self._produced(label, batch.record_count())
 
 
 class OutputBatch(PackedBatch):
@@ -101,7 +119,13 @@ class OutputBatch(PackedBatch):
     """
 
     def __init__(self, outputs: Outputs, partition: int) -> None:
-        super().__init__(outputs, partition)
+        super().__init__(
+            outputs.topics,
+            lambda: outputs.producer().batch(),
+            lambda batches: outputs.producer().append(batches),
+            outputs.produced,
+        )
+        self.partition = partition
         self._outputs = outputs
         self._settings = outputs.settings
         self._raw_answers = 0
@@ -118,7 +142,7 @@ class OutputBatch(PackedBatch):
             self._raw_answers += sum(answered_raw(output, self._settings) is not None for output in outputs)
         for label, records in encoded(outputs, self._settings, self.partition).items():
             if records:
-                self._pack(label, self.partition, records)
+                self.pack(label, self.partition, records)
 
     async def send(self) -> None:
         """Produce what was packed; see `PackedBatch.send`."""

@@ -47,18 +47,24 @@ class RoutedOutputs:
         self.partitions = partitions
         self.produced = produced
         #: Every partition's batches may go to every partition of the outcomes, and only one may be on its way to each.
-        self.sending = asyncio.Lock()
+        self._sending = asyncio.Lock()
 
     def batch(self, partition: int) -> "RoutedBatch":
         """Return an empty batch of what a partition's records bring about."""
         return RoutedBatch(self, partition)
+
+    async def append(self, batches: list[tuple[RecordBatch, str, int]]) -> None:
+        """Append record batches, after those of other partitions; see `BatchProducer.append`."""
+        async with self._sending:
+            await self.producer().append(batches)
 
 
 class RoutedBatch(PackedBatch):
     """The outputs of one batch."""
 
     def __init__(self, outputs: RoutedOutputs, partition: int) -> None:
-        super().__init__(outputs, partition)
+        super().__init__(outputs.topics, lambda: outputs.producer().batch(), outputs.append, outputs.produced)
+        self.partition = partition
         self._outputs = outputs
 
     def add(self, outputs: Iterable[Routed | Rejected]) -> None:
@@ -79,8 +85,4 @@ class RoutedBatch(PackedBatch):
                 _, timestamp, value = encode(output, settings, self.partition)
                 made[LETTERS, self.partition].append((key_of(output, settings), value, timestamp, NO_HEADERS))
         for (label, partition), records in made.items():
-            self._pack(label, partition, records)
-
-    async def _append(self, batches: list[tuple[RecordBatch, str, int]]) -> None:
-        async with self._outputs.sending:
-            await super()._append(batches)
+            self.pack(label, partition, records)

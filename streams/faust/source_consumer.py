@@ -4,8 +4,7 @@ from collections.abc import Iterable
 
 from aiokafka import AIOKafkaConsumer
 
-from streams.faust import unpacking
-from streams.faust.transport import report_lost_positions
+from streams.faust.transport import Prefetched, report_lost_positions
 
 
 def guard(consumer: AIOKafkaConsumer, topics: Iterable[str], unpacked_bytes: int) -> None:
@@ -14,5 +13,5 @@ def guard(consumer: AIOKafkaConsumer, topics: Iterable[str], unpacked_bytes: int
     Call it when it has started and nothing is assigned to it. A partition without a committed offset begins with its
     first record.
     """
-    unpacking.bound(consumer, lambda _: unpacked_bytes)
+    consumer._fetcher._records = Prefetched(lambda _: unpacked_bytes)  # noqa: SLF001 - aiokafka has no setting for it
     report_lost_positions(consumer._fetcher, topics)  # noqa: SLF001 - aiokafka has one setting for both

@@ -4,10 +4,12 @@ from typing import Any, NamedTuple, cast
 
 import orjson
 
+from state.calibrators.base import new
 from state.events import Carried, Forecast, Outcome, Rejected
 from state.fence import FORECASTS, OUTCOMES
 from state.policy import Policies
 from streams.records.decoding import SCOPED, Decoder, with_fields
+from streams.records.encoding import NO_HEADERS
 from streams.records.limits import Limits
 from streams.records.refused import Refused
 from streams.records.routing import Origin, encode_forecast, encode_label, encode_route, target
@@ -17,12 +19,13 @@ from streams.sources.registry import SchemaId
 
 
 class Sent(NamedTuple):
-    """A canonical record: its topic's label, its key, its value and its headers."""
+    """A canonical record: its topic's label, its key, its value, its Kafka timestamp (ms) and its headers."""
 
     topic: str
     key: bytes
     value: bytes
-    headers: tuple[tuple[str, bytes | None], ...] = ()
+    stamp: int
+    headers: list[tuple[str, bytes | None]]
 
 
 class Canonical(NamedTuple):
@@ -66,14 +69,14 @@ class Reader:
         """Return how many headers or fields were too much to go on; see `Decoder.left_out`."""
         return self._mapping.carrier.left_out[what]
 
-    def canonical(self, record: Any, origin: Origin, now: int) -> Canonical | Rejected | None:  # noqa: ANN401 - aiokafka's
+    def canonical(self, record: Any, topic: str, origin: Origin, now: int) -> Canonical | Rejected | None:  # noqa: ANN401 - aiokafka's
         """Return what a source record becomes; None if it is passed over.
 
         Parameters
         ----------
         record
-            As aiokafka hands it over.
-        origin
+            As aiokafka reads it: offset, Kafka timestamp (ms), key, value and headers.
+        topic, origin
             Where it stands.
         now
             The time, ms since 1970: no record may be far ahead of it.
@@ -84,7 +87,7 @@ class Reader:
         far_ahead = stamp > now + self._ahead_ms
         if far_ahead and not self._policies.answering:
             return self._rejected(record, "far_ahead")
-        fields = self._mapping.read(value, key, record.headers, record.topic, stamp)
+        fields = self._mapping.read(value, key, record.headers, topic, stamp)
         if far_ahead:
             return self._rejected(record, "far_ahead", fields.fields if isinstance(fields, Refusal) else fields)
         if isinstance(fields, Refusal):
@@ -108,20 +111,26 @@ class Reader:
     def _forecast(self, fields: dict[str, Any], stamp: int, origin: Origin) -> Canonical | str:
         carried = cast("Carried | None", fields.get("carried"))
         try:
-            value = encode_forecast({name: said for name, said in fields.items() if name != "carried"}, origin)
+            value = encode_forecast(fields, origin)
         except TypeError:  # what stands there is nothing that JSON has
             return "not_json"
-        headers: tuple[tuple[str, bytes | None], ...] = ()
+        headers = NO_HEADERS
         if carried is not None:
-            headers = carried.headers
+            headers = list(carried.headers)
             value = with_fields(carried.fields, value) if carried.fields else value
         event = cast("Forecast | Rejected", self._decoder.forecast(origin[1], None, value, stamp))
         if isinstance(event, Rejected):
             return event.reason
         event_id = event.event_id.partition(SCOPED)[0]
         key = self._target(event.stream, event_id)
-        route = Sent("routes", event_id.encode(), encode_route(event_id, event.stream, key, origin))
-        return Canonical(Sent("forecasts", key.encode(), value, headers), route)
+        route = encode_route(event_id, event.stream, key, origin)
+        return new(
+            Canonical,
+            (
+                new(Sent, ("forecasts", key.encode(), value, stamp, headers)),
+                new(Sent, ("routes", event_id.encode(), route, stamp, NO_HEADERS)),
+            ),
+        )
 
     def _label(self, fields: dict[str, Any], stamp: int, origin: Origin) -> Canonical | str:
         stream = fields.pop("stream", None)
@@ -137,7 +146,7 @@ class Reader:
                 return "unknown_stream" if isinstance(stream, str) else "stream"
             key = self._target(stream, event.event_id)
         value = encode_label(event.event_id, stream or "", key, event.y, event.ts, event.revision, origin)
-        return Canonical(Sent("labels", event.event_id.encode(), value))
+        return new(Canonical, (new(Sent, ("labels", event.event_id.encode(), value, stamp, NO_HEADERS)), None))
 
     def _target(self, stream: str, event_id: str) -> str:
         policy = self._policies.of(stream)

@@ -404,27 +404,28 @@ def _segments(given: object, policy: Policy) -> tuple[str, ...]:
 def encode_calibrated(record: Calibrated) -> bytes:
     """Return the JSON value of a ``calibrated`` record."""
     _, event_id, stream, raw, p, draw, calibrator, config, version, ts, applied, carried = record
-    if carried is not None and carried.fields:
-        return with_fields(carried.fields, encode_calibrated(record._replace(carried=None)))
-    if SCOPED in event_id:
-        event_id, _, scope = event_id.partition(SCOPED)
-        return _within(scope, encode_calibrated(record._replace(event_id=event_id)))
-    if type(p) is not float:
-        return _encode_vectors(record, ("raw", "p", "draw", "calibrator", "config", "version", "ts", "applied"))
-    return orjson.dumps(
-        {
-            "event_id": event_id,
-            "stream": stream,
-            "raw": raw,
-            "p": p,
-            "draw": draw,
-            "calibrator": calibrator,
-            "config": config,
-            "version": version,
-            "ts": ts,
-            "applied": applied,
-        }
-    )
+    event_id, _, scope = event_id.partition(SCOPED)
+    if type(p) is float:
+        value = orjson.dumps(
+            {
+                "event_id": event_id,
+                "stream": stream,
+                "raw": raw,
+                "p": p,
+                "draw": draw,
+                "calibrator": calibrator,
+                "config": config,
+                "version": version,
+                "ts": ts,
+                "applied": applied,
+            }
+        )
+    else:
+        fields = ("raw", "p", "draw", "calibrator", "config", "version", "ts", "applied")
+        value = _encode_vectors(record, event_id, fields)
+    if scope:
+        value = _within(scope, value)
+    return value if carried is None or not carried.fields else with_fields(carried.fields, value)
 
 
 def encode_raw(record: Rejected, topic: str, partition: int) -> bytes:
@@ -451,28 +452,28 @@ def encode_raw(record: Rejected, topic: str, partition: int) -> bytes:
 def encode_resolved(record: Resolved) -> bytes:
     """Return the JSON value of a ``resolved`` record."""
     _, event_id, stream, raw, p, draw, y, calibrator, version, issued_ts, resolved_ts, revision, implied = record
-    if SCOPED in event_id:
-        event_id, _, scope = event_id.partition(SCOPED)
-        return _within(scope, encode_resolved(record._replace(event_id=event_id)))
-    if type(p) is not float:
+    event_id, _, scope = event_id.partition(SCOPED)
+    if type(p) is float:
+        value = orjson.dumps(
+            {
+                "event_id": event_id,
+                "stream": stream,
+                "raw": raw,
+                "p": p,
+                "draw": draw,
+                "y": int(y),
+                "calibrator": calibrator,
+                "version": version,
+                "issued_ts": issued_ts,
+                "resolved_ts": resolved_ts,
+                "revision": revision,
+                "implied": implied,
+            }
+        )
+    else:
         fields = ("raw", "p", "draw", "y", "calibrator", "version", "issued_ts", "resolved_ts", "revision", "implied")
-        return _encode_vectors(record, fields)
-    return orjson.dumps(
-        {
-            "event_id": event_id,
-            "stream": stream,
-            "raw": raw,
-            "p": p,
-            "draw": draw,
-            "y": int(y),
-            "calibrator": calibrator,
-            "version": version,
-            "issued_ts": issued_ts,
-            "resolved_ts": resolved_ts,
-            "revision": revision,
-            "implied": implied,
-        }
-    )
+        value = _encode_vectors(record, event_id, fields)
+    return _within(scope, value) if scope else value
 
 
 def _within(scope: str, value: bytes) -> bytes:
@@ -491,10 +492,10 @@ def event_name(record: dict[str, Any]) -> Any:  # noqa: ANN401 - what stands the
     return f"{event_id}{SCOPED}{scope}" if isinstance(event_id, str) and isinstance(scope, str) else event_id
 
 
-def _encode_vectors(record: Calibrated | Resolved, fields: tuple[str, ...]) -> bytes:
+def _encode_vectors(record: Calibrated | Resolved, event_id: str, fields: tuple[str, ...]) -> bytes:
     """Return the JSON value of a record whose forecast is more than one probability: ``p`` takes its kind's name."""
-    shown: dict[str, Any] = {}
-    for name in ("event_id", "stream", *fields):
+    shown: dict[str, Any] = {"event_id": event_id}
+    for name in ("stream", *fields):
         value = getattr(record, name)
         if isinstance(value, Quantiles | Normal | Classwise):
             _show(shown, name, value)

@@ -10,6 +10,7 @@ from zlib import crc32
 
 import orjson
 
+from state.calibrators.base import new
 from state.events import Rejected
 from state.routes import LABELS, ROUTES, Label, Route, Routed
 
@@ -40,8 +41,13 @@ def target(stream: str, event_id: str, shards: int) -> str:
 
 
 def encode_forecast(record: dict[str, Any], origin: Origin) -> bytes:
-    """Return the value of a canonical forecast; its event is one of its stream's, whatever ids others have."""
-    made = {**record, "origin": origin}
+    """Return the value of a canonical forecast without what it carries.
+
+    Its event is one of its stream's, whatever ids others have.
+    """
+    made = record.copy()
+    made.pop("carried", None)
+    made["origin"] = origin
     if "stream" in record:  # else it is refused for that
         made["scope"] = record["stream"]
     return orjson.dumps(made)
@@ -55,7 +61,8 @@ def encode_route(event_id: str, stream: str, key: str, origin: Origin) -> bytes:
 def encode_label(event_id: str, stream: str, key: str, y: float, ts: int, number: int, origin: Origin) -> bytes:
     """Return the value of a label; stream and key are empty if it is for every stream of its event."""
     label = {"event_id": event_id, "stream": stream, "target": key, "y": y, "ts": ts, "number": number}
-    return orjson.dumps({**label, "origin": origin})
+    label["origin"] = origin
+    return orjson.dumps(label)
 
 
 def encode_outcome(routed: Routed) -> bytes:
@@ -72,19 +79,21 @@ class RouteDecoder:
 
     def events(self, records: Iterable[tuple[int, Any]]) -> list[Route | Label | Rejected]:
         """Decode records of both topics, in their order."""
-        return [
-            (self._label if topic == LABELS else self._route)(
-                record.offset, record.key, record.value, max(0, record.timestamp)
-            )
-            for topic, record in records
-        ]
+        found: list[Route | Label | Rejected] = []
+        for topic, record in records:
+            stamp = max(0, record.timestamp)
+            if topic == LABELS:
+                found.append(self._label(record.offset, record.key, record.value, stamp))
+            else:
+                found.append(self._route(record.offset, record.key, record.value, stamp))
+        return found
 
     def _route(self, offset: int, key: bytes | None, value: bytes | None, stamp: int) -> Route | Rejected:
         try:
             read = _loads(value or b"")
             event_id, stream, to = _text(read["event_id"]), _text(read["stream"]), _text(read["target"])
             if event_id and stream and to:
-                return Route(offset, key, value, event_id, stream, to, stamp, _origin(read))
+                return new(Route, (offset, key, value, event_id, stream, to, stamp, _origin(read)))
         except (ValueError, TypeError, KeyError):
             pass
         return Rejected(offset, key, value, ROUTES, "route")
@@ -96,7 +105,7 @@ class RouteDecoder:
             y, ts, number = read["y"], _whole(read["ts"]), _whole(read["number"])
             if event_id and bool(stream) == bool(to) and (type(y) is float or type(y) is int):
                 origin = _origin(read)
-                return Label(offset, key, value, event_id, stream, to, float(y), ts, number, stamp, origin)
+                return new(Label, (offset, key, value, event_id, stream, to, float(y), ts, number, stamp, origin))
         except (ValueError, TypeError, KeyError, OverflowError):
             pass
         return Rejected(offset, key, value, LABELS, "route")

@@ -3,7 +3,7 @@
 import asyncio
 import io
 import json
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -19,7 +19,7 @@ from agents.intake import Intake
 from streams.config import in_force
 from streams.config.settings import Settings, SettingsError
 from streams.faust.state_table import PartitionsError
-from streams.faust.transport import DataLossError
+from streams.faust.transport import DataLossError, Produced
 from streams.kafka import partitioner, provenance, topics
 from streams.kafka.permissions import commands, of_intake
 from streams.kafka.provenance import Identity
@@ -53,14 +53,14 @@ class Batch(list[tuple[bytes | None, bytes, int | None]]):
         super().__init__()
         self.headers: list[list[tuple[str, bytes | None]]] = []
 
-    def append(  # type: ignore[override]
-        self, *, timestamp: int | None, key: bytes | None, value: bytes, headers: list[tuple[str, bytes | None]]
-    ) -> object:
-        if len(self) == self.room:
-            return None
-        super().append((key, value, timestamp))
-        self.headers.append(headers)
-        return self
+    def extend(self, records: Sequence[Produced]) -> int:  # type: ignore[override]
+        taken = records[: self.room - len(self)]
+        super().extend((key, value or b"", stamp) for key, value, stamp, _ in taken)
+        self.headers += [headers for _, _, _, headers in taken]
+        return len(taken)
+
+    def record_count(self) -> int:
+        return len(self)
 
 
 class Producer:
@@ -375,7 +375,7 @@ def test_headers_go_on_to_the_forecast_and_to_nothing_else(play: Play) -> None:
 @pytest.mark.parametrize("settings", [ANSWERING], indirect=True)
 def test_with_schemas_intake_answers_in_avro(play: Play) -> None:
     async def story(scene: Scene) -> None:
-        scene.intake._avro = AvroValues({"calibrated": 7})
+        scene.intake.maker.avro = AvroValues({"calibrated": 7})
         await scene.begin()
         scene.give(S0, score("e3", model="unknown"))
         await scene.steps()

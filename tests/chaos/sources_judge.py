@@ -142,8 +142,8 @@ def _judge_intake(recorded: Recorded, found: _Findings) -> int:
         (reader,) = intake.readers[topic]
         for record in records:
             origin = place(reader.name, recorded.ids[label], record.partition), record.offset
-            came = SimpleNamespace(**record._asdict(), timestamp=record.ts, headers=(), topic=topic)
-            became = reader.canonical(came, origin, record.ts)
+            came = SimpleNamespace(**record._asdict(), timestamp=record.ts, headers=())
+            became = reader.canonical(came, topic, origin, record.ts)
             if isinstance(became, Rejected):
                 letters.add((topic, record.partition, record.offset, became.reason))
             elif became is not None:

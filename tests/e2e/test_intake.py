@@ -190,9 +190,9 @@ class Hour:
             topic = self.topics[label]
             for record in self.read(topic, n):
                 (reader,) = intake.readers[topic]
-                source = SimpleNamespace(**record._asdict(), timestamp=record.ts, headers=(), topic=topic)
+                source = SimpleNamespace(**record._asdict(), timestamp=record.ts, headers=())
                 origin = f"{reader.name}@{ids[topic]}/{record.partition}", record.offset
-                became = reader.canonical(source, origin, record.ts)
+                became = reader.canonical(source, topic, origin, record.ts)
                 if isinstance(became, Rejected):
                     letters.add((topic, record.partition, record.offset, became.reason))
                 for each in (became.first, became.then) if became and not isinstance(became, Rejected) else ():

@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
-from agents.intake import Record
 from replay.audit import checkpoint
 from replay.audit.checkpoint import Skips
 from replay.audit.entries import digest
@@ -21,6 +20,7 @@ from replay.audit.output_matcher import Differs, OutputDifference
 from replay.audit.partition_verifier import Derivation, Memory
 from replay.audit.terms import timeline
 from streams.config.settings import Settings
+from streams.records.making import Record
 from streams.records.output_avro import SCHEMAS
 from streams.records.output_schemas import text
 from streams.records.output_values import OutputValues
@@ -143,7 +143,7 @@ def test_raw_answers_of_intake_in_avro_are_met_with_those_that_are_made(url: str
     raw = [each for each in plain.records["calibrated"] if b'"calibrated":false' in (each.value or b"")]
     assert len(raw) > 50
     for each in raw:
-        made = Made(ANSWERS, 3, Record(each.key, each.value or b"", None, each.headers))
+        made = Made(ANSWERS, 3, Record(each.key, each.value or b"", None, list(each.headers)))
         value = topics.records["calibrated"][each.offset].value or b""
         assert value.startswith(b"\0")
         assert digest(3, each.key, values.bare(value), None, each.headers) == made.in_avro != made.digest

@@ -37,11 +37,11 @@ def reader(table: dict[str, Any]) -> Reader:
 
 
 def record(value: bytes | None, ts: int = NOW) -> Any:
-    return SimpleNamespace(value=value, key=b"card-1", headers=(), topic="t", offset=17, timestamp=ts)
+    return SimpleNamespace(value=value, key=b"card-1", headers=(), offset=17, timestamp=ts)
 
 
 def read(table: dict[str, Any], **fields: Any) -> Canonical | Rejected | None:
-    return reader(table).canonical(record(orjson.dumps(fields)), ORIGIN, NOW)
+    return reader(table).canonical(record(orjson.dumps(fields)), "t", ORIGIN, NOW)
 
 
 def scored(**fields: Any) -> Canonical | Rejected | None:
@@ -97,11 +97,11 @@ def test_what_the_mapping_passes_over_becomes_nothing() -> None:
         (read(LABELS, id="e", y="x"), "label"),
         (read(LABELS, id="e", y=1, model="closed"), "unknown_stream"),
         (read(LABELS, y=1), "event_id"),
-        (reader(SCORES).canonical(record(b"no"), ORIGIN, NOW), "not_json"),
-        (reader(SCORES).canonical(record(b"[]"), ORIGIN, NOW), "not_object"),
-        (reader(SCORES).canonical(record(None), ORIGIN, NOW), "empty"),
-        (reader(SCORES).canonical(record(Refused.of(1, 2, 3, "x")), ORIGIN, NOW), "batch"),
-        (reader(LABELS).canonical(record(b'{"id":"e","y":1}', NOW + 300_001), ORIGIN, NOW), "far_ahead"),
+        (reader(SCORES).canonical(record(b"no"), "t", ORIGIN, NOW), "not_json"),
+        (reader(SCORES).canonical(record(b"[]"), "t", ORIGIN, NOW), "not_object"),
+        (reader(SCORES).canonical(record(None), "t", ORIGIN, NOW), "empty"),
+        (reader(SCORES).canonical(record(Refused.of(1, 2, 3, "x")), "t", ORIGIN, NOW), "batch"),
+        (reader(LABELS).canonical(record(b'{"id":"e","y":1}', NOW + 300_001), "t", ORIGIN, NOW), "far_ahead"),
     ],
 )
 def test_what_the_worker_would_refuse_is_refused_here_where_its_place_is_known(

@@ -202,10 +202,8 @@ def test_sources_that_do_not_say_it_carry_what_the_file_says() -> None:
 def read(table: dict[str, Any], value: dict[str, Any], given: Headers, policies: Policies = POLICIES) -> Any:
     (source,) = config.parse({"scores": {**table, "topic": "scores.v3"}})
     reader = Reader(source.name, source.role, Mapping(source), policies, Limits())
-    record = SimpleNamespace(
-        value=orjson.dumps(value), key=b"card", headers=given, topic="scores.v3", offset=17, timestamp=NOW
-    )
-    return reader.canonical(record, ("scores@6f/0", 17), NOW)
+    record = SimpleNamespace(value=orjson.dumps(value), key=b"card", headers=given, offset=17, timestamp=NOW)
+    return reader.canonical(record, "scores.v3", ("scores@6f/0", 17), NOW)
 
 
 def test_intake_hands_on_what_the_worker_would_have_carried_itself() -> None:
@@ -213,7 +211,7 @@ def test_intake_hands_on_what_the_worker_would_have_carried_itself() -> None:
     made = read(SCORES, VALUE, given)
     assert isinstance(made, Canonical)
     assert made.then is not None
-    assert made.then.headers == ()
+    assert made.then.headers == []
     worker = Decoder(POLICIES, Limits(), carry_headers=())
     event = worker.forecast(0, b"s", made.first.value, NOW, made.first.headers)
     assert isinstance(event, Forecast)

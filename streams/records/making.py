@@ -1,0 +1,162 @@
+"""What source records become, and where it goes: runs once a source record, and is compiled."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from aiokafka.structs import TopicPartition
+
+from state.calibrators.base import new
+from state.events import Forecast, Rejected
+from streams.kafka import partitioner
+from streams.records.canonical import Canonical, Reader, Sent
+from streams.records.decoding import encode_letter, encode_raw
+from streams.records.encoding import NO_HEADERS
+from streams.records.limits import Limits
+from streams.records.output_avro import AvroValues
+from streams.records.routing import place
+
+
+class Record(NamedTuple):
+    """A record to produce; ``stamp`` is its Kafka timestamp, ms."""
+
+    key: bytes | None
+    value: bytes
+    stamp: int | None
+    headers: list[tuple[str, bytes | None]]
+
+
+#: Records by their topic's label and their partition.
+Records = defaultdict[tuple[str, int], list[Record]]
+
+
+@dataclass(eq=False)
+class Making:
+    """What source records become.
+
+    Attributes
+    ----------
+    first, then
+        What is sent first, and what follows when that is acknowledged.
+    ends
+        Next offset of each source partition.
+    fates
+        How many records of a source had a fate, for a reason: name of the source, fate, reason.
+    raw_answers
+        Dead forecasts that are answered with their raw score.
+    """
+
+    first: Records = field(default_factory=lambda: defaultdict(list))
+    then: Records = field(default_factory=lambda: defaultdict(list))
+    ends: dict[TopicPartition, int] = field(default_factory=dict)
+    fates: defaultdict[tuple[str, str, str], int] = field(default_factory=lambda: defaultdict(int))
+    raw_answers: int = 0
+
+
+class Maker:
+    """Makes of source records what intake sends. It is pure.
+
+    Parameters
+    ----------
+    readers
+        By source topic, in their order; of the readers of a role the first counts whose condition holds.
+    limits
+        Bound dead letters.
+
+    Attributes
+    ----------
+    widths
+        How many partitions the topics sent to have, by their labels.
+    ids
+        Ids of the source topics.
+    avro
+        Packs raw answers in Avro; None: they are JSON.
+    """
+
+    def __init__(self, readers: Mapping[str, Sequence[Reader]], limits: Limits) -> None:
+        self._readers = readers
+        self._limits = limits
+        self.widths: dict[str, int] = {}
+        self.ids: dict[str, str] = {}
+        self.avro: AvroValues | None = None
+        #: Readers of a partition, and the names of the partition in what they make.
+        self._places: dict[TopicPartition, list[tuple[Reader, str]]] = {}
+
+    def know(self, widths: dict[str, int], ids: dict[str, str]) -> None:
+        """Take the numbers of partitions and the ids; see the class."""
+        self.widths, self.ids = widths, ids
+        self._places = {}
+
+    def make(self, batch: Sequence[tuple[TopicPartition, Any]], now: int) -> Making:
+        """Return what source records become.
+
+        Parameters
+        ----------
+        batch
+            Records as aiokafka reads them, with their partitions.
+        now
+            The time, ms since 1970: no record may be far ahead of it.
+        """
+        making = Making()
+        first: list[Sent] = []
+        then: list[Sent] = []
+        ends, fates, places = making.ends, making.fates, self._places
+        for tp, record in batch:
+            offset: int = record.offset
+            ends[tp] = offset + 1
+            readers = places.get(tp)
+            if readers is None:
+                readers = places[tp] = self._placed(tp)
+            read = ""
+            for reader, name in readers:
+                if reader.role == read:
+                    continue
+                made = reader.canonical(record, tp.topic, (name, offset), now)
+                if made is None:
+                    fates[reader.name, "passed", ""] += 1
+                    continue
+                # A topic has sources of two roles at most: what one of each has read, no other reads.
+                if isinstance(made, Canonical):
+                    fates[reader.name, "sent", ""] += 1
+                    first.append(made.first)
+                    if made.then is not None:
+                        then.append(made.then)
+                else:
+                    fates[reader.name, "dead", made.reason] += 1
+                    self.reject(making, tp, made)
+                if read:
+                    break
+                read = reader.role
+        self._put(making.first, first)
+        self._put(making.then, then)
+        return making
+
+    def _placed(self, tp: TopicPartition) -> list[tuple[Reader, str]]:
+        return [(reader, place(reader.name, self.ids[tp.topic], tp.partition)) for reader in self._readers[tp.topic]]
+
+    def _put(self, to: Records, made: list[Sent]) -> None:
+        hashes = partitioner.hashes([sent.key for sent in made])
+        for i, (topic, key, value, stamp, headers) in enumerate(made):
+            to[topic, hashes[i] % self.widths[topic]].append(new(Record, (key, value, stamp, headers)))
+
+    def reject(self, making: Making, tp: TopicPartition, rejected: Rejected) -> None:
+        """Add a dead letter, and its raw answer if it is to have one."""
+        value = encode_letter(rejected, tp.topic, tp.partition, self._limits)
+        key = rejected.key if len(rejected.key or b"") <= self._limits.letter_bytes else None
+        to = "dead-letters", tp.partition % self.widths["dead-letters"]
+        making.first[to].append(Record(key, value, None, NO_HEADERS))
+        if rejected.forecast is not None:
+            self._answer(making, tp, rejected, rejected.forecast)
+
+    def _answer(self, making: Making, tp: TopicPartition, rejected: Rejected, forecast: Forecast) -> None:
+        """Answer a dead forecast with its raw score: workers will not hear of it."""
+        key = forecast.key or b""
+        partition = partitioner.partition(key, self.widths["calibrated"])
+        headers = NO_HEADERS if forecast.carried is None else list(forecast.carried.headers)
+        value = encode_raw(rejected, tp.topic, tp.partition)
+        if self.avro is not None:
+            value = self.avro.of_json("calibrated", value)
+        # Its own time may be what is wrong with it.
+        making.first["calibrated", partition].append(Record(key, value, None, headers))
+        making.raw_answers += 1
