@@ -49,7 +49,8 @@ log = logging.getLogger("trueup")
 WAIT_MS: Final = 200
 #: Batches that may be on their way: one is sent while the next is read.
 FLYING: Final = 2
-#: Source records mapped and packed at a time. What is made of so many stays in a processor's own cache.
+#: Source records mapped and packed at a time. What is made of so many stays in a processor's own cache
+#: (python -m tests.bench.parts).
 PART: Final = 250
 #: How often it is asked whether topics are what they were, s.
 LOOK_SECONDS: Final = 60.0

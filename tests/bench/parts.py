@@ -1,34 +1,46 @@
-"""Where the microseconds of an event go before it leaves the process: decoding, folding, encoding.
+"""Where the microseconds of a record go before it leaves the process: decoding, folding, encoding; mapping, packing.
 
 ``python -m tests.bench.parts [--calibrator NAME ...] [--sizes 100,250,...]``
 
 The records of a backlog, their outcomes 5,000 records later, are taken through the engine in parts of each size, over a
-dictionary instead of RocksDB. Each figure is the least of five runs, in us an event. A part whose objects fit the
-processor's own cache costs least: `agents.processor.PART`. The last line is one JSON object.
+dictionary instead of RocksDB. Then intake maps and packs scores and labels of other keys, as ``repartition.py`` has
+them. Each figure is the least of five runs, in us a record. A part whose objects fit the processor's own cache costs
+least: `agents.processor.PART`, `agents.intake.PART`. The last line is one JSON object.
 """
 
 import argparse
+import time
 from collections import deque
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from time import perf_counter
 
 import orjson
+from aiokafka.structs import TopicPartition
 
-from agents import compiled
-from agents.processor import PART
+import agents.intake
+from agents import compiled, processor
+from agents.intake import Intake, Sending
 from agents.worker import collect_rarely
 from state.engine import Partition
 from state.fence import FORECASTS, OUTCOMES
 from state.policy import DEFAULT_CALIBRATOR, Policies, Policy
 from streams.config.settings import Settings
+from streams.faust.outputs import PackedBatch
+from streams.faust.transport import RecordBatch
+from streams.kafka import codecs
+from streams.metrics.routing import IntakeGauges
 from streams.records.decoding import Decoder
 from streams.records.encoding import encoded
 from streams.records.limits import Limits
 from streams.records.merge import Merged
+from tests.bench import repartition
 from tests.bench.backlog import Job, backlog
 from tests.bench.figures import table
 from tests.streams.fakes import record
 
 STEPS = ("decode", "fold", "encode")
+INTAKE = ("map", "pack")
 RUNS = 5
 LATER = 5_000
 
@@ -73,6 +85,55 @@ def measure(calibrator: str, made: list[Merged], size: int) -> dict[str, float]:
     return best
 
 
+def measure_intake(form: str, size: int, forecasts: int) -> dict[str, float]:
+    """Return the us a source record of mapping and of packing, in parts of a size."""
+    encoder = repartition.Encoder(form)
+    batch = [
+        (TopicPartition(f"b-{label}", partition), record(f"b-{label}", partition, i, ts, key, value))
+        for label, made in repartition.records(Job(forecasts), encoder).items()
+        for i, (ts, partition, key, value) in enumerate(made)
+    ]
+    batch.sort(key=lambda each: each[1].timestamp)
+    with TemporaryDirectory() as directory:
+        streams = Path(directory) / "streams.toml"
+        streams.write_text(repartition.sources("b", encoder))
+        settings = Settings.from_env({"TRUEUP_STREAMS": str(streams)})
+    intake = Intake(settings, IntakeGauges("", [], list))
+    intake.know(dict.fromkeys(intake.topics, 4), dict.fromkeys(intake.readers, "id"))
+    codec, now, best = (
+        codecs.NUMBERS[settings.compression],
+        int(time.time() * 1000),
+        dict.fromkeys(INTAKE, float("inf")),
+    )
+    for _ in range(RUNS):
+        sending = Sending(lambda: PackedBatch(intake.topics, lambda: RecordBatch(1 << 20, codec), _nowhere, _uncounted))
+        spent = dict.fromkeys(INTAKE, 0.0)
+        for at in range(0, len(batch), size):
+            times = [perf_counter()]
+            making = intake.make(batch[at : at + size], now)
+            times.append(perf_counter())
+            sending.add(making)
+            times.append(perf_counter())
+            for step, began, ended in zip(INTAKE, times, times[1:], strict=False):
+                spent[step] += ended - began
+        best = {step: min(best[step], spent[step] / len(batch) * 1e6) for step in INTAKE}
+    return best
+
+
+async def _nowhere(_: object) -> None:
+    """Send nothing."""
+
+
+def _uncounted(_: str, __: int) -> None:
+    """Count nothing."""
+
+
+def shown(found: dict[str, dict[str, float]], steps: tuple[str, ...]) -> str:
+    """Return figures as a table."""
+    rows = [[name, *(f"{one[step]:.2f}" for step in steps), f"{sum(one.values()):.2f}"] for name, one in found.items()]
+    return table(["in parts of", *steps, "all"], rows)
+
+
 def main() -> None:
     """Measure, and print the table and the JSON line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -85,9 +146,15 @@ def main() -> None:
     for calibrator in options.calibrator or ["histogram", DEFAULT_CALIBRATOR]:
         for size in map(int, options.sizes.split(",")):
             found[f"{calibrator}, {size:,}"] = measure(calibrator, made, size)
-    rows = [[name, *(f"{one[step]:.2f}" for step in STEPS), f"{sum(one.values()):.2f}"] for name, one in found.items()]
-    print(f"us an event, {'compiled' if compiled.runs() else 'interpreted'}; a worker takes parts of {PART}")
-    print(table(["in parts of", *STEPS, "all"], rows))
+    print(f"us a record, {'compiled' if compiled.runs() else 'interpreted'}")
+    print(f"a worker takes parts of {processor.PART}\n{shown(found, STEPS)}")
+    mapped = {
+        f"intake, {form}, {size}": measure_intake(form, size, 20_000)
+        for form in repartition.FORMATS
+        for size in map(int, options.sizes.split(","))
+    }
+    print(f"intake takes parts of {agents.intake.PART}\n{shown(mapped, INTAKE)}")
+    found |= mapped
     print(orjson.dumps({name: {k: round(v, 2) for k, v in one.items()} for name, one in found.items()}).decode())
 
 

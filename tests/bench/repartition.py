@@ -116,6 +116,11 @@ class Encoder:
         return f"format = \"avro\"\nschema = '{json.dumps(self._schemas[label])}'"
 
 
+def sources(prefix: str, encoder: Encoder) -> str:
+    """Return the TOML of both sources."""
+    return SOURCES.format(prefix=prefix, **{label: encoder.source(label) for label in WIDTHS})
+
+
 def _plain(schema: dict[str, Any]) -> dict[str, Any]:
     return json.loads(json.dumps(schema).replace(', "logicalType": "timestamp-millis"', ""))  # type: ignore[no-any-return]
 
@@ -293,7 +298,7 @@ def _told(entry: "Entry", brokers: str, prefix: str, directory: Path) -> dict[st
     told = dict(entry.contender.environment(brokers, prefix, str(directory)))
     if told and entry.encoder is not None:
         streams = directory / "streams.toml"
-        streams.write_text(SOURCES.format(prefix=prefix, **{label: entry.encoder.source(label) for label in WIDTHS}))
+        streams.write_text(sources(prefix, entry.encoder))
         told["TRUEUP_STREAMS"] = str(streams)
     return told
 
