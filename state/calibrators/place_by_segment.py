@@ -74,11 +74,15 @@ class PlaceBySegment:
     Four places compete: that without segments; with shifts; with scales; with both. The last three differ from the
     first as what is left of the last `WINDOW` scores after shift and scale differs from these scores, in median and
     spread. So values that say nothing change nothing of the whole, a skewed law is no shift, and where segments explain
-    a part of the spread, the law is narrower. An event of whose slots little is known gets the spread without
-    segments: the share of the difference of squares is the mean of P / H_g. The quantile
-    functions are mixed by the rule of `LocationScale`, weights proportional to ρ_k exp(-η L_k), L_k the pinball loss
-    of place k as issued, and η is divided by sqrt(1 + D / `OVERLAP`), D the forecasts outstanding. So with prompt
-    outcomes, and but for the cuts, segments cost at most about half a standard error of the sum of the differences.
+    a part of the spread, the law is narrower. But the median of what is left lies where that of an average *value*
+    does, and the whole where most *events* do. So of an event of whose slots little is known, the differences are
+    shrunk: with u_g = P / H_g, 1 - mean u_g^2 of that of medians is taken, and 1 - mean u_g of that of squared spreads.
+    Where nothing is known, nothing is moved. (By 1 - mean u_g of both, names that say nothing cost more.)
+
+    The quantile functions are mixed by the rule of `LocationScale`, weights proportional to ρ_k exp(-η L_k), L_k the
+    pinball loss of place k as issued, and η is divided by sqrt(1 + D / `OVERLAP`), D the forecasts outstanding. So with
+    prompt outcomes, and but for the cuts, segments cost at most about half a standard error of the sum of the
+    differences.
 
     Ticket: the place served, those with shifts, with scales and with both (two f64 each), slots (u16 each). Bytes:
     outcomes (u64), V, L (4), weights (4), i, d (f64 each), slots that were touched (u32), then of each in ascending
@@ -124,10 +128,13 @@ class PlaceBySegment:
         """
         rows = [self._rows[slot] for slot in groups if slot in self._rows]
         shift, log_scale = _sums(rows)
-        unknown = (sum([IN_SHIFT / row[1] for row in rows]) + len(groups) - len(rows)) / len(groups)
+        own = [IN_SHIFT / row[1] for row in rows]
+        new = len(groups) - len(rows)
+        unknown = (sum(own) + new) / len(groups)
+        unmoved = (sum([each * each for each in own]) + new) / len(groups)
         scale = math.exp(log_scale)
         within = [
-            self._within(mixed, by, times, left, unknown)
+            self._within(mixed, by, times, left, unknown, unmoved)
             for by, times, left in zip((shift, 0.0, shift), (1.0, scale, scale), self._left[1:], strict=True)
         ]
         places = mixed, *within
@@ -138,16 +145,16 @@ class PlaceBySegment:
         slots = b"".join([_SLOT.pack(slot) for slot in groups])
         return served, _ISSUED.pack(*served, *chain.from_iterable(within)) + slots
 
-    def _within(self, mixed: Place, shift: float, scale: float, left: Window, unknown: float) -> Place:
-        """Return the place of an event's segments, the nearer in scale to that without the less is known of them."""
+    def _within(self, mixed: Place, shift: float, scale: float, left: Window, unknown: float, unmoved: float) -> Place:
+        """Return the place of an event's segments, the nearer to that without the less is known of them."""
         if self._learnt < FEWEST:
             return mixed
         share = self._learnt / (self._learnt + FEWEST)
         whole = self._left[0]
         narrower = scale * left.spread() / whole.spread()
-        narrower = math.sqrt(narrower * narrower + max(1.0 - narrower * narrower, 0.0) * unknown)
+        narrower = math.sqrt(narrower * narrower + (1.0 - narrower * narrower) * unknown)
         return Place(
-            mixed.shift + shift + share * (scale * left.quantile(0.5) - whole.quantile(0.5)),
+            mixed.shift + shift + share * (1.0 - unmoved) * (scale * left.quantile(0.5) - whole.quantile(0.5)),
             mixed.scale * math.pow(narrower, share),
         )
 

@@ -1,12 +1,16 @@
 """Numbers by segment: `quantile` with and without the segments of its events.
 
-``python -m tests.bench.number_segments [made] [chose] [judged]`` prints the tables of docs/segments.md; some minutes.
-The series need ``make data``.
+``python -m tests.bench.number_segments [made] [chose] [judged] [new]`` prints the tables of docs/segments.md; some
+minutes. The series need ``make data``.
 
 *Made* forecasts and the series that *chose* were looked at while sizes were chosen; those that *judge* were played
 once, afterwards. *Drawn* are three names with 12, 50 and 6 values that say nothing. In each cell: pinball loss
 through that without segments, ± two standard errors from blocks of `BLOCK`; then the mean over segments of at least
 `FEWEST` events of the error of coverage of the level most off, and the worst of them.
+
+*New* leaves the first events of a third of the values of each name out, so that these values occur later. In each
+cell: pinball loss of their first `FIRST` events through that without segments, ± two standard errors over values. The
+rule was chosen on *made* populations and on the series that *chose*; the others judge it.
 """
 
 import math
@@ -19,7 +23,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from lab import datasets
-from state.arrays import Floats
+from state.arrays import Floats, Integers
 from state.calibrators.quantile import LEVELS, Quantile
 from state.forecasts import LARGEST, Law, Normal, Quantiles
 from state.segments import Dictionary
@@ -30,6 +34,9 @@ from tests.bench.rare_and_late import JUDGED as LATER
 LATE: Final = (0, 500, 2000)
 FEWEST: Final = 300
 ROWS: Final = 10_000
+#: Events of a new value that are looked at, and how often values are drawn.
+FIRST: Final = (1, 10, 50, 200)
+DRAWS: Final = (1, 2)
 P: Final = np.array(LEVELS)
 
 
@@ -188,12 +195,78 @@ def rows(streams: Iterator[tuple[str, Stream]]) -> Iterator[tuple[str, ...]]:
             yield f"{name}, {late}", *cells
 
 
+def populations() -> Iterator[tuple[str, Stream, set[str]]]:
+    """Yield made series of which half the events have one value, and which of the 12 others are new.
+
+    A second name says nothing.
+    """
+    n, many = 8000, 13
+    new = {f"{value:02d}" for value in range(7, many)}
+    for told in ("the rare values", "the common value", "any value"):
+        rng = np.random.default_rng(3)
+        one = rng.choice(many, n, p=[0.5] + [0.5 / 12] * 12)
+        by = np.concatenate([[0.0], rng.normal(2.0, 0.7, 12)])
+        if told == "the common value":
+            by[7:] = 0.0
+        if told == "any value":
+            by = rng.normal(0.0, 1.5, many)
+        other = rng.choice(4, n, p=[0.7, 0.1, 0.1, 0.1])
+        y = by[one] + 0.5 * rng.normal(size=n)
+        named = [(f"{a:02d}", f"{b}") for a, b in zip(one, other, strict=True)]
+        yield f"new like {told} (made)", Stream([Normal(0.0, 1.0)] * n, y.tolist(), named), new
+
+
+def entering(stream: Stream, seed: int, new: set[str] | None = None) -> tuple[Stream, list[Integers]]:
+    """Return a stream whose new values occur from its second quarter on, one after another, and where each occurs.
+
+    Without ``new``, a third of the values of each name is drawn, of those that less than half the events have.
+    """
+    n, rng = len(stream.y), np.random.default_rng(seed)
+    kept = np.ones(n, dtype=bool)
+    columns = [np.array(column) for column in zip(*stream.named, strict=True)]
+    late = []
+    for column in columns:
+        values, counts = np.unique(column, return_counts=True)
+        drawn = rng.permutation(values[counts < 0.5 * n])[: max(1, len(values) // 3)]
+        drawn = drawn if new is None else np.array([value for value in values if value in new])
+        for k, value in enumerate(drawn):
+            own = column == value
+            kept &= ~own | (np.arange(n) >= n * (0.25 + 0.5 * (k + rng.random()) / len(drawn)))
+            late.append(own)
+    at: list[int] = np.flatnonzero(kept).tolist()
+    part = Stream([stream.laws[t] for t in at], [stream.y[t] for t in at], [stream.named[t] for t in at], stream.low)
+    return part, [np.flatnonzero(own[at]) for own in late]
+
+
+def new_rows() -> Iterator[tuple[str, ...]]:
+    """Yield a row a stream and delay: what new values lose through what they lose without segments."""
+    known = [(f"{name} ({role})", stream, None) for role in ("chose", "judged") for name, stream in ROLES[role]()]
+    for name, whole, new in (*populations(), *known):
+        for late in LATE[:2]:
+            pairs = []
+            for seed in DRAWS if new is None else DRAWS[:1]:
+                stream, values = entering(whole.cut(), seed, new)
+                y = np.array(stream.y)
+                both = [losses(serve(stream, named, late), y) for named in (stream.named, None)]
+                pairs += [[[loss[at[:first]].sum() for first in FIRST] for loss in both] for at in values if len(at)]
+            one, base = np.array(pairs).transpose(1, 2, 0)
+            ratios = one.sum(axis=1) / base.sum(axis=1)
+            errors = 2 * (one - ratios[:, None] * base).std(axis=1, ddof=1) * math.sqrt(len(pairs)) / base.sum(axis=1)
+            cells = [f"{ratio:.3f} ± {error:.3f}" for ratio, error in zip(ratios, errors, strict=True)]
+            yield f"{name}, {late}", f"{len(pairs)}", *cells
+
+
+ROLES: Final[dict[str, Any]] = {"made": made, "chose": chose, "judged": judged}
+
+
 def main() -> None:
     """Print the tables that are named, or all."""
-    many: dict[str, Any] = {"made": made, "chose": chose, "judged": judged}
-    for role in sys.argv[1:] or many:
+    for role in sys.argv[1:] or (*ROLES, "new"):
         print(f"\n{role}\n")
-        show(("series, outstanding", "raw", "without segments", "with", "drawn"), rows(many[role]()))
+        if role == "new":
+            show(("series, outstanding", "new values", *(f"first {first}" for first in FIRST)), new_rows())
+        else:
+            show(("series, outstanding", "raw", "without segments", "with", "drawn"), rows(ROLES[role]()))
 
 
 if __name__ == "__main__":

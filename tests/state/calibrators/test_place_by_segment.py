@@ -110,11 +110,37 @@ def test_values_that_say_nothing_cost_at_most_half_a_hundredth(
     assert loss(events, apart) <= 1.005 * loss(events, whole)
 
 
-def test_a_value_of_which_little_is_known_stays_near_the_whole() -> None:
-    _, calibrator = play(off(3000, LAW, lambda slot, y: y + 4.0 * (slot == 2), one_of(4), 2))
+@pytest.mark.parametrize("groups", [(9,), (9, 69)])
+def test_a_value_that_was_never_seen_is_served_as_the_whole(groups: tuple[int, ...]) -> None:
+    """Nine events in ten lie 4 below those of three rare values: an average value is far from most events."""
+    rare = off(4000, LAW, lambda slot, y: y + 4.0 * (slot > 2), lambda rng: (_skewed(rng), 66 + rng.randrange(2)), 2)
+    _, calibrator = play(rare)
     whole = calibrator.predict(LAW).p.values
-    assert calibrator.predict(LAW, groups=(9,)).p.values == pytest.approx(whole, abs=1.1)
-    assert calibrator.predict(LAW, groups=(2, 66)).p.values[3] > whole[3] + 1.5
+    assert calibrator.predict(LAW, groups=groups).p.values == pytest.approx(whole)
+    assert calibrator.predict(LAW, groups=(3, 66)).p.values[3] > whole[3] + 2.0
+
+
+@pytest.mark.parametrize(("by", "late"), [(0.0, 0), (0.0, 100), (4.0, 0), (4.0, 100)])
+def test_a_new_value_goes_from_the_whole_to_its_own_place(by: float, late: int) -> None:
+    known = off(4000, LAW, lambda slot, y: y + 4.0 * (slot > 2), lambda rng: (_skewed(rng),), 2)
+    since = off(
+        1000,
+        LAW,
+        lambda slot, y: y + (by if slot == 9 else 4.0 * (slot > 2)),
+        lambda rng: (9 if rng.random() < 0.2 else _skewed(rng),),
+        5,
+    )
+    events = [*known, *since]
+    (apart, calibrator), (whole, _) = (play(events, late, segments=each) for each in (True, False))
+    own = [t for t in range(4000, 5000) if events[t][1] == (9,)][: 10 + late // 5]
+    served, base = (sum(pinball(each[t], events[t][2]) for t in own) for each in (apart, whole))
+    assert served <= 1.1 * base
+    assert calibrator.predict(LAW, groups=(9,)).p.values[3] == pytest.approx(by, abs=0.5)
+
+
+def _skewed(rng: random.Random) -> int:
+    """Draw one value nine times in ten, else one of three."""
+    return 2 if rng.random() < 0.9 else 3 + rng.randrange(3)
 
 
 def test_a_rare_value_learns_from_few_outcomes_of_its_own() -> None:
