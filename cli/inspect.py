@@ -151,9 +151,9 @@ def _found(newest: dict[tuple[int, bytes], bytes], policies: Policies) -> StateR
             config, stream = keys.of_vectors(key)
             found.served[stream][partition, config] = rows.decode_calibrator(value, stream)
         elif kind in (keys.NAMES, keys.SEGMENT):
-            stream, layout, *_ = (keys.of_names if kind == keys.NAMES else keys.of_segment)(key)
+            stream, found_under, *_ = (keys.of_names if kind == keys.NAMES else keys.of_segment)(key)
             policy = policies.of(stream)
-            if policy is not None and policy.layout == layout:
+            if policy is not None and found_under == (policy.layout if kind == keys.NAMES else policy.scored):
                 segments[stream, partition][key] = value
     for (stream, partition), each in segments.items():
         found.take_segments(stream, partition, each)

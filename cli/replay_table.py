@@ -69,11 +69,17 @@ def _of_streams(contender: Contender) -> Iterator[Table]:
         yield table
         if each.segments:
             yield pair_table(each.segments)
+            yield from _lately(each.segments)
     for stream, scored in contender.streams.items():
         if scored.segments:
             yield _segments(f"{contender.name}, {stream}", scored.segments)
-            if (lately := recent_table(scored.segments)) is not None:
-                yield lately
+            yield from _lately(scored.segments)
+
+
+def _lately(segments: Mapping[str, Any]) -> Iterator[Table]:
+    lately = recent_table(segments)
+    if lately is not None:
+        yield lately
 
 
 def _scores(contenders: list[Contender]) -> Table:

@@ -56,7 +56,7 @@ from state.policy import Policy
 from state.quotas import Quotas
 from state.rows import Served
 from state.scoring.bias import Bias
-from state.scoring.pair_scores import PairScores, SegmentPairScores, observe
+from state.scoring.pair_scores import PairScores, SegmentPairScores, observe_segments, revise_segments
 from state.scoring.vector_history import VectorHistory
 from state.segments import Dictionary
 from state.witnesses import SLACK, Entry, Witnesses
@@ -413,7 +413,11 @@ class InMemoryEngine:
             for history, raw, p in self._vectors_of(entrants, row):
                 row.place = history.windows
                 history.observe(raw, p, y, event_id.encode())
-            self._count_vectors(entrants, row, y, 1)
+            forecast, made, groups = self._kept(entrants, row)
+            if groups:
+                for p, scores in zip(made, self._segments_of(entrants, groups), strict=True):
+                    observe_segments(scores, forecast, p, y, row.place)
+            self._count_pairs(entrants, made, y, 1)
             if entrants.dictionary is not None:
                 self._age(entrants, row)
         if entrants.learnt >= entrants.look_at:
@@ -438,17 +442,22 @@ class InMemoryEngine:
         else:
             for history, raw, p in self._vectors_of(entrants, row):
                 history.revise(raw, p, was, y, event_id.encode(), row.place)
-            self._count_vectors(entrants, row, was, -1)
-            self._count_vectors(entrants, row, y, 1)
+            forecast, made, groups = self._kept(entrants, row)
+            if groups:
+                for p, scores in zip(made, self._segments_of(entrants, groups), strict=True):
+                    revise_segments(scores, forecast, p, was, y, row.place)
+            self._count_pairs(entrants, made, was, -1)
+            self._count_pairs(entrants, made, y, 1)
 
-    def _count_vectors(self, entrants: Entrants, row: Row, y: float, sign: int) -> None:
-        """Add an event of classes or numbers to its segments and to each pair of contenders, or take it out."""
+    @staticmethod
+    def _kept(entrants: Entrants, row: Row) -> tuple[Any, Sequence[Any], Any]:
+        """Return an event's forecast of classes or numbers, what each contender answered, and its slots."""
         if row.kept is None:
             raise LookupError(f"event {row.index} of stream {entrants.number} has no forecast to score")
-        raw, answers, groups = row.kept
-        if groups:
-            for p, scores in zip(answers, self._segments_of(entrants, groups), strict=True):
-                observe(scores, raw, p, y, sign)
+        return row.kept
+
+    def _count_pairs(self, entrants: Entrants, answers: Sequence[Any], y: float, sign: int) -> None:
+        """Add an event of classes or numbers to each pair of contenders, or take it out."""
         for one, other in entrants.pairs:
             place = entrants.number, one, other
             pair = self.played.pairs.get(place)
@@ -474,9 +483,7 @@ class InMemoryEngine:
 
     def _vectors_of(self, entrants: Entrants, row: Row) -> Iterator[tuple[VectorHistory, Any, Any]]:
         """Yield each contender's scores of classes or numbers, with the forecast and what it served."""
-        if row.kept is None:
-            raise LookupError(f"event {row.index} of stream {entrants.number} has no forecast to score")
-        raw, answers, _ = row.kept
+        raw, answers, _ = self._kept(entrants, row)
         for n, p in enumerate(answers):
             history = self.played.vectors.get((entrants.number, n))
             if history is None:

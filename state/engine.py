@@ -46,7 +46,7 @@ from state.fence import (
     Queue,
 )
 from state.forecasts import KINDS, PROBABILITY, QUANTILES, admits
-from state.policy import DEFAULT_TTL_MS, Policies, Policy
+from state.policy import DEFAULT_TTL_MS, Policies, Policy, scored_of
 from state.quotas import REFUSED, REFUSED_ID, Quotas
 from state.refusals import REFUSED as MARK_REFUSED
 from state.refusals import REFUSED_ID as MARK_REFUSED_ID
@@ -59,10 +59,11 @@ from state.scoring.pair_scores import (
     AnyComparison,
     AnySegmentScores,
     compare,
+    observe_segments,
     of_challenger,
     of_segment,
+    revise_segments,
 )
-from state.scoring.pair_scores import observe as observe_vectors
 from state.scoring.segment_scores import observe, revise
 from state.scoring.vector_history import VectorHistory
 from state.segments import Dictionary
@@ -182,10 +183,10 @@ class _Challenger:
 
 @dataclass(slots=True, eq=False)
 class _Segments:
-    """The scores of a stream's segments under one layout of their names, by slot; and which of them have changed."""
+    """The scores of a stream's segments under one `Policy.scored`, by slot; and which of them have changed."""
 
     stream: str
-    layout: bytes
+    scored: bytes
     scores: dict[int, AnySegmentScores]
     changed: set[int]
 
@@ -427,33 +428,34 @@ class Partition:
         groups = dictionary.groups(values)
         if dictionary.taken > taken:
             self._named[service.stream, service.layout] = dictionary
-        for scores in self._scores_of(service.stream, service.layout, groups, service.kind):
+        for scores in self._scores_of(service.stream, service.layout, groups, service.kind, service.config):
             scores.issued += 1
         return groups
 
-    def _scores_of(self, stream: str, layout: bytes, groups: tuple[int, ...], kind: int) -> list[Any]:
+    def _scores_of(self, stream: str, layout: bytes, groups: tuple[int, ...], kind: int, config: str) -> list[Any]:
         """Return the scores of slots, which are about to change; of the kind of forecast that has the layout."""
-        place = stream, layout
+        scored = layout if kind == PROBABILITY else scored_of(layout, kind, config)
+        place = stream, scored
         segments = self._segments.get(place)
         if segments is None:
-            segments = self._segments[place] = _Segments(stream, layout, {}, set())
+            segments = self._segments[place] = _Segments(stream, scored, {}, set())
         self._segmented[place] = segments
         segments.changed.update(groups)
         found = []
         for slot in groups:
             scores = segments.scores.get(slot)
             if scores is None:
-                row = self._get(keys.segment(stream, layout, slot))
+                row = self._get(keys.segment(stream, scored, slot))
                 scores = segments.scores[slot] = of_segment(kind) if row is None else rows.decode_segment(row)
                 self._held_segments += 1
             found.append(scores)
         return found
 
-    def _segments_in(self, stream: str, payload: bytes) -> list[Any]:
+    def _segments_in(self, stream: str, config: str, payload: bytes) -> list[Any]:
         """Return the scores of the segments of a row, which are about to change."""
         if not payload[1] & ledger.GROUPED:
             return []
-        return self._scores_of(stream, *ledger.groups(payload), payload[1] & ~ledger.FLAGS)
+        return self._scores_of(stream, *ledger.groups(payload), payload[1] & ~ledger.FLAGS, config)
 
     def _ask(
         self,
@@ -499,7 +501,7 @@ class Partition:
             label = y, ts, parked.as_of, parked.number
             if service.status == ledger.IMMATURE:
                 self.fence.fates[EARLY_WAITING] += 1
-                self._age(service, self._segments_in(service.stream, issued), issued, ts, y)
+                self._age(service, self._segments_in(service.stream, service.config, issued), issued, ts, y)
                 self._changed[key] = ledger.labelled(issued, ledger.WAITING, self.fence.applied, *label)
                 self._learnt[service.key] = service.learner
             else:
@@ -558,7 +560,7 @@ class Partition:
         elif status == ledger.IMMATURE:
             fence.fates[WAITING] += 1
             service = self._served(found)
-            self._age(service, self._segments_in(service.stream, found), found, ts, y)
+            self._age(service, self._segments_in(service.stream, service.config, found), found, ts, y)
             self._changed[key] = ledger.labelled(found, ledger.WAITING, fence.applied, y, ts, ts, number)
         else:
             self._said_again(outcome, key, found)
@@ -587,7 +589,7 @@ class Partition:
         newer = ledger.newer(found, ts, number)
         if status == ledger.RESOLVED and ledger.unsaid(found):  # the first outcome of an event that silence labelled
             service = self._served(found)
-            self._age(service, self._segments_in(service.stream, found), found, ts, y)
+            self._age(service, self._segments_in(service.stream, service.config, found), found, ts, y)
         if y == label:
             fates[OUTCOME_DUPLICATE] += 1
             if newer:
@@ -683,7 +685,7 @@ class Partition:
         kind, issued_ts, raw, p, draw, version, names, end = ledger.answered(issued)
         service = self._by_ticket.get(names) or self._reopen(issued, names)
         served, history = service.served, service.history
-        segments = self._segments_in(service.stream, issued) if kind & ledger.GROUPED else []
+        segments = self._segments_in(service.stream, service.config, issued) if kind & ledger.GROUPED else []
         if new_outcome:
             self._age(service, segments, issued, ts, y)
         implied = as_of == ledger.UNSAID
@@ -709,7 +711,7 @@ class Partition:
         elif vectors is not None:
             vectors.observe(cast("Any", raw), cast("Any", p), y, event_id.encode())
             if segments:
-                observe_vectors(segments, raw, p, y)
+                observe_segments(segments, cast("Any", raw), cast("Any", p), y, window)
         if not implied:
             effects.delays.append(ts - issued_ts)
         effects.resolved[service.stream] += 1
@@ -737,9 +739,8 @@ class Partition:
         if history is None:
             vectors = self._of_vectors(service, p)
             vectors.revise(cast("Any", raw), cast("Any", p), was, y, event_id.encode(), entry.window)
-            if segments := self._segments_in(service.stream, found):
-                observe_vectors(segments, cast("Any", raw), cast("Any", p), was, -1)
-                observe_vectors(segments, cast("Any", raw), cast("Any", p), y)
+            if segments := self._segments_in(service.stream, service.config, found):
+                revise_segments(segments, cast("Any", raw), cast("Any", p), was, y, entry.window)
         else:
             one, other, third = cast("float", raw), cast("float", p), cast("float", draw)
             if service.features:
@@ -750,7 +751,7 @@ class Partition:
                 self._closed[service.stream] = history
             self._scored[service.stream] = history
             if found[1] & ledger.GROUPED:
-                segments = self._segments_in(service.stream, found)
+                segments = self._segments_in(service.stream, service.config, found)
                 revise(segments, one, other, was, y, entry.window)
         self._outputs.append(_resolved(record_key, event_id, revised)[-1])
 
@@ -925,7 +926,7 @@ class Partition:
                 fence.fates[EXPIRED_FORECAST] += 1
                 self._effects.lapsed.append(since + queue.ttl_ms)
                 self._of_ages(entry.stream).expire()
-                for scores in self._segments_in(entry.stream, payload):
+                for scores in self._segments_in(entry.stream, entry.config, payload):
                     scores.expired += 1
             elif entry.status == ledger.EARLY:
                 fence.fates[EXPIRED_OUTCOME] += 1
@@ -1101,11 +1102,11 @@ class Partition:
         for (stream, layout), dictionary in self._named.items():
             row = changes[keys.names(stream, layout)] = rows.encode_names(dictionary)
             effects.segments[stream][keys.names(stream, layout)] = row
-        for (stream, layout), segments in self._segmented.items():
+        for (stream, scored), segments in self._segmented.items():
             policy = self._policies.of(stream)
-            present = policy is not None and policy.layout == layout
+            present = policy is not None and policy.scored == scored
             for slot in segments.changed:
-                key = keys.segment(stream, layout, slot)
+                key = keys.segment(stream, scored, slot)
                 row = changes[key] = rows.encode_segment(segments.scores[slot])
                 if present:
                     effects.segments[stream][key] = row

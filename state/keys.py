@@ -125,9 +125,9 @@ def names(stream: str, layout: bytes) -> bytes:
     return NAMES + layout + stream.encode()
 
 
-def segment(stream: str, layout: bytes, slot: int) -> bytes:
-    """Key of the scores of one slot of a stream's segments."""
-    return SEGMENT + layout + slot.to_bytes(2, "big") + stream.encode()
+def segment(stream: str, scored: bytes, slot: int) -> bytes:
+    """Key of the scores of one slot of a stream's segments; ``scored`` is `state.policy.Policy.scored` (4 bytes)."""
+    return SEGMENT + scored + slot.to_bytes(2, "big") + stream.encode()
 
 
 def of_names(key: bytes) -> tuple[str, bytes]:
@@ -136,5 +136,5 @@ def of_names(key: bytes) -> tuple[str, bytes]:
 
 
 def of_segment(key: bytes) -> tuple[str, bytes, int]:
-    """Return what `segment` made a key of: the stream, the layout and the slot."""
+    """Return what `segment` made a key of: the stream, the hash and the slot."""
     return key[7:].decode(), key[1:5], int.from_bytes(key[5:7], "big")

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
-from functools import cached_property
+from functools import cached_property, lru_cache
 from hashlib import blake2b
 from typing import Any, NamedTuple, cast
 
@@ -264,6 +264,11 @@ class Policy:
         """
         return layout_of(self.segments, self.pairs, self.kind, self.shape) if self.segments else b""
 
+    @cached_property
+    def scored(self) -> bytes:
+        """Hash that keys the scores of segments, 4 bytes, see `scored_of`; empty without segments."""
+        return scored_of(self.layout, self.kind, self.config) if self.segments else b""
+
     @property
     def classes(self) -> int:
         """Number of classes, where forecasts are of classes."""
@@ -341,6 +346,16 @@ def layout_of(names: Sequence[str], pairs: Sequence[Sequence[str]], kind: int, s
     if kind != PROBABILITY:
         named += [KINDS[kind], shape]
     return blake2b(json.dumps(named).encode(), digest_size=4).digest()
+
+
+@lru_cache(maxsize=4096)
+def scored_of(layout: bytes, kind: int, config: str) -> bytes:
+    """Return the hash that keys the scores of a layout's segments, 4 bytes: the layout where a probability is served.
+
+    Of classes and numbers it is also of the configuration, as the scores of their streams are: windows in which events
+    count are counted by configuration.
+    """
+    return layout if kind == PROBABILITY else blake2b(layout + config.encode(), digest_size=4).digest()
 
 
 def check_on_error(said: str) -> None:

@@ -31,19 +31,26 @@ from state.fence import EARLY, EARLY_WAITING, FATES, ISSUED, MATURED_EXPIRY, WAI
 from state.forecasts import KINDS, PROBABILITY, PROBS, QUANTILES
 from state.frames import DAMAGE, damaged, seal, unseal
 from state.ledger import Entry
-from state.policy import layout_of
+from state.policy import layout_of, scored_of
 from state.rows import Served
 from state.scoring.ages import Ages
 from state.scoring.bias import Bias
 from state.scoring.distribution import Distribution
 from state.scoring.history import History
 from state.scoring.order import Order
-from state.scoring.pair_scores import AnyComparison, AnySegmentScores, compare, of_challenger, of_segment
+from state.scoring.pair_scores import (
+    AnyComparison,
+    AnySegmentScores,
+    compare,
+    observe_segments,
+    of_challenger,
+    of_segment,
+)
 from state.scoring.pair_scores import observe as observe_vectors
 from state.scoring.recent import Recent
 from state.scoring.scores import Scores, total
 from state.scoring.segment_scores import SegmentScores
-from state.scoring.segment_scores import observe as observe_segments
+from state.scoring.segment_scores import observe as observe_probabilities
 from state.scoring.vector_history import VectorHistory, overall
 from state.segments import Dictionary
 from state.witnesses import Witnesses
@@ -318,11 +325,13 @@ class _Here:
     history: History = field(default_factory=History)
     vectors: dict[str, VectorHistory] = field(default_factory=dict)
     comparisons: dict[tuple[str, str], AnyComparison] = field(default_factory=dict)
+    #: By the hash that keys them, see `state.policy.Policy.scored`, and slot.
     segments: dict[tuple[bytes, int], AnySegmentScores] = field(default_factory=dict)
 
     def scores_of(self, entry: Entry) -> list[Any]:
         """Return the scores of an event's segments."""
-        return [self.segments.setdefault((entry.layout, slot), of_segment(entry.kind)) for slot in entry.groups]
+        scored = scored_of(entry.layout, entry.kind, entry.config)
+        return [self.segments.setdefault((scored, slot), of_segment(entry.kind)) for slot in entry.groups]
 
 
 class _Divided:
@@ -476,7 +485,7 @@ class _Divided:
         window = here.history.windows
         here.history.observe(raw, p, entry.y, draw)
         if entry.groups:
-            observe_segments(here.scores_of(entry), raw, p, entry.y, window)
+            observe_probabilities(here.scores_of(entry), raw, p, entry.y, window)
         return entry._replace(window=window)
 
     @staticmethod
@@ -489,7 +498,7 @@ class _Divided:
         window = vectors.windows
         vectors.observe(raw, p, entry.y, event.key[1:])
         if entry.groups:
-            observe_vectors(here.scores_of(entry), raw, p, entry.y)
+            observe_segments(here.scores_of(entry), raw, p, entry.y, window)
         return window
 
     def _regrouped(self, here: _Here, entry: Entry, slots: Mapping[int, int]) -> Entry:
@@ -594,24 +603,25 @@ class _Divided:
 
     def _settle_segments(self, made: Sequence[dict[bytes, bytes]]) -> None:
         home = self._here[self._home]
+        layouts = {scored_of(layout, PROBS, config): layout for layout in self._names for config in self._served}
         rest: dict[tuple[bytes, int], Any] = {}
         for old, key, row in self._old(keys.SEGMENT):
-            _, layout, slot = keys.of_segment(key)
-            place, scores = (layout, home.slots[layout, old][slot]), rows.decode_segment(row)
+            _, scored, slot = keys.of_segment(key)
+            slots, scores = home.slots[layouts.get(scored, scored), old], rows.decode_segment(row)
+            place = scored, slots[slot]
             rest[place] = rest[place] + scores if place in rest else scores
         for event, entry in self._entries():
             if entry.groups and entry.status == ledger.RESOLVED:
                 slots = home.slots[entry.layout, event.old]
-                found = [rest[entry.layout, slots[slot]] for slot in entry.groups]
-                take: Any = observe_segments if entry.kind == PROBABILITY else observe_vectors
-                take(found, entry.raw, entry.p, entry.y, sign=-1)
+                scored = scored_of(entry.layout, entry.kind, entry.config)
+                take: Any = observe_probabilities if entry.kind == PROBABILITY else observe_vectors
+                take([rest[scored, slots[slot]] for slot in entry.groups], entry.raw, entry.p, entry.y, sign=-1)
         for place, scores in rest.items():
-            if isinstance(scores, SegmentScores):
-                scores.recent = Recent()  # of windows there are no more
+            scores.recent = Recent() if isinstance(scores, SegmentScores) else None  # of windows there are no more
             home.segments[place] = home.segments[place] + scores if place in home.segments else scores
         for new, here in self._here.items():
-            for (layout, slot), scores in here.segments.items():
-                made[new][keys.segment(self._stream, layout, slot)] = rows.encode_segment(scores)
+            for (scored, slot), scores in here.segments.items():
+                made[new][keys.segment(self._stream, scored, slot)] = rows.encode_segment(scores)
 
     def _settle_ages(self, made: Sequence[dict[bytes, bytes]]) -> None:
         found = [rows.decode_ages(row) for _, _, row in self._old(keys.AGES)]

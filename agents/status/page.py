@@ -19,7 +19,7 @@ from state.scoring.ages import words as age
 from state.scoring.history import KINDS
 from state.scoring.scores import SCORED
 from streams.metrics.description import guarantee, promises_p, saturated
-from streams.metrics.segments import ERRORS, level
+from streams.metrics.segments import ERRORS, LATELY, level, mark
 
 _HERE: Final = Path(__file__).parent
 _STYLE: Final = _HERE.joinpath("page.css").read_text()
@@ -376,8 +376,9 @@ def _lately(segments: Mapping[str, Any]) -> str:
     worst = next(each for each in segments["recent"] if each["sounds"])
     return (
         f'<p class="note"><span class="bad">Segments lately:</span> {segments["recently_off"]:,} of '
-        f"{segments['scored']:,} are off. Worst is {escape(worst['segment'])} = {escape(worst['value'])}: "
-        f"{worst['served']:.3f} served, {worst['observed']:.3f} observed in {worst['events']:,} events.</p>"
+        f"{segments['scored']:,} are off. Worst is {escape(worst['segment'])} = {escape(worst['value'])}"
+        f"{mark(worst, segments['of'])}: {worst['served']:.3f} served, {worst['observed']:.3f} observed "
+        f"in {worst['events']:,} events.</p>"
     )
 
 
@@ -396,21 +397,23 @@ def _recent_segments(segments: Mapping[str, Any]) -> str:
             f"{each['alarm_log10']:.1f}",
         ]
         word = "name bad" if each["sounds"] else "name"
-        lines += f'<tr><td class="name">{escape(each["segment"])}</td><td class="{word}">{escape(each["value"])}</td>'
+        lines += f'<tr><td class="name">{escape(each["segment"])}</td><td class="{word}">'
+        lines += f"{escape(each['value'])}{mark(each, segments['of'])}</td>"
         lines += f"{''.join(f'<td>{figure}</td>' for figure in figures)}</tr>"
     heads = ("events", "observed", "served", "off by", "95 %", "alarm, log10")
     return (
         f'<p class="note">Lately {segments["recently_off"]:,} of {segments["scored"]:,} segments are off.</p>'
         '<div class="scroll"><table><thead><tr><th class="name">segment</th><th class="name">value</th>'
         f"{''.join(f'<th>{name}</th>' for name in heads)}</tr></thead><tbody>{lines}</tbody></table></div>"
-        '<p class="note">Of the last windows of a segment those with the most evidence. 3 or more is an alarm.</p>'
+        '<p class="note">Of the last windows of a segment those with the most evidence. 3 or more is an alarm.'
+        f"{LATELY.get(segments['of'], '')}</p>"
     )
 
 
 def _segments(segments: Mapping[str, Any]) -> str:
     """Return the worst segments as a table, and of probabilities the bands of the first of them."""
     if segments["of"] in ERRORS:
-        return _pair_segments(segments)
+        return _recent_segments(segments) + _pair_segments(segments)
     heads = ("events", "observed", "raw", "served", "off by", "95 %", "ECE raw", "ECE", "by chance", "known")
     lines = "".join(_segment(each) for each in segments["worst"])
     note = "Off: chance does not explain the error, and it is .03, or .3 of what happened."

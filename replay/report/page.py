@@ -107,6 +107,7 @@ def _body(result: Result) -> Iterator[Markup]:
         tables.vectors(result.contenders),
         tables.vector_differences(result.contenders),
         tables.vector_segments(result.contenders),
+        tables.recent_vector_segments(result.contenders),
     )
     yield section("How the figures are defined", "defined", _definitions())
     yield section("What cannot be concluded", "limits", tag("ul", *(tag("li", each) for each in limits(result))))

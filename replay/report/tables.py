@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from math import isfinite, sqrt
-from typing import Final
+from typing import Any, Final
 
 from replay.report import sparkline
 from replay.report.figure import BEFORE, Series, name
@@ -22,7 +22,7 @@ from replay.result import (
     Scored,
     drawn,
 )
-from streams.metrics.segments import ERRORS, LARGE
+from streams.metrics.segments import ERRORS, LARGE, LATELY, mark
 
 #: What metrics are called over columns.
 CALLED: Final = {
@@ -463,27 +463,48 @@ def recent_segments(contenders: Sequence[tuple[Series, Contender]]) -> Table | N
     rows: list[Sequence[Child]] = []
     for series, contender in contenders:
         for stream, scored in contender.streams.items():
-            for each in scored.segments["recent"][:SEGMENTS] if scored.segments else ():
-                alarm = each["alarm_log10"]
-                rows.append(
-                    [
-                        named(series, None),
-                        name(stream),
-                        name(f"{each['segment']} = {each['value']}"),
-                        cell(each["events"], count(each["events"])),
-                        *(cell(each[which], score(each[which])) for which in ("observed", "served")),
-                        _off(each["off"]),
-                        cell(alarm, f"{alarm:.1f}"),
-                    ]
-                )
+            rows += _lately(named(series, None), stream, scored.segments)
+    return _recent("recent-segments", "Segments that are off at the end", "", rows)
+
+
+def recent_vector_segments(contenders: Sequence[Contender]) -> Table | None:
+    """Show the segments of classes and numbers that are off at the end of the replay; None where none is."""
+    rows: list[Sequence[Child]] = []
+    said = {}
+    for contender in contenders:
+        for stream in contender.vectors.values():
+            found = stream.segments
+            rows += _lately(name(contender.name), stream.stream, found)
+            if found and found["recent"]:
+                said[found["of"]] = LATELY[found["of"]]
+    title = "Segments of classes and numbers that are off at the end"
+    return _recent("recent-vector-segments", title, "".join(said.values()), rows)
+
+
+def _lately(of: Child, stream: str, segments: Mapping[str, Any] | None) -> Iterator[Sequence[Child]]:
+    """Yield a row for each segment of a stream that is off at the end."""
+    for each in segments["recent"][:SEGMENTS] if segments else ():
+        alarm, which = each["alarm_log10"], "" if segments is None else mark(each, segments["of"])
+        yield [
+            of,
+            name(stream),
+            name(f"{each['segment']} = {each['value']}{which}"),
+            cell(each["events"], count(each["events"])),
+            *(cell(each[figure], score(each[figure])) for figure in ("observed", "served")),
+            _off(each["off"]),
+            cell(alarm, f"{alarm:.1f}"),
+        ]
+
+
+def _recent(identity: str, title: str, said: str, rows: list[Sequence[Child]]) -> Table | None:
     if not rows:
         return None
     return Table(
-        "recent-segments",
-        "Segments that are off at the end",
+        identity,
+        title,
         "Of the last windows of a segment those with the most evidence that what was served is off: log10 of an "
-        f"e-value over the number of segments. 3 or more is an alarm. At most {SEGMENTS} of each configuration.",
-        ["", "Stream", "Segment", "Outcomes", "Share of yes", "Served", "Off", "Evidence"],
+        f"e-value over the number of segments. 3 or more is an alarm.{said} At most {SEGMENTS} of each configuration.",
+        ["", "Stream", "Segment", "Outcomes", "Share of yes" if not said else "Share", "Served", "Off", "Evidence"],
         rows,
         3,
     )

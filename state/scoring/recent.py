@@ -2,10 +2,11 @@
 
 import math
 from collections.abc import Sequence
+from functools import cache
 from struct import Struct
 from typing import Final, NamedTuple, Self
 
-from state.scoring.alarm import log_mean_bet
+from state.scoring.alarm import log_level_bet, log_sum
 
 #: Fewest events of a window that is closed. Against an error of .2 at a rate of .2 some 150 events are enough, so a
 #: segment with few events is judged by windows that last longer, and not by windows that are too small.
@@ -14,33 +15,56 @@ LEAST: Final = 250
 RECENT: Final = 8
 
 _HEAD: Final = Struct("<BI")
-_WINDOW: Final = Struct("<IIIdd")
+
+
+@cache
+def _binary(marks: int) -> Struct:
+    """Return the layout of a window of so many binary events."""
+    return Struct(f"<II{marks}I{2 * marks}d")
+
+
+@cache
+def _levels(marks: int) -> Struct:
+    """Return the layout of a window of so many levels."""
+    return Struct(f"<II{2 * marks}I")
 
 
 class Stretch(NamedTuple):
-    """The last windows of a segment, as one.
+    """The last windows of a segment, as one, of one binary event or level.
 
     Attributes
     ----------
     windows
         How many, with the present one; at least 1.
     n, y
-        Events, and those that happened.
+        Events, and those that happened: of a level those below its quantile.
+    upto
+        Of a level the events at or below its quantile; ``y`` of a binary event.
     p
-        Σ of the forecasts served.
+        Σ of the forecasts served; of a level n times the level.
     variance
         Σ p(1 - p).
+    mark
+        Which binary event or level it is of, from 0.
     """
 
     windows: int
     n: int
     y: int
+    upto: int
     p: float
     variance: float
+    mark: int
 
 
 class Recent:
     """Sums over the last windows of a segment of what was served, and the recent alarm that follows from them.
+
+    Parameters
+    ----------
+    marks
+        Binary events that each event of the segment has, with a served probability each: one where a probability was
+        served, some of classes (`state.scoring.pair_scores`).
 
     Attributes
     ----------
@@ -52,10 +76,10 @@ class Recent:
     Notes
     -----
     **Windows.** Windows of a segment begin where windows of its stream begin, which have 5,000 events
-    (`state.scoring.history`). A window of the segment is closed by the first event of a later window of the stream, if
-    it has `LEAST` events by then. So a large segment has one window in each window of the stream, and a small one has
-    windows that last longer. The present window and the last `RECENT` closed ones are kept. Where windows end depends
-    on how many events came, and not on labels.
+    (`state.scoring.history`; of classes and numbers ten of `state.scoring.vector_history`). A window of the segment is
+    closed by the first event of a later window of the stream, if it has `LEAST` events by then. So a large segment has
+    one window in each window of the stream, and a small one has windows that last longer. The present window and the
+    last `RECENT` closed ones are kept. Where windows end depends on how many events came, and not on labels.
 
     **Recent alarm.** A gambler (`state.scoring.alarm`) begins with every window, bets that all forecasts are too high
     or too low, and stops after `RECENT` more windows. The alarm is the largest wealth of those who still play. If
@@ -65,6 +89,12 @@ class Recent:
     however many segments there are, and whether or not they share events. The bets are on one cell, all of the segment:
     forecasts that are too extreme, and right on average, are found by the lifetime's evidence only.
 
+    **Several binary events.** Of m binary events, as of classes and levels, the gambler stakes the share 1/m on each.
+    If each has the probability that was served, given all outcomes that were known before, the wealth on each is a
+    supermartingale that starts at 1. So is their mean, however the m depend on one another. So all that was said holds
+    of m as of one: all segments, and all classes or levels of them, have one false alarm in 1/α windows of the stream.
+    To find one wrong class or level costs log m, 2.2 nats at most.
+
     **Partitions.** Windows of several partitions are added by their age, the present ones first. Whenever one of them
     closes a window, each of the `RECENT` + 1 stretches is a new gambler's. So that many times the evidence is needed:
     `log_alarm` takes their log away. This holds if how fast partitions are does not depend on outcomes.
@@ -73,8 +103,9 @@ class Recent:
     window of the segment that does not begin later. So after `revise` sums are those of the corrected labels, exactly.
 
     Bytes, little-endian: how many windows follow (u8), the last window of the stream that had an event (u32); then of
-    each window, the oldest first, the window of the stream in which it begins, n and Σy (u32 each), Σp and Σp² (f64
-    each). 5 bytes without events, and 257 at most.
+    each window, the oldest first, the window of the stream in which it begins and n (u32 each), then of each binary
+    event Σy (u32 each), then of each Σp, then Σp² (f64 each). 5 bytes without events; at most 257 with one binary
+    event, and 1,697 with nine.
 
     Examples
     --------
@@ -87,19 +118,24 @@ class Recent:
     (1, 300, True, 9)
     """
 
-    __slots__ = ("_past", "_start", "_sums", "joined", "last")
+    __slots__ = ("_past", "_start", "_sums", "joined", "last", "marks")
 
-    def __init__(self) -> None:
+    def __init__(self, marks: int = 1) -> None:
+        self.marks = marks
         self.joined = 1
         self.last = 0
         self._start = 0
-        #: n, Σy, Σp and Σp² of the present window.
-        self._sums = [0.0, 0.0, 0.0, 0.0]
+        #: Of the present window n, then Σy, Σp and Σp² of each binary event.
+        self._sums = [0.0] * (1 + 3 * marks)
         #: The same of closed windows, and where they begin.
         self._past: list[tuple[int, list[float]]] = []
 
+    def zero(self) -> Self:
+        """Return the windows of no events, of the same shape."""
+        return type(self)(self.marks)
+
     def observe(self, p: float, pp: float, y: float, window: int) -> None:
-        """Add an event.
+        """Add an event of one probability.
 
         Parameters
         ----------
@@ -119,33 +155,46 @@ class Recent:
         sums[3] += pp
 
     def add(self, sums: Sequence[float], window: int) -> None:
-        """Add all events of a window of the stream, as `observe` does: n, at least 1, Σy, Σp and Σp²."""
-        self._enter(window)
+        """Add events of a window of the stream, at least one: n, then Σy, Σp and Σp² of each binary event."""
+        if window > self.last or not self._sums[0]:
+            self._enter(window)
         self._sums = [a + b for a, b in zip(self._sums, sums, strict=True)]
 
     def _enter(self, window: int) -> None:
         """Begin a window of the stream that has an event of the segment."""
         if self._sums[0] >= LEAST:
             self._past = [*self._past, (self._start, self._sums)][-RECENT:]
-            self._sums = [0.0, 0.0, 0.0, 0.0]
+            self._sums = [0.0] * len(self._sums)
         if not self._sums[0]:
             self._start = window
         self.last = window
 
     def revise(self, was: float, y: float, window: int) -> None:
-        """Give an event that was observed in a window of the stream another label; nothing if it is too long ago."""
+        """Give an event of one probability, observed in a window of the stream, another label."""
+        sums = self._of(window)
+        if sums is not None:
+            sums[1] += y - was
+
+    def replace(self, was: Sequence[float], now: Sequence[float], window: int) -> None:
+        """Put sums in the place of others that were added in a window of the stream; nothing if it is too long ago."""
+        sums = self._of(window)
+        if sums is not None:
+            for i, (before, after) in enumerate(zip(was, now, strict=True)):
+                sums[i] += after - before
+
+    def _of(self, window: int) -> list[float] | None:
+        """Return the sums of the window that has the events of a window of the stream; None if it is too long ago."""
         if window >= self._start:
-            self._sums[1] += y - was
-            return
+            return self._sums
         for start, sums in reversed(self._past):
             if window >= start:
-                sums[1] += y - was
-                return
+                return sums
+        return None
 
     def __add__(self, other: Self) -> Self:
         """Return the windows of both partitions, added by their age."""
         one, two = self._windows(), other._windows()
-        total = type(self)()
+        total = self.zero()
         total.joined = self.joined + other.joined if one and two else (self if one else other).joined
         total.last = max(self.last, other.last)
         longer, shorter = (one, two) if len(one) >= len(two) else (two, one)
@@ -163,53 +212,116 @@ class Recent:
     def _windows(self) -> list[tuple[int, list[float]]]:
         return [*self._past, (self._start, self._sums)] if self._sums[0] else []
 
-    def stretches(self) -> list[Stretch]:
-        """Return the present window, then it with the one before, and so on; none without events."""
-        made = []
-        n, y, p, pp = 0.0, 0.0, 0.0, 0.0
-        for i, (_, sums) in enumerate(reversed(self._windows())):
-            n, y, p, pp = n + sums[0], y + sums[1], p + sums[2], pp + sums[3]
-            made.append(Stretch(i + 1, int(n), int(y), p, max(p - pp, 0.0)))
+    def stretches(self, mark: int = 0) -> list[Stretch]:
+        """Return the present window, then it with the one before, and so on, of a binary event; none without events."""
+        made: list[Stretch] = []
+        total = [0.0] * len(self._sums)
+        for _, sums in reversed(self._windows()):
+            total = [a + b for a, b in zip(total, sums, strict=True)]
+            made.append(self._stretch(len(made) + 1, total, mark))
         return made
+
+    def _stretch(self, windows: int, sums: Sequence[float], mark: int) -> Stretch:
+        m = self.marks
+        y, p, pp = int(sums[1 + mark]), sums[1 + m + mark], sums[1 + 2 * m + mark]
+        return Stretch(windows, int(sums[0]), y, y, p, max(p - pp, 0.0), mark)
 
     def log_alarm(self) -> tuple[float, Stretch | None]:
         """Return the log of the recent alarm, in nats, and the stretch that has it; (0, None) without events.
 
-        From log(K/α) on it fires, K the number of segments. It falls when windows that were wrong are no longer kept.
+        The stretch is of the binary event or level with the most evidence. From log(K/α) on the alarm fires, K the
+        number of segments. It falls when windows that were wrong are no longer kept.
         """
         best, where = -math.inf, None
-        for stretch in self.stretches():
-            wealth = log_mean_bet(stretch.y - stretch.p, stretch.variance)
+        for found in zip(*[self.stretches(mark) for mark in range(self.marks)], strict=True):
+            wealths = [log_level_bet(each.y - each.p, each.upto - each.p, each.variance) for each in found]
+            wealth = log_sum(wealths) - math.log(len(wealths))
             if wealth > best:
-                best, where = wealth, stretch
+                best, where = wealth, found[wealths.index(max(wealths))]
         if where is None:
             return 0.0, None
         return best - (math.log(RECENT + 1) if self.joined > 1 else 0.0), where
 
     def encode(self) -> bytes:
         """Return the windows; layout in the class's notes."""
-        windows = self._windows()
-        parts = [_WINDOW.pack(start, int(s[0]), int(s[1]), s[2], s[3]) for start, s in windows]
+        windows, layout, counts = self._windows(), self._layout(), self._counts()
+        parts = [layout.pack(start, *map(int, sums[:counts]), *sums[counts:]) for start, sums in windows]
         return _HEAD.pack(len(windows), self.last) + b"".join(parts)
 
-    @classmethod
-    def decode(cls, payload: bytes, at: int) -> tuple[Self, int]:
-        """Read what `encode` wrote; return it and the offset after it.
+    def decode(self, payload: bytes, at: int) -> int:
+        """Take over what windows of this shape encoded, in the place of what is here; return the offset after it.
 
         Raises
         ------
         ValueError, struct.error
             If the payload is cut, or has more windows than are kept.
         """
-        recent = cls()
-        n, recent.last = _HEAD.unpack_from(payload, at)
+        layout = self._layout()
+        n, self.last = _HEAD.unpack_from(payload, at)
         at += _HEAD.size
         if n > RECENT + 1:
             raise ValueError(f"scores of a segment keep {RECENT + 1} windows, got {n}")
+        self._past = []
         for _ in range(n):
-            start, events, *sums = _WINDOW.unpack_from(payload, at)
-            recent._past.append((start, [float(events), *map(float, sums)]))
-            at += _WINDOW.size
+            start, *sums = layout.unpack_from(payload, at)
+            self._past.append((start, [float(each) for each in sums]))
+            at += layout.size
         if n:
-            recent._start, recent._sums = recent._past.pop()
-        return recent, at
+            self._start, self._sums = self._past.pop()
+        return at
+
+    def _layout(self) -> Struct:
+        return _binary(self.marks)
+
+    def _counts(self) -> int:
+        """Return how many of the sums are whole numbers; they come first."""
+        return 1 + self.marks
+
+
+class RecentLevels(Recent):
+    """The same of a number: its outcomes below the quantiles that were served, and at or below them.
+
+    Parameters
+    ----------
+    levels
+        p_1 < ... < p_m.
+
+    Notes
+    -----
+    The hypothesis is that an outcome lies below the quantile of level p_i with a chance of at most p_i, and at or below
+    it with one of at least p_i. Bets are those of `state.scoring.alarm.log_level_bet`, so atoms raise no alarm.
+
+    Sums of a window are n, then of each level the outcomes below its quantile, then those at or below it. In the bytes
+    they are u32 each.
+
+    Examples
+    --------
+    >>> recent = RecentLevels((0.25, 0.75))
+    >>> for t in range(400):
+    ...     below = float(t % 4 == 0)
+    ...     recent.add((1.0, below, 1.0, below, 1.0), 0)
+    >>> recent.log_alarm()[1].mark
+    1
+    """
+
+    __slots__ = ("levels",)
+
+    def __init__(self, levels: Sequence[float]) -> None:
+        super().__init__(len(levels))
+        self.levels = tuple(levels)
+        self._sums = [0.0] * (1 + 2 * self.marks)
+
+    def zero(self) -> Self:
+        """Return the windows of no events at the same levels."""
+        return type(self)(self.levels)
+
+    def _stretch(self, windows: int, sums: Sequence[float], mark: int) -> Stretch:
+        n, level = sums[0], self.levels[mark]
+        below, upto = int(sums[1 + mark]), int(sums[1 + self.marks + mark])
+        return Stretch(windows, int(n), below, upto, n * level, n * level * (1.0 - level), mark)
+
+    def _layout(self) -> Struct:
+        return _levels(self.marks)
+
+    def _counts(self) -> int:
+        return 1 + 2 * self.marks

@@ -179,7 +179,7 @@ class SegmentScores:
                 scores._sums[band * _SUMS : (band + 1) * _SUMS] = map(float, _BAND.unpack_from(payload, at))
                 at += _BAND.size
         scores._py = list(_LAST.unpack_from(payload, at))
-        scores.recent, at = Recent.decode(payload, end)
+        at = scores.recent.decode(payload, end)
         if at != len(payload):
             raise ValueError(f"scores of a segment of {len(payload)} bytes end after {at}")
         return scores

@@ -548,7 +548,8 @@ CATALOGUE: Final = {
             "segments_off_recently",
             "gauge",
             ("stream",),
-            "Segments of probabilities whose last windows are off by .03, or by .3 of what happened, beyond chance",
+            "Segments whose last windows are off by .03, or by .3 of what happened, beyond chance; of numbers by .03 "
+            "of coverage",
             "in error once in five million events, however many segments there are; it falls when the trouble ends",
             series=1,
         ),
@@ -566,7 +567,7 @@ CATALOGUE: Final = {
             "gauge",
             ("stream", "segment", "value"),
             "Mean served forecast less the share of events that happened in these segments, over the windows with the "
-            "most evidence",
+            "most evidence; of the class with most evidence, or of its level less its coverage",
             series=SERIES,
         ),
         Metric(

@@ -14,7 +14,7 @@ from state.scoring.ages import words
 from state.scoring.alarm import ALPHA
 from state.scoring.history import KINDS, Alarmed
 from state.scoring.pair_scores import AnySegmentScores, SegmentPairScores
-from state.scoring.recent import RECENT, Recent, Stretch
+from state.scoring.recent import RECENT, Recent, RecentLevels, Stretch
 from state.scoring.scores import Bin
 from state.scoring.segment_scores import EDGES, Interval, SegmentScores
 from state.scoring.wilson import wilson
@@ -51,21 +51,21 @@ def describe(found: Iterable[SegmentRows]) -> dict[str, Any]:
 
     Segments are ordered by the error of what was served that chance does not explain, then by their events. ``large``
     has the mean and the largest error of those with at least `LARGE` events: the ECE, of classes that of the likeliest
-    one, of numbers the error of coverage. ``of`` says what the forecasts are. ``recent`` has the segments of
-    probabilities with any evidence that they are off lately, most evidence first. ``recently_off`` is how many reach
-    the alarm, or None of classes and numbers, whose windows are not kept.
+    one, of numbers the error of coverage. ``of`` says what the forecasts are. ``recent`` has the segments with any
+    evidence that they are off lately, most evidence first; ``recently_off`` is how many reach the alarm. Of numbers
+    ``level`` there is the one with most evidence, and ``served`` is it; of classes ``class`` is the one with most
+    evidence, None if that is against the likeliest.
     """
     found = list(found)
     totals = {segment: each for segment, each in added(found).items() if each.n}
     order = sorted(totals, key=lambda segment: (-totals[segment].excess("calibrated"), -totals[segment].n, segment))
     evidence = {segment: _evidence(each, len(totals)) for segment, each in totals.items()}
     large = [each for each in totals.values() if each.n >= LARGE]
-    of = _of(totals.values())
     recent = list(_lately(found, len(totals)))
     return {
-        "of": of,
+        "of": _of(totals.values()),
         "scored": len(totals),
-        "recently_off": sum(each["sounds"] for each in recent) if of == FIELDS[PROBABILITY] else None,
+        "recently_off": sum(each["sounds"] for each in recent),
         "recent": recent[:DESCRIBED],
         "off": sum(_off(each, evidence[segment]) for segment, each in totals.items()),
         "large": {
@@ -89,7 +89,7 @@ def _lately(found: Iterable[SegmentRows], segments: int) -> Iterator[dict[str, A
     """Yield the segments that are off lately, see `describe`; not those without events in the last `RECENT` windows."""
     totals: dict[Segment, Recent] = {}
     for dictionary, scores in found:
-        mine = {slot: each.recent for slot, each in scores.items() if isinstance(each, SegmentScores)}
+        mine = {slot: each.recent for slot, each in scores.items() if each.recent is not None}
         now = max((each.last for each in mine.values()), default=0)
         for slot, each in mine.items():
             if each.last >= now - RECENT:
@@ -100,20 +100,25 @@ def _lately(found: Iterable[SegmentRows], segments: int) -> Iterator[dict[str, A
         evidence, stretch = each.log_alarm()
         log10 = (evidence - math.log(segments)) / math.log(10.0) if segments else -math.inf
         if stretch is not None and log10 >= 0.0:
-            alarms.append((log10, segment, stretch))
-    for log10, segment, stretch in sorted(alarms, key=lambda each: (-each[0], each[1])):
-        yield _stretched(segment, stretch, log10)
+            alarms.append((log10, segment, stretch, each))
+    for log10, segment, stretch, each in sorted(alarms, key=lambda each: (-each[0], each[1])):
+        yield _stretched(segment, stretch, log10, each)
 
 
-def _stretched(segment: Segment, stretch: Stretch, log10: float) -> dict[str, Any]:
+def _stretched(segment: Segment, stretch: Stretch, log10: float, recent: Recent) -> dict[str, Any]:
     n = stretch.n
-    served, observed = stretch.p / n, stretch.y / n
+    served = stretch.p / n
+    observed = min(max(served, stretch.y / n), stretch.upto / n)  # an atom lets the coverage of a level be a range
     low, high = wilson(observed, n)
+    of_level = isinstance(recent, RecentLevels)
+    least = OFF if of_level else min(OFF, OFF_SHARE * observed)
     return {
         "segment": segment.name,
         "value": segment.value,
+        "level": recent.levels[stretch.mark] if isinstance(recent, RecentLevels) else None,
+        "class": stretch.mark - 1 if stretch.mark and not of_level else None,
         "alarm_log10": log10,
-        "sounds": log10 >= -math.log10(ALPHA) and abs(served - observed) >= min(OFF, OFF_SHARE * observed),
+        "sounds": log10 >= -math.log10(ALPHA) and abs(served - observed) >= least,
         "events": n,
         "windows": stretch.windows,
         "served": served,
@@ -140,8 +145,7 @@ def samples(stream: str, described: Mapping[str, Any]) -> Iterator[Sample]:
             yield "segment_bias", place, each["calibrated"]["mean"] - each["observed"]
         elif each["off"]["mean"] is not None:
             yield "segment_bias", place, each["off"]["mean"]
-    if described["recently_off"] is not None:
-        yield "segments_off_recently", (stream,), described["recently_off"]
+    yield "segments_off_recently", (stream,), described["recently_off"]
     for each in described["recent"][:SERIES]:
         place = stream, each["segment"], each["value"]
         yield "segment_alarm_recent_log10", place, each["alarm_log10"]
@@ -183,20 +187,37 @@ def recent_table(described: Mapping[str, Any]) -> Table | None:
         padding=(0, 1),
         pad_edge=False,
         title=f"segments lately: {described['recently_off']} of {described['scored']} off",
-        caption="Of the last windows of a segment those with the most evidence; 3 or more is an alarm.",
+        caption="Of the last windows of a segment those with the most evidence; 3 or more is an alarm."
+        f"{LATELY.get(described['of'], '')}",
     )
     for name in ("events", "observed", "served", "off by, 95 %", "alarm, log10"):
         made.add_column(name, justify="right", no_wrap=True)
     for each in described["recent"]:
         off = each["off"]
         made.add_row(
-            f"{each['segment']} = {each['value']}",
+            f"{each['segment']} = {each['value']}{mark(each, described['of'])}",
             f"{each['events']:,}",
             *(f"{value:.4f}" for value in (each["observed"], each["served"])),
             f"{off['mean']:+.4f} [{off['low']:+.3f}, {off['high']:+.3f}]",
             f"{each['alarm_log10']:.1f}{' !' if each['sounds'] else ''}",
         )
     return made
+
+
+#: What is off lately of classes and of numbers, in words.
+LATELY: Final = {
+    "probs": " Of classes the one with most evidence: how often it occurred, and its mean probability.",
+    "quantiles": " Of numbers the level with most evidence: the share of outcomes at or below its quantile, and it.",
+}
+
+
+def mark(recent: Mapping[str, Any], of: str) -> str:
+    """Return which class or level of a segment is off lately, to stand after its value; empty of probabilities."""
+    if of not in ERRORS:
+        return ""
+    if recent["level"] is not None:
+        return f", level {recent['level']:g}"
+    return ", likeliest class" if recent["class"] is None else f", class {recent['class']}"
 
 
 #: What the error of classes and of numbers is, and what is off there, in words.

@@ -119,7 +119,7 @@ def read(
         if policy is None:
             continue
         if policy.segments and (names := row(keys.names(stream, policy.layout))) is not None:
-            of_slots = (keys.segment(stream, policy.layout, slot) for slot in decode_names(names).slots)
+            of_slots = (keys.segment(stream, policy.scored, slot) for slot in decode_names(names).slots)
             stored = {key: scores for key in of_slots if (scores := row(key)) is not None}
             held.segments[stream] = {keys.names(stream, policy.layout): names, **stored}
         if vectors := row(keys.vectors(stream, policy.config)):

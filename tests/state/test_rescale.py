@@ -24,6 +24,7 @@ from state.scoring.ages import Ages
 from state.scoring.comparison import Comparison
 from state.scoring.distribution import Distribution
 from state.scoring.history import KINDS, WINDOW
+from state.scoring.recent import Recent
 from state.scoring.scores import total
 from state.scoring.segment_scores import SegmentScores
 from state.segments import Dictionary
@@ -137,6 +138,12 @@ def named(policies: Policies, stream: str) -> Policy:
     return policy
 
 
+def names_of(group: Group, table: Table, stream: str, scored: bytes) -> bytes:
+    """Return the row of the slots of a stream whose scores of segments have this hash in their keys."""
+    row = table.get(keys.names(stream, scored))  # of probabilities it is the layout
+    return table[keys.names(stream, named(group.policies, stream).layout)] if row is None else row
+
+
 def sums(group: Group) -> dict[str, Any]:
     """Return everything of a group that must be the same before and after, over all partitions."""
     fences = [table.fence for table in group.tables]
@@ -163,8 +170,8 @@ def sums(group: Group) -> dict[str, Any]:
         for key, row in table.of(keys.VECTORS).items():
             vectors[keys.of_vectors(key)].append(rows.decode_vectors(row))
         for key, row in table.of(keys.SEGMENT).items():
-            stream, layout, slot = keys.of_segment(key)
-            segment = rows.decode_names(table[keys.names(stream, layout)]).segment(slot)
+            stream, scored, slot = keys.of_segment(key)
+            segment = rows.decode_names(names_of(group, table, stream, scored)).segment(slot)
             scores = rows.decode_segment(row)
             bands = [scores.bands(kind) for kind in KINDS] if isinstance(scores, SegmentScores) else []
             off = sum(each.p - each.y for each in chain(*bands))
@@ -323,8 +330,8 @@ def pairs(group: Group) -> dict[Any, Any]:
     found: dict[Any, Any] = {}
     for table in group.tables:
         for key, row in table.of(keys.SEGMENT).items():
-            stream, layout, slot = keys.of_segment(key)
-            place = stream, rows.decode_names(table[keys.names(stream, layout)]).segment(slot)
+            stream, scored, slot = keys.of_segment(key)
+            place = stream, rows.decode_names(names_of(group, table, stream, scored)).segment(slot)
             scores = rows.decode_segment(row)
             found[place] = found[place] + scores if place in found else scores
     return {
@@ -332,6 +339,13 @@ def pairs(group: Group) -> dict[Any, Any]:
         for place, each in found.items()
         if each.issued
     }
+
+
+def recent_of(group: Group, stream: str) -> list[Recent]:
+    """Return the recent windows of a stream's segments, of the configuration that serves it."""
+    prefix = keys.SEGMENT + named(group.policies, stream).scored
+    found = [rows.decode_segment(row).recent for table in group.tables for row in table.of(prefix).values()]
+    return [recent for recent in found if recent is not None]
 
 
 def test_classes_and_numbers_move_too() -> None:
@@ -390,6 +404,10 @@ def test_classes_and_numbers_move_too() -> None:
     assert after.pop("segments").keys() <= before.pop("segments").keys()
     assert after == before
     assert pairs(group) == apart
+    for stream, marks in (("classes", 1 + 3), ("numbers", len(LEVELS))):
+        recent = recent_of(group, stream)
+        assert sum(each.stretches()[-1].n for each in recent) == 300 + 225, "events whose rows are left count again"
+        assert {each.marks for each in recent} == {marks}
     assert all(now >= was - 1e-9 for was, now in zip(alarms, vector_alarms(group), strict=True))
 
 

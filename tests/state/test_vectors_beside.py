@@ -129,7 +129,7 @@ def test_segments_are_of_their_events_alone(stream: str) -> None:
                 issued += 1
                 if entry.resolved_ts:
                     expected.observe(entry.raw, entry.p, entry.y)  # type: ignore[arg-type]  # of the stream's kind
-        found = rows.decode_segment(worker.table[keys.segment(stream, policy.layout, slot)])
+        found = rows.decode_segment(worker.table[keys.segment(stream, policy.scored, slot)])
         assert isinstance(found, SegmentPairScores)
         assert (found.issued, found.known, found.n) == (issued, expected.n, expected.n)
         assert found.tally == expected.tally
@@ -169,7 +169,7 @@ def test_other_levels_or_classes_are_other_segments() -> None:
         worker.fold(Forecast(n, None, f"e{n}", "s", Normal(0.0, 1.0), (), 0, None, ("x",)))
     Worker(policies(s=other), table).fold(*(Outcome(n, None, f"e{n}", 0.5, 1) for n in range(2)))
     for policy in (one, other):
-        scores = rows.decode_segment(table[keys.segment("s", policy.layout, 2)])
+        scores = rows.decode_segment(table[keys.segment("s", policy.scored, 2)])
         assert (scores.n, scores.issued) == (1, 1)
 
 

@@ -2,6 +2,8 @@
 
 import math
 import random
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -11,8 +13,20 @@ from state.frames import CorruptFrame, seal
 from state.scoring.class_scores import ClassScores
 from state.scoring.comparison import Comparison
 from state.scoring.history import KINDS
-from state.scoring.pair_scores import PairScores, SegmentPairScores, compare, observe, of_challenger, of_segment
+from state.scoring.pair_scores import (
+    MOST,
+    TOGETHER,
+    PairScores,
+    SegmentPairScores,
+    compare,
+    kept,
+    observe_segments,
+    of_challenger,
+    of_segment,
+    revise_segments,
+)
 from state.scoring.quantile_scores import QuantileScores
+from state.scoring.recent import LEAST, RECENT, RecentLevels
 from state.scoring.segment_scores import SegmentScores
 
 LEVELS = (0.1, 0.5, 0.9)
@@ -27,7 +41,7 @@ def classes(n: int, seed: int, lean: float = 0.0) -> list[Event]:
         top = rng.uniform(0.5, 0.8)
         served = Classwise((top, (1.0 - top) * 0.6, (1.0 - top) * 0.4))
         u = rng.random()
-        y = 0.0 if u < top - lean else 1.0 if u < 0.9 else 2.0
+        y = 0.0 if u < top - lean else 1.0 if u < 0.6 + 0.4 * top else 2.0
         made.append((Probs((0.6, 0.3, 0.1)), served, y))
     return made
 
@@ -176,9 +190,79 @@ def test_damaged_bytes_are_refused(payload: bytes) -> None:
 def test_several_segments_take_an_event_at_once() -> None:
     together, alone = [SegmentPairScores(), SegmentPairScores()], SegmentPairScores()
     raw, served, y = classes(1, 14)[0]
-    observe(together, raw, served, y)
-    alone.observe(raw, served, y)
+    observe_segments(together, raw, served, y, 3)
+    observe_segments([alone], raw, served, y, 3)
     assert together == [alone, alone]
+    assert alone.encode()[20:].startswith(of([(raw, served, y)]).encode())
+
+
+def in_windows(events: list[Event], each: int = 300) -> SegmentPairScores:
+    """Return the scores of a segment that has so many events in each 5,000 of the stream."""
+    scores = SegmentPairScores()
+    for t, (raw, served, y) in enumerate(events):
+        observe_segments([scores], raw, served, y, t * TOGETHER // each)
+    return scores
+
+
+@pytest.mark.parametrize("make", [classes, numbers])
+def test_revised_labels_leave_no_trace_in_recent_windows(make: type) -> None:
+    events: list[Event] = make(1500, 16)
+    others = [y for _, _, y in make(1500, 17)]
+    revised = in_windows(events)
+    for t, ((raw, served, was), y) in enumerate(zip(events, others, strict=True)):
+        revise_segments([revised], raw, served, was, y, t * TOGETHER // 300)
+    expected = in_windows([(raw, served, y) for (raw, served, _), y in zip(events, others, strict=True)])
+    assert revised.recent is not None
+    assert expected.recent is not None
+    assert revised.recent.encode() == expected.recent.encode()
+    assert len(expected.recent.stretches()) == 5
+    again = SegmentPairScores.decode(expected.encode())
+    assert again == expected
+    assert again.recent is not None
+    assert again.recent.log_alarm() == expected.recent.log_alarm()
+
+
+@pytest.mark.parametrize(("make", "mark"), [(classes, 2), (numbers, 1)])
+def test_what_went_wrong_lately_is_found_and_what_was_mended_is_not(make: Callable[..., Any], mark: int) -> None:
+    calm, broken = make(6000, 18), make(600, 19, 0.3)
+    level = math.log(64_000)
+    for events, off in (([*calm, *broken], True), ([*broken, *calm], False), (calm, False)):
+        recent = in_windows(events).recent
+        assert recent is not None
+        evidence, stretch = recent.log_alarm()
+        assert (evidence >= level) == off
+        assert stretch is not None
+        assert not off or (stretch.windows, stretch.mark) == (2, mark)
+
+
+def test_of_many_classes_windows_keep_the_likeliest_and_of_many_levels_some() -> None:
+    scores, p = SegmentPairScores(), [0.5 / MOST] * MOST
+    observe_segments([scores], Probs((0.5, *p)), Classwise((0.5, *p)), 0.0, 0)
+    assert scores.recent is not None
+    assert scores.recent.marks == 1
+    wide = tuple((i + 1) / 257.0 for i in range(256))
+    assert len(kept(wide)) == MOST
+    assert (kept(wide)[0], kept(wide)[-1], kept(LEVELS)) == (wide[0], wide[-1], LEVELS)
+    many = SegmentPairScores()
+    observe_segments([many], Normal(0.0, 1.0), Quantiles(wide, wide), 0.3, 0)
+    assert isinstance(many.recent, RecentLevels)
+    assert many.recent.levels == kept(wide)
+    assert [many.recent.stretches(k)[0].y for k in range(MOST)] == [float(q > 0.3) for q in kept(wide)]
+
+
+def test_rows_of_segments_have_the_sizes_that_the_notes_say() -> None:
+    def recent(served: Classwise | Quantiles, raw: Any) -> int:
+        scores = SegmentPairScores()
+        for window in range(RECENT + 3):
+            for _ in range(LEAST):
+                observe_segments([scores], raw, served, 0.0, window * TOGETHER)
+        return len(scores.encode()) - 20 - len(PairScores.encode(scores))
+
+    wide = tuple((i + 1) / 257.0 for i in range(256))
+    sizes = [recent(Classwise([1.0 / k] * k), Probs([1.0 / k] * k)) for k in (3, 8)]
+    assert [20 + 533 + size for size in sizes] == [1351, 2251]
+    sizes = [recent(Quantiles(wide[:m], wide[:m]), Normal(0.0, 1.0)) for m in (7, 256)]
+    assert [20 + most + size for most, size in zip((215, 6191), sizes, strict=True)] == [817, 6865]
 
 
 def test_what_is_kept_follows_the_kind_of_forecast() -> None:

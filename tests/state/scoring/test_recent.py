@@ -2,6 +2,7 @@
 
 import math
 import random
+from collections.abc import Callable
 from itertools import pairwise
 
 import numpy as np
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from state.scoring.alarm import ALPHA
-from state.scoring.recent import LEAST, RECENT, Recent
+from state.scoring.recent import LEAST, RECENT, Recent, RecentLevels
 
 #: n, happened and the chance of each event of a window of the stream, in quarters so that sums are exact.
 WINDOWS = st.lists(
@@ -40,7 +41,8 @@ def test_windows_are_those_of_their_sums_and_bounded(windows: list[tuple[int, in
     assert [each.windows for each in stretches] == list(range(1, len(stretches) + 1))
     assert len(stretches) <= RECENT + 1
     assert all(later.n - each.n >= LEAST for each, later in pairwise(stretches))
-    again, end = Recent.decode(b"xy" + recent.encode(), 2)
+    again = Recent()
+    end = again.decode(b"xy" + recent.encode(), 2)
     assert (again.encode(), end) == (recent.encode(), 2 + len(recent.encode()))
 
 
@@ -117,7 +119,76 @@ def test_an_error_is_found_and_the_alarm_ends_after_it() -> None:
     assert found < 600
 
 
+def of_marks(windows: list[tuple[int, int, int]], empty: Recent) -> Recent:
+    """Play windows whose events have three binary events, or levels."""
+    for number, (n, happened, quarters) in enumerate(windows):
+        for t in range(n):
+            y = [float((t + k) % 4 < happened) for k in range(3)]
+            p = [(quarters + k) % 5 / 4 for k in range(3)]
+            rest = y if isinstance(empty, RecentLevels) else [*p, *[each * each for each in p]]
+            empty.add([1.0, *y, *rest], number)
+    return empty
+
+
+@pytest.mark.parametrize("make", [lambda: Recent(3), lambda: RecentLevels((0.25, 0.5, 0.75))])
+@given(WINDOWS, WINDOWS)
+def test_several_binary_events_are_counted_apart_and_add_up(
+    make: Callable[[], Recent], one: list[tuple[int, int, int]], other: list[tuple[int, int, int]]
+) -> None:
+    first, second = of_marks(one, make()), of_marks(other, make())
+    again = make()
+    assert again.decode(b"xy" + first.encode(), 2) == 2 + len(first.encode())
+    assert again.encode() == first.encode()
+    both = first + second
+    assert both.encode() == (second + first).encode()
+    for mark in range(3):
+        found = [each.stretches(mark) for each in (first, second)]
+        for i, each in enumerate(both.stretches(mark)):
+            parts = [stretches[min(i, len(stretches) - 1)] for stretches in found if stretches]
+            assert (each.n, each.y, each.p) == tuple(sum(getattr(x, name) for x in parts) for name in ("n", "y", "p"))
+
+
+def test_of_several_binary_events_the_one_that_is_wrong_is_found_and_pays_for_the_others() -> None:
+    alone, among = Recent(), Recent(4)
+    for t in range(400):
+        y = float(t % 2)
+        alone.observe(0.25, 0.0625, y, 0)
+        calm = [float(t % 4 == 0)] * 3
+        among.add([1.0, *calm, y, *[0.25] * 4, *[0.0625] * 4], 0)
+    evidence, stretch = among.log_alarm()
+    assert stretch is not None
+    assert (stretch.mark, stretch.y, stretch.p) == (3, 200, 100.0)
+    assert evidence == pytest.approx(alone.log_alarm()[0] - math.log(4), abs=1e-6)
+
+
+def test_few_of_many_honest_segments_of_levels_ever_raise_it() -> None:
+    rng, levels = np.random.default_rng(12), (0.05, 0.25, 0.5, 0.75, 0.95)
+    most = []
+    for _ in range(64):
+        recent, here = RecentLevels(levels), -math.inf
+        for window in range(25):
+            for t, u in enumerate(rng.random(int(rng.integers(20, 300))).tolist()):
+                below = [float(u < level) for level in levels]
+                recent.add([1.0, *below, *below], window)
+                here = max(here, recent.log_alarm()[0]) if t % 32 == 0 else here
+        most.append(here)
+    assert sum(each >= math.log(1 / ALPHA) for each in most) <= 5
+    assert max(most) < math.log(64 / ALPHA)
+
+
+def test_an_atom_that_covers_more_than_its_level_raises_no_alarm() -> None:
+    rain, wrong = RecentLevels((0.25, 0.5)), RecentLevels((0.25, 0.5))
+    for _ in range(1000):  # no rain, which was said to be at least as likely as the level
+        rain.add([1.0, 0.0, 0.0, 1.0, 1.0], 0)
+        wrong.add([1.0, 0.0, 0.0, 0.0, 0.0], 0)
+    assert rain.log_alarm()[0] < 0.0
+    evidence, stretch = wrong.log_alarm()
+    assert evidence > 100.0
+    assert stretch is not None
+    assert stretch.mark == 1
+
+
 @pytest.mark.parametrize("payload", [b"", b"\1\0\0\0\0", b"\x0a\0\0\0\0" + b"\0" * 280])
 def test_what_is_no_recent_windows_is_refused(payload: bytes) -> None:
     with pytest.raises(Exception, match=r"windows|unpack_from"):
-        Recent.decode(payload, 0)
+        Recent().decode(payload, 0)
