@@ -1,16 +1,18 @@
 """How soon a segment that went wrong is found, and how often honest segments raise the recent alarm.
 
-``python -m tests.bench.segment_alarm [probabilities] [classes] [numbers] [--runs N]`` (after ``make data``; N minutes)
-prints the tables of docs/segments.md. Forecasts and segments are those of real flights, in their order; outcomes are
-drawn by the forecasts. So all is honest, but for one carrier from the middle of the year on, one carrier and one draw
-at a time. The alarm is looked at after every event. Then honest streams alone: the flights' own segments, and 64 and
-256 values drawn at random.
+``python -m tests.bench.segment_alarm [probabilities] [classes] [numbers] [recorded] [--runs N]`` (after ``make data``)
+prints the tables of docs/segments.md; some minutes. Forecasts and segments are those of real flights, in their order;
+outcomes are drawn by the forecasts. So all is honest, but for one carrier from the middle of the year on, one carrier
+and one draw at a time. The alarm is looked at after every event. Then honest streams alone: the flights' own segments,
+and 64 and 256 values drawn at random.
 
 - *probabilities*: of a late arrival, in the order in which outcomes came; what goes wrong: late .2 more often, 1 at
   most.
 - *classes*: early, up to 15 minutes late, later, by boosted trees of January; later .2 more often, and a tenth of the
   flights is up to 15 minutes late instead of early.
 - *numbers*: minutes late by the quantiles of January; 10 minutes later, and half as far again from the median.
+- *recorded*: nothing is drawn. Series and sets of `tests.bench.number_segments` and `tests.bench.class_segments` as
+  they are served: how many segments ever raise the alarm, and how many do at the end.
 """
 
 import argparse
@@ -28,7 +30,8 @@ from state.forecasts import Quantiles
 from state.scoring.alarm import ALPHA, STAKES
 from state.scoring.history import WINDOW
 from state.scoring.recent import LEAST, RECENT
-from tests.bench import classes
+from state.segments import Dictionary
+from tests.bench import class_segments, classes, number_segments
 from tests.bench.figures import table
 from tests.bench.rare_and_late import GIVEN
 
@@ -156,7 +159,7 @@ def windows(of: Integers) -> Integers:
     return np.repeat(at, n)
 
 
-def evidence(p: Floats, y: Floats, window: Integers, least: float) -> Floats:
+def evidence(p: Floats, y: Floats, window: Integers, least: float, upto: Floats | None = None) -> Floats:
     """Return the log of the largest wealth that plays after each event of one segment, [n]; -inf if below ``least``.
 
     Parameters
@@ -165,22 +168,27 @@ def evidence(p: Floats, y: Floats, window: Integers, least: float) -> Floats:
         Probabilities or levels and what happened, [n, m].
     window
         The windows of its events, [n].
+    upto
+        Where ``y`` says that outcomes lie below quantiles, those at or below them, [n, m].
     """
     n, m = p.shape
-    off, variance = (np.concatenate([np.zeros((1, m)), np.cumsum(each, axis=0)]) for each in (y - p, p * (1.0 - p)))
+    below, above, variance = (
+        np.concatenate([np.zeros((1, m)), np.cumsum(each, axis=0)])
+        for each in (y - p, (y if upto is None else upto) - p, p * (1.0 - p))
+    )
     starts = np.searchsorted(window, np.arange(window[-1] + 1))
     most = np.full(n, -np.inf)
     stakes = np.array(STAKES)
     price = np.expm1(np.abs(stakes)) - np.abs(stakes)
-    bets = list(zip(stakes.tolist(), price.tolist(), strict=True))
     for number, start in enumerate(starts.tolist()):
         end = int(np.searchsorted(window, number + RECENT, side="right"))
-        s, v = off[start + 1 : end + 1] - off[start], variance[start + 1 : end + 1] - variance[start]
-        highest = np.maximum.reduce([stake * s - each * v for stake, each in bets]).max(axis=1)
+        low, high, v = (each[start + 1 : end + 1] - each[start] for each in (below, above, variance))
+        bets = [stake * (low if stake > 0.0 else high) - each * v for stake, each in zip(stakes, price, strict=True)]
+        highest = np.maximum.reduce(bets).max(axis=1)
         found = np.flatnonzero(highest >= least)  # the wealth is a mean, so at most the highest
         if len(found):
-            logs = s[found, :, None] * stakes - v[found, :, None] * price
-            wealth = highest[found] + np.log(np.exp(logs - highest[found, None, None]).mean(axis=(1, 2)))
+            logs = np.stack([each[found] for each in bets])
+            wealth = highest[found] + np.log(np.exp(logs - highest[None, found, None]).mean(axis=(0, 2)))
             most[start + found] = np.maximum(most[start + found], np.where(wealth >= least, wealth, -np.inf))
     return most
 
@@ -254,13 +262,56 @@ def false_alarms(stream: Stream, named: Integers, runs: int) -> tuple[int, int, 
     return alarms, many, most
 
 
+def recorded() -> Iterator[list[str]]:
+    """Yield a row for each recorded stream and delay: segments that ever raise the alarm, and at its end."""
+    for name, whole in number_segments.judged():
+        stream = whole.cut()
+        y, codes = np.array(stream.y)[:, None], _codes(stream.named)
+        levels = np.broadcast_to(np.array(LEVELS), (len(y), len(LEVELS)))
+        raw = np.array([[law.ppf(level) for level in LEVELS] for law in stream.laws])
+        for late in (0, 500):
+            served = [raw, *(number_segments.serve(stream, named, late) for named in (None, stream.named))]
+            cells = [_raised(codes, levels, (y < each).astype(float), (y <= each).astype(float)) for each in served]
+            yield [f"{name}, {late}", str(_slots(codes)), *cells]
+    for name, (before, k, named) in class_segments.sets():
+        codes, own = _codes(named), k[:, None] == np.arange(before.shape[1])
+        dictionary = Dictionary([f"n{i}" for i in range(codes.shape[1])])
+        slots = [dictionary.groups(each) for each in named]
+        for late in (0, 500):
+            cells = []
+            for p in (before, *(class_segments.serve(before, k, groups, late) for groups in ([], slots))):
+                marks = np.column_stack([p.max(axis=1), p])
+                cells.append(_raised(codes, marks, np.column_stack([p.argmax(axis=1) == k, own]).astype(float)))
+            yield [f"{name}, {late}", str(_slots(codes)), *cells]
+
+
+def _codes(named: Sequence[tuple[str, ...]]) -> Integers:
+    return np.column_stack([np.unique(column, return_inverse=True)[1] for column in zip(*named, strict=True)])
+
+
+def _raised(named: Integers, p: Floats, y: Floats, upto: Floats | None = None) -> str:
+    """Return how many segments ever raise the alarm, and how many do at the end."""
+    slots = [np.flatnonzero(named[:, k] == value) for k in range(named.shape[1]) for value in np.unique(named[:, k])]
+    of_stream, level = np.arange(len(named)) // WINDOW, np.log(len(slots) / ALPHA)
+    ever, now = 0, 0
+    for mine in slots:
+        above = None if upto is None else upto[mine]
+        over = evidence(p[mine], y[mine], windows(of_stream[mine]), level, above) >= level
+        ever, now = ever + int(over.any()), now + int(over[-1])
+    return f"{ever}, {now}"
+
+
 def main() -> int:
     """Play and print; return the exit status."""
     parser = argparse.ArgumentParser(description="the recent alarm by segment")
-    parser.add_argument("kinds", nargs="*", choices=[*KINDS, []], help="what to play; all by default")
+    parser.add_argument("kinds", nargs="*", help=f"what to play: {', '.join(KINDS)}, recorded; all by default")
     parser.add_argument("--runs", type=int, default=20, help="draws of outcomes")
     given = parser.parse_args()
-    for kind in given.kinds or KINDS:
+    for kind in given.kinds or (*KINDS, "recorded"):
+        if kind == "recorded":
+            columns = ("series, outstanding", "segments", "raw", "without segments", "with")
+            print(f"\nrecorded\n\n{table(columns, list(recorded()))}", flush=True)
+            continue
         start, stream = time.monotonic(), KINDS[kind]()
         n = len(stream.named)
         print(f"\n{kind}, {n:,} events\n", flush=True)

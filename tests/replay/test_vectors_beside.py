@@ -81,12 +81,22 @@ def test_segments_are_described_with_label_coverage(result: Result) -> None:
         assert [each["coverage"] for each in segments["worst"]] == pytest.approx([2 / 3, 2 / 3], abs=0.05)
         corrected = stream == "demand"  # by its calibrator; that of classes is told to serve raw forecasts
         assert all(each["sounds"] for each in segments["worst"]) is not corrected
+        assert segments["recently_off"] == (0 if corrected else 2)
+        if not corrected:
+            assert {(each["class"], each["level"]) for each in segments["recent"]} <= {
+                (None, None),
+                (0, None),
+                (1, None),
+            }
+            assert all(each["alarm_log10"] > 3.0 for each in segments["recent"])
 
 
 def test_the_report_and_the_terminal_show_both(result: Result, capsys: pytest.CaptureFixture[str]) -> None:
     shown = page(result).decode()
     assert "The worst segments of classes and numbers" in shown
     assert "country = FR" in shown
+    assert "Segments of classes and numbers that are off at the end" in shown
+    assert "country = DE, " in shown
     assert "one configuration minus another" in shown
     assert '<span class="verdict better">better</span>' in shown
     parsed = orjson.loads(result.encode())
@@ -95,3 +105,4 @@ def test_the_report_and_the_terminal_show_both(result: Result, capsys: pytest.Ca
     printed = capsys.readouterr().out
     assert "this − present" in printed
     assert "= FR" in printed
+    assert "segments lately: 2 of 2 off" in printed

@@ -2,7 +2,7 @@
 
 import random
 from dataclasses import replace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -11,7 +11,9 @@ from state.calibrators.multiclass import Multiclass
 from state.events import Calibrated, Event, Forecast, Outcome
 from state.forecasts import Normal, Probs
 from state.policy import Challenger, Policies, Policy
+from state.scoring import pair_scores
 from state.scoring.pair_scores import PairScores, SegmentPairScores
+from state.scoring.recent import Recent
 from tests.state.histories import Table, Worker
 
 LEVELS = (0.1, 0.5, 0.9)
@@ -134,6 +136,49 @@ def test_segments_are_of_their_events_alone(stream: str) -> None:
         assert (found.issued, found.known, found.n) == (issued, expected.n, expected.n)
         assert found.tally == expected.tally
         assert found.sums == pytest.approx(expected.sums)
+
+
+def recent_of(table: Table, policy: Policy) -> dict[int, Recent]:
+    """Return the recent windows of a stream's segments by slot."""
+    prefix = keys.SEGMENT + policy.scored
+    found = {keys.of_segment(key)[2]: rows.decode_segment(row) for key, row in table.of(prefix).items()}
+    return {slot: each.recent for slot, each in found.items() if each.recent is not None}
+
+
+@pytest.mark.parametrize("stream", BOTH)
+def test_recent_windows_are_of_the_labels_in_force(stream: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pair_scores, "TOGETHER", 1)  # windows of 500 events of the stream, to have some
+    policy = replace(PLAIN[stream], segments=("country",))
+    worker = played(history(stream, 1800, 5), policies(**{stream: policy}))
+    entries = [each for each in worker.table.entries() if each.groups and each.resolved_ts]
+    assert any(each.labels for each in entries), "some labels were revised"
+    expected: dict[int, SegmentPairScores] = {}
+    for entry in sorted(entries, key=lambda each: each.window):
+        found = [expected.setdefault(slot, SegmentPairScores()) for slot in entry.groups]
+        pair_scores.observe_segments(found, cast("Any", entry.raw), cast("Any", entry.p), entry.y, entry.window)
+    recent = recent_of(worker.table, policy)
+    assert {len(each.stretches()) for each in recent.values()} >= {3}
+    assert {slot: each.encode() for slot, each in recent.items()} == {
+        slot: each.recent.encode() for slot, each in expected.items() if each.recent is not None
+    }
+
+
+@pytest.mark.parametrize("stream", BOTH)
+def test_another_configuration_has_windows_of_its_own(stream: str) -> None:
+    (challenger,) = beside(stream).challengers
+    one, other = (replace(each, segments=("country",)) for each in (PLAIN[stream], challenger))
+    raw = Normal(0.0, 1.0) if stream == "numbers" else Probs((0.5, 0.3, 0.2))
+    worker = Worker(policies(**{stream: one}))
+    worker.fold(*(Forecast(n, None, f"e{n}", stream, raw, (), n, None, ("DE",)) for n in range(20)))
+    worker.fold(*(Outcome(n, None, f"e{n}", 1.0, 30) for n in range(10)))
+    worker = Worker(policies(**{stream: other}), worker.table)
+    worker.fold(*(Forecast(n, None, f"e{n}", stream, raw, (), n, None, ("DE",)) for n in range(20, 25)))
+    worker.fold(*(Outcome(n, None, f"e{n}", 1.0, 31) for n in range(10, 23)))
+    worker.fold(*(Outcome(30 + n, None, f"e{n}", 0.0, 32) for n in range(5)))
+    counted = [recent_of(worker.table, policy)[2].stretches()[0] for policy in (one, other)]
+    assert [each.n for each in counted] == [20, 3]
+    scores = [rows.decode_segment(worker.table[keys.segment(stream, policy.scored, 2)]) for policy in (one, other)]
+    assert [(each.issued, each.n) for each in scores] == [(20, 20), (5, 3)]
 
 
 @pytest.mark.parametrize("stream", BOTH)

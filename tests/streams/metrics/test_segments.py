@@ -5,12 +5,15 @@ import re
 from collections import Counter
 
 import pytest
+from rich.console import Console
 
 from lab.scrape import ScrapedSamples
 from state import keys, rows
 from state.engine import Partition
 from state.events import Event, Forecast, Outcome
+from state.forecasts import Probs, Quantiles
 from state.policy import Policies, Policy
+from state.scoring.pair_scores import TOGETHER, SegmentPairScores, observe_segments
 from state.scoring.recent import RECENT
 from state.scoring.segment_scores import SegmentScores
 from state.segments import Dictionary, Segment
@@ -113,6 +116,43 @@ def test_what_went_wrong_lately_is_found_and_what_was_mended_is_not() -> None:
     found = {name: value for name, labels, value in segments.samples("s", described) if labels[1:] != ("country", "IT")}
     assert found["segments_off_recently"] == 1
     assert found["segment_recent_bias"] == pytest.approx(worst["off"]["mean"])
+
+
+def vectors_lately(of: str, windows: list[tuple[str, float]]) -> SegmentRows:
+    """Return the rows of one name of classes or numbers: in each 5,000 events 400 of a value that is off by so much."""
+    rng, dictionary, scores = random.Random(8), Dictionary(("country",)), dict[int, SegmentPairScores]()
+    levels = (0.1, 0.5, 0.9)
+    for number, (value, off) in enumerate(windows):
+        (slot,) = dictionary.groups((value,))
+        mine = scores.setdefault(slot, SegmentPairScores())
+        for _ in range(400):
+            if of == "level":
+                law = Quantiles(levels, levels)
+                observe_segments([mine], law, law, rng.random() * (1.0 + off), TOGETHER * number)
+            else:
+                y = rng.choices((0, 1, 2), (0.5, 0.3 - off, 0.2 + off))[0]
+                observe_segments([mine], Probs((0.5, 0.3, 0.2)), Probs((0.5, 0.3, 0.2)), float(y), TOGETHER * number)
+    return dictionary, scores
+
+
+@pytest.mark.parametrize(("name", "which", "served"), [("level", 0.9, 0.9), ("class", 2, 0.2)])
+def test_classes_and_numbers_that_went_wrong_lately_are_found(name: str, which: float, served: float) -> None:
+    windows = [("DE", 0.0), ("FR", 0.15), ("IT", 0.0)] * 20 + [("DE", 0.15), ("FR", 0.0), ("IT", 0.0)] * 12
+    described = segments.describe([vectors_lately(name, windows)])
+    assert described["recently_off"] == 1
+    worst = described["recent"][0]
+    assert (worst["value"], worst["sounds"], worst["served"]) == ("DE", True, pytest.approx(served))
+    assert worst[name] == which
+    assert worst["off"]["low"] < served - worst["observed"] < worst["off"]["high"]
+    found = {each: value for each, labels, value in segments.samples("s", described) if labels[2:] in {(), ("DE",)}}
+    assert found["segments_off_recently"] == 1
+    assert found["segment_recent_bias"] == pytest.approx(worst["off"]["mean"])
+    shown = segments.recent_table(described)
+    assert shown is not None
+    console = Console(width=120)
+    with console.capture() as said:
+        console.print(shown)
+    assert f"DE, {name} {which:g}" in said.get()
 
 
 def test_a_segment_that_ended_is_not_off_lately() -> None:
