@@ -473,7 +473,8 @@ STREAM: Final = Dashboard(
                 Panel(
                     "timeseries",
                     "Served less observed lately, in the segments with evidence",
-                    "Above zero, too much is served there. Over the windows with the most evidence.",
+                    "Above zero, too much is served there; of numbers, the quantile is too low. Over the windows with "
+                    "the most evidence.",
                     [
                         Query(
                             f'max by (segment, value) (trueup_segment_recent_bias{{{WORKER}, stream="$stream"}})',

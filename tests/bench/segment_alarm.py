@@ -183,13 +183,18 @@ def evidence(p: Floats, y: Floats, window: Integers, least: float, upto: Floats 
     for number, start in enumerate(starts.tolist()):
         end = int(np.searchsorted(window, number + RECENT, side="right"))
         low, high, v = (each[start + 1 : end + 1] - each[start] for each in (below, above, variance))
-        bets = [stake * (low if stake > 0.0 else high) - each * v for stake, each in zip(stakes, price, strict=True)]
-        highest = np.maximum.reduce(bets).max(axis=1)
-        found = np.flatnonzero(highest >= least)  # the wealth is a mean, so at most the highest
-        if len(found):
-            logs = np.stack([each[found] for each in bets])
-            wealth = highest[found] + np.log(np.exp(logs - highest[None, found, None]).mean(axis=(0, 2)))
-            most[start + found] = np.maximum(most[start + found], np.where(wealth >= least, wealth, -np.inf))
+        # With a stake l, l S - (exp |l| - 1 - |l|) V is at most S^2 / 2 V, and the wealth is at most the highest.
+        near = np.flatnonzero((np.maximum(np.square(low), np.square(high)) >= 2.0 * least * v).any(axis=1))
+        if not len(near):
+            continue
+        low, high, v = low[near], high[near], v[near]
+        bets = np.stack(
+            [stake * (low if stake > 0.0 else high) - each * v for stake, each in zip(stakes, price, strict=True)]
+        )
+        highest = bets.max(axis=(0, 2))
+        wealth = highest + np.log(np.exp(bets - highest[None, :, None]).mean(axis=(0, 2)))
+        at = start + near
+        most[at] = np.maximum(most[at], np.where(wealth >= least, wealth, -np.inf))
     return most
 
 

@@ -21,6 +21,7 @@ from state.policy import Policies, Policy
 from state.scoring.ages import DAY_MS, Ages
 from state.scoring.distribution import Distribution
 from state.scoring.history import History
+from state.scoring.pair_scores import SegmentPairScores, observe_segments
 from state.scoring.segment_scores import SegmentScores
 from state.scoring.vector_history import VectorHistory
 from state.segments import Dictionary
@@ -489,3 +490,25 @@ def test_a_page_shows_segments_the_worst_first_whatever_they_are_called() -> Non
     card = Tags(get(application, "/").text).text
     assert f"1 of 3 are off. Worst is country = {HOSTILE[:60]}: 0.500 served, 0.200 observed." in card
     assert f"1 of 3 are off. Worst is country = {HOSTILE[:60]}: 0.500 served, 0.200 observed in 2,000 events." in card
+
+
+def test_a_page_shows_which_class_of_a_segment_is_off_lately() -> None:
+    policy = Policy("multiclass", {"classes": 3}, segments=("country",))
+    policies = Policies([("churn", policy)])
+    dictionary, served = Dictionary(policy.segments), Probs((0.5, 0.3, 0.2))
+    segments = {}
+    for value, classes in (("DE", "0000011122"), ("FR", "0000011222")):
+        (slot,), of = dictionary.groups((value,)), SegmentPairScores()
+        for t in range(2000):
+            observe_segments([of], served, served, float(classes[t % 10]), t // 100)
+        segments[keys.segment("churn", policy.scored, slot)] = rows.encode_segment(of)
+    segments[keys.names("churn", policy.layout)] = rows.encode_names(dictionary)
+    application = Pages(readings(replace(ONE, segments={"churn": segments}), settings=Settings(policies=policies)))
+    described = get(application, "/api/streams/churn").json["segments"]
+    assert described["recently_off"] == 1
+    assert (described["recent"][0]["class"], described["recent"][0]["level"]) == (2, None)
+    page = Tags(get(application, "/", urlencode({"stream": "churn"})).text).text
+    assert "Lately 1 of 2 segments are off." in page
+    assert "FR, class 2" in page
+    card = Tags(get(application, "/").text).text
+    assert "Worst is country = FR, class 2: 0.200 served, 0.300 observed in 2,000 events." in card
