@@ -43,8 +43,6 @@ SEED: Final = 17
 FEWEST: Final = 300
 #: Of its flights then, those that are played.
 MOST: Final = 2000
-#: What is told apart of the evidence of honest segments, log10 over the number of segments.
-SHOWN: Final = -1.0
 
 #: Returns what happened of each binary event or level, [k, m], by the rows of events and numbers drawn uniformly, [k].
 Draw = Callable[[Integers, Floats], Floats]
@@ -247,7 +245,7 @@ def _range(found: Sequence[float]) -> str:
 def false_alarms(stream: Stream, named: Integers, runs: int) -> tuple[int, int, float]:
     """Return runs in which any segment raises the alarm, their windows in all, and the most evidence over K, log10.
 
-    Evidence below `SHOWN` is not told apart: -inf.
+    Evidence below K is not told apart: -inf.
     """
     alarms, many, most = 0, 0, -np.inf
     slots = [np.flatnonzero(named[:, k] == value) for k in range(named.shape[1]) for value in np.unique(named[:, k])]
@@ -259,8 +257,7 @@ def false_alarms(stream: Stream, named: Integers, runs: int) -> tuple[int, int, 
         for mine in slots:
             divided = windows(of_stream[mine])
             many += int(divided[-1]) + 1
-            least = level + SHOWN * np.log(10.0)
-            here = max(here, float(evidence(stream.p[mine], y[mine], divided, least).max()))
+            here = max(here, float(evidence(stream.p[mine], y[mine], divided, level).max()))
         here = (here - level) / np.log(10.0)
         alarms += here >= -np.log10(ALPHA)
         most = max(most, here)
