@@ -1,5 +1,6 @@
 """What a worker has to stand: readers of everything, connections that drip, and compressed records that expand."""
 
+import asyncio
 import select
 import socket
 import threading
@@ -20,18 +21,26 @@ _LOOK: Final = 0.2
 _HEAD: Final = b"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: " + b"y" * 10_000
 
 
-async def send_at_once(brokers: str, topic: str, codec: str, values: Sequence[bytes]) -> None:
-    """Produce records as one batch, packed by a codec, however far they would expand."""
+async def send_at_once(
+    brokers: str, topic: str, codec: str, values: Sequence[bytes], times: int = 1, every: float = 0.0
+) -> None:
+    """Produce records as one batch, packed by a codec, however far they would expand.
+
+    ``times`` says how often, and ``every`` how many seconds lie between two.
+    """
     size = sum(map(len, values)) + 10_000
     producer = AIOKafkaProducer(
         bootstrap_servers=brokers, compression_type=codec, max_batch_size=size, max_request_size=size
     )
     async with producer:
-        batch = producer.create_batch()
-        for value in values:
-            if batch.append(key=b"k", value=value, timestamp=1500) is None:
-                raise ValueError("the records do not fit one batch")
-        await (await producer.send_batch(batch, topic, partition=0))
+        began = time.monotonic()
+        for n in range(times):
+            batch = producer.create_batch()
+            for value in values:
+                if batch.append(key=b"k", value=value, timestamp=1500) is None:
+                    raise ValueError("the records do not fit one batch")
+            await asyncio.sleep(began + n * every - time.monotonic())
+            await (await producer.send_batch(batch, topic, partition=0))
 
 
 @contextmanager

@@ -1,13 +1,13 @@
 """What readers of metrics cost a worker that answers: twelve of them scrape hundreds of streams every second.
 
-``python -m tests.bench.readers [--streams N] [--rate R] [--readers N] [--seconds S] [--drippers N --bomb MIB]``
+``python -m tests.bench.readers [--streams N] [--rate R] [--readers N] [--seconds S] [--drippers N --bomb M --bombs N]``
 
 One worker of the checkout takes a forecast and an outcome of every stream in turn, so that between two scrapes most
 streams change. Spans without readers and spans with them take turns; *answer* is from sending a forecast to reading its
 answer. With ``--drippers`` and ``--bomb`` the readers read pages as well, so many connections send a byte every eight
-seconds meanwhile, and in every such span comes a batch that expands to so many MiB. The broker unpacks that batch to
-check it, and answers wait meanwhile, whatever the worker does. So there are spans of a third kind: the same attack,
-and the batch goes to a topic that the worker does not read.
+seconds meanwhile, and in every such span come one or more batches that expand to so many MiB. The broker unpacks such a
+batch to check it, and answers wait meanwhile, whatever the worker does. So there are spans of a third kind: the same
+attack, and the batches go to a topic that the worker does not read.
 
 Where there are two processors, one is the worker's alone, and readers and attackers take what the broker and the
 measurement leave of the others: in use, attackers have machines of their own. What is compared is side by side in one
@@ -21,6 +21,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from contextlib import ExitStack
 from itertools import count
@@ -54,11 +55,12 @@ Figures = dict[str, dict[str, float]]
 
 
 class Press(NamedTuple):
-    """What presses a worker in a span: how many readers and dripping connections, and a batch of so many MiB."""
+    """What presses a worker in a span: how many readers and dripping connections, and batches of so many MiB."""
 
     readers: int
     drippers: int
     bomb: int
+    bombs: int
 
     def kinds(self, settings: Settings) -> "dict[str, Spans]":
         """Return the kinds of span that are compared."""
@@ -85,7 +87,9 @@ def press(port: int, with_: Press, seconds: float, brokers: str, topic: str) -> 
         stack.enter_context(attackers.dripping(port, with_.drippers))
         read = stack.enter_context(attackers.reading(port, with_.readers, 1.0, pages))
         if with_.bomb:
-            asyncio.run(attackers.send_at_once(brokers, topic, "zstd", [bytes(with_.bomb << 20)]))
+            sender = threading.Thread(target=_bomb, args=(brokers, topic, with_, seconds))
+            sender.start()
+            stack.callback(sender.join)
         while time.monotonic() < until:
             health.append(attackers.asked(port, "/healthz")[1])
             time.sleep(PROBE)
@@ -99,6 +103,11 @@ def press(port: int, with_: Press, seconds: float, brokers: str, topic: str) -> 
         "unhealthy": sum(status != 200 for status in health),
     }
     print(orjson.dumps(found).decode())
+
+
+def _bomb(brokers: str, topic: str, with_: Press, seconds: float) -> None:
+    values = [bytes(with_.bomb << 20)]
+    asyncio.run(attackers.send_at_once(brokers, topic, "zstd", values, with_.bombs, seconds / with_.bombs))
 
 
 def alone(worker: int, broker: int) -> None:
@@ -166,7 +175,7 @@ async def _measure(
             await asyncio.sleep(0.1)
         hearing.cancel()
         await asyncio.gather(hearing, return_exceptions=True)
-    _account(worker, len(sent), len(answered), TURNS if with_.bomb else 0)
+    _account(worker, len(sent), len(answered), TURNS * with_.bombs if with_.bomb else 0)
     result = {}
     for name, of in found.items():
         ordered = sorted(waits[name])
@@ -193,6 +202,7 @@ async def span(worker: Worker, kind: Spans, seconds: float, sent: dict[str, floa
         pressing = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "tests.bench.readers", "--port", str(worker.port)),
             *("--readers", str(with_.readers), "--drippers", str(with_.drippers), "--bomb", str(with_.bomb)),
+            *("--bombs", str(with_.bombs)),
             *("--seconds", str(seconds), "--brokers", broker, "--topic", kind.topic),
             cwd=ROOT,
             stdout=subprocess.PIPE,
@@ -216,11 +226,12 @@ def main() -> None:
     parser.add_argument("--readers", type=int, default=12)
     parser.add_argument("--drippers", type=int, default=0)
     parser.add_argument("--bomb", type=int, default=0, help="MiB that a batch expands to")
+    parser.add_argument("--bombs", type=int, default=1, help="such batches in a span, evenly")
     parser.add_argument("--seconds", type=float, default=10.0, help="of a span; there are six, or nine")
     for name, kind in (("--port", int), ("--brokers", str), ("--topic", str)):
         parser.add_argument(name, type=kind, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    with_ = Press(options.readers, options.drippers, options.bomb)
+    with_ = Press(options.readers, options.drippers, options.bomb, options.bombs)
     if options.port:
         press(options.port, with_, options.seconds, options.brokers, options.topic)
         return
