@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from aiokafka import AIOKafkaConsumer
 
 from streams.faust.transport import Prefetched, report_lost_positions
+from streams.faust.unpacking import Aside
 
 
 def guard(consumer: AIOKafkaConsumer, topics: Iterable[str], unpacked_bytes: int) -> None:
@@ -13,5 +14,6 @@ def guard(consumer: AIOKafkaConsumer, topics: Iterable[str], unpacked_bytes: int
     Call it when it has started and nothing is assigned to it. A partition without a committed offset begins with its
     first record.
     """
-    consumer._fetcher._records = Prefetched(lambda _: unpacked_bytes)  # noqa: SLF001 - aiokafka has no setting for it
-    report_lost_positions(consumer._fetcher, topics)  # noqa: SLF001 - aiokafka has one setting for both
+    fetcher = consumer._fetcher  # noqa: SLF001 - aiokafka has no setting for what follows
+    fetcher._records = Prefetched(lambda _: unpacked_bytes, aside=Aside(fetcher))  # noqa: SLF001 - as above
+    report_lost_positions(fetcher, topics)

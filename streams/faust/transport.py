@@ -125,7 +125,7 @@ class Thread(driver.AIOKafkaConsumerThread):
         await super().on_start()
         inputs = cast("BatchConsumer", self.consumer).inputs
         fetcher = self._ensure_consumer()._fetcher  # noqa: SLF001 - nothing is subscribed yet
-        fetcher._records = Prefetched(inputs.settings.unpacks, inputs.skipped)  # noqa: SLF001 - as above
+        fetcher._records = Prefetched(inputs.settings.unpacks, inputs.skipped, unpacking.Aside(fetcher))  # noqa: SLF001 - as above
         report_lost_positions(fetcher, inputs.sources)
 
     def _create_worker_consumer(self, transport: driver.Transport) -> aiokafka.AIOKafkaConsumer:

@@ -5,48 +5,49 @@ batches are taken out of a fetch here, and those that are packed are unpacked in
 batch that does not fit, or cannot be unpacked, is left as it is, and one record stands for it (`records.refused`). Its
 offset is that of the batch's last record: who reads on behind it reads on behind the batch.
 
+What takes longer than a millisecond or two is unpacked in a thread (`Aside`). Its partition waits for it; what was
+fetched of the others is handed over, and fetched, meanwhile.
+
 Batches of the format of before Kafka 0.11, which Kafka 4 no longer has, are left to aiokafka and not bounded.
 """
 
-import gzip
-import io
+import asyncio
 import struct
-import zlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final, NamedTuple
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
+from typing import Any, ClassVar, Final, NamedTuple
 
-import cramjam
-import numpy as np
 from aiokafka import AIOKafkaConsumer
 from aiokafka.consumer import fetcher
-from aiokafka.consumer.fetcher import FetchResult
+from aiokafka.consumer.fetcher import Fetcher, FetchResult, PartitionRecords
 from aiokafka.errors import CorruptRecordException
 from aiokafka.record.default_records import DefaultRecord, DefaultRecordBatch
 from aiokafka.record.legacy_records import LegacyRecordBatch
-from aiokafka.record.util import calc_crc32c
 from aiokafka.structs import TopicPartition
 
-from streams.kafka.codecs import NUMBERS
+from streams.kafka.expansion import ExpandsError, unpacked
 from streams.records.refused import Refused, Skipped
 from streams.records.skips import PoisonError
 
 #: Most bytes a batch may unpack to, where nothing else is said.
 LIMIT: Final = 32 << 20
-#: Most bytes of keys and values handed over at once of a partition: a fetch may hold many batches that just fit.
-PORTION: Final = 1 << 20
+#: Most bytes of keys and values handed over at once of a partition, and most records: a fetch may hold many batches
+#: that just fit, and a batch millions of records that are empty.
+PORTION, PORTION_RECORDS = 1 << 20, 10_000
+#: Most bytes of a packed batch, and of what it unpacks to, for which nothing else waits: a millisecond or two. Empty
+#: frames take gzip and snappy 10 ms.
+AT_ONCE_PACKED, AT_ONCE = 1 << 16, 1 << 20
 
-#: Where the length stands, what it counts, the magic, the checksum, what it is of, the last record, and the records.
-_LENGTH, _BEFORE, _MAGIC, _CRC, _ATTRIBUTES, _LAST, _RECORDS = 8, 12, 16, 17, 21, 23, 61
+#: Where the length stands, what it counts, the magic, the attributes, the last record, and the records.
+_LENGTH, _BEFORE, _MAGIC, _ATTRIBUTES, _LAST, _RECORDS = 8, 12, 16, 21, 23, 61
 #: Bytes of the head of the oldest format.
 _SHORTEST: Final = 26
 _CODEC, _LOG_TIME = 0x07, 0x08
-_NAMES: Final = {number: name for name, number in NUMBERS.items()}
-Packed = bytes | memoryview
 SizeLimit = Callable[[str], int | None]
 Skips = Callable[[TopicPartition], Mapping[int, str]]
-#: First bytes of snappy as Java writes it: blocks, each behind its length.
-_XERIAL: Final = b"\x82SNAPPY\x00"
 
 
 class Head(NamedTuple):
@@ -60,8 +61,8 @@ class Head(NamedTuple):
     writer: tuple[int, int]
 
 
-class ExpandsError(ValueError):
-    """It cannot be unpacked within the bound."""
+class Later(Exception):  # noqa: N818 - nothing is wrong
+    """The next batch is being unpacked in a thread: ask again when it is done."""
 
 
 class RecordSet:
@@ -78,11 +79,16 @@ class RecordSet:
         Most bytes a batch may unpack to; None leaves unpacking to aiokafka.
     skips
         What is left out by its offset, and why (`streams.records.skips.why`).
+    aside
+        Unpacks in a thread what takes long; None unpacks everything here.
     """
 
     def __init__(self, data: bytes) -> None:
         self.limit: int | None = LIMIT
         self.skips: Mapping[int, str] = {}
+        self.aside: Callable[[Callable[[], Opened]], Future[Opened]] | None = None
+        #: The next batch, while it is being unpacked in a thread.
+        self._unpacking: Future[Opened] | None = None
         self._data = data
         self._at = 0
         self._end = self._whole(0)
@@ -119,30 +125,78 @@ class RecordSet:
         ------
         CorruptRecordException
             If there is none where one should begin.
+        Later
+            If it is being unpacked in a thread. It is still the next one.
         """
         if self._end is None:
             return None
         if self._end - self._at < _SHORTEST:
             raise CorruptRecordException("a record batch without a head")
         data = memoryview(self._data)[self._at : self._end]
+        batch = self._whole_batch(data)
         self._at = self._end
         self._end = self._whole(self._at)
+        return batch
+
+    def _whole_batch(self, data: memoryview) -> Any:  # noqa: ANN401 - as `next_batch`
         if data[_MAGIC] < 2:
             return LegacyRecordBatch(data, data[_MAGIC])
         batch = DefaultRecordBatch(data)
-        skipped = {offset: why for offset, why in self.skips.items() if batch.base_offset <= offset < batch.next_offset}
         opened = self._opened(batch, data)
+        skipped = {offset: why for offset, why in self.skips.items() if batch.base_offset <= offset < batch.next_offset}
         return SkippingBatch(batch, opened, len(data), skipped) if skipped else opened
 
-    def _opened(self, batch: DefaultRecordBatch, data: memoryview) -> "DefaultRecordBatch | RefusedBatch":
-        """Unpack a batch."""
+    def _opened(self, batch: DefaultRecordBatch, data: memoryview) -> "DefaultRecordBatch | Opened":
+        """Unpack a batch, or have it unpacked."""
+        if self._unpacking is not None:
+            if not self._unpacking.done():
+                raise Later
+            done, self._unpacking = self._unpacking, None
+            return done.result()
         # What the network or a disk damaged is not for a dead letter: aiokafka checks again, and ends the worker.
         if self.limit is None or batch.compression_type == 0 or not batch.validate_crc():
             return batch
-        try:
-            return DefaultRecordBatch(_rebuilt(data, unpacked(batch.compression_type, data[_RECORDS:], self.limit)))
-        except ExpandsError as exc:
-            return RefusedBatch(batch, len(data), str(exc))
+        if self.aside is None:
+            return _opened(batch, data, self.limit)
+        if len(data) <= AT_ONCE_PACKED:
+            found = _opened(batch, data, min(self.limit, AT_ONCE))
+            if self.limit <= AT_ONCE or isinstance(found, UnpackedBatch):
+                return found
+        self._unpacking = self.aside(partial(_opened, batch, data, self.limit))
+        raise Later
+
+    @property
+    def waits(self) -> bool:
+        """Whether the next batch is being unpacked in a thread, or was."""
+        return self._unpacking is not None
+
+    def let_go(self) -> None:
+        """Forget what is being unpacked: nobody asks for it any more."""
+        if self._unpacking is not None:
+            self._unpacking.cancel()
+
+
+class UnpackedBatch:
+    """A batch whose records were packed."""
+
+    def __init__(self, batch: DefaultRecordBatch, room: memoryview) -> None:
+        self.base_offset, self.next_offset = batch.base_offset, batch.next_offset
+        self.producer_id, self.is_transactional = batch.producer_id, batch.is_transactional
+        self.is_control_batch = batch.is_control_batch
+        struct.pack_into(">h", room, _ATTRIBUTES, batch.attributes & ~_CODEC)
+        self._batch = DefaultRecordBatch(room)
+
+    def validate_crc(self) -> bool:
+        """Whether it is undamaged, which was seen before."""
+        return True
+
+    def __iter__(self) -> Iterator[DefaultRecord]:
+        """Yield the records."""
+        return iter(self._batch)
+
+    def __next__(self) -> DefaultRecord:
+        """Return the next record: aiokafka asks so for that of a control batch."""
+        return next(self._batch)
 
 
 class RefusedBatch:
@@ -167,13 +221,26 @@ class RefusedBatch:
         yield self._record
 
 
+Opened = UnpackedBatch | RefusedBatch
+
+
+def _opened(batch: DefaultRecordBatch, data: memoryview, limit: int) -> Opened:
+    """Unpack a batch: behind its head, so that nothing is copied."""
+    try:
+        room = unpacked(batch.compression_type, data[_RECORDS:], limit, before=_RECORDS)
+    except ExpandsError as exc:
+        return RefusedBatch(batch, len(data), str(exc))
+    room[:_RECORDS] = data[:_RECORDS]
+    return UnpackedBatch(batch, room)
+
+
 class SkippingBatch(RefusedBatch):
     """A batch some of whose records are left out, or all of it where it cannot be read."""
 
     def __init__(
         self,
         batch: DefaultRecordBatch,
-        opened: DefaultRecordBatch | RefusedBatch,
+        opened: DefaultRecordBatch | Opened,
         size: int,
         skipped: Mapping[int, str],
     ) -> None:
@@ -196,89 +263,37 @@ class SkippingBatch(RefusedBatch):
             yield DefaultRecord(record.offset, record.timestamp, record.timestamp_type, None, stands, [])
 
 
-def _rebuilt(data: memoryview, records: Packed) -> bytearray:
-    """Return a batch with its records unpacked."""
-    made = bytearray(data[:_RECORDS])
-    made += records
-    (attributes,) = struct.unpack_from(">h", made, _ATTRIBUTES)
-    struct.pack_into(">i", made, _LENGTH, len(made) - _BEFORE)
-    struct.pack_into(">h", made, _ATTRIBUTES, attributes & ~_CODEC)
-    struct.pack_into(">I", made, _CRC, calc_crc32c(memoryview(made)[_ATTRIBUTES:]))
-    return made
-
-
-def unpacked(codec: int, data: Packed, limit: int) -> Packed:
-    """Unpack the records of a batch.
+class Aside:
+    """Unpacks what takes long in a thread, one batch of this process at a time, and wakes who waits for records.
 
     Parameters
     ----------
-    codec
-        Its number, `streams.kafka.codecs.NUMBERS`.
-    limit
-        Most bytes to unpack; no more are ever held.
-
-    Raises
-    ------
-    ExpandsError
-        If there are more, or ``data`` is not what the codec packed.
+    of
+        The fetcher that they are waited for from; call it on its loop.
     """
-    name = _NAMES.get(codec)
-    try:
-        if name == "gzip":
-            return _gunzipped(data, limit)
-        if name == "snappy":
-            return _unsnapped(bytes(data), limit)
-        if name in ("lz4", "zstd"):
-            return _unframed(name, data, limit)
-    except (cramjam.DecompressionError, gzip.BadGzipFile, EOFError, zlib.error, struct.error) as exc:
-        raise ExpandsError(f"{name} that cannot be unpacked: {exc}") from None
-    raise ExpandsError(f"codec {codec} is not one of {', '.join(NUMBERS)}")
 
+    _thread: ClassVar = ThreadPoolExecutor(1, "unpacking")
 
-def _unframed(name: str, data: Packed, limit: int) -> Packed:
-    """Unpack the frames of lz4 or zstd, into room that is mostly enough: asking for all of it takes 25 us."""
-    unpack = (cramjam.lz4 if name == "lz4" else cramjam.zstd).decompress_into
-    for size in (min(limit, max(32 * len(data), 1 << 16)), limit):
-        room = np.empty(size, np.uint8)
-        try:
-            return room[: unpack(data, room)].data
-        except cramjam.DecompressionError as exc:
-            if "whole buffer" not in str(exc):  # what it says where there is no more room
-                raise
-    raise _expands(name, limit)
+    def __init__(self, of: Fetcher) -> None:
+        self._fetcher = of
 
+    def __call__(self, unpack: Callable[[], Opened]) -> Future[Opened]:
+        """Begin to unpack a batch."""
+        loop = asyncio.get_running_loop()
 
-def _expands(name: str, limit: int) -> ExpandsError:
-    return ExpandsError(f"{name} that expands beyond {limit} bytes")
+        def done(_: Future[Opened]) -> None:
+            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                loop.call_soon_threadsafe(self._wake)
 
+        unpacking = self._thread.submit(unpack)
+        unpacking.add_done_callback(done)
+        # Others are fetched from the same broker meanwhile, which does not wait for this partition: see `_backoff`.
+        self._fetcher._notify(self._fetcher._wait_consume_future)  # noqa: SLF001 - as aiokafka does where it takes records
+        return unpacking
 
-def _gunzipped(data: Packed, limit: int) -> bytes:
-    with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
-        found = file.read(limit + 1)
-    if len(found) > limit:
-        raise _expands("gzip", limit)
-    return found
-
-
-def _unsnapped(data: bytes, limit: int) -> bytes:
-    """Unpack snappy, in blocks or as one."""
-    found = bytearray()
-    for block in _blocks(data) if data.startswith(_XERIAL) else (data,):
-        if len(found) + cramjam.snappy.decompress_raw_len(block) > limit:
-            raise _expands("snappy", limit)
-        found += cramjam.snappy.decompress_raw(block)
-    return bytes(found)
-
-
-def _blocks(data: bytes) -> Iterator[bytes]:
-    at = 16
-    while at < len(data):
-        (size,) = struct.unpack_from(">i", data, at)
-        at += 4
-        if not 0 < size <= len(data) - at:
-            raise ExpandsError("snappy with a block of no length, or cut")
-        yield data[at : at + size]
-        at += size
+    def _wake(self) -> None:
+        for waiter in self._fetcher._fetch_waiters:  # noqa: SLF001 - as aiokafka does where records come
+            self._fetcher._notify(waiter)  # noqa: SLF001 - as above
 
 
 class Prefetched(OrderedDict[TopicPartition, Any]):
@@ -290,12 +305,16 @@ class Prefetched(OrderedDict[TopicPartition, Any]):
         Returns the most bytes a batch of a topic may unpack to, None for no bound.
     skips
         Returns what is left out of a partition of a topic, by its offset.
+    aside
+        Unpacks in a thread what takes long; None unpacks everything where records are asked for. The records of
+        several partitions are then to be asked for by ``getmany``, as ``getone`` knows no `Later`.
     """
 
-    def __init__(self, limit: SizeLimit, skips: Skips = lambda _: {}) -> None:
+    def __init__(self, limit: SizeLimit, skips: Skips = lambda _: {}, aside: Aside | None = None) -> None:
         super().__init__()
         self._limit = limit
         self._skips = skips
+        self._aside = aside
 
     def __setitem__(self, tp: TopicPartition, fetched: object) -> None:
         """Keep what was fetched of a partition."""
@@ -306,7 +325,7 @@ class Prefetched(OrderedDict[TopicPartition, Any]):
     def prepare(self, tp: TopicPartition, fetched: FetchResult) -> None:
         """Bound what was fetched, before any of it is unpacked."""
         records = fetched._partition_records._records  # noqa: SLF001 - aiokafka has no bound
-        records.limit, records.skips = self._limit(tp.topic), self._skips(tp)
+        records.limit, records.skips, records.aside = self._limit(tp.topic), self._skips(tp), self._aside
 
     def __delitem__(self, tp: TopicPartition) -> None:
         """Let go of what was fetched of a partition."""
@@ -321,38 +340,59 @@ class Prefetched(OrderedDict[TopicPartition, Any]):
 
 
 def _let_go(fetched: object) -> None:
-    """End the reading of a fetch: it refers to itself, and what it has unpacked would stay until the collector runs."""
+    """End the reading of a fetch."""
     if isinstance(fetched, FetchResult) and fetched._partition_records is not None:  # noqa: SLF001
-        fetched._partition_records._records_iterator.close()  # noqa: SLF001
+        _end(fetched._partition_records)  # noqa: SLF001
         fetched._partition_records = None  # noqa: SLF001
 
 
+def _end(reading: PartitionRecords) -> None:
+    """End a reading: it refers to itself, and what it has unpacked would stay until the collector runs."""
+    reading._records_iterator.close()  # noqa: SLF001
+    reading._records.let_go()  # noqa: SLF001
+
+
 def _portion(fetched: FetchResult, max_records: int | None = None) -> list[Any]:
-    """Take records from a fetch until they are many or large: as its own ``getall``, which minds only their number."""
+    """Take records from a fetch until they are many or large: as its own ``getall``, which minds only their number.
+
+    Where the next batch is being unpacked there are none, and the fetch has more: aiokafka goes on with the other
+    partitions, and asks again when it is woken.
+    """
     reading = fetched._partition_records  # noqa: SLF001 - as getall does
     if not fetched.check_assignment(fetched._topic_partition) or not fetched.has_more():  # noqa: SLF001
         if reading is not None:
-            reading._records_iterator.close()  # noqa: SLF001 - as `_let_go`
+            _end(reading)
         return []
     records: list[Any] = []
-    size = 0
+    size, most, ended = 0, PORTION_RECORDS if max_records is None else min(PORTION_RECORDS, max_records), False
     try:
         for record in reading:
             records.append(record)
             size += len(record.value or b"") + len(record.key or b"")
-            if size >= PORTION or len(records) == max_records:
-                fetched._update_position()  # noqa: SLF001
+            if size >= PORTION or len(records) == most:
                 break
         else:
-            fetched._update_position()  # noqa: SLF001
-            fetched._partition_records = None  # noqa: SLF001
+            ended = True
+    except Later:
+        reading._records_iterator = reading._unpack_records()  # noqa: SLF001 - the one that raised has ended
     except Exception as exc:
         tp = fetched._topic_partition  # noqa: SLF001
         if not records:
             raise PoisonError(tp.topic, tp.partition, reading.next_fetch_offset) from exc
-        fetched._update_position()  # noqa: SLF001 - those before it are handed over; it is fetched again
+        ended = True  # those before it are handed over; it is fetched again
+    fetched._update_position()  # noqa: SLF001
+    if ended:
         fetched._partition_records = None  # noqa: SLF001
     return records
+
+
+def _backoff(fetched: FetchResult) -> float:
+    """Return how long nothing is fetched from a broker because of what is not handed over of a partition, s.
+
+    aiokafka waits, for a tenth of a second, for who asks for records. Here nobody can have them.
+    """
+    reading = fetched._partition_records  # noqa: SLF001
+    return 0.0 if reading is not None and reading._records.waits else _aiokafkas_backoff(fetched)  # noqa: SLF001
 
 
 def bound(consumer: AIOKafkaConsumer, limit: SizeLimit, skips: Skips = lambda _: {}) -> None:
@@ -363,3 +403,5 @@ def bound(consumer: AIOKafkaConsumer, limit: SizeLimit, skips: Skips = lambda _:
 # Every consumer of this process reads by them.
 fetcher.MemoryRecords = RecordSet
 FetchResult.getall = _portion
+_aiokafkas_backoff: Final = FetchResult.calculate_backoff
+FetchResult.calculate_backoff = _backoff

@@ -31,7 +31,7 @@ from streams.faust.transport import (
     Thread,
     report_lost_positions,
 )
-from streams.faust.unpacking import RecordSet
+from streams.faust.unpacking import Aside, RecordSet
 from streams.kafka import codecs
 from streams.records.merge import Batch
 from tests.streams.brokers import C0, F0, F1, O0, O1, Brokers, C, F, Fetcher, O, Run, buffer
@@ -108,6 +108,7 @@ def test_on_start_keeps_records_as_they_were_read_and_bounds_those_of_others(
     for tp, limit in ((F0, 5_000_000), (O0, 5_000_000), (C0, None)):
         fetched[tp] = result
         assert result._partition_records._records.limit == limit
+        assert isinstance(result._partition_records._records.aside, Aside)
     thread._ensure_consumer()._fetcher = None
 
 

@@ -1,14 +1,11 @@
 """Packed batches: read as aiokafka reads them, never beyond the bound, and what stands for those that are not."""
 
-import gzip
 import struct
 from types import SimpleNamespace
 from typing import Any
 
-import cramjam
 import orjson
 import pytest
-from aiokafka.codec import snappy_encode
 from aiokafka.consumer import fetcher
 from aiokafka.consumer.fetcher import FetchResult, PartitionRecords
 from aiokafka.errors import CorruptRecordException
@@ -20,7 +17,7 @@ from state.events import Event, Rejected
 from state.fence import FORECASTS
 from streams.faust import unpacking
 from streams.faust.transport import RecordBatch
-from streams.faust.unpacking import ExpandsError, RecordSet, unpacked
+from streams.faust.unpacking import RecordSet
 from streams.kafka.codecs import NUMBERS
 from streams.records import refused
 from streams.records.refused import Refused, Skipped
@@ -30,14 +27,6 @@ TP = TopicPartition("forecasts", 0)
 PACKED = {name: number for name, number in NUMBERS.items() if name != "none"}
 LIMIT = 100_000
 BOMB = bytes(LIMIT + 1)
-
-packed = {
-    "gzip": gzip.compress,
-    "snappy": snappy_encode,
-    "snappy in one block": lambda data: bytes(cramjam.snappy.compress_raw(data)),
-    "lz4": lambda data: bytes(cramjam.lz4.compress(data)),
-    "zstd": lambda data: bytes(cramjam.zstd.compress(data)),
-}
 
 
 def batch(codec: int, *values: bytes, base: int = 0) -> bytes:
@@ -131,31 +120,6 @@ def test_a_fence_within_a_refused_batch_goes_on_behind_it() -> None:
     assert record.offset == 7
 
 
-@pytest.mark.parametrize("name", packed)
-def test_no_more_than_the_bound_is_unpacked(name: str) -> None:
-    codec = NUMBERS[name.split(maxsplit=1)[0]]
-    assert unpacked(codec, packed[name](BOMB[:LIMIT]), LIMIT) == BOMB[:LIMIT]
-    with pytest.raises(ExpandsError, match="expands beyond"):
-        unpacked(codec, packed[name](BOMB), LIMIT)
-
-
-@pytest.mark.parametrize("name", ["gzip", "lz4", "zstd"])
-def test_frames_that_follow_each_other_count_together(name: str) -> None:
-    half = packed[name](bytes(LIMIT // 2))
-    assert unpacked(NUMBERS[name], half * 2, LIMIT) == bytes(LIMIT)
-    with pytest.raises(ExpandsError, match="expands beyond"):
-        unpacked(NUMBERS[name], half * 3, LIMIT)
-
-
-def test_blocks_of_snappy_count_together_and_none_is_without_length() -> None:
-    head, half = snappy_encode(b"")[:16], packed["snappy in one block"](bytes(LIMIT // 2))
-    block = struct.pack(">i", len(half)) + half
-    assert unpacked(2, head + block * 2, LIMIT) == bytes(LIMIT)
-    for data in (head + block * 3, head + struct.pack(">i", 0), head + struct.pack(">i", 5) + b"abc", head + b"ab"):
-        with pytest.raises(ExpandsError):
-            unpacked(2, data, LIMIT)
-
-
 def test_a_fetch_of_many_batches_is_handed_over_in_portions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(unpacking, "PORTION", 2000)
     data = b"".join(batch(4, *[b"x" * 990] * 3, base=3 * i) for i in range(3))
@@ -169,6 +133,19 @@ def test_a_fetch_of_many_batches_is_handed_over_in_portions(monkeypatch: pytest.
         portions.append([record.offset for record in result.getall()])
         assert state.position == (portions[-1][-1] + 1 if portions[-1] else 9)
     assert portions == [[0, 1, 2], [3, 4, 5], [6, 7, 8], []]
+
+
+def test_a_batch_of_many_records_is_handed_over_in_portions_however_small_they_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(unpacking, "PORTION_RECORDS", 40)
+    state = SimpleNamespace(paused=False, position=0)
+    state.consumed_to = lambda position: setattr(state, "position", position)
+    assignment: Any = SimpleNamespace(active=True, state_value=lambda _: state)
+    result = FetchResult(TP, assignment=assignment, partition_records=fetched(batch(4, *[b""] * 100)), backoff=0)
+    assert len(result.getall(30)) == 30
+    assert len(result.getall(50)) == 40
+    assert [record.offset for record in result.getall()] == list(range(70, 100))
 
 
 def test_only_what_stands_for_a_batch_is_given_that_reason() -> None:
