@@ -5,6 +5,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -31,6 +32,9 @@ LOW, PARTS = 25, 50
 OFTEN: Final = 0.5
 #: Two labels differ in age if their medians differ by this share of the longer one.
 APART: Final = 0.25
+#: Outcomes come sorted by label if this share of the changes from one label to the next is left that the same outcomes
+#: have in the order of their forecasts, of which there are at least `FEWEST_EACH`.
+SORTED: Final = 0.5
 #: At maturity, at least this share of the outcomes of every label must be known.
 KNOWN: Final = 0.99
 #: A row is kept so many times longer than the latest outcome took, because a later one may come.
@@ -73,6 +77,9 @@ class Seen:
         Age by which 99 in 100 of the changed labels had changed; NaN without one.
     ones
         Events whose label is 1 in the end.
+    turns, turns_issued
+        How often a first outcome of 0 follows one of 1 or the other way round, as they come in their partitions and in
+        the order of their forecasts; outcomes of other labels are left out.
     low, low_ones
         The largest score up to which outcomes of 1 are reported and hardly any of 0, though higher scores have both,
         and these ones. Such scores are at least half of the forecasts, and low on average. NaN and 0 without.
@@ -91,6 +98,8 @@ class Seen:
     ones: int = 0
     low: float = math.nan
     low_ones: int = 0
+    turns: int = 0
+    turns_issued: int = 0
 
 
 @dataclass(frozen=True)
@@ -125,6 +134,8 @@ class _History:
     scores: dict[str, float] = field(default_factory=dict)
     others: set[str] = field(default_factory=set)
     told: dict[str, list[tuple[int, int, float]]] = field(default_factory=dict)
+    #: Partition of each event's first outcome, in the order of the topic.
+    came: dict[str, int] = field(default_factory=dict)
     end: int = 0
     plain: bool = True
 
@@ -171,6 +182,7 @@ def read(source: Source, decoder: Decoder, stream: str) -> Seen:
                 )
                 if not record.reason and isinstance(outcome, Outcome):
                     said = outcome.revision, outcome.ts, outcome.y
+                    history.came.setdefault(outcome.event_id, partition)
                     history.told.setdefault(outcome.event_id, []).append(said)
     if not history.issued:
         listed = ", ".join(f"{name} ({n:,})" for name, n in seen.most_common(5)) or "none"
@@ -200,6 +212,7 @@ def _seen(history: _History, stream: str) -> Seen:
                 changed.append(max(0, at - ts))
         ones += now == 1.0
     low, low_ones = _low(history.scores, old, first)
+    came = [(at, old[event_id], event_id) for event_id, at in history.came.items() if first.get(event_id) in (0.0, 1.0)]
     return Seen(
         stream=stream,
         span_ms=span,
@@ -214,7 +227,14 @@ def _seen(history: _History, stream: str) -> Seen:
         ones=ones,
         low=low,
         low_ones=low_ones,
+        turns=_turns([first[event_id] for _, _, event_id in came]),
+        turns_issued=_turns([first[event_id] for _, _, event_id in sorted(came, key=lambda each: each[:2])]),
     )
+
+
+def _turns(labels: Sequence[float]) -> int:
+    """Return how often a label is followed by another one."""
+    return sum(one != other for one, other in pairwise(labels))
 
 
 def _low(scores: Mapping[str, float], old: Mapping[str, int], first: Mapping[str, float]) -> tuple[float, int]:
@@ -272,7 +292,8 @@ def propose(seen: Seen, *, numbers: bool = False) -> Proposal:
             f"First labels are often wrong: {seen.revised:,} changed, and {rarer:,} events have the rarer label in the "
             f"end. 99 in 100 of the changes had come after {words(seen.corrected_ms)}: labels are learnt no sooner."
         )
-    if silence is None and not apart and not often:
+    by_label = not numbers and not apart and _sorted(seen, reasons)
+    if silence is None and not apart and not often and not by_label:
         reasons.append("Labels come at one age, so they are learnt when they come: no matures.")
     else:
         kept = matures
@@ -351,6 +372,18 @@ def _apart(labels: Sequence[Label], reasons: list[str]) -> bool:
     reasons.append(
         f"Half of the outcomes of {first.label:g} come within {words(first.median_ms)}, of {last.label:g} within "
         f"{words(last.median_ms)}: learnt as they come, the sooner ones would count for more than they are."
+    )
+    return True
+
+
+def _sorted(seen: Seen, reasons: list[str]) -> bool:
+    """Return a sentence if outcomes come sorted by label, as in a file that lists zeros before ones."""
+    if seen.turns_issued < FEWEST_EACH or seen.turns > SORTED * seen.turns_issued:
+        return False
+    reasons.append(
+        f"Outcomes come sorted by label: the label changes {seen.turns:,} times from one to the next, and "
+        f"{seen.turns_issued:,} times in the order of their forecasts. Learnt as they come, the last of a batch would "
+        "count for more than they are."
     )
     return True
 

@@ -211,6 +211,14 @@ def corrected(stream: Made, rng: Random) -> Told:
     return joined(told(np.arange(ROWS), np.where(wrong, 1 - stream.y, stream.y), day), right)
 
 
+def flipped(stream: Made, rng: Random) -> Told:
+    """Report everything after 4 days; an eighth becomes false on day 5, and true again on day 10."""
+    row = np.flatnonzero(rng.random(ROWS) < 0.125)
+    day = stream.at[row]
+    first = told(np.arange(ROWS), stream.y, stream.at + 4)
+    return joined(first, told(row, 1 - stream.y[row], day + 5, 1), told(row, stream.y[row], day + 10, 2))
+
+
 def flagged(stream: Made, rng: Random) -> Told:
     """Report the highest 3 % within 5 days, and nothing else ever."""
     row = np.flatnonzero(stream.raw >= np.quantile(stream.raw, 0.97))
@@ -221,6 +229,22 @@ def declined(stream: Made, rng: Random) -> Told:
     """Report everything within 5 days, but for the highest 3 %, which were declined."""
     row = np.flatnonzero(stream.raw < np.quantile(stream.raw, 0.97))
     return joined(told(row, stream.y[row], stream.at[row] + 5 * rng.random(len(row))))
+
+
+def vintages(stream: Made, rng: Random) -> Told:
+    """Report ones after 8 to 30 days, and zeros on day 30."""
+    day = np.where(stream.y == 1, 8 + 22 * rng.beta(1.5, 1.5, ROWS), 30.0)
+    return joined(told(np.arange(ROWS), stream.y, stream.at + day))
+
+
+def weekly(first: int) -> Callable[[Made, Random], Told]:
+    """Return a file of everything every seventh day, at least three days later, sorted by label."""
+
+    def tell(stream: Made, rng: Random) -> Told:
+        file = (np.floor((stream.at + 3) / 7) + 1) * 7
+        return joined(told(np.arange(ROWS), stream.y, file + 1e-4 * (stream.y != first) + 1e-5 * rng.random(ROWS)))
+
+    return tell
 
 
 def _between(first: float, last: float, by: float) -> Callable[[Floats], Floats]:
@@ -235,8 +259,22 @@ def _zero_for_ten_days(z: Floats, at: Floats) -> Floats:
     return np.where((at > 50) & (at < 60), 0.0, logistic(z))
 
 
+def _mild(z: Floats, at: Floats) -> Floats:  # noqa: ARG001 - of every day
+    return logistic(0.8 * z - 0.2)
+
+
+def _seasons(at: Floats) -> Floats:
+    return 0.6 * np.sin(np.pi * at / 37.5)
+
+
+def _mended(z: Floats, at: Floats) -> Floats:
+    return logistic(z + 2.3 * np.clip((110 - at) / 60, 0.0, 1.0))
+
+
 _SAID: Final = "it is said of labels that are not alike"
 _LATE: Final = "the map of the past is served until labels say otherwise"
+_WAVE: Final = "late outcomes teach a wave in another phase; today's map is right about what it learns"
+_UNLEARNT: Final = "ones that come before the first 20 zeros are not learnt, their zeros are"
 _ONE_CELL: Final = "certified alone: one cell has all events, and chance leaves its margin"
 _ATTACK: Final = _between(80, 95, np.log(10.0))
 
@@ -265,6 +303,12 @@ CASES: Final = (
     Case("a fifth exactly 0 or 1, some wrong", certain, after(0.01), known="log loss gains 4 %, Brier score loses 1 %"),
     Case("all .5, and right", even, after(0.01), known=_ONE_CELL),
     Case("honest, analysts, said to be alike", made(0.02), analysts, configured=False, unlabelled=ALIKE, known=_SAID),
+    Case("vintages of 30 days, a wave of 75", made(0.06, _mild, _seasons), vintages, known=_WAVE),
+    Case("honest, a weekly file, zeros first, no settings", made(0.03), weekly(0), configured=False),
+    Case("honest, a weekly file, ones first, no settings", made(0.03), weekly(1), configured=False, known=_UNLEARNT),
+    Case("3 times too high, a weekly file, ones first", made(0.03, lambda z, _: logistic(z + 1.1)), weekly(1)),
+    Case("honest, an eighth is false for five days", made(0.03), flipped),
+    Case("right again after 110 days, chargebacks", made(0.02, _mended), chargebacks, known=_LATE),
 )  # fmt: skip
 
 

@@ -115,6 +115,21 @@ def test_labels_that_are_mostly_wrong_at_first_are_learnt_when_they_are_correcte
     assert any("First labels are often wrong" in each for each in found.reasons)
 
 
+@pytest.mark.parametrize("by_label", [True, False])
+def test_outcomes_of_a_batch_that_is_sorted_by_label_are_learnt_in_the_order_of_their_forecasts(
+    tmp_path: Path,
+    by_label: bool,  # noqa: FBT001 - a case
+) -> None:
+    stream = fraud.make(replace(SHAPE, zeros="explicit", soonest_days=1, latest_days=1))
+    row, y, ms, revision = stream.reports
+    week = -(-ms // (7 * DAY_MS)) * 7 * DAY_MS
+    order = np.lexsort((y if by_label else ms, week))
+    reports = Reports(*(each[order] for each in (row, y, week, revision)))
+    found = propose(seen(tmp_path, replace(stream, reports=reports)))
+    assert any("come sorted by label" in each for each in found.reasons) == by_label
+    assert (checked(found).matures_ms > 7 * DAY_MS) == by_label
+
+
 def test_a_short_history_gives_no_proposal_or_says_that_it_is_short(tmp_path: Path) -> None:
     nothing = propose(seen(tmp_path, fraud.make(replace(SHAPE, rows=100))))
     assert nothing.ttl_ms is None

@@ -255,3 +255,18 @@ def test_bands_do_not_follow_a_wave_that_outcomes_tell_too_late() -> None:
     p = play(make("twospeed"), raw, y, [t + 2001 for t in range(len(raw))])
     excess = sum((one - z) ** 2 - (other - z) ** 2 for one, other, z in zip(p, raw, y, strict=True)) / len(raw)
     assert excess < 0.012  # .0099 without a bend, .0160 with all of it
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_a_batch_whose_zeros_come_first_makes_nobody_a_fraudster(spec: str) -> None:
+    rng = random.Random(5)
+    calibrator = make(spec, name="stream")
+    batch = []
+    for t in range(1500):
+        p = logistic(rng.gauss(-4.4, 1.35))
+        batch.append((calibrator.predict(p, (), b"%d" % t).ticket, float(rng.random() < p)))
+    for ticket, y in sorted(batch, key=lambda each: each[1]):
+        calibrator.update(ticket, y)
+    forecasts = [logistic(rng.gauss(-4.4, 1.35)) for _ in range(1000)]
+    served = sum(calibrator.predict(p, (), b"next-%d" % t).p for t, p in enumerate(forecasts))
+    assert 0.8 < served / sum(forecasts) < 1.25  # 27 with the curvature of q alone
