@@ -67,9 +67,10 @@ class Resampled:
     cells at both ends come up less often, as in any moving-block bootstrap (Künsch 1989, *The Jackknife and the
     Bootstrap for General Stationary Observations*, section 2.3). Intervals are from the 2.5 % to the 97.5 % quantile,
     less the mean's distance from the value: a resample's ECE is larger than its sample's, most where it is small, and
-    without that the better calibrated one would look worse. The last cell may be short; a resample's scores are divided
-    by the forecasts it holds. Its ranks are those of buckets of forecasts, within the tenths that its cells are from
-    (`replay.ranking`); the value itself is exact.
+    without that the better calibrated one would look worse. The interval always holds the value: where few resamples
+    differ at all, that distance alone would leave it outside. The last cell may be short; a resample's scores are
+    divided by the forecasts it holds. Its ranks are those of buckets of forecasts, within the tenths that its cells are
+    from (`replay.ranking`); the value itself is exact.
     """
 
     def __init__(self, how: Bootstrap, y: Floats, forecasts: Mapping[str, Floats], volume: float = VOLUME) -> None:
@@ -117,9 +118,8 @@ class Resampled:
 def _ends(value: Floats, moved: Floats) -> list[list[float]]:
     """Return the lower and the upper ends of values' intervals, [metrics] each; ``moved`` is [resamples, metrics]."""
     with np.errstate(invalid="ignore"):
-        ends = np.quantile(moved, (0.025, 0.975), axis=0) - (moved.mean(axis=0) - value)
-    found: list[list[float]] = ends.tolist()
-    return found
+        low, high = np.quantile(moved, (0.025, 0.975), axis=0) - (moved.mean(axis=0) - value)
+    return [np.minimum(low, value).tolist(), np.maximum(high, value).tolist()]
 
 
 class _Ranked:

@@ -138,6 +138,19 @@ def test_bootstrap_interval_of_a_mean_has_the_width_that_theory_gives() -> None:
     assert brier.high - brier.low == pytest.approx(theory, rel=0.15)
 
 
+def test_an_interval_holds_its_value_where_hardly_a_resample_differs() -> None:
+    n, rng = 4000, np.random.default_rng(4)
+    raw = rng.uniform(size=n) ** 3 * 0.2
+    y = (rng.uniform(size=n) < 0.04).astype(float)
+    moved = np.clip(raw + 1e-3 * rng.normal(size=n) * (rng.uniform(size=n) < 0.02), 0, 1)
+    how = bootstrap.plan(n, 0)
+    assert how is not None
+    found = bootstrap.Resampled(how, y, {"moved": moved, "raw": raw}, 0.02).differences([("moved", "raw")])
+    (recall,) = (each for each in found if each.metric == "recall")
+    assert recall.value == recall.sign == 0
+    assert all(each.low <= each.value <= each.high for each in found)
+
+
 def test_bootstrap_is_the_same_every_time() -> None:
     y, forecasts = forecasters(3000, 4)
     how = bootstrap.plan(len(y), 0)
