@@ -11,9 +11,9 @@ from state.calibrators.options import Integer, Option, Text
 from state.calibrators.sizes import MOST_SLOTS, largest
 from state.forecasts import Classwise, Probs
 
-#: What recalibrates each class if nothing else is set: guarded, and on three sets of classes less log loss than online
-#: vector scaling (`docs/calibrators.md`).
-EACH = "auto+regret_matching"
+#: What recalibrates each class if nothing else is set, as of probabilities: it leaves right forecasts as they are
+#: (`docs/calibrators.md`).
+EACH = "prudent+certified"
 #: Classes if their number is not set.
 CLASSES = 3
 #: Most classes: a guarded calibrator's state takes up to 10 kB a class, and Kafka's records at most 1 MB.

@@ -404,7 +404,9 @@ def _segments(given: object, policy: Policy) -> tuple[str, ...]:
 def encode_calibrated(record: Calibrated) -> bytes:
     """Return the JSON value of a ``calibrated`` record."""
     _, event_id, stream, raw, p, draw, calibrator, config, version, ts, applied, carried = record
-    event_id, _, scope = event_id.partition(SCOPED)
+    scope = ""
+    if SCOPED in event_id:
+        event_id, _, scope = event_id.partition(SCOPED)
     if type(p) is float:
         value = orjson.dumps(
             {
@@ -452,7 +454,9 @@ def encode_raw(record: Rejected, topic: str, partition: int) -> bytes:
 def encode_resolved(record: Resolved) -> bytes:
     """Return the JSON value of a ``resolved`` record."""
     _, event_id, stream, raw, p, draw, y, calibrator, version, issued_ts, resolved_ts, revision, implied = record
-    event_id, _, scope = event_id.partition(SCOPED)
+    scope = ""
+    if SCOPED in event_id:
+        event_id, _, scope = event_id.partition(SCOPED)
     if type(p) is float:
         value = orjson.dumps(
             {

@@ -1,8 +1,9 @@
 """Classes: what to serve each by, and how to make a distribution of them, beside online vector scaling.
 
-``python -m tests.bench.classes [made] [judged]`` prints scores of the first `ROWS` events of each stream; the judged
-ones stand in docs/calibrators.md. The sets need ``make data`` and scikit-learn. How to normalise was chosen on *made*
-streams. *Judged*:
+``python -m tests.bench.classes [made] [judged] [late]`` prints scores of the first `ROWS` events of each stream; the
+judged ones stand in docs/calibrators.md. The sets need ``make data`` and scikit-learn. How to normalise was chosen on
+*made* streams. *Late* plays streams of three classes whose forecasts are right or wrong in some way, and the judged
+ones, with so many outcomes outstanding: the log loss of what is normalised less raw's, in percent of it. *Judged*:
 
 - *diamonds*: five grades of the cut, in drawn order, by naive Bayes of the first tenth.
 - *flights*: early, up to 15 minutes late, later; every tenth flight of 2013, by boosted trees of January.
@@ -12,6 +13,7 @@ Vector scaling is ``softmax(a_k ln p_k + b_k)`` by online Newton steps from a_k 
 """
 
 import sys
+from collections import deque
 from collections.abc import Iterator
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -27,6 +29,7 @@ from state.forecasts import Probs
 from tests.bench.rare_and_late import show
 
 EACH: Final = (
+    "prudent+certified",
     "prudent",
     "platt",
     "auto",
@@ -37,6 +40,20 @@ EACH: Final = (
 SEEDS: Final = range(71, 72)
 LEAST: Final = 1e-4
 ROWS: Final = 10_000
+#: What is compared where outcomes are late, how many are outstanding, and the seeds of made streams.
+COMPARED: Final = ("auto+regret_matching", "prudent+certified")
+OUTSTANDING: Final = (0, 500, 2000)
+LATE_SEEDS: Final = (11, 12, 13)
+KINDS: Final = (
+    "right",
+    "right, rare",
+    "rare, 20 times too high",
+    "too sharp",
+    "too flat",
+    "biased",
+    "drifting",
+    "changed",
+)
 
 
 class Scores(NamedTuple):
@@ -81,13 +98,16 @@ def shift(served: Floats) -> Floats:
     return ratio(moved)
 
 
-def serve(raw: Floats, y: Integers, each: str) -> tuple[Floats, Floats]:
-    """Return what `multiclass` serves and draws, [n, K] each."""
+def serve(raw: Floats, y: Integers, each: str, late: int = 0) -> tuple[Floats, Floats]:
+    """Return what `multiclass` serves and draws, [n, K] each, with so many outcomes outstanding."""
     calibrator = make("multiclass", classes=raw.shape[1], each=each, seed=5)
     served, drawn = np.empty_like(raw), np.empty_like(raw)
+    waiting: deque[tuple[bytes, float]] = deque()
     for t, (p, label) in enumerate(zip(raw.tolist(), y.tolist(), strict=True)):
         served[t], drawn[t], ticket = calibrator.predict(Probs(p), (), b"%d" % t)
-        calibrator.update(ticket, float(label))
+        waiting.append((ticket, float(label)))
+        if len(waiting) > late:
+            calibrator.update(*waiting.popleft())
     return served, drawn
 
 
@@ -125,6 +145,49 @@ def made(classes: int, kind: str, seed: int) -> tuple[Floats, Integers]:
         told[n // 2 :] = 2.0 * told[n // 2 :] + 1.0 * (np.arange(classes) == 1)
     p = np.exp(told - told.max(axis=1, keepdims=True))
     return p / p.sum(axis=1, keepdims=True), np.minimum(y, classes - 1)
+
+
+def strange(kind: str, seed: int) -> tuple[Floats, Integers]:
+    """Return forecasts of three classes of one of `KINDS`, and what happened; a rare class is one of a thousand."""
+    rng, n = np.random.default_rng(seed), 8000
+    t = np.arange(n)
+    if "rare" in kind:
+        rare = 1.0 / (1.0 + np.exp(7.4 - rng.normal(size=n)))
+        other = 0.1 / (1.0 + np.exp(-0.8 * rng.normal(size=n)))
+        truth = np.column_stack([1.0 - rare - other, other, rare])
+        told = np.log(truth) + np.log((1.0, 1.0, 20.0 if "too" in kind else 1.0))
+    else:
+        z = 1.2 * rng.normal(size=(n, 3)) + np.array((1.0, 0.0, -1.0))
+        told = {"too sharp": 2.0, "too flat": 0.5}.get(kind, 1.0) * z + (kind == "biased") * np.array((1.0, 0.0, -1.0))
+        if kind == "drifting":
+            z = z + np.outer(np.sin(t / 1500.0), (1.0, 0.0, -1.0))
+        truth = _softmax(np.where((t > n // 2)[:, None], z[:, ::-1], z) if kind == "changed" else z)
+    y = (truth.cumsum(axis=1) < rng.random((n, 1))).sum(axis=1)
+    return _softmax(told), np.minimum(y, 2)
+
+
+def _softmax(z: Floats) -> Floats:
+    p: Floats = np.exp(z - z.max(axis=1, keepdims=True))
+    return ratio(p)
+
+
+def late_rows() -> Iterator[tuple[str, ...]]:
+    """Yield a row a stream and number of outstanding outcomes: log loss less raw's, % of it, for each of `COMPARED`."""
+    many: dict[str, list[tuple[Floats, Integers]]] = {
+        kind: [strange(kind, seed) for seed in LATE_SEEDS] for kind in KINDS
+    }
+    many |= {name: [(raw, y)] for name, raw, y in streams("judged")}
+    for name, played in many.items():
+        for late in OUTSTANDING:
+            cells = []
+            for each in COMPARED:
+                found = []
+                for raw, y in played:
+                    served, _ = serve(raw, y, each, late)
+                    found.append(100.0 * (score(served, shift(served), y).log_loss / score(raw, raw, y).log_loss - 1.0))
+                spread = f" ± {np.std(found, ddof=1) / len(found) ** 0.5:.2f}" if len(found) > 1 else ""
+                cells.append(f"{np.mean(found):+.2f}{spread}")
+            yield name, str(late), *cells
 
 
 def diamonds() -> tuple[Floats, Integers]:
@@ -197,9 +260,12 @@ def _told(scores: Scores) -> tuple[str, ...]:
 
 
 def main() -> None:
-    """Print the tables that are named, or both."""
-    for role in sys.argv[1:] or ("made", "judged"):
+    """Print the tables that are named, or all."""
+    for role in sys.argv[1:] or ("made", "judged", "late"):
         print(f"\n{role}\n")
+        if role == "late":
+            show(("stream", "outstanding", *COMPARED), late_rows())
+            continue
         show(("stream", "served by", "log loss", "accuracy", "top-label ECE as served", "normalised"), rows(role))
 
 
