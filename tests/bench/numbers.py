@@ -9,6 +9,8 @@ moves a law, and η = .02. Scores of the conformal methods are ``y - q_p``, q_p 
 takes the quantile of the last 500 scores (Gibbs & Candès 2022, their constants). PID control is the quantile tracker
 with the integrator, without a scorecaster (Angelopoulos, Candès & Tibshirani 2023, their constants; range of the last
 500 scores).
+
+``guarded``: `quantile` beside a mixture of it and the raw forecast, by evidence, over all three.
 """
 
 import math
@@ -16,6 +18,7 @@ import sys
 from bisect import insort
 from collections import deque
 from collections.abc import Callable, Iterator
+from statistics import NormalDist
 from typing import Any, Final
 
 import numpy as np
@@ -23,7 +26,7 @@ import numpy as np
 from state.arrays import Floats
 from state.calibrators import location_scale
 from state.calibrators.quantile import LEVELS, RATE, Quantile
-from state.forecasts import LARGEST, Law, Normal
+from state.forecasts import LARGEST, Law, Normal, Quantiles
 from tests.bench.rare_and_late import CHOSE, JUDGED, LATE, forecasts, show
 
 P: Final = np.array(LEVELS)
@@ -57,6 +60,38 @@ class Levels:
         kept, location_scale.FEWEST = location_scale.FEWEST, self._fewest
         self._one.update(ticket, y)
         location_scale.FEWEST = kept
+
+
+class Guarded:
+    """`quantile` mixed with the raw forecast: a tenth at first, then by the sum of the losses' differences.
+
+    The log-odds of the share are ``ln(1/9) + z |z| / 2``, z the sum of raw's loss less `quantile`'s over the root of
+    the sum of squares: the standard errors by which it is better.
+    """
+
+    def __init__(self, low: float | None) -> None:
+        self._one, self._low = Levels(low, alone=False), low
+        self._sum = self._squares = 0.0
+
+    def serve(self, law: Law, raw: Floats) -> tuple[Floats, Any]:
+        """Answer."""
+        moved, ticket = self._one.serve(law, raw)
+        raw = raw if self._low is None else np.maximum(raw, self._low)
+        z = self._sum / math.sqrt(self._squares) if self._squares else 0.0
+        share = 1.0 / (1.0 + 9.0 * math.exp(-min(max(0.5 * z * abs(z), -30.0), 30.0)))
+        return share * moved + (1.0 - share) * raw, (ticket, moved, raw)
+
+    def learn(self, ticket: Any, y: float) -> None:
+        """Learn."""
+        before, moved, raw = ticket
+        self._one.learn(before, y)
+        gain = _pinball(raw, y) - _pinball(moved, y)
+        self._sum += gain
+        self._squares += gain * gain
+
+
+def _pinball(served: Floats, y: float) -> float:
+    return float(np.maximum(P * (y - served), (P - 1.0) * (y - served)).sum())
 
 
 class Adaptive:
@@ -163,7 +198,7 @@ def measure(served: Floats, outcomes: list[float]) -> tuple[float, float, float]
 
 
 def made() -> Iterator[tuple[str, list[Law], list[float], float | None]]:
-    """Yield made series: right forecasts, and those that are far off."""
+    """Yield made series: right forecasts, those that are far off, and amounts most of which are 0."""
     rng = np.random.default_rng(7)
     e = rng.normal(size=EVENTS)
     t = np.arange(EVENTS)
@@ -176,6 +211,17 @@ def made() -> Iterator[tuple[str, list[Law], list[float], float | None]]:
         ("a wave of one deviation", Normal(0.0, 1.0), e + np.sin(t / 500)),
     ):
         yield told, [law] * EVENTS, y.tolist(), None
+    zero, centre = np.clip(rng.normal(0.7, 0.15, EVENTS), 0.35, 0.94), rng.normal(3.0, 0.7, EVENTS)
+    amounts = np.where(rng.random(EVENTS) < zero, 0.0, np.exp(centre + 1.2 * rng.normal(size=EVENTS)))
+    laws: list[Law] = [_amounts(*each) for each in zip(zero.tolist(), centre.tolist(), strict=True)]
+    yield "amounts, right", laws, amounts.tolist(), 0.0
+
+
+def _amounts(zero: float, centre: float) -> Quantiles:
+    """Return the law of an amount: nothing with a probability, else lognormal with a deviation of 1.2."""
+    of = NormalDist(centre, 1.2).inv_cdf
+    levels = (*LEVELS, 0.99)
+    return Quantiles(levels, tuple(math.exp(of((p - zero) / (1.0 - zero))) if p > zero else 0.0 for p in levels))
 
 
 def series(role: str) -> Iterator[tuple[str, list[Law], list[float], float | None]]:
@@ -186,12 +232,13 @@ def series(role: str) -> Iterator[tuple[str, list[Law], list[float], float | Non
             yield f"{name}, {'rolling' if rolling else 'fixed'}", laws[:ROWS], y[:ROWS], one.low
 
 
-def rows(role: str, late: int) -> Iterator[tuple[str, ...]]:
+def rows(role: str, late: int, *, guarded: bool = False) -> Iterator[tuple[str, ...]]:
     """Yield a row a stream: loss through raw's, error and worst window of each contender."""
     for told, laws, y, low in made() if role == "made" else series(role):
         base = measure(play(laws, y, low, late, None), y)
         cells = [f"{base[1]:.3f}, {base[2]:.3f}"]
-        for of in (Levels(low, alone=True), Levels(low, alone=False), Adaptive(), Control(len(y))):
+        contenders: tuple[Any, ...] = (Levels(low, alone=True), Levels(low, alone=False), Adaptive(), Control(len(y)))
+        for of in (Levels(low, alone=False), Guarded(low)) if guarded else contenders:
             loss, all_of_it, worst = measure(play(laws, y, low, late, of), y)
             cells.append(f"{loss / base[0]:.3f}, {all_of_it:.3f}, {worst:.3f}")
         yield told, *cells
@@ -201,9 +248,13 @@ def main() -> None:
     """Print the tables that are named, or all."""
     head = ("loss, error, worst window", "raw", "levels alone", "`quantile`", "DtACI", "PID control")
     for late in (0, LATE):
-        for role in sys.argv[1:] or ("made", "chose", "judged"):
+        for role in sys.argv[1:] or ("made", "chose", "judged", "guarded"):
             print(f"\n{role}, {late} outstanding\n")
-            show(head, rows(role, late))
+            if role != "guarded":
+                show(head, rows(role, late))
+                continue
+            for of in ("made", "chose", "judged"):
+                show(("loss, error, worst window", "raw", "`quantile`", "guarded"), rows(of, late, guarded=True))
 
 
 if __name__ == "__main__":
