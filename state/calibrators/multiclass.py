@@ -16,7 +16,7 @@ from state.forecasts import Classwise, Probs
 EACH = "prudent+certified"
 #: Classes if their number is not set.
 CLASSES = 3
-#: Most classes: a guarded calibrator's state takes up to 10 kB a class, and Kafka's records at most 1 MB.
+#: Most classes: the default's state takes up to 13 kB a class without segments, and Kafka's records at most 1 MB.
 MOST = 100
 
 

@@ -214,11 +214,15 @@ class Recent:
 
     def stretches(self, mark: int = 0) -> list[Stretch]:
         """Return the present window, then it with the one before, and so on, of a binary event; none without events."""
-        made: list[Stretch] = []
+        return [self._stretch(i + 1, sums, mark) for i, sums in enumerate(self._totals())]
+
+    def _totals(self) -> list[list[float]]:
+        """Return the sums of the present window, then of it with the one before, and so on."""
+        made: list[list[float]] = []
         total = [0.0] * len(self._sums)
         for _, sums in reversed(self._windows()):
             total = [a + b for a, b in zip(total, sums, strict=True)]
-            made.append(self._stretch(len(made) + 1, total, mark))
+            made.append(total)
         return made
 
     def _stretch(self, windows: int, sums: Sequence[float], mark: int) -> Stretch:
@@ -233,7 +237,8 @@ class Recent:
         number of segments. It falls when windows that were wrong are no longer kept.
         """
         best, where = -math.inf, None
-        for found in zip(*[self.stretches(mark) for mark in range(self.marks)], strict=True):
+        for i, sums in enumerate(self._totals()):
+            found = [self._stretch(i + 1, sums, mark) for mark in range(self.marks)]
             wealths = [log_level_bet(each.y - each.p, each.upto - each.p, each.variance) for each in found]
             wealth = log_sum(wealths) - math.log(len(wealths))
             if wealth > best:

@@ -110,13 +110,13 @@ def _stretched(segment: Segment, stretch: Stretch, log10: float, recent: Recent)
     served = stretch.p / n
     observed = min(max(served, stretch.y / n), stretch.upto / n)  # an atom lets the coverage of a level be a range
     low, high = wilson(observed, n)
-    of_level = isinstance(recent, RecentLevels)
-    least = OFF if of_level else min(OFF, OFF_SHARE * observed)
+    level = recent.levels[stretch.mark] if isinstance(recent, RecentLevels) else None
+    least = min(OFF, OFF_SHARE * observed) if level is None else OFF
     return {
         "segment": segment.name,
         "value": segment.value,
-        "level": recent.levels[stretch.mark] if isinstance(recent, RecentLevels) else None,
-        "class": stretch.mark - 1 if stretch.mark and not of_level else None,
+        "level": level,
+        "class": stretch.mark - 1 if stretch.mark and level is None else None,
         "alarm_log10": log10,
         "sounds": log10 >= -math.log10(ALPHA) and abs(served - observed) >= least,
         "events": n,

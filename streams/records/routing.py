@@ -60,9 +60,17 @@ def encode_route(event_id: str, stream: str, key: str, origin: Origin) -> bytes:
 
 def encode_label(event_id: str, stream: str, key: str, y: float, ts: int, number: int, origin: Origin) -> bytes:
     """Return the value of a label; stream and key are empty if it is for every stream of its event."""
-    label = {"event_id": event_id, "stream": stream, "target": key, "y": y, "ts": ts, "number": number}
-    label["origin"] = origin
-    return orjson.dumps(label)
+    return orjson.dumps(
+        {
+            "event_id": event_id,
+            "stream": stream,
+            "target": key,
+            "y": y,
+            "ts": ts,
+            "number": number,
+            "origin": origin,
+        }
+    )
 
 
 def encode_outcome(routed: Routed) -> bytes:

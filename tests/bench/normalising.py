@@ -20,7 +20,6 @@ import numpy as np
 
 from state.arrays import Floats, Integers
 from state.calibrators import make
-from state.forecasts import Probs
 from tests.bench.classes import LEAST as LEAST_RAW
 from tests.bench.classes import ROWS, ratio, serve, shift, streams
 from tests.bench.rare_and_late import show
@@ -76,13 +75,7 @@ def likelihood(p: Floats) -> Floats:
 
 def kept(p: Floats) -> Floats:
     """Shift, then take the temperature at which the highest probability is as it was served."""
-    logs, top = np.log(shift(p)), np.clip(p.max(axis=1, keepdims=True), 1.0 / p.shape[1] + 1e-6, 1.0 - 1e-6)
-    low, high = np.full((len(p), 1), -3.0), np.full((len(p), 1), 3.0)
-    for _ in range(60):
-        middle = 0.5 * (low + high)
-        above = ratio(np.exp(np.exp(middle) * logs)).max(axis=1, keepdims=True) > top
-        low, high = np.where(above, low, middle), np.where(above, middle, high)
-    return ratio(np.exp(np.exp(low) * logs))
+    return at_top(shift(p), p.max(axis=1))
 
 
 def halfway(p: Floats) -> Floats:
@@ -154,18 +147,6 @@ def rows(role: str) -> Iterator[tuple[str, ...]]:
             built = shift(served)
             ways = (built, *(way(served) for way in WAYS), tempered(served, y))
             yield f"{name}, {each}", shares(served, built, y), *(_compared(made, built, served, y) for made in ways)
-
-
-def late_serve(raw: Floats, y: Integers, late: int) -> Floats:
-    """Return what the default serves with so many outcomes outstanding, [n, K]."""
-    calibrator = make("multiclass", classes=raw.shape[1], seed=5)
-    waiting, served = deque[tuple[bytes, float]](), np.empty_like(raw)
-    for t, (p, label) in enumerate(zip(raw.tolist(), y.tolist(), strict=True)):
-        served[t], _, ticket = calibrator.predict(Probs(p), (), b"%d" % t)
-        waiting.append((ticket, float(label)))
-        if len(waiting) > late:
-            calibrator.update(*waiting.popleft())
-    return served
 
 
 def at_top(p: Floats, top: Floats) -> Floats:
@@ -253,7 +234,7 @@ def learnt_rows() -> Iterator[tuple[str, ...]]:
     """Yield a row a stream and delay."""
     for name, raw, y in (*((kind, *changing(kind)) for kind in ("drifting", "mixed up")), *streams("judged")):
         for late in LATE:
-            served = late_serve(raw, y, late)
+            served, _ = serve(raw, y, EACH[0], late)
             base = shift(served)
             by = [confident(base, y, late, each) for each in ("prudent", "platt")]
             ways = (base, kept(served), share(served, y, late), *by)
