@@ -267,8 +267,8 @@ async def read(brokers: str, partitions: Iterable[TopicPartition]) -> AsyncItera
         ends = await consumer.end_offsets(list(partitions))
         left = {tp for tp, end in ends.items() if end}
         while left:
-            for tp, records in (await consumer.getmany(timeout_ms=1000)).items():
+            for records in (await consumer.getmany(timeout_ms=1000)).values():
                 for record in records:
                     yield record.value, record.timestamp
-                if records[-1].offset + 1 >= ends[tp]:
-                    left.discard(tp)
+            # The last offset may be the mark of a transaction, which is no record.
+            left = {tp for tp in left if await consumer.position(tp) < ends[tp]}

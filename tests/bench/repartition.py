@@ -5,6 +5,9 @@
 The job of ``throughput.py``, from topics that nobody keyed for it: scores keyed by card in 4 partitions, labels keyed
 by chargeback in 6, joined by transaction. Both topics are JSON, or both are Avro; a score has 12 fields, of which 5 are
 used. trueup runs an intake, a router and a worker, a process each; Kafka Streams is one process with as many threads.
+trueup has one calibrator a stream and learns exactly once. Kafka Streams runs in three ways: with calibrators of each
+partition, at least once, which is less than trueup's job; with one calibrator a stream, by a second repartition; and
+that exactly once.
 *co-partitioned* is the job of ``throughput.py`` itself, by one worker: what is missing to it is what the hop costs.
 
 A tenth of the events is done first. Events/s count from the moment the rest begins to be written, as fast as it goes,
@@ -59,6 +62,12 @@ COLUMNS = {
     "elsewhere": "CPUs elsewhere",
 }
 STAGES = ("intake", "router", "worker")
+#: Kafka Streams: where its calibrators are (with the event, or one a stream), and what it guarantees.
+RIVALS = {
+    "Kafka Streams by partition": ("event", "at_least_once"),
+    "Kafka Streams by stream": ("stream", "at_least_once"),
+    "Kafka Streams by stream, once": ("stream", "exactly_once_v2"),
+}
 LABEL_SCHEMA = {
     "type": "record",
     "name": "Chargeback",
@@ -209,19 +218,19 @@ class Together(Watch):
         return self.names if name == "contender" else [name]
 
 
-def contenders(form: str, threads: int) -> list[Contender]:
-    """Return who does the job with sources of a format; trueup's command is that of its worker."""
+def contenders(form: str, threads: int) -> Iterator[Contender]:
+    """Yield who does the job with sources of a format; trueup's command is that of its worker."""
     worker = named("trueup (histogram)")
+    yield Contender(f"trueup, {form}", worker.command, worker.guarantees, "histogram")
     streams = ("java", "-cp", f"{KAFKA_STREAMS}/classes:{KAFKA_STREAMS}/lib/*", "Repartition")
-    return [
-        Contender(f"trueup, {form}", worker.command, worker.guarantees, "histogram"),
-        Contender(
-            f"Kafka Streams, {form}",
-            (*streams, "{brokers}", "{prefix}", "{directory}", form, str(threads)),
-            named("Kafka Streams").guarantees,
+    for row, (calibrators, guarantee) in RIVALS.items():
+        yield Contender(
+            f"{row}, {form}",
+            (*streams, "{brokers}", "{prefix}", "{directory}", form, str(threads), calibrators, guarantee),
+            f"RocksDB + changelog, {guarantee}",
+            per_partition=calibrators == "event",
             needs=KAFKA_STREAMS / "classes" / "Repartition.class",
-        ),
-    ]
+        )
 
 
 def stages(entry: "Entry") -> Iterator[tuple[str, Contender]]:
@@ -366,9 +375,10 @@ def main() -> None:
     ]
     print(table(["CPU µs/event", *STAGES], parts), "\n")
     for form in FORMATS:
-        ours, theirs = result.get(f"trueup, {form}"), result.get(f"Kafka Streams, {form}")
-        if ours and theirs:
-            print(f"{form}: {ours['events_per_s'] / theirs['events_per_s']:.2f} of the events/s of Kafka Streams")
+        for rival in RIVALS:
+            ours, theirs = result.get(f"trueup, {form}"), result.get(f"{rival}, {form}")
+            if ours and theirs:
+                print(f"{form}: {ours['events_per_s'] / theirs['events_per_s']:.2f} of the events/s of {rival}")
     print(json.dumps({name: {key: round(value, 1) for key, value in one.items()} for name, one in result.items()}))
     sys.exit(failed)
 

@@ -28,11 +28,13 @@ import org.apache.kafka.streams.state.Stores;
 /**
  * The job with source topics of other keys: scores keyed by card and labels keyed by chargeback are parsed, keyed by
  * transaction, repartitioned as a few bytes each, and joined as in {@link Job}. Two persistent stores with changelogs, at
- * least once, all defaults but acks=all and the number of threads. Each partition has calibrators of its own: one
- * calibrator a stream, as trueup has behind its router, would take a second repartition. Avro is decoded by hand, for
- * these two schemas alone.
+ * least once or exactly once, all else default but acks=all and the number of threads. With {@code event}, each partition
+ * has calibrators of its own. With {@code stream}, there is one calibrator a stream, as in trueup, which takes a second
+ * repartition: a label finds its stream where its transaction is kept, and goes on to the partition of that stream. Avro
+ * is decoded by hand, for these two schemas alone.
  *
- * <p>{@code java -cp target/classes:target/lib/* Repartition BROKERS PREFIX DIRECTORY json|avro THREADS}
+ * <p>{@code java -cp target/classes:target/lib/* Repartition BROKERS PREFIX DIRECTORY json|avro THREADS event|stream
+ * at_least_once|exactly_once_v2}
  */
 public final class Repartition {
     static final int BINS = 20;
@@ -49,8 +51,7 @@ public final class Repartition {
 
     /** What is repartitioned: the kind, then a probability and a stream, or a label. */
     static KeyValue<String, byte[]> score(String id, String stream, double p) {
-        byte[] name = stream.getBytes(StandardCharsets.UTF_8);
-        return KeyValue.pair(id, ByteBuffer.allocate(9 + name.length).put(SCORE).putDouble(p).put(name).array());
+        return KeyValue.pair(id, row(SCORE, p, stream));
     }
 
     static KeyValue<String, byte[]> label(String id, boolean lost) {
@@ -119,18 +120,29 @@ public final class Repartition {
         }
     }
 
-    /** Joins what one partition has of a transaction, learns, and answers. */
-    static final class Join implements Processor<String, byte[], String, byte[]> {
-        private final ObjectMapper json = new ObjectMapper();
-        private ProcessorContext<String, byte[]> context;
+    /** What is kept and repartitioned: a first byte, a probability, and a name. */
+    static byte[] row(byte first, double p, String name) {
+        byte[] bytes = name.getBytes(StandardCharsets.UTF_8);
+        return ByteBuffer.allocate(9 + bytes.length).put(first).putDouble(p).put(bytes).array();
+    }
+
+    static double p(byte[] row) {
+        return ByteBuffer.wrap(row, 1, 8).getDouble();
+    }
+
+    static String name(byte[] row) {
+        return new String(row, 9, row.length - 9, StandardCharsets.UTF_8);
+    }
+
+    /** Keeps what is known of each transaction; calls with its score, and once with its score and its label. */
+    abstract static class Join implements Processor<String, byte[], String, byte[]> {
+        protected ProcessorContext<String, byte[]> context;
         private KeyValueStore<String, byte[]> events;
-        private KeyValueStore<String, byte[]> calibrators;
 
         @Override
         public void init(ProcessorContext<String, byte[]> context) {
             this.context = context;
             events = context.getStateStore("events");
-            calibrators = context.getStateStore("calibrators");
         }
 
         @Override
@@ -138,30 +150,99 @@ public final class Repartition {
             byte[] value = record.value();
             byte[] row = events.get(record.key());
             byte y = row == null ? WAITING : row[0];
-            double p = row == null ? -1 : ByteBuffer.wrap(row, 1, 8).getDouble();
+            double p = row == null ? -1 : p(row);
             String stream = row == null ? "" : name(row);
             if (value[0] == SCORE) {
-                p = ByteBuffer.wrap(value, 1, 8).getDouble();
+                p = p(value);
                 stream = name(value);
-                answer(record, stream, p);
+                scored(record, stream, p);
             } else {
                 y = value[1];
             }
-            byte[] name = stream.getBytes(StandardCharsets.UTF_8);
-            events.put(record.key(), ByteBuffer.allocate(9 + name.length).put(y).putDouble(p).put(name).array());
+            events.put(record.key(), row(y, p, stream));
             if (p >= 0 && y != WAITING) {
-                ByteBuffer counts = counts(stream);
-                int at = 8 * bin(p);
-                counts.putInt(at, counts.getInt(at) + 1).putInt(at + 4, counts.getInt(at + 4) + y);
-                calibrators.put(stream, counts.array());
+                met(record, stream, p, y);
             }
         }
 
-        private static String name(byte[] row) {
-            return new String(row, 9, row.length - 9, StandardCharsets.UTF_8);
+        abstract void scored(Record<String, byte[]> record, String stream, double p);
+
+        abstract void met(Record<String, byte[]> record, String stream, double p, byte y);
+    }
+
+    /** Joins, learns and answers where the transaction is. */
+    static final class Learn extends Join {
+        private Calibrators calibrators;
+
+        @Override
+        public void init(ProcessorContext<String, byte[]> context) {
+            super.init(context);
+            calibrators = new Calibrators(context);
         }
 
-        private void answer(Record<String, byte[]> record, String stream, double p) {
+        @Override
+        void scored(Record<String, byte[]> record, String stream, double p) {
+            context.forward(record.withValue(calibrators.answer(record.key(), stream, p)));
+        }
+
+        @Override
+        void met(Record<String, byte[]> record, String stream, double p, byte y) {
+            calibrators.learn(stream, p, y);
+        }
+    }
+
+    /** Joins, and sends each label with its score on to the partition of its stream. */
+    static final class Route extends Join {
+        @Override
+        void scored(Record<String, byte[]> record, String stream, double p) {}
+
+        @Override
+        void met(Record<String, byte[]> record, String stream, double p, byte y) {
+            context.forward(record.withKey(stream).withValue(row(LABEL, p, y == 1 ? "1" : "0")));
+        }
+    }
+
+    /** Learns and answers where the stream is. */
+    static final class Calibrate implements Processor<String, byte[], String, byte[]> {
+        private ProcessorContext<String, byte[]> context;
+        private Calibrators calibrators;
+
+        @Override
+        public void init(ProcessorContext<String, byte[]> context) {
+            this.context = context;
+            calibrators = new Calibrators(context);
+        }
+
+        @Override
+        public void process(Record<String, byte[]> record) {
+            byte[] value = record.value();
+            String name = name(value);
+            if (value[0] == SCORE) {
+                byte[] answer = calibrators.answer(name, record.key(), p(value));
+                context.forward(record.withKey(name).withValue(answer));
+            } else {
+                calibrators.learn(record.key(), p(value), (byte) (name.equals("1") ? 1 : 0));
+            }
+        }
+    }
+
+    /** One histogram a stream. */
+    static final class Calibrators {
+        private final ObjectMapper json = new ObjectMapper();
+        private final KeyValueStore<String, byte[]> calibrators;
+
+        Calibrators(ProcessorContext<String, byte[]> context) {
+            calibrators = context.getStateStore("calibrators");
+        }
+
+        void learn(String stream, double p, byte y) {
+            ByteBuffer counts = counts(stream);
+            int at = 8 * bin(p);
+            counts.putInt(at, counts.getInt(at) + 1).putInt(at + 4, counts.getInt(at + 4) + y);
+            calibrators.put(stream, counts.array());
+        }
+
+        byte[] answer(String id, String stream, double p) {
             ByteBuffer counts = counts(stream);
             int n = counts.getInt(8 * bin(p));
             int learnt = 0;
@@ -169,10 +250,10 @@ public final class Repartition {
                 learnt += counts.getInt(8 * j);
             }
             ObjectNode answer = json.createObjectNode();
-            answer.put("event_id", record.key()).put("stream", stream).put("raw", p);
+            answer.put("event_id", id).put("stream", stream).put("raw", p);
             answer.put("p", n == 0 ? p : (double) counts.getInt(8 * bin(p) + 4) / n).put("learnt", learnt);
             try {
-                context.forward(record.withValue(json.writeValueAsBytes(answer)));
+                return json.writeValueAsBytes(answer);
             } catch (IOException e) {
                 throw new IllegalArgumentException(e);
             }
@@ -190,23 +271,28 @@ public final class Repartition {
 
     private Repartition() {}
 
-    static Topology topology(String prefix, Parser parser, int partitions) {
+    static Topology topology(String prefix, Parser parser, int partitions, boolean routed) {
         var string = Serdes.String();
         var bytes = Serdes.ByteArray();
+        var events = Stores.keyValueStoreBuilder(Stores.persistentKeyValueStore("events"), string, bytes);
+        var calibrators = Stores.keyValueStoreBuilder(Stores.persistentKeyValueStore("calibrators"), string, bytes)
+                .withCachingEnabled();
+        var repartitioned = Repartitioned.with(string, bytes).withNumberOfPartitions(partitions);
         StreamsBuilder builder = new StreamsBuilder();
-        builder.addStateStore(
-                Stores.keyValueStoreBuilder(Stores.persistentKeyValueStore("events"), string, bytes));
-        builder.addStateStore(
-                Stores.keyValueStoreBuilder(Stores.persistentKeyValueStore("calibrators"), string, bytes)
-                        .withCachingEnabled());
+        builder.addStateStore(events);
+        builder.addStateStore(calibrators);
         KStream<String, byte[]> scores =
                 builder.stream(prefix + "-scores", Consumed.with(bytes, bytes)).map((key, value) -> parser.score(value));
         KStream<String, byte[]> labels =
                 builder.stream(prefix + "-chargebacks", Consumed.with(bytes, bytes)).map((key, value) -> parser.label(value));
-        scores.merge(labels)
-                .repartition(Repartitioned.with(string, bytes).withName("by-event").withNumberOfPartitions(partitions))
-                .process(Join::new, "events", "calibrators")
-                .to(prefix + "-calibrated", Produced.with(string, bytes));
+        KStream<String, byte[]> joined = scores.merge(labels).repartition(repartitioned.withName("by-event"));
+        KStream<String, byte[]> answers = !routed
+                ? joined.process(Learn::new, "events", "calibrators")
+                : scores.map((id, value) -> KeyValue.pair(name(value), row(SCORE, p(value), id)))
+                        .merge(joined.process(Route::new, "events"))
+                        .repartition(repartitioned.withName("by-stream"))
+                        .process(Calibrate::new, "calibrators");
+        answers.to(prefix + "-calibrated", Produced.with(string, bytes));
         return builder.build();
     }
 
@@ -219,8 +305,9 @@ public final class Repartition {
         settings.put(StreamsConfig.NUM_STREAM_THREADS_CONFIG, Integer.parseInt(args[4]));
         settings.put(StreamsConfig.consumerPrefix(ConsumerConfig.AUTO_OFFSET_RESET_CONFIG), "earliest");
         settings.put(StreamsConfig.producerPrefix(ProducerConfig.ACKS_CONFIG), "all");
+        settings.put(StreamsConfig.PROCESSING_GUARANTEE_CONFIG, args[6]);
         Parser parser = args[3].equals("avro") ? new Avro() : new Json();
-        KafkaStreams streams = new KafkaStreams(topology(args[1], parser, 4), settings);
+        KafkaStreams streams = new KafkaStreams(topology(args[1], parser, 4, args[5].equals("stream")), settings);
         CountDownLatch stopped = new CountDownLatch(1);
         Runtime.getRuntime().addShutdownHook(new Thread(() -> {
             streams.close();
