@@ -1,13 +1,14 @@
-"""``python -m agents.health``: the health check of the image; asks whether the worker of this container is alive.
+"""``python -m agents.health [PATH PORT...]``: the health check of the image; asks the worker of this container.
 
-It reads the few settings it needs itself: `streams.config.settings` imports Faust, which takes a second of processor
-time at every check.
+Without arguments it asks whether the worker is alive. ``/readyz 9464 9465 9466`` asks whether all stages of `trueup
+run` are ready. It reads the few settings it needs itself: `streams.config.settings` imports Faust, which takes a second
+of processor time at every check.
 """
 
 import os
 import ssl
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import Final
 
@@ -17,12 +18,13 @@ SECONDS: Final = 5.0
 HOST, PORT = "127.0.0.1", 9464
 
 
-def status(environment: Mapping[str, str]) -> tuple[bool, str]:
-    """Ask ``/healthz`` of the worker with this environment; return whether it is alive, and what it said."""
+def status(environment: Mapping[str, str], path: str = "/healthz", port: int | None = None) -> tuple[bool, str]:
+    """Ask the worker with this environment, or what listens at a port; return whether all is well, and what it said."""
     host = environment.get("TRUEUP_METRICS_HOST", HOST)
     if host in ("0.0.0.0", "::"):  # noqa: S104 - compared, not bound
         host = HOST
-    port = int(environment.get("TRUEUP_METRICS_PORT", PORT))
+    if port is None:
+        port = int(environment.get("TRUEUP_METRICS_PORT", PORT))
     if environment.get("TRUEUP_METRICS_CERTFILE"):
         # The certificate names the worker as others know it, not loopback; nothing secret is sent.
         trusting = ssl.create_default_context()
@@ -32,7 +34,7 @@ def status(environment: Mapping[str, str]) -> tuple[bool, str]:
     else:
         connection = HTTPConnection(host, port, timeout=SECONDS)
     try:
-        connection.request("GET", "/healthz")
+        connection.request("GET", path)
         answer = connection.getresponse()
         return answer.status == 200, answer.read(100).decode(errors="replace").strip()
     except (OSError, HTTPException) as exc:
@@ -41,12 +43,14 @@ def status(environment: Mapping[str, str]) -> tuple[bool, str]:
         connection.close()
 
 
-def main() -> int:
-    """Write what the worker said and return the exit status, 0 if it is alive."""
-    alive, said = status(os.environ)
-    sys.stdout.write(f"{said}\n")
-    return 0 if alive else 1
+def main(arguments: Sequence[str] = ()) -> int:
+    """Write what each said and return the exit status, 0 if all is well."""
+    path, *ports = arguments or ("/healthz",)
+    found = [status(os.environ, path, int(port)) for port in ports] or [status(os.environ, path)]
+    for _, said in found:
+        sys.stdout.write(f"{said}\n")
+    return 0 if all(well for well, _ in found) else 1
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

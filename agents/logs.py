@@ -17,13 +17,24 @@ _QUIET = ("faust", "mode", "aiokafka", "streams")
 
 
 class JsonFormatter(logging.Formatter):
-    """A record as one JSON object: time, level, logger, message, and the traceback if there is one."""
+    """A record as one JSON object: time, level, command, logger, message, and the traceback if there is one.
+
+    Parameters
+    ----------
+    command
+        Of the command line, which writes the log: ``router``, say.
+    """
+
+    def __init__(self, command: str) -> None:
+        super().__init__()
+        self._command = command
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line."""
         line = {
             "time": time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created)) + f".{int(record.msecs):03d}Z",
             "level": record.levelname.lower(),
+            "command": self._command,
             "logger": record.name,
             "message": record.getMessage(),
         }
@@ -62,13 +73,13 @@ class Repeats(logging.Filter):
         return True
 
 
-def configure(level: str = "INFO") -> None:
-    """Send logs to standard error: readable at a terminal, JSON elsewhere."""
+def configure(level: str = "INFO", command: str = "trueup") -> None:
+    """Send logs of a command to standard error: readable at a terminal, JSON elsewhere."""
     handler = logging.StreamHandler(sys.stderr)
     if sys.stderr.isatty():
-        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-8s %(name)s  %(message)s"))
+        handler.setFormatter(logging.Formatter(f"%(asctime)s %(levelname)-8s {command}: %(message)s"))
     else:
-        handler.setFormatter(JsonFormatter())
+        handler.setFormatter(JsonFormatter(command))
     handler.addFilter(Repeats())
     known = level in logging.getLevelNamesMapping()  # an unknown level is reported when the settings are read
     logging.basicConfig(level=level if known else "INFO", handlers=[handler], force=True)

@@ -32,7 +32,7 @@ A first look, on this machine alone:
 A cluster of your own:
   export TRUEUP_BROKERS=kafka-1:9092,kafka-2:9092
   trueup topics create --partitions 8 --replication 3
-  trueup worker
+  trueup run
 
 Every setting is an environment variable; 'trueup worker --help' lists them.
 """
@@ -69,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.command is None:
         parser.print_help()
         return 0
-    logs.configure(os.environ.get("TRUEUP_LOG_LEVEL", "INFO").upper())
+    logs.configure(os.environ.get("TRUEUP_LOG_LEVEL", "INFO").upper(), options.command)
     if options.command in _PRIVATE:
         os.umask(0o077)
     try:
@@ -93,26 +93,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"trueup {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
 
-    commands.add_parser(
-        "worker",
-        help="serve: read forecasts and outcomes, write calibrated predictions",
-        description="Serve until SIGTERM. Run several: partitions are shared out among them.",
-        epilog=_settings_help(),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-
-    commands.add_parser(
-        "intake",
-        help="read sources of any keys, and send on what they say under keys of trueup's own",
-        description="Serve until SIGTERM. Reads the [sources.NAME] of the streams file that are not the worker's input "
-        "topics. Run several: source partitions are shared out among them.",
-    )
-    commands.add_parser(
-        "router",
-        help="send labels that name only their event to the streams that the event was forecast in",
-        description="Serve until SIGTERM, behind 'trueup intake'. Run several: partitions are shared out among them.",
-    )
-
+    _add_stages(commands)
     demo = commands.add_parser("demo", help="real flights through a real broker, with a live table and a report")
     demo.add_argument(
         "--scenario",
@@ -253,6 +234,33 @@ def _add_sources(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     trial.add_argument("--json", action="store_true", help="print one JSON object a record")
 
 
+def _add_stages(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    commands.add_parser(
+        "worker",
+        help="serve: read forecasts and outcomes, write calibrated predictions",
+        description="Serve until SIGTERM. Run several: partitions are shared out among them.",
+        epilog=_settings_help(),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands.add_parser(
+        "run",
+        help="serve with everything that the settings ask for: the worker, and intake and router if sources need them",
+        description="Serve until SIGTERM, each stage in a process of its own, with metrics at the port of the settings "
+        "(worker), the next one (router) and the one behind it (intake). If one of them ends, all do.",
+    )
+    commands.add_parser(
+        "intake",
+        help="read sources of any keys, and send on what they say under keys of trueup's own",
+        description="Serve until SIGTERM. Reads the [sources.NAME] of the streams file that are not the worker's input "
+        "topics. Run several: source partitions are shared out among them.",
+    )
+    commands.add_parser(
+        "router",
+        help="send labels that name only their event to the streams that the event was forecast in",
+        description="Serve until SIGTERM, behind 'trueup intake'. Run several: partitions are shared out among them.",
+    )
+
+
 def _add_rescale(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     rescale = commands.add_parser(
         "rescale",
@@ -326,6 +334,12 @@ def _worker(_: argparse.Namespace) -> int:
     from agents import worker  # noqa: PLC0415 - Faust takes a second to import; --help should not wait for it
 
     return worker.run(Settings.from_env(os.environ))
+
+
+def _run(_: argparse.Namespace) -> int:
+    from agents import all_stages  # noqa: PLC0415 - as above
+
+    return all_stages.run(os.environ)
 
 
 def _intake(_: argparse.Namespace) -> int:
@@ -562,6 +576,7 @@ async def _values(settings: Settings, topic: str) -> list[bytes]:
 _COMMANDS = {
     "audit": _audit,
     "worker": _worker,
+    "run": _run,
     "intake": _intake,
     "router": _router,
     "demo": _demo,
@@ -580,7 +595,7 @@ _COMMANDS = {
 }
 
 #: These commands write data: state, records, reports. Only the user who runs them may read it.
-_PRIVATE = ("worker", "router", "replay", "audit", "inspect")
+_PRIVATE = ("worker", "run", "router", "replay", "audit", "inspect")
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -64,6 +64,17 @@ def test_status_is_what_the_shell_sees(monkeypatch: pytest.MonkeyPatch, capsys: 
             assert capsys.readouterr().out == ("yes\n" if alive else "no\n")
 
 
+def test_several_are_well_if_each_is(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.delenv("TRUEUP_METRICS_PORT", raising=False)
+    with serving(alive=True) as one, serving(alive=True) as two, serving(alive=False) as dead:
+        first, second, third = (each["TRUEUP_METRICS_PORT"] for each in (one, two, dead))
+        assert health.main(["/healthz", first, second]) == 0
+        assert health.main(["/healthz", first, third]) == 1
+        assert capsys.readouterr().out == "yes\nyes\nyes\nno\n"
+        assert health.main(["/readyz", first]) == 1
+        assert capsys.readouterr().out == "no: busy\n"
+
+
 def test_it_looks_where_a_worker_listens_that_was_told_nothing() -> None:
     defaults = {field.name: field.default for field in fields(Settings)}
     assert (defaults["metrics_host"], defaults["metrics_port"]) == (health.HOST, health.PORT)

@@ -34,7 +34,7 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def configured(monkeypatch: pytest.MonkeyPatch, level: str = "INFO", *, terminal: bool = False) -> Stream:
     monkeypatch.setattr(sys, "stderr", stream := Stream(terminal=terminal))
-    logs.configure(level)
+    logs.configure(level, "router")
     return stream
 
 
@@ -50,14 +50,20 @@ def test_a_record_is_one_json_object_when_nobody_sits_at_the_terminal(monkeypatc
     record.created, record.msecs = 1_700_000_000.25, 250.0
     logging.root.handle(record)
     assert lines(stream) == [
-        {"time": "2023-11-14T22:13:20.250Z", "level": "warning", "logger": "trueup", "message": "2 of\né"}
+        {
+            "time": "2023-11-14T22:13:20.250Z",
+            "level": "warning",
+            "command": "router",
+            "logger": "trueup",
+            "message": "2 of\né",
+        }
     ]
 
 
 def test_a_record_is_text_at_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     stream = configured(monkeypatch, terminal=True)
     logging.getLogger("trueup").warning("mind the %s", "gap")
-    assert stream.getvalue().endswith(" WARNING  trueup  mind the gap\n")
+    assert stream.getvalue().endswith(" WARNING  router: mind the gap\n")
 
 
 def test_an_exception_is_one_line_with_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:

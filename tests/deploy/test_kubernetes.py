@@ -4,6 +4,7 @@ No cluster reads them here. They are compared with Kubernetes' schemas of `NEWES
 Prometheus operator have no schema there and are compared with the fields in its documentation.
 """
 
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,8 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from agents import __version__
+from agents import __version__, all_stages, health
+from agents.all_stages import STAGES
 from agents.worker import ALIVE_SECONDS
 from cli.main import _parser
 from deploy.kubernetes import rules
@@ -214,7 +216,8 @@ def test_ports_are_the_one_of_the_image() -> None:
     (port,) = container["ports"]
     assert [str(port["containerPort"])] == stages()["worker"].of("EXPOSE")
     (served,) = of("Service")["spec"]["ports"]
-    (scraped,) = of("ServiceMonitor")["spec"]["endpoints"]
+    scraped, *of_sources = of("ServiceMonitor")["spec"]["endpoints"]
+    assert [each["port"] for each in of_sources] == list(STAGES[1:])
     (admitted,) = of("NetworkPolicy")["spec"]["ingress"][0]["ports"]
     assert port["name"] == served["targetPort"] == admitted["port"]
     assert served["name"] == scraped["port"]
@@ -224,9 +227,9 @@ def test_prometheus_scrapes_as_it_does_without_an_operator() -> None:
     config = yaml.safe_load((ROOT / "deploy/prometheus/prometheus.yml").read_text())
     (job,) = (each for each in config["scrape_configs"] if each["job_name"] == "trueup")
     spec = of("ServiceMonitor")["spec"]
-    (endpoint,) = spec["endpoints"]
-    assert endpoint["interval"] == config["global"]["scrape_interval"]
-    assert endpoint["scrapeTimeout"] == config["global"]["scrape_timeout"]
+    for endpoint in spec["endpoints"]:
+        assert endpoint["interval"] == config["global"]["scrape_interval"]
+        assert endpoint["scrapeTimeout"] == config["global"]["scrape_timeout"]
     assert spec["sampleLimit"] == job["sample_limit"]
     # The alerts name the job.
     assert of("Service")["metadata"]["labels"][spec["jobLabel"]] == job["job_name"]
@@ -296,6 +299,41 @@ def test_kustomize_puts_production_together() -> None:
         assert data["TRUEUP_BROKERS"].startswith("kafka-0.example:9094,")
         assert {volume["configMap"]["name"] for volume in pod["volumes"] if "configMap" in volume} <= configs.keys()
     assert by_kind["StatefulSet"]["spec"]["replicas"] == 3
+
+
+@needs_kubectl
+def test_with_sources_a_pod_runs_every_stage_and_each_is_probed_and_scraped(tmp_path: Path) -> None:
+    there = os.path.relpath(KUBERNETES, tmp_path)
+    (tmp_path / "kustomization.yaml").write_text(
+        f"resources: [{there}/base, {there}/monitoring]\ncomponents: [{there}/sources, {there}/sasl]\n"
+    )
+    found = {manifest["kind"]: manifest for manifest in rendered(tmp_path)}
+    for manifest in found.values():
+        allowed(manifest)
+    (container,) = found["StatefulSet"]["spec"]["template"]["spec"]["containers"]
+    assert _parser().parse_args(container["args"]).command == "run"
+    settings = Settings.from_env(environment("base") | {"TRUEUP_STREAMS": str(streams_with_a_source(tmp_path))})
+    stages_ports = all_stages.ports(settings)
+    ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+    assert list(ports.values()) == list(stages_ports.values())
+    assert {port["name"]: port["port"] for port in found["Service"]["spec"]["ports"]} == ports
+    assert all(port["targetPort"] == port["name"] for port in found["Service"]["spec"]["ports"])
+    admitted = [port["port"] for port in found["NetworkPolicy"]["spec"]["ingress"][0]["ports"]]
+    scraped = [endpoint["port"] for endpoint in found["ServiceMonitor"]["spec"]["endpoints"]]
+    assert list(ports) == admitted == scraped
+    for kind, path in (("startup", "/healthz"), ("readiness", "/readyz"), ("liveness", "/healthz")):
+        command = container[f"{kind}Probe"]["exec"]["command"]
+        assert command == ["python", "-m", "agents.health", path, *map(str, ports.values())]
+        assert container[f"{kind}Probe"]["timeoutSeconds"] > health.SECONDS
+    for of_one, name in (("periodSeconds", "liveness"), ("failureThreshold", "liveness"), ("periodSeconds", "startup")):
+        assert container[f"{name}Probe"][of_one] == probe(name)[of_one]
+
+
+def streams_with_a_source(directory: Path) -> Path:
+    """Return a streams file with a source for intake."""
+    path = directory / "streams.toml"
+    path.write_text('[sources.s]\ntopic = "t"\nrole = "forecast"\nevent_id = "id"\nstream = "cards"\np = "score"\n')
+    return path
 
 
 @needs_kubectl

@@ -1,0 +1,79 @@
+"""Every stage that the settings ask for as one command; several are a process each."""
+
+import asyncio
+import ctypes
+import logging
+import signal
+import sys
+from asyncio.subprocess import Process
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Final
+
+from agents import worker
+from streams.config.settings import Settings, SettingsError
+
+log = logging.getLogger("trueup")
+
+#: The port of a stage's metrics is `TRUEUP_METRICS_PORT` and its place here.
+STAGES: Final = ("worker", "router", "intake")
+#: Linux: a signal that a process gets when its parent ends. See prctl(2).
+_PR_SET_PDEATHSIG: Final = 1
+_LIBC: Final = ctypes.CDLL(None)
+
+
+def ports(settings: Settings) -> dict[str, int]:
+    """Return the stages that the settings ask for, and the ports of their metrics.
+
+    Router and intake are among them where a source is for intake. SettingsError if there are too few ports behind the
+    first one.
+    """
+    first = settings.metrics_port
+    stages = STAGES if len(settings.stages) > 1 else STAGES[:1]
+    if first + len(stages) - 1 > 65_535:
+        raise SettingsError(f"TRUEUP_METRICS_PORT={first}: {', '.join(stages)} need a port each, from this one on")
+    return {stage: first + n if first else 0 for n, stage in enumerate(stages)}
+
+
+def run(environment: Mapping[str, str]) -> int:
+    """Run the stages until SIGTERM or SIGINT, and return the exit status.
+
+    0 after a clean stop of all. If one ends by itself, the others are stopped, and its status is returned: whoever
+    started this command starts it again. `agents.worker.FAILED` stands for one that was killed. Raises `SettingsError`.
+    """
+    settings = Settings.from_env(environment)
+    of = ports(settings)
+    return worker.run(settings) if len(of) == 1 else asyncio.run(_run(environment, of))
+
+
+async def _run(environment: Mapping[str, str], of: Mapping[str, int]) -> int:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for signum in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(signum, stop.set)
+    stages = {stage: await _started(stage, {**environment, "TRUEUP_METRICS_PORT": str(of[stage])}) for stage in of}
+    ends = {asyncio.create_task(process.wait()): stage for stage, process in stages.items()}
+    asked = asyncio.create_task(stop.wait())
+    await asyncio.wait([*ends, asked], return_when=asyncio.FIRST_COMPLETED)
+    asked.cancel()
+    first = None if stop.is_set() else next(each for each in ends if each.done())
+    if first is not None:
+        log.error("%s ended with status %d: stopping the others", ends[first], first.result())
+    for process in stages.values():
+        with suppress(ProcessLookupError):
+            process.terminate()
+    await asyncio.wait(ends)
+    wrong = [status for each in ends if (status := each.result())]
+    status = next(iter(wrong), 0) if first is None else first.result() or worker.FAILED
+    return status if status >= 0 else worker.FAILED
+
+
+async def _started(stage: str, environment: Mapping[str, str]) -> Process:
+    command = (sys.executable, "-P", "-m", "cli.main", stage)
+    return await asyncio.create_subprocess_exec(*command, env=environment, preexec_fn=_end_with_parent)
+
+
+def _end_with_parent() -> None:
+    """Let this process be stopped when its parent ends, however that ends. Only Linux can."""
+    if sys.platform == "linux":
+        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)

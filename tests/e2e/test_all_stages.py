@@ -1,0 +1,88 @@
+"""``trueup run``: worker, router and intake as one command, which ends as one."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from agents.all_stages import STAGES
+from tests.e2e.test_intake import Hour, MakeWorld, expected, made, resolved
+from tests.e2e.world import PATIENCE, ROOT, wait_for
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+
+
+@contextmanager
+def running(environment: dict[str, str], log: Path) -> Iterator["subprocess.Popen[bytes]"]:
+    """Run every stage."""
+    with log.open("ab") as printed:
+        command = [sys.executable, "-P", "-m", "cli.main", "run"]
+        whole = {**os.environ, **environment, "PYTHONPATH": str(ROOT)}
+        process = subprocess.Popen(command, env=whole, stdout=printed, stderr=printed)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def stages(of: "subprocess.Popen[bytes]") -> dict[str, int]:
+    """Return the process ids of its stages that have begun."""
+    found = {}
+    for pid in Path(f"/proc/{of.pid}/task/{of.pid}/children").read_text().split():
+        *_, command, _ = (b"\0" + Path(f"/proc/{pid}/cmdline").read_bytes()).decode().split("\0")
+        found[command] = int(pid)
+    return {stage: found[stage] for stage in STAGES if stage in found}
+
+
+def gone(pids: list[int]) -> bool:
+    """Whether none of some processes runs."""
+    return not any(Path(f"/proc/{pid}/exe").exists() for pid in pids)
+
+
+def test_one_command_serves_sources_of_any_key_and_ends_as_one(world: MakeWorld, tmp_path: Path) -> None:
+    hour, log = Hour(world, tmp_path, "run"), tmp_path / "run.log"
+    sent = made(300)
+    hour.send(sent[:400])
+    with running(hour.world.environment, log) as process:
+        hour.wait()
+        each = stages(process)
+        assert each.keys() == set(STAGES)
+        os.kill(each["router"], signal.SIGKILL)
+        assert process.wait(PATIENCE) == 70
+        assert "router ended with status -9: stopping the others" in log.read_text()
+        assert gone(list(each.values()))
+    hour.send(sent[400:])
+    with running(hour.world.environment, log) as process:
+        hour.wait()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(PATIENCE) == 0, log.read_text()[-2000:]
+    with running(hour.world.environment, log) as process:
+        wait_for("every stage to run", lambda: len(stages(process)) == len(STAGES))
+        each = stages(process)
+        process.kill()
+        wait_for("the stages to end with it", lambda: gone(list(each.values())))
+    hour.judge()
+    assert resolved(hour.world) == expected(sent)
+
+
+def test_without_sources_there_is_a_worker_alone(world: MakeWorld, tmp_path: Path) -> None:
+    one, log = world(), tmp_path / "run.log"
+    with running(one.environment, log) as process:
+        wait_for("it to serve", lambda: '"message":"ready"' in log.read_text())
+        assert not stages(process)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(PATIENCE) == 0, log.read_text()[-2000:]
+
+
+def test_what_a_stage_cannot_start_with_ends_all(world: MakeWorld, tmp_path: Path) -> None:
+    one, log = world(TRUEUP_CALIBRATED="nowhere"), tmp_path / "run.log"
+    environment = one.environment | {"TRUEUP_CALIBRATED": "elsewhere"}
+    with running(environment, log) as process:
+        assert process.wait(PATIENCE) == 78, log.read_text()
+    assert "elsewhere" in log.read_text()
