@@ -171,10 +171,10 @@ OPERATIONS: Final = Dashboard(
                 ),
                 _lines(
                     "Ready",
-                    "1 while a worker is assigned, restored and serving.",
+                    "1 while a worker, a router or an intake is assigned, restored and serving.",
                     [Query(over("max", _now("trueup_ready"), "instance"), "{{instance}}")],
                     "none",
-                    alert="TrueupNoWorkerReady",
+                    alert="TrueupStageNotReady",
                 ),
                 _lines(
                     "Still to restore",

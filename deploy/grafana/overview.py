@@ -37,7 +37,7 @@ OVERVIEW: Final = Dashboard(
                     "stat",
                     "Workers ready",
                     "Workers that are assigned, restored and serving.",
-                    [Query(f"sum(trueup_ready{{{WORKER}}})")],
+                    [Query(f"sum(trueup_ready{{{WORKER}}} and trueup_pending_events{{{WORKER}}})")],
                     "none",
                     width=4,
                     height=4,
@@ -47,7 +47,7 @@ OVERVIEW: Final = Dashboard(
                 Panel(
                     "stat",
                     "Workers not ready",
-                    "Workers that are scraped and serve nothing: restoring, waiting for partitions, or stuck.",
+                    "Workers, routers and intakes that serve nothing: restoring, stuck, or without partitions.",
                     [Query(f"count(trueup_ready{{{WORKER}}} == 0) or vector(0)")],
                     "none",
                     width=4,

@@ -7,7 +7,8 @@ from typing import Any, Final
 import promql_parser
 import yaml
 
-from streams.metrics.catalogue import CATALOGUE, PREFIX, PROCESS
+from streams.metrics.catalogue import PREFIX, PROCESS
+from streams.metrics.routing import KNOWN
 from tests.deploy.promtool import RULES
 
 _SUFFIXES: Final = {"counter": ("_total",), "gauge": ("",), "histogram": ("_bucket", "_sum", "_count")}
@@ -15,8 +16,8 @@ _SUFFIXES: Final = {"counter": ("_total",), "gauge": ("",), "histogram": ("_buck
 
 @cache
 def exported() -> frozenset[str]:
-    """Return the names of the series a worker exports."""
-    own = {PREFIX + metric.name + suffix for metric in CATALOGUE.values() for suffix in _SUFFIXES[metric.kind]}
+    """Return the names of the series that workers, routers and intakes export."""
+    own = {PREFIX + metric.name + suffix for metric in KNOWN.values() for suffix in _SUFFIXES[metric.kind]}
     return frozenset(own | set(PROCESS))
 
 

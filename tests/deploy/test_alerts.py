@@ -21,11 +21,25 @@ def healthy(worker: str = W, step: int = 1) -> dict[str, str]:
     return {
         f"up{{{worker}}}": f"1x{LONG}",
         f"trueup_ready{{{worker}}}": f"1x{LONG}",
+        f"trueup_pending_events{{{worker}}}": f"0x{LONG}",
         f"trueup_recovery_remaining_records{{{worker}}}": f"0x{LONG}",
         f"process_start_time_seconds{{{worker}}}": f"0x{LONG}",
         f"trueup_last_update_timestamp_seconds{{{worker}}}": f"0+{60 * step}x{LONG}",
         f'trueup_lag_records{{{worker},topic="forecasts",partition="0"}}': f"0x{LONG}",
     }
+
+
+def router(ready: str = "1", instance: str = "r0") -> dict[str, str]:
+    """Return a router."""
+    labels = f'job="trueup",instance="{instance}"'
+    return {f"trueup_ready{{{labels}}}": f"{ready}x{LONG}", f"trueup_routed_events{{{labels}}}": f"0x{LONG}"}
+
+
+def intake(ready: str = "1") -> dict[str, str]:
+    """Return an intake of two sources."""
+    labels = 'job="trueup",instance="i0"'
+    counts = {f'trueup_mapped_records_total{{{labels},source="{each}",fate="sent"}}': f"0x{LONG}" for each in "ab"}
+    return {f"trueup_ready{{{labels}}}": f"{ready}x{LONG}", **counts}
 
 
 def bins(
@@ -338,10 +352,25 @@ SCENARIOS: Final[dict[str, dict[str, list[Scenario]]]] = {
         ],
     },
     "TrueupNoWorkerReady": {
-        "fires": [scene(only("trueup_ready", f"0x{LONG}"), at=6, fires="TrueupNoWorkerReady")],
+        "fires": [
+            scene(only("trueup_ready", f"0x{LONG}"), at=6, fires="TrueupNoWorkerReady"),
+            # The router and the intake are ready.
+            scene(only("trueup_ready", f"0x{LONG}"), router(), intake(), at=6, fires="TrueupNoWorkerReady"),
+        ],
         "quiet": [
             scene(only("trueup_ready", "0x4 1x20"), at=6),
             scene(only("trueup_ready", f"0x{LONG}"), healthy(V), at=6),
+        ],
+    },
+    "TrueupStageNotReady": {
+        "fires": [
+            scene(healthy(), router("0"), intake(), at=6, fires="TrueupStageNotReady"),
+            scene(healthy(), router(), intake("0"), at=6, fires="TrueupStageNotReady"),
+        ],
+        "quiet": [
+            scene(healthy(), router(), intake(), at=6),
+            scene(healthy(), router("0"), router("1", "r1"), intake(), at=6),
+            scene(healthy(), router("0x4 1"), intake(), at=6),
         ],
     },
     "TrueupWorkerDown": {
