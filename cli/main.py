@@ -463,6 +463,10 @@ def _config(options: argparse.Namespace) -> int:
         print(f"{name}={value}")
     for pattern, policy in streams.items():
         kept = f"kept {policy['ttl_ms'] / 86_400_000:g} days"
+        if policy["matures_ms"]:
+            kept += f", labels known after {policy['matures_ms'] / 86_400_000:g} days"
+        if policy["silence"] is not None:
+            kept += f", no report means {policy['silence']:g}"
         named = [*policy["segments"], *("*".join(pair) for pair in policy["pairs"])]
         segments = f", segments {', '.join(named)}" if named else ""
         print(f"# streams {pattern!r}: {policy['calibrator']}, configuration {policy['config']}, {kept}{segments}")

@@ -6,7 +6,7 @@ from hashlib import blake2b
 from typing import Any, Final
 
 from state import maps
-from state.policy import ARRIVAL, MATURITY
+from state.policy import ARRIVAL, MATURITY, Policy
 from streams.config import stream_config
 from streams.config.settings import ACCESS, REGISTRY, SECURITY, Settings
 from streams.kafka.security import Access, Security
@@ -45,9 +45,6 @@ def shown(settings: Settings) -> dict[str, str]:
 
 def policies(settings: Settings) -> dict[str, dict[str, Any]]:
     """Return what each pattern of streams is calibrated by; ``*`` is every stream that no pattern matches."""
-    found = [*settings.policies.patterns]
-    if settings.policies.default is not None:
-        found.append(("*", settings.policies.default))
     return {
         pattern: {
             "config": policy.config,
@@ -65,7 +62,7 @@ def policies(settings: Settings) -> dict[str, dict[str, Any]]:
             "on_error": policy.on_error,
             **json.loads(policy.recipe),
         }
-        for pattern, policy in found
+        for pattern, policy in _patterns(settings)
     }
 
 
@@ -73,10 +70,7 @@ def unmapped(settings: Settings) -> dict[str, str]:
     """Return why streams have no map, by their pattern; nothing where no maps are written."""
     if settings.maps is None:
         return {}
-    named = [*settings.policies.patterns]
-    if settings.policies.default is not None:
-        named.append(("*", settings.policies.default))
-    return {pattern: why for pattern, policy in named if (why := maps.why_not(policy))}
+    return {pattern: why for pattern, policy in _patterns(settings) if (why := maps.why_not(policy))}
 
 
 def sources(settings: Settings) -> list[dict[str, str]]:
@@ -103,6 +97,14 @@ def fingerprint(settings: Settings) -> str:
         decided.append([[each.name, each.role, each.topics, each.table] for each in settings.sources])
     text = json.dumps(decided, sort_keys=True, separators=(",", ":"))
     return blake2b(text.encode(), digest_size=4).hexdigest()
+
+
+def _patterns(settings: Settings) -> list[tuple[str, Policy]]:
+    """Return the patterns of the file and, unless it has a ``*`` of its own, the default of all other streams."""
+    found, default = [*settings.policies.patterns], settings.policies.default
+    if default is not None and all(pattern != "*" for pattern, _ in found):
+        found.append(("*", default))
+    return found
 
 
 def _guarded(held: Security | Access | Registry, attribute: str) -> str:

@@ -438,6 +438,20 @@ def test_config_check_shows_the_settings_without_their_secrets(
     assert report["streams"]["*"]["calibrator"] == DEFAULT_CALIBRATOR
 
 
+def test_config_check_shows_what_the_file_says_of_all_streams_and_the_hash_is_of_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, said = tmp_path / "streams.toml", []
+    monkeypatch.setenv("TRUEUP_STREAMS", str(file))
+    for days in (10, 45):
+        file.write_text(f'[streams."*"]\nmatures = "{days}d"\nsilence = 0\nttl = "60d"\n')
+        assert main.main(["config", "check"]) == 0
+        said.append(capsys.readouterr().out.splitlines())
+    (line,) = (line for line in said[0] if line.startswith("# streams '*'"))
+    assert line.endswith("kept 60 days, labels known after 10 days, no report means 0")
+    assert said[0][-1] != said[1][-1], "workers of different files show it by their hashes"
+
+
 def test_config_check_says_which_streams_have_no_map(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
