@@ -261,6 +261,22 @@ OPERATIONS: Final = Dashboard(
                     alert="TrueupLabelCoverageFallen",
                 ),
                 _lines(
+                    "Used in a day",
+                    "Records of each topic and source in a day that were neither dead nor passed over: a feed that "
+                    "stops, or a source whose `when` no longer holds, falls to 0.",
+                    [Query(over("sum", of("job_topic:trueup_used_records:increase1d"), "topic"), "{{topic}}")],
+                    "short",
+                    alert="TrueupInputSilent",
+                ),
+                _lines(
+                    "Labels without a forecast",
+                    "Share of a day's labels that find no forecast: other ids, scopes or keys.",
+                    [Query(of("job:trueup_unmatched_labels:ratio1d"), "{{job}}")],
+                    "percentunit",
+                    levels=((None, "green"), (0.2, "orange")),
+                    alert="TrueupLabelsUnmatched",
+                ),
+                _lines(
                     "Expired before their time",
                     "Events a second that expired, or were labelled by silence, ten minutes or more before they were "
                     "due by the worker's clock: records of the future moved stream time.",

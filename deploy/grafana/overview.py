@@ -82,8 +82,8 @@ OVERVIEW: Final = Dashboard(
                 Panel(
                     "stat",
                     "Dead letters",
-                    "Share of the records of ten minutes that could not be used.",
-                    [Query(over("max", of("job:trueup_dead_letters:ratio10m")))],
+                    "Share of the records of ten minutes that could not be used, in the topic or source with most.",
+                    [Query(over("max", of("job_topic:trueup_dead_letters:ratio10m")))],
                     "percentunit",
                     width=4,
                     height=4,

@@ -14,6 +14,7 @@ V: Final = 'job="trueup",instance="w1"'
 S: Final = 'stream="cards"'
 #: More samples than any scenario looks at.
 LONG: Final = 500
+NONE: Final = f"0x{LONG}"
 
 
 def healthy(worker: str = W, step: int = 1) -> dict[str, str]:
@@ -31,13 +32,13 @@ def healthy(worker: str = W, step: int = 1) -> dict[str, str]:
 
 def router(ready: str = "1", instance: str = "r0") -> dict[str, str]:
     """Return a router."""
-    labels = f'job="trueup",instance="{instance}"'
+    labels = f'job="trueup-router",instance="{instance}"'
     return {f"trueup_ready{{{labels}}}": f"{ready}x{LONG}", f"trueup_routed_events{{{labels}}}": f"0x{LONG}"}
 
 
 def intake(ready: str = "1") -> dict[str, str]:
     """Return an intake of two sources."""
-    labels = 'job="trueup",instance="i0"'
+    labels = 'job="trueup-intake",instance="i0"'
     counts = {f'trueup_mapped_records_total{{{labels},source="{each}",fate="sent"}}': f"0x{LONG}" for each in "ab"}
     return {f"trueup_ready{{{labels}}}": f"{ready}x{LONG}", **counts}
 
@@ -81,6 +82,10 @@ def alarm(kind: str, level: float, worker: str = W) -> dict[str, str]:
         f'trueup_alarm_log10{{{worker},{S},kind="{kind}"}}': f"{level}x{LONG}",
         f"trueup_scored_partitions{{{worker},{S}}}": f"1x{LONG}",
     }
+
+
+def answered_until(answered: str) -> dict[str, str]:
+    return {f"trueup_answered_forecasts_total{{{W},{S}}}": answered}
 
 
 def recent(kind: str, level: float, worker: str = W) -> dict[str, str]:
@@ -150,10 +155,33 @@ def latency(within: int, late: int) -> dict[str, str]:
     }
 
 
-def letters(dead: float, records: float) -> dict[str, str]:
+def letters(dead: float, records: float, topic: str = "forecasts") -> dict[str, str]:
     return {
-        f'trueup_dead_letters_total{{{W},topic="forecasts",reason="not_json"}}': f"0+{dead}x{LONG}",
-        f'trueup_records_total{{{W},topic="forecasts",fate="issued"}}': f"0+{records}x{LONG}",
+        f'trueup_dead_letters_total{{{W},topic="{topic}",reason="not_json"}}': f"0+{dead}x{LONG}",
+        f'trueup_records_total{{{W},topic="{topic}",fate="issued"}}': f"0+{records}x{LONG}",
+    }
+
+
+def mapped(source: str, sent: str = NONE, passed: str = NONE, dead: str = NONE) -> dict[str, str]:
+    """Return an intake's source whose records became this."""
+    which = f'job="trueup-intake",instance="i0",source="{source}"'
+    fates = {"sent": sent, "passed": passed, "dead": dead}
+    return {f'trueup_mapped_records_total{{{which},fate="{fate}"}}': values for fate, values in fates.items()} | {
+        f'trueup_dead_letters_total{{job="trueup-intake",instance="i0",topic="{source}",reason="label"}}': dead
+    }
+
+
+def read(topic: str, values: str, fate: str = "waiting") -> dict[str, str]:
+    return {f'trueup_records_total{{{W},topic="{topic}",fate="{fate}"}}': values}
+
+
+def early(waiting: str, labels: str, expired: str = f"0x{LONG}") -> dict[str, str]:
+    """Return a router with so many labels that wait for a forecast, of so many that came."""
+    router = 'job="trueup-router",instance="r0"'
+    return {
+        f"trueup_unrouted_events{{{router}}}": waiting,
+        f'trueup_expired_routes_total{{{router},kind="labels"}}': expired,
+        f'trueup_routed_records_total{{{router},topic="labels",fate="routed"}}': labels,
     }
 
 
@@ -326,6 +354,55 @@ SCENARIOS: Final[dict[str, dict[str, list[Scenario]]]] = {
             scene(shift("0.3x340 0.5x150"), at=8 * DAY, step=30),
         ],
     },
+    "TrueupInputSilent": {
+        "fires": [
+            # The feed of labels stopped on day 8; an hour a step.
+            scene(read("outcomes", "0+2x192 384x200"), at=10 * DAY, step=60, fires="TrueupInputSilent"),
+            # It has not come back for ten days.
+            scene(read("outcomes", "0+2x192 384x300"), at=18 * DAY, step=60, fires="TrueupInputSilent"),
+            # Another value in the field that `when` asks for: all is passed over.
+            scene(
+                mapped("scores", sent="0+18x192 3456x200", passed="0x192 0+18x200"),
+                at=10 * DAY,
+                step=60,
+                fires="TrueupInputSilent",
+            ),
+            # It never held: the first hours of a source.
+            scene(mapped("scores", passed="0+18x100"), at=12 * 60, step=60, fires="TrueupInputSilent"),
+            # One of several streams gets no forecast any more.
+            scene(answered_until("0+80x192 15360x200"), at=10 * DAY, step=60, fires="TrueupInputSilent"),
+        ],
+        "quiet": [
+            # Nothing at weekends: a week before the second one there were none either.
+            scene(read("outcomes", "0+2x120 240x47 240+2x120 480x47 480+2x100"), at=13 * DAY + 720, step=60),
+            # What a source sends on is rare, as it shares its topic with others.
+            scene(mapped("scores", sent="0x50 1x300", passed="0+18x300"), at=4 * DAY, step=60),
+            scene(read("outcomes", "0+0.04x192 8x200"), at=10 * DAY, step=60),
+            scene(mapped("scores"), at=10 * DAY, step=60),
+        ],
+    },
+    "TrueupLabelsUnmatched": {
+        "fires": [
+            # A prefix in the ids, since noon: the labels wait for forecasts.
+            scene(early("0x24 0+3x100", "0+3x200"), at=DAY, step=30, fires="TrueupLabelsUnmatched"),
+            # For longer than they are waited for: as many are given up as come.
+            scene(early("500x400", "0+3x400", "0+3x400"), at=3 * DAY, step=30, fires="TrueupLabelsUnmatched"),
+            # A worker without a router.
+            scene(
+                only("trueup_early_outcomes", "0+3x200"),
+                {f'trueup_expired_total{{{W},kind="outcome"}}': "0x200"},
+                read("outcomes", "0+3x200", "early"),
+                at=DAY,
+                step=30,
+                fires="TrueupLabelsUnmatched",
+            ),
+        ],
+        "quiet": [
+            scene(early("0+0.3x200", "0+3x200"), at=DAY, step=30),
+            scene(early("500x200", "0+3x200"), at=DAY, step=30),
+            scene(early("0+0.1x200", "0+0.1x200"), at=DAY, step=30),
+        ],
+    },
     "TrueupExpiredEarly": {
         "fires": [scene(only("trueup_expired_early_total", "0x30 5x100"), at=40, fires="TrueupExpiredEarly")],
         "quiet": [
@@ -335,8 +412,14 @@ SCENARIOS: Final[dict[str, dict[str, list[Scenario]]]] = {
     },
     "TrueupLabelCoverageFallen": {
         # Of 120 forecasts in half an hour 96 had outcomes, for a day; then 48.
-        "fires": [scene(labels(120, "0+96x48 4656+48x400"), at=31 * 60, step=30, fires="TrueupLabelCoverageFallen")],
+        "fires": [
+            scene(labels(120, "0+96x48 4656+48x400"), at=31 * 60, step=30, fires="TrueupLabelCoverageFallen"),
+            # 1,200 forecasts a day; labels have been gone for two days, which a comparison with yesterday does not see.
+            scene(labels(50, "0+40x192 7680x200"), at=10 * DAY, step=60, fires="TrueupLabelCoverageFallen"),
+        ],
         "quiet": [
+            scene(labels(50, "0+40x192 7680+30x200"), at=10 * DAY, step=60),
+            scene(labels(40, "0+40x192 7680x200"), at=10 * DAY, step=60),
             scene(labels(120, "0+96x48 4680+72x400"), at=31 * 60, step=30),
             scene(labels(80, "0+60x48 2910+30x400"), at=31 * 60, step=30),
         ],
@@ -374,7 +457,10 @@ SCENARIOS: Final[dict[str, dict[str, list[Scenario]]]] = {
         ],
     },
     "TrueupWorkerDown": {
-        "fires": [scene(only("up", f"0x{LONG}"), at=3, fires="TrueupWorkerDown")],
+        "fires": [
+            scene(only("up", f"0x{LONG}"), at=3, fires="TrueupWorkerDown"),
+            scene({'up{job="trueup-router",instance="r0"}': "0x20"}, at=3, fires="TrueupWorkerDown"),
+        ],
         "quiet": [scene(only("up", "0 0 1x20"), at=3), scene({'up{job="prometheus",instance="p"}': "0x20"}, at=3)],
     },
     "TrueupWorkerRestarting": {
@@ -487,8 +573,18 @@ SCENARIOS: Final[dict[str, dict[str, list[Scenario]]]] = {
         "quiet": [scene(latency(9, 1), at=25), scene(latency(1000, 1), at=25), scene(latency(90, 10), at=10)],
     },
     "TrueupDeadLetters": {
-        "fires": [scene(letters(2, 100), at=17, fires="TrueupDeadLetters")],
-        "quiet": [scene(letters(2, 250), at=17), scene(letters(0.5, 10), at=17)],
+        "fires": [
+            scene(letters(2, 100), at=17, fires="TrueupDeadLetters"),
+            # All of a few labels, beside a thousand times as many forecasts.
+            scene(letters(2, 2, "outcomes"), letters(0, 2000), at=17, fires="TrueupDeadLetters"),
+            # One in ten minutes, of an intake's source: no ten minutes have ten.
+            scene(mapped("disputes", dead="0+3x100"), at=6 * 60, step=30, fires="TrueupDeadLetters"),
+        ],
+        "quiet": [
+            scene(letters(2, 250), at=17),
+            scene(letters(0.5, 10), at=17),
+            scene(mapped("disputes", sent="0+30x100", dead="0+3x100"), at=6 * 60, step=30),
+        ],
     },
     "TrueupIdConflicts": {
         "fires": [scene(conflicts("0x3 1x60"), at=12, fires="TrueupIdConflicts")],

@@ -121,7 +121,7 @@ def test_what_is_shown_is_sane(scene: Scene) -> None:
     assert ask("sum(trueup_held_partitions)") == scene.world.partitions
     assert ask("sum(job_topic:trueup_lag_records:sum)") == 0
     assert 0 < ask('job:trueup_forecast_latency_seconds:quantile5m{quantile="0.5"}') < 60
-    assert 0 < ask("job:trueup_dead_letters:ratio10m") < 0.1
+    assert 0 < ask("max(job_topic:trueup_dead_letters:ratio10m)") < 0.1
     assert 0 < ask('stream:trueup_label_coverage:ratio6h{stream="stream-0"}') <= 1
     said = 'stream_kind_bin:trueup_mean_forecast:ratio{stream="stream-0",kind="raw",window="life"}'
     happened = 'stream_kind_bin:trueup_base_rate:ratio{stream="stream-0",kind="raw",window="life"}'
