@@ -144,6 +144,8 @@ class Mapping:
         """Return a revision number by which a higher precedence wins, then the record's own number or its second."""
         if number is None:
             number = ts // 1000 - PRECEDENCE_SECONDS
+            if not 0 <= number < 1 << PRECEDENCE_BITS:
+                raise Unfit("timestamp", f"ts {ts} ms has no place beside a precedence: is its unit another one?")
         if type(number) is not int or not 0 <= number < 1 << PRECEDENCE_BITS:
             raise Unfit("revision", f"revision {short(number)} has no place beside a precedence")
         return int(self._precedence | number)

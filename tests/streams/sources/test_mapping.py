@@ -236,7 +236,7 @@ def test_a_higher_precedence_makes_a_higher_revision_and_later_ones_of_a_source_
     for ts in (0, 2**62):
         found = Mapping(source(table)).read(b'{"id": 1, "y": 1}', None, (), "labels", ts)
         assert isinstance(found, Refusal)
-        assert found.reason == "revision"
+        assert found.reason == "timestamp", "no field of the record is a revision"
 
 
 @pytest.mark.parametrize(
