@@ -128,6 +128,16 @@ def rare(n: float, served: float, rate: float) -> dict[str, str]:
     return bins(n, served, rate, which=0)
 
 
+def slow(frauds: str) -> dict[str, str]:
+    """Return a stream that gains 60 events an hour, of which .3 % are served; its frauds as they are given.
+
+    In sums as they are recorded: what records them sees no samples that are an hour apart.
+    """
+    labels = 'job="trueup",stream="cards",kind="calibrated",bin="0",window="life"'
+    sums = {"events": f"0+60x{LONG}", "forecasts": f"0+0.18x{LONG}", "outcomes": frauds}
+    return {f"stream_kind_bin:trueup_bin_{noun}:sum{{{labels}}}": values for noun, values in sums.items()}
+
+
 def finding(name: str) -> dict[str, str]:
     return {f'trueup_label_finding{{{W},{S},finding="{name}"}}': f"1x{LONG}"}
 
@@ -259,8 +269,12 @@ SCENARIOS: Final[dict[str, dict[str, list[Scenario]]]] = {
             scene(rare(10, 0.0, 0.004), at=13 * 60, step=2, fires="TrueupMeanOff"),
             # No event happened, where 60 were expected.
             scene(rare(20, 0.05, 0.0), at=75, fires="TrueupMeanOff"),
+            # Four frauds a day, and none since day 8: no day says it, the week does.
+            scene(slow("0+0.18x192 34.56x300"), at=15 * DAY, step=60, fires="TrueupMeanOff"),
         ],
         "quiet": [
+            scene(slow("0+0.18x192 34.56x300"), at=10 * DAY, step=60),
+            scene(slow("0+0.18x192 34.56+0.09x300"), at=15 * DAY, step=60),
             scene(rare(500, 0.003, 0.004), at=75),
             scene(rare(500, 0.005, 0.004), at=75),
             # Six outcomes are no evidence, and neither is the hour of a slow stream.
@@ -578,12 +592,17 @@ SCENARIOS: Final[dict[str, dict[str, list[Scenario]]]] = {
             # All of a few labels, beside a thousand times as many forecasts.
             scene(letters(2, 2, "outcomes"), letters(0, 2000), at=17, fires="TrueupDeadLetters"),
             # One in ten minutes, of an intake's source: no ten minutes have ten.
-            scene(mapped("disputes", dead="0+3x100"), at=6 * 60, step=30, fires="TrueupDeadLetters"),
+            scene(mapped("scores", sent="0+60x100", dead="0+3x100"), at=DAY + 60, step=30, fires="TrueupDeadLetters"),
+            # Five chargebacks in a day and a half, all with a status that no table has.
+            scene(
+                mapped("disputes", dead="0x10 1x10 2x10 3x10 4x10 5x40"), at=36 * 60, step=30, fires="TrueupDeadLetters"
+            ),
         ],
         "quiet": [
             scene(letters(2, 250), at=17),
             scene(letters(0.5, 10), at=17),
-            scene(mapped("disputes", sent="0+30x100", dead="0+3x100"), at=6 * 60, step=30),
+            scene(mapped("scores", sent="0+400x100", dead="0+3x100"), at=DAY + 60, step=30),
+            scene(mapped("disputes", sent="0+4x100", dead="0x10 1x10 2x10 3x10 4x10 5x40"), at=36 * 60, step=30),
         ],
     },
     "TrueupIdConflicts": {
