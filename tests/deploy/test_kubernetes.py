@@ -46,7 +46,8 @@ def operated(manifest: Manifest) -> None:
     spec = manifest["spec"]
     if manifest["kind"] == "ServiceMonitor":
         assert spec.keys() <= {"jobLabel", "selector", "endpoints", "sampleLimit"}
-        assert all(each.keys() <= {"port", "path", "interval", "scrapeTimeout"} for each in spec["endpoints"])
+        known = {"port", "path", "interval", "scrapeTimeout", "relabelings"}
+        assert all(each.keys() <= known for each in spec["endpoints"])
         return
     assert manifest["kind"] == "PrometheusRule"
     assert spec.keys() == {"groups"}
@@ -218,6 +219,8 @@ def test_ports_are_the_one_of_the_image() -> None:
     (served,) = of("Service")["spec"]["ports"]
     scraped, *of_sources = of("ServiceMonitor")["spec"]["endpoints"]
     assert [each["port"] for each in of_sources] == list(STAGES[1:])
+    for each in of_sources:  # the jobs that alerts and deploy/prometheus/prometheus.yml name
+        assert each["relabelings"] == [{"targetLabel": "job", "replacement": f"trueup-{each['port']}"}]
     (admitted,) = of("NetworkPolicy")["spec"]["ingress"][0]["ports"]
     assert port["name"] == served["targetPort"] == admitted["port"]
     assert served["name"] == scraped["port"]
