@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import isfinite
 from typing import Final
 
 from replay.report.number_format import count, day, difference, period, score, share, signed
@@ -11,8 +12,10 @@ from replay.result import HARMS, RAW, Contender, Difference, Result, Scorecard, 
 RULE: Final = (
     "Judged is what was served after the warm-up. A configuration is refused if it is clearly worse than raw in Brier "
     "score, log loss, AUC or recall at the stated volume, or in Brier score or log loss during its warm-up. Clearly "
-    "means that the 95% interval of the paired difference leaves out 0, and of AUC also that it is worse by more than "
-    "0.002, because a map that moves with every outcome always reorders a little. Of the others proper scores decide "
+    "means that the 95% interval of the paired difference leaves out 0, and that the difference matters: in Brier "
+    "score and log loss it is at least 0.1% of raw's, in calibration error at least 1% of how often the rarer answer "
+    "happens, and in AUC at least 0.002, because a map that moves with every outcome always reorders a little. With "
+    "enough outcomes any difference, however small, leaves out 0. Of the others proper scores decide "
     "first: one forecaster is preferred to another if its Brier score or its log loss is clearly smaller and neither "
     "is clearly larger. Where neither proper score differs, calibration error decides the same way. Of several that "
     "nothing is preferred to, raw forecasts stay if they are among them; else the calibrator of the fewest parts is "
@@ -37,7 +40,10 @@ VACUOUS: Final = 1.0
 SEEN: Final = 0.5
 #: An ECE that is so many times what chance gives is no calibration: nobody is told to use it.
 MANY: Final = 5.0
-#: An AUC that is lower by less is no harm.
+#: A Brier score or a log loss that differs by a smaller share of raw's, a calibration error that differs by a smaller
+#: share of the rate of the rarer answer, and an AUC that differs by less, are alike: nobody would act on it.
+MATTERS: Final = 0.001
+OFF_RATE: Final = 0.01
 REORDERED: Final = 0.002
 #: A mean that is off by this share of what happened is worth a sentence.
 OFF: Final = 0.1
@@ -72,10 +78,33 @@ def base(result: Result) -> list[Contender]:
     return [each for each in scored if each.delay == delay]
 
 
-class Verdicts:
-    """The paired differences, asked for in either direction."""
+def least(contenders: Sequence[Contender]) -> dict[str, float]:
+    """Return by metric the smallest difference that matters; a metric that is not there has none."""
+    raw = [each.overall.settled.raw for each in contenders if each.overall and each.overall.settled.raw.n]
+    if not raw:
+        return {}
+    rate = OFF_RATE * min(min(each.base_rate, 1 - each.base_rate) for each in raw)
+    found = {
+        "brier": MATTERS * min(each.brier for each in raw),
+        "log_loss": MATTERS * min(each.log_loss for each in raw),
+    }
+    found |= dict.fromkeys(_CALIBRATION, rate)
+    return {metric: value for metric, value in found.items() if isfinite(value)} | {"auc": REORDERED}
 
-    def __init__(self, differences: Sequence[Difference]) -> None:
+
+class Verdicts:
+    """The paired differences, asked for in either direction.
+
+    Parameters
+    ----------
+    differences
+        All of them.
+    least
+        By metric the smallest that matters, see `least`.
+    """
+
+    def __init__(self, differences: Sequence[Difference], least: Mapping[str, float]) -> None:
+        self._least = least
         self._found: dict[tuple[str, str], dict[str, Difference]] = {}
         for each in differences:
             self._found.setdefault((each.name, each.against), {})[each.metric] = each
@@ -86,11 +115,24 @@ class Verdicts:
         """Return the differences by metric; none where the two were not compared."""
         return self._found.get((name, against), {})
 
+    def sign(self, each: Difference) -> int:
+        """Return -1 where ``name`` is better and it matters, 1 where it is worse and it matters, else 0."""
+        return each.sign if abs(each.value) >= self._least.get(each.metric, 0.0) else 0
+
+    def alike(self, name: str, against: str) -> bool:
+        """Say whether no proper score can differ by as much as matters: the intervals leave no room for it."""
+        found = self.of(name, against)
+        return bool(found) and all(
+            max(-found[metric].low, found[metric].high) < self._least.get(metric, 0.0)
+            for metric in _PROPER
+            if metric in found
+        )
+
     def preferred(self, name: str, against: str) -> bool:
         """Say whether `RULE` prefers ``name``."""
         found = self.of(name, against)
         for metrics in (_PROPER, _CALIBRATION):
-            told = [found[metric].sign for metric in metrics if metric in found]
+            told = [self.sign(found[metric]) for metric in metrics if metric in found]
             if any(told):
                 return min(told) < 0 and max(told) <= 0
         return False
@@ -125,7 +167,8 @@ def _chosen(
         return Recommendation(
             None, "No choice can be made from this replay: no forecast of a probability was resolved.", ()
         )
-    verdicts = Verdicts(differences)
+    matters = least(contenders)
+    verdicts = Verdicts(differences, matters)
     every = [RAW, *(each.name for each in contenders)]
     if not any(verdicts.of(name, RAW) for name in every):
         n = max(each.overall.settled.resolved for each in contenders if each.overall)
@@ -141,7 +184,7 @@ def _chosen(
             f"No choice can be made from this replay: every outcome that is known is {only}.",
             ("What a forecaster makes of the other answer is not seen. Where nobody reports it, set `silence`.",),
         )
-    refused = refusals(contenders, verdicts, Verdicts(warming))
+    refused = refusals(contenders, verdicts, Verdicts(warming, matters))
     names = [each for each in every if each not in refused]
     best = [each for each in names if not any(verdicts.preferred(other, each) for other in names)]
     if RAW not in best:
@@ -167,8 +210,8 @@ def refusals(contenders: Sequence[Contender], verdicts: Verdicts, warming: Verdi
     refused = {}
     for name in (each.name for each in contenders):
         found, before = verdicts.of(name, RAW), warming.of(name, RAW)
-        harm = [found[metric] for metric in HARMS if metric in found and _harms(found[metric])]
-        early = [before[metric] for metric in _PROPER if metric in before and before[metric].sign > 0]
+        harm = [found[metric] for metric in HARMS if metric in found and verdicts.sign(found[metric]) > 0]
+        early = [before[metric] for metric in _PROPER if metric in before and warming.sign(before[metric]) > 0]
         said = []
         if harm:
             said.append(f"worse than raw in {_numbers(harm)}")
@@ -179,26 +222,25 @@ def refusals(contenders: Sequence[Contender], verdicts: Verdicts, warming: Verdi
     return refused
 
 
-def _harms(each: Difference) -> bool:
-    return each.sign > 0 and (each.metric != "auc" or each.value < -REORDERED)
-
-
 def _keep(
     contenders: Sequence[Contender], verdicts: Verdicts, best: Sequence[str], refused: Mapping[str, str]
 ) -> Recommendation:
     others = [each.name for each in contenders]
     alone = len(best) == 1
+    tied = [each for each in best if each != RAW]
     beaten = all(verdicts.preferred(RAW, each) for each in others)
     if len(refused) == len(others) and not beaten:
         harmed = "the configuration" if len(others) == 1 else "every configuration"
         headline = f"Keep the raw forecasts: {harmed} that was tried does harm."
     elif alone:
         headline = "Keep the raw forecasts: they are better than every configuration that was tried."
+    elif all(verdicts.alike(each, RAW) for each in tied):
+        headline = f"Keep the raw forecasts: {_listed(tied)} and raw are alike, and nothing is lost by either."
     else:
         headline = "Keep the raw forecasts: no configuration is shown to be better."
     reasons = [*refused.values()]
-    reasons += [f"{name} {_compared(verdicts.of(name, RAW), RAW)}" for name in others if verdicts.of(name, RAW)]
-    if not alone:
+    reasons += [f"{name} {_compared(verdicts, name, RAW)}" for name in others if verdicts.of(name, RAW)]
+    if not all(verdicts.alike(each, RAW) for each in tied):
         reasons.append(
             "An interval that includes 0 does not show that two forecasters are equal, only that "
             f"{count(_n(contenders))} outcomes do not tell them apart."
@@ -223,17 +265,17 @@ def _take(
         apart = [each for each in tied if not verdicts.of(name, each)]
         if apart:
             headline = f"{use} It resolved other forecasts than {_listed(apart)}: between them nothing can be said."
-    reasons = [f"{name} {_compared(verdicts.of(name, RAW), 'the raw forecasts')}", *refused.values()]
+    reasons = [f"{name} {_compared(verdicts, name, RAW, 'the raw forecasts')}", *refused.values()]
     for rival in rivals:
         found = verdicts.of(name, rival)
         if found:
-            reasons.append(f"{name} {_compared(found, rival)}")
+            reasons.append(f"{name} {_compared(verdicts, name, rival)}")
         else:
             reasons.append(f"{name} and {rival} were not compared: they did not resolve the same forecasts.")
     overall = by_name[name].overall
     if overall:
         reasons += _warmed(name, overall)
-        reasons += _drawn(verdicts.of(drawn(name), RAW))
+        reasons += _drawn(verdicts, name)
         reasons += _remains(name, overall)
     for each in tied:
         other = by_name[each].overall
@@ -275,25 +317,30 @@ def _warmed(name: str, overall: Scored) -> list[str]:
     return [f"{said}: it served {level}, Brier score {score(served.brier)} (raw {score(raw.brier)})."]
 
 
-def _drawn(found: Mapping[str, Difference]) -> list[str]:
+def _drawn(verdicts: Verdicts, name: str) -> list[str]:
     """Say what is lost by serving the draw."""
-    harm = [found[metric] for metric in HARMS if metric in found and _harms(found[metric])]
+    found = verdicts.of(drawn(name), RAW)
+    harm = [found[metric] for metric in HARMS if metric in found and verdicts.sign(found[metric]) > 0]
     return [f"Its draw is worse than raw in {_numbers(harm)}: serve p."] if harm else []
 
 
-def _compared(found: Mapping[str, Difference], against: str) -> str:
+def _compared(verdicts: Verdicts, name: str, other: str, called: str = "") -> str:
     """Say how one differs from another, with the numbers; smooth ECE only where it says something else than ECE."""
+    found, against = verdicts.of(name, other), called or other
     said = [
         each
         for metric in (*_PROPER, *_RANKS, *_CALIBRATION)
         if (each := found.get(metric)) and (metric != "ece_smooth" or each.sign != found["ece"].sign)
     ]
-    better, same, worse = ([each for each in said if each.sign == sign] for sign in (-1, 0, 1))
+    better, none, worse = ([each for each in said if verdicts.sign(each) == sign] for sign in (-1, 0, 1))
+    small, same = [each for each in none if each.clear], [each for each in none if not each.clear]
     parts = []
     if better:
         parts.append(f"is better than {against}: {_numbers(better)}")
     if worse:
         parts.append(f"is worse{'' if better else f' than {against}'}: {_numbers(worse)}")
+    if small:
+        parts.append(f"differs {'' if parts else f'from {against} '}by too little to matter in {_numbers(small)}")
     if same and parts:
         parts.append(f"shows no clear difference in {_numbers(same)}")
     if not parts:

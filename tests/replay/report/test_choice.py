@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from replay.report.recommendation import Verdicts, choose
-from replay.result import COMPARED, Result, drawn
+from replay.result import COMPARED, Difference, Result, drawn
 from tests.replay.report.results import told
 
 A, B = "platt", "platt+regret_matching"
@@ -56,6 +56,47 @@ def test_choice_follows_the_rule(
     assert words in sentences
 
 
+def by(result: Result, share: float, width: float = 0.1) -> dict[str, Difference]:
+    """Return clear differences from raw of a share of its Brier score and of its log loss, and of its ECE none."""
+    assert result.contenders[0].overall is not None
+    raw = result.contenders[0].overall.settled.raw
+    found = {}
+    for metric, value in (("brier", share * raw.brier), ("log_loss", share * raw.log_loss)):
+        found[metric] = Difference(A, "raw", metric, value, value - width * abs(value), value + width * abs(value))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("share", "width", "name", "words"),
+    [
+        (-1e-6, 0.1, "raw", f"Keep the raw forecasts: {A} and raw are alike, and nothing is lost by either."),
+        (1e-6, 0.1, "raw", f"Keep the raw forecasts: {A} and raw are alike, and nothing is lost by either."),
+        (-0.0009, 0.1, "raw", "are alike"),
+        # It may be more than what matters.
+        (-0.0009, 0.9, "raw", "Keep the raw forecasts: no configuration is shown to be better."),
+        (-0.0011, 0.1, A, f"Use {A}."),
+        (0.0011, 0.1, "raw", "they are better than every"),
+    ],
+)
+def test_a_difference_has_to_matter(result: Result, share: float, width: float, name: str, words: str) -> None:
+    one = replace(calibrated(result), contenders=[each for each in calibrated(result).contenders if each.name == A])
+    chosen = choose(replace(one, differences=list(by(one, share, width).values())))
+    assert (chosen.name, words in chosen.headline) == (name, True), chosen
+    small = "differs from raw by too little to matter in Brier score"
+    assert (small in chosen.reasons[0]) == (abs(share) < 0.001)
+    assert any("does not show" in each for each in chosen.reasons) == (words.endswith("better."))
+
+
+def test_calibration_error_decides_only_where_it_matters(result: Result) -> None:
+    one = replace(calibrated(result), contenders=[each for each in calibrated(result).contenders if each.name == A])
+    assert one.contenders[0].overall is not None
+    rate = one.contenders[0].overall.settled.raw.base_rate
+    for share, name in ((0.009, "raw"), (0.011, A)):
+        value = -share * min(rate, 1 - rate)
+        error = Difference(A, "raw", "ece", value, 1.1 * value, 0.9 * value)
+        assert choose(replace(one, differences=[*by(one, -1e-6).values(), error])).name == name
+
+
 def test_interval_that_holds_0_is_called_no_clear_difference(result: Result) -> None:
     _, sentences = said(result, BETTER, BETTER, {**SAME, "log_loss": -1})
     assert f"{A} is better than {B}: log loss" in sentences
@@ -100,7 +141,7 @@ def test_real_differences_choose_a_calibrator_over_forecasts_twice_too_high(resu
 
 
 def test_verdicts_are_the_same_from_both_sides() -> None:
-    verdicts = Verdicts(told({(A, B): BETTER}))
+    verdicts = Verdicts(told({(A, B): BETTER}), {})
     assert verdicts.preferred(A, B)
     assert not verdicts.preferred(B, A)
     one, other = verdicts.of(A, B)["ece"], verdicts.of(B, A)["ece"]
