@@ -27,7 +27,7 @@ from aiokafka.errors import KafkaError, for_code
 
 from replay import moves
 from replay.export_state import append, open_group, writer
-from replay.moves import EVENT, STREAM, Move, MoveError, plan
+from replay.moves import EVENT, STREAM, Move, MoveError, Upstream, plan
 from state import keys, routes
 from state.fence import Fence
 from state.frames import CorruptFrame
@@ -175,7 +175,7 @@ async def _run(old: Settings, new: Settings, width: int, by: str | None, probe: 
             return f"{new.app_id} has the state of {old.app_id} in {width} partitions already: nothing was written"
         log.info("dividing %d rows anew", sum(len(part) for each in stages for part in each.parts))
         committed = any(each is not None for partitions in there for each in partitions)
-        told = await _told(reader, producer, stages[0], by, shards)
+        told = await _told(reader, producer, stages, by, shards, intake, again=committed)
         for each, finished, said in zip(stages, there, (told, None), strict=False):
             await _write(producer, reader, each, finished, said, probe)
         if not committed:  # the workers may have gone on since
@@ -308,6 +308,14 @@ def _noted(noted: str, width: int) -> str:
     except (ValueError, TypeError, KeyError):
         return noted
     return json.dumps(said, separators=(",", ":"))
+
+
+def _source_id(noted: str) -> str:
+    """Return the id of the source topic that intake has committed beside an offset; empty if there is none."""
+    try:
+        return str(json.loads(noted)["id"])
+    except (ValueError, TypeError, KeyError):
+        return ""
 
 
 # -- reading ---------------------------------------------------------------------------------------------------------
@@ -492,13 +500,22 @@ async def _write(
 
 
 async def _told(
-    reader: AIOKafkaConsumer, producer: AIOKafkaProducer, stage: Stage, by: str, shards: Mapping[str, int]
+    reader: AIOKafkaConsumer,
+    producer: AIOKafkaProducer,
+    stages: Sequence[Stage],
+    by: str,
+    shards: Mapping[str, int],
+    intake: Mapping[TopicPartition, tuple[int, str]],
+    *,
+    again: bool,
 ) -> list[Move]:
     """Return what audits are told of each new partition.
 
     Where outputs end was told by the first command of several that were stopped on the way: workers may have written to
-    the partitions that it had finished.
+    the partitions that it had finished. What intake and router had done is told as it was when the offsets of the new
+    group were committed last: ``again`` is whether some partition was finished after that.
     """
+    stage = stages[0]
     old, new, width = stage.old, stage.new, stage.moved.partitions
     labels = [(label, getattr(old, label), getattr(new, label)) for label in ("calibrated", "resolved", "dead_letters")]
     ids = {name: await provenance.identity(producer.client, name) for _, *names in labels for name in names}
@@ -511,6 +528,7 @@ async def _told(
         since = tuple((begin[0][n], begin[1][n], begin[2][n]) for n in range(width))
     else:
         outputs, since = known.outputs, known.since
+    upstream = known.upstream if known is not None and again else await _upstream(reader, stages, intake)
     inputs = zip(("forecasts", "outcomes"), (old.forecasts, old.outcomes), (each.id for each in stage.ids), strict=True)
     topics_ = {label: (name, id_) for label, name, id_ in inputs}
     topics_ |= {label.replace("_", "-"): (name, ids[name].id) for label, name, _ in labels}
@@ -529,9 +547,32 @@ async def _told(
             tuple((first, second) for first, second in _following(stage, width)),
             since,
             moves.digests(made),
+            upstream,
         )
         for made in stage.made
     ]
+
+
+async def _upstream(
+    reader: AIOKafkaConsumer, stages: Sequence[Stage], intake: Mapping[TopicPartition, tuple[int, str]]
+) -> Upstream | None:
+    """Return how far intake and router of the old group have come; None if there are none."""
+    if len(stages) == 1:
+        return None
+    worker, router = stages
+    width = worker.moved.partitions
+    ends = [await _ends(reader, name, len(worker.parts)) for name, _ in worker.names]
+    begin = [[*each, *[0] * width] if stay else [0] * width for each, stay in zip(ends, worker.same, strict=True)]
+    return Upstream(
+        {
+            label: (name, each.id)
+            for label, (name, _), each in zip(("routes", "labels"), router.names, router.ids, strict=True)
+        },
+        tuple((each.applied, each.next[0], each.next[1]) for each in router.fences),
+        tuple(zip(*ends, strict=True)),
+        tuple((begin[0][n], begin[1][n]) for n in range(width)),
+        tuple((*place, offset, _source_id(noted)) for place, (offset, noted) in sorted(intake.items())),
+    )
 
 
 async def _known(reader: AIOKafkaConsumer, stage: Stage) -> Move | None:

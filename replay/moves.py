@@ -39,6 +39,40 @@ class MoveError(ValueError):
 
 
 @dataclass(frozen=True)
+class Upstream:
+    """How far intake and router of a group had come that was moved: for audits from the sources on.
+
+    Attributes
+    ----------
+    topics
+        Name and id of the old group's routes and labels, by their labels.
+    fences
+        By old partition of the router, how many records had been applied, and the next offsets of routes and of labels.
+    ends
+        By old partition, the next offsets of forecasts and of outcomes: what intake and router had written.
+    since
+        By new partition, where those of the new group begin: their next offsets then.
+    sources
+        Of each source partition that intake had read: topic, partition, next offset, and the topic's id.
+    """
+
+    topics: Mapping[str, tuple[str, str]]
+    fences: tuple[tuple[int, int, int], ...]
+    ends: tuple[tuple[int, int], ...]
+    since: tuple[tuple[int, int], ...]
+    sources: tuple[tuple[str, int, int, str], ...]
+
+    @classmethod
+    def of_json(cls, made: Mapping[str, Any]) -> Self:
+        """Return what JSON says; raises ValueError, KeyError or TypeError if it is something else."""
+        tuples = {name: tuple(map(tuple, made[name])) for name in ("fences", "ends", "since", "sources")}
+        read = cls(topics={label: (name, id_) for label, (name, id_) in made["topics"].items()}, **tuples)
+        if not len(read.fences) == len(read.ends) > 0:
+            raise ValueError("it does not say the same of all partitions of the router")
+        return read
+
+
+@dataclass(frozen=True)
 class Move:
     """How the rows came about that a partition of a group began with.
 
@@ -64,6 +98,8 @@ class Move:
         By new partition, where the new group's outputs begin: their next offsets then.
     digests
         Of the rows of this partition by kind: two hashes, see `digests`.
+    upstream
+        How far intake and router had come; None if there were none, or an earlier version wrote this down.
     """
 
     app: str
@@ -78,6 +114,7 @@ class Move:
     next: tuple[tuple[int, int], ...]
     since: tuple[tuple[int, int, int], ...]
     digests: Mapping[str, tuple[str, str]]
+    upstream: Upstream | None = None
 
     @property
     def partitions(self) -> int:
@@ -107,7 +144,8 @@ class Move:
                 raise ValueError("it is of another version")
             tuples = {name: tuple(map(tuple, made[name])) for name in ("fences", "outputs", "next", "since")}
             pairs = {name: {key: tuple(each) for key, each in made[name].items()} for name in ("topics", "digests")}
-            read = cls(**{**made, **tuples, **pairs, "ends": tuple(made["ends"])})
+            upstream = made.get("upstream") and Upstream.of_json(made["upstream"])
+            read = cls(**{**made, **tuples, **pairs, "ends": tuple(made["ends"]), "upstream": upstream})
             if not len(read.fences) == len(read.outputs) > 0 or len(read.next) != len(read.since):
                 raise ValueError("it does not say the same of all partitions")
         except (ValueError, KeyError, TypeError, AttributeError) as exc:

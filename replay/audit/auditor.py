@@ -124,11 +124,8 @@ def _followed(settings: Settings, console: Console, *, disk: bool, checkpoint: P
     try:
         with _progress(console) as progress:
             task = progress.add_task("following the sources", total=None)
-            own = None if checkpoint is None else checkpoint / settings.app_id
-            if own is not None:
-                own.mkdir(parents=True, exist_ok=True)
             told = partial(_followed_partitions, progress, task)
-            return follower.follow(settings, disk=disk, checkpoint=own, told=told)
+            return follower.follow(settings, disk=disk, checkpoint=checkpoint, told=told)
     except (*_UNREADABLE, SettingsError) as exc:
         return follower.Account(unable=[f"the sources: {str(exc) or repr(exc)}"])
 
@@ -404,7 +401,7 @@ def _account(
     ]
     reasons = ([unable] if unable else []) + [verdict.unable for verdict in verdicts if verdict.unable]
     if followed is not None:
-        differences = [difference._asdict() for difference in followed.differences] + differences
+        differences = followed.all_differences() + differences
         reasons = followed.unable + reasons
     events = totals["forecasts"] + totals["outcomes"] - sum(verdict.resumed for verdict in verdicts)
     return {
@@ -487,6 +484,11 @@ def _print_followed(line: Callable[[str], None], followed: Mapping[str, Any]) ->
         f"{router['outcomes']:,} outcomes and {router['dead_letters']:,} dead letters; {router['waiting']:,} wait, "
         f"{router['copies']:,} sent again"
     )
+    for group, each in followed["earlier_groups"].items():
+        line(
+            f"of these, {each['sources']['records']:,} records and {each['router']['outcomes']:,} outcomes before "
+            f"{escape(group)} was moved"
+        )
     if source["unrecorded"]:
         line(
             f"{source['unrecorded']:,} source records came before intake wrote down its mapping: they are mapped by "

@@ -15,10 +15,10 @@ from aiokafka.errors import KafkaError
 from rich.console import Console
 from rich.markup import escape
 
-from replay.audit import follower
-from replay.audit.follower import Mapper, Plan
+from replay.audit.follower import Mapper
 from replay.audit.intake_verifier import MADE, Made
 from replay.audit.output_matcher import Unauditable
+from replay.audit.plan import Plan, chain, planned
 from replay.audit.reader import PartitionReader
 from streams.config.settings import Settings
 from streams.kafka.topics import TopicsError, partitions
@@ -101,24 +101,38 @@ def path(settings: Settings, event_id: str) -> list[Step]:
     """
     with ExitStack() as stack:
         runner = stack.enter_context(asyncio.Runner())
-        found = runner.run(_found(settings, event_id))
-        sourced = any(not mode.direct for mode in settings.modes)
-        plan = runner.run(follower.planned(settings)) if sourced else None
+        if all(mode.direct for mode in settings.modes):
+            found = runner.run(_found(settings, event_id))
+            return [_step(label, record) for label in READ for record in found[label]]
         reader = PartitionReader(settings, runner)
         stack.callback(lambda: runner.run(reader.stop()))
-        if plan is not None:
-            runner.run(reader.start())
+        runner.run(reader.start())
         seen: set[tuple[str, int, int]] = set()
         steps: list[Step] = []
-        for label in READ:
-            for record in found[label]:
-                said = orjson.loads(record.value)
-                origin = None if plan is None else _origin(plan, said)
-                if plan is not None and origin is not None and origin[1:] not in seen:
+        for plan in _plans(settings, runner):
+            found = runner.run(_found(plan.settings, event_id))
+            for step in (_step(label, record) for label in READ for record in found[label]):
+                if step.place in {each.place for each in steps}:
+                    continue  # of a topic that stayed the same
+                origin = _origin(plan, step.said)
+                if origin is not None and origin[1:] not in seen:
                     seen.add(origin[1:])
                     steps.append(_source(plan, reader, runner, origin, found))
-                steps.append(Step(label, f"{record.topic}/{record.partition}@{record.offset}", record.timestamp, said))
+                steps.append(step)
         return steps
+
+
+def _plans(settings: Settings, runner: asyncio.Runner) -> list[Plan]:
+    """Return the groups, the oldest first; that of the settings alone if one before is not there any more."""
+    try:
+        return chain(settings, runner)
+    except Unauditable:
+        return [runner.run(planned(settings))]
+
+
+def _step(label: str, record: Any) -> Step:  # noqa: ANN401 - as aiokafka reads it
+    place = f"{record.topic}/{record.partition}@{record.offset}"
+    return Step(label, place, record.timestamp, orjson.loads(record.value))
 
 
 async def _found(settings: Settings, event_id: str) -> _Read:

@@ -4,6 +4,12 @@ Two passes, each in as many processes as there are processors. The first reads, 
 router have written, and keeps of each record where it stands, what it was made of and a hash, sorted on disk. The
 second reads the sources and the router's inputs, makes everything again, and meets the first one's entries in order.
 So memory does not grow with the topics, but for the router's state.
+
+A group that was moved is followed behind the one that it was made of. `trueup rescale` writes down how far intake and
+router had come then (`replay.moves.Upstream`): up to there the sources lead to the old group's topics, and from there
+on to the new one's. The derived rows of the old router are divided by the same pure function as the router's own. They
+are not compared with those: nothing says in which order the router had folded routes and labels. An order is not seen
+in what a row is sent later, but for events that were about to leave; those are judged as they are within a group.
 """
 
 import asyncio
@@ -14,31 +20,28 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import partial
-from itertools import count, groupby
+from itertools import count
 from multiprocessing import get_context
-from operator import attrgetter
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import monotonic
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import orjson
 from aiokafka import TopicPartition
-from aiokafka.admin import AIOKafkaAdminClient
-from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import KafkaError
 
 from agents import compiled
 from agents.intake import Intake
+from replay import moves
 from replay.audit import begun as checkpoints
-from replay.audit import entries, intake_verifier, router_verifier
+from replay.audit import entries, groups, intake_verifier, router_verifier
 from replay.audit.begun import Begun, Rows
 from replay.audit.disk_rows import Disk
 from replay.audit.entries import Entries, digest
 from replay.audit.intake_verifier import (
     ANSWERS,
     LETTERS,
-    MADE,
     NAMED,
     Followed,
     Found,
@@ -47,98 +50,24 @@ from replay.audit.intake_verifier import (
     SourceSpan,
 )
 from replay.audit.output_matcher import OutputDifference, Unauditable
-from replay.audit.partition_verifier import Memory, RowStore
+from replay.audit.partition_verifier import Memory, RowStore, fence_of
+from replay.audit.plan import OUTCOMES, WRITTEN, Plan, chain
 from replay.audit.reader import PartitionReader, Span
 from replay.audit.router_verifier import RouterSpan, RouterTerms, RouterVerifier, Sent
 from state.events import Rejected
 from state.fence import FORECASTS
+from state.frames import CorruptFrame
+from state.rescale import RescaleError, rescaled_routes
 from streams.config import in_force
-from streams.config.in_force import InForceError, Mapped
+from streams.config.in_force import InForceError
 from streams.config.settings import Settings
-from streams.kafka import partitioner, provenance
-from streams.kafka import topics as kafka_topics
-from streams.kafka.whole_topics import batches
+from streams.kafka import partitioner
 from streams.metrics.routing import IntakeGauges
 from streams.records import skips
 from streams.records.encoding import encode, key_of
 from streams.records.making import Making
 from streams.records.merge import NEVER, KafkaRecord
 from streams.records.output_values import OutputValues
-from streams.sources.fields import FORECAST
-
-#: The topics that the first pass reads, by their labels.
-WRITTEN: Final = (*MADE, "outcomes")
-OUTCOMES: Final = len(MADE)
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What there is to follow, as it was when the audit began.
-
-    Attributes
-    ----------
-    settings
-        Of the workers.
-    partitions
-        How many each topic of trueup's has.
-    written
-        By label and partition of what intake and router have written: the first offset kept, and the end.
-    sources
-        What there is of each source partition.
-    routers
-        What there is of each partition of the router.
-    ids
-        Of each source topic its id.
-    widths
-        Of each topic that intake writes its number of partitions.
-    strict
-        Labels of the topics in which every record must be of intake, or of the router.
-    stamped
-        Labels of the topics whose records keep the Kafka timestamp of what they were made of.
-    told
-        By partition the first offset and the end of what is in force; empty where there is no such topic.
-    mapped
-        By source topic and partition what intakes have written down: from which offset on, and the hash of what.
-    files
-        The settings that such a hash stands for.
-    begun
-        How far earlier audits of the sources have come.
-    of
-        What a checkpoint of it is of.
-    """
-
-    settings: Settings
-    partitions: int
-    written: dict[tuple[int, int], tuple[int, int]]
-    sources: list[SourceSpan]
-    routers: list[RouterSpan]
-    ids: dict[str, str]
-    widths: dict[str, int]
-    strict: frozenset[int]
-    stamped: frozenset[int]
-    told: dict[int, tuple[int, int]]
-    mapped: dict[tuple[str, int], list[tuple[int, str]]] = field(default_factory=dict)
-    files: dict[str, Settings] = field(default_factory=dict)
-    begun: Begun = field(default_factory=Begun)
-    of: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def answering(self) -> bool:
-        """Whether any mapping answers dead forecasts."""
-        return any(each.policies.answering for each in (self.settings, *self.files.values()))
-
-    def since(self, label: int, partition: int) -> int:
-        """Return the first offset of what intake has written that no earlier audit has read."""
-        return self.begun.written.get(f"{WRITTEN[label]}/{partition}", 0)
-
-    def name(self, label: int) -> str:
-        """Return the topic of a label of `WRITTEN`."""
-        name: str = getattr(self.settings, WRITTEN[label].replace("-", "_"))
-        return name
-
-    def place(self, label: int, partition: int) -> TopicPartition:
-        """Return a partition of a topic of `WRITTEN`."""
-        return TopicPartition(self.name(label), partition)
 
 
 class Gathered(NamedTuple):
@@ -165,7 +94,7 @@ class Gathered(NamedTuple):
 
 @dataclass
 class Account:
-    """What following the records has found."""
+    """What following the records has found, of one group, or of one and those ``earlier`` ones that it was made of."""
 
     sources: Followed = field(default_factory=Followed)
     router: Sent = field(default_factory=Sent)
@@ -174,6 +103,28 @@ class Account:
     unable: list[str] = field(default_factory=list)
     by_source: dict[str, Followed] = field(default_factory=dict)
     seconds: float = 0.0
+    earlier: dict[str, "Account"] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, last: "Account", earlier: "dict[str, Account]", seconds: float) -> "Account":
+        """Return what was found of all groups, from that of the last and of the earlier ones."""
+        found = cls(labels=last.labels, differences=last.differences, seconds=seconds, earlier=earlier)
+        for account in (*earlier.values(), last):
+            found.unable += account.unable
+            _add(found.sources, account.sources)
+            _add(found.router, account.router)
+            for name, each in account.by_source.items():
+                _add(found.by_source.setdefault(name, Followed()), each)
+        return found
+
+    def all_differences(self) -> list[dict[str, Any]]:
+        """Return them as JSON has them, those of groups before with their application."""
+        found = [
+            each._asdict() | {"application": application}
+            for application, earlier in self.earlier.items()
+            for each in earlier.differences
+        ]
+        return found + [each._asdict() for each in self.differences]
 
     def shown(self) -> dict[str, Any]:
         """Return it as JSON has it."""
@@ -182,6 +133,10 @@ class Account:
             "router": asdict(self.router),
             "routed": self.labels,
             "source_partitions": {name: asdict(each) for name, each in self.by_source.items()},
+            "earlier_groups": {
+                name: {"sources": asdict(each.sources), "router": asdict(each.router)}
+                for name, each in self.earlier.items()
+            },
             "seconds": round(self.seconds, 3),
             "records_per_second": round(self.sources.records / self.seconds) if self.seconds else 0,
         }
@@ -203,8 +158,8 @@ def follow(
     disk
         Keep the router's derived state in a temporary RocksDB instead of memory.
     checkpoint
-        Directory in which earlier audits have left how far they came with the sources: this one goes on from there, and
-        leaves the same if nothing differs.
+        Directory in which earlier audits have left how far they came with the sources, in one for each group: this one
+        goes on from there, and leaves the same if nothing differs.
     told
         Called with how many partitions were followed, and how many there are.
 
@@ -219,62 +174,120 @@ def follow(
     # A copy without the TLS context, which no other process can be given.
     settings = replace(settings, security=replace(settings.security))
     with asyncio.Runner() as runner:
-        plan = runner.run(planned(settings, checkpoint))
-    account, left = Account(), Begun(plan.begun.ids | plan.ids)
+        plans = chain(settings, runner, checkpoint)
     with (
         TemporaryDirectory(prefix="trueup-audit-") as directory,
         compiled.handed_on(),
         ProcessPoolExecutor(os.cpu_count() or 1, get_context("spawn")) as pool,
     ):
-        at = Path(directory)
-        total, done = plan.partitions + len(plan.sources) + len(plan.routers), count(1)
+        total, done = sum(each.partitions + len(each.sources) + len(each.routers) for each in plans), count(1)
 
         def finished(_: object) -> None:
             told(next(done), total)
 
-        reading = [pool.submit(_gather, plan, n, at) for n in range(plan.partitions)]
-        for each in reading:
-            each.add_done_callback(finished)
-        gathered = [each.result() for each in reading]
-        cuts = {place: firsts for found in gathered for place, firsts in found.cuts.items()}
-        for found in gathered:
-            account.differences += found.differences
-            account.sources.differences += len(found.differences) + found.more
-            account.sources.unread += found.unread
-        with closing(Entries(at / "left")) as file:
-            for key, value in plan.begun.left:
-                file.put(key, value)
-        followed = [pool.submit(_follow, plan, span, at, cuts) for span in plan.sources]
-        skipped = [each for found in gathered for each in found.skipped]
-        routed = [pool.submit(_route, plan, span, at, skipped, disk, checkpoint) for span in plan.routers]
-        for one in followed:
-            one.add_done_callback(finished)
-        for other in routed:
-            other.add_done_callback(finished)
-        for span, source in zip(plan.sources, followed, strict=True):
-            made, differences, waiting = source.result()
-            left.sources[str(span)] = max(span.begin, span.committed)
-            left.left += waiting
-            account.by_source[str(span)] = made
-            _add(account.sources, made)
-            account.differences += differences
-        for sent_by, router in zip(plan.routers, routed, strict=True):
-            sent, differences, fates, waiting, rows = router.result()
-            left.left += waiting
-            if rows is not None:
-                left.routers[str(sent_by.partition)] = rows
-            _add(account.router, sent)
-            account.labels = {name: account.labels.get(name, 0) + n for name, n in fates.items()}
-            account.differences += differences
-    if checkpoint is not None:
+        earlier: dict[str, Account] = {}
+        plan, at = plans[0], Path(directory)
+        for following in plans[1:]:
+            at = at / "next"
+            at.mkdir()
+            earlier[plan.settings.app_id], ended = _group(replace(plan, leaves=at), at, pool, disk, finished)
+            try:
+                rows = pool.submit(_divided, plan, ended.routers, at).result()
+            except Unauditable as exc:
+                return Account.of(Account(unable=[str(exc)]), earlier, monotonic() - began)
+            plan = replace(following, begun=replace(following.begun, routers=rows), rows=at)
+        at = at / "next"
+        at.mkdir()
+        account, left = _group(plan, at, pool, disk, finished)
+    account = Account.of(account, earlier, monotonic() - began)
+    if plan.leaves is not None:
         agrees = not account.sources.differences and not account.router.differences
         if agrees:
             left.written = {f"{WRITTEN[label]}/{n}": end for (label, n), (_, end) in plan.written.items()}
-            checkpoints.write(checkpoint, plan.of, left)
-        checkpoints.tidy(checkpoint, left if agrees else plan.begun)
-    account.unable += _unjudged(plan, account)
-    account.seconds = monotonic() - began
+            checkpoints.write(plan.leaves, plan.of, left)
+        checkpoints.tidy(plan.leaves, left if agrees else plan.begun)
     return account
+
+
+def _group(
+    plan: Plan,
+    at: Path,
+    pool: ProcessPoolExecutor,
+    disk: bool,  # noqa: FBT001 - as `follow` takes it
+    finished: Callable[[object], None],
+) -> tuple[Account, Begun]:
+    """Follow the records of one group; return what was found, and what another audit goes on from."""
+    account, left = Account(), Begun(plan.begun.ids | plan.ids)
+    reading = [pool.submit(_gather, plan, n, at) for n in range(plan.partitions)]
+    for each in reading:
+        each.add_done_callback(finished)
+    gathered = [each.result() for each in reading]
+    cuts = {place: firsts for found in gathered for place, firsts in found.cuts.items()}
+    for found in gathered:
+        account.differences += found.differences
+        account.sources.differences += len(found.differences) + found.more
+        account.sources.unread += found.unread
+    with closing(Entries(at / "left")) as file:
+        for key, value in plan.begun.left:
+            file.put(key, value)
+    followed = [pool.submit(_follow, plan, span, at, cuts) for span in plan.sources]
+    skipped = [each for found in gathered for each in found.skipped]
+    routed = [pool.submit(_route, plan, span, at, skipped, disk) for span in plan.routers]
+    for one in followed:
+        one.add_done_callback(finished)
+    for other in routed:
+        other.add_done_callback(finished)
+    for span, source in zip(plan.sources, followed, strict=True):
+        made, differences, waiting = source.result()
+        left.sources[str(span)] = max(span.begin, span.committed)
+        left.left += waiting
+        account.by_source[str(span)] = made
+        _add(account.sources, made)
+        account.differences += differences
+    for sent_by, router in zip(plan.routers, routed, strict=True):
+        sent, differences, fates, waiting, rows = router.result()
+        left.left += waiting
+        if rows is not None:
+            left.routers[str(sent_by.partition)] = rows
+        _add(account.router, sent)
+        account.labels = {name: account.labels.get(name, 0) + n for name, n in fates.items()}
+        account.differences += differences
+    if plan.until is not None:
+        account.router.waiting = 0  # they wait in the next group
+    account.unable += _unjudged(plan, account)
+    return account, left
+
+
+def _divided(plan: Plan, ended: Mapping[str, Rows], at: Path) -> dict[str, Rows]:
+    """Divide the rows that a router had ended with, and return those that the next group's begins with.
+
+    Raises
+    ------
+    Unauditable
+        If its topics do not lead to where it was when it was moved, or the rows cannot be divided.
+    """
+    move = plan.until
+    assert move is not None and move.upstream is not None  # noqa: S101, PT018 - for the type checker
+    name, parts = plan.settings.router.app_id, []
+    for n, fence in enumerate(move.upstream.fences):
+        rows = Memory()
+        checkpoints.read_rows(at, ended[str(n)], rows)
+        reached = fence_of(rows)
+        if (reached.applied, *reached.next) != fence:
+            raise Unauditable(
+                f"partition {n} of {name} was moved when {fence[0]} records had been applied, up to offsets "
+                f"{list(fence[1:])} of routes and labels; its topics lead to {reached.applied}, up to {reached.next}: "
+                "what the next group sends cannot be derived"
+            )
+        parts.append(rows)
+    following = [(0, 0)] * move.partitions
+    try:
+        made = rescaled_routes(
+            parts, moves.plan(moves.EVENT, len(parts), following, lambda _: 1, grown=False, routed=())
+        )
+    except (RescaleError, CorruptFrame) as exc:
+        raise Unauditable(f"the rows of {name} cannot be divided anew: {exc}") from exc
+    return {str(n): checkpoints.write_rows(at, n, Memory(part), groups.BEGAN) for n, part in enumerate(made)}
 
 
 def _unjudged(plan: Plan, account: Account) -> list[str]:
@@ -310,213 +323,6 @@ def _add(total: Any, one: Any) -> None:  # noqa: ANN401 - counts of one kind
         setattr(total, each.name, getattr(total, each.name) + getattr(one, each.name))
 
 
-# -- what there is ---------------------------------------------------------------------------------------------------
-
-
-async def planned(settings: Settings, checkpoint: Path | None = None) -> Plan:
-    """Return what there is to follow; raises as `follow`."""
-    if all(mode.direct for mode in settings.modes):
-        raise Unauditable("no source is for intake: the answers' own audit follows every record there is")
-    names = [getattr(settings, label.replace("-", "_")) for label in WRITTEN]
-    own = await _identities(settings, names)
-    partitions = own[0].partitions
-    of = {
-        "application": settings.app_id,
-        "partitions": partitions,
-        "topics": [[name, each.id] for name, each in zip(names, own, strict=True)],
-    }
-    begun = Begun() if checkpoint is None else checkpoints.read(checkpoint, of)
-    there = await _sources(settings, begun)
-    topics = list(there)
-    widths = [each.partitions for each in own]
-    if len(set(widths)) > 1:
-        raise Unauditable(f"the topics do not have equally many partitions: {dict(zip(names, widths, strict=True))}")
-    of_sources = [TopicPartition(topic, n) for topic, each in there.items() for n in range(each.partitions)]
-    of_router = [TopicPartition(name, n) for name in (settings.routes, settings.labels) for n in range(partitions)]
-    committed = await _committed(settings, f"{settings.app_id}-intake", of_sources)
-    settled = await _committed(settings, settings.router.app_id, of_router)
-    configured = await kafka_topics.configs(settings, [*topics, *names])
-    # The last topic first: each record that is read then has what it was made of.
-    order = [
-        TopicPartition(names[label], n) for label in (OUTCOMES, LETTERS, ANSWERS, 1, 2, 0) for n in range(partitions)
-    ]
-    running = [TopicPartition(settings.configurations, n) for n in range(partitions)]
-    if await kafka_topics.partitions(settings, settings.configurations) != partitions:
-        running = []
-    first, ends = await _kept(settings, [*order, *of_sources, *running])
-    told = {place.partition: (first[place], ends[place]) for place in running}
-    written = {
-        (label, n): (first[place], ends[place])
-        for label, name in enumerate(names)
-        for n in range(partitions)
-        if (place := TopicPartition(name, n))
-    }
-    mapped, files = await _mappings(settings, there)
-    modes = [mode for each in (settings, *files.values()) for mode in each.modes if not mode.direct]
-    forecasts = any(mode.source.role == FORECAST for mode in modes)
-    labels = any(mode.source.role != FORECAST for mode in modes)
-    numbers = list(dict.fromkeys([*begun.ids, *topics]))
-    sources = []
-    for place in of_sources:
-        offset, noted = committed[place]
-        if offset and noted and noted != there[place.topic].id:
-            raise Unauditable(
-                f"intake has committed offset {offset} of another topic {place.topic}: it was deleted and made anew"
-            )
-        number = numbers.index(place.topic)
-        compacted = "compact" in configured.get(place.topic, {}).get("cleanup.policy", "compact")
-        since = begun.sources.get(f"{place.topic}/{place.partition}", 0)
-        span = SourceSpan(place.topic, number, place.partition, first[place], offset, ends[place], compacted, since)
-        sources.append(span)
-    cuts = {
-        (label, n) for (label, n), (kept, _) in written.items() if kept > begun.written.get(f"{WRITTEN[label]}/{n}", 0)
-    }
-    cut = any(label == OUTCOMES for label, _ in cuts)
-    inputs = [(of_router[n], of_router[n + partitions]) for n in range(partitions)]
-    routers = [
-        replace(_router_span(places, first, settled, ends, begun), outcomes_cut=cut, letters_cut=(LETTERS, n) in cuts)
-        for n, places in enumerate(inputs)
-    ]
-    strict = {1, 2} | ({0} if forecasts else set()) | ({OUTCOMES} if labels else set())
-    return Plan(
-        settings,
-        partitions,
-        written,
-        sources,
-        routers,
-        {topic: each.id for topic, each in there.items()},
-        dict(zip(MADE, widths, strict=False)),
-        frozenset(strict),
-        frozenset(
-            label
-            for label, name in enumerate(names)
-            if label not in (LETTERS, ANSWERS)
-            and configured.get(name, {}).get("message.timestamp.type") != "LogAppendTime"
-        ),
-        told,
-        mapped,
-        files,
-        begun,
-        of,
-    )
-
-
-async def _sources(settings: Settings, begun: Begun) -> dict[str, provenance.Identity]:
-    """Return the source topics of the streams file, and those that intakes have mapped and that are still there."""
-    topics = list(dict.fromkeys(mode.topic for mode in settings.modes if not mode.direct))
-    there = dict(zip(topics, await _identities(settings, topics), strict=True))
-    if not all(each.id for each in there.values()):
-        raise Unauditable(
-            "the brokers give topics no ids, so records do not name their sources: Kafka 2.8 and later do"
-        )
-    for topic, topic_id in {each.topic: each.topic_id for each in await _written_down(settings)}.items():
-        if topic not in there and await kafka_topics.partitions(settings, topic) is not None:
-            (found,) = await _identities(settings, [topic])
-            if found.id == topic_id:
-                there[topic] = found
-    for topic, topic_id in begun.ids.items():
-        if topic in there and there[topic].id != topic_id:
-            raise Unauditable(f"the checkpoint is of another topic {topic}: it was deleted and made anew")
-    return there
-
-
-async def _written_down(settings: Settings) -> list[Mapped]:
-    """Return what intakes have written down of their mappings."""
-    if await kafka_topics.partitions(settings, settings.configurations) is None:
-        return []
-    found = [
-        (record.key, record.value)
-        async for _, records in batches(settings, [settings.configurations])
-        for record in records
-    ]
-    try:
-        return in_force.read_mapped(found)
-    except InForceError as exc:
-        raise Unauditable(f"{settings.configurations}: {exc}") from exc
-
-
-async def _mappings(
-    settings: Settings, there: Mapping[str, provenance.Identity]
-) -> tuple[dict[tuple[str, int], list[tuple[int, str]]], dict[str, Settings]]:
-    """Return the mappings of source partitions, and the settings that they name."""
-    mapped: dict[tuple[str, int], list[tuple[int, str]]] = {}
-    files: dict[str, Settings] = {}
-    for each in await _written_down(settings):
-        if each.topic not in there or there[each.topic].id != each.topic_id:
-            continue
-        if each.digest not in files:
-            try:
-                files[each.digest] = in_force.restored(each.configuration, settings)
-            except InForceError as exc:
-                raise Unauditable(f"{settings.configurations}: {exc}") from exc
-        found = mapped.setdefault((each.topic, each.partition), [])
-        if not found or found[-1][1] != each.digest:
-            found.append((each.since, each.digest))
-    return mapped, files
-
-
-async def _identities(settings: Settings, names: list[str]) -> list[provenance.Identity]:
-    client = AIOKafkaClient(bootstrap_servers=",".join(settings.brokers), **settings.security.client_options())
-    try:
-        await client.bootstrap()
-        return [await provenance.identity(client, name) for name in names]
-    finally:
-        await client.close()
-
-
-async def _kept(
-    settings: Settings, places: list[TopicPartition]
-) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
-    """Return the first offset kept of each partition, and its end; the ends are asked for one after another."""
-    reader = PartitionReader(settings)
-    await reader.start()
-    try:
-        ends: dict[TopicPartition, int] = {}
-        for _, each in groupby(places, attrgetter("topic")):
-            ends |= await reader.ends(list(each))
-        return await reader.beginnings(places), ends
-    finally:
-        await reader.stop()
-
-
-def _router_span(
-    places: tuple[TopicPartition, TopicPartition],
-    first: Mapping[TopicPartition, int],
-    settled: Mapping[TopicPartition, tuple[int, str]],
-    ends: Mapping[TopicPartition, int],
-    begun: Begun,
-) -> RouterSpan:
-    routes, labels = places
-    rows = begun.routers.get(str(routes.partition))
-    begin = (0, 0) if rows is None else (rows.routes, rows.labels)
-    committed = settled[routes][0], settled[labels][0]
-    return RouterSpan(
-        routes.partition, (first[routes], first[labels]), committed, (ends[routes], ends[labels]), begin=begin
-    )
-
-
-async def _committed(
-    settings: Settings, group: str, places: list[TopicPartition]
-) -> dict[TopicPartition, tuple[int, str]]:
-    """Return what a group has committed: the offset, and the id of the topic that intake has noted beside it."""
-    options = settings.security.client_options()
-    admin = AIOKafkaAdminClient(bootstrap_servers=",".join(settings.brokers), **options)
-    await admin.start()
-    try:
-        stored = await admin.list_consumer_group_offsets(group, partitions=places)
-    finally:
-        await admin.close()
-    found = {}
-    for place in places:
-        offset, noted = stored.get(place, (-1, ""))
-        try:
-            topic_id = str(orjson.loads(noted)["id"])
-        except (ValueError, KeyError, TypeError):
-            topic_id = ""
-        found[place] = max(offset, 0), topic_id
-    return found
-
-
 # -- the first pass --------------------------------------------------------------------------------------------------
 
 
@@ -524,14 +330,6 @@ def _gather(plan: Plan, partition: int, at: Path) -> Gathered:
     """Read one partition of everything that intake and router have written, and leave its entries."""
     with ExitStack() as stack:
         reader = _reader(plan, stack)
-        if partition in plan.told:
-            move = reader.move(partition, Span({}, {}, (0, 0), plan.told[partition]))
-            if move is not None:
-                raise Unauditable(
-                    f"partition {partition} of {plan.settings.app_id} began with rows that 'trueup rescale' made of "
-                    f"{move.app}: what its router knew then does not follow from its topics. Audit {move.app} with "
-                    f"--sources to its end, and {plan.settings.app_id} without"
-                )
         gatherer = Gatherer(plan, partition)
         file = stack.enter_context(closing(Entries(at / f"written-{partition}")))
         for label in range(len(WRITTEN)):
@@ -672,7 +470,8 @@ def _follow(
             span, mapper.make, cut, mapper.unknown_schema, served, compare, earlier, mapper.recorded, mapper.before
         )
         first = max(span.first, span.begin)
-        (records,) = reader.stretches({place: (first, max(span.end, first))}, plan.settings.unpacked_bytes)
+        end = max(span.committed if span.last else span.end, first)
+        (records,) = reader.stretches({place: (first, end)}, plan.settings.unpacked_bytes)
         found = entries.read(_written(plan, at), intake_verifier.prefix(span.number, span.partition))
         for _ in verifier.run(records, found):
             pass
@@ -754,7 +553,6 @@ def _route(
     at: Path,
     skipped: list[tuple[str, int, int, str]],
     disk: bool,  # noqa: FBT001 - of a process
-    checkpoint: Path | None,
 ) -> tuple[Sent, list[OutputDifference], dict[str, int], list[tuple[bytes, bytes]], Rows | None]:
     """Derive what one partition of the router has sent, and meet it; the last two are for the next audit."""
     places = [TopicPartition(name, span.partition) for name in (plan.settings.routes, plan.settings.labels)]
@@ -768,14 +566,14 @@ def _route(
             rows = Disk(Path(stack.enter_context(TemporaryDirectory(prefix="trueup-audit-"))))
         settings = plan.settings.router
         earlier = plan.begun.routers.get(str(span.partition))
-        if checkpoint is not None and earlier is not None:
-            checkpoints.read_rows(checkpoint, earlier, rows)
+        if plan.rows is not None and earlier is not None:
+            checkpoints.read_rows(plan.rows, earlier, rows)
         firsts = [max(first, begin) for first, begin in zip(span.first, span.begin, strict=True)]
         written: list[Rows] = []
 
         def settled(rows: RowStore) -> None:
-            if checkpoint is not None:
-                written.append(checkpoints.write_rows(checkpoint, span.partition, rows))
+            if plan.leaves is not None:
+                written.append(checkpoints.write_rows(plan.leaves, span.partition, rows))
 
         def read() -> list[Iterator[KafkaRecord]]:
             stretch = zip(firsts, map(max, firsts, span.end), strict=True)
@@ -833,7 +631,7 @@ class _Served:
             return None
 
     def earlier(self, span: SourceSpan, offset: int) -> KafkaRecord | None:
-        """Return a record of a source that an earlier audit has judged; None if it is not there any more."""
+        """Return a record of a source that is judged elsewhere; None if it is not there any more."""
         return None if offset < span.first else self._one(TopicPartition(span.topic, span.partition), offset)
 
     def _one(self, place: TopicPartition, offset: int) -> KafkaRecord | None:

@@ -112,7 +112,8 @@ def chain(settings: Settings, runner: asyncio.Runner, checkpoint: Path | None = 
         if before is not None:
             for each in topics.values():
                 each[-1] = len(before.fences)  # as many as there were
-        found.append(Group(here, there, _moves(here, there, runner), topics, directory))
+        began = moved(here, {n: span.told for n, span in there.items()}, runner)
+        found.append(Group(here, there, began, topics, directory))
         if not found[-1].moves or found[-1].has_begun:
             return found[::-1]
         before = found[-1].moves[0]
@@ -128,11 +129,23 @@ def older(settings: Settings, move: Move) -> Settings:
     return replace(settings, app_id=move.app, sources=(), **names)
 
 
-def _moves(settings: Settings, there: Mapping[int, Span], runner: asyncio.Runner) -> list[Move]:
+def moved(settings: Settings, there: Mapping[int, tuple[int, int]], runner: asyncio.Runner) -> list[Move]:
+    """Return how the partitions of a group began, by their number; empty if they began with nothing.
+
+    Parameters
+    ----------
+    there
+        By partition the first offset and the end of what is in force.
+
+    Raises
+    ------
+    Unauditable
+        If the move has not been finished, or the partitions do not say the same.
+    """
     reader = PartitionReader(settings, runner)
     try:
         runner.run(reader.start())
-        found = [reader.move(n, span) for n, span in sorted(there.items())]
+        found = [reader.move(n, told) for n, told in sorted(there.items())]
     finally:
         runner.run(reader.stop())
     known = [each for each in found if each is not None]
@@ -151,23 +164,35 @@ def _moves(settings: Settings, there: Mapping[int, Span], runner: asyncio.Runner
     return known
 
 
-async def _until(settings: Settings, move: Move, newer: Settings) -> dict[int, Span]:
-    """Return what there is of a group up to a move; raises `Unauditable` if its topics are not what they were."""
+async def require_there(
+    settings: Settings, named: Mapping[str, tuple[str, str]], newer: Settings, options: str = "--checkpoint"
+) -> None:
+    """See that the topics of a group before a move are still there, by their labels with name and id.
+
+    Raises
+    ------
+    Unauditable
+        If one is not, or was made anew; ``options`` are those of the audit after which it may go.
+    """
     keep = (
         f": {newer.app_id} began with rows of {settings.app_id}, which only its topics prove. Keep those until an "
-        f"audit of {newer.app_id} with --checkpoint has ended with 0"
+        f"audit of {newer.app_id} with {options} has ended with 0"
     )
     client = AIOKafkaClient(bootstrap_servers=",".join(settings.brokers), **settings.security.client_options())
     try:
         await client.bootstrap()
-        for label in LABELS:
-            name, topic_id = move.topics[label]
+        for label, (name, topic_id) in named.items():
             if await partitions(settings, name) is None:
                 raise Unauditable(f"there is no topic {name} ({label} of {settings.app_id}) any more{keep}")
             if (await provenance.identity(client, name)).id != topic_id:
                 raise Unauditable(f"{name} ({label} of {settings.app_id}) was deleted and made anew{keep}")
     finally:
         await client.close()
+
+
+async def _until(settings: Settings, move: Move, newer: Settings) -> dict[int, Span]:
+    """Return what there is of a group up to a move; raises `Unauditable` if its topics are not what they were."""
+    await require_there(settings, {label: move.topics[label] for label in LABELS}, newer)
     told = await partitions(settings, settings.configurations) is not None
     reader = PartitionReader(settings)
     try:

@@ -151,22 +151,25 @@ class PartitionReader:
             If it cannot be read.
         """
         try:
-            return in_force.read(self._told(partition, span), kind)
+            return in_force.read(self._told(partition, span.told), kind)
         except InForceError as exc:
             raise Unauditable(f"{self._settings.configurations}/{partition}: {exc}") from exc
 
-    def move(self, partition: int, span: Span) -> Move | None:
-        """Return how the rows came about that a partition began with; None if it began with none; raises likewise."""
-        said = dict(self._told(partition, span)).get(in_force.MOVED)
+    def move(self, partition: int, told: tuple[int, int]) -> Move | None:
+        """Return how the rows came about that a partition began with; None if it began with none; raises likewise.
+
+        ``told`` is the first offset and the end of what is in force, as in `Span`.
+        """
+        said = dict(self._told(partition, told)).get(in_force.MOVED)
         try:
             return None if said is None else Move.decode(said)
         except MoveError as exc:
             raise Unauditable(f"{self._settings.configurations}/{partition}: {exc}") from exc
 
-    def _told(self, partition: int, span: Span) -> list[tuple[bytes | None, bytes | None]]:
+    def _told(self, partition: int, told: tuple[int, int]) -> list[tuple[bytes | None, bytes | None]]:
         """Return the records of the topic of what is in force."""
         place = self.place("configurations", partition)
-        first, end = span.told
+        first, end = told
         if first == end:
             return []
         self._run(self._begin({place: first}))

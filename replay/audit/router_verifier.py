@@ -97,6 +97,8 @@ class RouterSpan:
         The first routes and labels that earlier audits have not judged.
     letters_cut
         As ``outcomes_cut``, of this partition's dead letters.
+    resumed
+        Whether it begins with derived rows: of an earlier audit, or of the group before a move.
     """
 
     partition: int
@@ -106,6 +108,7 @@ class RouterSpan:
     outcomes_cut: bool = False
     begin: tuple[int, int] = (0, 0)
     letters_cut: bool = False
+    resumed: bool = False
 
     @property
     def cut(self) -> bool:
@@ -393,8 +396,11 @@ class RouterVerifier:
                 self._judge(event_id, stream, event, routes, labels)
 
     def _before(self, event_id: str) -> tuple[list[Route], list[Label]]:
-        """Return the routes and labels of an event that earlier audits have judged, as far as its row has them."""
-        begin, found = self._span.begin, self._rows.get(EVENT + event_id.encode()) if any(self._span.begin) else None
+        """Return an event's routes and labels from before those that are judged, as far as its row has them.
+
+        Those of a group before a move have no offset any more, -1.
+        """
+        begin, found = self._span.begin, self._rows.get(EVENT + event_id.encode()) if self._span.resumed else None
         if found is None:
             return [], []
         row = Row.decode(found)
@@ -438,7 +444,7 @@ class RouterVerifier:
         if span.cut or (span.outcomes_cut and seen <= made.keys()):
             self.checked.gone += 1
             return
-        expired = any(span.begin) and self._rows.get(EVENT + event_id.encode()) is None
+        expired = span.resumed and self._rows.get(EVENT + event_id.encode()) is None
         if expired or (seen <= made.keys() and self._may_have_left(stream, routes, labels)):
             self.checked.unjudged += 1
             return

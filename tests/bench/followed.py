@@ -20,6 +20,7 @@ compiled.prefer(os.environ)
 
 from lab.broker import Broker  # noqa: E402 - the compiled engine is chosen before the first import
 from replay.audit import follower  # noqa: E402
+from replay.audit.plan import planned  # noqa: E402
 from streams.config.settings import Settings  # noqa: E402
 from tests.e2e.test_intake import Hour, made  # noqa: E402
 from tests.e2e.world import World, wait_for  # noqa: E402
@@ -64,7 +65,7 @@ def main(payments: int) -> None:
 
 def settled(hour: Hour) -> bool:
     """Whether intake and router have committed all there is."""
-    plan = asyncio.run(follower.planned(hour.world.settings))
+    plan = asyncio.run(planned(hour.world.settings))
     routed = sum(sum(each.end) for each in plan.routers)
     done = all(each.committed >= each.end for each in plan.sources)
     return routed > 0 and done and all(each.committed == each.end for each in plan.routers)

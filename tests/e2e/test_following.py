@@ -7,14 +7,16 @@ from typing import Any
 
 import orjson
 import pytest
-from aiokafka import AIOKafkaProducer, TopicPartition
-from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, RecordsToDelete
 
 from replay.audit import auditor, event_path
 from streams.config.settings import Settings
 from tests.e2e.test_crashes import KILLED
-from tests.e2e.test_intake import Hour, made
-from tests.e2e.world import World
+from tests.e2e.test_intake import WIDTHS, Hour, made
+from tests.e2e.test_moved_audit import asked
+from tests.e2e.test_rescale import moved
+from tests.e2e.world import Read, World
 
 MakeWorld = Callable[..., World]
 
@@ -155,6 +157,172 @@ def test_a_mapping_that_was_changed_is_followed_by_what_was_in_force(
     (source,) = [each for each in steps if each["stage"] == "source" and "riskScore" in each["said"]]
     assert "in force from offset 0 on" in source["note"]
     assert "(not there)" not in source["note"]
+
+
+def test_sources_are_followed_through_two_moves(
+    world: MakeWorld, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hour = Hour(world, tmp_path, "moved")
+    two = hour.world
+    three, four = (beside(world, two, n) for n in (3, 4))
+    sent = made(600, seed=7)
+    third = len(sent) // 3
+    daily = tmp_path / "daily"
+    for n, (old, new) in enumerate(((None, two), (two, three), (three, four))):
+        part = sent[n * third :] if n == 2 else sent[n * third : (n + 1) * third]
+        hour.send(part[: third // 2])
+        if old is not None:
+            moved(old, new)  # the sources have gone on
+        hour.world = new
+        with hour.stages("router", "worker"):
+            others = hour.running
+            if n == 1:
+                with new.worker("--stage", "intake", "--kill", "2", "1") as killed:
+                    assert killed.process.wait(90) == KILLED, killed.printed[-2000:]
+            hour.send(part[third // 2 :])
+            with hour.stages("intake"):
+                hour.wait()
+                for stage in (*hour.running, *others):
+                    assert stage.stop() == 0
+        if n == 0:
+            assert audited(hour, capsys, daily)[0] == auditor.AGREE
+    assert auditor.run(four.settings, json_output=True, sources=True) == auditor.AGREE
+    printed = capsys.readouterr()
+    account = orjson.loads(printed.out.splitlines()[-1])
+    assert (account["differences"], account["unable"]) == ([], [])
+    followed = account["followed"]
+    earlier = followed["earlier_groups"]
+    assert list(earlier) == [two.name, three.name]
+    for w in (two, three):
+        own = earlier[w.name]
+        told = f"{own['sources']['records']:,} records and {own['router']['outcomes']:,} outcomes before {w.name} was"
+        assert told in printed.err
+        assert own["router"]["outcomes"] + own["router"]["copies"] == len(w.read("outcomes"))
+    source, router = followed["sources"], followed["router"]
+    records = [earlier[w.name]["sources"]["records"] for w in (two, three)]
+    assert (records[0], source["records"]) == (third, len(sent))
+    assert third <= records[1] < len(sent) - third
+    assert source["sent"] + source["dead"] + source["passed"] == len(sent)
+    assert (source["waiting"], source["gone"], source["unread"], source["unrecorded"]) == (0, 0, 0, 0)
+    outcomes = sum(len(w.read("outcomes")) for w in (two, three, four))
+    assert router["outcomes"] + router["copies"] == outcomes
+    assert (router["unjudged"], router["gone"], router["waiting"]) == (0, 0, 0)
+    assert sum(followed["routed"][each] for each in ("routes_opened", "routes_added")) == source["routes"]
+
+    # An event that was forecast before a move and judged behind it has one path.
+    before = {orjson.loads(each.value or b"")["event_id"] for each in two.read("forecasts")}
+    behind = next(said for said in map(_said, three.read("labels")) if said["event_id"] in before)
+    assert event_path.run(four.settings, behind["event_id"], json_output=True) == event_path.FOUND
+    path = orjson.loads(capsys.readouterr().out.splitlines()[-1])
+    assert path["verdict"] == "answered, and its label is learnt"
+    assert all("(not there)" not in step["note"] for step in path["steps"])
+
+    # By the checkpoint of the first group, and then without the groups before.
+    assert audited(hour, capsys, daily)[0] == auditor.AGREE
+    asked(four, lambda admin: admin.delete_topics([two.settings.routes, three.settings.forecasts]))
+    status, account = audited(hour, capsys, daily)
+    assert (status, account["followed"]["earlier_groups"]) == (auditor.AGREE, {})
+    status, account = audited(hour, capsys)
+    assert status == auditor.UNCHECKED
+    assert f"there is no topic {three.settings.forecasts}" in account["unable"][0]
+    assert "with --sources and --checkpoint has ended with 0" in account["unable"][0]
+
+
+def test_sources_are_followed_where_topics_stay_and_grow(
+    world: MakeWorld, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hour = Hour(world, tmp_path, "grown")
+    two, four = hour.world, beside(world, hour.world, 4)
+    names = ("FORECASTS", "OUTCOMES", "CALIBRATED", "RESOLVED", "DEAD_LETTERS")
+    same = {f"TRUEUP_{name}": two.environment[f"TRUEUP_{name}"] for name in names}
+    wider = dict.fromkeys(same.values(), NewPartitions(4))
+    sent = made(160, seed=10)
+    half = len(sent) // 2
+    for w, part in ((two, sent[:half]), (four, sent[half:])):
+        if w is four:
+            asked(two, lambda admin: admin.create_partitions(wider))
+            four.environment |= same
+            four.settings = Settings.from_env(four.environment)
+            moved(two, four)
+            hour.world = four
+        hour.send(part)
+        with hour.stages("intake", "router", "worker"):
+            hour.wait()
+            for stage in hour.running:
+                assert stage.stop() == 0
+    status, account = audited(hour, capsys)
+    assert (status, account["differences"], account["unable"]) == (auditor.AGREE, [], [])
+    followed = account["followed"]
+    assert followed["earlier_groups"][two.name]["sources"]["records"] == half
+    assert (followed["sources"]["records"], followed["sources"]["copies"]) == (len(sent), 0)
+    assert followed["router"]["outcomes"] == len(four.read("outcomes"))
+
+
+def test_what_was_lost_before_a_move_and_doubled_behind_it_is_named(
+    world: MakeWorld, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hour = Hour(world, tmp_path, "torn")
+    two, three = hour.world, beside(world, hour.world, 3)
+    sent = made(80, seed=8)
+    half = len(sent) // 2
+    hour.send(sent[:half])
+    with hour.stages("intake", "router", "worker"):
+        hour.wait()
+        for stage in hour.running:
+            assert stage.stop() == 0
+    # Intake commits a score that it has sent nowhere.
+    hour.send([each for each in made(1, seed=9) if each.topic == "scores.v3"][:1])
+    pass_over(hour)
+    moved(two, three)
+    hour.world = three
+    hour.send(sent[half:])
+    with hour.stages("intake", "router", "worker"):
+        hour.wait()
+        for stage in hour.running:
+            assert stage.stop() == 0
+    # A forecast of the old group is sent once more, with another score.
+    forecast = two.read("forecasts")[3]
+    said = _said(forecast)
+    append(three, three.settings.forecasts, 0, forecast.key, orjson.dumps(said | {"p": 0.123}), forecast.ts)
+    status, account = audited(hour, capsys)
+    assert status == auditor.DIFFER
+    lost, doubled = account["differences"][0], account["differences"][-1]
+    assert (lost["application"], lost["topic"]) == (two.name, hour.topics["scores.v3"])
+    assert "lost: intake has committed it" in lost["what"]
+    assert {each["event_id"] for each in account["differences"][:-1]} == {"9-0"}
+    assert (doubled["topic"], doubled["partition"], doubled["event_id"]) == ("forecasts", 0, said["event_id"])
+    assert "doubled with other content" in doubled["what"]
+
+
+def beside(world: MakeWorld, old: World, partitions: int) -> World:
+    """Return a world of other partitions for the same sources."""
+    names = ("TRUEUP_STREAMS", "TRUEUP_BATCH_RECORDS")
+    return world(partitions=partitions, **{name: old.environment[name] for name in names})
+
+
+def pass_over(hour: Hour) -> None:
+    """Commit the ends of all sources for intake."""
+    group = f"{hour.world.name}-intake"
+
+    async def run() -> None:
+        admin = AIOKafkaAdminClient(bootstrap_servers=hour.world.bootstrap)
+        await admin.start()
+        known = await admin.list_consumer_group_offsets(group)
+        await admin.close()
+        noted = {place.topic: each.metadata for place, each in known.items() if each.metadata}
+        consumer = AIOKafkaConsumer(bootstrap_servers=hour.world.bootstrap, group_id=group, enable_auto_commit=False)
+        async with consumer:
+            places = [TopicPartition(hour.topics[label], n) for label, width in WIDTHS.items() for n in range(width)]
+            ends = await consumer.end_offsets(places)
+            consumer.assign(places)
+            await consumer.commit({place: (end, noted.get(place.topic, "")) for place, end in ends.items()})
+
+    asyncio.run(run())
+
+
+def _said(record: Read) -> dict[str, Any]:
+    said: dict[str, Any] = orjson.loads(record.value or b"")
+    return said
 
 
 def delete(w: World, before: dict[TopicPartition, int]) -> None:

@@ -272,5 +272,5 @@ def test_intake_router_and_worker_move_together(world: MakeWorld, tmp_path: Path
     # One stream still has one calibrator.
     calibrators = {(p, key[5:]) for p, rows in new.state().items() for key in rows if key[:1] == keys.CALIBRATOR}
     assert len({stream for _, stream in calibrators}) == len(calibrators) == 2
-    # The answers follow from the topics of both groups.
-    assert auditor.run(new.settings, json_output=True) == auditor.AGREE
+    # The answers follow from the sources, through the topics of both groups.
+    assert auditor.run(new.settings, json_output=True, sources=True) == auditor.AGREE

@@ -14,15 +14,18 @@ import pytest
 from aiokafka import TopicPartition
 
 from agents.intake import Intake
+from replay import moves
 from replay.audit import begun, intake_verifier, router_verifier
 from replay.audit.begun import Begun
 from replay.audit.entries import in_memory
-from replay.audit.follower import OUTCOMES, WRITTEN, Gathered, Gatherer, Mapper, Plan
+from replay.audit.follower import Gathered, Gatherer, Mapper
 from replay.audit.intake_verifier import MADE, Followed, IntakeVerifier, SourceSpan
 from replay.audit.output_matcher import OutputDifference, Unauditable
 from replay.audit.partition_verifier import Memory, RowStore
+from replay.audit.plan import OUTCOMES, WRITTEN, Plan
 from replay.audit.router_verifier import RouterSpan, RouterTerms, RouterVerifier, Sent
 from state.events import Rejected
+from state.rescale import rescaled_routes
 from state.routes import Routed, Router
 from streams.config.settings import Settings
 from streams.kafka import partitioner
@@ -76,8 +79,9 @@ class Logs:
         self.files: dict[str, Settings] = {}
         #: And routers.
         self.terms: list[RouterTerms] = []
-        #: Rows of the routers, and those that were derived.
+        #: Rows of the routers, those that they began with, and those that were derived.
         self.rows: dict[int, dict[bytes, bytes]] = {}
+        self.given: dict[int, dict[bytes, bytes]] = {}
         self.derived: dict[int, dict[bytes, bytes]] = {}
         self.stamped = frozenset((0, 1, 2, OUTCOMES))
         self.settings = self.under(directory, file)
@@ -160,14 +164,14 @@ class Logs:
     def route(self, *, labels_last: bool = False) -> None:
         """Let the router send what it makes of its inputs, by record time or with all labels last."""
         for n in range(PARTITIONS):
-            rows: dict[bytes, bytes] = {}
+            rows = self.given.get(n, {})
             engine = Router(self.settings.router.policies, rows.get)
             merged = [(topic, each) for topic, log in enumerate(self.inputs(n)) for each in log]
             merged.sort(key=lambda pair: (labels_last and pair[0], pair[1].timestamp, pair[0]))
             engine.begin()
             for output in engine.apply(RouteDecoder().events(merged)):
                 self._send(n, output)
-            self.rows[n] = {key: row for key, row in engine.end().rows.items() if row is not None}
+            self.rows[n] = {key: row for key, row in (rows | engine.end().rows).items() if row is not None}
 
     def _send(self, n: int, output: Routed | Rejected) -> None:
         if isinstance(output, Routed):
@@ -237,7 +241,7 @@ class Logs:
             if directory is not None and earlier is not None:
                 begun.read_rows(directory, earlier, rows)
                 begin = (earlier.routes, earlier.labels)
-            span = replace(RouterSpan(n, (0, 0), ends, ends, begin=begin), **changes)
+            span = replace(RouterSpan(n, (0, 0), ends, ends, begin=begin, resumed=earlier is not None), **changes)
 
             def settled(rows: RowStore, n: int = n) -> None:
                 if directory is not None:
@@ -583,6 +587,62 @@ def test_a_label_that_may_have_come_too_late_is_not_judged(tmp_path: Path) -> No
     stream_time = max(each.timestamp for each in logs.written[1, partitioner.partition(b"old", PARTITIONS)])
     assert stream_time > START + DAY, "an event of the same partition came two days later"
     assert (differences, sent.unjudged) == ([], 1)
+
+
+@pytest.fixture
+def moved(tmp_path: Path) -> Logs:
+    """Return logs of a group that was moved when its forecasts had come; its labels came then, most of them later."""
+    made = Logs(tmp_path)
+    for i in range(40):
+        made.score(f"e{i}", i, 25 * i, "ab"[i % 2])
+    for i in range(0, 40, 4):
+        made.verdict(f"e{i}", 0)
+    made.intake()
+    made.route(labels_last=True)
+    width = moves.plan(moves.EVENT, PARTITIONS, [(0, 0)] * PARTITIONS, lambda _: 1, grown=False, routed=())
+    given = [rescaled_routes([dict(sorted(part.items())) for part in parts], width) for parts in _orders(made)]
+    assert given[0] != given[1], "the router's order is seen in its rows"
+    later = Logs(tmp_path)
+    # The router goes on with the rows of its own order, the audit with those of record time.
+    later.given = dict(enumerate(given[0]))
+    later.begun = Begun(
+        routers={str(n): begun.write_rows(tmp_path, n, Memory(part)) for n, part in enumerate(given[1])}
+    )
+    later.sources["verdicts"] += made.sources["verdicts"]
+    for i in range(40):
+        later.verdict(f"e{i}", 1000 + i, "bad" if i % 3 else "good")
+    later.intake("verdicts", since=len(made.sources["verdicts"]))
+    later.route()
+    return later
+
+
+def _orders(made: Logs) -> list[list[dict[bytes, bytes]]]:
+    """Return the rows of the router, and those that an audit derives."""
+    assert made.routed()[1] == []
+    return [[rows[n] for n in range(PARTITIONS)] for rows in (made.rows, made.derived)]
+
+
+def test_the_router_of_a_group_that_was_moved_goes_on_with_what_was_known(moved: Logs, tmp_path: Path) -> None:
+    sent, differences = moved.routed(tmp_path)
+    assert differences == []
+    assert sent.outcomes == sum(len(moved.written[OUTCOMES, n]) for n in range(PARTITIONS)) >= 30
+    assert (sent.labels, sent.unjudged, sent.gone, sent.routes) == (40, 0, 0, 0)
+    # Without what was known then, no label has a stream.
+    moved.begun = Begun()
+    assert len(moved.routed()[1]) > 0
+
+
+def test_an_outcome_that_is_lost_or_altered_behind_a_move_is_named(moved: Logs, tmp_path: Path) -> None:
+    n, i = moved.find(OUTCOMES, '"e7"')
+    del moved.written[OUTCOMES, n][i]
+    m, j = moved.find(OUTCOMES, '"e22"')
+    altered = moved.written[OUTCOMES, m][j]
+    altered.value = altered.value.replace(b'"y":1.0', b'"y":0.0')
+    _, differences = moved.routed(tmp_path)
+    found = {str(each.event_id): each.what for each in differences}
+    assert set(found) == {"e7 (model-b)", "e22 (model-a)"}
+    assert "lost: the outcome that labels/" in found["e7 (model-b)"]
+    assert "not the outcome that the router makes" in found["e22 (model-a)"]
 
 
 @pytest.mark.parametrize("labels_last", [False, True])

@@ -12,7 +12,7 @@ from replay.audit.begun import Rows
 from replay.audit.groups import Begun
 from replay.audit.output_matcher import Unauditable
 from replay.audit.partition_verifier import Memory
-from replay.moves import EVENT, LABELS, Move, MoveError
+from replay.moves import EVENT, LABELS, Move, MoveError, Upstream
 from state import keys, ledger
 from state.events import Forecast, Outcome
 from state.fence import Fence
@@ -96,6 +96,20 @@ def changelog(given: Begun) -> dict[bytes, bytes]:
 def test_what_was_written_down_is_read_as_it_was() -> None:
     (move, *_) = told(ended())
     assert Move.decode(move.encode()) == move
+    assert b'"upstream":null' in move.encode()
+    earlier = move.encode().replace(b',"upstream":null', b"")
+    assert Move.decode(earlier) == move
+    upstream = Upstream(
+        {"routes": ("old-routes", "r0"), "labels": ("old-labels", "l0")},
+        ((9, 4, 5), (8, 4, 4)),
+        ((4, 5), (4, 4)),
+        ((0, 0),) * 3,
+        (("scores", 0, 12, "s0"), ("scores", 1, 7, "s0")),
+    )
+    followed = replace(move, upstream=upstream)
+    assert Move.decode(followed.encode()) == followed
+    with pytest.raises(MoveError, match="the same of all partitions of the router"):
+        Move.decode(replace(move, upstream=replace(upstream, ends=((4, 5),))).encode())
     for value in (b"{}", b"nothing", move.encode().replace(b'"version":1', b'"version":2')):
         with pytest.raises(MoveError, match="cannot be read by this version"):
             Move.decode(value)
