@@ -2,7 +2,8 @@
 
 The interface is that of https://docs.confluent.io/platform/current/schema-registry/develop/api.html; other registries
 (Redpanda, Karapace, Apicurio under ``/apis/ccompat/v7``) have the same. Apicurio is tested: it gives Protobuf as text
-whatever is asked for, has no GUIDs, and compares schemas letter by letter unless they are to be normalized.
+whatever is asked for, has no GUIDs, and compares schemas letter by letter unless they are to be normalized. Older ones,
+Hortonworks Registry 0.9.1 say, refuse a field that they do not know: that a schema is Avro, the default, is not sent.
 """
 
 import json
@@ -194,7 +195,7 @@ class Registry:
     async def _post(self, session: aiohttp.ClientSession, path: str, text: str) -> dict[str, Any]:
         url = self._url(path)
         try:
-            async with session.post(url, json={"schema": text, "schemaType": AVRO}) as answer:
+            async with session.post(url, json={"schema": text}) as answer:
                 status, reason, body = answer.status, answer.reason, await answer.read()
         except (aiohttp.ClientError, TimeoutError, ValueError) as exc:
             raise RegistryError(f"{url} cannot be asked: {str(exc) or type(exc).__name__}") from exc

@@ -8,8 +8,10 @@ import subprocess
 import uuid
 from collections.abc import Callable, Iterator
 from functools import partial
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from itertools import count
 from pathlib import Path
+from threading import Thread
 from typing import Any
 from urllib.request import Request, urlopen
 
@@ -342,3 +344,30 @@ def test_a_worker_that_waits_at_its_start_is_stopped_at_once(world: MakeWorld) -
         wait_for("it to wait", lambda: waits(worker))
         assert worker.stop() == 0
     assert w.read("calibrated") == []
+
+
+def test_a_schema_is_registered_by_nothing_but_its_text() -> None:
+    """Registries of before there were types of schemas refuse a field that they do not know."""
+    asked_for: list[Any] = []
+
+    class Older(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            asked_for.append(orjson.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b'{"id": 7}')
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Older) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        registry = Registry(f"http://127.0.0.1:{server.server_port}")
+
+        async def run() -> list[int]:
+            async with registry.session() as session:
+                return [await ask(session, "a-value", "{}") for ask in (registry.register, registry.registered)]
+
+        assert asyncio.run(run()) == [7, 7]
+        server.shutdown()
+    assert asked_for == [{"schema": "{}"}] * 2
