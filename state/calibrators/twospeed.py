@@ -46,8 +46,14 @@ FLAT: Final = 0.05
 STEEP: Final = 5.0
 FAR: Final = 20.0
 
-#: Of the state. Version 1 had no bend, version 2 no share of it; their states are refused.
-VERSION: Final = 3
+#: Log-odds beyond the lowest and the highest other score at which scores of 0 and 1 are read once one was wrong.
+BEYOND: Final = 1.0
+#: Log-odds of a score of 0, and a little more: those of 1 are not exactly as far.
+CERTAIN: Final = Z_CLIP + 1e-6
+
+#: Of the state. Version 1 had no bend, version 2 no share of it, version 3 read wrong certainties as they were; their
+#: states are refused.
+VERSION: Final = 4
 #: First word of the state. Version 1 began with a count, which never has the highest bit.
 _FORMAT: Final = 1 << 63 | VERSION
 #: Knots of the bend: the lowest one and how many there are, a step of .5 apart in log-odds, from .12 to 96 %.
@@ -64,7 +70,7 @@ IN_BENT_SHARE: Final = 5.0
 
 _RAW: Final = Struct("<dd")
 _ISSUED: Final = Struct("<ddffff")
-_STATE: Final = Struct("<QQQQQ21d")
+_STATE: Final = Struct("<QQQQQ25d")
 #: Bytes of a ticket before the slow map is settled.
 UNSETTLED: Final = _RAW.size
 #: Bytes of a state.
@@ -115,6 +121,11 @@ class TwoSpeed:
     when the forecast was issued, from the same tickets as the blend. Its share k begins at 0 and takes the same steps
     on what v and r had been when the forecast was issued: a bend that comes too late to be right keeps no share.
 
+    *Certainties.* Scores of 0 and 1 (beyond 1e-6) have log-odds of ∓13.8. Where scores are rounded, a 0 is little less
+    than the lowest other score, and a line through both is too flat everywhere else. So from the first 0 that happened
+    on, the maps read log-odds below a floor as floor + `FLAT` (z - floor): it lies `BEYOND` the lowest other score that
+    was learnt. The same is done with ones that did not happen. Raw forecasts are weighed as they were sent.
+
     *Raw.* Its weight w = s(ln 9 - η L), L = Σ δ the log loss of raw forecasts less that of the map so far,
     η = min(1, `WILL` / sqrt(V)), V = Σ δ², is the second-order mixture of the two. If outcomes are prompt, then on any
     sequence, from the first evidence on,
@@ -139,7 +150,7 @@ class TwoSpeed:
     Ticket: z, information learnt (f64 each); once the slow map is settled also u, f, v, r (f32 each). Bytes: the
     version with the highest bit, outcomes, zeros, ones, zeros of settled tickets up to `ZEROS` (u64), raw ones
     expected, information learnt, a, b, A_zz, A_z1, A_11, the same of the fast map, c, e, H_cc, H_ce, H_ee, L, V, k, H_k
-    (f64), those of `Bend`. Little-endian.
+    (f64), lowest and highest score, floor and ceiling in log-odds (f64), those of `Bend`. Little-endian.
 
     References
     ----------
@@ -188,11 +199,37 @@ class TwoSpeed:
         self._bend = Bend(*KNOTS, IN_BEND)
         self._bent, self._bent_held = 0.0, IN_BENT_SHARE
         self._gain, self._square = 0.0, 0.0
+        self._lowest, self._highest, self._floor, self._ceiling = 0.0, 0.0, Z_CLIP, -Z_CLIP
         self._weight = 1.0 / (1.0 + math.exp(-_ODDS))  # as `decode` has it, to the last bit
 
     def evident(self) -> bool:
         """Return whether the outcomes so far allow to serve anything but the raw forecast."""
         return self._zeros >= ZEROS and (self._ones > 0 or self._expected >= EXPECTED)
+
+    def _read(self, z: float) -> float:
+        """Return log-odds as the maps read them."""
+        if z < self._floor:
+            return self._floor + FLAT * (z - self._floor)
+        if z > self._ceiling:
+            return self._ceiling + FLAT * (z - self._ceiling)
+        return z
+
+    def _note(self, z: float, y: float) -> None:
+        """Learn between which log-odds scores lie, and whether one of 0 or 1 was wrong."""
+        if z <= CERTAIN:
+            if y > 0.5:
+                self._floor = max(self._lowest - BEYOND, Z_CLIP)
+        elif z >= -CERTAIN:
+            if y < 0.5:
+                self._ceiling = min(self._highest + BEYOND, -Z_CLIP)
+        elif z < self._lowest:
+            self._lowest = z
+            if self._floor > Z_CLIP:
+                self._floor = max(z - BEYOND, Z_CLIP)
+        elif z > self._highest:
+            self._highest = z
+            if self._ceiling < -Z_CLIP:
+                self._ceiling = min(z + BEYOND, -Z_CLIP)
 
     def predict(self, p: float, x: Sequence[float] = (), key: bytes = b"") -> Prediction:  # noqa: ARG002 - draws nothing
         """Serve the map's value at ``p``; see `Calibrator.predict`."""
@@ -204,8 +241,9 @@ class TwoSpeed:
             p = 1.0 / (1.0 + math.exp(-z))
         if self._zeros < ZEROS or (self._ones == 0 and self._expected < EXPECTED):
             return new(Prediction, (p, p, _RAW.pack(z, self._information)))
-        u = self._a * z + self._b
-        f = self._fa * z + self._fb
+        read = self._read(z)
+        u = self._a * read + self._b
+        f = self._fa * read + self._fb
         v = u + self._c + self._e * min(max(f - u, -REACH), REACH)
         w = self._weight
         r = self._bend.at(v)
@@ -218,8 +256,9 @@ class TwoSpeed:
     def now(self, ticket: bytes) -> tuple[float, float]:
         """Return today's log-odds at a ticket's forecast, and the information learnt since it was issued."""
         z, since = _RAW.unpack_from(ticket)
-        u = self._a * z + self._b
-        v = u + self._c + self._e * min(max(self._fa * z + self._fb - u, -REACH), REACH)
+        read = self._read(z)
+        u = self._a * read + self._b
+        v = u + self._c + self._e * min(max(self._fa * read + self._fb - u, -REACH), REACH)
         return self._weight * z + (1.0 - self._weight) * (v + self._bent * self._bend.at(v)), self._information - since
 
     def update(self, ticket: bytes, y: float) -> None:
@@ -244,6 +283,8 @@ class TwoSpeed:
             u = f = v = r = 0.0
         raw = 1.0 / (1.0 + math.exp(-z))
         self._expected += raw
+        self._note(z, y)
+        z = self._read(z)
         slow = self._a * z + self._b
         fast = self._fa * z + self._fb
         if not settled:
@@ -337,7 +378,7 @@ class TwoSpeed:
             self._zeros = max(self._zeros - 1, 0)
         if self._zeros < ZEROS:
             return
-        z, _ = _RAW.unpack(ticket[: _RAW.size])
+        z = self._read(_RAW.unpack_from(ticket)[0])
         gz = g * z
         zz, z1, oo = self._zz, self._z1, self._11
         scale = 1.0 / (zz * oo - z1 * z1)
@@ -362,8 +403,9 @@ class TwoSpeed:
         fast = (self._fa, self._fb, self._fzz, self._fz1, self._f11)
         blend = (self._c, self._e, self._cc, self._ce, self._ee)
         weighed = (self._gain, self._square, self._bent, self._bent_held)
+        ends = (self._lowest, self._highest, self._floor, self._ceiling)
         counts = (self.learnt, self._zeros, self._ones, self._settled, self._expected, self._information)
-        return _STATE.pack(_FORMAT, *counts, *slow, *fast, *blend, *weighed) + self._bend.encode()
+        return _STATE.pack(_FORMAT, *counts, *slow, *fast, *blend, *weighed, *ends) + self._bend.encode()
 
     def decode(self, payload: bytes) -> None:
         """Take over a state written by `encode`; ValueError if it is cut or of another version."""
@@ -376,7 +418,8 @@ class TwoSpeed:
         self._a, self._b, self._zz, self._z1, self._11 = maps[:5]
         self._fa, self._fb, self._fzz, self._fz1, self._f11 = maps[5:10]
         self._c, self._e, self._cc, self._ce, self._ee = maps[10:15]
-        self._gain, self._square, self._bent, self._bent_held = maps[15:]
+        self._gain, self._square, self._bent, self._bent_held = maps[15:19]
+        self._lowest, self._highest, self._floor, self._ceiling = maps[19:]
         rate = min(1.0, WILL / math.sqrt(self._square)) if self._square > 0.0 else 1.0
         self._weight = 1.0 / (1.0 + math.exp(rate * self._gain - _ODDS))
 

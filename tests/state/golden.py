@@ -40,6 +40,7 @@ VERSIONS: Final = {
     "calibrated_regression": calibrated_regression.VERSION,
     "certified": certified.VERSION,
     "prudent": twospeed.VERSION,
+    DEFAULT_CALIBRATOR: twospeed.VERSION,
     "quantile": quantile.VERSION,
     "twospeed": twospeed.VERSION,
 }

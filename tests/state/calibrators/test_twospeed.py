@@ -270,3 +270,30 @@ def test_a_batch_whose_zeros_come_first_makes_nobody_a_fraudster(spec: str) -> N
     forecasts = [logistic(rng.gauss(-4.4, 1.35)) for _ in range(1000)]
     served = sum(calibrator.predict(p, (), b"next-%d" % t).p for t, p in enumerate(forecasts))
     assert 0.8 < served / sum(forecasts) < 1.25  # 27 with the curvature of q alone
+
+
+@pytest.mark.parametrize("level", [-2.0, 2.0])
+@pytest.mark.parametrize("seed", range(3))
+def test_scores_in_tenths_are_served_no_worse_for_their_zeros_and_ones(level: float, seed: int) -> None:
+    """Rounded scores of 0 happen and those of 1 do not, now and then."""
+    rng = random.Random(seed)
+    risks = [logistic(1.35 * rng.gauss(0.0, 1.0) + level) for _ in range(8000)]
+    y = [float(rng.random() < each) for each in risks]
+    raw = [round(each, 1) for each in risks]
+    served = play(TwoSpeed(), raw, y, range(1, 8001))
+    before, after = (sum((p - each) ** 2 for p, each in zip(made, y, strict=True)) for made in (raw, served))
+    assert after < 1.002 * before
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(stream=st.lists(st.tuples(st.sampled_from([0.0, 0.1, 0.9, 1.0]), st.sampled_from([0.0, 1.0])), max_size=200))
+def test_order_is_kept_where_certainties_were_wrong(stream: list[tuple[float, float]]) -> None:
+    calibrator = taught("twospeed", [(0.0, 1.0), (1.0, 0.0), *stream])
+    served = [calibrator.predict(k / 1000).p for k in range(1001)]
+    assert all(left < right for left, right in pairwise(served))
+
+
+def test_certainties_that_are_right_are_left_as_they_are() -> None:
+    calibrator = taught("twospeed", [(k % 2, k % 2) for k in range(5000)])
+    assert calibrator.predict(0.0).p < 1e-5
+    assert calibrator.predict(1.0).p > 1 - 1e-5
