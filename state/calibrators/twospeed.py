@@ -241,7 +241,7 @@ class TwoSpeed:
             p = 1.0 / (1.0 + math.exp(-z))
         if self._zeros < ZEROS or (self._ones == 0 and self._expected < EXPECTED):
             return new(Prediction, (p, p, _RAW.pack(z, self._information)))
-        read = self._read(z)
+        read = z if self._floor <= z <= self._ceiling else self._read(z)
         u = self._a * read + self._b
         f = self._fa * read + self._fb
         v = u + self._c + self._e * min(max(f - u, -REACH), REACH)
@@ -256,7 +256,7 @@ class TwoSpeed:
     def now(self, ticket: bytes) -> tuple[float, float]:
         """Return today's log-odds at a ticket's forecast, and the information learnt since it was issued."""
         z, since = _RAW.unpack_from(ticket)
-        read = self._read(z)
+        read = z if self._floor <= z <= self._ceiling else self._read(z)
         u = self._a * read + self._b
         v = u + self._c + self._e * min(max(self._fa * read + self._fb - u, -REACH), REACH)
         return self._weight * z + (1.0 - self._weight) * (v + self._bent * self._bend.at(v)), self._information - since
@@ -283,8 +283,9 @@ class TwoSpeed:
             u = f = v = r = 0.0
         raw = 1.0 / (1.0 + math.exp(-z))
         self._expected += raw
-        self._note(z, y)
-        z = self._read(z)
+        if not self._lowest <= z <= self._highest:
+            self._note(z, y)
+            z = self._read(z)
         slow = self._a * z + self._b
         fast = self._fa * z + self._fb
         if not settled:
