@@ -669,6 +669,16 @@ STREAM: Final = Dashboard(
                 ),
                 Panel(
                     "timeseries",
+                    "Outcomes reported in a day",
+                    "Events whose first outcome was reported in a day, by label; silence is not counted. A feed that "
+                    "stops falls to 0 here long before scores show it.",
+                    [Query(over("sum", _here("stream_label:trueup_reported_outcomes:delta1d"), "label"), "{{label}}")],
+                    "short",
+                    low=0,
+                    alert="TrueupLabelsSilent",
+                ),
+                Panel(
+                    "timeseries",
                     "Labels misread",
                     "1 for each finding: outcomes come too near to ttl, one label comes later than the other, only "
                     "one label is reported, most forecasts get none, or outcomes come after matures. `trueup inspect` "

@@ -462,6 +462,15 @@ CATALOGUE: Final = {
             series=2 * MOST_CHALLENGERS,
         ),
         Metric(
+            "reported_outcomes",
+            "gauge",
+            ("stream", "label"),
+            "Events whose first outcome was reported with this label, since the state began; what silence says is not "
+            "counted, numbers are under label 0, and of classes the first two are shown",
+            "it stands still when a feed of labels stops, or sends another label only; see TrueupLabelsSilent",
+            series=2,
+        ),
+        Metric(
             "outcome_age_seconds",
             "gauge",
             ("stream", "label", "share"),

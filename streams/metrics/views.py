@@ -111,9 +111,10 @@ def _scored(found: StateRows, stream: str) -> Iterator[Sample]:
 
 
 def _aged(stream: str, described: dict[str, Any]) -> Iterator[Sample]:
-    """Yield how old outcomes are when they come, and which findings there are."""
+    """Yield how many outcomes came, how old they are when they come, and which findings there are."""
     for label in LABELS:
         if label in described["outcomes"]:
+            yield "reported_outcomes", (stream, label), described["outcomes"][label]["n"]
             yield "outcome_age_seconds", (stream, label, "0.99"), described["outcomes"][label]["most_s"]
     for finding in described["findings"]:
         yield "label_finding", (stream, finding["name"]), 1.0

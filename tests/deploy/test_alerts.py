@@ -146,6 +146,15 @@ def shift(by: str) -> dict[str, str]:
     return {f"trueup_forecast_shift{{{W},{S}}}": by}
 
 
+def reported(*ones: str, zeros: str = "0x600") -> dict[str, str]:
+    """Return how many outcomes were reported, by worker, as their state says: a value in an hour."""
+    return {
+        f'trueup_reported_outcomes{{{worker},{S},label="{label}"}}': values
+        for worker, each in zip((W, V), ones, strict=False)
+        for label, values in (("0", zeros), ("1", each))
+    }
+
+
 def labels(answered: float, scored: str) -> dict[str, str]:
     return {
         f"trueup_answered_forecasts_total{{{W},{S}}}": f"0+{answered}x{LONG}",
@@ -393,6 +402,28 @@ SCENARIOS: Final[dict[str, dict[str, list[Scenario]]]] = {
             scene(mapped("scores", sent="0x50 1x300", passed="0+18x300"), at=4 * DAY, step=60),
             scene(read("outcomes", "0+0.04x192 8x200"), at=10 * DAY, step=60),
             scene(mapped("scores"), at=10 * DAY, step=60),
+        ],
+    },
+    "TrueupLabelsSilent": {
+        "fires": [
+            # 24 frauds a day are reported for 16 days, then none.
+            scene(reported("0+1x384 384x200"), at=18 * DAY, step=60, fires="TrueupLabelsSilent"),
+            # Of all labels the ones stop: the feed sends zeros only.
+            scene(reported("0+1x384 384x200", zeros="0+9x600"), at=18 * DAY, step=60, fires="TrueupLabelsSilent"),
+            # Six in a day are too few for a day, and enough for three.
+            scene(reported("0+0.25x384 96x200"), at=20 * DAY, step=60, fires="TrueupLabelsSilent"),
+        ],
+        "quiet": [
+            scene(reported("0+1x600"), at=18 * DAY, step=60),
+            # Another worker took over the partition.
+            scene(reported("0+1x384 _x200", "_x385 385+1x200"), healthy(V, 60), at=18 * DAY, step=60),
+            # A file a week: none is due, or it is two hours late.
+            scene(reported("0x119 200x167 400x170 600x200"), at=18 * DAY, step=60),
+            scene(reported("0x119 200x167 400x170 600x200"), at=19 * DAY + 120, step=60),
+            # A file a month, and a week later.
+            scene(reported("0x263 900x400"), at=19 * DAY, step=60),
+            # Two in a day are too few to say.
+            scene(reported("0+0.083x384 32x200"), at=20 * DAY, step=60),
         ],
     },
     "TrueupLabelsUnmatched": {

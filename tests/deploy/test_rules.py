@@ -44,6 +44,7 @@ def test_a_recorded_name_says_its_labels_its_metric_and_what_was_done() -> None:
             "stage",
             "volume",
             "finding",
+            "label",
         }, name
         assert metric.startswith("trueup_"), name
 
