@@ -3,8 +3,9 @@
 ``python -m tests.bench.readers [--streams N] [--rate R] [--readers N] [--seconds S] [--drippers N --bomb M --bombs N]``
 
 One worker of the checkout takes a forecast and an outcome of every stream in turn, so that between two scrapes most
-streams change. Spans without readers and spans with them take turns; *answer* is from sending a forecast to reading its
-answer. With ``--drippers`` and ``--bomb`` the readers read pages as well, so many connections send a byte every eight
+streams change. Spans without readers and spans with them take turns; *answer* is from the broker's
+acknowledgement of a forecast to reading its answer: what the broker takes to unpack a batch before it is no time of the
+worker. With ``--drippers`` and ``--bomb`` the readers read pages as well, so many connections send a byte every eight
 seconds meanwhile, and in every such span come one or more batches that expand to so many MiB. The broker unpacks such a
 batch to check it, and answers wait meanwhile, whatever the worker does. So there are spans of a third kind: the same
 attack, and the batches go to a topic that the worker does not read.
@@ -153,7 +154,8 @@ async def _measure(
                 forecast = {"event_id": name, "stream": f"s{i % streams}", "p": i * 7919 % 10_007 / 10_007}
                 outcome = {"event_id": name, "y": i * 31 % 10 // 7}
                 sent[name] = time.perf_counter()
-                await producer.send(settings.forecasts, orjson.dumps(forecast), key=key)
+                acked = await producer.send(settings.forecasts, orjson.dumps(forecast), key=key)
+                acked.add_done_callback(lambda _, name=name: sent.update({name: time.perf_counter()}))
                 await producer.send(settings.outcomes, orjson.dumps(outcome), key=key)
 
         hearing, saying = asyncio.create_task(hear()), asyncio.create_task(say())
@@ -166,7 +168,7 @@ async def _measure(
                 of.append(await span(worker, kinds[name], seconds, sent, settings.brokers[0]))
                 first, last = int(of[-1].pop("first")), int(of[-1].pop("last"))
                 ids = [each for each in list(sent)[first:last] if each in answered]
-                waits[name] += [(answered[each] - sent[each]) * 1000 for each in ids]
+                waits[name] += [max(answered[each] - sent[each], 0.0) * 1000 for each in ids]
         saying.cancel()
         await asyncio.gather(saying, return_exceptions=True)
         await producer.flush()
