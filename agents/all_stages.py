@@ -47,10 +47,7 @@ def run(environment: Mapping[str, str]) -> int:
 
 
 async def _run(environment: Mapping[str, str], of: Mapping[str, int]) -> int:
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for signum in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(signum, stop.set)
+    stop = worker.stop_asked()
     stages = {stage: await _started(stage, {**environment, "TRUEUP_METRICS_PORT": str(of[stage])}) for stage in of}
     ends = {asyncio.create_task(process.wait()): stage for stage, process in stages.items()}
     asked = asyncio.create_task(stop.wait())

@@ -8,7 +8,6 @@ route or a label. A forecast is acknowledged before its route is sent, so that a
 import asyncio
 import json
 import logging
-import signal
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack, suppress
@@ -24,7 +23,7 @@ from prometheus_client import ProcessCollector
 
 from agents import __version__
 from agents.server import Server
-from agents.worker import ALIVE_SECONDS, FAILED, MISCONFIGURED, collect_rarely, tell
+from agents.worker import ALIVE_SECONDS, FAILED, MISCONFIGURED, collect_rarely, stop_asked, tell
 from streams.config import in_force, output_ids
 from streams.config.settings import Settings, SettingsError
 from streams.faust.outputs import PackedBatch
@@ -574,10 +573,7 @@ async def _serve(settings: Settings, names: Sequence[str], probe: Probe) -> int:
         return MISCONFIGURED
     server.start()
     tell(settings, server.port)
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for signum in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(signum, stop.set)
+    stop = stop_asked()
     try:
         await intake.run(stop, tick)
     except SettingsError as exc:

@@ -122,6 +122,14 @@ def collect_rarely() -> None:
     gc.set_threshold(1_000_000, 50, 100)
 
 
+def stop_asked() -> asyncio.Event:
+    """Return an event that SIGTERM and SIGINT set from now on; call it on the running loop."""
+    stop = asyncio.Event()
+    for signum in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(signum, stop.set)
+    return stop
+
+
 async def _serve(settings: Settings, probe: Probe, stage: Stage) -> int:
     collect_rarely()
     topology = stage.build(settings, abort=abort, probe=probe)
@@ -151,10 +159,7 @@ async def _serve(settings: Settings, probe: Probe, stage: Stage) -> int:
     topology.failed_logins = lambda: server.failed_logins
     server.start()
     tell(settings, server.port)
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for signum in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(signum, stop.set)
+    stop = stop_asked()
     try:
         known = await output_ids.awaited(settings, stage.writes, topology.wait, stop, tick)
         if known is not None:

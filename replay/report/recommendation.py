@@ -119,6 +119,11 @@ class Verdicts:
         """Return -1 where ``name`` is better and it matters, 1 where it is worse and it matters, else 0."""
         return each.sign if abs(each.value) >= self._least.get(each.metric, 0.0) else 0
 
+    def worse(self, name: str, metrics: Sequence[str] = HARMS) -> list[Difference]:
+        """Return in which of some metrics ``name`` is worse than raw forecasts, and it matters."""
+        found = self.of(name, RAW)
+        return [found[metric] for metric in metrics if metric in found and self.sign(found[metric]) > 0]
+
     def alike(self, name: str, against: str) -> bool:
         """Say whether no proper score can differ by as much as matters: the intervals leave no room for it."""
         found = self.of(name, against)
@@ -209,9 +214,7 @@ def refusals(contenders: Sequence[Contender], verdicts: Verdicts, warming: Verdi
     """Return of each contender that harms a sentence that says where."""
     refused = {}
     for name in (each.name for each in contenders):
-        found, before = verdicts.of(name, RAW), warming.of(name, RAW)
-        harm = [found[metric] for metric in HARMS if metric in found and verdicts.sign(found[metric]) > 0]
-        early = [before[metric] for metric in _PROPER if metric in before and warming.sign(before[metric]) > 0]
+        harm, early = verdicts.worse(name), warming.worse(name, _PROPER)
         said = []
         if harm:
             said.append(f"worse than raw in {_numbers(harm)}")
@@ -228,19 +231,20 @@ def _keep(
     others = [each.name for each in contenders]
     alone = len(best) == 1
     tied = [each for each in best if each != RAW]
+    alike = all(verdicts.alike(each, RAW) for each in tied)
     beaten = all(verdicts.preferred(RAW, each) for each in others)
     if len(refused) == len(others) and not beaten:
         harmed = "the configuration" if len(others) == 1 else "every configuration"
         headline = f"Keep the raw forecasts: {harmed} that was tried does harm."
     elif alone:
         headline = "Keep the raw forecasts: they are better than every configuration that was tried."
-    elif all(verdicts.alike(each, RAW) for each in tied):
+    elif alike:
         headline = f"Keep the raw forecasts: {_listed(tied)} and raw are alike, and nothing is lost by either."
     else:
         headline = "Keep the raw forecasts: no configuration is shown to be better."
     reasons = [*refused.values()]
     reasons += [f"{name} {_compared(verdicts, name, RAW)}" for name in others if verdicts.of(name, RAW)]
-    if not all(verdicts.alike(each, RAW) for each in tied):
+    if not alike:
         reasons.append(
             "An interval that includes 0 does not show that two forecasters are equal, only that "
             f"{count(_n(contenders))} outcomes do not tell them apart."
@@ -319,8 +323,7 @@ def _warmed(name: str, overall: Scored) -> list[str]:
 
 def _drawn(verdicts: Verdicts, name: str) -> list[str]:
     """Say what is lost by serving the draw."""
-    found = verdicts.of(drawn(name), RAW)
-    harm = [found[metric] for metric in HARMS if metric in found and verdicts.sign(found[metric]) > 0]
+    harm = verdicts.worse(drawn(name))
     return [f"Its draw is worse than raw in {_numbers(harm)}: serve p."] if harm else []
 
 
