@@ -22,8 +22,8 @@ from aiokafka.structs import TopicPartition
 from prometheus_client import ProcessCollector
 
 from agents import __version__
-from agents.server import Server
-from agents.worker import ALIVE_SECONDS, FAILED, MISCONFIGURED, collect_rarely, stop_asked, tell
+from agents.readers import Readers
+from agents.worker import FAILED, MISCONFIGURED, collect_rarely, listening, stop_asked, tell
 from streams.config import in_force, output_ids
 from streams.config.settings import Settings, SettingsError
 from streams.faust.outputs import PackedBatch
@@ -32,6 +32,7 @@ from streams.faust.state_table import PartitionsError
 from streams.faust.transport import DataLossError, RecordBatch
 from streams.kafka import codecs, provenance, topics
 from streams.kafka.source_merge import SourceBuffers
+from streams.metrics.mirror import Source
 from streams.metrics.routing import IntakeGauges
 from streams.metrics.sample import Sample
 from streams.records.canonical import Reader
@@ -544,45 +545,33 @@ def run(settings: Settings, *, probe: Probe = lambda _: None) -> int:
         log.error(problem)
     if problems:
         return MISCONFIGURED
-    return asyncio.run(_serve(settings, names, probe))
+    readers = listening(settings)
+    if readers is None:
+        return MISCONFIGURED
+    with readers:
+        return asyncio.run(_serve(settings, names, probe, readers))
 
 
-async def _serve(settings: Settings, names: Sequence[str], probe: Probe) -> int:
+async def _serve(settings: Settings, names: Sequence[str], probe: Probe, readers: Readers) -> int:
     collect_rarely()
-    gauges = IntakeGauges(__version__, dict.fromkeys(names), lambda: intake.samples())  # noqa: PLW0108 - made below
+
+    def samples() -> Iterator[Sample]:
+        yield from intake.samples()
+        yield "failed_logins", (), float(readers.failed_logins)
+
+    gauges = IntakeGauges(__version__, dict.fromkeys(names), samples)
     intake = Intake(settings, gauges, probe)
     ProcessCollector(registry=gauges.registry)
-    ticked = monotonic()
-
-    def tick() -> None:
-        nonlocal ticked
-        ticked = monotonic()
-
-    try:
-        server = Server(
-            settings.metrics_host,
-            settings.metrics_port,
-            gauges.exposition,
-            lambda: monotonic() - ticked < ALIVE_SECONDS and intake.failure is None,
-            lambda: intake.unready,
-            None,
-            settings.access,
-        )
-    except (ValueError, OSError) as exc:
-        log.error("cannot serve metrics on %s:%d: %s", settings.metrics_host, settings.metrics_port, exc)  # noqa: TRY400 - a message, not a fault
-        return MISCONFIGURED
-    server.start()
-    tell(settings, server.port)
+    readers.answer(Source(gauges.exposition))
+    tell(settings, readers.port)
     stop = stop_asked()
     try:
-        await intake.run(stop, tick)
+        await intake.run(stop, lambda: readers.tell(intake.unready, healthy=intake.failure is None))
     except SettingsError as exc:
         log.error("%s", exc)  # noqa: TRY400 - a message, not a fault
         return MISCONFIGURED
     except Exception as exc:
         log.critical("cannot go on: %s: %s", type(exc).__name__, exc, exc_info=exc)
         return FAILED
-    finally:
-        server.stop()
     log.info("stopped")
     return 0

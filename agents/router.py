@@ -75,4 +75,4 @@ def build(
 
 
 #: What `agents.worker.run` runs as a router.
-ROUTER: Final = Stage(build, lambda *_: None)
+ROUTER: Final = Stage(build)

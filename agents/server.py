@@ -1,8 +1,8 @@
-"""``/metrics``, ``/healthz``, ``/readyz`` and the pages, on threads of their own.
+"""``/metrics``, ``/healthz``, ``/readyz`` and the pages, a thread a connection.
 
-Threads, so that a worker whose event loop hangs can still say so: ``/healthz`` fails when the loop has not ticked
-for a while. It does not fail while state is restored; ``/readyz`` does. Both are open to whoever can connect, as
-orchestrators ask without a password; everything else asks for one where one is set.
+``/healthz`` fails when the worker's event loop has not ticked for a while. It does not fail while state is restored;
+``/readyz`` does. Both are open to whoever can connect, as orchestrators ask without a password; everything else asks
+for one where one is set.
 
 A connection is one request. Until its head has come it waits, for `HEAD_SECONDS` in all, and where too many wait the
 oldest of whoever has most is closed: who asks at once is always heard. Probes are then answered; for everything else
@@ -303,7 +303,8 @@ class Server:
     host, port
         Where to listen; port 0 takes a free one, see `port`.
     exposition
-        Returns what ``/metrics`` shows, in Prometheus's text format; called by one thread at a time.
+        Returns what ``/metrics`` shows, in Prometheus's text format; called by one thread at a time. TimeoutError if
+        there is nothing to show now.
     healthy
         Answers ``/healthz``.
     unready
@@ -379,7 +380,13 @@ class Server:
             asks = ("WWW-Authenticate", 'Basic realm="trueup", charset="UTF-8"')
             request.answer(HTTPStatus.UNAUTHORIZED, [asks, *_TEXT], b"a user name and a password are needed\n")
         elif path == "/metrics":
-            request.answer(HTTPStatus.OK, *self._exposition(request.headers.get("Accept-Encoding", "")))
+            try:
+                shown = self._exposition(request.headers.get("Accept-Encoding", ""))
+            except TimeoutError:
+                said = b"what this is of does not answer\n"
+                request.answer(HTTPStatus.SERVICE_UNAVAILABLE, [*_TEXT], said)
+            else:
+                request.answer(HTTPStatus.OK, *shown)
         elif self._pages is not None:
             request.answer(*self._pages(request))  # those that wait keep their places, which are few
         else:
@@ -405,6 +412,10 @@ class Server:
     def stop(self) -> None:
         """Stop serving and free the port."""
         self._server.shutdown()
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the address, where another process serves it."""
         self._server.server_close()
 
 

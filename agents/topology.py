@@ -21,6 +21,7 @@ from streams.faust.progress import Progress
 from streams.faust.state_table import StateTable
 from streams.faust.stores import DamagedStoreError
 from streams.metrics.gauges import Gauges
+from streams.metrics.mirror import Copy, Standing
 from streams.records import skips
 from streams.records.merge import Batch, KafkaRecord
 from streams.records.skips import PoisonError
@@ -153,6 +154,12 @@ class Topology:
     def serving(self) -> bool:
         """Whether partitions are assigned, restored and served."""
         return self.failure is None and self.app.serving
+
+    @property
+    def standing(self) -> Standing:
+        """How the worker stands, for its readers; another thread may ask."""
+        copies = tuple(Copy(each.partition, each.lag) for each in self.app.copies())
+        return Standing(self.unready, self.app.recovery(), copies)
 
     @property
     def registry_seconds(self) -> float:

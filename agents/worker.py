@@ -16,13 +16,15 @@ from prometheus_client import ProcessCollector
 from agents import __version__, compiled
 from agents.directory_lock import HeldError, held
 from agents.processor import Probe
-from agents.server import Server
+from agents.readers import EndedError, Readers
 from agents.status.pages import Pages
 from agents.status.readings import Readings
 from agents.topology import Topology, build
+from state.policy import Policies
 from streams.config import output_ids
 from streams.config.settings import Settings, SettingsError
 from streams.kafka import topics
+from streams.metrics.mirror import Mirror, Source
 
 if TYPE_CHECKING:
     from wsgiref.types import WSGIApplication
@@ -34,8 +36,6 @@ MISCONFIGURED, FAILED = 78, 70
 #: How long a start waits for brokers that cannot be asked, s: as long as a cluster takes to replace one of its own;
 #: and the pause between two questions, s.
 START_SECONDS, START_PAUSE = 20.0, 0.5
-#: The loop must tick this often to count as alive, s. Restoring a large state ticks; a hang does not.
-ALIVE_SECONDS = 30.0
 
 
 def abort() -> NoReturn:
@@ -54,19 +54,18 @@ class Stage(NamedTuple):
     build
         Wires it; see `agents.topology.build`.
     pages
-        Returns its pages; None: it has none.
+        Makes its pages of what its gauges hold; None: it has none, and its gauges hold no streams.
     writes
         Labels of the outputs it writes that have schemas.
     """
 
     build: Callable[..., Topology]
-    pages: "Callable[[Settings, Topology], WSGIApplication | None]"
+    pages: "Callable[[Settings, Mirror], WSGIApplication] | None" = None
     writes: tuple[str, ...] = ()
 
 
-def _pages(settings: Settings, topology: Topology) -> "WSGIApplication":
-    app = topology.app
-    return Pages(Readings(settings, topology.gauges, __version__, lambda: topology.unready, app.recovery, app.copies))
+def _pages(settings: Settings, mirror: Mirror) -> "WSGIApplication":
+    return Pages(Readings(settings, mirror, __version__))
 
 
 WORKER: Final = Stage(build, _pages, ("calibrated", "resolved"))
@@ -90,12 +89,30 @@ def run(settings: Settings, *, probe: Probe = lambda _: None, stage: Stage = WOR
         for problem in problems:
             log.error(problem)
         return MISCONFIGURED
+    readers = listening(settings, stage.pages and settings.policies, stage.pages)
+    if readers is None:
+        return MISCONFIGURED
     try:
-        with held(settings.state_dir):
-            return asyncio.run(_serve(settings, probe, stage))
+        with readers, held(settings.state_dir):
+            return asyncio.run(_serve(settings, probe, stage, readers))
     except (HeldError, SettingsError) as exc:
         log.error("%s", exc)  # noqa: TRY400 - a message, not a fault
         return MISCONFIGURED
+
+
+def listening(
+    settings: Settings,
+    policies: Policies | None = None,
+    pages: "Callable[[Settings, Mirror], WSGIApplication] | None" = None,
+) -> Readers | None:
+    """Return what will serve readers; None if it cannot, which is logged. See `agents.readers.Readers`."""
+    try:
+        return Readers(settings, policies, pages)
+    except ValueError as exc:
+        log.error("%s", exc)  # noqa: TRY400 - a message, not a fault
+    except OSError as exc:
+        log.error("cannot listen on %s:%d: %s", settings.metrics_host, settings.metrics_port, exc.strerror)  # noqa: TRY400 - a message, not a fault
+    return None
 
 
 async def _checked(settings: Settings) -> list[str]:
@@ -130,42 +147,26 @@ def stop_asked() -> asyncio.Event:
     return stop
 
 
-async def _serve(settings: Settings, probe: Probe, stage: Stage) -> int:
+async def _serve(settings: Settings, probe: Probe, stage: Stage, readers: Readers) -> int:
     collect_rarely()
     topology = stage.build(settings, abort=abort, probe=probe)
     ProcessCollector(registry=topology.gauges.registry)
-    ticked = monotonic()
+    topology.failed_logins = lambda: readers.failed_logins
+    gauges = topology.gauges if stage.pages else None
+    readers.answer(Source(topology.gauges.exposition, gauges, lambda: topology.standing))
+    tell(settings, readers.port)
+    stop = stop_asked()
 
     def tick() -> None:
-        nonlocal ticked
-        ticked = monotonic()
+        try:
+            readers.tell(topology.unready, healthy=topology.healthy)
+        except EndedError as exc:
+            topology.failed(exc)
 
-    try:
-        server = Server(
-            settings.metrics_host,
-            settings.metrics_port,
-            topology.gauges.exposition,
-            lambda: monotonic() - ticked < ALIVE_SECONDS and topology.healthy,
-            lambda: topology.unready,
-            stage.pages(settings, topology),
-            settings.access,
-        )
-    except ValueError as exc:
-        log.error("%s", exc)  # noqa: TRY400 - a message, not a fault
-        return MISCONFIGURED
-    except OSError as exc:
-        log.error("cannot listen on %s:%d: %s", settings.metrics_host, settings.metrics_port, exc.strerror)  # noqa: TRY400 - a message, not a fault
-        return MISCONFIGURED
-    topology.failed_logins = lambda: server.failed_logins
-    server.start()
-    tell(settings, server.port)
-    stop = stop_asked()
-    try:
-        known = await output_ids.awaited(settings, stage.writes, topology.wait, stop, tick)
-        if known is not None:
-            await _work(topology, known, stop, tick)
-    finally:
-        server.stop()
+    tick()
+    known = await output_ids.awaited(settings, stage.writes, topology.wait, stop, tick)
+    if known is not None:
+        await _work(topology, known, stop, tick)
     log.info("stopped")
     return 0
 

@@ -10,7 +10,6 @@ import orjson
 
 from agents.status import page
 from agents.status.readings import ORDERS, Readings, summary
-from streams.metrics.pace import Pace
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIEnvironment
@@ -51,13 +50,10 @@ class Pages:
 
     def __init__(self, readings: Readings) -> None:
         self._readings = readings
-        self._pace = Pace()
 
     def __call__(self, environment: "WSGIEnvironment", start: "StartResponse") -> Iterable[bytes]:
         """Answer a request."""
-        self._pace.begin()
         answer = self._answer(environment)
-        self._pace.end()
         headers = [("Content-Type", answer.kind), ("Content-Length", str(len(answer.body))), *_HEADERS]
         start(f"{answer.status.value} {answer.status.phrase}", headers)
         return [] if environment["REQUEST_METHOD"] == "HEAD" else [answer.body]
@@ -66,9 +62,12 @@ class Pages:
         path = environment["PATH_INFO"]
         json = path.startswith("/api")
         try:
+            self._readings.mirror.refresh()
             return self._found(path, environment)
         except _Refused as exc:
             status, said = exc.status, str(exc)
+        except TimeoutError:
+            status, said = HTTPStatus.SERVICE_UNAVAILABLE, "the worker does not answer"
         except Exception:  # a defect of a page must not look like one of the worker
             log.exception("cannot show %r", path)
             status, said = HTTPStatus.INTERNAL_SERVER_ERROR, "the page could not be made; the worker's log says why"
@@ -123,7 +122,7 @@ class Pages:
         query, order = asked.get("q", "").strip(), asked.get("sort", "name")
         if order not in ORDERS:
             raise _Refused(HTTPStatus.BAD_REQUEST, f"sort must be one of {', '.join(ORDERS)}")
-        return query, order, self._readings.ordered(self._readings.names(query), order, self._pace.rest)
+        return query, order, self._readings.ordered(self._readings.names(query), order)
 
     def _described(self, names: list[str]) -> list[dict[str, Any]]:
         described = []
@@ -131,7 +130,6 @@ class Pages:
             each = self._readings.stream(name)
             if each is not None:  # a partition may leave between the asking for names and for what they hold
                 described.append(each)
-            self._pace.rest()
         return described
 
     def _stream(self, name: str) -> dict[str, Any]:

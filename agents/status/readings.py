@@ -1,11 +1,10 @@
-"""What the pages show, from the encoded rows that the gauges hold: decoded here, on the reader's thread.
+"""What the pages show, from the encoded rows that a mirror of the gauges holds: decoded here, on the reader's thread.
 
 Nobody changes such a row. Nothing here touches the store, the event loop or Faust. Every calibrator is decoded afresh,
 so asking one for its map disturbs nobody.
 """
 
 import math
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from time import time
 from typing import Any, Final
@@ -23,10 +22,8 @@ from state.scoring.scores import SCORED, total
 from state.scoring.vector_history import VectorHistory
 from streams.config import effective_config
 from streams.config.settings import Settings
-from streams.faust.progress import Recovery
-from streams.faust.standbys import Standby
 from streams.metrics.description import StateRows, describe, guarantee
-from streams.metrics.gauges import Gauges
+from streams.metrics.mirror import Mirror
 
 #: Points of a calibration map: every hundredth from 0 to 1.
 POINTS: Final = tuple(i / 100 for i in range(101))
@@ -41,29 +38,20 @@ class Readings:
 
     Attributes
     ----------
-    settings, gauges
+    settings, mirror
         Of the worker.
     version
         Of the program.
-    unready, recovery
-        Why it does not serve, empty if it does, and how far it is.
-    copies
-        The copies that it keeps of what others serve.
     """
 
     settings: Settings
-    gauges: Gauges
+    mirror: Mirror
     version: str
-    unready: Callable[[], str]
-    recovery: Callable[[], Recovery]
-    copies: Callable[[], Sequence[Standby]] = tuple
 
     def worker(self) -> dict[str, Any]:
         """Return what there is to say of the worker itself."""
-        held = self.gauges.held()
-        recovery = self.recovery()
-        updated = self.gauges.updated
-        unready = self.unready()
+        held, overview = self.mirror.held(), self.mirror.overview
+        unready, recovery, copies = overview.standing
         return {
             "app_id": self.settings.app_id,
             "instance_id": self.settings.instance_id,
@@ -82,36 +70,30 @@ class Readings:
                 }
                 for n, each in sorted(held.items())
             ],
-            "standbys": [{"partition": each.partition, "lag": each.lag} for each in self.copies()],
+            "standbys": [{"partition": each.partition, "lag": each.lag} for each in copies],
             "pending": sum(each.fence.pending for each in held.values()),
             "waiting": sum(each.fence.waiting for each in held.values()),
             "early": sum(each.fence.early for each in held.values()),
-            "hidden": self.gauges.hidden,
-            "seconds_since_update": max(time() - updated, 0.0) if updated else None,
+            "hidden": len(overview.hidden),
+            "seconds_since_update": max(time() - overview.updated, 0.0) if overview.updated else None,
         }
 
     def names(self, query: str = "") -> list[str]:
         """Return the streams whose names hold the text, case aside, sorted."""
         wanted = query.casefold()
-        found = set[str]().union(*(each.streams() for each in self.gauges.held().values()))
+        found = set[str]().union(*(each.streams() for each in self.mirror.held().values()))
         return sorted(name for name in found if wanted in name.casefold())
 
-    def ordered(self, names: list[str], order: str, rest: Callable[[], None] = lambda: None) -> list[str]:
-        """Return the names as ``order`` of `ORDERS` has them: most first, those of which nothing is known last.
-
-        ``rest`` is called after each name that was looked up.
-        """
+    def ordered(self, names: list[str], order: str) -> list[str]:
+        """Return the names as ``order`` of `ORDERS` has them: most first, those of which nothing is known last."""
         if order == "name" or order not in ORDERS or len(names) > ORDERED:
             return names
-        ranks = {}
-        for name in names:
-            ranks[name] = self._rank(name, order)
-            rest()
+        ranks = {name: self._rank(name, order) for name in names}
         return sorted(names, key=lambda name: -ranks[name])
 
     def _rank(self, name: str, order: str) -> float:
         """Return the one figure, without all else that there is to say: a thousand streams take a fifth of a second."""
-        held = self.gauges.held().values()
+        held = self.mirror.held().values()
         histories = [rows.decode_history(*pair) for each in held if (pair := each.scores.get(name)) is not None]
         scores = total(each.total for each in histories)
         vectors = [rows.decode_vectors(row) for each in held if (row := each.vectors.get(name)) is not None]
@@ -148,14 +130,14 @@ class Readings:
 
         Pages show the streams that have series: see `streams.metrics.slots`.
         """
-        most, hidden = self.settings.metrics_streams, self.gauges.hidden
+        most, hidden = self.settings.metrics_streams, self.mirror.overview.hidden
         how = f"name it in the TOML file, or raise TRUEUP_METRICS_STREAMS, which is {most}; trueup inspect shows it"
-        if self.gauges.hides(name):
+        if name in hidden:
             return f"this worker holds state of stream {name!r}, which has no metrics and no page: {how}"
         if hidden:
             return (
                 f"this worker shows nothing of stream {name!r}: it holds no state of it, or the stream is one of those "
-                f"that have no metrics and no page ({hidden:,} came since the start): {how}"
+                f"that have no metrics and no page ({len(hidden):,} came since the start): {how}"
             )
         return f"this worker holds no state of stream {name!r}"
 
@@ -186,7 +168,7 @@ class Readings:
         ]
 
     def _found(self, name: str) -> StateRows:
-        return StateRows.of(self.gauges.held(), name, self.settings.policies.of(name))
+        return StateRows.of(self.mirror.held(), name, self.settings.policies.of(name))
 
 
 def events(described: dict[str, Any]) -> int:

@@ -1,8 +1,7 @@
 """The series of streams as Prometheus's text format, written again only where rows changed.
 
 A worker has hundreds of streams, and each has tens of series. Between two scrapes few of them change as a rule, and
-sometimes all of them do. The thread that writes them shares one interpreter with the worker: it rests before each
-stream, or answers to forecasts would wait for it (`streams.metrics.pace`).
+sometimes all of them do.
 """
 
 from collections.abc import Mapping
@@ -12,12 +11,8 @@ from state.policy import Policies
 from streams.metrics import views
 from streams.metrics.catalogue import CATALOGUE, PREFIX
 from streams.metrics.description import StateRows
-from streams.metrics.pace import Pace
 from streams.metrics.snapshot import PartitionSnapshot
 
-#: How long the rests between streams may take in all, s: readers wait for them. Writing a stream takes one to two
-#: milliseconds.
-SPREAD: Final = 3.0
 #: The metrics that are exported by stream.
 OF_STREAMS: Final = {name: metric for name, metric in CATALOGUE.items() if "stream" in metric.labels}
 #: What the text format writes otherwise inside of quotes.
@@ -31,13 +26,10 @@ class Exposition:
     ----------
     policies
         How streams are configured.
-    pace
-        Of the thread that writes.
     """
 
-    def __init__(self, policies: Policies, pace: Pace | None = None) -> None:
+    def __init__(self, policies: Policies) -> None:
         self._policies = policies
-        self._pace = pace or Pace()
         #: By stream: the rows it was written from, and its lines by metric.
         self._written: dict[str, tuple[list[object], dict[str, str]]] = {}
 
@@ -55,11 +47,9 @@ class Exposition:
         for stream in self._written.keys() - rows.keys():
             del self._written[stream]
         known = self._written
-        changed = {name: of for name, of in rows.items() if name not in known or known[name][0] != of}
-        for stream, of in changed.items():
-            self._pace.begin(SPREAD / len(changed))
-            known[stream] = of, self._lines(held, stream)
-            self._pace.end()
+        for stream, of in rows.items():
+            if stream not in known or known[stream][0] != of:
+                known[stream] = of, self._lines(held, stream)
         parts = []
         for name, metric in OF_STREAMS.items():
             whole = PREFIX + name + ("_total" if metric.kind == "counter" else "")

@@ -12,7 +12,7 @@ from state.engine import Effects
 from state.fence import FATES, Fence
 from state.policy import Policies
 from streams.metrics.catalogue import CATALOGUE, DELAYS, LATENCIES, PREFIX, RECORD_FATES, SIZES, STAGES, WAITS
-from streams.metrics.exposition import OF_STREAMS, Exposition
+from streams.metrics.exposition import OF_STREAMS
 from streams.metrics.latency import Latencies
 from streams.metrics.sample import Sample
 from streams.metrics.slots import Slots, named
@@ -65,7 +65,6 @@ class Gauges(Collector):
         self._gained: list[str] = []
         self._version = version
         self._sampler = sampler
-        self._exposition = Exposition(policies)
         self._policies = policies
         self._held: dict[int, PartitionSnapshot] = {}
         #: Forecasts answered and events resolved here, by label of their stream.
@@ -152,9 +151,10 @@ class Gauges(Collector):
         """Return the streams that have a slot; see `Slots.shown`."""
         return self._slots.shown
 
-    def hides(self, stream: str) -> bool:
-        """Return whether a stream came here and has no series; this worker's partitions may hold state of it."""
-        return self._slots.hides(stream)
+    @property
+    def hidden_streams(self) -> frozenset[str]:
+        """The streams that came here and have no series; this worker's partitions may hold state of them."""
+        return self._slots.hidden_streams
 
     @property
     def hidden(self) -> int:
@@ -242,13 +242,16 @@ class Gauges(Collector):
     # -- what Prometheus reads -------------------------------------------------------------------------------------
 
     def exposition(self) -> bytes:
-        """Return everything in Prometheus's text format; one thread at a time may ask."""
-        counted = {
-            "answered_forecasts": self._answered,
-            "scored_events": self._scored,
-            "refused_records": self._refused,
+        """Return what is of the worker and not of one stream, in Prometheus's text format."""
+        return generate_latest(self.registry)
+
+    def counted(self) -> dict[str, dict[str, int]]:
+        """Return what each counter by stream counted."""
+        return {
+            "answered_forecasts": self._answered.copy(),
+            "scored_events": self._scored.copy(),
+            "refused_records": self._refused.copy(),
         }
-        return generate_latest(self.registry) + self._exposition.text(self.held(), counted).encode()
 
     def collect(self) -> Iterator[Metric]:
         """Yield what is of the worker and not of one stream, but for what counts by itself."""

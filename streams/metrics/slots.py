@@ -107,9 +107,10 @@ class Slots:
         """How many streams came and have no slot; at most `MOST_HIDDEN`."""
         return len(self._hidden)
 
-    def hides(self, stream: str) -> bool:
-        """Return whether a stream came and has no slot."""
-        return stream in self._hidden
+    @property
+    def hidden_streams(self) -> frozenset[str]:
+        """The streams that came and have no slot."""
+        return frozenset(self._hidden.copy())
 
 
 def named(policies: Policies) -> list[str]:

@@ -4,9 +4,9 @@ One thread replaces rows, others read them; nobody changes a row. Rows are held 
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from itertools import chain
-from typing import Any
+from typing import Any, Final
 
 from state import keys
 from state.engine import Effects
@@ -80,6 +80,10 @@ class PartitionSnapshot:
         of_streams = list(self.calibrators), *counted, list(self.segments)
         rows = list(self.scores), list(self.vectors), *of_streams, places
         return list(dict.fromkeys(chain(*rows)))
+
+
+#: The fields of a snapshot that hold rows.
+KINDS: Final = tuple(each.name for each in fields(PartitionSnapshot) if each.name != "fence")
 
 
 def present(

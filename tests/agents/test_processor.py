@@ -27,6 +27,7 @@ from streams.metrics.slots import REVIEW_SECONDS, Slots
 from streams.records.decoding import Decoder
 from streams.records.merge import Batch, Merged
 from tests.events import Sent, forecast, mixed, outcome
+from tests.exposed import exposed
 from tests.streams.fakes import Producer, record, wire
 
 CHANGELOG = "trueup-state-changelog"
@@ -99,7 +100,7 @@ class Scene(NamedTuple):
         return {key: row for prefix in b"FLCSQADJR" for key, row in table.range(partition, bytes([prefix]))}
 
     def counted(self, name: str, **labels: str) -> float:
-        found = ScrapedSamples(self.topology.gauges.exposition().decode()).value(name, labels)
+        found = ScrapedSamples(exposed(self.topology.gauges)).value(name, labels)
         return 0.0 if math.isnan(found) else found
 
 

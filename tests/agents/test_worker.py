@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from aiokafka.errors import NodeNotReadyError
 
-from agents import compiled, worker
+from agents import compiled, readers, worker
 from agents.directory_lock import held
 from agents.worker import FAILED, MISCONFIGURED
 from state.policy import Policies
@@ -31,9 +31,10 @@ def collector(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wait for no broker."""
+    """Wait for no broker and no address."""
     monkeypatch.setattr(worker, "START_SECONDS", 0.0)
     monkeypatch.setattr(worker, "START_PAUSE", 0.0)
+    monkeypatch.setattr(readers, "LEFT_SECONDS", 0.0)
 
 
 def says(monkeypatch: pytest.MonkeyPatch, *problems: str, failure: Exception | None = None) -> None:
@@ -148,7 +149,6 @@ def test_a_metrics_address_that_is_taken_is_a_message(
     says(monkeypatch)
     assert worker.run(Settings(data_dir=tmp_path / "data", metrics_port=taken)) == MISCONFIGURED
     assert messages(caplog) == [f"cannot listen on 127.0.0.1:{taken}: Address already in use"]
-    assert (tmp_path / "data").is_dir()
 
 
 def test_a_certificate_that_cannot_be_loaded_is_a_message(

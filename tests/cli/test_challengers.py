@@ -22,6 +22,7 @@ from streams.metrics.description import StateRows, describe
 from streams.records.merge import Batch
 from tests.agents.test_processor import Told, batch
 from tests.events import Sent, forecast, outcome
+from tests.exposed import exposed
 from tests.streams.fakes import wire
 
 PLAN = '[streams.s]\ncalibrator = "minimax"\noptions = { grid = 9 }\nshadow = ["platt", "identity"]\n'
@@ -65,7 +66,7 @@ def test_a_worker_shows_challengers_after_a_restart_as_before(tmp_path: Path, *,
 
 def _told(topology: Topology) -> list[str]:
     """Return the series of challengers that a worker exports."""
-    lines = topology.gauges.exposition().decode().splitlines()
+    lines = exposed(topology.gauges).splitlines()
     return sorted(line for line in lines if line.startswith("trueup_shadow_"))
 
 

@@ -15,7 +15,7 @@ import yaml
 
 from agents import __version__, all_stages, health
 from agents.all_stages import STAGES
-from agents.worker import ALIVE_SECONDS
+from agents.readers import ALIVE_SECONDS
 from cli.main import _parser
 from deploy.kubernetes import rules
 from streams.config import stream_config

@@ -13,6 +13,7 @@ from streams.metrics.catalogue import CATALOGUE, PREFIX, STREAM_SERIES
 from streams.metrics.gauges import Gauges
 from tests.deploy.promtool import PROMETHEUS, RULES, needs_promtool, promtool
 from tests.deploy.queries import exported, names, recorded, rules
+from tests.exposed import exposed
 
 RUNBOOK = PROMETHEUS.parents[1] / "docs/runbook.md"
 
@@ -84,7 +85,7 @@ def test_the_sample_limit_holds_what_the_settings_allow() -> None:
     shipped = [root / "docker-compose.yml", *(root / "deploy").rglob("*.env"), *(root / "deploy").rglob("*.y*ml")]
     set_to = [int(n) for path in shipped for n in re.findall(r"TRUEUP_METRICS_STREAMS\W+(\d+)", path.read_text())]
     streams = max([*set_to, Settings().metrics_streams])
-    own = len(re.findall(r"^\w", Gauges(1, "0", lambda: ()).exposition().decode(), re.MULTILINE))
+    own = len(re.findall(r"^\w", exposed(Gauges(1, "0", lambda: ())), re.MULTILINE))
     # Ten samples of each partition's buffers, lag and rows; a hundred partitions are a large worker.
     needed = own + 10 * 100 + streams * STREAM_SERIES
     assert needed <= job["sample_limit"] <= 1.2 * needed

@@ -13,6 +13,7 @@ from state.policy import Policies, Policy
 from streams.config.settings import Settings
 from streams.faust.progress import Recovery
 from streams.metrics.gauges import Gauges
+from streams.metrics.mirror import Mirror, Source, Standing
 from streams.metrics.snapshot import PartitionSnapshot
 
 
@@ -67,13 +68,10 @@ def readings(
     gauges = Gauges(2000, "1.2.3", lambda: ())
     for n, held in enumerate(partitions):
         gauges.assigned(n, held)
-    return Readings(
-        settings or Settings(),
-        gauges,
-        "1.2.3",
-        lambda: "" if ready else "no partition is served",
-        lambda: recovery or Recovery(),
-    )
+    standing = Standing("" if ready else "no partition is served", recovery or Recovery())
+    mirror = Mirror(Source(gauges.exposition, gauges, lambda: standing))
+    mirror.refresh()
+    return Readings(settings or Settings(), mirror, "1.2.3")
 
 
 def pages(*partitions: PartitionSnapshot) -> Pages:

@@ -29,6 +29,7 @@ from streams.config.settings import Settings
 from streams.faust.progress import Recovery
 from streams.metrics.description import guarantee
 from streams.metrics.gauges import Gauges
+from streams.metrics.mirror import Mirror, Source
 from streams.metrics.snapshot import PartitionSnapshot
 from tests.agents.status.rows import DEFAULT, learnt, pages, readings, renamed
 
@@ -326,8 +327,8 @@ def test_pages_say_the_truth_of_a_stream_that_has_no_metrics() -> None:
     assert "streams without metrics" not in get(Pages(told), "/").text
     crowded = Gauges(1, "0", lambda: ())
     crowded.assigned(0, renamed(ONE, "churn", ["s0", "s1"]))
-    application = Pages(replace(told, gauges=crowded))
-    hidden = next(name for name in ("s0", "s1") if crowded.hides(name))
+    application = Pages(replace(told, mirror=Mirror(Source(crowded.exposition, crowded))))
+    hidden = next(iter(crowded.hidden_streams))
     answer = get(application, f"/api/streams/{hidden}")
     assert answer.status == 404
     assert f"holds state of stream '{hidden}', which has no metrics" in answer.json["error"]

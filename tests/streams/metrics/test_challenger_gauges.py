@@ -12,6 +12,7 @@ from state.scoring.comparison import LOSSES, Comparison
 from streams.metrics.catalogue import CATALOGUE
 from streams.metrics.gauges import Gauges
 from streams.metrics.snapshot import PartitionSnapshot
+from tests.exposed import exposed
 
 PLACE = ("s", "platt", "0011aaff")
 LABELS = {"stream": "s", "calibrator": "platt", "config": "0011aaff"}
@@ -30,7 +31,7 @@ def gauges(most_streams: int = 10) -> Gauges:
 
 
 def reading(told: Gauges) -> ScrapedSamples:
-    return ScrapedSamples(told.exposition().decode())
+    return ScrapedSamples(exposed(told))
 
 
 def held(**comparisons: Comparison) -> PartitionSnapshot:
@@ -69,14 +70,14 @@ def test_streams_beyond_the_bound_have_no_series_of_challengers() -> None:
     told.assigned(0, held(s=compared(300), t=compared(100, seed=2)))
     told.applied(0, Effects(comparisons={("u", *PLACE[1:]): rows.encode_comparison(compared(30))}), Fence())
     shows(reading(told), compared(300), LABELS)
-    assert told.exposition().decode().count("trueup_shadow_events{") == 1
+    assert exposed(told).count("trueup_shadow_events{") == 1
     assert told.held()[0].comparisons.keys() == {PLACE}
 
 
 def test_comparison_of_no_events_has_a_count_and_no_figures() -> None:
     told = gauges()
     told.assigned(0, held(s=Comparison()))
-    text = told.exposition().decode()
+    text = exposed(told)
     assert 'trueup_shadow_events{stream="s",calibrator="platt",config="0011aaff"} 0.0' in text
     assert "trueup_shadow_difference{" not in text
 

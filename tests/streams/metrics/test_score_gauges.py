@@ -25,6 +25,7 @@ from state.scoring.two_bin import gain, two_bin
 from streams.metrics.catalogue import CATALOGUE, STREAM_SERIES
 from streams.metrics.gauges import Gauges
 from streams.metrics.snapshot import PartitionSnapshot
+from tests.exposed import exposed
 
 
 @pytest.fixture(autouse=True)
@@ -37,7 +38,7 @@ def gauges(most_streams: int = 10) -> Gauges:
 
 
 def reading(told: Gauges) -> ScrapedSamples:
-    return ScrapedSamples(told.exposition().decode())
+    return ScrapedSamples(exposed(told))
 
 
 def known(n: int, seed: int = 1, *, off: float = 0.0, drawn: bool = False) -> History:
@@ -88,13 +89,13 @@ def test_gauges_are_the_views_of_the_rows() -> None:
 def test_only_streams_with_a_slot_have_series() -> None:
     told = gauges(most_streams=2)
     told.assigned(0, held(*(known(150, seed) for seed in range(5))))
-    assert set(re.findall('stream="(.*?)"', told.exposition().decode())) == {"s0", "s1", ""}
+    assert set(re.findall('stream="(.*?)"', exposed(told))) == {"s0", "s1", ""}
 
 
 def test_what_is_drawn_has_no_series() -> None:
     told = gauges()
     told.assigned(0, held(known(150, drawn=True)))
-    assert 'kind="draw"' not in told.exposition().decode()
+    assert 'kind="draw"' not in exposed(told)
 
 
 def shifted() -> Distribution:
@@ -134,7 +135,7 @@ def test_the_series_of_a_stream_are_bounded() -> None:
     live.bias.observe((0.5,), 0.5, 0.5, 1.0)
     found.scores["s0"] = rows.encode_scores(live), rows.encode_windows(live)
     told.assigned(0, found)
-    series = Counter(re.findall(r'^trueup_(\w+?)(?:_total)?\{stream="s0"', told.exposition().decode(), re.MULTILINE))
+    series = Counter(re.findall(r'^trueup_(\w+?)(?:_total)?\{stream="s0"', exposed(told), re.MULTILINE))
     assert all(n <= CATALOGUE[name].series for name, n in series.items())
     most = sum(each.series for each in CATALOGUE.values() if not each.name.startswith("shadow") and each.name in series)
     assert 75 < series.total() <= most == 96

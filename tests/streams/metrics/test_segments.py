@@ -23,6 +23,7 @@ from streams.metrics.description import StateRows, describe
 from streams.metrics.gauges import Gauges
 from streams.metrics.segments import DESCRIBED, SERIES, SegmentRows
 from streams.metrics.snapshot import PartitionSnapshot, read
+from tests.exposed import exposed
 
 POLICY = Policy("identity", segments=("country", "channel"), pairs=(("country", "channel"),))
 POLICIES = Policies([("s", POLICY)])
@@ -177,13 +178,13 @@ def test_a_rare_segment_is_off_by_what_it_has() -> None:
 
 
 def test_gauges_are_those_of_the_worst_segments_and_bounded() -> None:
-    read = ScrapedSamples(STORES[0].gauges.exposition().decode())
+    read = ScrapedSamples(exposed(STORES[0].gauges))
     assert read.value("segments_scored", {"stream": "s"}) > 100
     assert read.value("segments_off", {"stream": "s"}) >= 1
     place = {"stream": "s", "segment": "country", "value": "FR"}
     assert read.value("segment_bias", place) == pytest.approx(0.2, abs=0.05)
     assert read.value("segment_error", place) >= read.value("segment_bias", place) - 1e-9
-    series = Counter(re.findall(r"^trueup_(segment\w*)\{", STORES[0].gauges.exposition().decode(), re.MULTILINE))
+    series = Counter(re.findall(r"^trueup_(segment\w*)\{", exposed(STORES[0].gauges), re.MULTILINE))
     assert read.value("segment_recent_bias", place) == pytest.approx(0.2, abs=0.05)
     assert read.value("segment_alarm_recent_log10", place) >= 3.0
     few = {name: series.pop(name) for name in ("segment_alarm_recent_log10", "segment_recent_bias")}

@@ -1,0 +1,236 @@
+"""The process that serves metrics, probes and pages, so that readers never take the interpreter from who answers.
+
+It is forked before anything is started, and it ends with its parent. When a reader comes, it asks its parent for what
+changed, over a pair of sockets (`streams.metrics.mirror`). Probes ask nothing: how the parent is stands in memory that
+both share, and the parent writes it a few times a second. So a parent that hangs, or is stopped, is said to be
+unhealthy.
+"""
+
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from mmap import mmap
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from pathlib import Path
+from struct import Struct
+from time import monotonic, sleep
+from typing import TYPE_CHECKING, Final, NoReturn, Self
+from zlib import crc32
+
+from agents.server import Server
+from state.policy import Policies
+from streams.config.settings import Settings
+from streams.metrics.mirror import PATIENCE, Mirror, Overview, Rows, Source
+
+if TYPE_CHECKING:
+    from wsgiref.types import WSGIApplication
+
+log = logging.getLogger("trueup")
+
+#: The loop must tick this often to count as alive, s. Restoring a large state ticks; a hang does not.
+ALIVE_SECONDS: Final = 30.0
+#: What readers leave to who answers where both want the same processor, of 19.
+NICE: Final = 10
+#: How long the address may still belong to the readers of a worker that was killed, s.
+LEFT_SECONDS: Final = 2.0
+
+
+class EndedError(RuntimeError):
+    """The process of the readers has ended."""
+
+
+class Vitals:
+    """How a process is, written by it and read by those that it was forked into.
+
+    A reader may come while it is written: a checksum tells, and the reader looks again.
+    """
+
+    _HEAD: Final = Struct("<IH")
+    _WELL: Final = Struct("<d?")
+
+    def __init__(self) -> None:
+        self._shared = mmap(-1, 4096)
+        self.tell("it is starting")
+
+    def tell(self, unready: str, *, healthy: bool = True) -> None:
+        """Say that it is alive now, whether it is well, and why it is not ready; empty: it is."""
+        said = self._WELL.pack(monotonic(), healthy) + unready.encode()[:1000]
+        self._shared[: self._HEAD.size + len(said)] = self._HEAD.pack(crc32(said), len(said)) + said
+
+    def _read(self) -> tuple[float, bool, str]:
+        """Return when it was alive, whether it was well, and why it was not ready."""
+        while True:
+            checksum, size = self._HEAD.unpack_from(self._shared)
+            said = self._shared[self._HEAD.size : self._HEAD.size + size]
+            if crc32(said) == checksum:
+                return *self._WELL.unpack_from(said), said[self._WELL.size :].decode(errors="replace")
+            sleep(0.001)
+
+    def healthy(self) -> bool:
+        """Whether it was alive lately, and well."""
+        alive, well, _ = self._read()
+        return well and monotonic() - alive < ALIVE_SECONDS
+
+    def unready(self) -> str:
+        """Why it is not ready; empty: it is."""
+        return self._read()[2]
+
+
+class _Channel:
+    """Asks the parent; used by one thread at a time."""
+
+    def __init__(self, connection: Connection, failed_logins: Callable[[], int]) -> None:
+        self._connection, self._failed_logins = connection, failed_logins
+        #: Whether there is an answer to come.
+        self._asked = False
+
+    def __call__(self, whole: bool) -> Iterator[Rows | Overview]:  # noqa: FBT001 - see `streams.metrics.mirror.Ask`
+        """Yield what the parent answers; TimeoutError if it is silent for `PATIENCE`."""
+        if self._asked:
+            for _ in self._answer():  # to one who waits no longer
+                pass
+        self._asked = True
+        self._connection.send((whole, self._failed_logins()))
+        yield from self._answer()
+
+    def _answer(self) -> Iterator[Rows | Overview]:
+        while self._asked:
+            if not self._connection.poll(PATIENCE):
+                raise TimeoutError
+            each = self._connection.recv()
+            self._asked = isinstance(each, Rows)
+            if each is None:  # what is wrong stands in the parent's log
+                raise TimeoutError
+            yield each
+
+
+class Readers:
+    """The process of the readers, as its parent sees it. Use it as a context: it is forked on entry, ended on exit.
+
+    Parameters
+    ----------
+    settings
+        Say where to listen, and who may read.
+    policies
+        Of the streams that have series; None: there are none.
+    pages
+        Makes the pages; None: there are none.
+
+    Attributes
+    ----------
+    failed_logins
+        Requests with a wrong name or password, as the last question had it.
+    vitals
+        Tell how this process is.
+
+    Raises
+    ------
+    OSError
+        If the address cannot be taken.
+    ValueError
+        If the certificate cannot be loaded.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        policies: Policies | None = None,
+        pages: "Callable[[Settings, Mirror], WSGIApplication] | None" = None,
+    ) -> None:
+        self.failed_logins = 0
+        self.vitals = Vitals()
+        self._pid = 0
+        self._connection, self._asks = Pipe()
+        #: Read by the readers, and written by nobody: it ends with this process.
+        self._end, self._life = os.pipe()
+        mirror = Mirror(_Channel(self._asks, lambda: self._server.failed_logins), policies)
+        self._server = _listening(settings, self.vitals, mirror, pages and pages(settings, mirror))
+
+    @property
+    def port(self) -> int:
+        """The port they ask at."""
+        return self._server.port
+
+    def __enter__(self) -> Self:
+        """Fork."""
+        sys.stdout.flush()
+        sys.stderr.flush()
+        self._pid = os.fork()
+        if not self._pid:
+            self._serve()
+        self._asks.close()
+        os.close(self._end)
+        self._server.close()
+        return self
+
+    def _serve(self) -> NoReturn:
+        """Serve until the parent ends."""
+        try:
+            for each in (signal.SIGINT, signal.SIGTERM):  # a terminal sends them to all; the parent says when to end
+                signal.signal(each, signal.SIG_IGN)
+            self._connection.close()
+            os.close(self._life)
+            os.nice(NICE)
+            with suppress(OSError):
+                Path("/proc/self/comm").write_text("trueup-readers")
+            self._server.start()
+            os.read(self._end, 1)
+        finally:
+            os._exit(0)
+
+    def answer(self, source: Source) -> None:
+        """Answer what is asked, from now on, in a thread."""
+        threading.Thread(target=self._answer, args=(source,), name="readers", daemon=True).start()
+
+    def _answer(self, source: Source) -> None:
+        with suppress(EOFError, OSError):
+            while True:
+                whole, self.failed_logins = self._connection.recv()
+                try:
+                    for each in source(whole):
+                        self._connection.send(each)
+                except OSError:
+                    raise
+                except Exception:
+                    log.exception("cannot say what the metrics are")
+                    self._connection.send(None)
+
+    def tell(self, unready: str, *, healthy: bool = True) -> None:
+        """Say how this process is; `EndedError` if nobody is there to read it."""
+        self.vitals.tell(unready, healthy=healthy)
+        if self._pid and os.waitpid(self._pid, os.WNOHANG) != (0, 0):
+            self._pid = 0
+            raise EndedError("the process that serves metrics and probes has ended")
+
+    def __exit__(self, *_: object) -> None:
+        """End them."""
+        if self._pid:
+            os.kill(self._pid, signal.SIGKILL)
+            os.waitpid(self._pid, 0)
+            self._pid = 0
+        os.close(self._life)
+
+
+def _listening(settings: Settings, vitals: Vitals, mirror: Mirror, pages: "WSGIApplication | None") -> Server:
+    """Return a server that listens."""
+    until = monotonic() + LEFT_SECONDS
+    while True:
+        try:
+            return Server(
+                settings.metrics_host,
+                settings.metrics_port,
+                mirror.exposition,
+                vitals.healthy,
+                vitals.unready,
+                pages,
+                settings.access,
+            )
+        except OSError:
+            if monotonic() >= until:
+                raise
+        sleep(0.05)

@@ -1,0 +1,164 @@
+"""Readers have a process of their own: it says what its parent is, and ends with it."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from agents import readers
+from agents.readers import EndedError, Readers, Vitals
+from lab.scrape import get
+from streams.config.settings import Settings
+from streams.metrics.mirror import Source
+
+ROOT = Path(__file__).resolve().parents[2]
+HOST = "127.0.0.1"
+SETTINGS = Settings(metrics_port=0)
+PATIENCE = 0.2
+
+
+@pytest.fixture
+def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[Readers]:
+    monkeypatch.setattr(readers, "PATIENCE", PATIENCE)
+    with Readers(SETTINGS) as made:
+        yield made
+
+
+def asked(made: Readers, path: str) -> tuple[int, str]:
+    return get(HOST, made.port, path)
+
+
+def wait_for(done: Callable[[], bool]) -> None:
+    until = time.monotonic() + 30
+    while not done():
+        assert time.monotonic() < until
+        time.sleep(0.01)
+
+
+def test_metrics_are_what_the_parent_says_whenever_it_is_asked(served: Readers) -> None:
+    said = [b"first 1\n"]
+    served.answer(Source(lambda: said[0]))
+    assert asked(served, "/metrics") == (200, "first 1\n")
+    said[0] = b"second 2\n"
+    wait_for(lambda: asked(served, "/metrics") == (200, "second 2\n"))
+
+
+def test_probes_say_how_the_parent_is_and_do_not_ask_it(served: Readers) -> None:
+    assert asked(served, "/healthz") == (200, "yes\n")
+    assert asked(served, "/readyz") == (503, "no: it is starting\n")
+    served.tell("")
+    assert asked(served, "/readyz") == (200, "yes\n")
+    served.tell("the state is restored", healthy=False)
+    assert asked(served, "/readyz") == (503, "no: the state is restored\n")
+    assert asked(served, "/healthz") == (503, "no\n")
+
+
+def test_a_parent_that_stands_still_is_not_healthy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(readers, "ALIVE_SECONDS", 0.5)
+    with Readers(SETTINGS) as made:
+        made.tell("")
+        wait_for(lambda: asked(made, "/healthz") == (503, "no\n"))
+        made.tell("")
+        assert asked(made, "/healthz") == (200, "yes\n")
+
+
+def test_a_parent_that_does_not_answer_is_told_of_and_heard_again_when_it_does(served: Readers) -> None:
+    assert asked(served, "/metrics")[0] == 503
+    assert asked(served, "/metrics")[0] == 503
+    served.answer(Source(lambda: b"late 1\n"))
+    wait_for(lambda: asked(served, "/metrics") == (200, "late 1\n"))
+
+
+def test_a_defect_in_what_is_asked_is_logged_and_the_next_question_is_answered(
+    served: Readers, caplog: pytest.LogCaptureFixture
+) -> None:
+    wrong = [True]
+
+    def text() -> bytes:
+        if wrong[0]:
+            raise LookupError("no such row")
+        return b"right 1\n"
+
+    served.answer(Source(text))
+    assert asked(served, "/metrics")[0] == 503
+    assert "no such row" in caplog.text
+    wrong[0] = False
+    assert asked(served, "/metrics") == (200, "right 1\n")
+
+
+def test_a_process_that_was_killed_is_noticed(served: Readers) -> None:
+    served.tell("")
+    os.kill(served._pid, signal.SIGKILL)
+    with pytest.raises(EndedError):  # noqa: PT012 - until it is noticed
+        for _ in range(3000):
+            served.tell("")
+            time.sleep(0.01)
+
+
+def test_a_signal_of_the_terminal_does_not_end_it(served: Readers) -> None:
+    wait_for(lambda: asked(served, "/healthz")[0] == 200)  # it ignores them before it serves
+    for each in (signal.SIGINT, signal.SIGTERM):
+        os.kill(served._pid, each)
+    assert asked(served, "/healthz") == (200, "yes\n")
+
+
+def test_on_exit_its_port_is_free() -> None:
+    with Readers(SETTINGS) as made:
+        port = made.port
+        assert asked(made, "/healthz")[0] == 200
+    with socket.create_server((HOST, port)):
+        pass
+
+
+def test_it_ends_with_a_parent_that_is_killed_and_whoever_follows_has_its_port() -> None:
+    program = (
+        "import time\n"
+        "from agents.readers import Readers\n"
+        "from streams.config.settings import Settings\n"
+        "with Readers(Settings(metrics_port=0)) as made:\n"
+        "    print(made.port, made._pid, flush=True)\n"
+        "    time.sleep(600)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", program], cwd=ROOT, stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        port, pid = map(int, parent.stdout.readline().split())
+        assert get(HOST, port, "/healthz")[0] == 200
+        parent.kill()
+        parent.wait()
+        with Readers(Settings(metrics_port=port)) as follows:
+            assert follows.port == port
+    wait_for(lambda: not alive(pid))
+
+
+def alive(pid: int) -> bool:
+    """Whether a process is there and has not ended: whoever adopts it may not have asked yet."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_who_reads_while_it_is_written_gets_one_writing_or_the_other() -> None:
+    vitals, ended = Vitals(), threading.Event()
+    texts = ["", "a" * 10, "b" * 900]
+
+    def write() -> None:
+        while not ended.is_set():
+            for each in texts:
+                vitals.tell(each)
+
+    writer = threading.Thread(target=write)
+    vitals.tell("")
+    writer.start()
+    try:
+        assert {vitals.unready() for _ in range(5000)} <= set(texts)
+    finally:
+        ended.set()
+        writer.join()

@@ -1,0 +1,119 @@
+"""A mirror holds what the gauges hold, however rows come and go and wherever an answer breaks off."""
+
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from state.fence import Fence
+from state.policy import Policies, Policy
+from streams.metrics.gauges import Gauges
+from streams.metrics.mirror import Mirror, Overview, Rows, Source
+from streams.metrics.snapshot import KINDS, PartitionSnapshot
+
+POLICIES = Policies(default=Policy())
+
+
+class Scene:
+    """Gauges of partitions that rows come to and go from, and a mirror of them whose answers may break off."""
+
+    def __init__(self) -> None:
+        self.gauges = Gauges(10, "0", lambda: (), POLICIES)
+        self.rows = 0
+        self._source = Source(self.gauges.exposition, self.gauges)
+        self._left: int | None = None
+        self.mirror = Mirror(self._asked, POLICIES)
+
+    def _asked(self, whole: bool) -> Iterator[Rows | Overview]:  # noqa: FBT001 - as a mirror asks
+        for each in self._source(whole):
+            if self._left == 0:
+                raise TimeoutError
+            self._left = None if self._left is None else self._left - 1
+            self.rows += isinstance(each, Rows)
+            yield each
+
+    def refresh(self, breaks_after: int | None = None) -> None:
+        self._left = breaks_after
+        self.mirror._until = 0.0
+        self.mirror.refresh()
+        self._left = None
+
+    def alike(self) -> bool:
+        return contents(self.mirror.held()) == contents(self.gauges.held())
+
+
+def contents(held: dict[int, PartitionSnapshot]) -> dict[int, dict[str, object]]:
+    kinds = {n: {kind: dict(getattr(each, kind)) for kind in KINDS} for n, each in held.items()}
+    return {n: {"fence": held[n].fence.encode(), **of} for n, of in kinds.items()}
+
+
+#: A partition, a stream, a kind, and a row; no row: it goes; no kind: the partition is let go of. Then: after how many
+#: messages the answer breaks off.
+STEPS = st.tuples(
+    st.integers(0, 2),
+    st.sampled_from("abc"),
+    st.sampled_from(["calibrators", "ages", "scores", None]),
+    st.sampled_from([b"1", b"22", None]),
+    st.sampled_from([None, None, 0, 1, 2]),
+)
+
+
+@given(st.lists(STEPS, max_size=30))
+def test_a_mirror_holds_what_the_gauges_hold(
+    steps: list[tuple[int, str, str | None, bytes | None, int | None]],
+) -> None:
+    scene = Scene()
+    for number, stream, kind, row, breaks_after in steps:
+        if kind is None:
+            scene.gauges.revoked(number)
+        else:
+            if number not in scene.gauges.held():
+                scene.gauges.assigned(number, PartitionSnapshot(Fence(applied=len(stream))))
+            rows = getattr(scene.gauges.held()[number], kind)
+            if row is None:
+                rows.pop(stream, None)
+            else:
+                rows[stream] = bytes(bytearray(row))  # another object, as of another batch
+        try:
+            scene.refresh(breaks_after)
+        except TimeoutError:
+            scene.refresh()
+        assert scene.alike()
+
+
+def test_what_has_not_changed_is_not_handed_over_again() -> None:
+    scene = Scene()
+    scene.gauges.assigned(0, PartitionSnapshot(Fence(), calibrators={"a": b"1", "b": b"2"}, ages={"a": b"3"}))
+    scene.refresh()
+    assert scene.rows == 2, "one message a kind"
+    scene.refresh()
+    assert scene.rows == 2
+    scene.gauges.held()[0].calibrators["b"] = b"4"
+    scene.refresh()
+    assert scene.rows == 3
+    assert scene.alike()
+
+
+def test_a_copy_serves_for_a_while_and_whoever_finds_it_old_waits_for_a_new_one() -> None:
+    asked = []
+
+    def ask(whole: bool) -> Iterator[Rows | Overview]:  # noqa: FBT001 - as a mirror asks
+        asked.append(whole)
+        yield Overview(str(len(asked)).encode(), cost=60.0)
+
+    mirror = Mirror(ask)
+    assert [mirror.exposition(), mirror.exposition()] == [b"1", b"1"]
+    mirror._until = 0.0
+    assert mirror.exposition() == b"2"
+    assert asked == [True, False]
+
+
+def test_a_reader_is_told_that_there_is_no_answer_and_the_next_one_gets_everything() -> None:
+    scene = Scene()
+    scene.gauges.assigned(0, PartitionSnapshot(Fence(), calibrators={"a": b"1"}))
+    with pytest.raises(TimeoutError):
+        scene.refresh(breaks_after=1)
+    assert scene.mirror.held() == {}, "nothing is shown of a first answer that broke off"
+    scene.refresh()
+    assert scene.alike()
