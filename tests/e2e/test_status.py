@@ -1,9 +1,13 @@
 """The status page of a worker that serves, and what it says while nothing is there yet."""
 
+import os
+import signal
 from collections.abc import Callable
+from pathlib import Path
 
 import orjson
 
+from agents.worker import FAILED
 from tests.e2e.world import World, wait_for
 from tests.events import mixed
 
@@ -41,3 +45,24 @@ def test_a_worker_shows_its_streams_to_people_and_programs(world: MakeWorld) -> 
         assert all(each["stream"] in text for each in listed["streams"])
         assert worker.stop() == 0
         assert "Traceback" not in worker.printed
+
+
+def test_a_worker_whose_readers_are_killed_ends_and_the_next_goes_on_at_the_same_port(world: MakeWorld) -> None:
+    w = world(partitions=1)
+    made = mixed(300)
+    w.send(made.sent)
+    with w.worker() as worker:
+        w.wait_until_applied(len(made.sent))
+        pid, port = worker.process.pid, worker.port()
+        (child,) = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        assert Path(f"/proc/{child}/comm").read_text() == "trueup-readers\n"
+        os.kill(int(child), signal.SIGKILL)
+        assert worker.process.wait(30) == FAILED
+        assert "the process that serves metrics and probes has ended" in worker.printed
+    with w.worker(TRUEUP_METRICS_PORT=str(port)) as worker:
+        wait_for("the worker", worker.ready)
+        worker.kill()
+    with w.worker(TRUEUP_METRICS_PORT=str(port)) as worker:  # the readers of the one that was killed let go of it
+        wait_for("the worker", worker.ready)
+        assert worker.stop() == 0
+    w.judge()
