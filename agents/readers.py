@@ -1,9 +1,9 @@
-"""The process that serves metrics, probes and pages, so that readers never take the interpreter from who answers.
+"""The process that serves metrics, probes and pages, so that no reader takes the interpreter from the worker.
 
-It is forked before anything is started, and it ends with its parent. When a reader comes, it asks its parent for what
-changed, over a pair of sockets (`streams.metrics.mirror`). Probes ask nothing: how the parent is stands in memory that
-both share, and the parent writes it a few times a second. So a parent that hangs, or is stopped, is said to be
-unhealthy.
+The worker forks it before anything is started, and it ends with the worker. When a reader comes, it asks the worker for
+what changed, over a pair of sockets (`streams.metrics.mirror`). Probes do not ask the worker: a few times a second the
+worker writes whether it is well, into memory that both share. So a worker that hangs, or is stopped, is reported as
+unhealthy. A router and an intake have such a process, too. Here the parent is whichever of them forked it.
 """
 
 import logging
@@ -34,9 +34,9 @@ log = logging.getLogger("trueup")
 
 #: The loop must tick this often to count as alive, s. Restoring a large state ticks; a hang does not.
 ALIVE_SECONDS: Final = 30.0
-#: What readers leave to who answers where both want the same processor, of 19.
-NICE: Final = 10
-#: How long the address may still belong to the readers of a worker that was killed, s.
+#: The nice value of this process: where both want the same processor, the parent gets most of it.
+NICE: Final = 5
+#: How long a start waits for its address, s: the readers of a worker that was killed may not have let go of it.
 LEFT_SECONDS: Final = 2.0
 
 
@@ -45,9 +45,9 @@ class EndedError(RuntimeError):
 
 
 class Vitals:
-    """How a process is, written by it and read by those that it was forked into.
+    """Whether a process is well, in memory that it shares with the processes that it forks.
 
-    A reader may come while it is written: a checksum tells, and the reader looks again.
+    A process may read while the other writes. A checksum shows that, and the reader reads again.
     """
 
     _HEAD: Final = Struct("<IH")
@@ -58,12 +58,12 @@ class Vitals:
         self.tell("it is starting")
 
     def tell(self, unready: str, *, healthy: bool = True) -> None:
-        """Say that it is alive now, whether it is well, and why it is not ready; empty: it is."""
+        """Write that the process is alive now, whether it is well, and why it is not ready; empty: it is ready."""
         said = self._WELL.pack(monotonic(), healthy) + unready.encode()[:1000]
         self._shared[: self._HEAD.size + len(said)] = self._HEAD.pack(crc32(said), len(said)) + said
 
     def _read(self) -> tuple[float, bool, str]:
-        """Return when it was alive, whether it was well, and why it was not ready."""
+        """Return when the process was alive, s of `time.monotonic`, whether it was well, and why it was not ready."""
         while True:
             checksum, size = self._HEAD.unpack_from(self._shared)
             said = self._shared[self._HEAD.size : self._HEAD.size + size]
@@ -72,12 +72,12 @@ class Vitals:
             sleep(0.001)
 
     def healthy(self) -> bool:
-        """Whether it was alive lately, and well."""
+        """Whether the process was alive in the last `ALIVE_SECONDS`, and well."""
         alive, well, _ = self._read()
         return well and monotonic() - alive < ALIVE_SECONDS
 
     def unready(self) -> str:
-        """Why it is not ready; empty: it is."""
+        """Why the process is not ready; empty: it is ready."""
         return self._read()[2]
 
 
@@ -86,13 +86,13 @@ class _Channel:
 
     def __init__(self, connection: Connection, failed_logins: Callable[[], int]) -> None:
         self._connection, self._failed_logins = connection, failed_logins
-        #: Whether there is an answer to come.
+        #: Whether an answer has not come, or not to its end.
         self._asked = False
 
     def __call__(self, whole: bool) -> Iterator[Rows | Overview]:  # noqa: FBT001 - see `streams.metrics.mirror.Ask`
         """Yield what the parent answers; TimeoutError if it is silent for `PATIENCE`."""
         if self._asked:
-            for _ in self._answer():  # to one who waits no longer
+            for _ in self._answer():  # of an earlier question, whose reader waits no longer
                 pass
         self._asked = True
         self._connection.send((whole, self._failed_logins()))
@@ -110,7 +110,7 @@ class _Channel:
 
 
 class Readers:
-    """The process of the readers, as its parent sees it. Use it as a context: it is forked on entry, ended on exit.
+    """The process that serves readers, as its parent sees it; a context, which forks it on entry and ends it on exit.
 
     Parameters
     ----------
@@ -124,9 +124,9 @@ class Readers:
     Attributes
     ----------
     failed_logins
-        Requests with a wrong name or password, as the last question had it.
+        Requests with a wrong name or password, up to the last question.
     vitals
-        Tell how this process is.
+        Whether the parent is well.
 
     Raises
     ------
@@ -146,14 +146,14 @@ class Readers:
         self.vitals = Vitals()
         self._pid = 0
         self._connection, self._asks = Pipe()
-        #: Read by the readers, and written by nobody: it ends with this process.
+        #: A pipe that nobody writes to: whoever reads it sees its end when the parent has ended.
         self._end, self._life = os.pipe()
         mirror = Mirror(_Channel(self._asks, lambda: self._server.failed_logins), policies)
         self._server = _listening(settings, self.vitals, mirror, pages and pages(settings, mirror))
 
     @property
     def port(self) -> int:
-        """The port they ask at."""
+        """The port that it listens on."""
         return self._server.port
 
     def __enter__(self) -> Self:
@@ -184,7 +184,7 @@ class Readers:
             os._exit(0)
 
     def answer(self, source: Source) -> None:
-        """Answer what is asked, from now on, in a thread."""
+        """Answer its questions from now on, in a thread."""
         threading.Thread(target=self._answer, args=(source,), name="readers", daemon=True).start()
 
     def _answer(self, source: Source) -> None:
@@ -201,14 +201,14 @@ class Readers:
                     self._connection.send(None)
 
     def tell(self, unready: str, *, healthy: bool = True) -> None:
-        """Say how this process is; `EndedError` if nobody is there to read it."""
+        """Write that the parent is alive, see `Vitals.tell`; raise `EndedError` if the process has ended."""
         self.vitals.tell(unready, healthy=healthy)
         if self._pid and os.waitpid(self._pid, os.WNOHANG) != (0, 0):
             self._pid = 0
             raise EndedError("the process that serves metrics and probes has ended")
 
     def __exit__(self, *_: object) -> None:
-        """End them."""
+        """End the process."""
         if self._pid:
             os.kill(self._pid, signal.SIGKILL)
             os.waitpid(self._pid, 0)
