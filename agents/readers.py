@@ -78,7 +78,8 @@ class Vitals:
 
     def unready(self) -> str:
         """Why the process is not ready; empty: it is ready."""
-        return self._read()[2]
+        alive, _, why = self._read()
+        return why or ("" if monotonic() - alive < ALIVE_SECONDS else "it does not answer")
 
 
 class _Channel:

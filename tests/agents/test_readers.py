@@ -21,12 +21,10 @@ from streams.metrics.mirror import Source
 ROOT = Path(__file__).resolve().parents[2]
 HOST = "127.0.0.1"
 SETTINGS = Settings(metrics_port=0)
-PATIENCE = 0.2
 
 
 @pytest.fixture
-def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[Readers]:
-    monkeypatch.setattr(readers, "PATIENCE", PATIENCE)
+def served() -> Iterator[Readers]:
     with Readers(SETTINGS) as made:
         yield made
 
@@ -60,20 +58,27 @@ def test_probes_say_how_the_parent_is_and_do_not_ask_it(served: Readers) -> None
     assert asked(served, "/healthz") == (503, "no\n")
 
 
-def test_a_parent_that_stands_still_is_not_healthy(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_parent_that_stands_still_is_neither_healthy_nor_ready(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(readers, "ALIVE_SECONDS", 0.5)
     with Readers(SETTINGS) as made:
         made.tell("")
         wait_for(lambda: asked(made, "/healthz") == (503, "no\n"))
-        made.tell("")
-        assert asked(made, "/healthz") == (200, "yes\n")
+        assert asked(made, "/readyz") == (503, "no: it does not answer\n")
+
+        def is_well() -> bool:
+            made.tell("")
+            return [asked(made, path) for path in ("/healthz", "/readyz")] == [(200, "yes\n")] * 2
+
+        wait_for(is_well)
 
 
-def test_a_parent_that_does_not_answer_is_told_of_and_heard_again_when_it_does(served: Readers) -> None:
-    assert asked(served, "/metrics")[0] == 503
-    assert asked(served, "/metrics")[0] == 503
-    served.answer(Source(lambda: b"late 1\n"))
-    wait_for(lambda: asked(served, "/metrics") == (200, "late 1\n"))
+def test_a_parent_that_does_not_answer_is_told_of_and_heard_again_when_it_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(readers, "PATIENCE", 0.2)
+    with Readers(SETTINGS) as made:
+        assert asked(made, "/metrics")[0] == 503
+        assert asked(made, "/metrics")[0] == 503
+        made.answer(Source(lambda: b"late 1\n"))
+        wait_for(lambda: asked(made, "/metrics") == (200, "late 1\n"))
 
 
 def test_a_defect_in_what_is_asked_is_logged_and_the_next_question_is_answered(
