@@ -19,7 +19,6 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRebalanceListen
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import CommitFailedError, IllegalStateError, KafkaError, OffsetOutOfRangeError
 from aiokafka.structs import TopicPartition
-from prometheus_client import ProcessCollector
 
 from agents import __version__
 from agents.readers import Readers
@@ -561,7 +560,7 @@ async def _serve(settings: Settings, names: Sequence[str], probe: Probe, readers
 
     gauges = IntakeGauges(__version__, dict.fromkeys(names), samples)
     intake = Intake(settings, gauges, probe)
-    ProcessCollector(registry=gauges.registry)
+    readers.measure(gauges.registry)
     readers.answer(Source(gauges.exposition))
     tell(settings, readers.port)
     stop = stop_asked()

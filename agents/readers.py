@@ -22,9 +22,12 @@ from time import monotonic, sleep
 from typing import TYPE_CHECKING, Final, NoReturn, Self
 from zlib import crc32
 
+from prometheus_client import CollectorRegistry, ProcessCollector
+
 from agents.server import Server
 from state.policy import Policies
 from streams.config.settings import Settings
+from streams.metrics.catalogue import READERS
 from streams.metrics.mirror import PATIENCE, Mirror, Overview, Rows, Source
 
 if TYPE_CHECKING:
@@ -183,6 +186,11 @@ class Readers:
             os.read(self._end, 1)
         finally:
             os._exit(0)
+
+    def measure(self, registry: CollectorRegistry) -> None:
+        """Add the processor time, memory and open files of both processes to a registry."""
+        ProcessCollector(registry=registry)
+        ProcessCollector(READERS, lambda: self._pid, registry=registry)
 
     def answer(self, source: Source) -> None:
         """Answer its questions from now on, in a thread."""

@@ -11,8 +11,6 @@ from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
 
-from prometheus_client import ProcessCollector
-
 from agents import __version__, compiled
 from agents.directory_lock import HeldError, held
 from agents.processor import Probe
@@ -150,7 +148,7 @@ def stop_asked() -> asyncio.Event:
 async def _serve(settings: Settings, probe: Probe, stage: Stage, readers: Readers) -> int:
     collect_rarely()
     topology = stage.build(settings, abort=abort, probe=probe)
-    ProcessCollector(registry=topology.gauges.registry)
+    readers.measure(topology.gauges.registry)
     topology.failed_logins = lambda: readers.failed_logins
     gauges = topology.gauges if stage.pages else None
     readers.answer(Source(topology.gauges.exposition, gauges, lambda: topology.standing))

@@ -56,7 +56,11 @@ def page() -> str:
         ("name", "kind", "labels", "meaning", "what to do"),
         [(f"`{m.name}`", m.kind, ", ".join(m.labels) or "–", m.help, m.remedy or "–") for m in CATALOGUE.values()],
     )
-    parts += ["\nBeside them, of the process: " + ", ".join(f"`{name}`" for name in PROCESS) + "."]
+    parts += [
+        "\nBeside them, of the process, and of `trueup-readers`, its child: "
+        + ", ".join(f"`{name}`" for name in PROCESS)
+        + "."
+    ]
     parts += [OUTPUTS]
     for label in output_schemas.NAMES:
         parts += [f"\n### {label}\n"]

@@ -367,14 +367,27 @@ OPERATIONS: Final = Dashboard(
             (
                 _lines(
                     "CPU",
-                    "Cores in use by worker; one is all a worker can use, beside the threads of RocksDB.",
-                    [Query(over("sum", _rate("process_cpu_seconds_total"), "instance"), "{{instance}}")],
+                    "Cores in use by worker; one is all a worker can use, beside the threads of RocksDB. Readers of "
+                    "metrics and pages are served by a process of their own.",
+                    [
+                        Query(over("sum", _rate("process_cpu_seconds_total"), "instance"), "{{instance}}"),
+                        Query(
+                            over("sum", _rate("trueup_readers_process_cpu_seconds_total"), "instance"),
+                            "{{instance}}, readers",
+                        ),
+                    ],
                     "none",
                 ),
                 _lines(
                     "Memory",
-                    "Resident, by worker.",
-                    [Query(over("max", _now("process_resident_memory_bytes"), "instance"), "{{instance}}")],
+                    "Resident, by worker, and by the process that serves its readers. Some pages are in both.",
+                    [
+                        Query(over("max", _now("process_resident_memory_bytes"), "instance"), "{{instance}}"),
+                        Query(
+                            over("max", _now("trueup_readers_process_resident_memory_bytes"), "instance"),
+                            "{{instance}}, readers",
+                        ),
+                    ],
                     "bytes",
                     alert="TrueupWorkerRestarting",
                 ),

@@ -19,8 +19,8 @@ LATENCIES: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 
 WAITS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800)
 #: What the numbered steps of a batch are called, see the operations page.
 STAGES: Final = {1: "decode", 2: "fold", 3: "changelog", 4: "store", 5: "produce"}
-#: What the client library exports of the process, without a prefix.
-PROCESS: Final = (
+#: What the client library exports of a process.
+_PROCESS: Final = (
     "process_cpu_seconds_total",
     "process_max_fds",
     "process_open_fds",
@@ -28,6 +28,10 @@ PROCESS: Final = (
     "process_start_time_seconds",
     "process_virtual_memory_bytes",
 )
+#: The namespace of the same metrics of the process that serves readers.
+READERS: Final = f"{PREFIX}readers"
+#: Metrics of the process, and of the one that serves its readers.
+PROCESS: Final = (*_PROCESS, *(f"{READERS}_{name}" for name in _PROCESS))
 #: Buckets of the number of records in a batch.
 SIZES: Final = (1, 3, 10, 30, 100, 300, 1000, 2000, 4000)
 

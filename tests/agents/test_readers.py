@@ -11,11 +11,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from prometheus_client import CollectorRegistry
 
 from agents import readers
 from agents.readers import EndedError, Readers, Vitals
 from lab.scrape import get
 from streams.config.settings import Settings
+from streams.metrics.catalogue import READERS
 from streams.metrics.mirror import Source
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -96,6 +98,17 @@ def test_a_defect_in_what_is_asked_is_logged_and_the_next_question_is_answered(
     assert "no such row" in caplog.text
     wrong[0] = False
     assert asked(served, "/metrics") == (200, "right 1\n")
+
+
+def test_both_processes_are_measured(served: Readers) -> None:
+    assert asked(served, "/healthz")[0] == 200
+    registry = CollectorRegistry()
+    served.measure(registry)
+    started = "process_start_time_seconds"
+    own, child = (registry.get_sample_value(name) for name in (started, f"{READERS}_{started}"))
+    assert own is not None
+    assert child is not None
+    assert 0 < own < child
 
 
 def test_a_process_that_was_killed_is_noticed(served: Readers) -> None:
