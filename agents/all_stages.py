@@ -1,7 +1,6 @@
 """Every stage that the settings ask for as one command; several are a process each."""
 
 import asyncio
-import ctypes
 import logging
 import signal
 import sys
@@ -10,16 +9,13 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Final
 
-from agents import worker
+from agents import lifeline, worker
 from streams.config.settings import Settings, SettingsError
 
 log = logging.getLogger("trueup")
 
 #: The port of a stage's metrics is `TRUEUP_METRICS_PORT` and its place here.
 STAGES: Final = ("worker", "router", "intake")
-#: Linux: a signal that a process gets when its parent ends. See prctl(2).
-_PR_SET_PDEATHSIG: Final = 1
-_LIBC: Final = ctypes.CDLL(None)
 
 
 def ports(settings: Settings) -> dict[str, int]:
@@ -71,6 +67,4 @@ async def _started(stage: str, environment: Mapping[str, str]) -> Process:
 
 
 def _end_with_parent() -> None:
-    """Let this process be stopped when its parent ends, however that ends. Only Linux can."""
-    if sys.platform == "linux":
-        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    lifeline.end_with_parent(signal.SIGTERM)

@@ -21,8 +21,9 @@ from aiokafka.errors import CommitFailedError, IllegalStateError, KafkaError, Of
 from aiokafka.structs import TopicPartition
 
 from agents import __version__
-from agents.readers import Readers
-from agents.worker import FAILED, MISCONFIGURED, collect_rarely, listening, stop_asked, tell
+from agents.readers import Readers, ReadersError
+from agents.topology import STOPPING
+from agents.worker import FAILED, MISCONFIGURED, abort, collect_rarely, listening, stop_asked, tell
 from streams.config import in_force, output_ids
 from streams.config.settings import Settings, SettingsError
 from streams.faust.outputs import PackedBatch
@@ -172,6 +173,8 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
         self._moving = False
         self.failure: BaseException | None = None
         self._serving = False
+        #: Whether it was told to stop.
+        self.stopping = False
 
     @property
     def registry_seconds(self) -> float:
@@ -181,13 +184,15 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
     @property
     def unready(self) -> str:
         """Why it does not read all that comes, in words that name nothing; empty: it does."""
+        if self.stopping:
+            return STOPPING
         if self.registry_seconds:
             return WAITING
         return "" if self._serving else "no partition is read"
 
     # -- from the brokers ------------------------------------------------------------------------------------------
 
-    async def run(self, stop: asyncio.Event, ticked: Callable[[], None] = lambda: None) -> None:
+    async def run(self, stop: asyncio.Event) -> None:
         """Read and send until ``stop``, then commit.
 
         Raises
@@ -202,7 +207,7 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
             If records or offsets are not acknowledged.
         """
         settings, labels = self._settings, ("calibrated",) if self._settings.policies.answering else ()
-        known = await output_ids.awaited(settings, labels, self.schemas.wait, stop, ticked)
+        known = await output_ids.awaited(settings, labels, self.schemas.wait, stop)
         if known is None:
             return
         self.registered(known)
@@ -218,13 +223,13 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
             self._consumer.subscribe(list(self.readers), listener=self)
             looked = monotonic()
             while not stop.is_set():
-                ticked()
                 if self.failure is not None:
                     raise self.failure
                 await self._step()
                 if monotonic() - looked > LOOK_SECONDS:
                     await self._look()
                     looked = monotonic()
+            self.stopping = True
             await self._land()
 
     @property
@@ -547,8 +552,12 @@ def run(settings: Settings, *, probe: Probe = lambda _: None) -> int:
     readers = listening(settings)
     if readers is None:
         return MISCONFIGURED
-    with readers:
-        return asyncio.run(_serve(settings, names, probe, readers))
+    try:
+        with readers:
+            return asyncio.run(_serve(settings, names, probe, readers))
+    except ReadersError as exc:
+        log.error("%s", exc)  # noqa: TRY400 - as above
+        return FAILED
 
 
 async def _serve(settings: Settings, names: Sequence[str], probe: Probe, readers: Readers) -> int:
@@ -564,13 +573,22 @@ async def _serve(settings: Settings, names: Sequence[str], probe: Probe, readers
     readers.answer(Source(gauges.exposition))
     tell(settings, readers.port)
     stop = stop_asked()
+
+    def failed(exc: Exception) -> None:
+        if not intake.stopping:
+            log.critical("cannot go on: %s: %s", type(exc).__name__, exc, exc_info=exc)
+            abort()
+
+    reporting = asyncio.create_task(readers.report(lambda: intake.unready, lambda: intake.failure is None, failed))
     try:
-        await intake.run(stop, lambda: readers.tell(intake.unready, healthy=intake.failure is None))
+        await intake.run(stop)
     except SettingsError as exc:
         log.error("%s", exc)  # noqa: TRY400 - a message, not a fault
         return MISCONFIGURED
     except Exception as exc:
         log.critical("cannot go on: %s: %s", type(exc).__name__, exc, exc_info=exc)
         return FAILED
+    finally:
+        reporting.cancel()
     log.info("stopped")
     return 0

@@ -6,6 +6,8 @@ worker writes whether it is well, into memory that both share. So a worker that 
 unhealthy. A router and an intake have such a process, too. Here the parent is whichever of them forked it.
 """
 
+import asyncio
+import errno
 import logging
 import os
 import signal
@@ -24,6 +26,7 @@ from zlib import crc32
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 
+from agents import lifeline
 from agents.server import Server
 from state.policy import Policies
 from streams.config.settings import Settings
@@ -41,10 +44,12 @@ ALIVE_SECONDS: Final = 30.0
 NICE: Final = 5
 #: How long a start waits for its address, s: the readers of a worker that was killed may not have let go of it.
 LEFT_SECONDS: Final = 2.0
+#: How often the parent tells how it is, s.
+TELL_SECONDS: Final = 0.25
 
 
-class EndedError(RuntimeError):
-    """The process of the readers has ended."""
+class ReadersError(RuntimeError):
+    """The process of the readers cannot be started, or has ended; the message says why."""
 
 
 class Vitals:
@@ -161,20 +166,28 @@ class Readers:
         return self._server.port
 
     def __enter__(self) -> Self:
-        """Fork."""
+        """Fork, on the main thread. Raises `ReadersError` if the system allows no further process."""
         sys.stdout.flush()
         sys.stderr.flush()
-        self._pid = os.fork()
-        if not self._pid:
-            self._serve()
-        self._asks.close()
-        os.close(self._end)
-        self._server.close()
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # where a supervisor has ignored it, a child's end is not told
+        try:
+            self._pid = os.fork()
+            if not self._pid:
+                self._serve()
+        except OSError as exc:
+            os.close(self._life)
+            raise ReadersError(f"the process that serves metrics and probes cannot be started: {exc.strerror}") from exc
+        finally:
+            self._asks.close()
+            os.close(self._end)
+            self._server.close()
         return self
 
     def _serve(self) -> NoReturn:
         """Serve until the parent ends."""
+        status = 1
         try:
+            lifeline.end_with_parent(signal.SIGKILL)  # while it is stopped, too: then it cannot read that pipe
             for each in (signal.SIGINT, signal.SIGTERM):  # a terminal sends them to all; the parent says when to end
                 signal.signal(each, signal.SIG_IGN)
             self._connection.close()
@@ -184,8 +197,11 @@ class Readers:
                 Path("/proc/self/comm").write_text("trueup-readers")
             self._server.start()
             os.read(self._end, 1)
+            status = 0
+        except BaseException:
+            log.exception("cannot serve metrics and probes")
         finally:
-            os._exit(0)
+            os._exit(status)
 
     def measure(self, registry: CollectorRegistry) -> None:
         """Add the processor time, memory and open files of both processes to a registry."""
@@ -200,21 +216,38 @@ class Readers:
         with suppress(EOFError, OSError):
             while True:
                 whole, self.failed_logins = self._connection.recv()
-                try:
-                    for each in source(whole):
-                        self._connection.send(each)
-                except OSError:
-                    raise
-                except Exception:
-                    log.exception("cannot say what the metrics are")
-                    self._connection.send(None)
+                for each in _said(source, whole):
+                    self._connection.send(each)
+
+    async def report(
+        self, unready: Callable[[], str], healthy: Callable[[], bool], failed: Callable[[Exception], object]
+    ) -> None:
+        """Write a few times a second how the parent is, until this is cancelled.
+
+        Parameters
+        ----------
+        unready, healthy
+            Return what `Vitals.tell` takes.
+        failed
+            Called once if that cannot go on, as the process has ended.
+        """
+        try:
+            while True:
+                self.tell(unready(), healthy=healthy())
+                await asyncio.sleep(TELL_SECONDS)
+        except Exception as exc:  # noqa: BLE001 - whatever it is, probes would go on as they were
+            failed(exc)
 
     def tell(self, unready: str, *, healthy: bool = True) -> None:
-        """Write that the parent is alive, see `Vitals.tell`; raise `EndedError` if the process has ended."""
+        """Write that the parent is alive, see `Vitals.tell`; raise `ReadersError` if the process has ended."""
         self.vitals.tell(unready, healthy=healthy)
-        if self._pid and os.waitpid(self._pid, os.WNOHANG) != (0, 0):
-            self._pid = 0
-            raise EndedError("the process that serves metrics and probes has ended")
+        if self._pid:
+            pid, status = os.waitpid(self._pid, os.WNOHANG)
+            if pid:
+                self._pid = 0
+                how = os.waitstatus_to_exitcode(status)
+                said = f"with status {how}" if how >= 0 else f"by signal {-how}"
+                raise ReadersError(f"the process that serves metrics and probes has ended {said}")
 
     def __exit__(self, *_: object) -> None:
         """End the process."""
@@ -223,6 +256,15 @@ class Readers:
             os.waitpid(self._pid, 0)
             self._pid = 0
         os.close(self._life)
+
+
+def _said(source: Source, whole: bool) -> Iterator[Rows | Overview | None]:  # noqa: FBT001 - see `streams.metrics.mirror.Ask`
+    """Yield what a source says; None, and a line in the log, if it cannot say it."""
+    try:
+        yield from source(whole)
+    except Exception:
+        log.exception("cannot say what the metrics are")
+        yield None
 
 
 def _listening(settings: Settings, vitals: Vitals, mirror: Mirror, pages: "WSGIApplication | None") -> Server:
@@ -239,7 +281,7 @@ def _listening(settings: Settings, vitals: Vitals, mirror: Mirror, pages: "WSGIA
                 pages,
                 settings.access,
             )
-        except OSError:
-            if monotonic() >= until:
+        except OSError as exc:
+            if exc.errno != errno.EADDRINUSE or monotonic() >= until:
                 raise
         sleep(0.05)

@@ -5,6 +5,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from aiokafka import TopicPartition
 from faust.types import TP
@@ -29,6 +30,9 @@ from streams.sources.wait import WAITING, Wait
 
 log = logging.getLogger("trueup")
 
+#: Why a stage that was told to stop is not ready.
+STOPPING: Final = "it is stopping"
+
 
 @dataclass(eq=False)
 class Topology:
@@ -42,6 +46,8 @@ class Topology:
         Ends the process at once, with a status that is not 0.
     failure
         What ended the process, or None.
+    stopping
+        Whether it was told to stop.
     progress
         How far restoring the state is.
     failed_logins
@@ -58,6 +64,7 @@ class Topology:
     announcer: Announcer | None
     abort: Callable[[], None]
     failure: BaseException | None = None
+    stopping: bool = False
     progress: Progress = field(default_factory=Progress)
     failed_logins: Callable[[], int] = lambda: 0
     wait: Wait = field(default_factory=Wait)
@@ -171,6 +178,8 @@ class Topology:
         """Why it does not answer all forecasts that come, in words that name nothing; empty: it does."""
         if self.failure is not None:
             return "it cannot go on"
+        if self.stopping:
+            return STOPPING
         if self.registry_seconds:
             return WAITING
         if self.app.serving:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
 from agents import __version__, compiled
 from agents.directory_lock import HeldError, held
 from agents.processor import Probe
-from agents.readers import EndedError, Readers
+from agents.readers import Readers, ReadersError
 from agents.status.pages import Pages
 from agents.status.readings import Readings
 from agents.topology import Topology, build
@@ -96,6 +96,9 @@ def run(settings: Settings, *, probe: Probe = lambda _: None, stage: Stage = WOR
     except (HeldError, SettingsError) as exc:
         log.error("%s", exc)  # noqa: TRY400 - a message, not a fault
         return MISCONFIGURED
+    except ReadersError as exc:
+        log.error("%s", exc)  # noqa: TRY400 - as above
+        return FAILED
 
 
 def listening(
@@ -154,22 +157,22 @@ async def _serve(settings: Settings, probe: Probe, stage: Stage, readers: Reader
     readers.answer(Source(topology.gauges.exposition, gauges, lambda: topology.standing))
     tell(settings, readers.port)
     stop = stop_asked()
-
-    def tick() -> None:
-        try:
-            readers.tell(topology.unready, healthy=topology.healthy)
-        except EndedError as exc:
-            topology.failed(exc)
-
-    tick()
-    known = await output_ids.awaited(settings, stage.writes, topology.wait, stop, tick)
+    reporting = asyncio.create_task(
+        readers.report(
+            lambda: topology.unready,
+            lambda: topology.healthy,
+            lambda exc: None if topology.stopping else topology.failed(exc),
+        )
+    )
+    known = await output_ids.awaited(settings, stage.writes, topology.wait, stop)
     if known is not None:
-        await _work(topology, known, stop, tick)
+        await _work(topology, known, stop)
+    reporting.cancel()
     log.info("stopped")
     return 0
 
 
-async def _work(topology: Topology, settings: Settings, stop: asyncio.Event, tick: Callable[[], None]) -> None:
+async def _work(topology: Topology, settings: Settings, stop: asyncio.Event) -> None:
     """Serve until ``stop``; ``settings`` have the ids of the schemas of outputs."""
     if settings.schema_ids:
         topology.processor.registered(settings)
@@ -178,7 +181,6 @@ async def _work(topology: Topology, settings: Settings, stop: asyncio.Event, tic
     running = asyncio.create_task(topology.app.start())
     told = ""
     while not stop.is_set():
-        tick()
         with suppress(TimeoutError):
             await asyncio.wait_for(stop.wait(), timeout=0.25)
         if crash := topology.app.crash or (running.exception() if running.done() else None):
@@ -189,6 +191,7 @@ async def _work(topology: Topology, settings: Settings, stop: asyncio.Event, tic
         if told != said and (told or not why):
             told = said
             log.info(said)
+    topology.stopping = True
     log.info("stopping: finishing the batches in flight, committing offsets")
     if topology.publisher is not None:
         await asyncio.to_thread(topology.publisher.stop)

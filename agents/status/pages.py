@@ -61,6 +61,7 @@ class Pages:
     def _answer(self, environment: "WSGIEnvironment") -> Response:
         path = environment["PATH_INFO"]
         json = path.startswith("/api")
+        worker = self._readings.worker
         try:
             self._readings.mirror.refresh()
             return self._found(path, environment)
@@ -68,12 +69,13 @@ class Pages:
             status, said = exc.status, str(exc)
         except TimeoutError:
             status, said = HTTPStatus.SERVICE_UNAVAILABLE, "the worker does not answer"
+            worker = self._readings.silent
         except Exception:  # a defect of a page must not look like one of the worker
             log.exception("cannot show %r", path)
             status, said = HTTPStatus.INTERNAL_SERVER_ERROR, "the page could not be made; the worker's log says why"
         if json:
             return Response(status, _JSON, orjson.dumps({"error": said}))
-        body = page.problem(f"{status.value} {status.phrase}", self._readings.worker(), said)
+        body = page.problem(f"{status.value} {status.phrase}", worker(), said)
         return Response(status, _HTML, body.encode())
 
     def _found(self, path: str, environment: "WSGIEnvironment") -> Response:

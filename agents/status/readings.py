@@ -74,9 +74,13 @@ class Readings:
             "pending": sum(each.fence.pending for each in held.values()),
             "waiting": sum(each.fence.waiting for each in held.values()),
             "early": sum(each.fence.early for each in held.values()),
-            "hidden": len(overview.hidden),
+            "hidden": len(self.mirror.hidden),
             "seconds_since_update": max(time() - overview.updated, 0.0) if overview.updated else None,
         }
+
+    def silent(self) -> dict[str, Any]:
+        """Return what there was to say of a worker that does not answer now."""
+        return self.worker() | {"ready": False, "unready": "it does not answer"}
 
     def names(self, query: str = "") -> list[str]:
         """Return the streams whose names hold the text, case aside, sorted."""
@@ -130,7 +134,7 @@ class Readings:
 
         Pages show the streams that have series: see `streams.metrics.slots`.
         """
-        most, hidden = self.settings.metrics_streams, self.mirror.overview.hidden
+        most, hidden = self.settings.metrics_streams, self.mirror.hidden
         how = f"name it in the TOML file, or raise TRUEUP_METRICS_STREAMS, which is {most}; trueup inspect shows it"
         if name in hidden:
             return f"this worker holds state of stream {name!r}, which has no metrics and no page: {how}"

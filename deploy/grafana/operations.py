@@ -398,7 +398,12 @@ OPERATIONS: Final = Dashboard(
                         Query(
                             f"max by (instance) (process_open_fds{{{WORKER}}} / process_max_fds{{{WORKER}}})",
                             "{{instance}}",
-                        )
+                        ),
+                        Query(
+                            f"max by (instance) (trueup_readers_process_open_fds{{{WORKER}}}"
+                            f" / trueup_readers_process_max_fds{{{WORKER}}})",
+                            "{{instance}}, readers",
+                        ),
                     ],
                     "percentunit",
                     levels=((None, "green"), (0.8, "red")),

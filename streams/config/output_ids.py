@@ -6,7 +6,7 @@ The ids are asked for once, when a process starts. After that nothing depends on
 import asyncio
 import json
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 from typing import Final
@@ -20,8 +20,6 @@ from streams.sources.wait import Wait
 
 log = logging.getLogger("trueup")
 
-#: How often whoever waits says that it is alive, s.
-_TICK: Final = 0.25
 #: What `Settings.output_register` says where nothing is registered.
 _NO: Final = "no"
 
@@ -32,16 +30,12 @@ def subject(settings: Settings, label: str) -> str:
     return SUBJECTS[settings.output_subjects].format(topic=topic, record=f"{NAMESPACE}.{NAMES[label]}")
 
 
-async def awaited(
-    settings: Settings, labels: Iterable[str], wait: Wait, stop: asyncio.Event, ticked: Callable[[], None]
-) -> Settings | None:
-    """Return what `known` does; None if ``stop`` came first. ``ticked`` is called a few times a second meanwhile."""
+async def awaited(settings: Settings, labels: Iterable[str], wait: Wait, stop: asyncio.Event) -> Settings | None:
+    """Return what `known` does; None if ``stop`` came first."""
     asking = asyncio.create_task(known(settings, labels, wait))
     stopping = asyncio.create_task(stop.wait())
     try:
-        while not asking.done() and not stopping.done():
-            ticked()
-            await asyncio.wait({asking, stopping}, timeout=_TICK, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({asking, stopping}, return_when=asyncio.FIRST_COMPLETED)
         return asking.result() if asking.done() else None
     finally:
         for task in (asking, stopping):

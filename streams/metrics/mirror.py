@@ -21,6 +21,8 @@ from streams.metrics.snapshot import KINDS, PartitionSnapshot
 KEPT: Final = 9.0
 #: How long a reader waits for others who ask the worker, s.
 PATIENCE: Final = 5.0
+#: How long after a question without an answer nobody asks again, s: so those who wait behind it do not wait in turn.
+SILENT: Final = 1.0
 
 
 class Rows(NamedTuple):
@@ -59,7 +61,7 @@ class Overview(NamedTuple):
     fences
         The encoded fence of each partition that is held.
     hidden
-        Streams that have no series.
+        Streams that have no series; None: the same as in the answer before.
     updated
         When a batch was last committed, s since 1970; 0 if none was.
     standing
@@ -71,7 +73,7 @@ class Overview(NamedTuple):
     text: bytes = b""
     counted: dict[str, dict[str, int]] = {}  # noqa: RUF012 - nobody changes it
     fences: dict[int, bytes] = {}  # noqa: RUF012 - as above
-    hidden: frozenset[str] = frozenset()
+    hidden: frozenset[str] | None = None
     updated: float = 0.0
     standing: Standing = Standing()
     cost: float = 0.0
@@ -99,6 +101,7 @@ class Source:
         self._text, self._gauges, self._standing = text, gauges, standing
         #: By partition and kind: the rows as they were handed over.
         self._told: dict[int, dict[str, dict[Any, Any]]] = {}
+        self._hidden: frozenset[str] = frozenset()
 
     def __call__(self, whole: bool) -> Iterator[Rows | Overview]:  # noqa: FBT001 - see `Ask`
         """Yield the rows that changed, all if ``whole``, and the overview last."""
@@ -118,8 +121,10 @@ class Source:
         if self._gauges is None:
             yield Overview(text, standing=standing, cost=thread_time() - used)
             return
-        counted, hidden = self._gauges.counted(), self._gauges.hidden_streams
-        yield Overview(text, counted, fences, hidden, self._gauges.updated, standing, thread_time() - used)
+        hidden, last = self._gauges.hidden_streams, self._hidden
+        self._hidden = hidden
+        counted, told = self._gauges.counted(), hidden if whole or hidden != last else None
+        yield Overview(text, counted, fences, told, self._gauges.updated, standing, thread_time() - used)
 
 
 class Mirror:
@@ -136,15 +141,18 @@ class Mirror:
     ----------
     overview
         Of the last answer.
+    hidden
+        Streams that have no series.
     """
 
     def __init__(self, ask: Ask, policies: Policies | None = None) -> None:
         self.overview = Overview()
+        self.hidden: frozenset[str] = frozenset()
         self._ask = ask
         self._streams = None if policies is None else Exposition(policies)
         self._held: dict[int, PartitionSnapshot] = {}
         self._lock = Lock()
-        self._until, self._whole = 0.0, True
+        self._until, self._silent, self._whole = 0.0, 0.0, True
 
     def held(self) -> dict[int, PartitionSnapshot]:
         """Return the snapshot of each partition; another thread may replace its rows, which are bytes."""
@@ -161,10 +169,19 @@ class Mirror:
         if not self._lock.acquire(timeout=PATIENCE):
             raise TimeoutError
         try:
+            if monotonic() < self._silent:
+                raise TimeoutError
             if monotonic() >= self._until:
-                self._take()
+                self._ask_again()
         finally:
             self._lock.release()
+
+    def _ask_again(self) -> None:
+        try:
+            self._take()
+        except TimeoutError:
+            self._silent = monotonic() + SILENT
+            raise
 
     def _take(self) -> None:
         whole, self._whole = self._whole, True  # again, if the answer breaks off
@@ -176,6 +193,7 @@ class Mirror:
                 for n, fence in each.fences.items():
                     held.setdefault(n, PartitionSnapshot(Fence())).fence = Fence.decode(fence)
                 self._held, self.overview = held, each
+                self.hidden = self.hidden if each.hidden is None else each.hidden
                 self._until = monotonic() + KEPT * each.cost
             else:
                 rows = getattr(held.setdefault(each.partition, PartitionSnapshot(Fence())), each.kind)

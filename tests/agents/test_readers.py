@@ -1,5 +1,7 @@
 """Readers have a process of their own: it says what its parent is, and ends with it."""
 
+import errno
+import logging
 import os
 import signal
 import socket
@@ -14,7 +16,8 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from agents import readers
-from agents.readers import EndedError, Readers, Vitals
+from agents.readers import Readers, ReadersError, Vitals
+from agents.server import Server
 from lab.scrape import get
 from streams.config.settings import Settings
 from streams.metrics.catalogue import READERS
@@ -83,21 +86,22 @@ def test_a_parent_that_does_not_answer_is_told_of_and_heard_again_when_it_does(m
         wait_for(lambda: asked(made, "/metrics") == (200, "late 1\n"))
 
 
-def test_a_defect_in_what_is_asked_is_logged_and_the_next_question_is_answered(
-    served: Readers, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("defect", [LookupError("no such row"), OSError("no such row")])
+def test_a_defect_in_what_is_asked_is_logged_and_later_questions_are_answered(
+    served: Readers, caplog: pytest.LogCaptureFixture, defect: Exception
 ) -> None:
     wrong = [True]
 
     def text() -> bytes:
         if wrong[0]:
-            raise LookupError("no such row")
+            raise defect
         return b"right 1\n"
 
     served.answer(Source(text))
     assert asked(served, "/metrics")[0] == 503
     assert "no such row" in caplog.text
     wrong[0] = False
-    assert asked(served, "/metrics") == (200, "right 1\n")
+    wait_for(lambda: asked(served, "/metrics") == (200, "right 1\n"))
 
 
 def test_both_processes_are_measured(served: Readers) -> None:
@@ -111,13 +115,63 @@ def test_both_processes_are_measured(served: Readers) -> None:
     assert 0 < own < child
 
 
+def tell_until_it_has_ended(made: Readers) -> None:
+    for _ in range(3000):
+        made.tell("")
+        time.sleep(0.01)
+
+
 def test_a_process_that_was_killed_is_noticed(served: Readers) -> None:
     served.tell("")
     os.kill(served._pid, signal.SIGKILL)
-    with pytest.raises(EndedError):  # noqa: PT012 - until it is noticed
-        for _ in range(3000):
-            served.tell("")
-            time.sleep(0.01)
+    with pytest.raises(ReadersError, match="by signal 9"):
+        tell_until_it_has_ended(served)
+
+
+def test_a_process_that_was_killed_is_noticed_where_nobody_was_to_be_told_of_children() -> None:
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        with Readers(SETTINGS) as made:
+            os.kill(made._pid, signal.SIGKILL)
+            with pytest.raises(ReadersError, match="by signal 9"):
+                tell_until_it_has_ended(made)
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+
+
+def test_a_process_that_cannot_serve_says_why_and_ends(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def start(_: Server) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(Server, "start", start)
+    log = logging.getLogger("trueup")
+    handler = logging.StreamHandler(sys.stderr)
+    log.addHandler(handler)
+    try:
+        with Readers(SETTINGS) as made, pytest.raises(ReadersError, match="with status 1"):
+            tell_until_it_has_ended(made)
+    finally:
+        log.removeHandler(handler)
+    assert "can't start new thread" in capfd.readouterr().err
+
+
+def test_where_no_process_may_be_started_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fork() -> int:
+        raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+    monkeypatch.setattr(os, "fork", fork)
+    with pytest.raises(ReadersError, match="Resource temporarily unavailable"), Readers(SETTINGS):
+        pass
+
+
+def test_an_address_that_is_nobodys_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[float] = []
+    monkeypatch.setattr(readers, "sleep", waits.append)
+    with pytest.raises(OSError, match="assign requested address"):
+        Readers(Settings(metrics_host="192.0.2.1", metrics_port=0))
+    assert not waits
 
 
 def test_a_signal_of_the_terminal_does_not_end_it(served: Readers) -> None:
@@ -135,7 +189,8 @@ def test_on_exit_its_port_is_free() -> None:
         pass
 
 
-def test_it_ends_with_a_parent_that_is_killed_and_whoever_follows_has_its_port() -> None:
+@pytest.mark.parametrize("stopped", [False, True])
+def test_it_ends_with_a_parent_that_is_killed_and_whoever_follows_has_its_port(stopped: bool) -> None:  # noqa: FBT001 - of pytest
     program = (
         "import time\n"
         "from agents.readers import Readers\n"
@@ -148,6 +203,8 @@ def test_it_ends_with_a_parent_that_is_killed_and_whoever_follows_has_its_port()
         assert parent.stdout is not None
         port, pid = map(int, parent.stdout.readline().split())
         assert get(HOST, port, "/healthz")[0] == 200
+        if stopped:
+            os.kill(pid, signal.SIGSTOP)
         parent.kill()
         parent.wait()
         with Readers(Settings(metrics_port=port)) as follows:

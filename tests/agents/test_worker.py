@@ -1,19 +1,27 @@
 """A worker that cannot start says why and how to tell: in one line each, and with a status."""
 
+import asyncio
+import errno
 import gc
 import logging
+import os
+import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aiokafka.errors import NodeNotReadyError
 
 from agents import compiled, readers, worker
 from agents.directory_lock import held
-from agents.worker import FAILED, MISCONFIGURED
+from agents.topology import Topology, build
+from agents.worker import FAILED, MISCONFIGURED, Stage
+from lab.scrape import get
 from state.policy import Policies
 from streams.config.settings import Settings
 from streams.kafka import topics
@@ -135,6 +143,58 @@ def test_a_directory_that_another_worker_uses_is_a_message(
 def test_applications_in_one_directory_are_apart(tmp_path: Path) -> None:
     with held(Settings(data_dir=tmp_path, app_id="a").state_dir), held(Settings(data_dir=tmp_path).state_dir):
         pass
+
+
+def test_probes_of_a_worker_that_stops_say_that_it_is_alive_and_not_ready(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(readers, "ALIVE_SECONDS", 0.5)
+    monkeypatch.setattr(readers, "TELL_SECONDS", 0.01)
+    says(monkeypatch)
+    probes = dict[str, set[tuple[int, str]]]()
+
+    def wire(*args: Any, **kwargs: Any) -> Topology:
+        topology = build(*args, **kwargs, memory=True)
+
+        async def start() -> None:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+        async def stop() -> None:
+            port = int(next(said for said in caplog.messages if "metrics on" in said).split(":")[-1].split("/")[0])
+
+            async def asked(path: str) -> tuple[int, str]:
+                return await asyncio.to_thread(get, "127.0.0.1", port, path)
+
+            while await asked("/readyz") != (503, "no: it is stopping\n"):  # noqa: ASYNC110 - it is another process
+                await asyncio.sleep(0.01)
+            ends = time.monotonic() + 3 * readers.ALIVE_SECONDS  # a broker that is away may hold it up for so long
+            while time.monotonic() < ends:
+                for path in ("/readyz", "/healthz"):
+                    probes.setdefault(path, set()).add(await asked(path))
+                await asyncio.sleep(0.05)
+            assert "trueup_ready 0.0" in (await asked("/metrics"))[1]
+
+        monkeypatch.setattr(topology.app, "start", start)
+        monkeypatch.setattr(topology.app, "stop", stop)
+        return topology
+
+    with caplog.at_level(logging.INFO, "trueup"):
+        assert worker.run(Settings(data_dir=tmp_path, metrics_port=0), stage=Stage(wire)) == 0
+    assert probes == {"/readyz": {(503, "no: it is stopping\n")}, "/healthz": {(200, "yes\n")}}
+
+
+def test_a_process_that_may_not_be_started_is_a_message_and_a_restart_may_start_it(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    says(monkeypatch)
+
+    def fork() -> int:
+        raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+    monkeypatch.setattr(os, "fork", fork)
+    assert worker.run(Settings(data_dir=tmp_path / "data", metrics_port=0)) == FAILED
+    (said,) = messages(caplog)
+    assert said.endswith("cannot be started: Resource temporarily unavailable")
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """What the pages answer, asked as a server asks them."""
 
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 from html.parser import HTMLParser
 from io import BytesIO
@@ -29,7 +30,7 @@ from streams.config.settings import Settings
 from streams.faust.progress import Recovery
 from streams.metrics.description import guarantee
 from streams.metrics.gauges import Gauges
-from streams.metrics.mirror import Mirror, Source
+from streams.metrics.mirror import Mirror, Overview, Rows, Source
 from streams.metrics.snapshot import PartitionSnapshot
 from tests.agents.status.rows import DEFAULT, learnt, pages, readings, renamed
 
@@ -100,6 +101,20 @@ def test_the_list_of_streams_adds_partitions_up() -> None:
     assert worker["pending"] == 2
     assert [each["partition"] for each in worker["partitions"]] == [0, 1]
     assert re.fullmatch("[0-9a-f]{8}", worker["config"])
+
+
+def test_the_page_of_a_worker_that_does_not_answer_says_so_and_not_what_was_before() -> None:
+    told = readings(ONE)
+    shown = get(Pages(told), "/").text
+    assert "not ready" not in shown
+
+    def ask(_: bool) -> Iterator[Rows | Overview]:  # noqa: FBT001 - as a mirror asks
+        raise TimeoutError
+
+    told.mirror._ask, told.mirror._until = ask, 0.0
+    answer = get(Pages(told), "/")
+    assert answer.status == 503
+    assert "not ready: it does not answer" in answer.text
 
 
 def test_a_stream_tells_the_map_that_each_partitions_calibrator_serves() -> None:

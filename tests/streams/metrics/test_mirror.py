@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from state.fence import Fence
 from state.policy import Policies, Policy
+from streams.metrics import mirror
 from streams.metrics.gauges import Gauges
 from streams.metrics.mirror import Mirror, Overview, Rows, Source
 from streams.metrics.snapshot import KINDS, PartitionSnapshot
@@ -35,7 +36,7 @@ class Scene:
 
     def refresh(self, breaks_after: int | None = None) -> None:
         self._left = breaks_after
-        self.mirror._until = 0.0
+        self.mirror._until = self.mirror._silent = 0.0
         self.mirror.refresh()
         self._left = None
 
@@ -117,3 +118,25 @@ def test_a_reader_is_told_that_there_is_no_answer_and_the_next_one_gets_everythi
     assert scene.mirror.held() == {}, "nothing is shown of a first answer that broke off"
     scene.refresh()
     assert scene.alike()
+
+
+def test_whoever_waits_behind_a_question_without_an_answer_does_not_wait_in_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock, asked = [100.0], []
+
+    def ask(whole: bool) -> Iterator[Rows | Overview]:  # noqa: FBT001 - as a mirror asks
+        asked.append(whole)
+        if len(asked) == 1:
+            raise TimeoutError
+        yield Overview()
+
+    monkeypatch.setattr(mirror, "monotonic", lambda: clock[0])
+    made = Mirror(ask)
+    for _ in range(3):
+        with pytest.raises(TimeoutError):
+            made.refresh()
+    assert len(asked) == 1
+    clock[0] += mirror.SILENT
+    made.refresh()
+    assert len(asked) == 2
