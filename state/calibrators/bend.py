@@ -5,6 +5,7 @@ from struct import Struct
 from typing import Final
 
 from state.calibrators.base import require_length
+from state.calibrators.logistic import lacking, sigmoid
 
 #: Least slope of v + r(v).
 FLAT: Final = 0.05
@@ -78,11 +79,17 @@ class Bend:
         self._held[i + 1] = h1 + fade * (self._prior - h1) + information * right * right
 
     def step(self, v: float, g: float) -> None:
-        """Step by a change g of the gradient, the label before less that of now, at today's curvature."""
+        """Step by a change g of the gradient, the label before less that of now, at a curvature as of `lacking`."""
         x = min(max((v - self._low) / self._step, 0.0), self._most)
         i = min(int(x), len(self._r) - 2)
         right = x - i
-        self._move(i, -g * (1.0 - right) / self._held[i], -g * right / self._held[i + 1])
+        left = 1.0 - right
+        more = lacking(sigmoid(v + self.at(v)), 1.0 if g < 0.0 else 0.0)
+        h0, h1 = self._held[i], self._held[i + 1]
+        g /= 1.0 + more * (left * left / h0 + right * right / h1)
+        self._move(i, -g * left / h0, -g * right / h1)
+        self._held[i] = h0 + more * left * left
+        self._held[i + 1] = h1 + more * right * right
 
     def _move(self, i: int, one: float, other: float) -> None:
         """Move the knots i and i + 1 by so much, or by the part of it that keeps the order."""

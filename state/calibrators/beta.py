@@ -6,7 +6,18 @@ from struct import Struct
 from typing import ClassVar, Final
 
 from state.calibrators.base import Prediction, new, require_length, require_probability
-from state.calibrators.logistic import CURVATURE, GAMMA, HALFLIFE, OPTION, P_CLIP, RADIUS, kept, project, sigmoid
+from state.calibrators.logistic import (
+    CURVATURE,
+    GAMMA,
+    HALFLIFE,
+    OPTION,
+    P_CLIP,
+    RADIUS,
+    kept,
+    more_curved,
+    project,
+    sigmoid,
+)
 from state.calibrators.options import Option
 
 _TICKET: Final = Struct("<d")
@@ -89,11 +100,19 @@ class Beta:
         self.learnt += 1
 
     def revise(self, ticket: bytes, was: float, y: float) -> None:
-        """Take the step by which the gradients of the two labels differ, at today's curvature; y in [0, 1]."""
+        """Take one Newton step by what the gradients of the two labels differ, see `Platt.revise`; y in [0, 1]."""
         require_probability(y)
         (p,) = _TICKET.unpack(ticket)
-        off = was - y
-        self._step(off * math.log(p), -off * math.log1p(-p), off)
+        u, v = math.log(p), -math.log1p(-p)
+        more = more_curved(sigmoid(self._a * u + self._b * v + self._c), was, y)
+        self._aa += more * u * u
+        self._ab += more * u * v
+        self._ac += more * u
+        self._bb += more * v * v
+        self._bc += more * v
+        self._cc += more
+        off = GAMMA * (was - y)
+        self._step(off * u, off * v, off)
 
     def _step(self, ga: float, gb: float, gc: float) -> None:
         """Move (a, b, c) by -A^-1 g / GAMMA, and back into the ball."""

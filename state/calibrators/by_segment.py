@@ -4,7 +4,7 @@ import math
 from struct import Struct
 from typing import Final
 
-from state.calibrators.logistic import P_CLIP, Z_CLIP, share_step, sigmoid
+from state.calibrators.logistic import P_CLIP, Z_CLIP, lacking, share_step, sigmoid
 
 #: Knots of a segment's correction in log-odds: the lowest one, how far they are apart, how many; from 1.8 to 97 %.
 LOW: Final = -4.0
@@ -156,12 +156,26 @@ class BySegment:
         _learn_passing(rows, now, y)
 
     def revise(self, ticket: bytes, g: float) -> None:
-        """Step by a change of the gradient, the label before less that of now, in what lasts, at today's curvature."""
-        _, _, v2, _ = _ISSUED.unpack_from(ticket)
+        """Correct w, and step by a change g of the gradient in what lasts: the label before less that of now."""
+        v, _, v2, v3 = _ISSUED.unpack_from(ticket)
+        without, within = sigmoid(v), sigmoid(v3)
+        one, zero = math.log(within / without), math.log((1.0 - within) / (1.0 - without))
+        self._square = max(self._square - g * (one * one - zero * zero), 0.0)
+        self._gained(-g * (one - zero))
+        rows = self._touched(ticket)
         i, right = _place(v2)
-        for row in self._touched(ticket):
-            for j, weight in ((2 + i, 1.0 - right), (3 + i, right)):
-                row[j] = min(max(row[j] - g * weight / row[j + KNOTS], -FAR), FAR)
+        left = 1.0 - right
+        j, k = 2 + i, 2 + i + KNOTS
+        more = lacking(sigmoid(v2 + _lasting(rows, v2)), 1.0 if g < 0.0 else 0.0)
+        spread = 0.0
+        for row in rows:
+            spread += left * left / row[k] + right * right / row[k + 1]
+        g /= 1.0 + more * spread
+        for row in rows:
+            row[j] = min(max(row[j] - g * left / row[k], -FAR), FAR)
+            row[j + 1] = min(max(row[j + 1] - g * right / row[k + 1], -FAR), FAR)
+            row[k] += more * left * left
+            row[k + 1] += more * right * right
 
     def _touched(self, ticket: bytes) -> list[list[float]]:
         """Return the rows of a ticket's slots, those it has not seen yet as they begin."""
@@ -179,7 +193,12 @@ class BySegment:
     def _weigh(self, without: float, within: float, y: float) -> None:
         """Weigh the answer without segments against that with them by their log loss."""
         delta = math.log(within / without) if y > 0.5 else math.log((1.0 - within) / (1.0 - without))
-        square = self._square = self._square + delta * delta
+        self._square += delta * delta
+        self._gained(delta)
+
+    def _gained(self, delta: float) -> None:
+        """Weigh anew after a difference of losses; V has it already."""
+        square = self._square
         rate = min(1.0, WILL / math.sqrt(square)) if square > 0.0 else 1.0
         gain = self._gain = min(max(self._gain + delta, -SURE / rate), SURE / rate)
         self._weight = 1.0 / (1.0 + math.exp(rate * gain - _ODDS))

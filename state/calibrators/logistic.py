@@ -42,6 +42,20 @@ def sigmoid(v: float) -> float:
     return 1.0 / (1.0 + math.exp(-min(max(v, Z_CLIP), -Z_CLIP)))
 
 
+def lacking(q: float, y: float) -> float:
+    """Return by how much |q - y| / 2 is above q (1 - q), 0 if it is below.
+
+    A Newton step takes q (1 - q) for the curvature of an outcome y where q was expected. Both have the same mean if q
+    is right. Where q is nearly 0 and ones come one after another, q (1 - q) says nothing about where they lead.
+    """
+    return max(0.5 * abs(q - y) - q * (1.0 - q), 0.0)
+
+
+def more_curved(q: float, was: float, y: float) -> float:
+    """Return by how much the square of the gradient q - y is above that at the label before, 0 if it is below."""
+    return max((q - y) ** 2 - (q - was) ** 2, 0.0)
+
+
 def share_step(
     share: float, held: float, prior: float, v: float, r: float, y: float, halflife: float
 ) -> tuple[float, float]:

@@ -6,7 +6,18 @@ from struct import Struct
 from typing import ClassVar, Final
 
 from state.calibrators.base import Prediction, new, require_length, require_probability
-from state.calibrators.logistic import CURVATURE, GAMMA, HALFLIFE, OPTION, P_CLIP, RADIUS, kept, project, sigmoid
+from state.calibrators.logistic import (
+    CURVATURE,
+    GAMMA,
+    HALFLIFE,
+    OPTION,
+    P_CLIP,
+    RADIUS,
+    kept,
+    more_curved,
+    project,
+    sigmoid,
+)
 from state.calibrators.options import Option
 
 _TICKET: Final = Struct("<dd")
@@ -101,13 +112,21 @@ class Platt:
         self.learnt += 1
 
     def revise(self, ticket: bytes, was: float, y: float) -> None:
-        """Take the step by which the gradients of the two labels differ, at today's curvature; y in [0, 1]."""
+        """Take one Newton step by what the gradients of the two labels differ; y in [0, 1].
+
+        The curvature gets what the square of the gradient is larger at the new label, today. Of the 1 / GAMMA steps
+        that `update` takes most is forgotten when a revision comes, and many ones in the place of zeros would end at
+        p = 1.
+        """
         require_probability(y)
         z, _ = _TICKET.unpack(ticket)
         g1 = was - y
         gz = g1 * z
-        zz, z1, oo = self._zz, self._z1, self._11
-        scale = 1.0 / ((zz * oo - z1 * z1) * GAMMA)
+        more = more_curved(sigmoid(self._a * z + self._b), was, y)
+        zz = self._zz = self._zz + more * z * z
+        z1 = self._z1 = self._z1 + more * z
+        oo = self._11 = self._11 + more
+        scale = 1.0 / (zz * oo - z1 * z1)
         self._a -= (oo * gz - z1 * g1) * scale
         self._b -= (zz * g1 - z1 * gz) * scale
         if (self._a - 1.0) ** 2 + self._b**2 > RADIUS**2:

@@ -7,7 +7,7 @@ from typing import ClassVar, Final
 
 from state.calibrators.base import Prediction, new, require_length, require_probability
 from state.calibrators.bend import Bend
-from state.calibrators.logistic import P_CLIP, Z_CLIP, share_step, sigmoid
+from state.calibrators.logistic import P_CLIP, Z_CLIP, lacking, share_step, sigmoid
 from state.calibrators.options import Number, Option
 
 #: Information, Σ q(1 - q), after which an outcome counts half: in the slow map, the fast map, and the blend.
@@ -144,8 +144,10 @@ class TwoSpeed:
 
     *Revisions.* Ones are counted exactly, and a one that is taken back is not counted as a zero. Where good payments
     are never reported, the ones that are taken back would else be evidence that one in twenty is good: .68 nats worse
-    than raw. Slow map, blend and bend take the step by which the gradients differ, at today's
-    curvature; the fast map has forgotten. An outcome that was not learnt is not told from one that was.
+    than raw. Slow map, blend and bend take the step by which the gradients differ, at today's curvature and as much
+    more as the new label asks for (`lacking`); the fast map has forgotten. In L the difference of losses at the label
+    before gives way to that at the new one, both of today's map. Without these two, 3,000 zeros by silence of which the
+    ones were corrected made everybody a fraudster. An outcome that was not learnt is not told from one that was.
 
     Ticket: z, information learnt (f64 each); once the slow map is settled also u, f, v, r (f32 each). Bytes: the
     version with the highest bit, outcomes, zeros, ones, zeros of settled tickets up to `ZEROS` (u64), raw ones
@@ -265,6 +267,7 @@ class TwoSpeed:
         """Learn from an outcome, 0 or 1, if there is evidence of both."""
         if y not in (0.0, 1.0):
             raise ValueError(f"{self.name} counts outcomes: y must be 0 or 1, got {y!r}")
+        evident = self.evident()
         self.learnt += 1
         if y > 0.5:
             self._ones += 1
@@ -292,7 +295,7 @@ class TwoSpeed:
             u, f = slow, fast
         d = min(max(f - u, -REACH), REACH)
         today = u + self._c + self._e * d
-        if self._ones > 0 or self._expected >= EXPECTED:
+        if evident:  # else the raw forecast was served
             self._weigh(raw, sigmoid(today + self._bent * self._bend.at(today)), y)
         memory = LAGS * (self._information - since)
         if settled:
@@ -307,7 +310,12 @@ class TwoSpeed:
     def _weigh(self, raw: float, q: float, y: float) -> None:
         """Weigh the raw forecast against the map by their log loss."""
         delta = math.log(q / raw) if y > 0.5 else math.log((1.0 - q) / (1.0 - raw))
-        square = self._square = self._square + delta * delta
+        self._square += delta * delta
+        self._gained(delta)
+
+    def _gained(self, delta: float) -> None:
+        """Weigh anew after a difference of losses; V has it already."""
+        square = self._square
         rate = min(1.0, WILL / math.sqrt(square)) if square > 0.0 else 1.0
         gain = self._gain = min(max(self._gain + delta, -SURE / rate), SURE / rate)
         self._weight = 1.0 / (1.0 + math.exp(rate * gain - _ODDS))
@@ -379,9 +387,20 @@ class TwoSpeed:
             self._zeros = max(self._zeros - 1, 0)
         if self._zeros < ZEROS:
             return
-        z = self._read(_RAW.unpack_from(ticket)[0])
+        z = _RAW.unpack_from(ticket)[0]
+        raw = 1.0 / (1.0 + math.exp(-z))
+        z = self._read(z)
+        slow = self._a * z + self._b
+        if self.evident():
+            d = min(max(self._fa * z + self._fb - slow, -REACH), REACH)
+            today = slow + self._c + self._e * d
+            q = sigmoid(today + self._bent * self._bend.at(today))
+            self._gained(-g * (math.log(q / raw) - math.log((1.0 - q) / (1.0 - raw))))
+        more = lacking(sigmoid(slow), y)
         gz = g * z
-        zz, z1, oo = self._zz, self._z1, self._11
+        zz = self._zz = self._zz + more * z * z
+        z1 = self._z1 = self._z1 + more * z
+        oo = self._11 = self._11 + more
         scale = 1.0 / (zz * oo - z1 * z1)
         a = self._a - (oo * gz - z1 * g) * scale
         b = self._b - (zz * g - z1 * gz) * scale
@@ -391,7 +410,10 @@ class TwoSpeed:
             _, _, u, f, v, _ = _ISSUED.unpack(ticket)
             self._bend.step(v, g)
             d = min(max(f - u, -REACH), REACH)
-            cc, ce, ee = self._cc, self._ce, self._ee
+            more = lacking(sigmoid(u + self._c + self._e * d), y)
+            cc = self._cc = self._cc + more
+            ce = self._ce = self._ce + more * d
+            ee = self._ee = self._ee + more * d * d
             scale = g / (cc * ee - ce * ce)
             c = self._c - (ee - ce * d) * scale
             e = self._e - (cc * d - ce) * scale

@@ -210,6 +210,24 @@ def test_revised_labels_end_near_those_learnt_at_once() -> None:
         assert revised.predict(p).p == pytest.approx(right.predict(p).p, rel=0.08)
 
 
+@pytest.mark.parametrize("known", [0.1, 0.3])
+@pytest.mark.parametrize("spec", ["twospeed", "platt", "beta", DEFAULT_CALIBRATOR])
+@pytest.mark.parametrize("seed", range(3))
+def test_zeros_by_silence_that_are_corrected_make_nobody_a_fraudster(spec: str, known: float, seed: int) -> None:
+    draw, calibrator = random.Random(seed), make(spec, name="stream")
+    stream = []
+    for t in range(1000):
+        p = 1.0 / (1.0 + math.exp(4.0 - 1.35 * draw.gauss(0.0, 1.0)))
+        stream.append((calibrator.predict(p, (), b"%d" % t).ticket, p, draw.random() < p, draw.random() < known))
+    for ticket, _, y, early in stream:
+        calibrator.update(ticket, float(y and early))
+    for ticket, _, y, early in stream:
+        if y and not early:
+            calibrator.revise(ticket, 0.0, 1.0)
+    served = sum(calibrator.predict(p, (), b"after").p for _, p, _, _ in stream)
+    assert served < 1.5 * sum(p for _, p, _, _ in stream)  # it was up to 27 times
+
+
 def test_declared_prior_is_served_and_believed_at_first() -> None:
     by_rates = make(DEFAULT_CALIBRATOR, name="stream", prior_rate=0.004, model_rate=0.5)
     assert by_rates.predict(0.5).p == pytest.approx(0.004)
