@@ -48,6 +48,8 @@ class Topology:
         What ended the process, or None.
     stopping
         Whether it was told to stop.
+    behind
+        Whether it waits for intake and router, see `streams.kafka.backlog`.
     progress
         How far restoring the state is.
     failed_logins
@@ -65,6 +67,7 @@ class Topology:
     abort: Callable[[], None]
     failure: BaseException | None = None
     stopping: bool = False
+    behind: bool = False
     progress: Progress = field(default_factory=Progress)
     failed_logins: Callable[[], int] = lambda: 0
     wait: Wait = field(default_factory=Wait)
@@ -182,6 +185,8 @@ class Topology:
             return STOPPING
         if self.registry_seconds:
             return WAITING
+        if self.behind:
+            return "intake and router have not handed on yet what the sources hold"
         if self.app.serving:
             return ""
         return "restoring the state" if self.app.unrestored() else "no partition is served"

@@ -21,7 +21,7 @@ from agents.topology import Topology, build
 from state.policy import Policies
 from streams.config import output_ids
 from streams.config.settings import Settings, SettingsError
-from streams.kafka import topics
+from streams.kafka import backlog, topics
 from streams.metrics.mirror import Mirror, Source
 
 if TYPE_CHECKING:
@@ -166,6 +166,10 @@ async def _serve(settings: Settings, probe: Probe, stage: Stage, readers: Reader
     )
     known = await output_ids.awaited(settings, stage.writes, topology.wait, stop)
     if known is not None:
+        topology.behind = True
+        await backlog.awaited(settings, stop)
+        topology.behind = False
+    if known is not None and not stop.is_set():
         await _work(topology, known, stop)
     reporting.cancel()
     log.info("stopped")

@@ -320,6 +320,25 @@ def test_three_topics_of_different_keys_and_widths_are_one_stream(world: MakeWor
     assert len({stream for _, stream in calibrators}) == len(calibrators) == 2
 
 
+def test_a_worker_that_starts_on_a_history_waits_until_its_labels_can_come(world: MakeWorld, tmp_path: Path) -> None:
+    hour = Hour(world, tmp_path, "history", SOURCES.replace('ttl = "1d"', 'ttl = "10s"'))
+    sent = made(3000)  # 300 s
+    hour.send(sent)
+    with hour.stages("worker"):
+        (worker,) = hour.running
+        said = "no: intake and router have not handed on yet what the sources hold\n"
+        wait_for("the worker to wait", lambda: worker.get("/readyz") == (503, said))
+        with hour.stages("intake", "router"):
+            hour.wait()
+            wait_for("the worker", worker.ready)
+            assert worker.metric("expired_total", record="outcome") == 0
+            assert resolved(hour.world) == expected(sent)
+            assert worker.stop() == 0
+    with hour.stages("worker"):  # its group has begun: it waits for nobody
+        (worker,) = hour.running
+        wait_for("the worker", worker.ready)
+
+
 @pytest.mark.parametrize("stage", ["intake", "router", "worker"])
 def test_a_stage_that_is_killed_loses_nothing_and_doubles_nothing(world: MakeWorld, tmp_path: Path, stage: str) -> None:
     hour = Hour(world, tmp_path, f"kill-{stage}")

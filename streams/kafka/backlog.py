@@ -1,0 +1,92 @@
+"""What source topics held before a group began: a first start waits until intake and router have handed it on.
+
+Forecasts of such sources reach the worker by intake alone, labels by intake and router. Of a long history the worker
+would read the forecasts of months first, and they would expire before their labels come.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from contextlib import AsyncExitStack, suppress
+from time import monotonic
+from typing import Final
+
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.errors import KafkaError
+
+from streams.config.settings import Settings
+
+log = logging.getLogger("trueup")
+
+#: How often offsets are asked for, and how long they may stand still before the worker goes on, s.
+PAUSE_SECONDS, STILL_SECONDS = 1.0, 60.0
+#: Pauses from one line of the log to the next.
+_LINES: Final = 10
+
+
+async def awaited(settings: Settings, stop: asyncio.Event) -> None:
+    """Return when intake and router have handed on what the sources held at the call, or when ``stop`` is set.
+
+    Returns at once if all sources are read by the worker itself, or if its group has ever committed an offset. Goes on,
+    with a warning, if nothing is handed on for `STILL_SECONDS`, or if the brokers do not say how far both are.
+    """
+    names = dict.fromkeys(mode.topic for mode in settings.modes if not mode.direct)
+    if not names:
+        return
+    options = settings.security.client_options()
+    brokers = ",".join(settings.brokers)
+    try:
+        async with AsyncExitStack() as stack:
+            admin = AIOKafkaAdminClient(bootstrap_servers=brokers, **options)
+            await admin.start()
+            stack.push_async_callback(admin.close)
+            stored = await admin.list_consumer_group_offsets(settings.app_id)
+            if any(each.offset >= 0 for each in stored.values()):
+                return
+            consumer = AIOKafkaConsumer(bootstrap_servers=brokers, isolation_level="read_committed", **options)
+            await stack.enter_async_context(consumer)
+            for group, of in ((f"{settings.app_id}-intake", names), (settings.router.app_id, _router(settings))):
+                if not await _handed_on(admin, consumer, group, of, stop):
+                    return
+    except (KafkaError, TimeoutError) as exc:
+        log.warning("how far intake and router are is not known, so they are not waited for: %s", exc)
+
+
+def _router(settings: Settings) -> tuple[str, str]:
+    return settings.routes, settings.labels
+
+
+async def _handed_on(
+    admin: AIOKafkaAdminClient, consumer: AIOKafkaConsumer, group: str, names: Iterable[str], stop: asyncio.Event
+) -> bool:
+    """Wait until a group has committed what topics hold now; return whether it has."""
+    places = [
+        TopicPartition(each["topic"], part["partition"])
+        for each in await admin.describe_topics(list(names))
+        for part in each["partitions"]
+    ]
+    ends, first = await consumer.end_offsets(places), await consumer.beginning_offsets(places)
+    least, since, asked = None, monotonic(), 0
+    while not stop.is_set():
+        stored = await admin.list_consumer_group_offsets(group, partitions=places)
+        left = sum(max(ends[each] - max(stored.get(each, (-1, ""))[0], first[each]), 0) for each in places)
+        if not left:
+            return True
+        if least is None or left < least:
+            least, since = left, monotonic()
+        elif monotonic() - since > STILL_SECONDS:
+            log.warning(
+                "%s has not read %d records for %g s, so it is no longer waited for: of what sources held before, "
+                "forecasts may expire before their labels come",
+                group,
+                left,
+                STILL_SECONDS,
+            )
+            return False
+        if asked % _LINES == 0:
+            log.info("first start: waiting until %s has read %d records that were there before", group, left)
+        asked += 1
+        with suppress(TimeoutError):
+            await asyncio.wait_for(stop.wait(), PAUSE_SECONDS)
+    return False
