@@ -14,6 +14,7 @@ from state.calibrators.quantile import LEVELS
 from state.calibrators.sizes import largest
 from state.forecasts import KINDS, LARGEST, MAX_LEVELS, PROBABILITY, PROBS, Probs, Quantiles
 from state.quotas import Quota
+from state.scoring.ages import exact
 from state.segments import LIMIT, check
 
 #: Keeps the order of the raw forecasts, serves them until the outcomes support something else, and is at most so far
@@ -128,11 +129,11 @@ class Policy:
 
     def __post_init__(self) -> None:
         if self.ttl_ms <= 0:
-            raise ValueError(f"ttl must be positive, got {self.ttl_ms} ms")
+            raise ValueError(f"ttl must be positive, got {exact(self.ttl_ms)}")
         if not 1 <= self.shards <= MOST_SHARDS:
             raise ValueError(f"shards must be between 1 and {MOST_SHARDS}, got {self.shards}")
         if not 0 <= self.alarm_since_ms < 2**63:
-            raise ValueError(f"alarm_since must lie after 1970, got {self.alarm_since_ms} ms")
+            raise ValueError("alarm_since must lie after 1970")
         check_on_error(self.on_error)
         self._check_labels()
         if not 0 <= self.seed < 2**64:
@@ -150,11 +151,11 @@ class Policy:
 
     def _check_labels(self) -> None:
         if self.matures_ms < 0:
-            raise ValueError(f"matures must be positive, got {self.matures_ms} ms")
+            raise ValueError(f"matures must be positive, got {exact(self.matures_ms)}")
         if self.matures_ms >= self.ttl_ms:
             raise ValueError(
-                f"ttl ({self.ttl_ms} ms) must be longer than matures ({self.matures_ms} ms): the row of a forecast has "
-                "to be there when it matures"
+                f"ttl ({exact(self.ttl_ms)}) must be longer than matures ({exact(self.matures_ms)}): the row of a "
+                "forecast has to be there when it matures"
             )
         if self.unlabelled not in UNLABELLED:
             raise ValueError(f"unlabelled must be one of {', '.join(UNLABELLED)}, got {self.unlabelled!r}")
@@ -164,7 +165,9 @@ class Policy:
             setting = "silence" if self.silence is not None else 'learn = "maturity"'
             raise ValueError(f"{setting} needs matures: without it, no forecast ever matures")
         if self.revisable_ms and self.revisable_ms < self.ttl_ms:
-            raise ValueError(f"revisable ({self.revisable_ms} ms) must not be shorter than ttl ({self.ttl_ms} ms)")
+            raise ValueError(
+                f"revisable ({exact(self.revisable_ms)}) must not be shorter than ttl ({exact(self.ttl_ms)})"
+            )
 
     def _check_silence(self) -> None:
         y = self.silence

@@ -33,6 +33,7 @@ MOST: Final = 0.5
 
 _HEAD: Final = Struct("<Q")
 _UNITS: Final = (("d", DAY_MS), ("h", HOUR_MS), ("m", MINUTE_MS))
+_EXACT: Final = (*_UNITS, ("s", 1000), ("ms", 1))
 
 Name = Literal["ttl", "silence", "unlabelled", "classes", "matures"]
 
@@ -319,3 +320,26 @@ def words(ms: float) -> str:
         if ms > 2 * size:
             return f"{math.ceil(ms / size)}{unit}"
     return f"{max(math.ceil(ms / MINUTE_MS), 1)}m"
+
+
+def mean(ms: float) -> str:
+    """Return a mean duration with one decimal.
+
+    Examples
+    --------
+    >>> mean(4.18 * DAY_MS), mean(1.5 * DAY_MS), mean(90_000), mean(0)
+    ('4.2d', '36.0h', '1.5m', '0.0m')
+    """
+    unit, size = next((each for each in _UNITS if ms > 2 * each[1]), _UNITS[-1])
+    return f"{ms / size:.1f}{unit}"
+
+
+def exact(ms: int) -> str:
+    """Return a duration as in a configuration file, in the largest unit of which it is a whole number.
+
+    Examples
+    --------
+    >>> exact(20 * DAY_MS), exact(36 * HOUR_MS), exact(90_000), exact(1)
+    ('20d', '36h', '90s', '1ms')
+    """
+    return next(f"{ms // size}{unit}" for unit, size in _EXACT if ms % size == 0)

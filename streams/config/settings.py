@@ -3,8 +3,9 @@
 import os
 import re
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
+from difflib import get_close_matches
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
@@ -369,8 +370,8 @@ class Settings:
             if not name.startswith("TRUEUP_") or name in (SECURITY | ACCESS | COIN | REGISTRY) or name in _ELSEWHERE:
                 continue
             if name not in known:
-                allowed = ", ".join(sorted([*known, *SECURITY, *ACCESS, *COIN, *REGISTRY]))
-                raise SettingsError(f"{name} is not a setting of trueup; there are: {allowed}")
+                meant = _nearest(name, (*known, *SECURITY, *ACCESS, *COIN, *REGISTRY))
+                raise SettingsError(f"{name} is not a setting of trueup; {meant}'trueup worker --help' lists all")
             try:
                 values[known[name].name] = known[name].metadata["parse"](value)
             except ValueError as exc:
@@ -392,6 +393,13 @@ class Settings:
         except (ValueError, OSError) as exc:
             raise SettingsError(str(exc)) from exc
         return cls(**values)
+
+
+def _nearest(name: str, known: Iterable[str]) -> str:
+    """Return a question whether the setting with the most similar name was meant; empty if none is similar."""
+    ends = [each.removeprefix("TRUEUP_") for each in known]
+    near = get_close_matches(name.removeprefix("TRUEUP_"), ends, n=1)
+    return f"did you mean TRUEUP_{near[0]}? " if near else ""
 
 
 #: Security variables and the field each sets. A name that ends in _FILE names a file that holds the secret.

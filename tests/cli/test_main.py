@@ -156,7 +156,8 @@ def test_a_defect_is_a_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [
-        ("TRUEUP_BROKER", "kafka:9092", "TRUEUP_BROKER is not a setting of trueup; there are: "),
+        ("TRUEUP_BROKER", "kafka:9092", "TRUEUP_BROKER is not a setting of trueup; did you mean TRUEUP_BROKERS? "),
+        ("TRUEUP_XYZZY", "1", "TRUEUP_XYZZY is not a setting of trueup; 'trueup worker --help' lists all"),
         ("TRUEUP_BROKERS", "kafka", "TRUEUP_BROKERS='kafka': must be host:port"),
         ("TRUEUP_BATCH_RECORDS", "4001", "TRUEUP_BATCH_RECORDS='4001': must be a whole number between 1 and 4000"),
         ("TRUEUP_REQUEST_SECONDS", "301", "TRUEUP_REQUEST_SECONDS='301': must be between 0.5 and 300 seconds"),

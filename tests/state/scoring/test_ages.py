@@ -196,3 +196,15 @@ def test_few_outcomes_are_no_evidence() -> None:
 )
 def test_durations_are_said_as_a_configuration_has_them(ms: float, said: str) -> None:
     assert ages.words(ms) == said
+
+
+@pytest.mark.parametrize(("ms", "said"), [(361_110_000.0, "4.2d"), (2 * DAY_MS, "48.0h"), (90_000.0, "1.5m")])
+def test_means_are_not_rounded_up(ms: float, said: str) -> None:
+    assert ages.mean(ms) == said
+
+
+@pytest.mark.parametrize(
+    ("ms", "said"), [(0, "0d"), (20 * DAY_MS, "20d"), (36 * HOUR_MS, "36h"), (61_000, "61s"), (1500, "1500ms")]
+)
+def test_exact_durations_are_those_that_were_written(ms: int, said: str) -> None:
+    assert ages.exact(ms) == said
