@@ -419,10 +419,15 @@ def _topics(options: argparse.Namespace) -> int:
     problems = dict.fromkeys(
         problem for stage in settings.stages for problem in asyncio.run(topics.check(stage, as_worker=worker, **asked))
     )
+    without = asyncio.run(topics.missing_sources(settings))
+    if worker:
+        problems |= dict.fromkeys(without)
     for problem in problems:
         print(problem, file=sys.stderr)
     if not problems:
-        print("all topics are as they must be")
+        print("trueup's own topics are as they must be" if without else "all topics are as they must be")
+        for each in without:
+            print(f"note: {each}")
         for remark in dict.fromkeys(each for stage in settings.stages for each in asyncio.run(topics.remarks(stage))):
             print(f"note: {remark}")
     return 1 if problems else 0

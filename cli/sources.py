@@ -2,7 +2,9 @@
 
 import asyncio
 import json
+import sys
 from collections.abc import Iterable
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,6 +27,8 @@ from streams.sources.source import Source
 
 #: Longest wait for the records of a topic, s.
 SECONDS = 30.0
+#: How a record is called that the mapping says to pass over.
+PASSED = "passed over"
 
 
 class Found(NamedTuple):
@@ -68,6 +72,12 @@ def run(settings: Settings, name: str, records: int, file: Path | None, *, json_
             print(json.dumps({"place": place, "record": made, "refused": said}))
         else:
             print(f"{place}  {json.dumps(made) if made is not None else said}")
+    if all(said is not None and said.startswith(PASSED) for _, _, said in tried):
+        whose = "newest" if file is None else "first"
+        sys.stderr.write(
+            f"all of the {whose} records are passed over ({len(tried)}), so nothing is said of others; "
+            f"--records {10 * records} tries more\n"
+        )
     return 0 if any(made is not None for _, made, _ in tried) else 1
 
 
@@ -83,7 +93,7 @@ def attempts(
             asyncio.run(schemas.load(lacking))
         made = mapping.read(value, key, headers, topic, timestamp)
         if isinstance(made, Refusal):
-            verdict = "passed over" if made.passed else f"dead letter, {made.reason}"
+            verdict = PASSED if made.passed else f"dead letter, {made.reason}"
             yield place, None, f"{verdict}: {made.why}"
             continue
         carried = made.pop("carried", None)
@@ -113,27 +123,32 @@ def _of_file(source: Source, file: Path, records: int) -> list[Found]:
 
 async def _of_topics(settings: Settings, source: Source, records: int) -> list[Found]:
     """Return the newest records of each topic."""
-    consumer = AIOKafkaConsumer(
-        bootstrap_servers=",".join(settings.brokers),
-        enable_auto_commit=False,
-        isolation_level="read_committed",
-        **settings.security.client_options(),
-    )
     found: list[Found] = []
     try:
-        async with asyncio.timeout(SECONDS):
-            counts = {topic: await partitions(settings, topic) for topic in source.topics}
+        async with asyncio.timeout(SECONDS), AsyncExitStack() as stack:
+            places = {topic: await _places(settings, topic) for topic in source.topics}
+            consumer = AIOKafkaConsumer(
+                bootstrap_servers=",".join(settings.brokers),
+                enable_auto_commit=False,
+                isolation_level="read_committed",
+                **settings.security.client_options(),
+            )
+            stack.push_async_callback(consumer.stop)
             await consumer.start()
-            for topic, count in counts.items():
-                if count is None:
-                    raise TopicsError(f"there is no topic {topic}")
-                newest = await _newest(consumer, [TopicPartition(topic, n) for n in range(count)], records)
+            for each in places.values():
+                newest = await _newest(consumer, each, records)
                 found += sorted(newest, key=lambda each: each.timestamp)[-records:]
     except (KafkaError, TimeoutError) as exc:
         raise TopicsError(f"cannot read {', '.join(source.topics)}: {exc or type(exc).__name__}") from exc
-    finally:
-        await consumer.stop()
     return found
+
+
+async def _places(settings: Settings, topic: str) -> list[TopicPartition]:
+    """Return the partitions of a topic; TopicsError if it does not exist."""
+    count = await partitions(settings, topic)
+    if count is None:
+        raise TopicsError(f"there is no topic {topic}")
+    return [TopicPartition(topic, n) for n in range(count)]
 
 
 async def _newest(consumer: AIOKafkaConsumer, places: list[TopicPartition], records: int) -> list[Found]:

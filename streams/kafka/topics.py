@@ -163,11 +163,9 @@ async def check(
             f"records compressed by {name} cannot be read here: install the locked packages (make setup), or cramjam"
             for name in codecs.lacking()
         ]
-        problems += [
-            f"topic {topic.name} does not exist: run 'trueup topics create'"
-            for topic in topics
-            if topic.name not in allowed
-        ]
+        absent = [topic.name for topic in topics if topic.name not in allowed]
+        if absent:
+            problems.append(f"{_named(absent)} {_do(absent, 'does', 'do')} not exist: run 'trueup topics create'")
         if as_worker:
             problems += await permissions.lacking(admin, settings, allowed)
         present = [topic for topic in topics if allowed.get(topic.name, frozenset()) != frozenset()]
@@ -177,27 +175,23 @@ async def check(
             described["topic"]: described["partitions"]
             for described in await admin.describe_topics([topic.name for topic in present])
         }
-        counts = {name: len(each) for name, each in found.items()}
+        counts = {topic.name: len(found[topic.name]) for topic in present}
         inputs = counts.get(settings.forecasts)
         problems += [
-            f"topic {topic.name} has {counts[topic.name]} partitions, {settings.forecasts} has {inputs}: "
+            f"{_named(names)} {_do(names, 'has', 'have')} {count} partitions, {settings.forecasts} has {inputs}: "
             "all must have as many, for an event's records to meet; 'trueup rescale' moves a state to another number"
-            for topic in present
-            if inputs is not None and counts[topic.name] != inputs
+            for count, names in _others(counts, inputs)
         ]
         problems += [
-            f"topic {topic.name} has {counts[topic.name]} partitions and was left so, {partitions} were asked for: the "
-            "number of a topic in use cannot be changed, because keys would be in other partitions than before; "
-            "'trueup rescale' moves the state to topics that have so many"
-            for topic in present
-            if partitions is not None and counts[topic.name] != partitions
+            f"{_left(names, count, 'partitions', partitions)}: the number of a topic in use cannot be changed, "
+            "because keys would be in other partitions than before; 'trueup rescale' moves the state to topics that "
+            "have so many"
+            for count, names in _others(counts, partitions)
         ]
-        copies = {name: min(len(one["replicas"]) for one in each) for name, each in found.items()}
+        copies = {name: min(len(one["replicas"]) for one in found[name]) for name in counts}
         problems += [
-            f"topic {topic.name} has {copies[topic.name]} replicas and was left so, {replication} were asked for: "
-            "kafka-reassign-partitions.sh changes that"
-            for topic in present
-            if replication is not None and copies[topic.name] != replication
+            f"{_left(names, count, 'replicas', replication)}: kafka-reassign-partitions.sh changes that"
+            for count, names in _others(copies, replication)
         ]
         for topic in present:
             granted = allowed[topic.name]
@@ -206,6 +200,28 @@ async def check(
                 problems.extend(_problems(topic, configs))
                 problems.extend(_otherwise_kept(topic, configs, retention_ms))
         return problems
+
+
+def _others(counts: Mapping[str, int], wanted: int | None) -> list[tuple[int, list[str]]]:
+    """Return each other count than the one that is wanted, with the names of the topics that have it."""
+    other: dict[int, list[str]] = {}
+    for name, count in counts.items():
+        if wanted is not None and count != wanted:
+            other.setdefault(count, []).append(name)
+    return sorted(other.items())
+
+
+def _left(names: list[str], count: int, what: str, asked: int | None) -> str:
+    have, were = _do(names, "has", "have"), _do(names, "was", "were")
+    return f"{_named(names)} {have} {count} {what} and {were} left so, {asked} were asked for"
+
+
+def _named(names: list[str]) -> str:
+    return f"{_do(names, 'topic', 'topics')} {', '.join(names)}"
+
+
+def _do(names: list[str], one: str, several: str) -> str:
+    return one if len(names) == 1 else several
 
 
 def _otherwise_kept(topic: Topic, configs: Mapping[str, str], asked_ms: int | None) -> list[str]:
@@ -218,12 +234,26 @@ def _otherwise_kept(topic: Topic, configs: Mapping[str, str], asked_ms: int | No
 
 async def lacking(settings: Settings) -> list[str]:
     """Return the topics that intake reads or writes and that do not exist, one sentence each."""
-    sources = dict.fromkeys(mode.topic for mode in settings.modes if not mode.direct)
     ours = settings.forecasts, settings.routes, settings.labels, settings.dead_letters, settings.configurations
     async with _admin(settings) as admin:
         existing = set(await admin.list_topics())
     problems = [f"topic {name} does not exist: run 'trueup topics create'" for name in ours if name not in existing]
-    return problems + [f"source topic {name} does not exist" for name in sources if name not in existing]
+    return problems + await missing_sources(settings)
+
+
+async def missing_sources(settings: Settings) -> list[str]:
+    """Return the topics that intake reads and that do not exist, one sentence each. `create` does not make them."""
+    sources = {mode.topic: mode.source.name for mode in settings.modes if not mode.direct}
+    if not sources:
+        return []
+    async with _admin(settings) as admin:
+        existing = set(await admin.list_topics())
+    return [
+        f"source topic {topic} of sources.{name} does not exist, or this user may not see it: 'trueup topics create' "
+        "does not make it, because it belongs to those who write to it"
+        for topic, name in sources.items()
+        if topic not in existing
+    ]
 
 
 async def remarks(settings: Settings) -> list[str]:

@@ -276,6 +276,7 @@ def test_topics_are_those_of_every_stage_once_intake_reads_a_source(
     monkeypatch.setattr(topics, "create", create.later)
     monkeypatch.setattr(topics, "check", Called([]).later)
     monkeypatch.setattr(topics, "remarks", Called([]).later)
+    monkeypatch.setattr(topics, "missing_sources", Called([]).later)
     source = '[sources.a]\ntopic = "{}"\nrole = "forecast"\nevent_id = "id"\nstream = "s"\np = "p"\n'
     for topic, stages in (("elsewhere", ["trueup", "trueup-router"]), ("forecasts", ["trueup"])):
         (tmp_path / "streams.toml").write_text(source.format(topic))
@@ -301,6 +302,18 @@ def test_topics_check_remarks_on_what_may_surprise_and_ends_with_0(
     monkeypatch.setattr(topics, "remarks", Called(["one is odd"]).later)
     assert main.main(["topics", "check"]) == 0
     assert capsys.readouterr().out == "all topics are as they must be\nnote: one is odd\n"
+
+
+def test_a_source_topic_that_is_missing_is_wrong_for_check_and_a_note_for_create(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, found in (("create", []), ("check", []), ("remarks", []), ("missing_sources", ["source a is missing"])):
+        monkeypatch.setattr(topics, name, Called(found).later)
+    assert main.main(["topics", "check"]) == 1
+    assert capsys.readouterr() == ("", "source a is missing\n")
+    assert main.main(["topics", "create"]) == 0
+    said = "all topics exist\ntrueup's own topics are as they must be\nnote: source a is missing\n"
+    assert capsys.readouterr() == (said, "")
 
 
 @pytest.mark.parametrize("name", ["worker", "replay", "audit", "inspect"])

@@ -56,6 +56,20 @@ def test_each_record_of_a_file_is_shown_as_what_it_becomes(plan: Path, capsys: p
     assert json.loads(capsys.readouterr().out)["record"] is None
 
 
+def test_where_all_records_are_passed_over_it_is_said_once_and_how_to_try_more(
+    plan: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = plan.with_name("pings.json")
+    file.write_text('{"type": "ping"}\n' * 4 + '{"type": "score", "txn": {"id": 7}, "risk": 250}\n')
+    assert main.main(["sources", "try", "scores", str(file), "--records", "4"]) == 1
+    printed = capsys.readouterr()
+    assert len(printed.out.splitlines()) == 4
+    assert printed.err.splitlines()[-1].startswith("all of the first records are passed over (4)")
+    assert "--records 40 tries more" in printed.err
+    assert main.main(["sources", "try", "scores", str(file), "--records", "40"]) == 0
+    assert "passed over (" not in capsys.readouterr().err
+
+
 def test_a_source_that_is_none_and_a_file_that_is_not_there_are_said(
     plan: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
