@@ -5,7 +5,7 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -549,11 +549,16 @@ def _verify(options: argparse.Namespace) -> int:
     from cli import verify  # noqa: PLC0415 - not part of a worker
 
     path = Path(options.records)
-    if path.is_file():
-        with path.open("rb") as lines:
-            found = verify.verify(lines)
-    else:
-        found = verify.verify(asyncio.run(_values(Settings.from_env(os.environ), options.records)))
+    try:
+        if path.is_file():
+            with path.open("rb") as lines:
+                found = verify.verify(_resolved(lines, f"{path}, line"))
+        else:
+            values = asyncio.run(_values(Settings.from_env(os.environ), options.records))
+            found = verify.verify(_resolved(values, f"{path}, record"))
+    except ValueError as exc:
+        print(f"trueup: {exc}", file=sys.stderr)
+        return replay.UNUSABLE
     if options.json:
         print(json.dumps(found))
         return 0
@@ -561,6 +566,37 @@ def _verify(options: argparse.Namespace) -> int:
         for kind, (n, certificate) in kinds.items():
             print(f"{stream}: {kind}, {n:,} events: at most {certificate} from perfectly calibrated")
     return 0
+
+
+#: Fields that every record of `resolved` has beside its forecasts and label.
+_RESOLVED = {"stream": str, "event_id": str, "issued_ts": int, "revision": int}
+
+
+def _resolved(records: Iterable[bytes], where: str) -> Iterator[bytes]:
+    """Yield records of the topic `resolved` as they are; ValueError names the first one that is none, and why."""
+    for number, record in enumerate(records, 1):
+        if why := _unlike_resolved(record):
+            raise ValueError(f"{where} {number}: {why}; verify reads records of the topic resolved")
+        yield record
+
+
+def _unlike_resolved(record: bytes) -> str:
+    """Return what a record lacks to be one of `resolved`, or what is wrong with it; empty if nothing is."""
+    try:
+        found = json.loads(record)
+    except (ValueError, RecursionError):
+        return "it is not JSON"
+    if not isinstance(found, dict):
+        return "it is no JSON object"
+    of_classes_or_numbers = any(name in found for name in ("probs", "quantiles", "normal"))
+    forecasts = () if of_classes_or_numbers else ("raw", "p", "draw")
+    if lacks := [name for name in (*_RESOLVED, "y", *forecasts) if name not in found]:
+        return f"it has no {', '.join(lacks)}"
+    wrong = [name for name, kind in _RESOLVED.items() if type(found[name]) is not kind]
+    wrong += [name for name in forecasts if type(found[name]) is not float or not 0.0 <= found[name] <= 1.0]
+    if forecasts and (type(found["y"]) is not int or found["y"] not in (0, 1)):
+        wrong.append("y")
+    return f"its {wrong[0]} cannot be {json.dumps(found[wrong[0]])[:60]}" if wrong else ""
 
 
 async def _values(settings: Settings, topic: str) -> list[bytes]:
@@ -574,7 +610,7 @@ async def _values(settings: Settings, topic: str) -> list[bytes]:
         async for _, records in batches(settings, [topic]):
             values = [record.value for record in records]
             await reads.load(values)
-            found += [reads.json(value) for value in values]
+            found += [reads.json(value or b"") for value in values]
     except (RegistryError, ValueError) as exc:
         raise topics.TopicsError(f"cannot read {topic}: {exc}") from exc
     except KafkaError as exc:

@@ -2,6 +2,7 @@
 
 import ast
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -67,6 +68,35 @@ def test_last_revision_of_an_event_counts_in_any_order_and_a_repeated_record_onc
 def test_records_of_classes_and_numbers_have_no_certificate() -> None:
     vectors = {"event_id": "e", "stream": "s", "raw": [0.5, 0.5], "probs": [0.4, 0.6], "draw": [0.4, 0.6], "y": 1}
     assert verify.verify([json.dumps({**vectors, "issued_ts": 1, "revision": 0})]) == {}
+
+
+def without(*names: str, **changed: object) -> str:
+    found = {**json.loads(resolved(1, 0.2, 0.3, 0.3, 0)), **changed}
+    return json.dumps({name: value for name, value in found.items() if name not in names})
+
+
+@pytest.mark.parametrize(
+    ("record", "said"),
+    [
+        ("{}", "it has no stream, event_id, issued_ts, revision, y, raw, p, draw"),
+        (without("y", "revision", "issued_ts", ts=1), "it has no issued_ts, revision, y"),
+        (without("y", probs=[0.4, 0.6]), "it has no y"),
+        ("[]", "it is no JSON object"),
+        ("y", "it is not JSON"),
+        (without(y=2), "its y cannot be 2"),
+        (without(p=1.5), "its p cannot be 1.5"),
+        (without(revision=None), "its revision cannot be null"),
+    ],
+)
+def test_a_record_of_another_kind_is_named_by_its_line(
+    record: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "calibrated.jsonl"
+    path.write_text(f"{resolved(0, 0.2, 0.3, 0.3, 0)}\n{record}\n")
+    assert main.main(["verify", str(path)]) == os.EX_DATAERR
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err == f"trueup: {path}, line 2: {said}; verify reads records of the topic resolved\n"
 
 
 def test_verify_imports_the_standard_library_only_and_has_at_most_60_lines() -> None:

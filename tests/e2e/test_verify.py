@@ -9,14 +9,21 @@ from pathlib import Path
 import orjson
 
 from tests.e2e.world import ROOT, World
-from tests.events import mixed, outcome
+from tests.events import Sent, mixed, outcome
 
 MakeWorld = Callable[..., World]
 
 
 def verify(w: World, records: str) -> dict[str, dict[str, tuple[int, float]]]:
-    """Run the command as a user does."""
-    done = subprocess.run(
+    """Run the command as a user does, and return what it finds."""
+    done = run(w, records)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, dict[str, tuple[int, float]]] = orjson.loads(done.stdout)
+    return found
+
+
+def run(w: World, records: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
         [sys.executable, "-m", "cli.main", "verify", records, "--json"],
         env={**os.environ, **w.environment},
         cwd=ROOT,
@@ -25,9 +32,16 @@ def verify(w: World, records: str) -> dict[str, dict[str, tuple[int, float]]]:
         timeout=60,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
-    found: dict[str, dict[str, tuple[int, float]]] = orjson.loads(done.stdout)
-    return found
+
+
+def test_a_topic_of_other_records_is_refused_by_its_first_one(world: MakeWorld) -> None:
+    w = world(partitions=1)
+    deletion = Sent("forecasts", b"e1", None, 5)  # type: ignore[arg-type]  # only here
+    w.send([outcome("e1", 1, 5), deletion])
+    for label, said in (("outcomes", "it has no stream"), ("forecasts", "it is not JSON")):
+        ended = run(w, w.topic(label))
+        assert ended.returncode == os.EX_DATAERR
+        assert ended.stderr.startswith(f"trueup: {w.topic(label)}, record 1: {said}")
 
 
 def test_verify_has_the_digits_of_the_gauge_after_revisions_of_two_partitions(world: MakeWorld, tmp_path: Path) -> None:
