@@ -1,12 +1,13 @@
 """``trueup replay`` on the command line."""
 
 import argparse
+import json
 import os
 import signal
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from streams.config import stream_config
 from streams.config.settings import Settings, SettingsError
@@ -15,9 +16,24 @@ from streams.config.settings import Settings, SettingsError
 UNUSABLE = 65
 #: As `replay.sources.table.UNITS`, which takes a while to import; a test compares them.
 SCORE_UNITS = ("probability", "percent", "permille", "log-odds")
+#: Options of a table alone, that have no default.
+_OF_TABLE: Final = (
+    "score",
+    "label",
+    "labels",
+    "time",
+    "label_time",
+    "time_format",
+    "segments",
+    "id",
+    "stream_column",
+    "stream_name",
+)
 
 if TYPE_CHECKING:
+    from replay.configuration import Configuration
     from replay.run import Request
+    from replay.sources.table import Columns
 
 DESCRIPTION = """\
 Runs the engine over history: topics of the cluster (TRUEUP_BROKERS, TRUEUP_FORECASTS, TRUEUP_OUTCOMES), or files. It
@@ -114,7 +130,7 @@ def add_source(parser: argparse.ArgumentParser) -> tuple[Any, Any]:
     table.add_argument(
         "--time-format", metavar="FORMAT", help="such as '%%d.%%m.%%Y %%H:%%M' (default: ISO 8601 or numbers)"
     )
-    table.add_argument("--segments", metavar="COLUMN,...", help="columns of segments, by which the stream is looked at")
+    table.add_argument("--segments", metavar="COLUMN,...", help="columns of segments; the streams file must name them")
     table.add_argument("--id", metavar="COLUMN", help="the event's id (default: the number of the row)")
     table.add_argument("--stream-column", metavar="COLUMN", help="the stream of each row")
     table.add_argument("--stream-name", metavar="NAME", help="the stream of all rows (default: the file's name)")
@@ -147,9 +163,13 @@ def request(options: argparse.Namespace, settings: Settings) -> "Request":
     delays = tuple(Delay.parse(text) for text in options.delay) or (Delay(),)
     if len({each.name for each in delays}) < len(delays):
         raise SettingsError("--delay: the same one twice")
+    read = source(options, settings)
+    plans = configurations(settings, options.calibrator, options.streams, challengers=options.challengers)
+    if options.segments:
+        _require_segments(read.columns, plans)
     return Request(
-        source=source(options, settings),
-        configurations=configurations(settings, options.calibrator, options.streams, challengers=options.challengers),
+        source=read,
+        configurations=plans,
         delays=delays,
         processes=options.processes or cores(),
         threshold=options.threshold,
@@ -164,10 +184,23 @@ def request(options: argparse.Namespace, settings: Settings) -> "Request":
     )
 
 
+def _require_segments(columns: "Columns", plans: "list[Configuration]") -> None:
+    """Raise SettingsError if no plan has a segment that the table is to give: nothing would be shown of it."""
+    stream = columns.stream_name if columns.stream is None else None
+    known = set[str]().union(*(plan.segments(stream) for plan in plans))
+    if lacking := [name for name in columns.segments if name not in known]:
+        raise SettingsError(
+            f"--segments {','.join(lacking)}: the streams file (TRUEUP_STREAMS or --streams) must name a stream's "
+            f'segments; write there [streams."{stream or "*"}"] and below it segments = {json.dumps(columns.segments)}'
+        )
+
+
 def source(options: argparse.Namespace, settings: Settings) -> Any:  # noqa: ANN401 - a Source
     """Turn the options of `add_source` into a source; raises as `request`."""
     from replay.sources.topics import Range, moment, reread, resolved  # noqa: PLC0415
 
+    if not options.table and (alone := [name for name in _OF_TABLE if getattr(options, name) is not None]):
+        raise SettingsError(f"--{alone[0].replace('_', '-')} is of a table: give --table FILE, too")
     given = [name for name in ("start", "end", "last", "offsets") if getattr(options, name) is not None]
     if options.forecasts or options.outcomes or options.table:
         if given:

@@ -153,7 +153,7 @@ def _order(card: Scorecard) -> Iterator[str]:
 
 def _table(*figures: str) -> Table:
     """Return a table that shortens its first column only, so that 80 columns show every figure in full."""
-    table = Table(Column("", overflow="fold"), box=SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
+    table = Table(Column("", overflow="fold"), box=SIMPLE_HEAD, padding=(0, 1), pad_edge=False, collapse_padding=True)
     for name in figures:
         table.add_column(name, justify="right", no_wrap=True)
     return table

@@ -31,6 +31,11 @@ class Configuration:
         default = self.policies.default
         return (*read, default and _read(default), self.policies.early_ttl_ms, self.policies.quota)
 
+    def segments(self, stream: str | None) -> set[str]:
+        """Return the names of the segments of a stream; None: of all streams."""
+        policies = _all(self.policies) if stream is None else [self.policies.of(stream)]
+        return {name for policy in policies if policy is not None for name in policy.segments}
+
 
 def _read(policy: Policy) -> tuple[object, ...]:
     classes = policy.classes if policy.kind == PROBS else 0

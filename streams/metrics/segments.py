@@ -10,7 +10,7 @@ from rich.table import Column, Table
 
 from state.forecasts import KINDS as FIELDS
 from state.forecasts import PROBABILITY
-from state.scoring.ages import words
+from state.scoring.ages import mean
 from state.scoring.alarm import ALPHA
 from state.scoring.history import KINDS, Alarmed
 from state.scoring.pair_scores import AnySegmentScores, SegmentPairScores
@@ -172,7 +172,7 @@ def table(described: Mapping[str, Any]) -> Table:
             "–" if off["low"] is None else f"{off['low']:+.3f} to {off['high']:+.3f}",
             f"{served['ece']:.4f}",
             "–" if each["coverage"] is None else f"{each['coverage']:.0%}",
-            "–" if each["mean_age_s"] is None else words(1000 * each["mean_age_s"]),
+            "–" if each["mean_age_s"] is None else mean(1000 * each["mean_age_s"]),
         )
     return made
 
@@ -186,6 +186,7 @@ def recent_table(described: Mapping[str, Any]) -> Table | None:
         box=SIMPLE_HEAD,
         padding=(0, 1),
         pad_edge=False,
+        collapse_padding=True,
         title=f"segments lately: {described['recently_off']} of {described['scored']} off",
         caption="Of the last windows of a segment those with the most evidence; 3 or more is an alarm."
         f"{LATELY.get(described['of'], '')}",
@@ -236,6 +237,7 @@ def _headed(described: Mapping[str, Any], caption: str, names: Sequence[str]) ->
         box=SIMPLE_HEAD,
         padding=(0, 1),
         pad_edge=False,
+        collapse_padding=True,
         title=f"segments, the worst {worst} of {described['scored']}; off: {described['off']}{_large(described)}",
         caption=caption,
     )

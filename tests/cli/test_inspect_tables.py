@@ -230,5 +230,5 @@ def test_the_worst_segments_are_shown_with_their_interval(capsys: pytest.Capture
     shown = capsys.readouterr().out
     assert "segments, the worst 2 of 2; off: 1" in " ".join(shown.split())
     assert shown.index("FR") < shown.index("DE")
-    for figure in ("+0.2000", "75%", "48h", "segments lately: 1 of 2 off", "+0.2000 [+0.171, +0.228]"):
+    for figure in ("+0.2000", "75%", "48.0h", "segments lately: 1 of 2 off", "+0.2000 [+0.171, +0.228]"):
         assert figure in shown

@@ -51,9 +51,19 @@ def test_table_at_eighty_columns_cuts_no_figure(tmp_path: Path) -> None:
         assert f"{figure:.4f}" in told.getvalue()
 
 
+def test_table_at_eighty_columns_breaks_no_word(files: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(files) == 0
+    found = capsys.readouterr().out.splitlines()
+    names = [line.split()[0].rstrip(",") for line in found if line.startswith(" pre")]
+    assert names == ["present"] * 7, "\n".join(found)
+    assert max(map(len, found[2:20])) <= 80
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
+        (["--segments", "country"], "--segments is of a table: give --table FILE, too"),
+        (["--stream-name", "s"], "--stream-name is of a table"),
         (["--last", "7d"], "are of topics, not of files"),
         (["--delay", "2d"], "must be as-is, none, or an added time"),
         (["--delay", "none", "--delay", "none"], "the same one twice"),

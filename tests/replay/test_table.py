@@ -169,6 +169,24 @@ def test_a_report_comes_of_one_table_in_one_command(
     assert "One table" in page.read_text()
 
 
+def test_segments_that_no_plan_has_are_refused_with_what_to_write(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, plan = tmp_path / "quarter.csv", tmp_path / "streams.toml"
+    path.write_text("p,fraud,at,country\n" + "0.25,1,2026-01-02,DE\n0.5,0,2026-01-03,FR\n" * 20)
+    asked = ("--table", path, *COLUMNS[:6], "--segments", "country")
+    assert run(*asked) == 78
+    said = capsys.readouterr().err
+    assert "--segments country: the streams file" in said
+    assert '[streams."quarter"] and below it segments = ["country"]' in said
+    plan.write_text('[streams."other"]\nsegments = ["country"]\n')
+    assert run(*asked, "--streams", plan) == 78, "another stream's"
+    plan.write_text('[streams."quarter"]\nsegments = ["country"]\n')
+    assert run(*asked, "--streams", plan) == 0
+    (contender,) = orjson.loads(capsys.readouterr().out.splitlines()[-1])["contenders"]
+    assert contender["streams"]["quarter"]["segments"]["scored"] == 2
+
+
 @pytest.mark.parametrize(
     ("arguments", "status", "said"),
     [
