@@ -4,6 +4,8 @@ import argparse
 import asyncio
 import json
 import os
+import select
+import signal
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -24,6 +26,8 @@ from streams.sources.registry import RegistryError
 
 #: Exit status when the arguments or settings ask for something impossible (EX_CONFIG of sysexits.h).
 MISCONFIGURED = 78
+#: Exit status when nobody reads any more what is printed, as a shell has it.
+UNREAD = 128 + signal.SIGPIPE
 
 EPILOG = """\
 A first look, on this machine alone:
@@ -64,6 +68,35 @@ The exit status is 1 if a theorem's bound did not hold.
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit status."""
+    try:
+        try:
+            return _run_command(arguments)
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        if not _unread():
+            raise
+        return UNREAD
+    except SystemExit as ended:
+        if isinstance(ended.__context__, BrokenPipeError):  # rich has found it first
+            return UNREAD
+        raise
+
+
+def _unread() -> bool:
+    """Return whether the reader of what is printed has gone, as `head` does; what is left for it goes nowhere."""
+    ends = select.poll()
+    for stream in (sys.stdout, sys.stderr):
+        ends.register(stream.fileno(), 0)  # errors are reported in any case
+    gone = [end for end, event in ends.poll(0) if event & select.POLLERR]
+    if gone:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        for end in gone:
+            os.dup2(nowhere, end)
+    return bool(gone)
+
+
+def _run_command(arguments: Sequence[str] | None) -> int:
     parser = _parser()
     options = parser.parse_args(arguments)
     if options.command is None:

@@ -149,6 +149,30 @@ def test_a_defect_is_a_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
         main.main(["worker"])
 
 
+@pytest.mark.parametrize("arguments", [["config", "check"], ["worker", "--help"], ["schema", "resolved"]])
+def test_a_reader_that_goes_ends_a_command_quietly(arguments: list[str]) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    ended = subprocess.run(
+        [sys.executable, "-m", "cli.main", *arguments],
+        env={"PATH": os.environ["PATH"]},
+        cwd=ROOT,
+        stdout=write,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    os.close(write)
+    assert (ended.returncode, ended.stderr) == (main.UNREAD, "")
+
+
+def test_a_connection_that_breaks_is_no_reader_that_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker, "run", Called(BrokenPipeError()))
+    with pytest.raises(BrokenPipeError):
+        main.main(["worker"])
+
+
 # -- settings that are not allowed ---------------------------------------------------------------------------------
 
 

@@ -1,13 +1,16 @@
 """The command: its last line, its table at eighty columns, and what it says to what cannot be."""
 
 import io
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import orjson
 import pytest
 from rich.console import Console
 
-from cli.main import MISCONFIGURED, main
+from cli.main import MISCONFIGURED, UNREAD, main
 from cli.replay_table import show
 from replay.configuration import configurations
 from replay.run import Request, replay
@@ -79,6 +82,16 @@ def test_what_cannot_be_is_said(
 ) -> None:
     assert main([*files, *arguments]) == MISCONFIGURED
     assert said in capsys.readouterr().err
+
+
+def test_a_reader_that_goes_ends_it_quietly(files: list[str]) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    ended = subprocess.run(
+        [sys.executable, "-m", "cli.main", *files], stdout=write, stderr=subprocess.PIPE, text=True, check=False
+    )
+    os.close(write)
+    assert (ended.returncode, ended.stderr) == (UNREAD, "")
 
 
 def test_file_without_its_partner_is_refused(files: list[str], capsys: pytest.CaptureFixture[str]) -> None:
