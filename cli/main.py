@@ -626,8 +626,8 @@ def _unlike_resolved(record: bytes) -> str:
     if lacks := [name for name in (*_RESOLVED, "y", *forecasts) if name not in found]:
         return f"it has no {', '.join(lacks)}"
     wrong = [name for name, kind in _RESOLVED.items() if type(found[name]) is not kind]
-    wrong += [name for name in forecasts if type(found[name]) is not float or not 0.0 <= found[name] <= 1.0]
-    if forecasts and (type(found["y"]) is not int or found["y"] not in (0, 1)):
+    wrong += [name for name in forecasts if type(found[name]) not in (int, float) or not 0 <= found[name] <= 1]
+    if forecasts and (type(found["y"]) not in (int, float) or found["y"] not in (0, 1)):
         wrong.append("y")
     return f"its {wrong[0]} cannot be {json.dumps(found[wrong[0]])[:60]}" if wrong else ""
 
