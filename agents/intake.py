@@ -37,7 +37,7 @@ from streams.metrics.routing import IntakeGauges
 from streams.metrics.sample import Sample
 from streams.records.canonical import Reader
 from streams.records.making import Maker, Making
-from streams.records.output_avro import AvroValues
+from streams.records.output_formats import values
 from streams.sources.formats import asks_registry
 from streams.sources.mapping import Mapping
 from streams.sources.schemas import Schemas
@@ -329,7 +329,7 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
 
     def registered(self, settings: Settings) -> None:
         """Take the settings with the ids of the schemas of answers, before the first batch."""
-        self.maker.avro = AvroValues(settings.schema_ids) if settings.schema_ids else None
+        self.maker.values = values(settings.output_format, settings.schema_ids)
 
     def know(self, widths: dict[str, int], ids: dict[str, str]) -> None:
         """Take how many partitions the topics sent to have, by their labels, and the ids of the source topics."""

@@ -245,11 +245,16 @@ def _add_readers(commands: Any) -> None:  # noqa: ANN401 - argparse has no publi
 
     schema = commands.add_parser(
         "schema",
-        help="print the Avro schema of an output, as it is registered with TRUEUP_OUTPUT_FORMAT=avro",
-        description="Prints the schema as JSON. With TRUEUP_OUTPUT_REGISTER=no it must be in the registry before a "
+        help="print the schema of an output, as it is registered",
+        description="Prints the schema. With TRUEUP_OUTPUT_REGISTER=no it must be in the registry before a "
         "worker starts.",
     )
     schema.add_argument("output", choices=output_schemas.NAMES, help="the topic, by its usual name")
+    schema.add_argument(
+        "--format",
+        choices=output_schemas.KINDS,
+        help="its format; without it, that of TRUEUP_OUTPUT_FORMAT, and jsonschema where that is json",
+    )
 
 
 def _add_sources(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -530,7 +535,8 @@ def _sources(options: argparse.Namespace) -> int:
 
 
 def _schema(options: argparse.Namespace) -> int:
-    print(json.dumps(output_schemas.schema(options.output), indent=2))
+    form = options.format or Settings.from_env(os.environ).output_format
+    print(output_schemas.shown(options.output, form if form in output_schemas.KINDS else "jsonschema"))
     return 0
 
 

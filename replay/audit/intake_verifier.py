@@ -18,7 +18,7 @@ from replay.audit.entries import digest
 from replay.audit.output_matcher import OutputDifference, unlike
 from streams.records.making import Making, Record
 from streams.records.merge import NEVER, KafkaRecord
-from streams.records.output_values import bare, compared
+from streams.records.output_values import compared, packed
 
 #: What intake writes, by the labels of the topics.
 FORECASTS, ROUTES, LABELS, LETTERS, ANSWERS = range(5)
@@ -56,10 +56,10 @@ class Made(NamedTuple):
         return digest(self.partition, key, value, stamp, headers)
 
     @property
-    def in_avro(self) -> bytes:
-        """What `Found` has of an answer that was written in Avro."""
+    def packed(self) -> list[bytes]:
+        """What `Found` has of an answer that was written in Avro or in Protobuf."""
         key, value, stamp, headers = self.record
-        return digest(self.partition, key, bare(orjson.loads(value)), stamp, headers)
+        return [digest(self.partition, key, each, stamp, headers) for each in packed(orjson.loads(value))]
 
     def unstamped(self) -> "Made":
         """Return it without its Kafka timestamp, for a topic to which the brokers give their own."""
@@ -256,11 +256,13 @@ class IntakeVerifier:
             return
         made = self._becomes(record, found)
         wanted = {each.digest: each for each in made}
-        avro = {each.in_avro: each.digest for each in made if each.label == ANSWERS}
+        others: dict[bytes, bytes] = {}
+        if any(each.digest not in wanted for each in found):
+            others = {packed: each.digest for each in made if each.label == ANSWERS for packed in each.packed}
         seen: set[bytes] = set()
         wrong: list[Found] = []
         for each in found:
-            said = avro.get(each.digest, each.digest)
+            said = others.get(each.digest, each.digest)
             if said not in wanted:
                 wrong.append(each)
             elif said in seen:

@@ -634,7 +634,7 @@ class Rederivation:
         return None
 
     def _alone(self, *values: bytes | None) -> list[bytes]:
-        """Return two answers in JSON without what they carry, which is their records'; in order if one is Avro."""
+        """Return two answers in JSON without what they carry, which is their records'; in order if one has a schema."""
         option = orjson.OPT_SORT_KEYS if any(value and value[0] == 0 for value in values) else 0
         alone = []
         for value in values:

@@ -9,13 +9,14 @@ import logging
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import aiohttp
 
 from streams.config.settings import OUTPUT_FORMATS, SUBJECTS, Settings, SettingsError
-from streams.records.output_schemas import NAMES, NAMESPACE, text
-from streams.sources.registry import RefusedError, RegistryError
+from streams.records.output_schemas import KINDS, NAMES, NAMESPACE, text
+from streams.sources import proto_file
+from streams.sources.registry import AVRO, JSON, PROTOBUF, ForbiddenError, RefusedError
 from streams.sources.wait import Wait
 
 log = logging.getLogger("trueup")
@@ -44,7 +45,7 @@ async def awaited(settings: Settings, labels: Iterable[str], wait: Wait, stop: a
 
 
 async def known(settings: Settings, labels: Iterable[str] = tuple(NAMES), wait: Wait | None = None) -> Settings:
-    """Return the settings with the ids of the schemas of some outputs; as they are where outputs are JSON.
+    """Return the settings with the ids of the schemas of some outputs; as they are where outputs are plain JSON.
 
     Waits, and says so, while the registry cannot be asked.
 
@@ -66,41 +67,61 @@ async def known(settings: Settings, labels: Iterable[str] = tuple(NAMES), wait: 
             for label in labels
         }
     for label, number in ids.items():
-        log.info("%s in avro: schema %d of the subject %s", label, number, subject(settings, label))
+        log.info(
+            "%s in %s: schema %d of the subject %s", label, settings.output_format, number, subject(settings, label)
+        )
     return replace(settings, schema_ids=ids)
 
 
 async def _asked(settings: Settings, session: aiohttp.ClientSession, label: str) -> int:
-    registry, under, name = settings.registry, subject(settings, label), f"{NAMESPACE}.{NAMES[label]}"
+    registry, under, form = settings.registry, subject(settings, label), settings.output_format
     try:
-        if settings.output_register == _NO:
-            return await registry.registered(session, under, text(label))
-        return await registry.register(session, under, text(label))
+        held, has = await registry.latest(session, under), ""
+    except ForbiddenError:
+        held, has = None, "cannot be read"
+    # Some registries then take a schema of another kind for one of the subject's, and nobody can read the records.
+    other = held is not None and held.get("schemaType", AVRO) != KINDS[form]
+    ask = registry.registered if other or settings.output_register == _NO else registry.register
+    try:
+        return await ask(session, under, text(label, form), KINDS[form])
     except RefusedError as exc:
-        held = await _held(settings, session, under)
-        if settings.output_register == _NO:
-            remedy = f"register it there ('trueup schema {label}' prints it), or set TRUEUP_OUTPUT_REGISTER=yes"
+        printed = f"'trueup schema {label} --format {form}' prints it"
+        if other:
+            remedy = (
+                "schemas of another kind are for another subject: name subjects in another way by "
+                f"TRUEUP_OUTPUT_SUBJECTS, write to other topics, or register it there yourself ({printed})"
+            )
+        elif settings.output_register == _NO:
+            remedy = f"register it there ({printed}), or set TRUEUP_OUTPUT_REGISTER=yes"
         else:
             remedy = (
                 "name subjects in another way by TRUEUP_OUTPUT_SUBJECTS, or let somebody register it who may "
-                f"('trueup schema {label}' prints it) and set TRUEUP_OUTPUT_REGISTER=no"
+                f"({printed}) and set TRUEUP_OUTPUT_REGISTER=no"
             )
         raise SettingsError(
-            f"the registry does not give the schema {name} under the subject {under}, which {held}: {exc}; {remedy}"
+            f"TRUEUP_OUTPUT_FORMAT={form}: the registry does not give the schema {NAMESPACE}.{NAMES[label]} under the "
+            f"subject {under}, which {has or _told(held, KINDS[form])}: {exc}; {remedy}"
         ) from exc
 
 
-async def _held(settings: Settings, session: aiohttp.ClientSession, under: str) -> str:
-    """Return in words what a subject has."""
-    try:
-        latest = await settings.registry.latest(session, under)
-    except RegistryError:
-        return "cannot be read"
-    if latest is None:
+def _told(held: dict[str, Any] | None, wanted: str) -> str:
+    """Return in words what a subject has, with its kind if another is wanted."""
+    if held is None:
         return "has no schema"
+    kind = held.get("schemaType", AVRO)
+    told = f"has {_name(held, kind)} as version {held.get('version')}, id {held.get('id')}"
+    return told if kind == wanted else f"{told}, of {kind}"
+
+
+def _name(held: dict[str, Any], kind: str) -> str:
+    """Return the full name of a schema."""
     try:
-        found = json.loads(latest["schema"])
-        name = ".".join(part for part in (found.get("namespace"), found["name"]) if part)
-    except (KeyError, TypeError, ValueError, AttributeError):
-        name = "another schema"
-    return f"has {name} as version {latest.get('version')}, id {latest.get('id')}"
+        if kind == PROTOBUF:
+            file = proto_file.descriptor(held["schema"])
+            parts = file.package, file.message_type[0].name
+        else:
+            found = json.loads(held["schema"])
+            parts = ("", found["title"]) if kind == JSON else (found.get("namespace"), found["name"])
+        return ".".join(part for part in parts if part)
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError):
+        return "another schema"

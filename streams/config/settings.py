@@ -17,6 +17,7 @@ from streams.config import stream_config
 from streams.kafka import codecs
 from streams.kafka.security import Access, Security
 from streams.records.limits import Limits
+from streams.records.output_schemas import KINDS
 from streams.sources import carrying, modes
 from streams.sources import config as source_config
 from streams.sources.direct import Direct
@@ -33,7 +34,7 @@ ROW_ROOM = 8192
 #: Longest streams file and longest file of a secret, bytes.
 STREAMS_BYTES, SECRET_BYTES = 1 << 20, 4096
 #: Formats of outputs, and how the subjects of their schemas are named, of the topic and the schema's full name.
-OUTPUT_FORMATS = ("json", "avro")
+OUTPUT_FORMATS = ("json", *KINDS)
 SUBJECTS = {"topic": "{topic}-value", "record": "{record}", "topic-record": "{topic}-{record}"}
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 #: What stands behind the application id in a router's.
@@ -121,7 +122,7 @@ class Settings:
     resolved: str = _setting("Topic of forecasts joined with outcomes", _name, "resolved")
     dead_letters: str = _setting("Topic of records that cannot be used", _name, "dead-letters")
     output_format: str = _setting(
-        "Format of calibrated and resolved: json, or avro with schemas in the registry",
+        "Format of calibrated and resolved: json, or, with schemas in the registry, avro, protobuf or jsonschema",
         lambda value: _one_of(value, OUTPUT_FORMATS),
         OUTPUT_FORMATS[0],
     )
@@ -210,7 +211,7 @@ class Settings:
     #: Topic that a router sends outcomes to; empty: these are no router's settings.
     routed: str = ""
     registry: Registry = field(default_factory=Registry)
-    #: Ids of the outputs' schemas by the labels of their topics, once they are known; empty: outputs are JSON.
+    #: Ids of the outputs' schemas by the labels of their topics, once they are known; empty: outputs are plain JSON.
     schema_ids: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

@@ -7,7 +7,7 @@ from state.events import Calibrated, Forecast, Output, Rejected, Resolved
 from state.fence import FORECASTS
 from streams.config.settings import Settings
 from streams.records.decoding import encode_calibrated, encode_letter, encode_raw, encode_resolved
-from streams.records.output_avro import AvroValues
+from streams.records.output_formats import values
 
 #: Key, value, Kafka timestamp (ms) and headers of a record to produce.
 EncodedRecord = tuple[bytes | None, bytes, int | None, list[tuple[str, bytes | None]]]
@@ -55,7 +55,7 @@ def encoded(outputs: Iterable[Output], settings: Settings, partition: int) -> di
 
     Dead letters are JSON in any case: they are read when something is wrong, and hold records of all kinds.
     """
-    avro = AvroValues(settings.schema_ids) if settings.schema_ids else None
+    made = values(settings.output_format, settings.schema_ids)
     calibrated: list[EncodedRecord] = []
     resolved: list[EncodedRecord] = []
     letters: list[EncodedRecord] = []
@@ -63,10 +63,10 @@ def encoded(outputs: Iterable[Output], settings: Settings, partition: int) -> di
         if type(output) is Calibrated:
             carried = output.carried
             headers = NO_HEADERS if carried is None else list(carried.headers)
-            value = encode_calibrated(output) if avro is None else avro.calibrated(output)
+            value = encode_calibrated(output) if made is None else made.calibrated(output)
             calibrated.append((output.key, value, output.ts, headers))
         elif type(output) is Resolved:
-            value = encode_resolved(output) if avro is None else avro.resolved(output)
+            value = encode_resolved(output) if made is None else made.resolved(output)
             resolved.append((output.key, value, output.resolved_ts, NO_HEADERS))
         else:
             letter = cast("Rejected", output)
@@ -74,7 +74,7 @@ def encoded(outputs: Iterable[Output], settings: Settings, partition: int) -> di
             letters.append((key_of(output, settings), value, timestamp, NO_HEADERS))
             answer = raw_answer(letter, settings, partition)
             if answer is not None:
-                if avro is not None:
-                    answer = (answer[0], avro.of_json("calibrated", answer[1]), answer[2], answer[3])
+                if made is not None:
+                    answer = (answer[0], made.of_json("calibrated", answer[1]), answer[2], answer[3])
                 calibrated.append(answer)
     return {"calibrated": calibrated, "resolved": resolved, "dead-letters": letters}

@@ -14,7 +14,7 @@ from streams.records.canonical import Canonical, Reader, Sent
 from streams.records.decoding import encode_letter, encode_raw
 from streams.records.encoding import NO_HEADERS
 from streams.records.limits import Limits
-from streams.records.output_avro import AvroValues
+from streams.records.output_formats import Values
 from streams.records.routing import place
 
 
@@ -70,8 +70,8 @@ class Maker:
         How many partitions the topics sent to have, by their labels.
     ids
         Ids of the source topics.
-    avro
-        Packs raw answers in Avro; None: they are JSON.
+    values
+        Makes the values of raw answers; None: they are plain JSON.
     """
 
     def __init__(self, readers: Mapping[str, Sequence[Reader]], limits: Limits) -> None:
@@ -79,7 +79,7 @@ class Maker:
         self._limits = limits
         self.widths: dict[str, int] = {}
         self.ids: dict[str, str] = {}
-        self.avro: AvroValues | None = None
+        self.values: Values | None = None
         #: Readers of a partition, and the names of the partition in what they make.
         self._places: dict[TopicPartition, list[tuple[Reader, str]]] = {}
 
@@ -155,8 +155,8 @@ class Maker:
         partition = partitioner.partition(key, self.widths["calibrated"])
         headers = NO_HEADERS if forecast.carried is None else list(forecast.carried.headers)
         value = encode_raw(rejected, tp.topic, tp.partition)
-        if self.avro is not None:
-            value = self.avro.of_json("calibrated", value)
+        if self.values is not None:
+            value = self.values.of_json("calibrated", value)
         # Its own time may be what is wrong with it.
         making.first["calibrated", partition].append(Record(key, value, None, headers))
         making.raw_answers += 1

@@ -1,8 +1,8 @@
 """Outputs in Avro, behind the byte 0 and their schema's id; runs once an event, and is compiled.
 
-What is written is always the JSON record in other bytes: `datum` says how. The usual record, of one probability, is put
-together here, since fastavro takes 25 times as long for it; all others are written by fastavro. Tests hold both to the
-same bytes.
+What is written is always the JSON record in other bytes: `streams.records.output_fields.datum` says how. The usual
+record, of one probability, is put together here, since fastavro takes 25 times as long for it; all others are written
+by fastavro. Tests hold both to the same bytes.
 """
 
 import io
@@ -15,13 +15,10 @@ import orjson
 
 from state.events import Calibrated, Resolved
 from streams.records.decoding import SCOPED, encode_calibrated, encode_resolved
+from streams.records.output_fields import datum, heads, record, texts
 from streams.records.output_schemas import NAMES, after, text
 from streams.sources.avro import parsed
 
-#: Forecasts that are no single probability: their keys in JSON, and what their fields in Avro end in.
-_LIST, _LEVELS, _MEAN = "probs", "quantiles", "normal"
-#: Largest whole number that a label is written as one in JSON.
-_WHOLE: Final = 2.0**53
 _NULL, _SOME, _TRUE, _FALSE = b"\0", b"\2", b"\1", b"\0"
 _THREE: Final = Struct("<BdBdBd")
 _ONE: Final = Struct("<d")
@@ -31,11 +28,11 @@ _PLAIN: Final = _TRUE + _NULL * after("calibrated", "calibrated")
 _UNCARRIED: Final = _PLAIN[:-1]
 _VECTORS: Final = _NULL * after("resolved", "implied")
 #: The schemas as fastavro takes them, by label.
-SCHEMAS: Final[dict[str, Any]] = {label: parsed(text(label), ()) for label in NAMES}
+SCHEMAS: Final[dict[str, Any]] = {label: parsed(text(label, "avro"), ()) for label in NAMES}
 
 
 class AvroValues:
-    """Makes values of output records.
+    """Makes values of output records; see `streams.records.output_formats.Values`.
 
     Parameters
     ----------
@@ -44,7 +41,7 @@ class AvroValues:
     """
 
     def __init__(self, ids: Mapping[str, int]) -> None:
-        self._heads: dict[str, bytes] = {label: b"\0" + number.to_bytes(4, "big") for label, number in ids.items()}
+        self._heads: dict[str, bytes] = heads(ids)
         self._calibrated: bytes = self._heads.get("calibrated", b"")
         self._resolved: bytes = self._heads.get("resolved", b"")
 
@@ -120,61 +117,33 @@ def payload(schema: Any, record: dict[str, Any]) -> bytes:  # noqa: ANN401 - fas
     return into.getvalue()
 
 
-def datum(record: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of a JSON record as they stand in Avro; what is not there is null.
+def fields(schema: Any, data: bytes) -> dict[str, Any]:  # noqa: ANN401 - fastavro's
+    """Return the JSON record of what `payload` wrote, what it carries as texts.
 
-    Examples
-    --------
-    >>> datum({"event_id": "e", "raw": [0.5, 0.5], "carried": {"lane": "a", "n": 1}})
-    {'event_id': 'e', 'carried': {'lane': 'a', 'n': '1'}, 'raw_probs': [0.5, 0.5]}
+    Raises
+    ------
+    ValueError
+        If it is not of the schema.
     """
-    made = dict(record)
-    for name in ("raw", "draw"):
-        value = made.get(name)
-        if isinstance(value, list):
-            made[f"{name}_{_LIST}"] = made.pop(name)
-        elif isinstance(value, dict):
-            made[f"{name}_{_LEVELS if 'levels' in value else _MEAN}"] = made.pop(name)
-    carried = made.get("carried")
-    if carried is not None:
-        made["carried"] = {name: _shown(value) for name, value in carried.items()}
-    return made
-
-
-def record(datum: dict[str, Any]) -> dict[str, Any]:
-    """Return the JSON record of what was read as Avro, what it carries as texts.
-
-    Examples
-    --------
-    >>> record({"event_id": "e", "raw": None, "raw_probs": [0.5, 0.5], "p": None, "y": 1.0, "calibrated": True})
-    {'event_id': 'e', 'y': 1, 'raw': [0.5, 0.5]}
-    """
-    made = {name: value for name, value in datum.items() if value is not None or name == "stream"}
-    for name in ("raw", "draw"):
-        for kind in (_LIST, _LEVELS, _MEAN):
-            if f"{name}_{kind}" in made:
-                made[name] = made.pop(f"{name}_{kind}")
-    if made.get("calibrated") is True:
-        del made["calibrated"]
-    y = made.get("y")
-    if type(y) is float and abs(y) <= _WHOLE and y == int(y):
-        made["y"] = int(y)
-    return made
-
-
-def _shown(value: Any) -> str:  # noqa: ANN401 - whatever JSON has
-    return value if isinstance(value, str) else orjson.dumps(value).decode()
+    source = io.BytesIO(data)
+    try:
+        found = record(fastavro.schemaless_reader(source, schema, None))  # type: ignore[arg-type]
+    except Exception as exc:
+        raise ValueError(f"the value is not of its Avro schema: {exc!r}") from exc
+    if source.read(1):
+        raise ValueError("bytes follow the record")
+    return found
 
 
 def _map(fields: bytes) -> bytes:
     """Return a JSON object as a map of texts that is not null."""
-    found: dict[str, Any] = orjson.loads(fields)
+    found: dict[str, str] = texts(orjson.loads(fields))
     if not found:
         return _SOME + _NULL
     parts = [_SOME, _long(len(found))]
     for name, value in found.items():
         parts.append(_text(name))
-        parts.append(_text(_shown(value)))
+        parts.append(_text(value))
     parts.append(_NULL)
     return b"".join(parts)
 

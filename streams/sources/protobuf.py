@@ -23,7 +23,7 @@ from google.protobuf.message_factory import GetMessageClass
 from streams.sources import framing, proto_file
 from streams.sources.references import Headers
 from streams.sources.refusal import Unfit
-from streams.sources.registry import PROTOBUF, SchemaId
+from streams.sources.registry import PROTOBUF, Fetched, SchemaId
 from streams.sources.schemas import Schemas
 
 #: The files that every schema may refer to without saying where they are.
@@ -77,7 +77,7 @@ class Protobuf:
             schema, place, payload = framing.split(data, headers, self._header, placed=True)
             made = self._classes.get((schema, place))
             if made is None:
-                made = self._classes[schema, place] = self._of_registry(schema, place)
+                made = self._classes[schema, place] = parse_fetched(schema, self._schemas.get(schema), place)
         try:
             return json_format.MessageToDict(
                 made.FromString(payload), preserving_proto_field_name=True, always_print_fields_with_no_presence=True
@@ -85,20 +85,19 @@ class Protobuf:
         except (DecodeError, json_format.Error, ValueError, TypeError, RecursionError) as exc:
             raise Unfit("format", f"the value is not of its message: {exc!r}") from None
 
-    def _of_registry(self, schema: SchemaId, place: tuple[int, ...]) -> type[Message]:
-        fetched = self._schemas.get(schema)
-        if fetched is None:
-            raise Unfit("schema", f"the registry has no schema {schema}")
-        if fetched.kind != PROTOBUF:
-            raise Unfit("schema", f"schema {schema} is of {fetched.kind}, not of {PROTOBUF}")
-        try:
-            files = [_file(text, name) for name, text in fetched.references]
-            own = _file(fetched.text, _FILE)
-            return _message(
-                _closed([*files, own]), ".".join(filter(None, (own.package, _named(own.message_type, place))))
-            )
-        except (ValueError, LookupError, TypeError) as exc:
-            raise Unfit("schema", f"schema {schema}: {exc}") from None
+
+def parse_fetched(named: SchemaId, fetched: Fetched | None, place: tuple[int, ...]) -> type[Message]:
+    """Return the class of the message at a place of a fetched schema; raises Unfit if there is none."""
+    if fetched is None:
+        raise Unfit("schema", f"the registry has no schema {named}")
+    if fetched.kind != PROTOBUF:
+        raise Unfit("schema", f"schema {named} is of {fetched.kind}, not of {PROTOBUF}")
+    try:
+        files = [_file(text, name) for name, text in fetched.references]
+        own = _file(fetched.text, _FILE)
+        return _message(_closed([*files, own]), ".".join(filter(None, (own.package, _named(own.message_type, place)))))
+    except (ValueError, LookupError, TypeError) as exc:
+        raise Unfit("schema", f"schema {named}: {exc}") from None
 
 
 def _named(messages: Iterable[DescriptorProto], place: tuple[int, ...]) -> str:

@@ -24,8 +24,9 @@ AVRO, PROTOBUF, JSON = "AVRO", "PROTOBUF", "JSON"
 SECONDS: Final = 10.0
 #: Most schemas that one refers to, directly or not.
 _MOST: Final = 1000
-#: Statuses that say that a schema is not wanted, and that will not change by itself.
-_REFUSED: Final = (401, 403, 404, 409, 422)
+#: Statuses that say who may not ask, and those that say that a schema is not wanted, which will not change by itself.
+_FORBIDDEN: Final = (401, 403)
+_REFUSED: Final = (*_FORBIDDEN, 404, 409, 422)
 #: What every registry answers, whoever asks.
 _TYPES: Final = "schemas/types"
 _ACCEPT: Final = {"Accept": "application/vnd.schemaregistry.v1+json, application/json"}
@@ -33,6 +34,10 @@ _ACCEPT: Final = {"Accept": "application/vnd.schemaregistry.v1+json, application
 
 class RegistryError(RuntimeError):
     """The registry cannot be asked, or its answer is none; the message says why. Asking again may help."""
+
+
+class ForbiddenError(RegistryError):
+    """The registry does not let this be read."""
 
 
 class RefusedError(ValueError):
@@ -164,8 +169,8 @@ class Registry:
                 f"{self._url(_TYPES)} answered 404: TRUEUP_REGISTRY_URL is not the address of Confluent's interface"
             )
 
-    async def register(self, session: aiohttp.ClientSession, subject: str, text: str) -> int:
-        """Register an Avro schema under a subject, and return its id: the one it has, if it is registered already.
+    async def register(self, session: aiohttp.ClientSession, subject: str, text: str, kind: str = AVRO) -> int:
+        """Register a schema under a subject, and return its id: the one it has, if it is registered already.
 
         Raises
         ------
@@ -174,10 +179,10 @@ class Registry:
         RegistryError
             As `fetch`.
         """
-        return _id(await self._post(session, f"subjects/{quote(subject, safe='')}/versions", text))
+        return _id(await self._post(session, f"subjects/{quote(subject, safe='')}/versions", text, kind))
 
-    async def registered(self, session: aiohttp.ClientSession, subject: str, text: str) -> int:
-        """Return the id that an Avro schema has under a subject, however it is formatted there; register nothing.
+    async def registered(self, session: aiohttp.ClientSession, subject: str, text: str, kind: str = AVRO) -> int:
+        """Return the id that a schema has under a subject, however it is formatted there; register nothing.
 
         Raises
         ------
@@ -186,16 +191,25 @@ class Registry:
         RegistryError
             As `fetch`.
         """
-        return _id(await self._post(session, f"subjects/{quote(subject, safe='')}?normalize=true", text))
+        return _id(await self._post(session, f"subjects/{quote(subject, safe='')}?normalize=true", text, kind))
 
     async def latest(self, session: aiohttp.ClientSession, subject: str) -> dict[str, Any] | None:
-        """Return the latest version of a subject as the registry has it; None if there is none; raises as `fetch`."""
+        """Return the latest version of a subject as the registry has it; None if there is none.
+
+        Raises
+        ------
+        ForbiddenError
+            If the subject may not be read.
+        RegistryError
+            As `fetch`.
+        """
         return await self._get(session, f"subjects/{quote(subject, safe='')}/versions/latest")
 
-    async def _post(self, session: aiohttp.ClientSession, path: str, text: str) -> dict[str, Any]:
+    async def _post(self, session: aiohttp.ClientSession, path: str, text: str, kind: str) -> dict[str, Any]:
         url = self._url(path)
+        asked = {"schema": text} if kind == AVRO else {"schema": text, "schemaType": kind}
         try:
-            async with session.post(url, json={"schema": text}) as answer:
+            async with session.post(url, json=asked) as answer:
                 status, reason, body = answer.status, answer.reason, await answer.read()
         except (aiohttp.ClientError, TimeoutError, ValueError) as exc:
             raise RegistryError(f"{url} cannot be asked: {str(exc) or type(exc).__name__}") from exc
@@ -247,7 +261,8 @@ class Registry:
                 if answer.status == 404:
                     return None
                 if answer.status != 200:
-                    raise RegistryError(f"{url} answered {answer.status} {answer.reason}")
+                    error = ForbiddenError if answer.status in _FORBIDDEN else RegistryError
+                    raise error(f"{url} answered {answer.status} {answer.reason}")
                 return await answer.json(content_type=None)
         except (aiohttp.ClientError, TimeoutError, ValueError) as exc:
             raise RegistryError(f"{url} cannot be asked: {str(exc) or type(exc).__name__}") from exc

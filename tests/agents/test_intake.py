@@ -375,7 +375,7 @@ def test_headers_go_on_to_the_forecast_and_to_nothing_else(play: Play) -> None:
 @pytest.mark.parametrize("settings", [ANSWERING], indirect=True)
 def test_with_schemas_intake_answers_in_avro(play: Play) -> None:
     async def story(scene: Scene) -> None:
-        scene.intake.maker.avro = AvroValues({"calibrated": 7})
+        scene.intake.maker.values = AvroValues({"calibrated": 7})
         await scene.begin()
         scene.give(S0, score("e3", model="unknown"))
         await scene.steps()

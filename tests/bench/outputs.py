@@ -1,4 +1,4 @@
-"""What outputs cost to write: JSON against Avro, and Avro by the library alone.
+"""What outputs cost to write: JSON against the formats with a schema, and Avro by the library alone.
 
 ``python -m tests.bench.outputs``
 
@@ -16,8 +16,10 @@ from typing import Any
 from agents import compiled
 from state.events import Calibrated, Carried, Resolved
 from state.forecasts import Quantiles
+from streams.config.settings import OUTPUT_FORMATS
 from streams.records.decoding import encode_calibrated, encode_resolved
-from streams.records.output_avro import AvroValues
+from streams.records.output_formats import values
+from streams.records.output_schemas import KINDS
 from tests.bench.figures import table
 
 RECORDS, RUNS = 5_000, 15
@@ -59,29 +61,28 @@ def joined() -> list[Resolved]:
 
 def main() -> None:
     """Measure, and print the table and the JSON line."""
-    avro = AvroValues({"calibrated": 7, "resolved": 8})
-    made: dict[str, tuple[Sequence[Any], str, Callable[[Any], bytes], Callable[[Any], bytes]]] = {
-        "calibrated": (answers(None), "calibrated", encode_calibrated, avro.calibrated),
-        "calibrated, 2 carried": (answers(CARRIED), "calibrated", encode_calibrated, avro.calibrated),
-        "calibrated, 10 quantiles": (numbers(), "calibrated", encode_calibrated, avro.calibrated),
-        "resolved": (joined(), "resolved", encode_resolved, avro.resolved),
+    makers = {form: made for form in KINDS if (made := values(form, {"calibrated": 7, "resolved": 8})) is not None}
+    kinds: dict[str, tuple[Sequence[Any], str]] = {
+        "calibrated": (answers(None), "calibrated"),
+        "calibrated, 2 carried": (answers(CARRIED), "calibrated"),
+        "calibrated, 10 quantiles": (numbers(), "calibrated"),
+        "resolved": (joined(), "resolved"),
     }
     found: dict[str, dict[str, float]] = {}
-    for name, (records, label, as_json, as_avro) in made.items():
+    for name, (records, label) in kinds.items():
+        as_json: Callable[[Any], bytes] = encode_calibrated if label == "calibrated" else encode_resolved
         said = [as_json(each) for each in records]
-        ways = {
-            "JSON": partial(written, as_json, records),
-            "Avro": partial(written, as_avro, records),
-            "by the library": partial(written, partial(avro.of_json, label), said),
-        }
+        ways = {"json": partial(written, as_json, records)}
+        ways |= {form: partial(written, getattr(made, label), records) for form, made in makers.items()}
+        ways["avro by the library"] = partial(written, partial(makers["avro"].of_json, label), said)
         best = dict.fromkeys(ways, float("inf"))
-        sizes = {way: run() / RECORDS for way, run in ways.items()}
+        sizes = {f"{way} bytes": ways[way]() / RECORDS for way in OUTPUT_FORMATS}
         for _ in range(RUNS):
             for way, run in ways.items():  # one after another, so that what else runs here meets all alike
                 began = process_time()
                 run()
                 best[way] = min(best[way], (process_time() - began) / RECORDS * 1e6)
-        found[name] = {**best, "JSON bytes": sizes["JSON"], "Avro bytes": sizes["Avro"]}
+        found[name] = {**best, **sizes}
     columns = list(next(iter(found.values())))
     print(f"engine: {'compiled' if compiled.runs() else 'interpreted'}; us a record")
     print(table(["records", *columns], [[name, *(f"{one[c]:.2f}" for c in columns)] for name, one in found.items()]))

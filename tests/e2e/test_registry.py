@@ -1,4 +1,4 @@
-"""A real schema registry, Apicurio, beside a real broker: sources in every format, outputs in Avro, and its absence."""
+"""A real schema registry, Apicurio, beside a real broker: sources and outputs in every format, and its absence."""
 
 import asyncio
 import io
@@ -22,9 +22,14 @@ import pytest
 from cli import main
 from lab.jvm import java
 from lab.registry import PATH, Apicurio
+from state.events import Calibrated, Carried
+from state.forecasts import Normal, Probs, Quantiles
 from streams.config import output_ids
 from streams.config.settings import Settings, SettingsError
-from streams.records.output_schemas import schema
+from streams.records.decoding import encode_calibrated
+from streams.records.output_formats import values
+from streams.records.output_schemas import KINDS, text
+from streams.records.output_values import OutputValues
 from streams.sources.registry import Registry, RegistryError
 from streams.sources.schemas import Schemas
 from tests.e2e.test_intake import START, Hour, Source
@@ -213,33 +218,57 @@ def read_by_java(w: World, url: str) -> list[list[str]]:
 
 
 def settings(url: str, **changed: str) -> Settings:
-    """Return settings of outputs in Avro, to topics of their own."""
+    """Return settings of outputs, in Avro if nothing else is said, to topics of their own."""
     n = next(_names)
     own = {"OUTPUT_FORMAT": "avro", "REGISTRY_URL": url, "CALIBRATED": f"c{n}", "RESOLVED": f"r{n}"} | changed
     return Settings.from_env({f"TRUEUP_{name}": value for name, value in own.items()})
 
 
+@pytest.mark.parametrize("form", KINDS)
 @pytest.mark.parametrize("strategy", ["topic", "record", "topic-record"])
-def test_schemas_are_registered_and_looked_up_under_every_subject(apicurio: Apicurio, strategy: str) -> None:
-    given = settings(apicurio.url, OUTPUT_SUBJECTS=strategy)
+def test_schemas_are_registered_and_looked_up_under_every_subject(apicurio: Apicurio, strategy: str, form: str) -> None:
+    of = {"OUTPUT_SUBJECTS": strategy, "OUTPUT_FORMAT": form}
+    given = settings(apicurio.url, **of)
+    if strategy == "record" and form != "avro":  # a subject of all topics, and here it is of one format
+        asyncio.run(output_ids.known(settings(apicurio.url, OUTPUT_SUBJECTS=strategy)))
+        with pytest.raises(SettingsError, match=r"of AVRO: .*schemas of another kind are for another subject"):
+            asyncio.run(output_ids.known(given))
+        return
     found = asyncio.run(output_ids.known(given)).schema_ids
     for label, number in found.items():
         under = output_ids.subject(given, label)
         latest = asked(apicurio.url, f"subjects/{under}/versions/latest")
-        assert (latest["id"], json.loads(latest["schema"])) == (number, schema(label))
-    again = settings(apicurio.url, OUTPUT_SUBJECTS=strategy, OUTPUT_REGISTER="no", CALIBRATED=given.calibrated)
+        assert (latest["id"], latest.get("schemaType", "AVRO")) == (number, KINDS[form])
+        assert latest["schema"] == text(label, form)
+    again = settings(apicurio.url, OUTPUT_REGISTER="no", CALIBRATED=given.calibrated, **of)
     assert asyncio.run(output_ids.known(again, ["calibrated"])).schema_ids == {"calibrated": found["calibrated"]}
 
 
+@pytest.mark.parametrize("form", KINDS)
 def test_a_schema_is_found_however_it_was_formatted_when_somebody_registered_it(
-    apicurio: Apicurio, capsys: pytest.CaptureFixture[str]
+    apicurio: Apicurio, capsys: pytest.CaptureFixture[str], form: str
 ) -> None:
-    given = settings(apicurio.url, OUTPUT_REGISTER="no")
+    given = settings(apicurio.url, OUTPUT_REGISTER="no", OUTPUT_FORMAT=form)
     with pytest.raises(SettingsError, match=f"subject {given.calibrated}-value, which has no schema"):
         asyncio.run(output_ids.known(given))
-    assert main.main(["schema", "calibrated"]) == 0
-    number = registered(apicurio.url, f"{given.calibrated}-value", capsys.readouterr().out)
+    assert main.main(["schema", "calibrated", "--format", form]) == 0
+    printed = capsys.readouterr().out.replace("  //", " //")
+    number = registered(apicurio.url, f"{given.calibrated}-value", printed, KINDS[form])
     assert asyncio.run(output_ids.known(given, ["calibrated"])).schema_ids == {"calibrated": number}
+
+
+@pytest.mark.parametrize("form", KINDS)
+def test_records_of_every_format_are_read_back_with_what_the_registry_has(apicurio: Apicurio, form: str) -> None:
+    made = values(form, asyncio.run(output_ids.known(settings(apicurio.url, OUTPUT_FORMAT=form))).schema_ids)
+    assert made is not None
+    reads = OutputValues(Registry(apicurio.url))
+    carried = Carried((), b'{"customer":"c"}')
+    law = Quantiles((0.1, 0.9), (1.0, 2.5))
+    for p in (0.25, Probs((0.5, 0.5)), law, Normal(1.0, 2.0)):
+        one = Calibrated(b"k", "e", "s", p, p, p, "prudent", "0123abcd", 3, START, 12, carried)
+        said, value = encode_calibrated(one), made.calibrated(one)
+        assert reads.fields(value) == orjson.loads(said)
+        assert reads.same(value, said)
 
 
 def test_a_schema_that_does_not_fit_ends_the_start_with_both_named(world: MakeWorld, apicurio: Apicurio) -> None:
@@ -346,7 +375,7 @@ def test_a_worker_that_waits_at_its_start_is_stopped_at_once(world: MakeWorld) -
     assert w.read("calibrated") == []
 
 
-def test_a_schema_is_registered_by_nothing_but_its_text() -> None:
+def test_an_avro_schema_is_registered_by_nothing_but_its_text() -> None:
     """Registries of before there were types of schemas refuse a field that they do not know."""
     asked_for: list[Any] = []
 
@@ -366,8 +395,9 @@ def test_a_schema_is_registered_by_nothing_but_its_text() -> None:
 
         async def run() -> list[int]:
             async with registry.session() as session:
-                return [await ask(session, "a-value", "{}") for ask in (registry.register, registry.registered)]
+                ways = (registry.register, registry.registered)
+                return [await ask(session, "a-value", "{}", kind) for kind in ("AVRO", "JSON") for ask in ways]
 
-        assert asyncio.run(run()) == [7, 7]
+        assert asyncio.run(run()) == [7] * 4
         server.shutdown()
-    assert asked_for == [{"schema": "{}"}] * 2
+    assert asked_for == [{"schema": "{}"}] * 2 + [{"schema": "{}", "schemaType": "JSON"}] * 2

@@ -11,6 +11,8 @@ from typing import Any
 
 from aiohttp import web
 
+from streams.sources import proto_file
+
 
 @dataclass
 class StandIn:
@@ -59,8 +61,8 @@ class StandIn:
             return web.json_response(["AVRO", "JSON", "PROTOBUF"], status=self.types, content_type=kind)
         elif path.endswith("/versions/latest") and path not in self.schemas:
             status, found = self._latest(path.split("/")[1])
-        else:
-            status, found = 200, self.schemas.get(path, {})
+        else:  # it may give Protobuf as text, whatever is asked for
+            status, found = 200, self.schemas.get(path) or self.schemas.get(path.removesuffix("?format=serialized"), {})
         if not found:
             status, found = 404, {"error_code": 40403, "message": "Schema not found"}
         return web.json_response(found, status=status, content_type=kind)
@@ -68,21 +70,22 @@ class StandIn:
     def posted(self, path: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         """Register a schema (``subjects/S/versions``) or look it up (``subjects/S``)."""
         _, subject, *register = path.split("/")
-        text, versions = body["schema"], self.subjects.get(subject, [])
+        text, kind, versions = body["schema"], body.get("schemaType", "AVRO"), self.subjects.get(subject, [])
+        given = {"schema": text} if kind == "AVRO" else {"schema": text, "schemaType": kind}
         for at, number in enumerate(versions):
-            if json.loads(self._text(number)) == json.loads(text):
+            if plain(self._held(number)) == plain(given):
                 return 200, {"id": number} if register else self._version(subject, at)
         if not register:
             missing = {"error_code": 40403, "message": "Schema not found"}
             return 404, missing if versions else {"error_code": 40401, "message": f"Subject '{subject}' not found."}
         if self.read_only:
             return 403, {"error_code": 40301, "message": "User is denied operation Write on Subject"}
-        if versions and (why := unreadable(json.loads(text), json.loads(self._text(versions[-1])))):
+        if versions and (why := unreadable(given, self._held(versions[-1]))):
             said = "Schema being registered is incompatible with an earlier schema for subject"
             return 409, {"error_code": 409, "message": f'{said} "{subject}", details: {why}'}
-        known = [int(name.rpartition("/")[2]) for name, held in self.schemas.items() if held["schema"] == text]
+        known = [int(name.rpartition("/")[2]) for name, held in self.schemas.items() if held == given]
         number = known[0] if known else len(self.schemas) + 1
-        self.schemas[f"schemas/ids/{number}"] = {"schema": text}
+        self.schemas[f"schemas/ids/{number}"] = given
         self.subjects.setdefault(subject, []).append(number)
         return 200, {"id": number}
 
@@ -92,11 +95,10 @@ class StandIn:
 
     def _version(self, subject: str, at: int) -> dict[str, Any]:
         number = self.subjects[subject][at]
-        return {"subject": subject, "version": at + 1, "id": number, "schema": self._text(number)}
+        return {"subject": subject, "version": at + 1, "id": number, **self._held(number)}
 
-    def _text(self, number: int) -> str:
-        text: str = self.schemas[f"schemas/ids/{number}"]["schema"]
-        return text
+    def _held(self, number: int) -> dict[str, Any]:
+        return self.schemas[f"schemas/ids/{number}"]
 
     @asynccontextmanager
     async def served(self, tls: SSLContext | None = None, port: int = 0) -> AsyncIterator[str]:
@@ -137,7 +139,26 @@ class StandIn:
             loop.close()
 
 
+def plain(held: dict[str, Any]) -> Any:
+    """Return a schema however it is formatted."""
+    kind, text = held.get("schemaType"), held["schema"]
+    return (kind, proto_file.descriptor(text) if kind == "PROTOBUF" else json.loads(text))
+
+
 def unreadable(reader: dict[str, Any], writer: dict[str, Any]) -> str:
+    """Return why what one schema wrote cannot be read by another, or nothing; only of Avro fields are looked at."""
+    kind = reader.get("schemaType", "AVRO")
+    if kind != writer.get("schemaType", "AVRO"):
+        return "Incompatible because of different schema type"
+    (_, one), (_, other) = plain(reader), plain(writer)
+    if kind == "PROTOBUF":
+        return "" if one.message_type[0].name == other.message_type[0].name else "MESSAGE_REMOVED"
+    if kind == "JSON":
+        return "" if one.get("title") == other.get("title") else "TITLE_CHANGED"
+    return unreadable_avro(one, other)
+
+
+def unreadable_avro(reader: dict[str, Any], writer: dict[str, Any]) -> str:
     """Return why what one schema wrote cannot be read by another, by the rules of Avro 1.11 for records; or nothing."""
     if reader["name"] != writer["name"]:
         return f"NAME_MISMATCH: expected {reader['name']}"
