@@ -11,6 +11,7 @@ from state.scoring.history import KINDS
 from state.scoring.ranking import VOLUMES
 from state.scoring.scores import SCORED, Murphy
 from streams.metrics import challengers, functions, segments
+from streams.metrics.vectors import NORMALISED
 
 
 def console(*, stderr: bool = False) -> Console:
@@ -112,7 +113,8 @@ def _served(each: dict[str, Any]) -> set[str]:
 
 def _vector_table(config: str, scored: dict[str, Any]) -> Table:
     title = f"{scored['resolved']:,} events under {config}; differences with their 95 % intervals"
-    table = Table(Column("", no_wrap=True), *KINDS, title=title)
+    caption = NORMALISED if "classwise_ece" in scored[KINDS[0]] else None
+    table = Table(Column("", no_wrap=True), *KINDS, title=title, caption=caption)
     for name, value in scored[KINDS[0]].items():
         if isinstance(value, float):
             table.add_row(name.replace("_", " "), *(f"{scored[kind][name]:.4f}" for kind in KINDS))
@@ -192,7 +194,7 @@ def _health(each: dict[str, Any]) -> Table:
     row("last window: AUC", lambda of: _figure(of.get("last_window", {}).get("auc")))
     row("last window: mean off by", lambda of: _share(of.get("last_window", {}).get("relative_bias")))
     row("log loss", lambda of: f"{of['log_loss']:.4f}")
-    row("wrong labels", lambda of: f"{of['misclassification']:.4f}")
+    row("misclassified at .5", lambda of: f"{of['misclassification']:.4f}")
     for part in Murphy._fields:
         row(f"Brier score: {part}", lambda of, part=part: f"{of['brier_parts'][part]:.4f}")  # type: ignore[misc]  # bound now
     row("alarm, log10", lambda of: _alarm(of, ""))

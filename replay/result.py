@@ -53,7 +53,7 @@ class Scorecard:
     brier, log_loss
         Means; log loss in nats, forecasts clipped to [1e-6, 1 - 1e-6].
     misclassification
-        Share of wrong labels at the threshold 1/2.
+        Share of forecasts that lie on the wrong side of 1/2.
     mean_forecast, base_rate
         Means of forecasts and of outcomes.
     relative_error

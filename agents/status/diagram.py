@@ -17,20 +17,20 @@ LINES: Final = 6
 
 #: Length of an axis in the picture's units.
 _SIDE = 100.0
+#: From the back to the front: what is served must be seen where others lie at the same place.
+_LAYERS = ("raw", "draw", "calibrated")
 
 
 def reliability(described: dict[str, Any], label: str) -> str:
-    """Draw what was forecast against what happened: raw, served and drawn, with 95 % intervals of Wilson."""
-    parts = [_frame("forecast", "happened"), _diagonal()]
-    for kind in SCORED:
-        curve = described.get(kind, {}).get("reliability", ())
-        parts.append(_curve(curve, kind))
-    return _picture(parts, label)
+    """Draw what was forecast against what happened: raw, drawn and on top served, with 95 % intervals of Wilson."""
+    kinds = [kind for kind in SCORED if kind in described]
+    curves = [_curve(described[kind].get("reliability", ()), kind) for kind in sorted(kinds, key=_LAYERS.index)]
+    return _picture([_key(kinds), _frame("forecast", "happened"), _diagonal(), *curves], label)
 
 
 def coverage(scored: dict[str, Any], label: str) -> str:
     """Draw, of quantiles, how many outcomes lay at or below each against its level."""
-    parts = [_frame("level", "at or below"), _diagonal()]
+    parts = [_key(KINDS), _frame("level", "at or below"), _diagonal()]
     for kind in KINDS:
         points = [(each["level"], each["upto"]) for each in scored[kind]["coverage"]]
         parts += [_line(points, kind), *(_dot(x, y, kind) for x, y in points)]
@@ -59,9 +59,9 @@ def gauge(error: float, bound: float) -> str:
 
 
 def _picture(parts: Iterable[str], label: str) -> str:
-    # The margins hold the axes' labels.
+    # The margins hold the axes' labels, and above the frame the key.
     return (
-        f'<svg class="diagram" viewBox="-13 -3 117 112" role="img" aria-label="{escape(label)}">'
+        f'<svg class="diagram" viewBox="-13 -11 117 120" role="img" aria-label="{escape(label)}">'
         f"<title>{escape(label)}</title>{''.join(parts)}</svg>"
     )
 
@@ -77,6 +77,14 @@ def _frame(x: str, y: str) -> str:
     return (
         f'{grid}{words}<text class="tick" x="75" y="106" text-anchor="middle">{x}</text>'
         f'<text class="tick" x="-5" y="25" text-anchor="middle" transform="rotate(-90 -5 25)">{y}</text>'
+    )
+
+
+def _key(kinds: Sequence[str]) -> str:
+    """Say which colour is which, above the frame."""
+    return "".join(
+        f'<path class="line {kind}" d="M{36 * i} -6h7"/><text class="tick" x="{36 * i + 9}" y="-4.4">{kind}</text>'
+        for i, kind in enumerate(kinds)
     )
 
 

@@ -20,6 +20,7 @@ from state.scoring.history import KINDS
 from state.scoring.scores import SCORED
 from streams.metrics.description import guarantee, promises_p, saturated
 from streams.metrics.segments import ERRORS, LATELY, level, mark
+from streams.metrics.vectors import NORMALISED
 
 _HERE: Final = Path(__file__).parent
 _STYLE: Final = _HERE.joinpath("page.css").read_text()
@@ -84,7 +85,7 @@ def detail(worker: Mapping[str, Any], described: Mapping[str, Any], maps: Sequen
     parts = []
     if picture := _diagram(described):
         parts.append(f'<section><h2>Reliability</h2>{picture}<p class="note">{_legend(described)}</p></section>')
-    parts.append(f"<section><h2>Scores</h2>{_scores(described)}</section>")
+    parts.append(f'<section class="large"><h2>Scores</h2>{_scores(described)}</section>')
     if "forecasts" in described:
         parts.append(
             f"<section><h2>Raw forecasts, lately and before</h2>{_forecasts(described['forecasts'])}</section>"
@@ -258,7 +259,7 @@ _SCORED: Final = (
     ("KS", "ks", False),
     ("Brier score", "brier", True),
     ("log loss", "log_loss", True),
-    ("wrong labels", "misclassification", False),
+    ("misclassified at .5", "misclassification", False),
     ("classwise ECE", "classwise_ece", True),
     ("top-label ECE", "top_label_ece", False),
     ("accuracy", "accuracy", True),
@@ -268,7 +269,7 @@ _SCORED: Final = (
 
 
 #: The losses whose regret is kept, in words.
-_LOSSES: Final = {"brier": "squared error", "log": "log loss", "misclassification": "wrong labels"}
+_LOSSES: Final = {"brier": "squared error", "log": "log loss", "misclassification": "misclassified at .5"}
 
 
 def _scores(described: Mapping[str, Any], *, short: bool = False) -> str:
@@ -301,6 +302,8 @@ def _scores(described: Mapping[str, Any], *, short: bool = False) -> str:
             f'<p class="note">{scored["resolved"]:,} outcomes</p><div class="scroll"><table><thead><tr><th></th>'
             f"{heads}</tr></thead><tbody>{lines}</tbody></table></div>"
         )
+        if not short and "classwise_ece" in scored["raw"]:
+            parts.append(f'<p class="note">{NORMALISED}</p>')
     return "".join(parts) + _promise(described, short=short)
 
 
@@ -313,13 +316,16 @@ def _two_bin(scored: Mapping[str, Any], kinds: Sequence[str]) -> list[tuple[str,
     if "two_bin_error" not in scored["raw"]:
         return []
 
-    def gained(kind: str) -> str:
-        gain = scored[kind]["two_bin_gain"]
-        return f"{gain['value']:+.1e} [{gain['low']:+.1e}, {gain['high']:+.1e}]" if gain else ""
+    def gained(end: str) -> list[str]:
+        gains = [scored[kind]["two_bin_gain"] for kind in kinds]
+        return [f"{gain[end]:+.1e}" if gain else "" for gain in gains]
 
+    # An end of the interval in a row of its own: in one cell they would take the place of the other columns.
     return [
         ("two-bin error, squared", [f"{scored[kind]['two_bin_error']:.1e}" for kind in kinds]),
-        ("raw's less this, 95 %", [gained(kind) for kind in kinds]),
+        ("raw's less this", gained("value")),
+        ("from, 95 %", gained("low")),
+        ("to", gained("high")),
     ]
 
 

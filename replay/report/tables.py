@@ -23,6 +23,7 @@ from replay.result import (
     drawn,
 )
 from streams.metrics.segments import ERRORS, LARGE, LATELY, mark
+from streams.metrics.vectors import NORMALISED
 
 #: What metrics are called over columns.
 CALLED: Final = {
@@ -618,7 +619,7 @@ def vectors(contenders: Sequence[Contender]) -> Table | None:
         (
             "Smaller is better, except for accuracy and AUC. The worst window is of 500 outcomes. Its noise is what "
             "chance gives one window, of numbers one level; the worst of a hundred has two to four times that. An "
-            "alarm from 3 on says not calibrated."
+            f"alarm from 3 on says not calibrated. {NORMALISED}"
         ),
         ["Stream", "Configuration", "Figure", "Outcomes", RAW, "calibrated"],
         rows,

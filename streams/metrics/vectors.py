@@ -24,6 +24,9 @@ _MEANS: Final = {
     "crps": "crps",
 }
 
+#: Which probabilities the scores of classes are of, in words.
+NORMALISED: Final = "The log loss of classes is of normalised, all their other scores are of probs as served."
+
 
 def describe(found: Mapping[int, VectorHistory]) -> dict[str, Any]:
     """Return the scores of forecasts of classes, or of numbers, under one configuration.

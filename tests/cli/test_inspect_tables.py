@@ -7,7 +7,7 @@ import pytest
 
 from cli import inspect_tables
 from state.calibrators import Calibrator
-from state.forecasts import Normal, Quantiles
+from state.forecasts import Classwise, Normal, Probs, Quantiles
 from state.policy import Policy
 from state.rows import Served
 from state.scoring import history
@@ -86,6 +86,17 @@ def test_numbers_are_shown_as_probabilities_are(capsys: pytest.CaptureFixture[st
     shown = capsys.readouterr().out
     for words in ("worst window's error", "by chance alone", "sounds", "served − raw", "crps", "in place of the ECE"):
         assert words in shown, words
+
+
+def test_classes_are_shown_with_what_their_log_loss_is_of(capsys: pytest.CaptureFixture[str]) -> None:
+    rows, policy = StateRows(), Policy("multiclass", {"classes": 3})
+    kept = VectorHistory.of(Classwise((0.5, 0.3, 0.4)))
+    for t in range(30):
+        kept.observe(Probs((0.2, 0.3, 0.5)), Classwise((0.5, 0.3, 0.4)), float(t % 3), b"%d" % t)
+    rows.vectors["s"][0, policy.config] = kept
+    inspect_tables.show({"s": describe(rows, "s")}, {}, whole=True)
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "The log loss of classes is of normalised" in shown
 
 
 def test_bias_along_features_is_described_where_there_are_any() -> None:
@@ -212,6 +223,7 @@ def test_the_report_shows_draws_rankings_and_what_to_set(capsys: pytest.CaptureF
         "recall, top 0.5 %",
         "precision, top 5 %",
         "mean off by",
+        "misclassified at .5",
         "Set matures",
     ):
         assert words in shown

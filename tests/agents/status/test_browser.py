@@ -81,6 +81,23 @@ def test_every_diagram_has_its_lines_inside_its_frame(browser: Browser, address:
     assert browser.evaluate("document.querySelectorAll('polyline.line').length") == 4
 
 
+@pytest.mark.parametrize("width", [1000, 1300, 1700])
+def test_every_column_of_the_scores_is_seen_and_served_lies_over_drawn(
+    browser: Browser, address: str, width: int
+) -> None:
+    browser.window(width, 1500)
+    browser.open(address + "/?stream=churn")
+    assert browser.evaluate(WIDER) == []
+
+    def told(selector: str, of: str) -> list[str]:
+        return list(browser.evaluate(f"[...document.querySelectorAll('{selector}')].map(each => each.{of})"))
+
+    assert told("section.large thead th", "className") == ["", "raw", "calibrated", "draw"]
+    # What is drawn last lies on top.
+    assert told("svg[aria-label^=reliability] polyline", "classList[1]") == ["raw", "draw", "calibrated"]
+    assert told("svg[aria-label^=reliability] path.line + text", "textContent") == ["raw", "calibrated", "draw"]
+
+
 def test_it_reads_itself_again_while_nobody_types(browser: Browser, address: str) -> None:
     browser.open(address + "/")
     browser.evaluate("document.querySelector('main').id = 'old'; 0")
@@ -103,6 +120,11 @@ def test_it_reads_itself_again_while_nobody_types(browser: Browser, address: str
 #: Mean of red, green and blue behind the page.
 LIGHTNESS = """
 getComputedStyle(document.body).backgroundColor.match(/[0-9.]+/g).slice(0, 3).map(Number).reduce((a, b) => a + b) / 3
+"""
+#: Tables that are wider than their place.
+WIDER = """
+[...document.querySelectorAll('.scroll')].filter(each => each.scrollWidth > each.clientWidth)
+  .map(each => each.parentElement.querySelector('h2').textContent)
 """
 #: Points of lines that lie outside the axes.
 OUTSIDE = """

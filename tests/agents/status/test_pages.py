@@ -144,6 +144,7 @@ def test_a_page_shows_what_was_drawn_how_it_ranks_and_what_labels_ask_for() -> N
     assert answer["draw"]["auc"] == pytest.approx(known.order.ranking("draw").auc().value)
     assert answer["ages"]["outcomes"]["1"]["n"] == 400
     page = Tags(get(application, "/", urlencode({"stream": "fraud"})).text).text
+    assert "misclassified at .5" in page
     for words in ("draw", "AUC", "Gini", "recall, top 2 %", "precision, top 0.5 %", "mean off by", "recent alarm"):
         assert words in page
     assert "50% of the forecasts expire" in page
@@ -238,6 +239,7 @@ def test_streams_of_classes_and_numbers_are_shown_without_a_map(
     assert one.count("sounds") >= 1, "one outcome again and again is not what was forecast"
     assert ("pinball loss, served − raw" in one) == (calibrator == "quantile")
     assert ("log loss, served − raw" in one) == (calibrator == "multiclass")
+    assert ("log loss of classes is of normalised" in one) == (calibrator == "multiclass")
 
 
 @pytest.mark.parametrize("order", ["events", "error", "regret", "alarm"])

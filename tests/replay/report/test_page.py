@@ -161,6 +161,7 @@ def test_replay_of_nothing_or_of_classes_alone_is_told_without_a_choice(tmp_path
     told = Page(report.read_text()).text
     assert "No choice can be made from this replay" in told
     assert "classwise ece" in told
+    assert "log loss of classes is of normalised" in told
     empty = replace(result, contenders=[], differences=[], start_ms=None, end_ms=None, records=0)
     assert "No choice can be made" in Page(page(empty).decode()).text
 
