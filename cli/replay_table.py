@@ -9,9 +9,8 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Column, Table
 
-from replay.measure import UNSORTED
 from replay.report import recommendation
-from replay.report.warnings import lateness
+from replay.report.warnings import lateness, unsorted
 from replay.result import LARGER, RAW, Contender, Difference, Pace, Result, Scorecard, drawn
 from streams.metrics.segments import LARGE, recent_table
 from streams.metrics.segments import table as pair_table
@@ -34,6 +33,8 @@ def show(console: Console, result: Result, pace: Pace) -> None:
         f"{processes} process{'es' * (processes > 1)}",
         highlight=False,
     )
+    for each in lateness(result):
+        console.print(f"{each.title} {each.sentence}", soft_wrap=True, highlight=False)
     scored = [each for each in result.contenders if each.overall]
     if scored:
         console.print(_scores(scored))
@@ -111,11 +112,12 @@ def _ranks(contenders: list[Contender], result: Result) -> Table:
     for contender in contenders:
         if contender.overall is None:
             continue
-        phase, warm = contender.overall.settled, contender.overall.warmup
+        phase, learnt = contender.overall.settled, recommendation.learning(contender)
         if contender.delay not in delays:
             delays.add(contender.delay)
             table.add_row(RAW, "", *_order(phase.raw))
-        spent = f"{warm.issued / contender.overall.issued:.1%}" if contender.overall.issued else ""
+        issued = sum(each.issued for each in learnt)
+        spent = f"{sum(each.warmup.issued for each in learnt) / issued:.1%}" if issued else ""
         table.add_row(contender.name, spent, *_order(phase.calibrated))
         if phase.draw:
             table.add_row(drawn(contender.name), "", *_order(phase.draw))
@@ -190,9 +192,7 @@ def warnings(result: Result) -> list[str]:
         if reasons:
             listed = ", ".join(f"{reason} {n:,}" for reason, n in reasons.items())
             found.append(f"dead letters of {topic}: {sum(reasons.values()):,} ({listed})")
-    for topic, n in result.out_of_order.items():
-        if n > UNSORTED * result.records:
-            found.append(f"{n:,} {topic} stand behind later ones: was the file sorted by time?")
+    found += [f"{each.title} {each.sentence}" for each in unsorted(result)]
     for contender in result.contenders[:1]:
         expired = contender.fates["expired_forecasts"]
         if contender.pending + expired:
@@ -201,8 +201,6 @@ def warnings(result: Result) -> list[str]:
                 "scores are of the others"
             )
         bands = [each for each in contender.overall.coverage if not each.identifiable] if contender.overall else []
-        if contender.overall:
-            found += [f"{each.title} {each.sentence}" for each in lateness(contender.overall, contender.fates)]
         if bands:
             listed = ", ".join(f"{each.low:.1f}-{each.high:.1f} ({each.share:.0%})" for each in bands)
             found.append(f"few forecasts of these scores have outcomes, nothing can be said of them: {listed}")

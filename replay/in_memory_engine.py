@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from replay.column_file import Tape
 from replay.configuration import Configuration
@@ -63,6 +63,9 @@ from state.witnesses import SLACK, Entry, Witnesses
 from streams.metrics import functions
 from streams.metrics.functions import Part
 
+#: Forecasts that expired, of which a partition remembers when they were made: the first ones, some 60 MB.
+REMEMBERED: Final = 300_000
+
 
 class Look(NamedTuple):
     """A calibrator's error and bound at one moment.
@@ -98,7 +101,8 @@ class PartitionResult:
     forecast, ``y`` (b), ``delay_ms`` (q), and ``time`` (q), the largest event time of any resolved event up to then,
     ms: it never falls, so that partitions can be merged by it; and ``implied`` (b), whether silence gave the label.
     Columns of revisions, in their order: ``revised`` (q), the place of the event among those resolved, ``revised_y``
-    (b) and ``revised_ms`` (q), the label it has since and its time.
+    (b) and ``revised_ms`` (q), the label it has since and its time. Columns of outcomes whose forecast had expired:
+    ``missed`` (i), its stream, and ``missed_ms`` (q), how long they took.
 
     Attributes
     ----------
@@ -108,6 +112,8 @@ class PartitionResult:
         Names, by number.
     fates
         By `state.fence.FATES`.
+    expired
+        Forecasts of probabilities that expired, by stream.
     records
         Applied.
     dead
@@ -131,6 +137,7 @@ class PartitionResult:
     directory: Path
     streams: list[str] = field(default_factory=list)
     fates: list[int] = field(default_factory=lambda: [0] * len(FATES))
+    expired: dict[int, int] = field(default_factory=dict)
     records: int = 0
     dead: dict[tuple[int, str], int] = field(default_factory=dict)
     looks: list[Look] = field(default_factory=list)
@@ -171,6 +178,7 @@ class InMemoryEngine:
         self._held = held
         self._early_ttl_ms = self._policies[0].early_ttl_ms
         self._rows: dict[str, Row] = {}
+        self._gone: dict[str, tuple[int, int]] = {}
         self._now: dict[str, Entrants] = {}
         self._stream_time = 0
         self._resolved_time = 0
@@ -194,6 +202,7 @@ class InMemoryEngine:
         self._note_time = tape.column("time", "q")
         self._note_implied = tape.column("implied", "b")
         self._note_revised = tape.column("revised", "q"), tape.column("revised_y", "b"), tape.column("revised_ms", "q")
+        self._note_missed, self._note_missed_ms = tape.column("missed", "i"), tape.column("missed_ms", "q")
         self._applied = 0
         self.played = PartitionResult(directory)
         self._fates = self.played.fates
@@ -342,6 +351,7 @@ class InMemoryEngine:
         fates, applied = self._fates, self._applied
         if row is None:
             fates[OUTCOME_EARLY] += 1
+            self._miss(event_id, ts)
             if ts > self._stream_time:
                 self._witnesses.hold(Entry(EXPIRY, self._early_ttl_ms, applied, event_id))
             else:
@@ -550,11 +560,27 @@ class InMemoryEngine:
                 return True
             if row.status in (ISSUED, IMMATURE):
                 self._fates[EXPIRED_FORECAST] += 1
+                self._expire(event_id, row)
             elif row.status == EARLY:
                 self._fates[EXPIRED_OUTCOME] += 1
             del self._rows[event_id]
         self._queues.pop(queue)
         return True
+
+    def _expire(self, event_id: str, row: Row) -> None:
+        """Count a forecast of a probability that expires, and remember it for an outcome that comes after all."""
+        if row.entrants is not None and row.entrants.kind == PROBABILITY:
+            number = row.entrants.number
+            self.played.expired[number] = self.played.expired.get(number, 0) + 1
+            if len(self._gone) < REMEMBERED:
+                self._gone[event_id] = number, row.issued_ms
+
+    def _miss(self, event_id: str, ts: int) -> None:
+        """Note how late an outcome is whose forecast has expired."""
+        if event_id in self._gone:
+            stream, issued_ms = self._gone.pop(event_id)
+            self._note_missed(stream)
+            self._note_missed_ms(ts - issued_ms)
 
     def _stream(self, row: Row) -> str:
         return "" if row.entrants is None else self.played.streams[row.entrants.number]

@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 
 from replay.ranking import ranks
-from replay.result import Ages, Alerts, Bin, Caught, Coverage, Delays, Scorecard
+from replay.result import Ages, Alerts, Bin, Caught, Coverage, Delays, Late, Scorecard
 from state.arrays import Floats, Integers
 from state.scoring.cells import COARSE, EDGES, FINE, WITHIN
 from state.scoring.certificate import certificate
@@ -199,6 +199,15 @@ def ages(took: Integers, y: Floats) -> list[Ages]:
             median, p99, largest = (float(q) for q in np.quantile(mine, (0.5, 0.99, 1.0)))
             found.append(Ages(label, len(mine), median, p99, largest))
     return found
+
+
+def late(took: Integers, missed: Integers, expired: int, ttl_ms: int) -> Late:
+    """Return how outcomes stand to the ttl; ms they took, [n], those whose forecast had expired, [m]."""
+    every = np.concatenate((took, missed))
+    if not len(every):
+        return Late(0, 0, float("nan"), None, None, expired)
+    p99, largest = (float(q) for q in np.quantile(every, (0.99, 1.0)))
+    return Late(len(every), len(missed), float(np.mean(every > ttl_ms)), p99, largest, expired)
 
 
 def coverage(issued: Floats, resolved: Floats) -> list[Coverage]:

@@ -49,7 +49,7 @@ class Scorecard:
         Averaged two-bin calibration error, squared, what chance alone gives, and its standard error or more
         (`state.scoring.two_bin`).
     worst_window_ece
-        Largest ``ece`` of a window of 5,000 outcomes in a row on one partition, as live; None before the first window.
+        Largest ``ece`` of a full window of 5,000 outcomes on one partition, as live; None before the first.
     brier, log_loss
         Means; log loss in nats, forecasts clipped to [1e-6, 1 - 1e-6].
     misclassification
@@ -197,7 +197,7 @@ class Window:
 
 @dataclass(frozen=True)
 class WorstWindow:
-    """The window of `Scorecard.worst_window_ece`: the 5,000 outcomes in a row that went worst.
+    """The window of `Scorecard.worst_window_ece`. Windows do not overlap, and the last one counts only if it is full.
 
     Attributes
     ----------
@@ -265,6 +265,32 @@ class Ages:
     median_ms: float
     p99_ms: float
     largest_ms: float
+
+
+@dataclass(frozen=True)
+class Late:
+    """How the reported outcomes of a stream stand to its ``ttl``.
+
+    Attributes
+    ----------
+    outcomes
+        Those that came in time, and those whose forecast had expired: of the first 300,000 that expire on a partition.
+    missed
+        Those whose forecast had expired. They were not learnt.
+    share
+        Share of the outcomes that took longer than the ttl; NaN without any.
+    p99_ms, largest_ms
+        Quantiles of the time from forecast to outcome, by linear interpolation; None without any.
+    expired
+        Forecasts that expired without an outcome.
+    """
+
+    outcomes: int
+    missed: int
+    share: float
+    p99_ms: float | None
+    largest_ms: float | None
+    expired: int
 
 
 @dataclass(frozen=True)
@@ -378,6 +404,8 @@ class Scored:
         Of its configuration; the shortest ttl and the longest maturity of all streams together.
     delays, coverage, features, alerts
         See their classes. ``features`` is empty for streams without, ``alerts`` None if no threshold was given.
+    late
+        None of all streams together.
     segments
         Of a stream with segments: what `streams.metrics.segments.describe` returns; ``expired`` counts all forecasts
         without an outcome. None without segments, and of all streams together.
@@ -408,6 +436,7 @@ class Scored:
     coverage: Sequence[Coverage]
     features: Sequence[FeatureBias]
     alerts: Alerts | None
+    late: Late | None = None
     segments: Mapping[str, Any] | None = None
     functions: Sequence[FunctionBias] = ()
 

@@ -13,7 +13,7 @@ from replay.bootstrap import Resampled
 from replay.column_file import played
 from replay.configuration import Configuration
 from replay.in_memory_engine import Look, PartitionResult
-from replay.measure import VOLUME, Sums, ages, alerts, coverage, delays, reliability, scorecard
+from replay.measure import VOLUME, Sums, ages, alerts, coverage, delays, late, reliability, scorecard
 from replay.result import (
     RAW,
     Bootstrap,
@@ -22,6 +22,7 @@ from replay.result import (
     FeatureBias,
     FunctionBias,
     Interval,
+    Late,
     Phase,
     Scored,
     VectorDifference,
@@ -63,6 +64,8 @@ class Columns:
     stream, raw, p, draw, warm, y, implied, delay_ms, time, partition
         Of those resolved; a ``draw`` is None where nothing was drawn, and ``y`` is the last label, whatever it was
         before. ``implied``: silence gave the first one.
+    missed_stream, missed_ms
+        Of outcomes whose forecast had expired, by partition: the stream's number, and how long they took.
     """
 
     streams: list[str]
@@ -81,6 +84,8 @@ class Columns:
     delay_ms: NDArray[np.int64]
     time: NDArray[np.int64]
     partition: NDArray[Any]
+    missed_stream: NDArray[Any]
+    missed_ms: NDArray[np.int64]
 
     @classmethod
     def of(cls, parts: Sequence[PartitionResult], contenders: int) -> "Columns":
@@ -92,6 +97,7 @@ class Columns:
         served: list[list[Floats]] = [[] for _ in range(contenders)]
         tossed: list[list[Floats]] = [[] for _ in range(contenders)]
         known, of_part, first = [], [], 0
+        missed, missed_ms = [], []
         for n, part in enumerate(parts):
             renumbered = np.array([number[name] for name in part.streams], dtype=np.int32)
             of = renumbered[played(part.directory, "stream", "i")]
@@ -104,6 +110,8 @@ class Columns:
             index.append(mine + first)
             first += len(of)
             stream.append(of[mine])
+            missed.append(renumbered[played(part.directory, "missed", "i")])
+            missed_ms.append(played(part.directory, "missed_ms", "q"))
             for i in range(contenders):
                 served[i].append(played(part.directory, f"p{i}", "d"))
                 tossed[i].append(played(part.directory, f"draw{i}", "d"))
@@ -140,6 +148,8 @@ class Columns:
             np.concatenate(delay)[order],
             times[order],
             np.concatenate(partition)[order],
+            np.concatenate(missed),
+            np.concatenate(missed_ms),
         )
 
     @property
@@ -372,9 +382,18 @@ def _scored(
         coverage=coverage(issued_raw, raw),
         features=_features(parts, i, stream, policies[0]) if stream else (),
         functions=_functions(parts, i, stream) if stream else (),
+        late=_late(columns, parts, stream, columns.delay_ms[chosen][said], policies[0].ttl_ms) if stream else None,
         alerts=None if threshold is None else alerts(threshold, (issued_raw, issued_p), (raw, p), y),
         segments=segments.described(parts, i, stream) if stream else None,
     )
+
+
+def _late(
+    columns: Columns, parts: Sequence[PartitionResult], stream: str, took: NDArray[np.int64], ttl_ms: int
+) -> Late:
+    missed = columns.missed_ms[columns.missed_stream == columns.streams.index(stream)]
+    expired = sum(part.expired.get(part.streams.index(stream), 0) for part in parts if stream in part.streams)
+    return late(took, missed, expired, ttl_ms)
 
 
 def _regret(raw: float, calibrated: float, n: int) -> float:

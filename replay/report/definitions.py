@@ -53,7 +53,10 @@ DEFINITIONS: Final = (
     ),
     (
         "Worst window",
-        "The largest ECE of 5,000 outcomes in a row of one stream on one partition; windows do not overlap.",
+        (
+            "Outcomes of one stream on one partition are cut into windows of 5,000, one after another. This is the "
+            "largest ECE of a window; the last one is left out if it is not full."
+        ),
     ),
     (
         "Alarm",

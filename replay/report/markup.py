@@ -1,5 +1,6 @@
 """Elements of HTML and SVG. Text is escaped unless it is markup already, so a name can never become an element."""
 
+import re
 import unicodedata
 from html import escape
 from typing import Final
@@ -49,6 +50,17 @@ def tag(name: str, /, *children: Child, **attributes: str | float | None) -> Mar
 def join(*children: Child) -> Markup:
     """Return children one after another."""
     return Markup("".join(map(text, filter(None, children))))
+
+
+def prose(value: str) -> Markup:
+    """Return a sentence as markup, with what stands between backticks as code.
+
+    Examples
+    --------
+    >>> prose("set `silence = 0`, <b>")
+    'set <code>silence = 0</code>, &lt;b&gt;'
+    """
+    return join(*(tag("code", part) if i % 2 else part for i, part in enumerate(re.split("`([^`]*)`", value))))
 
 
 def text(value: str) -> Markup:

@@ -9,7 +9,7 @@ from pathlib import Path
 from replay.report import labels, provenance, recommendation, reliability, tables, time_series
 from replay.report.definitions import DEFINITIONS
 from replay.report.figure import Figure, Series, series_of
-from replay.report.markup import Child, Markup, tag, text
+from replay.report.markup import Child, Markup, prose, tag, text
 from replay.report.number_format import count, day, period, share
 from replay.report.recommendation import RULE, Recommendation
 from replay.report.table import Table
@@ -110,7 +110,7 @@ def _body(result: Result) -> Iterator[Markup]:
         tables.recent_vector_segments(result.contenders),
     )
     yield section("How the figures are defined", "defined", _definitions())
-    yield section("What cannot be concluded", "limits", tag("ul", *(tag("li", each) for each in limits(result))))
+    yield section("What cannot be concluded", "limits", tag("ul", *(tag("li", prose(each)) for each in limits(result))))
     yield section("How the choice is made", "rule", tag("p", RULE))
     yield section(
         "Where the figures come from",
@@ -167,8 +167,8 @@ def _choice(chosen: Recommendation, *, compared: bool) -> Markup:
     return tag(
         "section",
         tag("h2", "Which configuration"),
-        tag("p", tag("strong", chosen.headline), class_="headline"),
-        tag("ul", *(tag("li", each) for each in chosen.reasons)) if chosen.reasons else None,
+        tag("p", tag("strong", prose(chosen.headline)), class_="headline"),
+        tag("ul", *(tag("li", prose(each)) for each in chosen.reasons)) if chosen.reasons else None,
         tag("p", _BRACKETS, class_="note") if compared else None,
         id="choice",
         class_="keep" if chosen.name in {None, RAW} else "take",
@@ -182,7 +182,7 @@ def _warnings(result: Result) -> Markup:
     return tag(
         "section",
         tag("h2", "Before you read on"),
-        tag("ul", *(tag("li", tag("b", each.title), " ", each.sentence) for each in found)),
+        tag("ul", *(tag("li", tag("b", prose(each.title)), " ", prose(each.sentence)) for each in found)),
         id="cautions",
     )
 

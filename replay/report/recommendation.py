@@ -1,6 +1,6 @@
 """Which configuration to choose, and why, in sentences: a rule that is stated, applied to the paired intervals."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import isfinite
 from typing import Final
@@ -47,8 +47,9 @@ OFF_RATE: Final = 0.01
 REORDERED: Final = 0.002
 #: A mean that is off by this share of what happened is worth a sentence.
 OFF: Final = 0.1
-#: A warm-up of a smaller share of the forecasts is not worth a sentence.
+#: A warm-up of a smaller share of the forecasts is not worth a sentence; streams whose warm-up is told.
 BRIEF: Final = 0.01
+WARMED: Final = 5
 
 
 @dataclass(frozen=True)
@@ -278,9 +279,9 @@ def _take(
             reasons.append(f"{name} and {rival} were not compared: they did not resolve the same forecasts.")
     overall = by_name[name].overall
     if overall:
-        reasons += _warmed(name, overall)
+        reasons += _warmed(by_name[name])
         reasons += _drawn(verdicts, name)
-        reasons += _remains(name, overall)
+        reasons += _remains(by_name[name], overall)
     for each in tied:
         other = by_name[each].overall
         if overall and other and overall.bound is None and other.bound is not None and other.bound < VACUOUS:
@@ -306,19 +307,35 @@ def _use(name: str, contender: Contender) -> str:
     )
 
 
-def _warmed(name: str, overall: Scored) -> list[str]:
-    """Say how much was warm-up, and what was served in it."""
-    warm = overall.warmup
-    if not warm.issued or warm.issued < BRIEF * overall.issued or warm.end_ms is None:
-        return []
-    said = f"Until {day(warm.end_ms)}, {share(warm.issued / overall.issued)} of the forecasts, {name} was warming up"
+def learning(contender: Contender) -> list[Scored]:
+    """Return the streams that left their warm-up, those with most forecasts first.
+
+    Where only raw scores are served, or no outcome ever comes, it does not end: it is not a time of learning.
+    """
+    left = (each for each in contender.streams.values() if each.warmup.issued < each.issued)
+    return sorted(left, key=lambda each: (-each.issued, each.stream))
+
+
+def _warmed(contender: Contender) -> Iterator[str]:
+    """Say of each stream how much was warm-up, and what was served in it."""
+    found = [each for each in learning(contender) if each.warmup.issued >= max(BRIEF * each.issued, 1)]
+    for each in found[:WARMED]:
+        yield _warmup(contender.name, each, f" of {each.stream}" if len(contender.streams) > 1 else "")
+    if len(found) > WARMED:
+        yield f"{count(len(found) - WARMED)} more streams had a warm-up."
+
+
+def _warmup(name: str, scored: Scored, of: str) -> str:
+    warm = scored.warmup
+    until = "" if warm.end_ms is None else day(warm.end_ms)
+    said = f"Until {until}, {share(warm.issued / scored.issued)} of the forecasts{of}, {name} was warming up"
     if not warm.resolved:
-        return [f"{said}; none of them has an outcome."]
+        return f"{said}; none of them has an outcome."
     served, raw = warm.calibrated, warm.raw
     level = (
         f"{score(served.mean_forecast)} on average (raw {score(raw.mean_forecast)}; {score(raw.base_rate)} happened)"
     )
-    return [f"{said}: it served {level}, Brier score {score(served.brier)} (raw {score(raw.brier)})."]
+    return f"{said}: it served {level}, Brier score {score(served.brier)} (raw {score(raw.brier)})."
 
 
 def _drawn(verdicts: Verdicts, name: str) -> list[str]:
@@ -351,8 +368,9 @@ def _compared(verdicts: Verdicts, name: str, other: str, called: str = "") -> st
     return "; it ".join(parts) + "."
 
 
-def _remains(name: str, overall: Scored) -> list[str]:
+def _remains(contender: Contender, overall: Scored) -> list[str]:
     """Say what the choice does not cure."""
+    name = contender.name
     card, raw = overall.settled.calibrated, overall.settled.raw
     told = []
     if not abs(card.relative_error) < OFF:
@@ -373,9 +391,10 @@ def _remains(name: str, overall: Scored) -> list[str]:
         )
     worst, before = overall.worst["calibrated"], overall.worst["raw"]
     if worst and before:
+        of = f"of {worst.stream}, " if len(contender.streams) > 1 else ""
         told.append(
-            f"Its worst {count(worst.n)} outcomes in a row ({period(worst.start_ms, worst.end_ms)}) have an ECE of "
-            f"{score(worst.ece)}; the worst of the raw forecasts have {score(before.ece)}."
+            f"Of all full windows of {count(worst.n)} outcomes, its worst ({of}{period(worst.start_ms, worst.end_ms)}) "
+            f"has an ECE of {score(worst.ece)}; the worst of the raw forecasts has {score(before.ece)}."
         )
     if overall.l1 is not None and overall.bound is not None:
         under = "is under" if overall.l1 <= overall.bound else "is over"

@@ -1,6 +1,6 @@
 """The tables of the page; every number carries its full value."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import isfinite, sqrt
 from typing import Any, Final
 
@@ -8,6 +8,7 @@ from replay.report import sparkline
 from replay.report.figure import BEFORE, Series, name
 from replay.report.markup import Child, Markup, join, tag
 from replay.report.number_format import NONE, cell, count, difference, minute, period, score, share, signed
+from replay.report.recommendation import learning
 from replay.report.table import Table, named
 from replay.result import (
     COMPARED,
@@ -134,9 +135,9 @@ def ranks(contenders: Sequence[tuple[Series, Contender]], result: Result) -> Tab
                     cell(card.n, count(card.n)),
                     cell(card.mean_forecast, score(card.mean_forecast)),
                     cell(card.relative_error, f"{signed(100 * card.relative_error, 1)}%"),
-                    join(cell(card.auc, score(card.auc)), _span(spans[0])),
+                    join(cell(card.auc, score(card.auc)), _span(spans[0], score)),
                     cell(card.ks, score(card.ks)),
-                    join(cell(card.recall, share(card.recall)), _span(spans[1])),
+                    join(cell(card.recall, share(card.recall)), _span(spans[1], share)),
                     cell(card.precision, share(card.precision)),
                     cell(card.distinct, count(card.distinct)),
                 ]
@@ -153,29 +154,36 @@ def ranks(contenders: Sequence[tuple[Series, Contender]], result: Result) -> Tab
     )
 
 
-def _span(found: Interval | None) -> Child:
+def _span(found: Interval | None, shown: Callable[[float], str]) -> Child:
     if found is None or not isfinite(found.low):
         return None
-    return tag(
-        "span", "[", cell(found.low, score(found.low)), ", ", cell(found.high, score(found.high)), "]", class_="range"
-    )
+    return _range(found.low, found.high, shown)
+
+
+def _range(low: float, high: float, shown: Callable[[float], str]) -> Markup:
+    """Return an interval to stand behind its value, in the same unit."""
+    return join(" ", tag("span", "[", cell(low, shown(low)), ", ", cell(high, shown(high)), "]", class_="range"))
 
 
 def warmup(contenders: Sequence[tuple[Series, Contender]]) -> Table | None:
-    """Show what was served in each warm-up; None where nobody had one."""
+    """Show what was served in each stream's warm-up; None where nobody had one."""
     rows: list[Sequence[Child]] = []
-    for series, contender in contenders:
-        overall = contender.overall
-        if not overall or not overall.warmup.issued:
-            continue
-        warm = overall.warmup
+    found = [
+        (series, each)
+        for series, contender in contenders
+        for each in learning(contender)[:STREAMS]
+        if each.warmup.issued
+    ]
+    for series, scored in found:
+        warm = scored.warmup
         until = None if warm.end_ms is None else minute(warm.end_ms)
         rows.append(
             [
                 named(series, None),
+                name(scored.stream),
                 until,
                 cell(warm.issued, count(warm.issued)),
-                cell(warm.issued / overall.issued, share(warm.issued / overall.issued)),
+                cell(warm.issued / scored.issued, share(warm.issued / scored.issued)),
                 cell(warm.resolved, count(warm.resolved)),
                 cell(warm.raw.base_rate, score(warm.raw.base_rate)),
                 cell(warm.raw.mean_forecast, score(warm.raw.mean_forecast)),
@@ -189,9 +197,11 @@ def warmup(contenders: Sequence[tuple[Series, Contender]]) -> Table | None:
     return Table(
         "warmup",
         "Warm-up",
-        "What was served before a calibrator had learnt anything, or before it served anything but the raw score.",
+        "What was served before a calibrator had learnt anything, or before it served anything but the raw score. "
+        "Streams that never get beyond it are left out.",
         [
             "",
+            "Stream",
             "Until, UTC",
             "Forecasts",
             "Of all",
@@ -203,7 +213,7 @@ def warmup(contenders: Sequence[tuple[Series, Contender]]) -> Table | None:
             "Brier served",
         ],
         rows,
-        2,
+        3,
     )
 
 
@@ -242,6 +252,7 @@ def _difference(each: Difference, far: float) -> Markup:
     value, low, high = difference(each.value, each.low, each.high)
     return join(
         cell(each.value, value),
+        " ",
         tag("span", "[", cell(each.low, low), ", ", cell(each.high, high), "]", class_="range"),
         tag(
             "span",
@@ -280,10 +291,11 @@ def worst(contenders: Sequence[tuple[Series, Contender]]) -> Table | None:
         return None
     return Table(
         "worst",
-        "The worst 5,000 outcomes in a row",
+        "The worst window",
         (
-            "Where the mean forecast is far from the share of yes, the base rate had moved and the forecaster had not "
-            "followed yet. The worst of many windows is far from chance even where nothing is wrong with a typical one."
+            "Of all full windows of 5,000 outcomes. Where the mean forecast is far from the share of yes, the base "
+            "rate had moved and the forecaster had not followed yet. The worst of many windows is far from chance "
+            "even where nothing is wrong with a typical one."
         ),
         ["", "Stream", "When, UTC", "ECE", "Chance", "Mean forecast", "Share of yes"],
         rows,
@@ -515,8 +527,7 @@ def _off(off: Mapping[str, float | None]) -> Child:
     value, low, high = off["mean"], off["low"], off["high"]
     if value is None or low is None or high is None:
         return NONE
-    span = tag("span", "[", cell(low, signed(low, 3)), ", ", cell(high, signed(high, 3)), "]", class_="range")
-    return join(cell(value, signed(value, 3)), span)
+    return join(cell(value, signed(value, 3)), _range(low, high, lambda each: signed(each, 3)))
 
 
 def bands(contenders: Sequence[tuple[Series, Contender]]) -> Table | None:

@@ -1,6 +1,6 @@
 """What must be said before the figures, and what cannot be concluded from them."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
@@ -8,7 +8,8 @@ from typing import Final
 from replay.measure import FEWEST, UNSORTED
 from replay.report import recommendation
 from replay.report.number_format import count, duration, share
-from replay.result import Coverage, Result, Scored
+from replay.result import Ages, Coverage, Result, Scored
+from state.scoring.ages import words
 
 #: Fewer outcomes than this in a band, or in all, and shares move by more than .2 by chance.
 FEW = 100
@@ -16,6 +17,10 @@ FEW = 100
 ENOUGH = 20
 #: Medians of two labels that differ by this share of the longer one; ages this near to the ttl are cut by it.
 APART, NEAR = 0.25, 0.8
+#: A share of the outcomes that take longer than the ttl, which is too much; the ttl that is proposed spares a tenth.
+BEYOND, SPARE = 0.01, 1.1
+#: Streams that each warning is said of.
+LISTED = 5
 #: Labels of silence that were replaced, as a share of the ones, that are too many.
 REVERSED = 0.02
 #: Where a smaller share has an outcome, the label that is never reported is what silence means.
@@ -52,8 +57,8 @@ def cautions(result: Result) -> list[Caution]:
     """Return the warnings that this replay calls for, the gravest first."""
     found: list[Caution] = []
     contenders = recommendation.base(result)
+    found += lateness(result)
     if contenders and contenders[0].overall:
-        found += lateness(contenders[0].overall, contenders[0].fates)
         found += _labels(contenders[0].overall)
     for topic, reasons in result.dead.items():
         if reasons:
@@ -64,56 +69,100 @@ def cautions(result: Result) -> list[Caution]:
                     f"They are in no figure. Reasons: {listed}.",
                 )
             )
+    return [*found, *unsorted(result)]
+
+
+def unsorted(result: Result) -> Iterator[Caution]:
+    """Say where many records stand behind later ones: a file can be sorted, a topic cannot."""
     for topic, n in result.out_of_order.items():
         if n > UNSORTED * result.records:
-            found.append(
-                Caution(
-                    f"{count(n)} records of {topic} stand behind later ones.",
-                    "They were played where they stand. If a file was not sorted by time, sort it and replay again.",
-                )
+            yield Caution(
+                f"{count(n)} records of {topic} stand behind later ones.",
+                "They were played where they stand. If the file was not sorted by time, sort it and replay again."
+                if "files" in result.manifest
+                else "Their time is before that of an earlier record of their partition: they were written late, or "
+                "their producers' clocks differ. They were played where they stand, as a worker reads them.",
             )
-    return found
 
 
-def lateness(overall: Scored, fates: Mapping[str, int]) -> Iterator[Caution]:
-    """Say where outcomes come too late for their forecasts, or those of one label before those of the other."""
-    seen = [each for each in overall.ages if each.n >= ENOUGH]
-    late = max((each.p99_ms for each in seen), default=0.0)
-    ttl, expired = duration(overall.ttl_ms), fates["expired_forecasts"]
-    lost = expired and fates["expired_outcomes"] >= LOST * max(overall.raw.n, 1)
-    if expired and (lost or late > NEAR * overall.ttl_ms):
-        yield Caution(
-            f"Forecasts are dropped after {ttl}, before their outcomes have come.",
-            f"{count(expired)} expired without one, and {count(fates['expired_outcomes'])} outcomes never met a "
-            f"forecast; of those that came, one in a hundred took longer than {duration(late)}. What comes late is not "
-            "learnt: give the stream a longer `ttl`; `trueup config suggest` says how long.",
-        )
-    ones = overall.raw.base_rate * overall.raw.n
-    if len(seen) == 1 and seen[0].n == overall.raw.n < SILENT * overall.issued:
-        label, other = (("yes", 0), ("no", 1))[seen[0].label == 0]
-        yield Caution(
-            f"Only outcomes of {label} are reported, of {share(overall.raw.n / overall.issued)} of the forecasts.",
-            f"Every calibrator learns that {label} always happens. If silence means the other, set `silence = {other}` "
-            "and `matures`; `trueup config suggest` says at which age.",
-        )
-    if overall.reversed >= max(ENOUGH, REVERSED * ones):
-        yield Caution(
-            f"Forecasts mature after {duration(overall.matures_ms)}, before all of their outcomes have come.",
-            f"{count(overall.reversed)} labels that silence gave were replaced by an outcome later. Until then "
-            "each was learnt as what it is not: give the stream a longer `matures`; `trueup config suggest` says how "
-            "long.",
-        )
-    if overall.matures_ms or len(seen) < 2:
-        return
-    first, last = sorted(seen, key=lambda each: each.median_ms)
-    if last.median_ms - first.median_ms > APART * last.median_ms:
-        called = {1: "yes", 0: "no"}
-        yield Caution(
-            f"An outcome of {called[first.label]} comes sooner than one of {called[last.label]}.",
-            f"Half of them within {duration(first.median_ms)}, of the others within {duration(last.median_ms)}. A "
-            "calibrator that learns when outcomes arrive takes the sooner ones for more than they are. Set `matures`, "
-            "so that all are learnt at one age; `trueup config suggest` says at which.",
-        )
+def lateness(result: Result) -> Iterator[Caution]:
+    """Say of each stream where outcomes come too late for their forecasts, or of one label before the other."""
+    streams = [stream for each in recommendation.base(result)[:1] for stream in each.streams.values()]
+    for check in (too_short, _one_label, _immature, _apart):
+        found = [caution for each in streams if (caution := check(each))]
+        yield from found[:LISTED]
+        if len(found) > LISTED:
+            said = "The JSON has the figures of each stream."
+            yield Caution(f"The same holds for {count(len(found) - LISTED)} more streams.", said)
+
+
+def too_short(scored: Scored) -> Caution | None:
+    """Say that the ttl is shorter than a stream's outcomes take, whether or not their forecasts have expired."""
+    late, ttl = scored.late, duration(scored.ttl_ms)
+    if late is None or late.p99_ms is None or late.largest_ms is None:
+        return None
+    beyond = late.outcomes >= ENOUGH and late.share > BEYOND
+    cut = late.outcomes >= ENOUGH and late.p99_ms > NEAR * scored.ttl_ms
+    lost = late.missed >= max(LOST * late.outcomes, 1)
+    if not (beyond or (late.expired and (cut or lost))):
+        return None
+    expired = (
+        f"{count(late.expired)} of its forecasts expired without an outcome; for {count(late.missed)} it came later."
+        if late.expired
+        else "None expired here, because there are few records; with more of them, and in a worker, they do."
+    )
+    return Caution(
+        f"The ttl of {scored.stream}, {ttl}, is too short for its outcomes.",
+        f"99 in 100 of its {count(late.outcomes)} outcomes came within {duration(late.p99_ms)}, and "
+        f"{share(late.share)} took longer than the ttl. {expired} What comes after a forecast has expired is not "
+        f'learnt: set `ttl = "{words(SPARE * late.largest_ms)}"` for the stream; `trueup config suggest` says more.',
+    )
+
+
+def _one_label(scored: Scored) -> Caution | None:
+    seen = _seen(scored)
+    if len(seen) != 1 or seen[0].n != scored.raw.n or scored.raw.n >= SILENT * scored.issued:
+        return None
+    label, other = (("yes", 0), ("no", 1))[seen[0].label == 0]
+    return Caution(
+        f"Of {scored.stream} only outcomes of {label} are reported, of {share(scored.raw.n / scored.issued)} of the "
+        "forecasts.",
+        f"Every calibrator learns that {label} always happens. If silence means the other, set `silence = {other}` "
+        "and `matures`; `trueup config suggest` says at which age.",
+    )
+
+
+def _immature(scored: Scored) -> Caution | None:
+    if scored.reversed < max(ENOUGH, REVERSED * scored.raw.base_rate * scored.raw.n):
+        return None
+    return Caution(
+        f"Forecasts of {scored.stream} mature after {duration(scored.matures_ms)}, before all of their outcomes have "
+        "come.",
+        f"{count(scored.reversed)} labels that silence gave were replaced by an outcome later. Until then "
+        "each was learnt as what it is not: give the stream a longer `matures`; `trueup config suggest` says how "
+        "long.",
+    )
+
+
+def _apart(scored: Scored) -> Caution | None:
+    seen = sorted(_seen(scored), key=lambda each: each.median_ms)
+    if scored.matures_ms or len(seen) < 2:
+        return None
+    first, last = seen
+    if last.median_ms - first.median_ms <= APART * last.median_ms:
+        return None
+    called = {1: "yes", 0: "no"}
+    return Caution(
+        f"Of {scored.stream} an outcome of {called[first.label]} comes sooner than one of {called[last.label]}.",
+        f"Half of them within {duration(first.median_ms)}, of the others within {duration(last.median_ms)}. A "
+        "calibrator that learns when outcomes arrive takes the sooner ones for more than they are. Set `matures`, "
+        "so that all are learnt at one age; `trueup config suggest` says at which.",
+    )
+
+
+def _seen(scored: Scored) -> list[Ages]:
+    """Return the ages of the labels that came often enough to tell."""
+    return [each for each in scored.ages if each.n >= ENOUGH]
 
 
 def _labels(overall: Scored) -> Iterator[Caution]:

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import orjson
@@ -333,4 +334,8 @@ def test_unsorted_file_is_told(tmp_path: Path) -> None:
     files[1].write_bytes(b"".join(line + b"\n" for line in reversed(files[1].read_bytes().splitlines())))
     result = found(Request(FileSource(*files), configurations(SETTINGS, [], [])))
     assert result.out_of_order["outcomes"] > 1000
-    assert any("was the file sorted by time?" in line for line in warnings(result))
+    assert any("If the file was not sorted by time, sort it" in line for line in warnings(result))
+    # A topic cannot be sorted.
+    (line,) = [line for line in warnings(replace(result, manifest={"outcomes": {}})) if "stand behind" in line]
+    assert "file" not in line
+    assert "earlier record of their partition" in line

@@ -204,6 +204,29 @@ def test_a_wrong_column_is_unusable_data_and_a_wrong_option_a_wrong_question(
     assert said in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(("a_month", "expired"), [(100, 0), (3000, 24_000)])
+def test_a_ttl_that_is_shorter_than_the_labels_take_is_told_at_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], a_month: int, expired: int
+) -> None:
+    path = tmp_path / "loans.csv"
+    rows = [
+        f"{(i % 100 + 0.5) / 100},{int(i % 7 == 0)},2024-{m:02}-01,2025-{m:02}-01"
+        for m in range(1, 9)
+        for i in range(a_month)
+    ]
+    path.write_text("\n".join(["p,fraud,at,known", *rows]) + "\n")
+    assert run("--table", path, *COLUMNS) == 0
+    told = capsys.readouterr()
+    late = orjson.loads(told.out.splitlines()[-1])["contenders"][0]["streams"]["loans"]["late"]
+    assert (late["outcomes"], late["missed"], late["expired"]) == (8 * a_month, expired, expired)
+    (line,) = [line for line in told.err.splitlines() if "too short" in line]
+    assert line.startswith("The ttl of loans, 30 d, is too short for its outcomes. 99 in 100 of its ")
+    assert "came within 366 d, and 100.0% took longer than the ttl." in line
+    assert 'set `ttl = "403d"` for the stream' in line
+    assert ("None expired here" in line) == (expired == 0)
+    assert told.err.index(line) < told.err.index("ECE")
+
+
 def test_a_proposal_of_a_table_with_a_wrong_column_is_the_same_error(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

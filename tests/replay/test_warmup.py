@@ -9,8 +9,10 @@ import orjson
 import pytest
 
 from replay.configuration import configurations
-from replay.report.recommendation import choose
-from replay.report.warnings import lateness
+from replay.report import tables
+from replay.report.figure import Series
+from replay.report.recommendation import choose, learning
+from replay.report.warnings import lateness, too_short
 from replay.result import Result, Scored
 from replay.run import Request, replay
 from replay.sources.files import FileSource
@@ -71,6 +73,39 @@ def test_labels_that_come_at_once_leave_no_warm_up_worth_a_word(tmp_path: Path) 
     assert not any("warming up" in each for each in choose(result).reasons)
 
 
+def test_the_warm_up_is_told_of_each_stream_that_learns(tmp_path: Path) -> None:
+    n = 6000
+    streams = ("early", "late", "never", "unlabelled")
+    takes = {"early": 5, "late": 20, "never": 5}
+    chance = np.random.default_rng(4).uniform(0.02, 0.3, n)
+    y = np.random.default_rng(5).random(n) < chance
+    at = [START + i * DAY // 100 for i in range(n)]
+    forecasts = [
+        {"event_id": str(i), "stream": streams[i % 4], "p": 3 * float(chance[i]), "ts": at[i]} for i in range(n)
+    ]
+    outcomes: list[dict[str, Any]] = [
+        {"event_id": str(i), "y": int(y[i]), "ts": at[i] + takes[stream] * DAY}
+        for i in range(n)
+        if (stream := streams[i % 4]) in takes
+    ]
+    paths = tmp_path / "forecasts.jsonl", tmp_path / "outcomes.jsonl"
+    for path, records in zip(paths, (forecasts, sorted(outcomes, key=lambda each: each["ts"])), strict=True):
+        path.write_bytes(b"".join(orjson.dumps(each) + b"\n" for each in records))
+    plan = tmp_path / "plan.toml"
+    plan.write_text('[streams.never]\ncalibrator = "identity"\n[streams."*"]\ncalibrator = "platt"\nttl = "90d"\n')
+    request = Request(FileSource(*paths), configurations(Settings.from_env({}), [], [plan]), resamples=100)
+    result = replay(request, {})[0]
+    assert [each.stream for each in learning(result.contenders[0])] == ["early", "late"]
+    said = [each.split(":")[0] for each in choose(result).reasons if "warming up" in each]
+    assert said == [
+        "Until 19 Nov 2023, 8.4% of the forecasts of early, plan was warming up",
+        "Until 4 Dec 2023, 33.4% of the forecasts of late, plan was warming up",
+    ]
+    table = tables.warmup([(Series("plan.toml", "c0"), result.contenders[0])])
+    assert table is not None
+    assert [row[1] for row in table.rows] == ["<bdi>early<wbr></bdi>", "<bdi>late<wbr></bdi>"]
+
+
 def test_choice_rests_on_what_came_after_the_warm_up(tmp_path: Path) -> None:
     result = history(tmp_path, lambda _, y: np.full(len(y), 20.0))
     settled = scored(result, "platt").settled
@@ -81,14 +116,12 @@ def test_choice_rests_on_what_came_after_the_warm_up(tmp_path: Path) -> None:
 
 
 def titles(result: Result) -> list[str]:
-    contender = result.contenders[0]
-    assert contender.overall is not None
-    return [each.title for each in lateness(contender.overall, contender.fates)]
+    return [each.title for each in lateness(result)]
 
 
 def test_labels_that_come_at_different_ages_are_noticed(tmp_path: Path) -> None:
     result = history(tmp_path, lambda rng, y: np.where(y == 1, rng.uniform(1, 20, len(y)), 20))
-    assert titles(result) == ["An outcome of yes comes sooner than one of no."]
+    assert titles(result) == ["Of s an outcome of yes comes sooner than one of no."]
     assert [(each.label, round(each.median_ms / DAY)) for each in scored(result, "platt").ages] == [(0, 20), (1, 10)]
 
 
@@ -97,21 +130,29 @@ def test_labels_that_come_at_one_age_are_not(tmp_path: Path) -> None:
 
 
 def test_a_ttl_that_is_shorter_than_the_delays_is_noticed(tmp_path: Path) -> None:
-    overall = scored(history(tmp_path, lambda rng, y: rng.uniform(1, 20, len(y))), "platt")
-    short, told = (
-        replace(overall, ttl_ms=20 * DAY),
-        "Forecasts are dropped after 20 d, before their outcomes have come.",
-    )
-    assert [each.title for each in lateness(short, {"expired_forecasts": 9, "expired_outcomes": 0})] == [told]
-    assert list(lateness(short, {"expired_forecasts": 0, "expired_outcomes": 0})) == []
-    assert list(lateness(overall, {"expired_forecasts": 9, "expired_outcomes": 5})) == []
-    assert len(list(lateness(overall, {"expired_forecasts": 9, "expired_outcomes": 6}))) == 1
+    found = history(tmp_path, lambda rng, y: rng.uniform(1, 20, len(y))).contenders[0].streams["s"]
+    late = found.late
+    assert late is not None
+    assert (late.outcomes, late.missed, late.share, late.expired) == (6000, 0, 0.0, 0)
+    assert too_short(found) is None
+
+    def told(ttl: int, expired: int, missed: int, share: float) -> str | None:
+        changed = replace(late, expired=expired, missed=missed, share=share)
+        said = too_short(replace(found, ttl_ms=ttl * DAY, late=changed))
+        return said.title if said else None
+
+    title = "The ttl of s, 20 d, is too short for its outcomes."
+    assert told(20, 9, 0, 0.0) == title
+    assert told(20, 0, 0, 0.0) is None
+    assert told(20, 0, 0, 0.011) == title
+    assert told(90, 9, 5, 0.001) is None
+    assert told(90, 9, 6, 0.001) == "The ttl of s, 90 d, is too short for its outcomes."
 
 
 def test_where_only_ones_are_reported_nothing_is_chosen_and_silence_is_named(tmp_path: Path) -> None:
     result = history(tmp_path, lambda _, y: np.where(y == 1, 5.0, np.nan))
     assert scored(result, "platt").raw.base_rate == 1.0
-    assert titles(result)[-1].startswith("Only outcomes of yes are reported, of 1")
+    assert titles(result)[-1].startswith("Of s only outcomes of yes are reported, of 1")
     chosen = choose(result)
     assert chosen.name is None
     assert chosen.headline == "No choice can be made from this replay: every outcome that is known is yes."

@@ -140,6 +140,28 @@ def test_names_from_the_wire_stay_text(hostile: str) -> None:
     assert "x" * 128 in found.text
 
 
+def test_intervals_stand_apart_from_their_value_in_its_unit(result: Result) -> None:
+    told = Page(page(result).decode()).text
+    assert not re.search(r"[0-9%]\[", told)
+    ranks = told[told.index("Order and level, after the warm-up") : told.index("Paired differences")]
+    assert len(re.findall(r"\d\.\d% \[[\d.]+%, [\d.]+%\]", ranks)) == 4  # recall of raw, two configurations, a draw
+    assert len(re.findall(r"0\.\d{4} \[0\.\d{4}, 0\.\d{4}\]", ranks)) == 4  # and their AUC
+
+
+def test_names_of_settings_are_code(result: Result) -> None:
+    contenders = [
+        replace(each, streams={name: replace(of, ttl_ms=1000) for name, of in each.streams.items()})
+        for each in result.contenders
+    ]
+    late = {
+        name: replace(of, late=replace(of.late, share=0.5)) for name, of in contenders[0].streams.items() if of.late
+    }
+    shown = page(replace(result, contenders=[replace(contenders[0], streams=late), *contenders[1:]])).decode()
+    assert "<code>trueup config suggest</code>" in shown
+    assert "`" not in Page(shown).text
+    assert "Of all full windows of 5,000 outcomes" in shown
+
+
 def test_text_is_escaped_wherever_it_stands() -> None:
     assert text(HOSTILE).count("<") == 0
     assert text("a\x00\n\ud800\u2066") == "a⟨U+0000⟩⟨U+000A⟩⟨U+D800⟩⟨U+2066⟩"
