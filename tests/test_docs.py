@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from cli import main
+
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
 #: A file of the source tree, or a module that can be run.
@@ -25,3 +27,16 @@ def test_modules_that_pages_run_exist(page: Path) -> None:
     assert [
         each for each in named if not each.with_suffix(".py").exists() and not (each / "__main__.py").exists()
     ] == []
+
+
+@pytest.mark.parametrize("command", sorted(main._COMMANDS))
+def test_every_command_stands_in_a_page(command: str) -> None:
+    named = re.compile(rf"\b(trueup|make) {command}\b")
+    assert any(named.search(page.read_text()) for page in PAGES if page.name != "CHANGELOG.md")
+
+
+def test_the_readme_says_how_the_command_is_reached_before_it_is_used_bare() -> None:
+    text = (ROOT / "README.md").read_text()
+    first = text.index("`trueup demo")
+    assert ". .venv/bin/activate" in text[:first]
+    assert "make setup" in text[:first]
