@@ -26,6 +26,8 @@ RULE: Final = (
 _PROPER: Final = ("brier", "log_loss")
 _CALIBRATION: Final = ("ece", "ece_smooth")
 _RANKS: Final = ("auc", "recall")
+#: Raw forecasts that are equal to another, on average, from which a refusal says so.
+_EQUALS: Final = 10
 _CALLED: Final = {
     "brier": "Brier score",
     "log_loss": "log loss",
@@ -214,7 +216,8 @@ def _chosen(
 def refusals(contenders: Sequence[Contender], verdicts: Verdicts, warming: Verdicts) -> dict[str, str]:
     """Return of each contender that harms a sentence that says where."""
     refused = {}
-    for name in (each.name for each in contenders):
+    for each in contenders:
+        name = each.name
         harm, early = verdicts.worse(name), warming.worse(name, _PROPER)
         said = []
         if harm:
@@ -222,8 +225,21 @@ def refusals(contenders: Sequence[Contender], verdicts: Verdicts, warming: Verdi
         if early:
             said.append(f"worse than raw during its warm-up in {_numbers(early)}")
         if said:
-            refused[name] = f"{name} is refused: it is {_listed(said)}."
+            ranks_alone = not early and all(found.metric in _RANKS for found in harm)
+            refused[name] = f"{name} is refused: it is {_listed(said)}.{_of_equals(each) if ranks_alone else ''}"
     return refused
+
+
+def _of_equals(contender: Contender) -> str:
+    """Say that many raw forecasts are equal, if they are: then that may be all that ranks worse."""
+    raw = contender.overall.raw if contender.overall is not None else None
+    if raw is None or raw.distinct * _EQUALS > raw.n:
+        return ""
+    return (
+        f" Of {count(raw.n)} raw forecasts {count(raw.distinct)} are different. Those that are equal were served "
+        "differently at different times, and rank against each other by that. At one moment the order is raw's: where "
+        "only forecasts of one moment are compared, this is no harm."
+    )
 
 
 def _keep(

@@ -158,6 +158,24 @@ def test_what_is_worse_than_raw_in_anything_that_counts_is_refused(result: Resul
     assert "Use" not in sentences
 
 
+@pytest.mark.parametrize(
+    ("distinct", "metric", "told"), [(40, "auc", True), (10**9, "auc", False), (40, "brier", False)]
+)
+def test_a_refusal_by_rank_alone_says_so_if_most_raw_forecasts_are_equal(
+    result: Result,
+    distinct: int,
+    metric: str,
+    told: bool,  # noqa: FBT001 - of pytest
+) -> None:
+    contenders = []
+    for each in result.contenders:
+        assert each.overall is not None
+        raw = replace(each.overall.raw, distinct=distinct)
+        contenders.append(replace(each, overall=replace(each.overall, raw=raw)))
+    _, sentences = said(replace(result, contenders=contenders), {**BETTER, metric: 1}, SAME, BETTER)
+    assert (f"raw forecasts {distinct:,} are different" in sentences) is told
+
+
 def test_calibration_error_alone_refuses_nothing(result: Result) -> None:
     chosen, sentences = said(result, {**BETTER, "ece": 1}, SAME, BETTER)
     assert chosen == A
