@@ -6,7 +6,7 @@ from math import isfinite
 from typing import Final
 
 from replay.report.number_format import count, day, difference, period, score, share, signed
-from replay.result import HARMS, RAW, Contender, Difference, Result, Scorecard, Scored, drawn
+from replay.result import HARMS, RAW, Contender, Difference, Phase, Result, Scorecard, Scored, drawn
 
 #: What the choice follows, as the page says it.
 RULE: Final = (
@@ -20,9 +20,11 @@ RULE: Final = (
     "is clearly larger. Where neither proper score differs, calibration error decides the same way. Of several that "
     "nothing is preferred to, raw forecasts stay if they are among them; else the calibrator of the fewest parts is "
     "taken, and of equally simple ones that of the smallest Brier score. What is chosen is recommended for use only "
-    "if its ECE is less than five times what chance gives. With fewer than 200 outcomes there is no choice, and where "
-    "fewer than half of the forecasts have one it is no choice for all."
+    "if its ECE is less than five times what chance gives. With fewer than 200 outcomes, or fewer than 20 of the "
+    "rarer answer, there is no choice, and where fewer than half of the forecasts have one it is no choice for all."
 )
+#: Outcomes of the rarer answer from which there is a choice: of 10 the intervals of AUC cover .83, of 40 .95.
+RARER: Final = 20
 _PROPER: Final = ("brier", "log_loss")
 _CALIBRATION: Final = ("ece", "ece_smooth")
 _RANKS: Final = ("auc", "recall")
@@ -184,14 +186,8 @@ def _chosen(
         return Recommendation(
             None, "No choice can be made from this replay: too few forecasts have an outcome.", (few,)
         )
-    rates = {each.overall.settled.raw.base_rate for each in contenders if each.overall}
-    if rates <= {0.0, 1.0}:
-        only = "yes" if rates == {1.0} else "no"
-        return Recommendation(
-            None,
-            f"No choice can be made from this replay: every outcome that is known is {only}.",
-            ("What a forecaster makes of the other answer is not seen. Where nobody reports it, set `silence`.",),
-        )
+    if (one_sided := _one_sided(contenders)) is not None:
+        return one_sided
     refused = refusals(contenders, verdicts, Verdicts(warming, matters))
     names = [each for each in every if each not in refused]
     best = [each for each in names if not any(verdicts.preferred(other, each) for other in names)]
@@ -211,6 +207,32 @@ def _chosen(
         return made
     few = f"No choice can be made for all forecasts: {share(seen)} of them have an outcome."
     return Recommendation(None, few, tuple(f"Among those: {each}" for each in made.reasons))
+
+
+def _one_sided(contenders: Sequence[Contender]) -> Recommendation | None:
+    """Return that there is no choice where one answer never came, or hardly ever; else None."""
+    rates = {each.overall.settled.raw.base_rate for each in contenders if each.overall}
+    if rates <= {0.0, 1.0}:
+        only = "yes" if rates == {1.0} else "no"
+        return Recommendation(
+            None,
+            f"No choice can be made from this replay: every outcome that is known is {only}.",
+            ("What a forecaster makes of the other answer is not seen. Where nobody reports it, set `silence`.",),
+        )
+    rarer = max(_rarer(each.overall.settled) for each in contenders if each.overall)
+    if rarer < RARER:
+        return Recommendation(
+            None,
+            f"No choice can be made from this replay: the rarer answer came {count(rarer)} times.",
+            (f"Intervals of fewer than {RARER} hold the truth less often than they say.",),
+        )
+    return None
+
+
+def _rarer(phase: Phase) -> int:
+    """Return how often the rarer answer came."""
+    rate = phase.raw.base_rate
+    return round(phase.resolved * min(rate, 1.0 - rate)) if isfinite(rate) else 0
 
 
 def refusals(contenders: Sequence[Contender], verdicts: Verdicts, warming: Verdicts) -> dict[str, str]:

@@ -140,6 +140,19 @@ def test_real_differences_choose_a_calibrator_over_forecasts_twice_too_high(resu
     assert choose(replace(result, contenders=[])).name is None
 
 
+@pytest.mark.parametrize("rarer", [19, 20])
+def test_few_of_the_rarer_answer_allow_no_choice(result: Result, rarer: int) -> None:
+    contenders = []
+    for each in result.contenders:
+        assert each.overall is not None
+        settled = each.overall.settled
+        raw = replace(settled.raw, base_rate=1.0 - rarer / settled.resolved)
+        contenders.append(replace(each, overall=replace(each.overall, settled=replace(settled, raw=raw))))
+    chosen, sentences = said(replace(result, contenders=contenders), BETTER, SAME, BETTER)
+    assert (chosen is None) is (rarer < 20)
+    assert ("the rarer answer came 19 times" in sentences) is (rarer < 20)
+
+
 def test_verdicts_are_the_same_from_both_sides() -> None:
     verdicts = Verdicts(told({(A, B): BETTER}), {})
     assert verdicts.preferred(A, B)
