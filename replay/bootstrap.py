@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from replay.measure import VOLUME, bins_of, knots, log_losses, parts, scorecard
-from replay.ranking import Buckets
-from replay.result import COMPARED, Bootstrap, Difference
+from replay.ranking import Buckets, of_equals
+from replay.result import COMPARED, RAW, Bootstrap, Difference
 from state.arrays import Floats
 from state.scoring.scores import BINS
 
@@ -99,6 +99,8 @@ class Resampled:
             means = _metrics(cells.sum(axis=0, keepdims=True), np.array([float(n)]))[0]
             card = scorecard(forecasts[name], y, None, volume)
             self._whole[name] = np.append(means, [card.auc, card.recall])
+        raw = forecasts.get(RAW)
+        self._of_equals = {name: 0.0 if raw is None else _of_equals(raw, p, y) for name, p in forecasts.items()}
 
     def differences(self, pairs: Sequence[tuple[str, str]]) -> list[Difference]:
         """Return the differences of every metric of `COMPARED` for each pair of a name and what it is compared with."""
@@ -106,7 +108,11 @@ class Resampled:
         for name, against in pairs:
             value = self._whole[name] - self._whole[against]
             ends = _ends(value, self._drawn[name] - self._drawn[against])
-            found += [Difference(name, against, *each) for each in zip(COMPARED, value.tolist(), *ends, strict=True)]
+            of_equals = {"auc": self._of_equals[name] - self._of_equals[against]}
+            found += [
+                Difference(name, against, metric, by, low, high, of_equals.get(metric, 0.0))
+                for metric, by, low, high in zip(COMPARED, value.tolist(), *ends, strict=True)
+            ]
         return found
 
     def intervals(self, name: str) -> list[tuple[str, float, float, float]]:
@@ -147,6 +153,17 @@ class _Ranked:
         with np.errstate(invalid="ignore"):
             measured: Floats = (found / total).T
         return measured
+
+
+def _of_equals(raw: Floats, p: Floats, y: Floats) -> float:
+    """Return `replay.ranking.of_equals` within tenths, weighted by ones as `Scorecard.auc`."""
+    total = found = 0.0
+    for start, end in parts(len(y)):
+        ones = float(y[start:end].sum())
+        if 0.0 < ones < end - start:
+            total += ones
+            found += ones * of_equals(raw[start:end], p[start:end], y[start:end])
+    return found / total if total else 0.0
 
 
 def _cells(p: Floats, y: Floats, starts: NDArray[np.int64]) -> Floats:

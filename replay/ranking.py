@@ -64,6 +64,31 @@ def ranks(p: Floats, y: Floats, volumes: tuple[float, ...]) -> Ranks:
     )
 
 
+def of_equals(raw: Floats, p: Floats, y: Floats) -> float:
+    """Return what pairs of one raw forecast add to the AUC of p, beyond the half of them that chance gives.
+
+    At one moment they are served alike. Their order is that of the moments, and a map that follows the outcomes is
+    higher after a one, which no longer helps it.
+
+    Parameters
+    ----------
+    raw, p, y
+        Raw forecasts, those that are ranked, and outcomes in {0, 1}, [n] each; both outcomes occur.
+    """
+    order = np.lexsort((p, raw))
+    raw, p, y = raw[order], p[order], y[order]
+    new = np.append(True, np.diff(raw) != 0)
+    runs = np.flatnonzero(new | np.append(True, np.diff(p) != 0))
+    ones, size = np.add.reduceat(y, runs), np.diff(np.append(runs, len(y)))
+    zeros = size - ones
+    groups = np.flatnonzero(new[runs])
+    below = np.cumsum(zeros) - zeros
+    below -= np.repeat(below[groups], np.diff(np.append(groups, len(runs))))
+    halves = np.add.reduceat(ones, groups) @ np.add.reduceat(zeros, groups) / 2
+    total = float(y.sum())
+    return float((ones @ (below + zeros / 2) - halves) / (total * (len(y) - total)))
+
+
 class Buckets:
     """Forecasts in cells and buckets of rank: ranks of any weighting of the cells, without sorting again.
 

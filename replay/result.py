@@ -523,6 +523,8 @@ class Difference:
         One of `COMPARED`.
     value, low, high
         The difference and its 95 % interval. ``name`` is better where it is below 0 throughout, or above for `LARGER`.
+    of_equals
+        Of the AUC, the part of the value that pairs of forecasts with one raw score make, see `replay.ranking`.
     """
 
     name: str
@@ -531,6 +533,7 @@ class Difference:
     value: float
     low: float
     high: float
+    of_equals: float = 0.0
 
     @property
     def clear(self) -> bool:

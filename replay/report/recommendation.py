@@ -14,8 +14,9 @@ RULE: Final = (
     "score, log loss, AUC or recall at the stated volume, or in Brier score or log loss during its warm-up. Clearly "
     "means that the 95% interval of the paired difference leaves out 0, and that the difference matters: in Brier "
     "score and log loss it is at least 0.1% of raw's, in calibration error at least 1% of how often the rarer answer "
-    "happens, and in AUC at least 0.002, because a map that moves with every outcome always reorders a little. With "
-    "enough outcomes any difference, however small, leaves out 0. Of the others proper scores decide "
+    "happens, and in AUC at least 0.002, because a map that moves with every outcome always reorders a little; pairs "
+    "of equal raw forecasts count as half there, as only time tells them apart. With enough outcomes any difference, "
+    "however small, leaves out 0. Of the others proper scores decide "
     "first: one forecaster is preferred to another if its Brier score or its log loss is clearly smaller and neither "
     "is clearly larger. Where neither proper score differs, calibration error decides the same way. Of several that "
     "nothing is preferred to, raw forecasts stay if they are among them; else the calibrator of the fewest parts is "
@@ -113,7 +114,9 @@ class Verdicts:
         self._found: dict[tuple[str, str], dict[str, Difference]] = {}
         for each in differences:
             self._found.setdefault((each.name, each.against), {})[each.metric] = each
-            turned = Difference(each.against, each.name, each.metric, -each.value, -each.high, -each.low)
+            turned = Difference(
+                each.against, each.name, each.metric, -each.value, -each.high, -each.low, -each.of_equals
+            )
             self._found.setdefault((each.against, each.name), {})[each.metric] = turned
 
     def of(self, name: str, against: str) -> Mapping[str, Difference]:
@@ -122,7 +125,8 @@ class Verdicts:
 
     def sign(self, each: Difference) -> int:
         """Return -1 where ``name`` is better and it matters, 1 where it is worse and it matters, else 0."""
-        return each.sign if abs(each.value) >= self._least.get(each.metric, 0.0) else 0
+        rest = (each.value - each.of_equals) * (1.0 if each.value > 0.0 else -1.0)
+        return each.sign if min(abs(each.value), rest) >= self._least.get(each.metric, 0.0) else 0
 
     def worse(self, name: str, metrics: Sequence[str] = HARMS) -> list[Difference]:
         """Return in which of some metrics ``name`` is worse than raw forecasts, and it matters."""
@@ -450,7 +454,8 @@ def _numbers(found: Sequence[Difference]) -> str:
     said = []
     for each in found:
         value, low, high = difference(each.value, each.low, each.high)
-        said.append(f"{_CALLED[each.metric]} {value} ({low} to {high})")
+        by = f", {signed(each.of_equals, 4)} of it by equal raw scores" if abs(each.of_equals) >= REORDERED / 2 else ""
+        said.append(f"{_CALLED[each.metric]} {value} ({low} to {high}{by})")
     return _listed(said)
 
 

@@ -140,6 +140,14 @@ def test_real_differences_choose_a_calibrator_over_forecasts_twice_too_high(resu
     assert choose(replace(result, contenders=[])).name is None
 
 
+@pytest.mark.parametrize(("of_equals", "refused"), [(-0.0095, False), (-0.005, True), (0.004, True)])
+def test_how_equal_raw_forecasts_rank_against_each_other_refuses_nothing(of_equals: float, refused: bool) -> None:  # noqa: FBT001 - of pytest
+    one = Difference(A, "raw", "auc", -0.01, -0.012, -0.008, of_equals)
+    verdicts = Verdicts([one], {"auc": 0.002})
+    assert verdicts.sign(one) == (1 if refused else 0)
+    assert verdicts.sign(verdicts.of("raw", A)["auc"]) == (-1 if refused else 0)
+
+
 @pytest.mark.parametrize("rarer", [19, 20])
 def test_few_of_the_rarer_answer_allow_no_choice(result: Result, rarer: int) -> None:
     contenders = []
