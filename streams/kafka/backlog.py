@@ -13,7 +13,6 @@ from typing import Final
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
-from aiokafka.errors import KafkaError
 
 from streams.config.settings import Settings
 
@@ -49,8 +48,9 @@ async def awaited(settings: Settings, stop: asyncio.Event) -> None:
             for group, of in ((f"{settings.app_id}-intake", names), (settings.router.app_id, _router(settings))):
                 if not await _handed_on(admin, consumer, group, of, stop):
                     return
-    except (KafkaError, TimeoutError) as exc:
-        log.warning("how far intake and router are is not known, so they are not waited for: %s", exc)
+    except Exception as exc:  # noqa: BLE001 - whatever cannot be known, the worker may begin
+        said = str(exc) or type(exc).__name__
+        log.warning("how far intake and router are is not known, so they are not waited for: %s", said)
 
 
 def _router(settings: Settings) -> tuple[str, str]:
@@ -61,11 +61,11 @@ async def _handed_on(
     admin: AIOKafkaAdminClient, consumer: AIOKafkaConsumer, group: str, names: Iterable[str], stop: asyncio.Event
 ) -> bool:
     """Wait until a group has committed what topics hold now; return whether it has."""
-    places = [
-        TopicPartition(each["topic"], part["partition"])
-        for each in await admin.describe_topics(list(names))
-        for part in each["partitions"]
-    ]
+    existing = set(await admin.list_topics())  # brokers may make a topic that is asked for by its name
+    described = await admin.describe_topics(there) if (there := [name for name in names if name in existing]) else []
+    places = [TopicPartition(each["topic"], part["partition"]) for each in described for part in each["partitions"]]
+    if not places:
+        return True
     ends, first = await consumer.end_offsets(places), await consumer.beginning_offsets(places)
     least, since, asked = None, monotonic(), 0
     while not stop.is_set():

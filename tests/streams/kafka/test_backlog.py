@@ -1,0 +1,93 @@
+"""A first start waits for intake and router as long as they hand on what there is."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from aiokafka import TopicPartition
+from aiokafka.structs import OffsetAndMetadata
+
+from streams.config.settings import Settings
+from streams.kafka import backlog
+
+PLACES = [TopicPartition("scores", 0), TopicPartition("scores", 1)]
+#: The first record is the one at offset 3.
+FIRST, ENDS = 3, 10
+
+
+class Cluster:
+    """Says what a group has committed, as an admin client and a consumer do: so much more at each question."""
+
+    def __init__(self, step: int, exists: bool = True) -> None:  # noqa: FBT001, FBT002 - of a test
+        self.step, self.exists, self.asked = step, exists, 0
+
+    async def list_topics(self) -> list[str]:
+        return ["scores"] if self.exists else ["others"]
+
+    async def describe_topics(self, names: list[str]) -> list[dict[str, Any]]:
+        return [{"topic": name, "partitions": [{"partition": n} for n in range(2)]} for name in names]
+
+    async def end_offsets(self, places: list[TopicPartition]) -> dict[TopicPartition, int]:
+        return dict.fromkeys(places, ENDS)
+
+    async def beginning_offsets(self, places: list[TopicPartition]) -> dict[TopicPartition, int]:
+        return dict.fromkeys(places, FIRST)
+
+    async def list_consumer_group_offsets(
+        self, group: str, partitions: list[TopicPartition]
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        assert group == "trueup-intake"
+        self.asked += 1
+        reached = self.step * (self.asked - 1)
+        return {place: OffsetAndMetadata(min(FIRST + reached, ENDS) if reached else -1, "") for place in partitions}
+
+
+def handed_on(cluster: Cluster, *, stopped: bool = False) -> bool:
+    async def run() -> bool:
+        stop = asyncio.Event()
+        if stopped:
+            stop.set()
+        return await backlog._handed_on(cluster, cluster, "trueup-intake", ["scores"], stop)
+
+    return asyncio.run(run())
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backlog, "PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr(backlog, "STILL_SECONDS", 0.05)
+
+
+def test_it_ends_when_what_was_there_is_committed(caplog: pytest.LogCaptureFixture) -> None:
+    cluster = Cluster(step=2)
+    assert handed_on(cluster)
+    assert cluster.asked == 5
+    assert not caplog.records
+
+
+def test_it_does_not_wait_for_ever(caplog: pytest.LogCaptureFixture) -> None:
+    assert not handed_on(Cluster(step=0))
+    (record,) = caplog.records
+    assert "trueup-intake has not read 14 records" in record.getMessage()
+
+
+def test_it_does_not_wait_for_a_topic_that_is_not_there_nor_when_it_is_told_to_stop() -> None:
+    assert handed_on(Cluster(step=0, exists=False))
+    assert not handed_on(Cluster(step=0), stopped=True)
+
+
+def test_where_all_sources_are_the_workers_own_nobody_is_asked() -> None:
+    asyncio.run(backlog.awaited(Settings(brokers=("nobody.invalid:1",)), asyncio.Event()))
+
+
+def test_a_worker_begins_where_nobody_says_how_far_they_are(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Denied:
+        def __init__(self, **_: object) -> None:
+            raise PermissionError("the group may not be described")
+
+    monkeypatch.setattr(backlog, "AIOKafkaAdminClient", Denied)
+    monkeypatch.setattr(Settings, "modes", property(lambda _: [type("Mode", (), {"topic": "scores", "direct": False})]))
+    asyncio.run(backlog.awaited(Settings(), asyncio.Event()))
+    assert "the group may not be described" in caplog.text
