@@ -149,7 +149,9 @@ class BySegment:
         """
         v, passing, v2, v3 = _ISSUED.unpack_from(ticket)
         rows = self._touched(ticket)
-        self._weigh(sigmoid(v), sigmoid(v3), y)
+        without, within = sigmoid(v), sigmoid(v3)
+        delta = math.log(within / without) if y > 0.5 else math.log((1.0 - within) / (1.0 - without))
+        self._weigh(delta, delta * delta)
         halflife = max(SHARED, LAGS * lag)
         self._share, self._curvature = share_step(self._share, self._curvature, IN_SHARE, v, passing, y, halflife)
         _learn_lasting(rows, v2, y, max(LASTING, LAGS * lag))
@@ -160,8 +162,7 @@ class BySegment:
         v, _, v2, v3 = _ISSUED.unpack_from(ticket)
         without, within = sigmoid(v), sigmoid(v3)
         one, zero = math.log(within / without), math.log((1.0 - within) / (1.0 - without))
-        self._square = max(self._square - g * (one * one - zero * zero), 0.0)
-        self._gained(-g * (one - zero))
+        self._weigh(-g * (one - zero), -g * (one * one - zero * zero))
         rows = self._touched(ticket)
         i, right = _place(v2)
         left = 1.0 - right
@@ -190,15 +191,9 @@ class BySegment:
             rows.append(row)
         return rows
 
-    def _weigh(self, without: float, within: float, y: float) -> None:
-        """Weigh the answer without segments against that with them by their log loss."""
-        delta = math.log(within / without) if y > 0.5 else math.log((1.0 - within) / (1.0 - without))
-        self._square += delta * delta
-        self._gained(delta)
-
-    def _gained(self, delta: float) -> None:
-        """Weigh anew after a difference of losses; V has it already."""
-        square = self._square
+    def _weigh(self, delta: float, more: float) -> None:
+        """Weigh the answer without segments against that with them, after a difference of log losses; V grows."""
+        square = self._square = max(self._square + more, 0.0)
         rate = min(1.0, WILL / math.sqrt(square)) if square > 0.0 else 1.0
         gain = self._gain = min(max(self._gain + delta, -SURE / rate), SURE / rate)
         self._weight = 1.0 / (1.0 + math.exp(rate * gain - _ODDS))

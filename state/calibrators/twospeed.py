@@ -267,7 +267,7 @@ class TwoSpeed:
         """Learn from an outcome, 0 or 1, if there is evidence of both."""
         if y not in (0.0, 1.0):
             raise ValueError(f"{self.name} counts outcomes: y must be 0 or 1, got {y!r}")
-        evident = self.evident()
+        evident = self._zeros >= ZEROS and (self._ones > 0 or self._expected >= EXPECTED)
         self.learnt += 1
         if y > 0.5:
             self._ones += 1
@@ -296,7 +296,9 @@ class TwoSpeed:
         d = min(max(f - u, -REACH), REACH)
         today = u + self._c + self._e * d
         if evident:  # else the raw forecast was served
-            self._weigh(raw, sigmoid(today + self._bent * self._bend.at(today)), y)
+            q = sigmoid(today + self._bent * self._bend.at(today))
+            delta = math.log(q / raw) if y > 0.5 else math.log((1.0 - q) / (1.0 - raw))
+            self._weigh(delta, delta * delta)
         memory = LAGS * (self._information - since)
         if settled:
             q = sigmoid(today)
@@ -307,15 +309,9 @@ class TwoSpeed:
         self._learn_slow(z, sigmoid(slow), y, max(SLOW, memory))
         self._learn_fast(z, sigmoid(fast), y)
 
-    def _weigh(self, raw: float, q: float, y: float) -> None:
-        """Weigh the raw forecast against the map by their log loss."""
-        delta = math.log(q / raw) if y > 0.5 else math.log((1.0 - q) / (1.0 - raw))
-        self._square += delta * delta
-        self._gained(delta)
-
-    def _gained(self, delta: float) -> None:
-        """Weigh anew after a difference of losses; V has it already."""
-        square = self._square
+    def _weigh(self, delta: float, more: float) -> None:
+        """Weigh the raw forecast against the map: their log losses differ by ``delta`` more, and V by ``more``."""
+        square = self._square = self._square + more
         rate = min(1.0, WILL / math.sqrt(square)) if square > 0.0 else 1.0
         gain = self._gain = min(max(self._gain + delta, -SURE / rate), SURE / rate)
         self._weight = 1.0 / (1.0 + math.exp(rate * gain - _ODDS))
@@ -395,7 +391,7 @@ class TwoSpeed:
             d = min(max(self._fa * z + self._fb - slow, -REACH), REACH)
             today = slow + self._c + self._e * d
             q = sigmoid(today + self._bent * self._bend.at(today))
-            self._gained(-g * (math.log(q / raw) - math.log((1.0 - q) / (1.0 - raw))))
+            self._weigh(-g * (math.log(q / raw) - math.log((1.0 - q) / (1.0 - raw))), 0.0)
         more = lacking(sigmoid(slow), y)
         gz = g * z
         zz = self._zz = self._zz + more * z * z
