@@ -22,7 +22,7 @@ from aiokafka.structs import TopicPartition
 
 from agents import __version__
 from agents.readers import Readers, ReadersError
-from agents.topology import STOPPING
+from agents.topology import STOPPING, log_end
 from agents.worker import FAILED, MISCONFIGURED, abort, collect_rarely, listening, stop_asked, tell
 from streams.config import in_force, output_ids
 from streams.config.settings import Settings, SettingsError
@@ -576,7 +576,7 @@ async def _serve(settings: Settings, names: Sequence[str], probe: Probe, readers
 
     def failed(exc: Exception) -> None:
         if not intake.stopping:
-            log.critical("cannot go on: %s: %s", type(exc).__name__, exc, exc_info=exc)
+            log_end(exc)
             abort()
 
     reporting = asyncio.create_task(readers.report(lambda: intake.unready, lambda: intake.failure is None, failed))
@@ -585,8 +585,8 @@ async def _serve(settings: Settings, names: Sequence[str], probe: Probe, readers
     except SettingsError as exc:
         log.error("%s", exc)  # noqa: TRY400 - a message, not a fault
         return MISCONFIGURED
-    except Exception as exc:
-        log.critical("cannot go on: %s: %s", type(exc).__name__, exc, exc_info=exc)
+    except Exception as exc:  # noqa: BLE001 - whatever it is, the stage ends
+        log_end(exc)
         return FAILED
     finally:
         reporting.cancel()

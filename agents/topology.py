@@ -34,6 +34,11 @@ log = logging.getLogger("trueup")
 STOPPING: Final = "it is stopping"
 
 
+def log_end(exc: BaseException) -> None:
+    """Log what ends a stage."""
+    log.critical("cannot go on: %s: %s", type(exc).__name__, exc, exc_info=exc)
+
+
 @dataclass(eq=False)
 class Topology:
     """A worker that is wired and not started. It is also the `Inputs` of the transport.
@@ -146,7 +151,7 @@ class Topology:
         """Stop at once, acknowledging nothing: what was not finished is done again after the restart."""
         if self.failure is None:
             self.failure = exc
-            log.critical("cannot go on: %s: %s", type(exc).__name__, exc, exc_info=exc)
+            log_end(exc)
             if isinstance(exc, PoisonError):
                 log.critical("%s", deaths.told(self.settings.data_dir, exc.place))
             self.abort()

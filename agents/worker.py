@@ -169,8 +169,8 @@ async def _serve(settings: Settings, probe: Probe, stage: Stage, readers: Reader
         topology.behind = True
         await backlog.awaited(settings, stop)
         topology.behind = False
-    if known is not None and not stop.is_set():
-        await _work(topology, known, stop)
+        if not stop.is_set():
+            await _work(topology, known, stop)
     reporting.cancel()
     log.info("stopped")
     return 0

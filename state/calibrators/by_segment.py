@@ -154,7 +154,9 @@ class BySegment:
         self._weigh(delta, delta * delta)
         halflife = max(SHARED, LAGS * lag)
         self._share, self._curvature = share_step(self._share, self._curvature, IN_SHARE, v, passing, y, halflife)
-        _learn_lasting(rows, v2, y, max(LASTING, LAGS * lag))
+        q = sigmoid(v2 + _lasting(rows, v2))
+        information = q * (1.0 - q)
+        _step_lasting(rows, v2, y - q, information, information * _LN2 / max(LASTING, LAGS * lag))
         _learn_passing(rows, now, y)
 
     def revise(self, ticket: bytes, g: float) -> None:
@@ -164,19 +166,7 @@ class BySegment:
         one, zero = math.log(within / without), math.log((1.0 - within) / (1.0 - without))
         self._weigh(-g * (one - zero), -g * (one * one - zero * zero))
         rows = self._touched(ticket)
-        i, right = _place(v2)
-        left = 1.0 - right
-        j, k = 2 + i, 2 + i + KNOTS
-        more = lacking(sigmoid(v2 + _lasting(rows, v2)), 1.0 if g < 0.0 else 0.0)
-        spread = 0.0
-        for row in rows:
-            spread += left * left / row[k] + right * right / row[k + 1]
-        g /= 1.0 + more * spread
-        for row in rows:
-            row[j] = min(max(row[j] - g * left / row[k], -FAR), FAR)
-            row[j + 1] = min(max(row[j + 1] - g * right / row[k + 1], -FAR), FAR)
-            row[k] += more * left * left
-            row[k + 1] += more * right * right
+        _step_lasting(rows, v2, -g, lacking(sigmoid(v2 + _lasting(rows, v2)), 1.0 if g < 0.0 else 0.0), 0.0)
 
     def _touched(self, ticket: bytes) -> list[list[float]]:
         """Return the rows of a ticket's slots, those it has not seen yet as they begin."""
@@ -271,24 +261,22 @@ def _lasting(rows: list[list[float]], v: float) -> float:
     return 0.5 * ((1.0 - right) * (above[i] + below[i]) + right * (above[i + 1] + below[i + 1]))
 
 
-def _learn_lasting(rows: list[list[float]], v: float, y: float, halflife: float) -> None:
+def _step_lasting(rows: list[list[float]], v: float, g: float, curvature: float, fade: float) -> None:
+    """Step up by g, in (-1, 1), at the knots next to v; their curvature fades towards the prior by a share."""
     i, right = _place(v)
     left = 1.0 - right
     j, k = 2 + i, 2 + i + KNOTS
-    q = sigmoid(v + _lasting(rows, v))
-    information = q * (1.0 - q)
     spread = 0.0
     for row in rows:
         spread += left * left / row[k] + right * right / row[k + 1]
-    g = (y - q) / (1.0 + information * spread)
-    fade = information * _LN2 / halflife
+    g /= 1.0 + curvature * spread
     pull = fade * IN_KNOT
     for row in rows:
         one, other = row[k], row[k + 1]
         row[j] = min(max(row[j] + (g * left - pull * row[j]) / one, -FAR), FAR)
         row[j + 1] = min(max(row[j + 1] + (g * right - pull * row[j + 1]) / other, -FAR), FAR)
-        row[k] = one + fade * (IN_KNOT - one) + information * left * left
-        row[k + 1] = other + fade * (IN_KNOT - other) + information * right * right
+        row[k] = one + fade * (IN_KNOT - one) + curvature * left * left
+        row[k + 1] = other + fade * (IN_KNOT - other) + curvature * right * right
 
 
 def _learn_passing(rows: list[list[float]], now: float, y: float) -> None:

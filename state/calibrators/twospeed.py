@@ -259,9 +259,13 @@ class TwoSpeed:
         """Return today's log-odds at a ticket's forecast, and the information learnt since it was issued."""
         z, since = _RAW.unpack_from(ticket)
         read = z if self._floor <= z <= self._ceiling else self._read(z)
-        u = self._a * read + self._b
-        v = u + self._c + self._e * min(max(self._fa * read + self._fb - u, -REACH), REACH)
-        return self._weight * z + (1.0 - self._weight) * (v + self._bent * self._bend.at(v)), self._information - since
+        return self._weight * z + (1.0 - self._weight) * self._mapped(read), self._information - since
+
+    def _mapped(self, z: float) -> float:
+        """Return today's log-odds without the raw forecast, at log-odds as `_read` gives them."""
+        u = self._a * z + self._b
+        v = u + self._c + self._e * min(max(self._fa * z + self._fb - u, -REACH), REACH)
+        return v + self._bent * self._bend.at(v)
 
     def update(self, ticket: bytes, y: float) -> None:
         """Learn from an outcome, 0 or 1, if there is evidence of both."""
@@ -386,13 +390,10 @@ class TwoSpeed:
         z = _RAW.unpack_from(ticket)[0]
         raw = 1.0 / (1.0 + math.exp(-z))
         z = self._read(z)
-        slow = self._a * z + self._b
         if self.evident():
-            d = min(max(self._fa * z + self._fb - slow, -REACH), REACH)
-            today = slow + self._c + self._e * d
-            q = sigmoid(today + self._bent * self._bend.at(today))
+            q = sigmoid(self._mapped(z))
             self._weigh(-g * (math.log(q / raw) - math.log((1.0 - q) / (1.0 - raw))), 0.0)
-        more = lacking(sigmoid(slow), y)
+        more = lacking(sigmoid(self._a * z + self._b), y)
         gz = g * z
         zz = self._zz = self._zz + more * z * z
         z1 = self._z1 = self._z1 + more * z

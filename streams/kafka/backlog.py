@@ -7,7 +7,7 @@ would read the forecasts of months first, and they would expire before their lab
 import asyncio
 import logging
 from collections.abc import Iterable
-from contextlib import AsyncExitStack, suppress
+from contextlib import suppress
 from time import monotonic
 from typing import Final
 
@@ -15,6 +15,7 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 
 from streams.config.settings import Settings
+from streams.kafka import topics
 
 log = logging.getLogger("trueup")
 
@@ -33,28 +34,23 @@ async def awaited(settings: Settings, stop: asyncio.Event) -> None:
     names = dict.fromkeys(mode.topic for mode in settings.modes if not mode.direct)
     if not names:
         return
-    options = settings.security.client_options()
-    brokers = ",".join(settings.brokers)
+    router = settings.router
     try:
-        async with AsyncExitStack() as stack:
-            admin = AIOKafkaAdminClient(bootstrap_servers=brokers, **options)
-            await admin.start()
-            stack.push_async_callback(admin.close)
+        async with topics.admin_client(settings) as admin:
             stored = await admin.list_consumer_group_offsets(settings.app_id)
             if any(each.offset >= 0 for each in stored.values()):
                 return
-            consumer = AIOKafkaConsumer(bootstrap_servers=brokers, isolation_level="read_committed", **options)
-            await stack.enter_async_context(consumer)
-            for group, of in ((f"{settings.app_id}-intake", names), (settings.router.app_id, _router(settings))):
-                if not await _handed_on(admin, consumer, group, of, stop):
-                    return
+            consumer = AIOKafkaConsumer(
+                bootstrap_servers=",".join(settings.brokers),
+                isolation_level="read_committed",
+                **settings.security.client_options(),
+            )
+            async with consumer:
+                if await _handed_on(admin, consumer, f"{settings.app_id}-intake", names, stop):
+                    await _handed_on(admin, consumer, router.app_id, (router.forecasts, router.outcomes), stop)
     except Exception as exc:  # noqa: BLE001 - whatever cannot be known, the worker may begin
         said = str(exc) or type(exc).__name__
         log.warning("how far intake and router are is not known, so they are not waited for: %s", said)
-
-
-def _router(settings: Settings) -> tuple[str, str]:
-    return settings.routes, settings.labels
 
 
 async def _handed_on(

@@ -100,7 +100,7 @@ async def create(
     TopicsError
         If the brokers refuse.
     """
-    async with _admin(settings) as admin:
+    async with admin_client(settings) as admin:
         existing = set(await admin.list_topics())
         missing = [topic for topic in wanted(settings) if topic.name not in existing]
         requests = []
@@ -156,7 +156,7 @@ async def check(
     replication, retention_ms
         What `create` was asked for; None: it was not asked.
     """
-    async with _admin(settings) as admin:
+    async with admin_client(settings) as admin:
         topics = wanted(settings)
         allowed = await permissions.of_topics(admin, [topic.name for topic in topics])
         problems = [
@@ -235,19 +235,22 @@ def _otherwise_kept(topic: Topic, configs: Mapping[str, str], asked_ms: int | No
 async def lacking(settings: Settings) -> list[str]:
     """Return the topics that intake reads or writes and that do not exist, one sentence each."""
     ours = settings.forecasts, settings.routes, settings.labels, settings.dead_letters, settings.configurations
-    async with _admin(settings) as admin:
+    async with admin_client(settings) as admin:
         existing = set(await admin.list_topics())
     problems = [f"topic {name} does not exist: run 'trueup topics create'" for name in ours if name not in existing]
-    return problems + await missing_sources(settings)
+    return problems + _missing_sources(settings, existing)
 
 
 async def missing_sources(settings: Settings) -> list[str]:
     """Return the topics that intake reads and that do not exist, one sentence each. `create` does not make them."""
-    sources = {mode.topic: mode.source.name for mode in settings.modes if not mode.direct}
-    if not sources:
+    if all(mode.direct for mode in settings.modes):
         return []
-    async with _admin(settings) as admin:
-        existing = set(await admin.list_topics())
+    async with admin_client(settings) as admin:
+        return _missing_sources(settings, set(await admin.list_topics()))
+
+
+def _missing_sources(settings: Settings, existing: set[str]) -> list[str]:
+    sources = {mode.topic: mode.source.name for mode in settings.modes if not mode.direct}
     return [
         f"source topic {topic} of sources.{name} does not exist, or this user may not see it: 'trueup topics create' "
         "does not make it, because it belongs to those who write to it"
@@ -262,7 +265,7 @@ async def remarks(settings: Settings) -> list[str]:
     They are about a ``compression.type`` that makes the brokers compress batches again, about a changelog that keeps
     deletions for a short time, and about acknowledged records that may be lost.
     """
-    async with _admin(settings) as admin:
+    async with admin_client(settings) as admin:
         topics = wanted(settings)
         allowed = await permissions.of_topics(admin, [topic.name for topic in topics])
         found: list[str] = []
@@ -326,7 +329,7 @@ async def partitions(settings: Settings, name: str) -> int | None:
     TopicsError
         If the brokers cannot be reached.
     """
-    async with _admin(settings) as admin:
+    async with admin_client(settings) as admin:
         if name not in await admin.list_topics():
             return None
         (described,) = await admin.describe_topics([name])
@@ -342,7 +345,7 @@ async def configs(settings: Settings, names: list[str]) -> dict[str, dict[str, s
         If the brokers cannot be reached.
     """
     found = {}
-    async with _admin(settings) as admin:
+    async with admin_client(settings) as admin:
         for name in names:
             with suppress(TopicsError):
                 found[name] = await _configs(admin, name)
@@ -386,7 +389,8 @@ async def _configs(admin: AIOKafkaAdminClient, name: str) -> dict[str, str]:
 
 
 @asynccontextmanager
-async def _admin(settings: Settings) -> AsyncIterator[AIOKafkaAdminClient]:
+async def admin_client(settings: Settings) -> AsyncIterator[AIOKafkaAdminClient]:
+    """Connect to the cluster, for as long as the context lasts; TopicsError says why the brokers cannot be reached."""
     try:
         options = settings.security.client_options()
     except ValueError as exc:  # a file is missing or damaged

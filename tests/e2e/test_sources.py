@@ -56,7 +56,7 @@ def test_a_source_topic_that_does_not_exist_is_named_and_never_made(world: MakeW
     assert "'trueup topics create' does not make it" in line
 
     async def make() -> None:
-        async with topics._admin(w.settings) as admin:
+        async with topics.admin_client(w.settings) as admin:
             await admin.create_topics([NewTopic(topic, 1, 1)])
 
     asyncio.run(make())

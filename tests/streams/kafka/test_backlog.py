@@ -9,7 +9,7 @@ from aiokafka import TopicPartition
 from aiokafka.structs import OffsetAndMetadata
 
 from streams.config.settings import Settings
-from streams.kafka import backlog
+from streams.kafka import backlog, topics
 
 PLACES = [TopicPartition("scores", 0), TopicPartition("scores", 1)]
 #: The first record is the one at offset 3.
@@ -92,7 +92,7 @@ def test_a_worker_begins_where_nobody_says_how_far_they_are(
         def __init__(self, **_: object) -> None:
             raise PermissionError("the group may not be described")
 
-    monkeypatch.setattr(backlog, "AIOKafkaAdminClient", Denied)
+    monkeypatch.setattr(topics, "AIOKafkaAdminClient", Denied)
     monkeypatch.setattr(Settings, "modes", property(lambda _: [type("Mode", (), {"topic": "scores", "direct": False})]))
     asyncio.run(backlog.awaited(Settings(), asyncio.Event()))
     assert "the group may not be described" in caplog.text

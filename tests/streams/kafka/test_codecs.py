@@ -24,7 +24,7 @@ def test_a_codec_that_is_missing_is_a_problem_of_every_topic(monkeypatch: pytest
     async def none(*_: object) -> dict[str, frozenset[str]]:
         return {}
 
-    monkeypatch.setattr(topics, "_admin", admin)
+    monkeypatch.setattr(topics, "admin_client", admin)
     monkeypatch.setattr(permissions, "of_topics", none)
     monkeypatch.setattr(codec, "cramjam", None)
     assert codecs.lacking() == ["snappy", "lz4", "zstd"]
