@@ -22,8 +22,14 @@ RESAMPLES = 1000
 SEED = 20_130_201
 #: Below so many resolved forecasts an interval would say more than the data.
 FEWEST = 200
+#: Where days share luck, blocks of one day miss a third of its variance: of this many days, a ninth.
+DAYS = 3
+#: There are at least so many blocks: fewer would say little of how blocks differ.
+BLOCKS = 10
 #: Resamples drawn at once: bounds memory.
 _AT_ONCE = 100
+#: The 97.5 % quantile of the normal distribution.
+_NORMAL = 1.959964
 
 
 def plan(n: int, span_ms: int, block: int | None = None, resamples: int = RESAMPLES) -> Bootstrap | None:
@@ -36,13 +42,13 @@ def plan(n: int, span_ms: int, block: int | None = None, resamples: int = RESAMP
     span_ms
         Time they took, ms.
     block
-        Length of a block; None takes the larger of √n and a day's forecasts, and at most n / 20.
+        Length of a block; None takes the larger of √n and `DAYS` days' forecasts, and at most n / `BLOCKS`.
     """
     if n < FEWEST:
         return None
     if block is None:
-        day = n * 86_400_000 / span_ms if span_ms > 0 else 0.0
-        block = min(math.ceil(max(math.sqrt(n), day)), n // 20)
+        days = DAYS * n * 86_400_000 / span_ms if span_ms > 0 else 0.0
+        block = min(math.ceil(max(math.sqrt(n), days)), n // BLOCKS)
     step = max(1, min(block, n // 2) // CELLS)
     return Bootstrap(step * CELLS, step, resamples, SEED)
 
@@ -65,12 +71,15 @@ class Resampled:
     -----
     A resample draws ceil(n / block) blocks of `CELLS` cells with replacement, from all that begin at a cell's edge; the
     cells at both ends come up less often, as in any moving-block bootstrap (Künsch 1989, *The Jackknife and the
-    Bootstrap for General Stationary Observations*, section 2.3). Intervals are from the 2.5 % to the 97.5 % quantile,
-    less the mean's distance from the value: a resample's ECE is larger than its sample's, most where it is small, and
-    without that the better calibrated one would look worse. The interval always holds the value: where few resamples
-    differ at all, that distance alone would leave it outside. The last cell may be short; a resample's scores are
+    Bootstrap for General Stationary Observations*, section 2.3). The last cell may be short; a resample's scores are
     divided by the forecasts it holds. Its ranks are those of buckets of forecasts, within the tenths that its cells are
     from (`replay.ranking`); the value itself is exact.
+
+    Intervals are from the 2.5 % to the 97.5 % quantile, less the mean's distance from the value: a resample's ECE is
+    larger than its sample's, most where it is small, and without that the better calibrated one would look worse. Both
+    ends are moved away from the value by the ratio of Student's quantile to the normal one, for few blocks say little
+    of how blocks differ. The interval always holds the value: where few resamples differ at all, the mean's distance
+    alone would leave it outside.
     """
 
     def __init__(self, how: Bootstrap, y: Floats, forecasts: Mapping[str, Floats], volume: float = VOLUME) -> None:
@@ -93,6 +102,7 @@ class Resampled:
             for name, cells in sums.items():
                 found = _metrics(weights @ cells, total), ranked[name].measured(weights)
                 drawn[name].append(np.column_stack(found))
+        self._wider = _student(n / how.block - 1) / _NORMAL
         self._drawn = {name: np.concatenate(found) for name, found in drawn.items()}
         self._whole = {}
         for name, cells in sums.items():
@@ -107,7 +117,7 @@ class Resampled:
         found = []
         for name, against in pairs:
             value = self._whole[name] - self._whole[against]
-            ends = _ends(value, self._drawn[name] - self._drawn[against])
+            ends = self._ends(value, self._drawn[name] - self._drawn[against])
             of_equals = {"auc": self._of_equals[name] - self._of_equals[against]}
             found += [
                 Difference(name, against, metric, by, low, high, of_equals.get(metric, 0.0))
@@ -118,14 +128,22 @@ class Resampled:
     def intervals(self, name: str) -> list[tuple[str, float, float, float]]:
         """Return each metric of `COMPARED` with its value and its interval."""
         value = self._whole[name]
-        return list(zip(COMPARED, value.tolist(), *_ends(value, self._drawn[name]), strict=True))
+        return list(zip(COMPARED, value.tolist(), *self._ends(value, self._drawn[name]), strict=True))
+
+    def _ends(self, value: Floats, moved: Floats) -> list[list[float]]:
+        """Return lower and upper ends of values' intervals, [metrics] each; ``moved`` is [resamples, metrics]."""
+        with np.errstate(invalid="ignore"):
+            low, high = self._wider * (np.quantile(moved, (0.025, 0.975), axis=0) - moved.mean(axis=0)) + value
+        return [np.minimum(low, value).tolist(), np.maximum(high, value).tolist()]
 
 
-def _ends(value: Floats, moved: Floats) -> list[list[float]]:
-    """Return the lower and the upper ends of values' intervals, [metrics] each; ``moved`` is [resamples, metrics]."""
-    with np.errstate(invalid="ignore"):
-        low, high = np.quantile(moved, (0.025, 0.975), axis=0) - (moved.mean(axis=0) - value)
-    return [np.minimum(low, value).tolist(), np.maximum(high, value).tolist()]
+def _student(freedom: float) -> float:
+    """Return the 97.5 % quantile of Student's distribution, less than 2 % short from 4 degrees of freedom.
+
+    See Abramowitz and Stegun 1964, *Handbook of Mathematical Functions*, 26.7.5.
+    """
+    z, nu = _NORMAL, max(freedom, 1.0)
+    return z + (z**3 + z) / (4 * nu) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * nu**2)
 
 
 class _Ranked:

@@ -251,13 +251,13 @@ def refusals(contenders: Sequence[Contender], verdicts: Verdicts, warming: Verdi
         if early:
             said.append(f"worse than raw during its warm-up in {_numbers(early)}")
         if said:
-            ranks_alone = not early and all(found.metric in _RANKS for found in harm)
-            refused[name] = f"{name} is refused: it is {_listed(said)}.{_of_equals(each) if ranks_alone else ''}"
+            in_ranks = not early and {found.metric for found in harm} in ({"recall"}, set(_RANKS))
+            refused[name] = f"{name} is refused: it is {_listed(said)}.{_of_equals(each) if in_ranks else ''}"
     return refused
 
 
 def _of_equals(contender: Contender) -> str:
-    """Say that many raw forecasts are equal, if they are: then that may be all that ranks worse."""
+    """Say that many raw forecasts are equal, if they are: then that may be all that lowers the recall."""
     raw = contender.overall.raw if contender.overall is not None else None
     if raw is None or raw.distinct * _EQUALS > raw.n:
         return ""

@@ -139,6 +139,21 @@ def test_bootstrap_interval_of_a_mean_has_the_width_that_theory_gives() -> None:
     assert brier.high - brier.low == pytest.approx(theory, rel=0.15)
 
 
+def test_an_interval_has_nearly_the_width_that_theory_gives_where_days_share_their_luck() -> None:
+    days, daily, widths = 90, 100, []
+    for seed in range(10):
+        lucky = np.random.default_rng(seed).integers(0, 2, days).astype(float)
+        y = lucky.repeat(daily)
+        how = bootstrap.plan(len(y), 86_400_000 * days)
+        assert how is not None
+        forecasts = {"off": np.full(len(y), 0.6), "raw": np.full(len(y), 0.5)}
+        found = bootstrap.Resampled(how, y, forecasts).differences([("off", "raw")])
+        (brier,) = (each for each in found if each.metric == "brier")
+        each_day = np.square(0.6 - lucky) - np.square(0.5 - lucky)
+        widths.append((brier.high - brier.low) / (2 * 1.96 * each_day.std() / np.sqrt(days)))
+    assert np.mean(widths) == pytest.approx(1.0, abs=0.1)
+
+
 def test_an_interval_holds_its_value_where_hardly_a_resample_differs() -> None:
     n, rng = 4000, np.random.default_rng(4)
     raw = rng.uniform(size=n) ** 3 * 0.2

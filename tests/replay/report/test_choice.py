@@ -180,7 +180,8 @@ def test_what_is_worse_than_raw_in_anything_that_counts_is_refused(result: Resul
 
 
 @pytest.mark.parametrize(
-    ("distinct", "metric", "told"), [(40, "auc", True), (10**9, "auc", False), (40, "brier", False)]
+    ("distinct", "metric", "told"),
+    [(40, "recall", True), (10**9, "recall", False), (40, "auc", False), (40, "brier", False)],
 )
 def test_a_refusal_by_rank_alone_says_so_if_most_raw_forecasts_are_equal(
     result: Result,
