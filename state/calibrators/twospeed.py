@@ -37,6 +37,16 @@ EXPECTED: Final = 4.0
 #: Information learnt from which the slow map is settled: what it answers is evidence about the blend. With 20, payments
 #: of .4 % fraud, learnt after 45 days, were served 1.3 % less on average (six seeds): that is debt.
 SETTLED: Final = 60.0
+#: Forecasts are a crowd if they were issued within a `CROWD`-th of the information that was learnt before, once that is
+#: `CROWDED`. What a crowd teaches is bounded: its error, Σ (q - y), counts up to `ROOM` of all information and `LEAST`
+#: more. With .2 and 12 an hour of fraud does twice to thirty times the harm; with .05 and 6 a rate that becomes ten
+#: times as high for good is learnt later (docs/calibrators.md, *What was tried for bursts*).
+CROWD: Final = 40.0
+CROWDED: Final = 20.0
+ROOM: Final = 0.1
+LEAST: Final = 6.0
+#: Crowds that are remembered: those of a fifth to all of the information.
+CROWDS: Final = 64
 #: Weight of raw forecasts at first, standard errors by which it changes e-fold, and the end of its log-odds.
 WEIGHT: Final = 0.9
 WILL: Final = 2.0
@@ -51,9 +61,9 @@ BEYOND: Final = 1.0
 #: Log-odds of a score of 0, and a little more: those of 1 are not exactly as far.
 CERTAIN: Final = Z_CLIP + 1e-6
 
-#: Of the state. Version 1 had no bend, version 2 no share of it, version 3 read wrong certainties as they were; their
-#: states are refused.
-VERSION: Final = 4
+#: Of the state. Version 1 had no bend, version 2 no share of it, version 3 read wrong certainties as they were, version
+#: 4 knew no crowds; their states are refused.
+VERSION: Final = 5
 #: First word of the state. Version 1 began with a count, which never has the highest bit.
 _FORMAT: Final = 1 << 63 | VERSION
 #: Knots of the bend: the lowest one and how many there are, a step of .5 apart in log-odds, from .12 to 96 %.
@@ -71,10 +81,11 @@ IN_BENT_SHARE: Final = 5.0
 _RAW: Final = Struct("<dd")
 _ISSUED: Final = Struct("<ddffff")
 _STATE: Final = Struct("<QQQQQ25d")
+_CROWDS: Final = Struct(f"<{CROWDS}H{CROWDS}d")
 #: Bytes of a ticket before the slow map is settled.
 UNSETTLED: Final = _RAW.size
 #: Bytes of a state.
-SIZE: Final = _STATE.size + 16 * KNOTS[2]
+SIZE: Final = _STATE.size + _CROWDS.size + 16 * KNOTS[2]
 _LN2: Final = math.log(2.0)
 _ODDS: Final = math.log(WEIGHT) - math.log1p(-WEIGHT)
 
@@ -126,8 +137,16 @@ class TwoSpeed:
     on, the maps read log-odds below a floor as floor + `FLAT` (z - floor): it lies `BEYOND` the lowest other score that
     was learnt. The same is done with ones that did not happen. Raw forecasts are weighed as they were sent.
 
-    *Raw.* Its weight w = s(ln 9 - η L), L = Σ δ the log loss of raw forecasts less that of the map so far,
-    η = min(1, `WILL` / sqrt(V)), V = Σ δ², is the second-order mixture of the two. If outcomes are prompt, then on any
+    *Crowds.* Forecasts of one hour share what happened in it. Where half of them are frauds that nobody scored, they
+    are not so many facts about all others, and before they were bounded they made the scores of the next weeks several
+    times too high. So of each crowd, the forecasts of the same floor(`CROWD` ln i) with i the information learnt when
+    they were issued, the error R = Σ (q - y) of the slow map is kept, and an outcome counts for the share of its own
+    error by which R moves within its bounds: in the slow map, in the blend, in L and in V. So the order of a crowd's
+    labels does not matter, and where q is right on average all count in full. So do prompt outcomes, i = information.
+
+    *Raw.* Its weight w = s(ln 9 - η L), L = Σ δ the log loss of raw forecasts less that of the map, which of settled
+    tickets is today's blend and bend of what both maps had answered, η = min(1, `WILL` / sqrt(V)), V = Σ δ², is the
+    second-order mixture of the two. If outcomes are prompt, then on any
     sequence, from the first evidence on,
 
         Σ log loss(p) <= Σ log loss(raw) + .105 max(1, sqrt(V) / 2)  nats,
@@ -152,7 +171,8 @@ class TwoSpeed:
     Ticket: z, information learnt (f64 each); once the slow map is settled also u, f, v, r (f32 each). Bytes: the
     version with the highest bit, outcomes, zeros, ones, zeros of settled tickets up to `ZEROS` (u64), raw ones
     expected, information learnt, a, b, A_zz, A_z1, A_11, the same of the fast map, c, e, H_cc, H_ce, H_ee, L, V, k, H_k
-    (f64), lowest and highest score, floor and ceiling in log-odds (f64), those of `Bend`. Little-endian.
+    (f64), lowest and highest score, floor and ceiling in log-odds (f64), the numbers of `CROWDS` crowds (u16), each at
+    its number modulo `CROWDS`, their errors (f64), those of `Bend`. Little-endian.
 
     References
     ----------
@@ -201,6 +221,7 @@ class TwoSpeed:
         self._bend = Bend(*KNOTS, IN_BEND)
         self._bent, self._bent_held = 0.0, IN_BENT_SHARE
         self._gain, self._square = 0.0, 0.0
+        self._crowds, self._errors = [0] * CROWDS, [0.0] * CROWDS
         self._lowest, self._highest, self._floor, self._ceiling = 0.0, 0.0, Z_CLIP, -Z_CLIP
         self._weight = 1.0 / (1.0 + math.exp(-_ODDS))  # as `decode` has it, to the last bit
 
@@ -299,19 +320,33 @@ class TwoSpeed:
             u, f = slow, fast
         d = min(max(f - u, -REACH), REACH)
         today = u + self._c + self._e * d
+        slow = sigmoid(slow)
+        part = self._part(since, slow - y) if CROWDED <= since < self._information else 1.0
         if evident:  # else the raw forecast was served
             q = sigmoid(today + self._bent * self._bend.at(today))
             delta = math.log(q / raw) if y > 0.5 else math.log((1.0 - q) / (1.0 - raw))
-            self._weigh(delta, delta * delta)
+            self._weigh(part * delta, part * delta * delta)
         memory = LAGS * (self._information - since)
         if settled:
             q = sigmoid(today)
             late = max(BLEND, 2.0 * memory)
-            self._blend(q - y, q * (1.0 - q), d, late)
+            self._blend(part * (q - y), part * q * (1.0 - q), d, late)
             self._bent, self._bent_held = share_step(self._bent, self._bent_held, IN_BENT_SHARE, v, r, y, late)
             self._bend.learn(v, y, max(BENT, 2.0 * memory))
-        self._learn_slow(z, sigmoid(slow), y, max(SLOW, memory))
+        self._learn_slow(z, slow, y, max(SLOW, memory), part)
         self._learn_fast(z, sigmoid(fast), y)
+
+    def _part(self, since: float, g: float) -> float:
+        """Return what share of an outcome counts, 0 to 1: that by which its crowd's error moves within its bounds."""
+        crowd = int(math.log(since) * CROWD) & 0xFFFF
+        place = crowd % CROWDS
+        before = self._errors[place] if self._crowds[place] == crowd else 0.0
+        self._crowds[place] = crowd
+        after = self._errors[place] = before + g
+        most = ROOM * self._information + LEAST
+        if -most <= before <= most and -most <= after <= most:
+            return 1.0
+        return (min(max(after, -most), most) - min(max(before, -most), most)) / g
 
     def _weigh(self, delta: float, more: float) -> None:
         """Weigh the raw forecast against the map: their log losses differ by ``delta`` more, and V by ``more``."""
@@ -336,12 +371,12 @@ class TwoSpeed:
         # The nearest point in the norm of the curvature: the offset moves along.
         self._c, self._e = c - ce / cc * (inside - e), inside
 
-    def _learn_slow(self, z: float, q: float, y: float, halflife: float) -> None:
-        information = q * (1.0 - q)
+    def _learn_slow(self, z: float, q: float, y: float, halflife: float, part: float) -> None:
+        information = part * q * (1.0 - q)
         self._information += information
         fade = information * _LN2 / halflife
         keep = 1.0 - fade
-        g = q - y
+        g = part * (q - y)
         half = 0.5 * (g if g > 0.0 else -g)
         curved = half if self._information < SETTLED and half > information else information
         zz = self._zz = keep * self._zz + fade * IN_SLOPE + curved * z * z
@@ -387,13 +422,17 @@ class TwoSpeed:
             self._zeros = max(self._zeros - 1, 0)
         if self._zeros < ZEROS:
             return
-        z = _RAW.unpack_from(ticket)[0]
+        z, since = _RAW.unpack_from(ticket)
+        part = self._part(since, g) if CROWDED <= since < self._information else 1.0
+        if part == 0.0:
+            return
+        g *= part
         raw = 1.0 / (1.0 + math.exp(-z))
         z = self._read(z)
         if self.evident():
             q = sigmoid(self._mapped(z))
             self._weigh(-g * (math.log(q / raw) - math.log((1.0 - q) / (1.0 - raw))), 0.0)
-        more = lacking(sigmoid(self._a * z + self._b), y)
+        more = part * lacking(sigmoid(self._a * z + self._b), y)
         gz = g * z
         zz = self._zz = self._zz + more * z * z
         z1 = self._z1 = self._z1 + more * z
@@ -407,7 +446,7 @@ class TwoSpeed:
             _, _, u, f, v, _ = _ISSUED.unpack(ticket)
             self._bend.step(v, g)
             d = min(max(f - u, -REACH), REACH)
-            more = lacking(sigmoid(u + self._c + self._e * d), y)
+            more = part * lacking(sigmoid(u + self._c + self._e * d), y)
             cc = self._cc = self._cc + more
             ce = self._ce = self._ce + more * d
             ee = self._ee = self._ee + more * d * d
@@ -424,8 +463,9 @@ class TwoSpeed:
         blend = (self._c, self._e, self._cc, self._ce, self._ee)
         weighed = (self._gain, self._square, self._bent, self._bent_held)
         ends = (self._lowest, self._highest, self._floor, self._ceiling)
+        crowds = _CROWDS.pack(*self._crowds, *self._errors)
         counts = (self.learnt, self._zeros, self._ones, self._settled, self._expected, self._information)
-        return _STATE.pack(_FORMAT, *counts, *slow, *fast, *blend, *weighed, *ends) + self._bend.encode()
+        return _STATE.pack(_FORMAT, *counts, *slow, *fast, *blend, *weighed, *ends) + crowds + self._bend.encode()
 
     def decode(self, payload: bytes) -> None:
         """Take over a state written by `encode`; ValueError if it is cut or of another version."""
@@ -433,7 +473,9 @@ class TwoSpeed:
             raise ValueError(f"state of {self.name} is not of format version {VERSION}, which this build reads")
         require_length(payload, SIZE)
         _, self.learnt, self._zeros, self._ones, self._settled, *maps = _STATE.unpack(payload[: _STATE.size])
-        self._bend.decode(payload[_STATE.size :])
+        crowds = _CROWDS.unpack_from(payload, _STATE.size)
+        self._crowds, self._errors = list(crowds[:CROWDS]), list(crowds[CROWDS:])
+        self._bend.decode(payload[_STATE.size + _CROWDS.size :])
         self._expected, self._information, *maps = maps
         self._a, self._b, self._zz, self._z1, self._11 = maps[:5]
         self._fa, self._fb, self._fzz, self._fz1, self._f11 = maps[5:10]

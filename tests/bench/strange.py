@@ -159,6 +159,15 @@ def even(rng: Random) -> Made:
     return Made(np.full(ROWS, 0.5), (rng.random(ROWS) < 0.5).astype(np.float64), np.sort(rng.random(ROWS) * DAYS))
 
 
+def attacked(rng: Random) -> Made:
+    """Make a stream in which half of the forecasts of one hour are ones, three days' as many, and no score says so."""
+    honest = made(0.01)(rng)
+    hour = slice(ROWS // 2, ROWS // 2 + 400)
+    honest.at[hour] = honest.at[hour.start] + np.linspace(0.0, 1 / 24, 400)
+    honest.y[hour] = rng.random(400) < 0.5
+    return honest
+
+
 def told(row: Integers, y: Any, day: Floats, revision: int = 0) -> Told:
     """Return outcomes of some forecasts."""
     return Told(row, np.broadcast_to(y, row.shape).astype(np.float64), day, np.full(len(row), revision))
@@ -296,6 +305,8 @@ CASES: Final = (
     Case("wave of 20 days, 5 days late", made(0.05, shift=lambda at: 0.8 * np.sin(np.pi * at / 10)), after(5.0)),
     Case("tenfold for 15 days, 5 days late", made(0.004, shift=_ATTACK), after(5.0)),
     Case("tenfold for 15 days, chargebacks", made(0.004, shift=_ATTACK), chargebacks, known=_LATE),
+    Case("an hour of fraud that no score sees, 5 days late", attacked, after(5.0)),
+    Case("an hour of fraud that no score sees, chargebacks", attacked, chargebacks),
     Case("scores of 0 for 10 days, 5 days late", made(0.02, _zero_for_ten_days), after(5.0), known=_LATE),
     Case("scores of 0 for 10 days, chargebacks", made(0.02, _zero_for_ten_days), chargebacks, known=_LATE),
     Case("model replaced, 5 days late", made(0.02, _replaced), after(5.0), known=_LATE),

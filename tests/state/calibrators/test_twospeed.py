@@ -3,6 +3,7 @@
 import math
 import random
 import struct
+from bisect import bisect_left
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -315,3 +316,40 @@ def test_certainties_that_are_right_are_left_as_they_are() -> None:
     calibrator = taught("twospeed", [(k % 2, k % 2) for k in range(5000)])
     assert calibrator.predict(0.0).p < 1e-5
     assert calibrator.predict(1.0).p > 1 - 1e-5
+
+
+def test_a_burst_that_no_score_saw_hardly_raises_the_scores_after_it() -> None:
+    """Half of 300 forecasts of an hour are ones, which no score says; before and after them all scores are right."""
+    hour = range(5000, 5300)
+    times = [*range(5000), *[5000 + k / 30 for k in range(300)], *range(5010, 9000)]
+    for seed in range(3):
+        rng = random.Random(seed)
+        raw = [logistic(rng.gauss(-4.2, 1.2)) for _ in times]
+        y = [float(rng.random() < (0.5 if t in hour else p)) for t, p in enumerate(raw)]
+        served = play(make("twospeed"), raw, y, [bisect_left(times, time + 1000) for time in times])
+        assert sum(served[6300:]) < 1.2 * sum(raw[6300:])
+
+
+def test_a_rate_that_rises_for_good_is_learnt_though_outcomes_are_late() -> None:
+    rng = random.Random(5)
+    true = [logistic(rng.gauss(-4.2, 1.2) + (2.0 if t >= 6000 else 0.0)) for t in range(14_000)]
+    raw = [p if t < 6000 else logistic(math.log(p / (1 - p)) - 2.0) for t, p in enumerate(true)]
+    y = [float(rng.random() < p) for p in true]
+    served = play(make("twospeed"), raw, y, [t + 1000 for t in range(len(raw))])
+    assert sum(served[9000:]) == pytest.approx(sum(true[9000:]), rel=0.25)
+
+
+def test_the_order_of_a_crowds_labels_does_not_matter() -> None:
+    """A file of many forecasts that were issued before the last one came, its zeros first or its ones first."""
+    found = []
+    for first in (0.0, 1.0):
+        rng = random.Random(3)
+        calibrator = make("twospeed")
+        for _ in range(6):
+            raw = [logistic(rng.gauss(-3.0, 1.2)) for _ in range(2000)]
+            y = [float(rng.random() < p) for p in raw]
+            tickets = [calibrator.predict(p).ticket for p in raw]
+            for t in sorted(range(len(raw)), key=lambda t: abs(y[t] - first)):
+                calibrator.update(tickets[t], y[t])
+        found.append(calibrator.predict(0.05).p)
+    assert found == pytest.approx([0.05, 0.05], rel=0.15)
