@@ -31,7 +31,7 @@ set. `trueup schema calibrated` prints the schema; [connect your topics](sources
 
 def page() -> str:
     """Return the page as Markdown."""
-    parts = [INTRODUCTION, "## Settings\n\nEnvironment variables; an unknown one stops the command with this list.\n"]
+    parts = [INTRODUCTION, "## Settings\n\nEnvironment variables. An unknown one ends the command with status 78.\n"]
     parts += _table(
         ("variable", "meaning", "default"), [(f"`{n}`", text, f"`{d}`") for n, text, d in Settings.described()]
     )
