@@ -179,7 +179,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_audit(commands)
     skip = commands.add_parser(
         "skip",
-        help="go on without a record that ends every worker which reads it",
+        help="leave out a record that ends every worker that reads it",
         description="Writes into the state that a record of an input is left out; it becomes a dead letter, 'skipped'. "
         "A worker that dies of the same record again and again prints the command.",
     )
@@ -288,7 +288,7 @@ def _add_stages(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
     )
     commands.add_parser(
         "intake",
-        help="read sources of any keys, and send on what they say under keys of trueup's own",
+        help="read sources of any keys, and write their records under keys of trueup's own",
         description="Serve until SIGTERM. Reads the [sources.NAME] of the streams file that are not the worker's input "
         "topics. Run several: source partitions are shared out among them.",
     )
@@ -304,10 +304,10 @@ def _add_rescale(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
         "rescale",
         help="move the state of a group to another number of partitions, under another application id",
         description="Reads the state that the settings name, and writes it anew for another group, whose topics must "
-        "exist. All workers are stopped, all records of the inputs applied. The old state stays as it is. If the "
+        "exist. First stop all workers, when they have applied all records. The old state stays as it is. If the "
         "command is stopped on the way, run it again.",
     )
-    rescale.add_argument("--partitions", type=_positive, required=True, help="how many there are to be")
+    rescale.add_argument("--partitions", type=_positive, required=True, help="the new number of partitions")
     rescale.add_argument("--to", required=True, metavar="APP_ID", help="application id of the new group")
     rescale.add_argument(
         "--keys",
@@ -324,7 +324,8 @@ def _add_audit(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         "audit",
         help="derive every served prediction again from the topics, and compare bit for bit",
         description="Reads forecasts, outcomes and what was made of them, from their first records; changes no topic. "
-        "What was in force, the workers have written down; give it their settings for what is older.",
+        "Follows what the workers wrote down as in force; older records are judged by the settings of this command: "
+        "give it those of the workers.",
         epilog="exit status: 0 all agree, 1 something differs, 2 it could not be checked",
     )
     audit.add_argument("--json", action="store_true", help="print one JSON object as the last line")
@@ -335,7 +336,7 @@ def _add_audit(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         "--checkpoint",
         type=Path,
         metavar="DIR",
-        help="go on from what the last audit left there, and leave what this one derives of partitions that agree",
+        help="go on from the files of the last audit there, and write new ones for partitions that agree",
     )
     audit.add_argument(
         "--sources",

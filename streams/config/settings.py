@@ -108,7 +108,7 @@ class Settings:
         "Name of this worker in its group: restarted under it within the session, it keeps its partitions", _text, None
     )
     data_dir: Path = _setting(
-        "Where the state is kept, below a directory of the name of TRUEUP_APP_ID; one a worker",
+        "Where the state is kept, in a directory named after TRUEUP_APP_ID; each worker needs its own",
         Path,
         Path("trueup-data"),
     )
@@ -127,7 +127,7 @@ class Settings:
         OUTPUT_FORMATS[0],
     )
     output_subjects: str = _setting(
-        "Subjects of their schemas: topic (calibrated-value), record (trueup.Calibrated) or topic-record",
+        "Subjects of the outputs' schemas: topic (calibrated-value), record (trueup.Calibrated) or topic-record",
         lambda value: _one_of(value, tuple(SUBJECTS)),
         "topic",
     )
@@ -147,7 +147,7 @@ class Settings:
         10.0,
     )
     metrics_host: str = _setting("Address /metrics, /healthz and /readyz listen on", _text, "127.0.0.1")
-    metrics_port: int = _setting("Their port; 0 takes a free one", _number(0, 65_535), 9464)
+    metrics_port: int = _setting("Port of /metrics, /healthz and /readyz; 0: a free one", _number(0, 65_535), 9464)
     metrics_streams: int = _setting(
         "Streams with metrics of their own, the TOML file's first; raise Prometheus's sample_limit with it",
         _number(1, 10_000),
@@ -176,7 +176,7 @@ class Settings:
         32 << 20,
     )
     patience_seconds: float = _setting(
-        "How long a topic that is behind may hold its partner back, s", _seconds(0, 3600), 10.0
+        "How long one input waits for the other, where that is behind, s", _seconds(0, 3600), 10.0
     )
     buffer_records: int = _setting(
         "Records of one topic-partition held while the other topic catches up", _number(1000, 1_000_000), 20_000
@@ -437,7 +437,7 @@ REGISTRY = {
         "url",
         "Schema registry with Confluent's interface, of sources and outputs; https://host:port",
     ),
-    "TRUEUP_REGISTRY_USERNAME": ("username", "User name for it"),
+    "TRUEUP_REGISTRY_USERNAME": ("username", "User name for the registry"),
     "TRUEUP_REGISTRY_PASSWORD": ("password", "Its password"),
     "TRUEUP_REGISTRY_PASSWORD_FILE": ("password", "File that holds its password"),
     "TRUEUP_REGISTRY_TOKEN": ("token", "Bearer token for it, in the place of a user name"),
