@@ -1,4 +1,4 @@
-"""Logs: one line a record, JSON when nobody sits at the terminal."""
+"""Logs: one line a record; JSON unless it is written to a terminal."""
 
 import logging
 import sys

@@ -1,7 +1,7 @@
 """The agent: one batch of a partition, from its records to acknowledged outputs, in the order that survives kill -9.
 
 The numbered steps are those of the operations page. Step 3 is the commit point: before it a crash leaves no trace,
-after it the state is complete and the inputs that come again are answered from the ledger.
+after it the state is complete and inputs that are delivered again are answered from the ledger.
 """
 
 import asyncio

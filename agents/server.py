@@ -4,9 +4,9 @@
 ``/readyz`` does. Both are open to whoever can connect, as orchestrators ask without a password; everything else asks
 for one where one is set.
 
-A connection is one request. Until its head has come it waits, for `HEAD_SECONDS` in all, and where too many wait the
-oldest of whoever has most is closed: who asks at once is always heard. Probes are then answered; for everything else
-there are `CONNECTIONS` places, of which a client has `CLIENT`.
+A connection is one request. Until its head has come it waits, for `HEAD_SECONDS` in all. Where too many wait, the
+oldest of the address that has most is closed, so who asks at once is always heard. Probes are then answered. For
+everything else there are `CONNECTIONS` places, of which an address has `CLIENT`.
 """
 
 import gzip

@@ -1,4 +1,4 @@
-"""``trueup skip TOPIC/PARTITION@OFFSET``: go on without a record that ends every worker which reads it.
+"""``trueup skip TOPIC/PARTITION@OFFSET``: leave out a record that ends every worker that reads it.
 
 The command claims the partition of the record, as a worker does. The worker that serves the partition is shut out and
 starts again. Nobody else can move the fence now, so the row is appended only if the record is still to be applied.

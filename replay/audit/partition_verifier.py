@@ -4,8 +4,8 @@ The engine's answers depend on the order in which records of two topics were fol
 its offsets; what is missing is how the two interleave, and every answer says it: ``applied`` is how many records of
 both topics had been applied at the answer, so the outcomes before it are ``applied`` less the forecasts up to it.
 Between two answers that follow each other stand outcomes in their own order, and forecasts that were answered before or
-could not be read. How those lie among the outcomes is not told and is taken by record time, as a worker does: they
-teach nothing and are answered from the ledger, so it matters to no answer, unless a row falls due at that very record.
+could not be read. Nothing says where those lie among the outcomes, so record time decides, as in a worker. They
+teach nothing and are answered from the ledger. So their place changes no answer, unless a row falls due just there.
 
 What answers carry from their records is derived, too, headers included. A copy of an answer does not say which record
 it answers, one that came again or another of the same event, so what copies carry is not compared.

@@ -7,7 +7,7 @@ these records, and derives every answer under what was in force when it was give
 A router does the same for its partitions of routes and labels, and an intake for source partitions: what it runs
 decides which forecasts and labels a source record becomes.
 
-The topic is compacted and its keys never come again, but for those of configurations, whose values never change. So
+The topic is compacted. A key is written once; only keys of configurations are written again, with the same value. So
 it keeps every record. Records are ordered by ``claim``, the offset of the worker's claim in the changelog: a record
 that arrives late is still recognised as the older one.
 """

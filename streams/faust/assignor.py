@@ -2,8 +2,8 @@
 
 Faust's assignor knows copies too, but reads them with the consumer that reads the inputs, and gives up the balance of
 what is served for them. Here a partition stays where it is served, or goes where a copy of it is. Copies come first:
-who has too little is given copies, and the partitions when the copies are whole, so that nobody waits for a restore.
-Where no copies are kept, partitions go at once.
+a worker that serves too few partitions makes copies, and takes them over when they are whole. So nobody waits for a
+restore. Where no copies are kept, partitions go at once.
 
 The messages are those of Faust: a worker that knows nothing of copies can be in the same group, and keeps none.
 """

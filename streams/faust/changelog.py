@@ -1,8 +1,8 @@
 """The changelog has one writer a partition: the brokers refuse whoever wrote it before.
 
-A worker that was paused past its session and wakes does not know that its partitions have moved. What keeps its batch
-out cannot stand in the worker, which may be stopped again after any check; it must stand in the log. So whoever takes
-up a partition claims it before it reads where the changelog ends: it has the epoch of the partition's producer id
+A worker that was paused past its session and wakes does not know that its partitions have moved. The worker cannot
+check this itself, because it may be stopped again right after the check. So the brokers must refuse its batch. Whoever
+takes up a partition claims it before it reads where the changelog ends: it has the epoch of the partition's producer id
 raised, and appends a row with it. A stale append lands before that row and is recovered with everything else, or
 comes after it and is refused. Appends are idempotent and in no transaction: that costs nothing a batch, and leaves no
 markers behind.

@@ -5,7 +5,7 @@
     carry_headers = ["traceparent", "tracestate", "x-*"]
     carry = { customer = "payment.customer", channel = "@header.channel" }
 
-Both are bounded. What is beyond a bound is left out and counted: an answer never fails of what it carries.
+Both are bounded. What is beyond a bound is left out and counted: an answer never fails because of it.
 """
 
 from collections.abc import Callable, Mapping, Sequence
