@@ -339,7 +339,7 @@ class Policy:
 
     @cached_property
     def config(self) -> str:
-        """Hash of the recipe, 8 hex digits: another hash is another calibrator, which starts afresh."""
+        """Hash of the recipe, 8 hex digits: another hash is another calibrator, with nothing learnt."""
         return blake2b(self.recipe.encode(), digest_size=4).hexdigest()
 
 

@@ -7,7 +7,7 @@ from state.calibrators.histogram import Histogram
 
 
 class Calibeating(Histogram):
-    """Serve the mean outcome of the bin so far: whatever is in front, its answers' calibration error is made good.
+    """Serve the mean outcome of the bin so far; behind another calibrator it removes the calibration error of that one.
 
     Meant for a place behind another calibrator, ``platt+calibeating``, and before a guaranteed one,
     ``platt+calibeating+minimax``. Options, state and ticket: `Histogram`, with κ = 0.

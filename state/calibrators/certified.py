@@ -40,7 +40,7 @@ _WORD: Final = 0xFFFFFFFF
 
 
 class Certified:
-    """Leave the forecast as it is while its surroundings have been right, else move it to where they have.
+    """Leave the forecast as it is while scores near it have been right, else move it to the nearest that have been.
 
     It is meant to stand behind another calibrator: ``prudent+certified``.
 

@@ -16,7 +16,7 @@ PRIOR: Final = 2.0
 
 
 class ExponentialWeights(Bucketed):
-    """Serve points in proportion to what the past says against leaving them; slowest to calibrate, for comparison.
+    """Draw a grid point, less likely where a neighbour would have scored better; slowest to calibrate, for comparison.
 
     Options and state: `Bucketed`. No bound is claimed.
 

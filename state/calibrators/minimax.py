@@ -7,7 +7,7 @@ from state.calibrators.bucketed import Counting
 
 
 class Minimax(Counting):
-    """Serve the grid points whose counted errors cancel: calibrated against any sequence, no horizon, no step size.
+    """Draw one of two neighbouring grid points so that their errors cancel: calibrated on any sequence of outcomes.
 
     The field is the error itself, ``V_i = s_i - n_i g_i``. Options and state: `Bucketed`.
 

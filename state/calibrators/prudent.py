@@ -28,7 +28,7 @@ _LENGTH: Final = Struct("<I")
 
 
 class Prudent:
-    """Serve `TwoSpeed`'s answer with what `BySegment` adds to it as ``p``, and beside it a ``draw`` of `GroupRegret`.
+    """Serve the raw forecast until outcomes support another, by score and segment; beside it a draw, for adversaries.
 
     Parameters
     ----------

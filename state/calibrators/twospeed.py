@@ -91,7 +91,7 @@ _ODDS: Final = math.log(WEIGHT) - math.log1p(-WEIGHT)
 
 
 class TwoSpeed:
-    """Serve a strictly increasing map of the raw forecast, which leaves it as far as the outcomes carry it.
+    """Serve a strictly increasing map of the raw forecast, which departs from it as far as the outcomes support.
 
     Parameters
     ----------
