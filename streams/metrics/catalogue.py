@@ -301,7 +301,7 @@ CATALOGUE: Final = {
             "gauge",
             ("stream", "kind"),
             f"Largest ECE of any complete window of {WINDOW:,} resolved events of a partition",
-            "trueup inspect names the window and shows its reliability",
+            "trueup inspect names the window; with --json it has the reliability of the window",
             series=1,
         ),
         Metric(
