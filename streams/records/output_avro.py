@@ -28,7 +28,7 @@ _PLAIN: Final = _TRUE + _NULL * after("calibrated", "calibrated")
 _UNCARRIED: Final = _PLAIN[:-1]
 _VECTORS: Final = _NULL * after("resolved", "implied")
 #: The schemas as fastavro takes them, by label.
-SCHEMAS: Final[dict[str, Any]] = {label: parsed(text(label, "avro"), ()) for label in NAMES}
+SCHEMAS: Final[dict[str, Any]] = {label: parsed(text(label, "avro"), ()).schema for label in NAMES}
 
 
 class AvroValues:

@@ -205,7 +205,7 @@ def _form(number: int, fetched: Fetched | None) -> _Form:
             raise _none_of_ours(made.DESCRIPTOR.full_name)
         read, write, bare = output_protobuf.fields, output_protobuf.payload, _bare_protobuf
         return _Form(partial(read, made), lambda derived: write(made, orjson.loads(derived)), bare)
-    schema = _ours(avro.parse_fetched(number, fetched))
+    schema = _ours(avro.parse_fetched(number, fetched).schema)
     return _Form(
         partial(output_avro.fields, schema),
         lambda derived: output_avro.payload(schema, orjson.loads(derived)),

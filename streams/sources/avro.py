@@ -2,12 +2,14 @@
 
 import io
 import json
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
 
 import fastavro
+from fastavro import _read_py
 
 from streams.sources import framing
+from streams.sources.avro_bounds import LEVELS, Bounds, nests
 from streams.sources.references import Headers
 from streams.sources.refusal import Unfit
 from streams.sources.registry import AVRO, Fetched, SchemaId
@@ -16,7 +18,13 @@ from streams.sources.schemas import Schemas
 #: What a single-object encoding begins with, and how long its head is (Avro 1.11, *Single-object encoding*).
 _SINGLE, _HEAD = b"\xc3\x01", 10
 _BytesIO: Final = io.BytesIO
-_read: Final = fastavro.schemaless_reader
+
+
+class Parsed(NamedTuple):
+    """A schema as fastavro takes it, and what reads its values; the reader's last argument is None."""
+
+    read: Callable[[io.BytesIO, Any, None], Any]
+    schema: Any
 
 
 class Avro:
@@ -42,7 +50,7 @@ class Avro:
     def __init__(self, schema: str | None, schemas: Schemas, header: str) -> None:
         self._schemas = schemas
         self._header = header
-        self._parsed: dict[SchemaId, Any] = {}
+        self._parsed: dict[SchemaId, Parsed] = {}
         self._fixed = None if schema is None else parsed(schema, ())
 
     def lacking(self, data: bytes, headers: Headers) -> SchemaId | None:
@@ -55,25 +63,25 @@ class Avro:
     def decode(self, data: bytes, headers: Headers) -> Any:  # noqa: ANN401 - whatever it says
         """Return what bytes say; see `streams.sources.formats.Format`."""
         if self._fixed is not None:
-            schema, payload = self._fixed, data[_HEAD:] if data.startswith(_SINGLE) else data
+            (read, schema), payload = self._fixed, data[_HEAD:] if data.startswith(_SINGLE) else data
         elif headers or data[:1] != b"\0" or len(data) < 5:
             named, _, payload = framing.split(data, headers, self._header, placed=False)
-            schema = self._parsed.get(named) or self._parse(named)
+            read, schema = self._parsed.get(named) or self._parse(named)
         else:
             number = int.from_bytes(data[1:5], "big")
-            schema, payload = self._parsed.get(number) or self._parse(number), data[5:]
+            (read, schema), payload = self._parsed.get(number) or self._parse(number), data[5:]
         try:
-            return _read(_BytesIO(payload), schema, None)
+            return read(_BytesIO(payload), schema, None)
         except Exception as exc:  # noqa: BLE001 - fastavro raises what the bytes lead it to
             raise Unfit("format", f"the value is not of its Avro schema: {exc!r}") from None
 
-    def _parse(self, named: SchemaId) -> Any:  # noqa: ANN401 - fastavro's
-        schema = self._parsed[named] = parse_fetched(named, self._schemas.get(named))
-        return schema
+    def _parse(self, named: SchemaId) -> Parsed:
+        made = self._parsed[named] = parse_fetched(named, self._schemas.get(named))
+        return made
 
 
-def parse_fetched(named: SchemaId, fetched: Fetched | None) -> Any:  # noqa: ANN401 - fastavro's
-    """Return a fetched schema as fastavro takes it; raises Unfit if it is none of Avro."""
+def parse_fetched(named: SchemaId, fetched: Fetched | None) -> Parsed:
+    """Return a fetched schema; raises Unfit if it is none of Avro, or its values would have no bound."""
     if fetched is None:
         raise Unfit("schema", f"the registry has no schema {named}")
     if fetched.kind != AVRO:
@@ -84,15 +92,32 @@ def parse_fetched(named: SchemaId, fetched: Fetched | None) -> Any:  # noqa: ANN
         raise Unfit("schema", f"schema {named}: {exc}") from None
 
 
-def parsed(text: str, references: tuple[tuple[str, str], ...]) -> Any:  # noqa: ANN401 - fastavro's
-    """Return a schema as fastavro takes it; raises ValueError if it is none."""
+def parsed(text: str, references: tuple[tuple[str, str], ...]) -> Parsed:
+    """Return a schema; raises ValueError if it is none, or its values would have no bound."""
     named: dict[str, Any] = {}
     try:
         for _, each in references:
             fastavro.parse_schema(_plain(json.loads(each)), named)
-        return fastavro.parse_schema(_plain(json.loads(text)), named)
+        schema = fastavro.parse_schema(_plain(json.loads(text)), named)
+        bounds = Bounds(named)
+        for each in (*named.values(), schema):
+            bounds.check(each)
+        deep = bounds.levels(schema) > LEVELS
     except Exception as exc:
         raise ValueError(f"it is no Avro schema: {exc!r}") from exc
+    return Parsed(_read_guarded if deep else fastavro.schemaless_reader, schema)
+
+
+def _read_guarded(source: io.BytesIO, schema: Any, none: None) -> Any:  # noqa: ANN401 - whatever it says
+    """Read a value whose schema does not bound its depth; raises an exception if it is too deep, or is not of it.
+
+    It is read in Python: a value that nests too deep for that raises RecursionError, in C it would end the process. The
+    bound does not depend on how deep the stack is already, so that an audit reads what a worker read.
+    """
+    found = _read_py.schemaless_reader(source, schema, none)
+    if nests(found, LEVELS):
+        raise ValueError(f"it nests deeper than {LEVELS} levels")
+    return found
 
 
 def _plain(schema: Any) -> Any:  # noqa: ANN401 - JSON

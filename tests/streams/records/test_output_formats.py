@@ -318,7 +318,7 @@ def test_a_later_schema_reads_older_records_and_an_older_one_later_records() -> 
     new = {**old, "fields": [*old["fields"], {"name": "more", "type": ["null", "string"], "default": None}]}
     assert not unreadable_avro(new, old)
     assert not unreadable_avro(old, new)
-    older, newer = (parsed(orjson.dumps(each).decode(), ()) for each in (old, new))
+    older, newer = (parsed(orjson.dumps(each).decode(), ()).schema for each in (old, new))
     said = orjson.loads(encode_resolved(joined(0.5, 0.25, 1.0)))
     later = fastavro.schemaless_reader(io.BytesIO(output_avro.payload(older, said)), older, newer)
     earlier = fastavro.schemaless_reader(io.BytesIO(output_avro.payload(newer, {**said, "more": "x"})), newer, older)

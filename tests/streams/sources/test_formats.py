@@ -27,10 +27,12 @@ from hypothesis import strategies as st
 from streams.config.settings import Settings, SettingsError
 from streams.records.decoding import REASONS
 from streams.sources import config, wait
+from streams.sources.avro import Avro
+from streams.sources.avro_bounds import nests
 from streams.sources.framing import split
 from streams.sources.mapping import Mapping
 from streams.sources.references import Headers
-from streams.sources.refusal import Refusal
+from streams.sources.refusal import Refusal, Unfit
 from streams.sources.registry import Fetched, Registry, RegistryError
 from streams.sources.schemas import Schemas
 from tests.streams.sources.registries import StandIn
@@ -71,6 +73,11 @@ def avro(record: object, schema: object = SCHEMA) -> bytes:
     into = io.BytesIO()
     fastavro.schemaless_writer(into, fastavro.parse_schema(schema), record)  # type: ignore[arg-type]
     return into.getvalue()
+
+
+def by_itself(schema: object) -> Avro:
+    """Return what reads values of one schema."""
+    return Avro(json.dumps(schema), Schemas(), "")
 
 
 def framed(schema: int, payload: bytes, place: bytes = b"") -> bytes:
@@ -169,6 +176,93 @@ def test_a_key_may_be_of_avro_too() -> None:
     table = 'topic = "l"\nrole = "outcome"\nevent_id = "@key.txn"\ny = { constant = 1 }\nkey_format = "avro"'
     assert read(mapping(table, held), b"{}", key=framed(8, b"\x0a")) == {"event_id": "5", "y": 1}
     assert mapping(table).lacking(b"{}", framed(9, b""), ()) == [9]
+
+
+NESTED = {"type": "record", "name": "N", "fields": [{"name": "next", "type": ["null", "N"]}]}
+OTHER = {"type": "record", "name": "B", "fields": [{"name": "a", "type": ["null", "A"]}]}
+ALTERNATING = {"type": "record", "name": "A", "fields": [{"name": "b", "type": ["null", OTHER]}]}
+LISTED = {"type": "record", "name": "N", "fields": [{"name": "kids", "type": {"type": "array", "items": "N"}}]}
+MAPPED = {"type": "record", "name": "N", "fields": [{"name": "kids", "type": {"type": "map", "values": "N"}}]}
+#: No schema refers to itself, and the last has values of 5,000 levels.
+CHAINED = [{"type": "record", "name": "R0", "fields": []}] + [
+    {"type": "record", "name": f"R{n}", "fields": [{"name": "next", "type": ["null", f"R{n - 1}"]}]}
+    for n in range(1, 5000)
+]
+
+
+@pytest.mark.parametrize(
+    ("schema", "head", "level", "tail", "levels"),
+    [
+        (NESTED, b"", b"\2", b"\0", 100),
+        (ALTERNATING, b"", b"\2", b"\0", 100),
+        (LISTED, b"", b"\2", b"\0", 50),
+        (MAPPED, b"", b"\2\0", b"\0", 50),
+        (CHAINED, b"\x8e\x4e", b"\2", b"\0", 100),
+    ],
+    ids=["itself", "by another", "lists", "maps", "names"],
+)
+def test_a_value_may_nest_a_hundred_levels_and_one_that_nests_deeper_is_refused(
+    schema: Any, head: bytes, level: bytes, tail: bytes, levels: int
+) -> None:
+    found = by_itself(schema)
+    said = found.decode(head + level * (levels - 1) + tail * levels, ())
+    assert nests(said, 99)
+    assert not nests(said, 100)
+    for deeper in (levels, 6000, 60_000):
+        with pytest.raises(Unfit) as refused:
+            found.decode(head + level * deeper + tail * (deeper + 1), ())
+        assert refused.value.args[0] == "format"
+
+
+def test_a_record_that_is_within_itself_has_no_value_and_ends_nothing() -> None:
+    found = by_itself({"type": "record", "name": "N", "fields": [{"name": "n", "type": "N"}]})
+    with pytest.raises(Unfit, match="not of its Avro schema"):
+        found.decode(b"\0" * 10, ())
+
+
+def test_values_of_a_schema_that_refers_to_itself_are_read_as_all_others() -> None:
+    fields: list[Any] = [*SCHEMA["fields"], {"name": "next", "type": ["null", "Score"]}]
+    schema = SCHEMA | {"fields": fields}
+    payload = avro(RECORD | {"next": RECORD | {"next": None}}, schema)
+    plain = by_itself(SCHEMA).decode(avro(RECORD), ())
+    assert by_itself(schema).decode(payload, ()) == plain | {"next": plain | {"next": None}}
+
+
+EMPTY = {"type": "record", "name": "E", "fields": [{"name": "nothing", "type": "null"}]}
+TWICE = [EMPTY] + [
+    {"type": "record", "name": f"R{n}", "fields": [{"name": at, "type": f"R{n - 1}" if n else "E"} for at in "ab"]}
+    for n in range(40)
+]
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "array", "items": "null"},
+        {"type": "array", "items": {"type": "null"}},
+        {"type": "array", "items": EMPTY},
+        {"type": "array", "items": {"type": "fixed", "name": "F", "size": 0}},
+        {"type": "map", "values": ["null", {"type": "array", "items": {"type": "record", "name": "F", "fields": []}}]},
+        [EMPTY, {"type": "record", "name": "R", "fields": [{"name": "a", "type": {"type": "array", "items": "E"}}]}],
+        TWICE,
+    ],
+    ids=["null", "table", "record", "fixed", "within", "name", "doubled"],
+)
+def test_a_schema_whose_values_have_more_items_than_bytes_is_refused(schema: Any) -> None:
+    with pytest.raises(ValueError, match="take no bytes"):
+        by_itself(schema)
+    found = read(mapping(AVRO, loaded(i7=Fetched("AVRO", json.dumps(schema), ()))), framed(7, b"\x80\xa8\xd6\xb9\7"))
+    assert found.reason == "schema"
+
+
+@pytest.mark.parametrize("count", [2**31, -(2**31), 2**62, -(2**62)])
+@pytest.mark.parametrize(
+    "items", ["boolean", "string", ["null", "int"], {"type": "map", "values": "null"}], ids=["1", "2", "3", "4"]
+)
+def test_a_count_beyond_the_bytes_ends_with_them(items: Any, count: int) -> None:
+    found = by_itself({"type": "array", "items": items})
+    with pytest.raises(Unfit, match="EOFError"):
+        found.decode(avro(count, "long") + b"\0" * 16, ())
 
 
 # -- Protobuf ----------------------------------------------------------------------------------------------------------
