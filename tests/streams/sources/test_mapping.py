@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from streams.sources import config, modes
 from streams.sources.mapping import Mapping
 from streams.sources.references import steps
-from streams.sources.refusal import PASSED, Refusal
+from streams.sources.refusal import PASSED, Refusal, short
 from streams.sources.source import Source
 
 NOW = 1_700_000_000_000
@@ -363,3 +363,31 @@ def test_any_record_is_an_object_of_json_or_a_refusal(record: Any, key: bytes | 
     for mapping in COMPILED:
         found = mapping.read(orjson.dumps(record), key, (), "t", ts)
         assert isinstance(found, Refusal) or orjson.dumps(found)
+
+
+@pytest.mark.parametrize(
+    "deep", [b"[" * 1020 + b"]" * 1020, b'{"a":' * 1020 + b"1" + b"}" * 1020], ids=["list", "object"]
+)
+@pytest.mark.parametrize("field", ["id", "risk", "at", "model", "amount", "land", "x", "kind", "more", "y"])
+def test_a_value_as_deep_as_json_may_be_is_a_record_or_a_refusal_at_every_place(field: str, deep: bytes) -> None:
+    table = (
+        'topic = "s"\nrole = "forecast"\nevent_id = "id"\nstream = "model"\np = "risk"\nts = "at"\n'
+        'segments = { land = "land" }\ncarry = { more = "more" }\nwhen = { kind = { not = "k" } }\n'
+    )
+    features = 'x = { amount = { path = "amount", range = [0, 1] } }\n'
+    labels = 'topic = "s"\nrole = "outcome"\nevent_id = "id"\nts = "at"\ny = { path = "y", labels = { lost = 1 } }\n'
+    said = {"id": "a", "risk": 0.5, "at": NOW, "model": "m", "y": "lost", "kind": "s"}
+    whole = orjson.dumps({**said, field: None})
+    value = whole.replace(b"null", deep)
+    for text in (table + features, table + 'x = "x"\n', labels, labels.replace(", labels = { lost = 1 }", "")):
+        found = Mapping(source(text)).read(value, b"k", (), "s", NOW)
+        assert isinstance(found, dict) or len(found.why) < 200
+
+
+def test_a_message_shows_the_beginning_of_a_value() -> None:
+    shown = ["a", {"b": [1, None, True]}, 0.5]
+    assert short(shown) == repr(shown)
+    assert short("x" * 100) == "'" + "x" * 56 + "..."
+    assert short(["x" * 10_000_000, 1]) == "['" + "x" * 55 + "..."
+    assert short(orjson.loads(b"[" * 1020 + b"]" * 1020)) == "[" * 57 + "..."
+    assert short(orjson.loads(b'{"a":' * 1020 + b"1" + b"}" * 1020)) == "{'a': " * 9 + "{'a..."
