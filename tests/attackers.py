@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from typing import Final
 
 from aiokafka import AIOKafkaProducer
+from aiokafka.record.util import calc_crc32c
 
 from lab.scrape import get
 
@@ -41,6 +42,21 @@ async def send_at_once(
                     raise ValueError("the records do not fit one batch")
             await asyncio.sleep(began + n * every - time.monotonic())
             await (await producer.send_batch(batch, topic, partition=0))
+
+
+async def send_misnamed(brokers: str, topic: str, values: Sequence[bytes], misnamed: int) -> None:
+    """Produce records as one batch; one of them has a header whose name is in Latin-1, as C clients may send it."""
+    producer = AIOKafkaProducer(bootstrap_servers=brokers, max_batch_size=sum(map(len, values)) + 10_000)
+    async with producer:
+        batch = producer.create_batch()
+        for n, value in enumerate(values):
+            headers = [("x-NAME12", b"said")] if n == misnamed else []
+            batch.append(key=b"k", value=value, timestamp=1500 + n, headers=headers)
+        batch.close()
+        data = bytearray(batch._build().replace(b"NAME12", b"gr\xf6\xdfe "))  # it takes no such name
+        data[17:21] = calc_crc32c(bytes(data[21:])).to_bytes(4, "big")
+        batch._buffer = data
+        await (await producer.send_batch(batch, topic, partition=0))
 
 
 @contextmanager

@@ -9,6 +9,9 @@ What takes longer than a millisecond or two is unpacked in a thread (`Aside`). I
 fetched of the others is handed over, and fetched, meanwhile.
 
 Batches of the format of before Kafka 0.11, which Kafka 4 no longer has, are left to aiokafka and not bounded.
+
+aiokafka decodes the names of headers strictly, and Kafka does not say that they are UTF-8. A batch with another name is
+read once more, in Python, and what is not UTF-8 becomes U+FFFD, as in Java's clients.
 """
 
 import asyncio
@@ -26,6 +29,7 @@ from aiokafka.consumer.fetcher import Fetcher, FetchResult, PartitionRecords
 from aiokafka.errors import CorruptRecordException
 from aiokafka.record.default_records import DefaultRecord, DefaultRecordBatch
 from aiokafka.record.legacy_records import LegacyRecordBatch
+from aiokafka.record.util import decode_varint
 from aiokafka.structs import TopicPartition
 
 from streams.kafka.expansion import ExpandsError, unpacked
@@ -45,6 +49,8 @@ AT_ONCE_PACKED, AT_ONCE = 1 << 16, 1 << 20
 _LENGTH, _BEFORE, _MAGIC, _ATTRIBUTES, _LAST, _RECORDS = 8, 12, 16, 21, 23, 61
 #: Bytes of the head of the oldest format.
 _SHORTEST: Final = 26
+#: Where the number of records stands.
+_COUNT: Final = 57
 _CODEC, _LOG_TIME = 0x07, 0x08
 SizeLimit = Callable[[str], int | None]
 Skips = Callable[[TopicPartition], Mapping[int, str]]
@@ -92,6 +98,8 @@ class RecordSet:
         self._data = data
         self._at = 0
         self._end = self._whole(0)
+        #: Where the batch that was taken last begins, and the one that is read leniently.
+        self._taken = self._lenient = -1
 
     def _whole(self, at: int) -> int | None:
         """Return where the batch that begins there ends, or None if it is not whole."""
@@ -134,15 +142,28 @@ class RecordSet:
             raise CorruptRecordException("a record batch without a head")
         data = memoryview(self._data)[self._at : self._end]
         batch = self._whole_batch(data)
-        self._at = self._end
+        self._taken, self._at = self._at, self._end
         self._end = self._whole(self._at)
         return batch
+
+    def step_back(self) -> bool:
+        """Make the batch that was taken last the next one, whose headers may then have any names.
+
+        False if they may already, or if aiokafka unpacks it.
+        """
+        if self._taken == self._lenient or (self.limit is None and self._data[self._taken + _ATTRIBUTES + 1] & _CODEC):
+            return False
+        self._at = self._lenient = self._taken
+        self._end = self._whole(self._at)
+        return True
 
     def _whole_batch(self, data: memoryview) -> Any:  # noqa: ANN401 - as `next_batch`
         if data[_MAGIC] < 2:
             return LegacyRecordBatch(data, data[_MAGIC])
         batch = DefaultRecordBatch(data)
         opened = self._opened(batch, data)
+        if self._at == self._lenient and not isinstance(opened, RefusedBatch):
+            opened = LenientBatch(batch, opened, opened.room if isinstance(opened, UnpackedBatch) else data)
         skipped = {offset: why for offset, why in self.skips.items() if batch.base_offset <= offset < batch.next_offset}
         return SkippingBatch(batch, opened, len(data), skipped) if skipped else opened
 
@@ -184,6 +205,7 @@ class UnpackedBatch:
         self.producer_id, self.is_transactional = batch.producer_id, batch.is_transactional
         self.is_control_batch = batch.is_control_batch
         struct.pack_into(">h", room, _ATTRIBUTES, batch.attributes & ~_CODEC)
+        self.room = room
         self._batch = DefaultRecordBatch(room)
 
     def validate_crc(self) -> bool:
@@ -221,6 +243,73 @@ class RefusedBatch:
         yield self._record
 
 
+class LenientBatch:
+    """A batch some of whose headers have names that are not UTF-8.
+
+    Parameters
+    ----------
+    batch, opened
+        The batch as it came, and as it is unpacked.
+    room
+        Its bytes, unpacked.
+    """
+
+    is_control_batch = False
+
+    def __init__(
+        self, batch: DefaultRecordBatch, opened: "DefaultRecordBatch | UnpackedBatch", room: memoryview
+    ) -> None:
+        self.base_offset, self.next_offset = batch.base_offset, batch.next_offset
+        self.producer_id, self.is_transactional = batch.producer_id, batch.is_transactional
+        self.validate_crc = opened.validate_crc
+        self._batch, self._room = batch, room
+
+    def __iter__(self) -> Iterator[DefaultRecord]:
+        """Yield the records as aiokafka reads them, but for the names.
+
+        Raises
+        ------
+        CorruptRecordException
+            If a record is not as Kafka has it.
+        """
+        data, at = bytearray(self._room), _RECORDS
+        (count,) = struct.unpack_from(">i", data, _COUNT)
+        for _ in range(count):
+            try:
+                record, at = self._record(data, at)
+            except (IndexError, ValueError) as exc:
+                raise CorruptRecordException(f"a record that cannot be read: {exc!r}") from exc
+            yield record
+
+    def _record(self, data: bytearray, at: int) -> tuple[DefaultRecord, int]:
+        """Read the record that begins there; return it and where it ends."""
+        batch = self._batch
+        size, at = decode_varint(data, at)
+        end = at + size
+        _, at = decode_varint(data, at)  # attributes, which nobody uses
+        passed, at = decode_varint(data, at)
+        behind, at = decode_varint(data, at)
+        key, at = _sized(data, at)
+        value, at = _sized(data, at)
+        count, at = decode_varint(data, at)
+        headers = []
+        for _ in range(count):
+            name, at = _sized(data, at)
+            said, at = _sized(data, at)
+            headers.append(((name or b"").decode(errors="replace"), said))
+        if at != end or end > len(data):
+            raise ValueError(f"it ends at byte {at} and not at {end}")
+        in_log_time = bool(batch.attributes & _LOG_TIME)
+        timestamp = batch.max_timestamp if in_log_time else batch.first_timestamp + passed
+        return DefaultRecord(batch.base_offset + behind, timestamp, int(in_log_time), key, value, headers), at
+
+
+def _sized(data: bytearray, at: int) -> tuple[bytes | None, int]:
+    """Read bytes behind their number, which is negative where there are none; return them and where they end."""
+    size, at = decode_varint(data, at)
+    return (None, at) if size < 0 else (bytes(data[at : at + size]), at + size)
+
+
 Opened = UnpackedBatch | RefusedBatch
 
 
@@ -240,7 +329,7 @@ class SkippingBatch(RefusedBatch):
     def __init__(
         self,
         batch: DefaultRecordBatch,
-        opened: DefaultRecordBatch | Opened,
+        opened: DefaultRecordBatch | LenientBatch | Opened,
         size: int,
         skipped: Mapping[int, str],
     ) -> None:
@@ -252,6 +341,8 @@ class SkippingBatch(RefusedBatch):
         """Yield the records, and what stands for those that are left out."""
         try:
             records = list(self._opened) if self._opened.validate_crc() else [self._record]
+        except UnicodeDecodeError:
+            raise  # it is read once more, leniently
         except Exception:  # noqa: BLE001 - whatever it is, it would end the worker
             records = [self._record]
         for record in records:
@@ -364,7 +455,8 @@ def _portion(fetched: FetchResult, max_records: int | None = None) -> list[Any]:
             _end(reading)
         return []
     records: list[Any] = []
-    size, most, ended = 0, PORTION_RECORDS if max_records is None else min(PORTION_RECORDS, max_records), False
+    size, most = 0, PORTION_RECORDS if max_records is None else min(PORTION_RECORDS, max_records)
+    ended = again = False
     try:
         for record in reading:
             records.append(record)
@@ -377,13 +469,17 @@ def _portion(fetched: FetchResult, max_records: int | None = None) -> list[Any]:
         reading._records_iterator = reading._unpack_records()  # noqa: SLF001 - the one that raised has ended
     except Exception as exc:
         tp = fetched._topic_partition  # noqa: SLF001
-        if not records:
+        if isinstance(exc, UnicodeDecodeError) and reading._records.step_back():  # noqa: SLF001
+            reading._records_iterator = reading._unpack_records()  # noqa: SLF001 - as above
+            again = not records  # nobody would wake who asks
+        elif not records:
             raise PoisonError(tp.topic, tp.partition, reading.next_fetch_offset) from exc
-        ended = True  # those before it are handed over; it is fetched again
+        else:
+            ended = True  # those before it are handed over; it is fetched again
     fetched._update_position()  # noqa: SLF001
     if ended:
         fetched._partition_records = None  # noqa: SLF001
-    return records
+    return _portion(fetched, max_records) if again else records
 
 
 def _backoff(fetched: FetchResult) -> float:

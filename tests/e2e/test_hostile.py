@@ -6,17 +6,21 @@ import json
 import os
 import pickle
 import signal
+import struct
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from aiokafka import AIOKafkaProducer
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
 from replay.audit import auditor
 from streams.records.refused import REASON
 from tests import attackers
+from tests.e2e.test_carried import answers
 from tests.e2e.world import World, wait_for
 from tests.events import Sent, forecast, mixed, outcome
 
@@ -86,6 +90,75 @@ def test_a_batch_that_expands_beyond_the_bound_is_one_dead_letter_and_the_fence_
     assert len(w.read("resolved")) == 1
     w.judge()
     assert auditor.run(w.settings, json_output=False) == auditor.AGREE
+
+
+def test_a_header_s_name_that_is_not_utf_8_ends_no_worker_and_goes_on(world: MakeWorld, tmp_path: Path) -> None:
+    w = world(partitions=1)
+    topic = w.topic("forecasts")
+    streams = tmp_path / "streams.toml"
+    streams.write_text(SCORES.format(name="scores", topic=topic) + 'carry_headers = ["x-*"]\n')
+    w.environment["TRUEUP_STREAMS"] = str(streams)
+    w.reconfigure()
+    asyncio.run(attackers.send_misnamed(w.bootstrap, topic, [scored("a"), scored("b"), DEEP, scored("c")], 1))
+    w.send([outcome("b", 1, 2000)])
+    with w.worker() as worker:
+        w.wait_until_applied(5)
+        assert worker.stop() == 0
+    found = {value["event_id"]: headers for _, value, headers in answers(w)}
+    assert found == {"a": (), "b": (("x-gr\ufffd\ufffde ", b"said"),), "c": ()}
+    assert [json.loads(each.value or b"")["reason"] for each in w.read("dead-letters")] == ["probability"]
+    assert len(w.read("resolved")) == 1
+    assert auditor.run(w.settings, json_output=False) == auditor.AGREE
+
+
+def test_no_record_of_a_source_ends_intake_by_how_it_is_made(world: MakeWorld, tmp_path: Path) -> None:
+    texts, nodes = (f"{label}-{uuid4().hex[:8]}" for label in ("texts", "nodes"))
+    fields = [("id", "string"), ("risk", "double"), ("more", ["null", "N"])]
+    schema = {"type": "record", "name": "N", "fields": [{"name": name, "type": kind} for name, kind in fields]}
+    streams = tmp_path / "streams.toml"
+    streams.write_text(
+        SCORES.format(name="texts", topic=texts)
+        + SCORES.format(name="nodes", topic=nodes)
+        + f"format = \"avro\"\nschema = '{json.dumps(schema)}'\n"
+    )
+    w = world(partitions=1, TRUEUP_STREAMS=str(streams))
+    asyncio.run(created(w.bootstrap, texts, nodes))
+    node = b"\2n" + struct.pack("<d", 0.3)
+    endless = (node + b"\2") * 6000 + node + b"\0"
+    asyncio.run(attackers.send_misnamed(w.bootstrap, texts, [scored("a"), DEEP, scored("b")], 2))
+    asyncio.run(attackers.send_misnamed(w.bootstrap, nodes, [node + b"\0", endless, node + b"\2" + node + b"\0"], 0))
+    with w.worker("--stage", "intake") as intake:
+        wait_for("all to be sent on", lambda: len(w.read("forecasts")) == 4 and len(w.read("dead-letters")) == 2)
+        assert intake.stop() == 0
+    letters = [json.loads(each.value or b"") for each in w.read("dead-letters")]
+    assert {(each["topic"], each["offset"], each["reason"]) for each in letters} == {
+        (texts, 1, "probability"),
+        (nodes, 1, "format"),
+    }
+
+
+async def created(bootstrap: str, *topics: str) -> None:
+    """Create topics of one partition."""
+    admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
+    await admin.start()
+    await admin.create_topics([NewTopic(topic, 1, 1) for topic in topics])
+    await admin.close()
+
+
+def scored(event: str) -> bytes:
+    """Return a record of a source."""
+    return json.dumps({"id": event, "risk": 0.3}).encode()
+
+
+DEEP = b'{"id":"deep","risk":' + b"[" * 1005 + b"]" * 1005 + b"}"
+SCORES = """
+[sources.{name}]
+topic = "{topic}"
+role = "forecast"
+event_id = "id"
+stream = {{ constant = "m" }}
+p = "risk"
+"""
 
 
 @pytest.mark.slow

@@ -4,6 +4,7 @@ import struct
 from types import SimpleNamespace
 from typing import Any
 
+import cramjam
 import orjson
 import pytest
 from aiokafka.consumer import fetcher
@@ -47,6 +48,18 @@ def fetched(data: bytes, limit: int | None = LIMIT, offset: int = 0) -> Partitio
 def read(data: bytes, limit: int | None = LIMIT) -> list[tuple[int, int, bytes | None]]:
     """Return offset, timestamp and value of the records of a fetch."""
     return [(each.offset, each.timestamp, each.value) for each in fetched(data, limit)]
+
+
+def handed_over(reading: PartitionRecords) -> list[list[Any]]:
+    """Return the portions in which a fetch is handed over."""
+    state = SimpleNamespace(paused=False, position=reading.next_fetch_offset)
+    state.consumed_to = lambda position: setattr(state, "position", position)
+    assignment: Any = SimpleNamespace(active=True, state_value=lambda _: state)
+    result = FetchResult(TP, assignment=assignment, partition_records=reading, backoff=0)
+    portions = []
+    while result.has_more():
+        portions.append(result.getall())
+    return portions
 
 
 def damaged(data: bytes) -> bytes:
@@ -200,3 +213,70 @@ def test_where_a_fetch_cannot_be_read_is_named_after_what_comes_before_it() -> N
     again = FetchResult(TP, assignment=assignment, partition_records=fetched(bytes(spoilt), offset=1), backoff=0)
     with pytest.raises(PoisonError, match=r"forecasts/0@1 cannot be read"):
         again.getall()
+
+
+NAMED = [("traceparent", b"00"), ("gr\u00f6\u00dfe", None), ("", b"")]
+LATIN = [("NAME12", b"x" * 20), *NAMED]
+
+
+def headed(codec: int, *headers: list[tuple[str, bytes | None]], base: int = 0, attributes: int = 0) -> bytes:
+    """Return a batch of records with headers, where ``NAME12`` is a name in Latin-1, as C clients may send it."""
+    plain = RecordBatch(10_000_000, 0)
+    assert plain.extend([(b"key%d" % i, b"value", 1000 + i, each) for i, each in enumerate(headers)]) == len(headers)
+    data = bytearray(plain.sealed(7, 1, 0))
+    records = bytes(data[61:]).replace(b"NAME12", b"gr\xf6\xdfe ")
+    made = bytes(data[:61]) + (PACK[codec](records) if codec else records)
+    made = struct.pack(">qi", base, len(made) - 12) + made[12:21] + struct.pack(">h", codec | attributes) + made[23:]
+    return made[:17] + struct.pack(">I", calc_crc32c(made[21:])) + made[21:]
+
+
+PACK: dict[int, Any] = {
+    1: cramjam.gzip.compress,
+    2: cramjam.snappy.compress_raw,
+    3: cramjam.lz4.compress,
+    4: cramjam.zstd.compress,
+}
+
+
+@pytest.mark.parametrize("log_time", [0, 8], ids=["theirs", "the log's"])
+@pytest.mark.parametrize("codec", NUMBERS.values(), ids=NUMBERS)
+def test_a_header_s_name_that_is_not_utf_8_is_read_with_a_mark_and_its_neighbours_as_they_are(
+    codec: int, log_time: int
+) -> None:
+    data = headed(codec, [], NAMED, LATIN, [], base=5, attributes=log_time) + headed(codec, NAMED, base=9)
+    clean = headed(codec, [], NAMED, [("gr\ufffd\ufffde ", b"x" * 20), *NAMED], [], base=5, attributes=log_time)
+    read = [record for each in handed_over(fetched(data, offset=5)) for record in each]
+    assert read == list(fetched(clean + headed(codec, NAMED, base=9), offset=5))
+    assert read[2].headers[0][0].encode().decode() == "gr\ufffd\ufffde ", "it can be sent on"
+
+
+def test_a_header_s_name_that_is_not_utf_8_leaves_no_portion_empty_but_the_last(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(unpacking, "PORTION_RECORDS", 2)
+    data = b"".join(headed(4, LATIN, [], LATIN, base=base) for base in (0, 3, 6))
+    portions = handed_over(fetched(data))
+    assert [record.offset for each in portions for record in each] == list(range(9))
+    assert all(portions[:-1])
+
+
+def test_a_record_beside_such_a_name_is_left_out_alone() -> None:
+    reading = fetched(headed(0, [], LATIN, NAMED))
+    reading._records.skips = {0: "skipped at 0: why"}
+    (stands, *others) = [record for each in handed_over(reading) for record in each]
+    assert type(stands.value) is Skipped
+    assert [(each.offset, len(each.headers)) for each in others] == [(1, 4), (2, 3)]
+
+
+def test_what_is_damaged_beside_such_a_name_is_named_and_ends_nothing_else() -> None:
+    spoilt = bytearray(headed(0, LATIN, []))
+    spoilt[-1] = 0x7E  # the last record's number of headers
+    spoilt[17:21] = struct.pack(">I", calc_crc32c(bytes(spoilt[21:])))
+    with pytest.raises(PoisonError, match=r"forecasts/0@1 cannot be read"):
+        handed_over(fetched(bytes(spoilt), offset=1))
+    flipped = bytearray(headed(0, LATIN))
+    flipped[-1] ^= 1
+    with pytest.raises(PoisonError):
+        handed_over(fetched(bytes(flipped)))
+    with pytest.raises(PoisonError):
+        handed_over(fetched(headed(4, LATIN), None))  # aiokafka unpacks it
