@@ -41,7 +41,6 @@ from streams.records.output_formats import values
 from streams.sources.formats import asks_registry
 from streams.sources.mapping import Mapping
 from streams.sources.schemas import Schemas
-from streams.sources.wait import WAITING
 
 log = logging.getLogger("trueup")
 
@@ -186,8 +185,8 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
         """Why it does not read all that comes, in words that name nothing; empty: it does."""
         if self.stopping:
             return STOPPING
-        if self.registry_seconds:
-            return WAITING
+        if waits := self.schemas.wait.said:
+            return waits
         return "" if self._serving else "no partition is read"
 
     # -- from the brokers ------------------------------------------------------------------------------------------
@@ -293,7 +292,7 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
             await self._out_of_range(exc.args[0])
             return {}
         lacking = {
-            schema
+            schema: reader.name
             for tp, records in fetched.items()
             for reader in self._asking.get(tp.topic, ())
             for record in records

@@ -167,6 +167,12 @@ class BatchProcessor:
         waited: float = self._decoder.schemas.wait.seconds
         return waited
 
+    @property
+    def waits(self) -> str:
+        """What is waited for of the schema registry; empty: nothing."""
+        said: str = self._decoder.schemas.wait.said
+        return said
+
     def samples(self) -> Iterator[Sample]:
         """Yield what counts itself: dead forecasts answered all the same, and what answers could not carry."""
         yield "raw_answers", (), float(self._outputs.raw_answers)

@@ -46,6 +46,11 @@ class RouteProcessor(BatchProcessor):
         """Return 0: its records are JSON."""
         return 0.0
 
+    @property
+    def waits(self) -> str:
+        """Return nothing: as above."""
+        return ""
+
     def samples(self) -> Iterator[Sample]:
         """Yield nothing: a router answers no forecast."""
         yield from ()

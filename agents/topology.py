@@ -26,7 +26,7 @@ from streams.metrics.mirror import Copy, Standing
 from streams.records import skips
 from streams.records.merge import Batch, KafkaRecord
 from streams.records.skips import PoisonError
-from streams.sources.wait import WAITING, Wait
+from streams.sources.wait import Wait
 
 log = logging.getLogger("trueup")
 
@@ -188,8 +188,8 @@ class Topology:
             return "it cannot go on"
         if self.stopping:
             return STOPPING
-        if self.registry_seconds:
-            return WAITING
+        if waits := self.wait.said or self.processor.waits:
+            return waits
         if self.behind:
             return "intake and router have not handed on yet what the sources hold"
         if self.app.serving:

@@ -123,11 +123,11 @@ class Decoder:
 
     async def load(self, records: Iterable[tuple[int, Any]]) -> None:
         """Load the schemas that records name; waits while the registry cannot be asked. Records are as in `events`."""
-        lacking: dict[SchemaId, None] = {}
+        lacking: dict[SchemaId, str] = {}
         for topic, record in records:
             mapping = self._mappings[topic]
             if mapping is not None:
-                lacking.update(dict.fromkeys(mapping.lacking(record.value, record.key, record.headers)))
+                lacking.update(dict.fromkeys(mapping.lacking(record.value, record.key, record.headers), mapping.names))
         if lacking:
             await self.schemas.load(lacking)
 

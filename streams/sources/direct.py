@@ -29,6 +29,8 @@ class TopicMapping:
     ----------
     topic
         Name of the topic.
+    names
+        Of the sources.
     read
         Returns the fields of a record, or why it is none; see `Mapping.read`.
     carriers
@@ -37,6 +39,7 @@ class TopicMapping:
 
     def __init__(self, sources: Sequence[Source], topic: str, schemas: Schemas) -> None:
         self.topic = topic
+        self.names = ", ".join(each.name for each in sources)
         self._mappings = [Mapping(each, schemas) for each in sources]
         self.carriers = [mapping.carrier for mapping in self._mappings]
         self.read = self._first if len(sources) > 1 else self._mappings[0].read

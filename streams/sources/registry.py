@@ -7,6 +7,7 @@ Hortonworks Registry 0.9.1 say, refuse a field that they do not know: that a sch
 """
 
 import json
+import logging
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,16 +18,20 @@ from urllib.parse import quote, urlsplit
 
 import aiohttp
 
+log = logging.getLogger("trueup")
+
 #: A schema's number, or its GUID as text.
 SchemaId = int | str
 AVRO, PROTOBUF, JSON = "AVRO", "PROTOBUF", "JSON"
 #: Longest wait for an answer, s.
 SECONDS: Final = 10.0
-#: Most schemas that one refers to, directly or not.
-_MOST: Final = 1000
+#: Most schemas that one refers to, directly or not, and most of them in a row.
+_MOST, _DEEPEST = 1000, 100
 #: Statuses that say who may not ask, and those that say that a schema is not wanted, which will not change by itself.
 _FORBIDDEN: Final = (401, 403)
 _REFUSED: Final = (*_FORBIDDEN, 404, 409, 422)
+#: Statuses that say that there is no such schema: Confluent's registry and others refuse an id that they cannot have.
+_ABSENT: Final = (400, 404, 422)
 #: What every registry answers, whoever asks.
 _TYPES: Final = "schemas/types"
 _ACCEPT: Final = {"Accept": "application/vnd.schemaregistry.v1+json, application/json"}
@@ -42,6 +47,10 @@ class ForbiddenError(RegistryError):
 
 class RefusedError(ValueError):
     """The registry will not have a schema, or does not let it be registered; the message says why."""
+
+
+class _IncompleteError(Exception):
+    """The registry does not have all that a schema refers to; the message says what."""
 
 
 class Fetched(NamedTuple):
@@ -139,7 +148,7 @@ class Registry:
         )
 
     async def fetch(self, session: aiohttp.ClientSession, schema: SchemaId) -> Fetched | None:
-        """Return a schema with all it refers to; None if there is none.
+        """Return a schema with all it refers to; None if the registry does not have it, or not all that it refers to.
 
         Raises
         ------
@@ -147,26 +156,31 @@ class Registry:
             If the registry cannot be asked, or its answer is none.
         """
         path = f"schemas/ids/{schema}" if isinstance(schema, int) else f"schemas/guids/{quote(schema)}"
-        found = await self._get(session, path)
+        found = await self._get(session, path, absent=_ABSENT)
         if found is None:
             await self._recognise(session)
             return None
         kind = found.get("schemaType", AVRO)
         if kind == PROTOBUF:
-            found = await self._get(session, path, serialized=True) or {}
+            found = await self._get(session, path, serialized=True, absent=_ABSENT) or found
         references: dict[str, str] = {}
-        await self._collect(session, found, references, serialized=kind == PROTOBUF)
+        try:
+            await self._collect(session, found, references, set(), serialized=kind == PROTOBUF)
+        except _IncompleteError as exc:
+            await self._recognise(session)
+            log.warning("schema %s cannot be had, and records that name it are dead letters: %s", schema, exc)
+            return None
         return Fetched(kind, _text(found), tuple(references.items()))
 
     async def _recognise(self, session: aiohttp.ClientSession) -> None:
         """Raise `RegistryError` if this is no registry: a server that knows no path has no schema either."""
         try:
-            known = await self._answer(session, _TYPES) is not None
+            known = await self._answer(session, _TYPES, _ABSENT) is not None
         except RegistryError:
             known = True  # it is there, and not for everybody
         if not known:
             raise RegistryError(
-                f"{self._url(_TYPES)} answered 404: TRUEUP_REGISTRY_URL is not the address of Confluent's interface"
+                f"{self._url(_TYPES)} is not there: TRUEUP_REGISTRY_URL is not the address of Confluent's interface"
             )
 
     async def register(self, session: aiohttp.ClientSession, subject: str, text: str, kind: str = AVRO) -> int:
@@ -224,8 +238,24 @@ class Registry:
         raise (RefusedError if status in _REFUSED else RegistryError)(told)
 
     async def _collect(
-        self, session: aiohttp.ClientSession, found: Mapping[str, Any], into: dict[str, str], *, serialized: bool
+        self,
+        session: aiohttp.ClientSession,
+        found: Mapping[str, Any],
+        into: dict[str, str],
+        seen: set[str],
+        *,
+        serialized: bool,
+        depth: int = 1,
     ) -> None:
+        """Add what a schema refers to; ``seen`` are the names that were met.
+
+        Raises
+        ------
+        _IncompleteError
+            If the registry does not have all of it, or it is too much.
+        RegistryError
+            As `fetch`.
+        """
         for each in found.get("references") or ():
             try:
                 name, place = (
@@ -234,31 +264,37 @@ class Registry:
                 )
             except (KeyError, TypeError, ValueError) as exc:
                 raise RegistryError(f"a reference that cannot be read: {each!r}") from exc
-            if name in into:
+            if name in seen:
                 continue
-            if len(into) >= _MOST:
-                raise RegistryError(f"a schema refers to more than {_MOST} others")
-            referred = await self._get(session, place, serialized=serialized)
+            seen.add(name)
+            if len(seen) > _MOST or depth > _DEEPEST:
+                raise _IncompleteError(f"it refers to more than {_MOST} others, or {_DEEPEST} in a row")
+            referred = await self._get(session, place, serialized=serialized, absent=_ABSENT)
             if referred is None:
-                raise RegistryError(f"there is no {place}, to which a schema refers")
-            await self._collect(session, referred, into, serialized=serialized)
+                raise _IncompleteError(f"there is no {place}, to which it refers")
+            await self._collect(session, referred, into, seen, serialized=serialized, depth=depth + 1)
             into[name] = _text(referred)
 
     async def _get(
-        self, session: aiohttp.ClientSession, path: str, *, serialized: bool = False
+        self,
+        session: aiohttp.ClientSession,
+        path: str,
+        *,
+        serialized: bool = False,
+        absent: tuple[int, ...] = (404,),
     ) -> dict[str, Any] | None:
         path += "?format=serialized" if serialized else ""
-        found = await self._answer(session, path)
+        found = await self._answer(session, path, absent)
         if found is not None and not isinstance(found, dict):
             raise RegistryError(f"{self._url(path)} answered no object")
         return found
 
-    async def _answer(self, session: aiohttp.ClientSession, path: str) -> Any:  # noqa: ANN401 - JSON
-        """Return what a path answers; None if it does not exist."""
+    async def _answer(self, session: aiohttp.ClientSession, path: str, absent: tuple[int, ...]) -> Any:  # noqa: ANN401 - JSON
+        """Return what a path answers; None if its status is one that says that it does not exist."""
         url = self._url(path)
         try:
             async with session.get(url) as answer:
-                if answer.status == 404:
+                if answer.status in absent:
                     return None
                 if answer.status != 200:
                     error = ForbiddenError if answer.status in _FORBIDDEN else RegistryError

@@ -4,7 +4,7 @@ Reading a record is pure. So what it needs is fetched before: `Schemas.load` wai
 id what its schema is, or that there is none.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import partial
 from time import monotonic
 from typing import Final
@@ -46,15 +46,22 @@ class Schemas:
         """Whether the registry has to be asked before a record with this id can be read."""
         return schema not in self._known and self._unknown.get(schema, 0.0) <= monotonic()
 
-    async def load(self, schemas: Iterable[SchemaId]) -> None:
-        """Ask for schemas until the registry has answered, and say so where it does not."""
+    async def load(self, schemas: Iterable[SchemaId] | Mapping[SchemaId, str]) -> None:
+        """Ask for schemas until the registry has answered, and say so where it does not.
+
+        Parameters
+        ----------
+        schemas
+            Their ids, with the names of the sources whose records name them, where these are known.
+        """
         registry = self._registry
         if registry is None:
             return
         async with registry.session() as session:
             for schema in schemas:
                 ask = partial(registry.fetch, session, schema)
-                self._keep(schema, await self.wait.answer(ask, f"schema {schema}"))
+                whose = f"source {schemas[schema]}" if isinstance(schemas, Mapping) else ""
+                self._keep(schema, await self.wait.answer(ask, f"schema {schema}", whose))
 
     def _keep(self, schema: SchemaId, found: Fetched | None) -> None:
         if found is not None:

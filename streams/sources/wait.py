@@ -22,15 +22,21 @@ class Wait:
     """Questions that the registry has not answered yet; any thread may ask `seconds`."""
 
     def __init__(self) -> None:
-        #: When each question that failed once was first asked, s of a clock that only counts.
-        self._began: list[float] = []
+        #: What each question is about that failed once, and when it was first asked, s of a clock that only counts.
+        self._began: list[tuple[float, str]] = []
 
     @property
     def seconds(self) -> float:
         """How long the oldest question has waited, s; 0 if none does. A question counts once it has failed."""
-        return max((monotonic() - began for began in tuple(self._began)), default=0.0)
+        return max((monotonic() - began for began, _ in tuple(self._began)), default=0.0)
 
-    async def answer(self, ask: Callable[[], Awaitable[T]], about: str) -> T:
+    @property
+    def said(self) -> str:
+        """What a process says of itself, without names: what it waits for longest. Empty: it does not wait."""
+        waited = min(tuple(self._began), default=None)
+        return "" if waited is None else f"{WAITING}, for {waited[1]}"
+
+    async def answer(self, ask: Callable[[], Awaitable[T]], about: str, whose: str = "") -> T:
         """Ask until there is an answer, and return it.
 
         Parameters
@@ -38,17 +44,21 @@ class Wait:
         ask
             Asks once; `RegistryError` says that asking again may help, anything else is raised.
         about
-            What is asked for; the log names it.
+            What is asked for; the log names it, and so do probes.
+        whose
+            Whose records ask for it; only the log names them.
         """
         pause, began = FIRST_PAUSE, monotonic()
         try:
             return await ask()
         except RegistryError as exc:
             failure = exc
-        self._began.append(began)
+        waited = began, about
+        self._began.append(waited)
         try:
             while True:
-                log.warning("%s, for %.0f s so far, to know %s: %s", WAITING, monotonic() - began, about, failure)
+                seconds, what = monotonic() - began, f"{about} of {whose}" if whose else about
+                log.warning("%s, for %.0f s so far, to know %s: %s", WAITING, seconds, what, failure)
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, LONGEST_PAUSE)
                 try:
@@ -56,4 +66,4 @@ class Wait:
                 except RegistryError as exc:
                     failure = exc
         finally:
-            self._began.remove(began)
+            self._began.remove(waited)

@@ -499,20 +499,20 @@ def test_a_send_that_fails_ends_it_and_nothing_after_it_is_sent_or_committed(pla
 def test_records_wait_for_their_schemas_and_are_dropped_with_their_partitions(play: Play) -> None:
     async def story(scene: Scene) -> None:
         await scene.begin()
-        there, asked = asyncio.Event(), list[set[str]]()
+        there, asked = asyncio.Event(), list[dict[str, str]]()
 
-        async def load(schemas: set[str]) -> None:
+        async def load(schemas: dict[str, str]) -> None:
             asked.append(schemas)
             await there.wait()
 
-        asks = SimpleNamespace(lacking=lambda _: [] if there.is_set() else ["7"])
+        asks = SimpleNamespace(name="a", lacking=lambda _: [] if there.is_set() else ["7"])
         scene.intake.schemas = cast("Any", SimpleNamespace(load=load))
         scene.intake._asking["scores.v3"] = cast("Any", [asks])
         scene.give(S0, score("e1"))
         await scene.steps(1)
         scene.give(S0, score("e2"), start=1)
         await scene.steps(1)
-        assert asked == [{"7"}]
+        assert asked == [{"7": "a"}]
         assert scene.producer.topics() == []
         there.set()
         await scene.steps()

@@ -419,7 +419,7 @@ def test_it_is_not_ready_while_it_waits_for_the_registry_and_its_lag_is_shown_al
             waiting = asyncio.create_task(wait.answer(ask, "a schema"))
             await asked.wait()
             await asyncio.sleep(0)
-            assert topology.unready == "waiting for the schema registry"
+            assert topology.unready == "waiting for the schema registry, for a schema"
             assert topology.healthy
             assert topology.serving
             assert value(topology, "ready") == 0

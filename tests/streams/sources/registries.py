@@ -22,6 +22,8 @@ class StandIn:
     ----------
     schemas
         Answers by path, such as ``schemas/ids/1``; ``?format=serialized`` is a part of the path.
+    statuses
+        Statuses to answer with, by path.
     broken
         Statuses to answer with first, one request each.
     subjects
@@ -39,6 +41,7 @@ class StandIn:
     """
 
     schemas: dict[str, dict[str, Any]] = field(default_factory=dict)
+    statuses: dict[str, int] = field(default_factory=dict)
     broken: list[int] = field(default_factory=list)
     subjects: dict[str, list[int]] = field(default_factory=dict)
     authorization: str | None = None
@@ -53,6 +56,8 @@ class StandIn:
         kind = "application/vnd.schemaregistry.v1+json"
         if self.broken:
             return web.Response(status=self.broken.pop(0))
+        if path in self.statuses:
+            return web.json_response({"error_code": self.statuses[path]}, status=self.statuses[path])
         if self.authorization is not None and request.headers.get("Authorization") != self.authorization:
             return web.json_response({"error_code": 401, "message": "Unauthorized"}, status=401)
         if request.method == "POST":

@@ -410,6 +410,89 @@ def test_only_a_registry_can_say_that_there_is_no_schema(status: int) -> None:
     asyncio.run(scene())
 
 
+def referring(*names: str) -> dict[str, Any]:
+    """Return a schema that refers to others, each the only version of its subject."""
+    references = [{"name": name, "subject": name, "version": 1} for name in names]
+    return {"schema": '"string"', "references": references}
+
+
+@pytest.mark.parametrize("status", [400, 404, 422])
+def test_an_id_that_the_registry_refuses_and_a_reference_that_it_lacks_are_no_schema(
+    status: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    stand_in = StandIn(
+        {
+            "schemas/ids/1": referring(),
+            "schemas/ids/8": referring("here", "gone"),
+            "schemas/ids/9": referring("in a row 0"),
+            "subjects/here/versions/1": referring(),
+            **{f"subjects/in%20a%20row%20{n}/versions/1": referring(f"in a row {n + 1}") for n in range(2000)},
+        },
+        {"schemas/ids/7": status, "subjects/gone/versions/1": status},
+    )
+
+    async def scene() -> None:
+        async with stand_in.served() as url:
+            held = Schemas(Registry(url))
+            await asyncio.wait_for(held.load([7, 8, 9, 1]), 60)
+            assert [held.get(number) is None for number in (7, 8, 9, 1)] == [True, True, True, False]
+            assert not held.lacks(7)
+
+    with caplog.at_level(logging.WARNING, "trueup"):
+        asyncio.run(scene())
+    assert [said.split(" cannot be had")[0] for said in caplog.messages] == ["schema 8", "schema 9"]
+    assert "there is no subjects/gone/versions/1" in caplog.messages[0]
+
+
+def test_schemas_that_refer_to_each_other_are_collected_once() -> None:
+    stand_in = StandIn(
+        {"schemas/ids/1": referring("a"), **{f"subjects/{n}/versions/1": referring(*"ab") for n in "ab"}}
+    )
+
+    async def scene() -> None:
+        async with stand_in.served() as url:
+            made = Registry(url)
+            async with made.session() as session:
+                found = await made.fetch(session, 1)
+        assert found is not None
+        assert [name for name, _ in found.references] == ["b", "a"]
+
+    asyncio.run(scene())
+
+
+def test_a_server_that_refuses_every_path_is_no_registry() -> None:
+    async def scene() -> None:
+        async with StandIn(statuses={"schemas/ids/1": 400, "schemas/types": 400}).served() as url:
+            made = Registry(url)
+            async with made.session() as session:
+                with pytest.raises(RegistryError, match="is not the address of Confluent's interface"):
+                    await made.fetch(session, 1)
+
+    asyncio.run(scene())
+
+
+def test_who_waits_says_for_which_schema_of_which_source(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(wait, "FIRST_PAUSE", 0.01)
+    stand_in = StandIn({"schemas/ids/7": referring()}, {"schemas/ids/7": 500})
+
+    async def scene() -> None:
+        async with stand_in.served() as url:
+            held = Schemas(Registry(url))
+            waiting = asyncio.create_task(held.load({7: "scores"}))
+            while not caplog.messages:  # noqa: ASYNC110 - the log is what is looked at
+                await asyncio.sleep(0.01)
+            assert held.wait.said == "waiting for the schema registry, for schema 7"
+            assert "to know schema 7 of source scores: " in caplog.messages[0]
+            stand_in.statuses.clear()
+            await waiting
+            assert held.wait.said == ""
+
+    with caplog.at_level(logging.WARNING, "trueup"):
+        asyncio.run(scene())
+
+
 def test_the_registry_is_asked_with_a_password_a_token_and_tls(tmp_path: Path) -> None:
     authority = trustme.CA()
     authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
