@@ -67,12 +67,13 @@ class CloudEvents:
 
     def decode(self, data: bytes, headers: Headers) -> dict[str, Any]:
         """Return attributes and data; see `Format`."""
-        given = {name.lower(): value.decode(errors="replace") for name, value in headers if value is not None}
-        if given.get(_CONTENT_TYPE, "").lower().startswith(_STRUCTURED):
-            return self._structured(data, headers)
-        event: dict[str, Any] = {
-            name.removeprefix(_ATTRIBUTE): value for name, value in given.items() if name.startswith(_ATTRIBUTE)
-        }
+        given = _texts(headers)
+        if _is_structured(given):
+            event, packed = _opened(data)
+            if packed is not None:
+                event["data"] = self._inner.decode(packed, headers)
+            return event
+        event = {name.removeprefix(_ATTRIBUTE): value for name, value in given.items() if name.startswith(_ATTRIBUTE)}
         if "specversion" not in event:
             raise Unfit("format", "the record is no CloudEvent: it has neither ce_specversion nor the content type")
         event["data"] = self._inner.decode(data, headers)
@@ -80,22 +81,40 @@ class CloudEvents:
 
     def lacking(self, data: bytes, headers: Headers) -> SchemaId | None:
         """Return the id of a schema that has to be loaded first; see `Format`."""
-        return self._inner.lacking(data, headers)
-
-    def _structured(self, data: bytes, headers: Headers) -> dict[str, Any]:
-        try:
-            event = orjson.loads(data)
-        except orjson.JSONDecodeError as exc:
-            raise Unfit("not_json", f"the CloudEvent is not JSON: {exc}") from None
-        if not isinstance(event, dict) or "specversion" not in event:
-            raise Unfit("format", f"the value is no CloudEvent: {short(event)}")
-        packed = event.pop("data_base64", None)
-        if packed is not None:
+        if type(self._inner) is Json:
+            return None
+        packed: bytes | None = data
+        if headers and _is_structured(_texts(headers)):
             try:
-                event["data"] = self._inner.decode(base64.b64decode(packed, validate=True), headers)
-            except (TypeError, ValueError, binascii.Error):
-                raise Unfit("format", "data_base64 of the CloudEvent is not base64") from None
-        return event
+                _, packed = _opened(data)
+            except Unfit:  # `decode` says why
+                return None
+        return None if packed is None else self._inner.lacking(packed, headers)
+
+
+def _texts(headers: Headers) -> dict[str, Any]:
+    """Return headers by their names in small letters, as text."""
+    return {name.lower(): value.decode(errors="replace") for name, value in headers if value is not None}
+
+
+def _is_structured(given: Mapping[str, str]) -> bool:
+    """Whether headers say that the value is an envelope."""
+    return given.get(_CONTENT_TYPE, "").lower().startswith(_STRUCTURED)
+
+
+def _opened(data: bytes) -> tuple[dict[str, Any], bytes | None]:
+    """Return the attributes of an envelope, and what it holds in base64; raises Unfit if it is none."""
+    try:
+        event = orjson.loads(data)
+    except orjson.JSONDecodeError as exc:
+        raise Unfit("not_json", f"the CloudEvent is not JSON: {exc}") from None
+    if not isinstance(event, dict) or "specversion" not in event:
+        raise Unfit("format", f"the value is no CloudEvent: {short(event)}")
+    packed = event.pop("data_base64", None)
+    try:
+        return event, None if packed is None else base64.b64decode(packed, validate=True)
+    except (TypeError, ValueError, binascii.Error):
+        raise Unfit("format", "data_base64 of the CloudEvent is not base64") from None
 
 
 def made(table: Mapping[str, Any], schemas: Schemas) -> Format:

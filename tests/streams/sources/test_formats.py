@@ -292,6 +292,29 @@ def test_a_place_without_a_message_is_refused(place: bytes) -> None:
     assert found.reason in ("format", "schema")
 
 
+@pytest.mark.parametrize("kind", ["AVRO", "PROTOBUF"])
+def test_a_cloud_event_asks_for_the_schema_of_what_it_holds_in_both_modes(kind: str) -> None:
+    schema, text = (json.dumps(SCHEMA), AVRO) if kind == "AVRO" else (serialized(), PROTOBUF)
+    payload = framed(7, avro(RECORD) if kind == "AVRO" else b"\4\2\0" + message(id=5, model="b", risk=0.25))
+    held = Schemas()
+    for name in ("id", "risk", "at"):
+        text = text.replace(f'"{name}"', f'"data.{name}"')
+    found = mapping(text.replace("{model}", "{data.model}") + "cloudevents = true\n", held)
+    envelope = {"specversion": "1.0", "id": "1"}
+    structured: Headers = [("Content-Type", b"application/cloudevents+json")]
+    packed = json.dumps(envelope | {"data_base64": base64.b64encode(payload).decode()}).encode()
+    assert found.lacking(packed, None, structured) == [7]
+    assert found.lacking(payload, None, [("ce_specversion", b"1.0")]) == [7]
+    for other in (b"", b"{", b"[]", b"{}", json.dumps(envelope | {"data_base64": "?"}).encode()):
+        assert found.lacking(other, None, structured) == []
+    assert found.lacking(json.dumps(envelope | {"data": {}}).encode(), None, structured) == []
+    held._keep(7, Fetched(kind, schema, ()))
+    assert found.lacking(packed, None, structured) == []
+    said = read(found, packed, structured)
+    assert said["stream"] == "b"
+    assert said == read(found, payload, [("ce_specversion", b"1.0")])
+
+
 # -- what cannot be read -----------------------------------------------------------------------------------------------
 
 
