@@ -17,6 +17,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from time import monotonic, time
 from typing import Any, Final, NamedTuple
 
@@ -28,7 +29,7 @@ from state import keys
 from streams.config.settings import Settings
 from streams.faust import unpacking
 from streams.faust.client import hasten, stop
-from streams.faust.stores import DamagedStoreError, RocksStore, restore
+from streams.faust.stores import DamagedStoreError, RocksStore, remove_directory, restore
 from streams.faust.unpacking import Head
 from streams.kafka import provenance
 from streams.kafka.provenance import Described
@@ -495,7 +496,7 @@ class Standbys:
         return sum(each.st_size for each in self.store.files(partition))
 
     def _remove(self, partition: int) -> None:
-        shutil.rmtree(self.store.partition_path(partition), ignore_errors=True)
+        remove_directory(Path(self.store.partition_path(partition)))
 
     def _close(self, partition: int) -> None:
         self._copies.pop(partition, None)

@@ -275,6 +275,10 @@ class RocksStore(rocksdb.Store):
         """Open a database that is whole, or an empty one in the place of one that is not."""
         if partition in self._lost:
             raise _awaited(partition)
+        path = Path(self.partition_path(partition))
+        if _stray(path):
+            what = "a link" if path.is_symlink() else "a file"
+            self.log.error("%s", self._damaged(partition, f"{path.name} is {what} and no directory", "the changelog"))
         db: rocksdict.Rdict | None = None
         try:
             db = super()._open_for_partition(partition)
@@ -319,8 +323,8 @@ class RocksStore(rocksdb.Store):
             _close_damaged(db)
         path = Path(self.partition_path(partition))
         aside = path.with_name(f"{path.name}.{what}")
-        if path.exists():  # else another read found the damage first
-            shutil.rmtree(aside, ignore_errors=True)
+        if os.path.lexists(path):  # else another read found the damage first
+            remove_directory(aside)
             path.rename(aside)
             self.set_aside_for[what] += 1
         self._suspects.discard(partition)
@@ -389,6 +393,25 @@ class RocksStore(rocksdb.Store):
         rows = max(rows - own_rows, 0)
         held = ("rocksdb.total-sst-files-size", "rocksdb.cur-size-all-mem-tables")
         return rows, sum(db.property_int_value(name) or 0 for name in held)
+
+
+def _stray(path: Path) -> bool:
+    """Whether something stands there that is no directory of its own: RocksDB would write through a link."""
+    return path.is_symlink() or (path.exists() and not path.is_dir())
+
+
+def remove_directory(path: Path) -> None:
+    """Remove a directory, or what stands in its place; of a link nothing but itself. A directory may stay in part.
+
+    Raises
+    ------
+    OSError
+        If what is no directory cannot be removed.
+    """
+    if _stray(path):
+        path.unlink()
+    else:
+        shutil.rmtree(path, ignore_errors=True)
 
 
 class MemoryStore(memory.Store[bytes, bytes]):

@@ -204,6 +204,48 @@ def test_damage_is_set_aside_and_named_and_the_store_begins_anew(
     assert "partition 0 are damaged on disk" in caplog.text
 
 
+@pytest.mark.parametrize("what", ["file", "link", "link to nothing", "link to a file"])
+def test_what_is_no_directory_is_set_aside_and_nothing_is_written_or_deleted_through_a_link(
+    tmp_path: Path, filled: Path, caplog: pytest.LogCaptureFixture, what: str
+) -> None:
+    mine, others = tmp_path / "mine", tmp_path / "others"
+    shutil.copytree(filled, mine)
+    path = next(mine.rglob("CURRENT")).parent
+    shutil.copytree(path, others)
+    (tmp_path / "notes").write_text("kept")
+    before = {each: each.read_bytes() for each in [*others.iterdir(), tmp_path / "notes"]}
+    for _ in range(2):  # what was set aside makes room for what is
+        shutil.rmtree(path)
+        if what == "file":
+            path.write_text("x")
+        else:
+            path.symlink_to({"link": others, "link to a file": tmp_path / "notes"}.get(what, tmp_path / "gone"))
+        store = rocks(mine)
+        assert store.offset(0) is None
+        store.write(0, [(b"a", b"1")], 7)
+        assert store.read(0, b"a") == b"1"
+        assert store.set_aside_for == {"damaged": 1}
+        store.close(0)
+    assert path.is_dir()
+    assert not path.is_symlink()
+    assert path.with_name(f"{path.name}.damaged").is_symlink() == (what != "file")
+    assert {each: each.read_bytes() for each in [*others.iterdir(), tmp_path / "notes"]} == before
+    assert not (tmp_path / "gone").exists()
+    assert "and no directory" in caplog.text
+
+
+def test_a_directory_takes_the_place_of_a_link_that_was_set_aside(tmp_path: Path, filled: Path) -> None:
+    mine = tmp_path / "mine"
+    shutil.copytree(filled, mine)
+    aside = (path := next(mine.rglob("CURRENT")).parent).with_name(f"{path.name}.old")
+    (tmp_path / "others").mkdir()
+    aside.symlink_to(tmp_path / "others")
+    assert rocks(mine).set_aside(0, "old") == aside
+    assert not aside.is_symlink()
+    assert (aside / "CURRENT").exists()
+    assert (tmp_path / "others").is_dir()
+
+
 def reads_all(store: RocksStore, partition: int = 0) -> None:
     for i in range(ROWS):
         store.read(partition, b"k%d" % i)
@@ -357,11 +399,13 @@ def test_a_database_without_numbers_of_writes_is_read(tmp_path: Path) -> None:
 def test_a_directory_that_cannot_be_written_is_not_taken_for_damage(tmp_path: Path) -> None:
     store = wire(tmp_path).table.store
     assert isinstance(store, RocksStore)
-    Path(store.partition_path(0)).parent.mkdir(parents=True, exist_ok=True)
-    Path(store.partition_path(0)).write_text("a file")
-    with pytest.raises(Exception, match="File exists"):
+    tables = Path(store.partition_path(0)).parent
+    shutil.rmtree(tables, ignore_errors=True)
+    tables.parent.mkdir(parents=True, exist_ok=True)
+    tables.write_text("a file")
+    with pytest.raises(Exception, match=r"File exists|Not a directory"):
         store.offset(0)
-    assert Path(store.partition_path(0)).is_file()
+    assert tables.is_file()
 
 
 class Bomb:
