@@ -245,7 +245,7 @@ class _Shared:
                 self._make()
             finally:
                 self._lock.release()
-        if "gzip" not in encoding:
+        if not _takes_gzip(encoding):
             return [("Content-Type", CONTENT_TYPE_PLAIN_0_0_4)], self._plain
         return [("Content-Type", CONTENT_TYPE_PLAIN_0_0_4), ("Content-Encoding", "gzip")], self._pack()
 
@@ -265,6 +265,16 @@ class _Shared:
                 packed = gzip.compress(plain, 1)
                 self._packed = plain, packed
             return packed
+
+
+def _takes_gzip(encoding: str) -> bool:
+    """Whether an ``Accept-Encoding`` names gzip, with a weight above 0 if it has one (RFC 9110, section 12.5.3)."""
+    for each in encoding.lower().split(","):
+        name, _, weight = each.partition(";")
+        if name.strip() == "gzip":
+            said = weight.partition("=")[2].strip()
+            return not said or bool(said.strip("0."))
+    return False
 
 
 class _Pages:
@@ -361,7 +371,9 @@ class Server:
             wrong = self._probes[path]()
             status = HTTPStatus.SERVICE_UNAVAILABLE if wrong else HTTPStatus.OK
             request.answer(status, [*_TEXT], f"{wrong or 'yes'}\n".encode())
-        elif not named(request.headers.get("Host", ""), self._hosts):
+        elif not (host := request.headers.get("Host", "")).isprintable():
+            request.send_error(HTTPStatus.BAD_REQUEST)
+        elif not named(host, self._hosts):
             said = b"it is not known by this name: add it to TRUEUP_METRICS_NAMES\n"
             request.answer(HTTPStatus.MISDIRECTED_REQUEST, [*_TEXT], said)
         else:
@@ -428,15 +440,18 @@ def named(host: str, known: Iterable[str]) -> bool:
     Another's page can point its own name here and read what is answered, through the browser of somebody who may. It
     cannot do so by an address, nor by a name without a dot, which no registry gives out.
     """
-    name = host.strip().lower()
+    name, rest = host.strip().lower(), ""
     if name.startswith("["):
-        name = name[1:].partition("]")[0]
+        name, _, rest = name[1:].partition("]")
     elif name.count(":") == 1:
-        name = name.partition(":")[0]
+        name, colon, port = name.partition(":")
+        rest = colon + port
+    if rest and (rest[0] != ":" or rest[1:].strip("0123456789")):
+        return False  # what follows is no port
     name = name.removesuffix(".")
     if "." not in name or name in known:
         return True
-    with suppress(OSError):
+    with suppress(OSError, ValueError):
         socket.inet_pton(socket.AF_INET6 if ":" in name else socket.AF_INET, name)
         return True
     return False

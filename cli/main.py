@@ -68,6 +68,7 @@ The exit status is 1 if a theorem's bound did not hold.
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit status."""
+    _open_streams()
     try:
         try:
             return _run_command(arguments)
@@ -81,6 +82,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if isinstance(ended.__context__, BrokenPipeError):  # rich has found it first
             return UNREAD
         raise
+
+
+def _open_streams() -> None:
+    """Point standard streams that are closed at nothing: connections would get their numbers, and be written to."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open(mode))  # noqa: SIM115 - it stays open
 
 
 def _unread() -> bool:

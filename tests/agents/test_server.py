@@ -255,6 +255,17 @@ def test_a_client_has_so_many_places_and_probes_need_none(monkeypatch: pytest.Mo
         ("127.0.0.1.example.net:9464", False),
         ("127.0.0.1.", True),
         ("1.2.3", False),
+        ("[::1]", True),
+        ("::1", True),
+        ("[::1]evil.com", False),
+        ("[::1]9464", False),
+        ("[::1]:evil.com", False),
+        ("127.0.0.1:evil.com", False),
+        ("[::1", True),
+        ("[evil.com]", False),
+        ("a\0.b", False),
+        ("\u00e9.b", False),
+        ("\udcff.b", False),
     ],
 )
 def test_only_by_addresses_plain_names_and_those_that_are_set_it_is_read(host: str, *, known: bool) -> None:
@@ -289,6 +300,35 @@ def test_nothing_is_said_of_what_serves(server: Server, request_: bytes) -> None
     assert answered.startswith(b"http/1.1 ")
     assert b"server:" not in answered.partition(b"\r\n\r\n")[0]
     assert b"python" not in answered
+
+
+@pytest.mark.parametrize("host", [b"a\0.b", b"\0", b"a.b\x7f", b"a\x01"])
+def test_a_host_with_characters_that_no_name_has_is_no_request(
+    server: Server, caplog: pytest.LogCaptureFixture, host: bytes
+) -> None:
+    assert said(server, b"GET /metrics HTTP/1.1\r\nHost: " + host + b"\r\n\r\n").startswith(b"HTTP/1.1 400 ")
+    assert not caplog.records
+
+
+@pytest.mark.parametrize(
+    ("accepted", "packed"),
+    [
+        ("gzip", True),
+        ("br;q=1.0, GZIP;q=0.5", True),
+        ("gzip; q=0.001", True),
+        ("gzip;q=0", False),
+        ("deflate, gzip; q=0.000", False),
+        ("identity", False),
+        ("x-gzip-like", False),
+        ("", False),
+    ],
+)
+def test_metrics_are_packed_for_who_accepts_it(server: Server, accepted: str, *, packed: bool) -> None:
+    head = said(server, f"GET /metrics HTTP/1.1\r\nAccept-Encoding: {accepted}\r\n\r\n".encode()).partition(
+        b"\r\n\r\n"
+    )[0]
+    assert head.startswith(b"HTTP/1.1 200 ")
+    assert (b"Content-Encoding: gzip" in head) == packed
 
 
 def test_it_can_only_be_read(server: Server) -> None:
