@@ -294,23 +294,44 @@ class BatchProcessor:
             decoding += decoded - began
             folding += perf_counter() - decoded
         began = perf_counter()
-        effects = partition.end()
+        try:
+            effects = partition.end()
+        except (CorruptFrame, DamagedStoreError):
+            raise
+        except Exception as exc:
+            raise (self._poison(partition, output_batch.partition, records) or exc) from exc
         self._gauges.stage(1, decoding)
         self._done(2, folding + perf_counter() - began)
         return effects
 
     def _poison(self, partition: Engine, number: int, records: Sequence[Merged]) -> PoisonError | None:
-        """Find the record that a batch fails of, by taking them one by one; nothing of it is kept."""
+        """Find the record that a batch fails of, by halves; nothing of it is kept.
+
+        It is the one with which the records from the first on fail, and without which those before it do not. None if
+        the batch does not fail again.
+        """
+        if not self._fails(partition, number, records):
+            return None
+        well, fails = 0, len(records)
+        while fails - well > 1:
+            middle = (well + fails) // 2
+            if self._fails(partition, number, records[:middle]):
+                fails = middle
+            else:
+                well = middle
+        topic, record = records[well]
+        return PoisonError(self._topics[topic], number, record.offset)
+
+    def _fails(self, partition: Engine, number: int, records: Sequence[Merged]) -> bool:
         partition.reset()
         partition.begin()
         output_batch = self._outputs.batch(number)
-        for each in records:
-            topic, record = each
-            try:
-                output_batch.add(partition.apply(named(self._decoder.events([each]))))
-            except Exception:  # noqa: BLE001 - whatever it is, it ended the batch
-                return PoisonError(self._topics[topic], number, record.offset)
-        return None
+        try:
+            output_batch.add(partition.apply(named(self._decoder.events(records))))
+            partition.end()
+        except Exception:  # noqa: BLE001 - whatever it is, it ended the batch
+            return True
+        return False
 
     def _done(self, step: int, seconds: float) -> None:
         self._gauges.stage(step, seconds)

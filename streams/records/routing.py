@@ -13,6 +13,8 @@ import orjson
 from state.calibrators.base import new
 from state.events import Rejected
 from state.routes import LABELS, ROUTES, Label, Route, Routed
+from streams.records.decoding import LAST_REVISION
+from streams.records.limits import LATEST
 
 #: Why a record is a dead letter of intake or of the router, beside `streams.records.decoding.REASONS`.
 REASONS: Final = {
@@ -25,6 +27,9 @@ REASONS: Final = {
 Origin = tuple[str, int]
 
 _loads: Final = orjson.loads
+
+#: Highest event time, ms, and highest offset of an origin: a row of the router holds the offset that follows.
+_LAST_TIME, _LAST_ORIGIN = 2**63 - 1, 2**63 - 2
 
 
 def place(source: str, topic_id: str, partition: int) -> str:
@@ -90,7 +95,9 @@ class RouteDecoder:
         found: list[Route | Label | Rejected] = []
         for topic, record in records:
             stamp = max(0, record.timestamp)
-            if topic == LABELS:
+            if stamp > LATEST:
+                found.append(Rejected(record.offset, record.key, record.value, topic, "route"))
+            elif topic == LABELS:
                 found.append(self._label(record.offset, record.key, record.value, stamp))
             else:
                 found.append(self._route(record.offset, record.key, record.value, stamp))
@@ -110,7 +117,7 @@ class RouteDecoder:
         try:
             read = _loads(value or b"")
             event_id, stream, to = _text(read["event_id"]), _text(read["stream"]), _text(read["target"])
-            y, ts, number = read["y"], _whole(read["ts"]), _whole(read["number"])
+            y, ts, number = read["y"], _whole(read["ts"], _LAST_TIME), _whole(read["number"], LAST_REVISION)
             if event_id and bool(stream) == bool(to) and (type(y) is float or type(y) is int):
                 origin = _origin(read)
                 return new(Label, (offset, key, value, event_id, stream, to, float(y), ts, number, stamp, origin))
@@ -133,10 +140,10 @@ def _origin(read: dict[str, Any]) -> Origin | None:
     partition, offset = origin
     if type(partition) is not str:
         raise TypeError
-    return partition, _whole(offset)
+    return partition, _whole(offset, _LAST_ORIGIN)
 
 
-def _whole(found: Any) -> int:  # noqa: ANN401 - any JSON
-    if type(found) is not int or not 0 <= found < 2**63:
+def _whole(found: Any, most: int) -> int:  # noqa: ANN401 - any JSON
+    if type(found) is not int or not 0 <= found <= most:
         raise TypeError
     return found

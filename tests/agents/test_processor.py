@@ -26,6 +26,7 @@ from streams.metrics.catalogue import STAGES
 from streams.metrics.slots import REVIEW_SECONDS, Slots
 from streams.records.decoding import Decoder
 from streams.records.merge import Batch, Merged
+from streams.records.skips import PoisonError
 from tests.events import Sent, forecast, mixed, outcome
 from tests.exposed import exposed
 from tests.streams.fakes import Producer, record, wire
@@ -55,7 +56,7 @@ class OutputBatch:
 
     def __init__(self, told: Told, partition: int) -> None:
         self._told = told
-        self._partition = partition
+        self.partition = partition
         self._outputs: list[Output] = []
 
     def add(self, outputs: Iterable[Output]) -> None:
@@ -66,7 +67,7 @@ class OutputBatch:
         if self._told.failure is not None:
             raise self._told.failure
         await self._told.acknowledged.wait()
-        self._told.sent.append((self._partition, self._outputs))
+        self._told.sent.append((self.partition, self._outputs))
 
 
 async def through(processor: BatchProcessor, batch: Batch) -> None:
@@ -384,6 +385,24 @@ def test_a_damaged_disk_is_not_blamed_on_the_record_that_was_looked_up(
     monkeypatch.setattr(scene.processor._partitions[0], "_get", damaged)
     with pytest.raises(DamagedStoreError):
         scene.fold(batch([outcome("b", 1, 4000)], (2, 1)))
+
+
+@pytest.mark.parametrize("n", [0, 7, 9])
+def test_a_record_whose_row_cannot_be_made_is_named(scene: Scene, monkeypatch: pytest.MonkeyPatch, n: int) -> None:
+    partition = scene.processor._partitions[0]
+    end = partition.end
+
+    def failing() -> Any:
+        effects = end()
+        if keys.ledger(f"e{n}") in effects.rows:
+            raise OverflowError("a number that the row does not hold")
+        return effects
+
+    monkeypatch.setattr(partition, "end", failing)
+    made = batch([forecast(f"e{i}", 0.5, 1000 + i) for i in range(10)], (20, 0))
+    with pytest.raises(PoisonError, match=f"forecasts/0@{20 + n} cannot be read or folded"):
+        scene.fold(made)
+    assert (scene.state(), scene.told.sent) == ({}, [])
 
 
 # -- partitions that come and go -----------------------------------------------------------------------------------

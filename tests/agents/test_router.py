@@ -131,6 +131,36 @@ def test_what_intake_did_not_write_is_a_dead_letter_with_its_place(
     run(main())
 
 
+NUMBER, OFFSET = 2**32 - 1, 2**63 - 2
+
+
+@pytest.mark.parametrize(
+    ("number", "offset", "ts", "dead"),
+    [
+        (NUMBER, OFFSET, 0, 0),
+        (NUMBER + 1, OFFSET, 0, 1),
+        (0, OFFSET + 1, 0, 1),
+        (0, 0, 253_402_300_799_999, 0),
+        (0, 0, 253_402_300_800_000, 1),
+        (0, 0, 2**63 - 1, 1),
+    ],
+)
+def test_a_label_with_numbers_that_no_row_holds_is_a_dead_letter(
+    run: Run, tmp_path: Path, producer: Producer, number: int, offset: int, ts: int, dead: int
+) -> None:
+    value = routing.encode_label("e", "", "", 1.0, 1000, number, ("labels@1/0", offset))
+
+    async def main() -> None:
+        topology = wire(tmp_path, producer)
+        await topology.applied(0)
+        await process(topology, (1, record("trueup-labels", 0, 0, ts, b"e", value)), said(1, "f", 1.0))
+        letters = [orjson.loads(row.value or b"") for row in producer.rows("dead-letters")]
+        assert [(each["offset"], each["reason"]) for each in letters] == [(0, "route")] * dead
+        assert topology.processor.fence(0).next == [0, 2]
+
+    run(main())
+
+
 def test_the_gauges_say_what_is_waited_for(run: Run, tmp_path: Path, producer: Producer) -> None:
     async def main() -> None:
         topology = wire(tmp_path, producer)
