@@ -23,7 +23,9 @@ from replay.audit.reader import PartitionReader
 from streams.config.settings import Settings
 from streams.kafka.topics import TopicsError, partitions
 from streams.kafka.whole_topics import batches
+from streams.records import skips
 from streams.records.merge import NEVER
+from streams.records.skips import PoisonError
 
 #: The topics that are read, by their labels, in the order in which an event goes through them.
 READ: Final = ("forecasts", "routes", "calibrated", "labels", "outcomes", "resolved", "dead-letters")
@@ -66,7 +68,7 @@ def run(settings: Settings, event_id: str, *, json_output: bool) -> int:
     console = Console(stderr=json_output)
     try:
         steps = path(settings, event_id)
-    except (KafkaError, TopicsError, Unauditable, OSError) as exc:
+    except (KafkaError, TopicsError, PoisonError, Unauditable, OSError) as exc:
         console.print(f"[yellow]not read[/]  {escape(repr(exc))}", highlight=False, soft_wrap=True)
         return UNREAD
     said = verdict(steps)
@@ -96,7 +98,7 @@ def path(settings: Settings, event_id: str) -> list[Step]:
 
     Raises
     ------
-    KafkaError, TopicsError, Unauditable
+    KafkaError, TopicsError, PoisonError, Unauditable
         If they cannot be read.
     """
     with ExitStack() as stack:
@@ -144,13 +146,19 @@ async def _found(settings: Settings, event_id: str) -> _Read:
         if await partitions(settings, name) is not None:
             names[name] = label
     found: _Read = {label: [] for label in READ}
-    async for topic, records in batches(settings, list(names)):
-        speaks = _in_letter if names[topic] == "dead-letters" else _of_event
-        for record in records:
-            value = record.value or b""
-            # Text that is not ASCII may be written in another way by somebody else.
-            if (speaks is _in_letter or quoted in value or b"\\u" in value) and speaks(value, event_id):
-                found[names[topic]].append(record)
+    skipped: dict[TopicPartition, dict[int, str]] = {}
+    letters = [name for name in names if names[name] == "dead-letters"]
+    for read in filter(None, (letters, [name for name in names if name not in letters])):
+        async for topic, records in batches(settings, read, left_out=lambda place: skipped.get(place, {})):
+            speaks = _in_letter if topic in letters else _of_event
+            for record in records:
+                value = record.value or b""
+                if topic in letters and (said := skips.of_dead_letter(value)):
+                    name, partition, offset, why = said
+                    skipped.setdefault(TopicPartition(name, partition), {})[offset] = why
+                # Text that is not ASCII may be written in another way by somebody else.
+                if (speaks is _in_letter or quoted in value or b"\\u" in value) and speaks(value, event_id):
+                    found[names[topic]].append(record)
     return {label: sorted(each, key=lambda record: record.timestamp) for label, each in found.items()}
 
 

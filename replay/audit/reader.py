@@ -261,7 +261,10 @@ class PartitionReader:
         return self._runner.run(done)
 
     async def _next(self, place: TopicPartition) -> tuple[list[KafkaRecord], int]:
-        batches = await self._consumer.getmany(place, timeout_ms=500)
+        try:
+            batches = await self._consumer.getmany(place, timeout_ms=500)
+        except skips.PoisonError as exc:
+            raise Unauditable(str(exc)) from exc
         return batches.get(place, []), await self._consumer.position(place)
 
     async def _position(self, place: TopicPartition) -> int:

@@ -45,12 +45,11 @@ PORTION, PORTION_RECORDS = 1 << 20, 10_000
 #: frames take gzip and snappy 10 ms.
 AT_ONCE_PACKED, AT_ONCE = 1 << 16, 1 << 20
 
-#: Where the length stands, what it counts, the magic, the attributes, the last record, and the records.
-_LENGTH, _BEFORE, _MAGIC, _ATTRIBUTES, _LAST, _RECORDS = 8, 12, 16, 21, 23, 61
-#: Bytes of the head of the oldest format.
-_SHORTEST: Final = 26
-#: Where the number of records stands.
-_COUNT: Final = 57
+#: Where the length stands, what it counts, the magic, the attributes, the last record, how many there are, and the
+#: records.
+_LENGTH, _BEFORE, _MAGIC, _ATTRIBUTES, _LAST, _COUNT, _RECORDS = 8, 12, 16, 21, 23, 57, 61
+#: Bytes of the head of the oldest format; of the shortest record behind its length.
+_SHORTEST, _SHORTEST_RECORD = 26, 6
 _CODEC, _LOG_TIME = 0x07, 0x08
 SizeLimit = Callable[[str], int | None]
 Skips = Callable[[TopicPartition], Mapping[int, str]]
@@ -165,7 +164,7 @@ class RecordSet:
         if self._at == self._lenient and not isinstance(opened, RefusedBatch):
             opened = LenientBatch(batch, opened, opened.room if isinstance(opened, UnpackedBatch) else data)
         skipped = {offset: why for offset, why in self.skips.items() if batch.base_offset <= offset < batch.next_offset}
-        return SkippingBatch(batch, opened, len(data), skipped) if skipped else opened
+        return SkippingBatch(batch, opened, data, skipped) if skipped else opened
 
     def _opened(self, batch: DefaultRecordBatch, data: memoryview) -> "DefaultRecordBatch | Opened":
         """Unpack a batch, or have it unpacked."""
@@ -198,7 +197,7 @@ class RecordSet:
 
 
 class UnpackedBatch:
-    """A batch whose records were packed."""
+    """A batch whose records were packed; ``room`` holds it unpacked."""
 
     def __init__(self, batch: DefaultRecordBatch, room: memoryview) -> None:
         self.base_offset, self.next_offset = batch.base_offset, batch.next_offset
@@ -231,8 +230,13 @@ class RefusedBatch:
         self.producer_id, self.is_transactional = batch.producer_id, batch.is_transactional
         in_log_time = bool(batch.attributes & _LOG_TIME)
         timestamp = batch.max_timestamp if in_log_time else batch.first_timestamp
-        value = kind.of(self.base_offset, self.next_offset - 1, size, why)
-        self._record = DefaultRecord(self.next_offset - 1, timestamp, int(in_log_time), None, value, [])
+        self._size, self._kind, self._stamp = size, kind, (timestamp, int(in_log_time))
+        self._record = self._stands(self.base_offset, self.next_offset - 1, why)
+
+    def _stands(self, first: int, last: int, why: str) -> DefaultRecord:
+        """Return the record that stands for those from an offset to another, inclusive."""
+        value = self._kind.of(first, last, self._size, why)
+        return DefaultRecord(last, *self._stamp, None, value, [])
 
     def validate_crc(self) -> bool:
         """Whether it is undamaged, which was seen before."""
@@ -262,7 +266,7 @@ class LenientBatch:
         self.base_offset, self.next_offset = batch.base_offset, batch.next_offset
         self.producer_id, self.is_transactional = batch.producer_id, batch.is_transactional
         self.validate_crc = opened.validate_crc
-        self._batch, self._room = batch, room
+        self._batch, self.room = batch, room
 
     def __iter__(self) -> Iterator[DefaultRecord]:
         """Yield the records as aiokafka reads them, but for the names.
@@ -272,7 +276,7 @@ class LenientBatch:
         CorruptRecordException
             If a record is not as Kafka has it.
         """
-        data, at = bytearray(self._room), _RECORDS
+        data, at = bytearray(self.room), _RECORDS
         (count,) = struct.unpack_from(">i", data, _COUNT)
         for _ in range(count):
             try:
@@ -324,34 +328,113 @@ def _opened(batch: DefaultRecordBatch, data: memoryview, limit: int) -> Opened:
 
 
 class SkippingBatch(RefusedBatch):
-    """A batch some of whose records are left out, or all of it where it cannot be read."""
+    """A batch some of whose records are left out.
+
+    Records that cannot be read are left out together with the one that an operator named, if no readable one lies
+    between. Those before and behind are read.
+    """
 
     def __init__(
         self,
         batch: DefaultRecordBatch,
         opened: DefaultRecordBatch | LenientBatch | Opened,
-        size: int,
+        data: memoryview,
         skipped: Mapping[int, str],
     ) -> None:
-        super().__init__(batch, size, next(iter(skipped.values())), Skipped)
+        super().__init__(batch, len(data), next(iter(skipped.values())), Skipped)
         self._opened = opened
         self._skipped = skipped
+        #: The batch with its records unpacked; None where aiokafka unpacks them.
+        self._plain: memoryview | None = None
+        if batch.compression_type == 0:
+            self._plain = data
+        elif isinstance(opened, LenientBatch | UnpackedBatch):
+            self._plain = opened.room
 
     def __iter__(self) -> Iterator[DefaultRecord]:
-        """Yield the records, and what stands for those that are left out."""
+        """Yield the records, and what stands for those that are left out; raise where others cannot be read."""
+        if not self._opened.validate_crc():
+            yield self._record
+            return
         try:
-            records = list(self._opened) if self._opened.validate_crc() else [self._record]
+            records = list(self._opened)
         except UnicodeDecodeError:
             raise  # it is read once more, leniently
-        except Exception:  # noqa: BLE001 - whatever it is, it would end the worker
-            records = [self._record]
-        for record in records:
-            why = self._skipped.get(record.offset)
-            if why is None or isinstance(record.value, Refused):
-                yield record
+        except Exception as exc:  # noqa: BLE001 - whatever it is, it would end the worker
+            yield from [self._record] if self._plain is None else self._readable(self._plain, exc)
+        else:
+            yield from map(self._kept, records)
+
+    def _kept(self, record: DefaultRecord) -> DefaultRecord:
+        """Return a record, or what stands for it."""
+        why = self._skipped.get(record.offset)
+        if why is None or isinstance(record.value, Refused):
+            return record
+        stands = Skipped.of(record.offset, record.offset, len(record.value or b""), why)
+        return DefaultRecord(record.offset, record.timestamp, record.timestamp_type, None, stands, [])
+
+    def _readable(self, plain: memoryview, wrong: Exception) -> Iterator[DefaultRecord]:
+        """Yield the records that can be read, and what stands for the others; raise ``wrong`` where nobody named them.
+
+        Where one that cannot be read begins and ends is said by its neighbours.
+        """
+        following, lost = self.base_offset, False
+        for record in _each(plain):
+            if record is None or not following <= record.offset < self.next_offset:
+                lost = True
                 continue
-            stands = Skipped.of(record.offset, record.offset, len(record.value or b""), why)
-            yield DefaultRecord(record.offset, record.timestamp, record.timestamp_type, None, stands, [])
+            if lost:
+                yield from self._unread(following, record.offset, wrong)
+            yield self._kept(record)
+            following, lost = record.offset + 1, False
+        if lost:
+            yield from self._unread(following, self.next_offset, wrong)
+
+    def _unread(self, first: int, following: int, wrong: Exception) -> Iterator[DefaultRecord]:
+        named = [offset for offset in self._skipped if first <= offset < following]
+        if named:
+            yield self._stands(first, following - 1, self._skipped[min(named)])
+        elif first < following:
+            raise wrong
+
+
+def _each(data: memoryview) -> Iterator[DefaultRecord | None]:
+    """Yield the records of a batch that is not packed, each read by itself; None for one that cannot be read.
+
+    The last is None if something is left that is no record.
+    """
+    (left,), at = struct.unpack_from(">i", data, _COUNT), _RECORDS
+    while left > 0 and at < len(data):
+        end = _record_end(data, at)
+        if end is None:
+            break
+        alone = bytearray(data[:_RECORDS]) + data[at:end]
+        struct.pack_into(">i", alone, _COUNT, 1)
+        batch = DefaultRecordBatch(alone)
+        try:
+            (record,) = batch
+        except UnicodeDecodeError:
+            (record,) = LenientBatch(batch, batch, memoryview(alone))
+        except Exception:  # noqa: BLE001 - whatever it is, it would end the worker
+            record = None
+        yield record
+        left, at = left - 1, end
+    if left or at != len(data):
+        yield None
+
+
+def _record_end(data: memoryview, at: int) -> int | None:
+    """Return where the record that begins there ends; None if it is not whole, or too short for one."""
+    size = shift = 0
+    while at < len(data) and shift < 35:
+        byte = data[at]
+        at += 1
+        size |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            end = at + (size >> 1)
+            return end if not size & 1 and end <= len(data) and size >> 1 >= _SHORTEST_RECORD else None
+    return None
 
 
 class Aside:

@@ -7,20 +7,31 @@ from aiokafka import AIOKafkaConsumer
 from aiokafka.structs import ConsumerRecord
 
 from streams.config.settings import Settings
+from streams.faust import unpacking
+from streams.faust.unpacking import Skips
 
 #: Most bytes to fetch from a partition at once. With whole record batches, reading takes 6 us a record.
 FETCH_BYTES: Final = 4 << 20
 
 
 async def batches(
-    settings: Settings, topics: Sequence[str], *, whole: bool = False
+    settings: Settings, topics: Sequence[str], *, whole: bool = False, left_out: Skips = lambda _: {}
 ) -> AsyncIterator[tuple[str, list[ConsumerRecord[bytes, bytes]]]]:
     """Yield the records of each partition in order, with the name of their topic, without joining a group.
+
+    Parameters
+    ----------
+    whole
+        Whether every record must still be there.
+    left_out
+        Returns what is left out of a partition, by its offset, and why (`streams.records.skips.why`).
 
     Raises
     ------
     RuntimeError
         If ``whole`` is set, and records were deleted.
+    PoisonError
+        If records cannot be read.
     KafkaError
         If the topics cannot be read.
     """
@@ -35,6 +46,7 @@ async def batches(
     )
     try:
         await consumer.start()
+        unpacking.bound(consumer, lambda _: unpacking.LIMIT, left_out)
         places = consumer.assignment()
         first, end = await consumer.beginning_offsets(places), await consumer.end_offsets(places)
         if whole and any(first.values()):

@@ -1,17 +1,21 @@
 """A record that ends every worker which reads it: it is named, and an operator can go on without it."""
 
+import asyncio
 import base64
 import json
 import shutil
+import struct
 from collections.abc import Callable
 
 import orjson
 import pytest
+from aiokafka import AIOKafkaProducer
+from aiokafka.record.util import calc_crc32c, decode_varint
 
 from agents import logs
 from agents.worker import FAILED, MISCONFIGURED
 from cli import main, skip
-from replay.audit import auditor
+from replay.audit import auditor, event_path
 from streams.config.settings import SettingsError
 from streams.records import skips
 from tests.e2e.world import World, wait_for
@@ -60,6 +64,57 @@ def test_a_worker_that_dies_of_a_record_names_it_and_goes_on_without_it(
     assert orjson.loads(capsys.readouterr().out.splitlines()[-1])["skipped"] == [
         f"{place}: a defect, ticket 7".replace("@1:", "@1:")
     ]
+
+
+def send_spoilt(w: World, sent: list[Sent], spoilt: int) -> None:
+    """Send forecasts in one batch; of one the attributes have a bit that brokers pass over and aiokafka misreads."""
+
+    async def run() -> None:
+        producer = AIOKafkaProducer(bootstrap_servers=w.bootstrap)
+        async with producer:
+            made = producer.create_batch()
+            for i, each in enumerate(sent):
+                made.append(key=None if i == spoilt else each.key, value=each.value, timestamp=each.ts)
+            made.close()
+            data = bytearray(made._build())
+            at = 61
+            for _ in range(spoilt):
+                size, start = decode_varint(data, at)
+                at = start + size
+            data[decode_varint(data, at)[1]] = 0x80
+            struct.pack_into(">I", data, 17, calc_crc32c(bytes(data[21:])))
+            made._build = lambda: data
+            await (await producer.send_batch(made, w.topic("forecasts"), partition=0))
+
+    asyncio.run(run())
+
+
+def test_of_a_batch_with_an_unreadable_record_everything_else_is_answered(
+    world: MakeWorld, capsys: pytest.CaptureFixture[str]
+) -> None:
+    w = world(partitions=1)
+    send_spoilt(w, [forecast(name, 0.3, 1000) for name in "abcde"], 2)
+    w.send([forecast("z", 0.3, 1001)])
+    place = f"{w.topic('forecasts')}/0@2"
+    for _ in range(2):
+        with w.worker() as worker:
+            assert worker.process.wait(60) == FAILED
+            assert f"{place} cannot be read or folded" in worker.printed
+    assert event_path.run(w.settings, "z", json_output=True) == event_path.UNREAD
+    assert f"{place} cannot be read" in capsys.readouterr().err
+    skip.run(w.settings, place, "ticket 7")
+    with w.worker() as worker:
+        w.wait_until_applied(6)
+        assert worker.stop() == 0
+    answers = {json.loads(record.value or b"")["event_id"] for record in w.read("calibrated")}
+    assert answers == set("abdez")
+    (letter,) = [json.loads(record.value or b"") for record in w.read("dead-letters")]
+    assert (letter["offset"], json.loads(base64.b64decode(letter["value"]))["offsets"]) == (2, [2, 2])
+    capsys.readouterr()
+    assert auditor.run(w.settings, json_output=True) == auditor.AGREE
+    assert event_path.run(w.settings, "z", json_output=True) == event_path.FOUND
+    steps = orjson.loads(capsys.readouterr().out.splitlines()[-1])["steps"]
+    assert [step["stage"] for step in steps] == ["forecasts", "calibrated"]
 
 
 def test_only_records_that_are_still_to_be_applied_can_be_left_out(

@@ -1,6 +1,8 @@
 """Packed batches: read as aiokafka reads them, never beyond the bound, and what stands for those that are not."""
 
+import gzip
 import struct
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -185,7 +187,76 @@ def test_a_record_that_is_left_out_leaves_its_neighbours(codec: int) -> None:
     assert said == {"offsets": [6, 6], "packed_bytes": 99, "refused": "skipped at 6: why"}
 
 
-def test_a_batch_that_cannot_be_read_is_left_out_whole() -> None:
+def spoiling(codec: int, count: int, *spoilt: int) -> bytes:
+    """Return a batch from offset 5 on, some of whose records have an impossible number of headers."""
+    plain = bytearray(batch(0, *[b"%d" % i * 99 for i in range(count)], base=5))
+    for i in spoilt:
+        plain[plain.index(b"%d" % i * 99) + 99] = 0x01
+    packed = plain[:61] + PACK[codec](bytes(plain[61:]))
+    struct.pack_into(">i", packed, 8, len(packed) - 12)
+    struct.pack_into(">h", packed, 21, codec)
+    struct.pack_into(">I", packed, 17, calc_crc32c(bytes(packed[21:])))
+    return bytes(packed)
+
+
+PACK: dict[int, Callable[[bytes], bytes]] = {
+    0: bytes,
+    1: gzip.compress,
+    2: lambda data: bytes(cramjam.snappy.compress_raw(data)),
+    3: lambda data: bytes(cramjam.lz4.compress(data)),
+    4: lambda data: bytes(cramjam.zstd.compress(data)),
+}
+
+
+@pytest.mark.parametrize("codec", NUMBERS.values(), ids=NUMBERS)
+def test_of_a_batch_that_cannot_be_read_everything_readable_is_read(codec: int) -> None:
+    data = spoiling(codec, 5, 2) + batch(0, b"next", base=10)
+    with pytest.raises(Exception, match="header"):
+        read(data)
+    a, b, stands, d, e, after = skipping(data, {7: "skipped at 7: why"})
+    assert [a, b, d, e, after] == [
+        *((5 + i, bytes, b"%d" % i * 99) for i in (0, 1, 3, 4)),
+        (10, bytes, b"next"),
+    ]
+    assert stands[:2] == (7, Skipped)
+    assert orjson.loads(bytes(stands[2] or b""))["offsets"] == [7, 7]
+
+
+def test_records_that_nobody_named_and_that_cannot_be_read_still_end_the_reading() -> None:
+    made = fetched(spoiling(0, 6, 0, 3, 4))
+    made._records.skips = {5: "skipped at 5: why"}
+    offsets: list[int] = []
+    with pytest.raises(Exception, match="header"):
+        offsets.extend(each.offset for each in made)
+    assert offsets == [5, 6, 7]
+    records = skipping(spoiling(0, 6, 0, 3, 4), {5: "skipped at 5: why", 9: "skipped at 9: too"})
+    assert [(offset, kind) for offset, kind, _ in records] == [
+        (5, Skipped),
+        (6, bytes),
+        (7, bytes),
+        (9, Skipped),
+        (10, bytes),
+    ]
+    assert orjson.loads(bytes(records[3][2] or b""))["offsets"] == [8, 9]
+
+
+def test_a_record_that_is_left_out_of_a_batch_with_another_that_cannot_be_read_stands_alone() -> None:
+    records = skipping(spoiling(0, 3, 2), {5: "skipped at 5: why", 7: "skipped at 7: too"})
+    assert [(offset, kind) for offset, kind, _ in records] == [(5, Skipped), (6, bytes), (7, Skipped)]
+
+
+@pytest.mark.parametrize("count", [-1, 0, 1, 2**31 - 1])
+def test_a_batch_that_says_of_too_many_or_too_few_records_gives_those_that_it_has(count: int) -> None:
+    data = bytearray(spoiling(0, 3, 2))
+    struct.pack_into(">i", data, 57, count)
+    data[17:21] = struct.pack(">I", calc_crc32c(bytes(data[21:])))
+    records = skipping(bytes(data), {7: "skipped at 7: why"})
+    there = min(2, max(0, count))
+    assert [offset for offset, _, _ in records] == [*[5, 6][:there], 7]
+    assert orjson.loads(bytes(records[-1][2] or b""))["offsets"] == [5 + there, 7]
+
+
+def test_a_batch_that_cannot_be_taken_apart_is_left_out_whole() -> None:
     spoilt = bytearray(batch(0, b"a" * 99, b"b" * 99, base=5))
     spoilt[61] = 0x7E  # the first record's length
     spoilt[17:21] = struct.pack(">I", calc_crc32c(bytes(spoilt[21:])))
