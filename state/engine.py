@@ -821,7 +821,7 @@ class Partition:
                 outputs.append(_unusable(event))
             return
         if found[0] == ledger.RESOLVED:
-            outputs.extend(_resolved(event.key, event.event_id, found))
+            outputs.extend(_brought_about(event, found))
 
     def told(self, event_id: str) -> list[Output]:
         """Return everything that was said of an event, by its stored row and without a key; nothing if it has none."""
@@ -835,10 +835,10 @@ class Partition:
     def _retell(self) -> None:
         """Tell again of what matured lately: no record brought it about, so none that is redelivered asks for it."""
         self._retold = True
-        for _, _, event_id in self._expiry.latest(MATURED_EXPIRY, self.fence.applied - self._held):
+        for _, matured, event_id in self._expiry.latest(MATURED_EXPIRY, self.fence.applied - self._held):
             name = event_id.encode()
             found = self._payload(keys.LEDGER + name)
-            if found is not None and found[0] == ledger.RESOLVED:
+            if found is not None and found[0] == ledger.RESOLVED and _resolved_at(found, matured):
                 # Outcomes that revised the label since are redelivered themselves.
                 self._outputs.append(_resolved(ledger.key_of(found, name), event_id, found)[0])
 
@@ -1174,6 +1174,29 @@ def _calibrated(key: bytes | None, event_id: str, payload: bytes, carried: Carri
         entry.born,
         carried,
     )
+
+
+def _resolved_at(payload: bytes, applied: int) -> bool:
+    """Whether an event may have got its first label when so many records were applied.
+
+    It may have if the label has changed since: a row says only when it was last changed.
+    """
+    entry = ledger.parse(payload)
+    return bool(entry.labels) or entry.touched == applied
+
+
+def _brought_about(event: Forecast | Outcome, payload: bytes) -> list[Resolved]:
+    """Return the labels of a resolved event that a record brought about, under the record's key.
+
+    A forecast brings about the label of an outcome that came before it. All other labels are an outcome's, or were told
+    at maturity (see `Partition._retell`).
+    """
+    entry = ledger.parse(payload)
+    made = _resolved(event.key, event.event_id, payload)
+    if isinstance(event, Forecast):
+        return made[:1] if _resolved_at(payload, entry.born) else []
+    joined = entry.implied or (not entry.labels and entry.touched == entry.born)
+    return [each for each in made[joined:] if (each.y, each.resolved_ts) == (event.y, event.ts)]
 
 
 def _resolved(key: bytes | None, event_id: str, payload: bytes) -> list[Resolved]:
