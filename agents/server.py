@@ -6,7 +6,8 @@ for one where one is set.
 
 A connection is one request. Until its head has come it waits, for `HEAD_SECONDS` in all. Where too many wait, the
 oldest of the address that has most is closed, so who asks at once is always heard. Probes are then answered. For
-everything else there are `CONNECTIONS` places, of which an address has `CLIENT`.
+everything else there are `CONNECTIONS` places, of which an address has `CLIENT`. Wrong passwords wait in `WRONG` places of
+their own.
 """
 
 import gzip
@@ -37,6 +38,8 @@ log = logging.getLogger("trueup")
 
 #: Requests served at one time, beside probes, and of one address; one more is told to come again.
 CONNECTIONS, CLIENT = 32, 16
+#: Requests with a wrong password that wait at one time; one more is told to come again, at once.
+WRONG: Final = 32
 #: How long metrics and pages are kept, in times the processor time that it took to make them.
 KEPT = 9.0
 #: How old metrics may be for a reader who comes while they are made anew, s.
@@ -169,6 +172,8 @@ class _Listener(ThreadingMixIn, TCPServer):
         #: Connections whose head has not come, and whose they are; the oldest first.
         self._waiting: dict[socket.socket, str] = {}
         self._served: Counter[str] = Counter()
+        #: Places of wrong passwords.
+        self.wrong = threading.BoundedSemaphore(WRONG)
         if ":" in address[0]:
             self.address_family = socket.AF_INET6
         super().__init__(address, _Request)
@@ -376,22 +381,31 @@ class Server:
         elif not named(host, self._hosts):
             said = b"it is not known by this name: add it to TRUEUP_METRICS_NAMES\n"
             request.answer(HTTPStatus.MISDIRECTED_REQUEST, [*_TEXT], said)
+        elif not self._access.admits(given := request.headers.get("Authorization", "")):
+            self._deny(request, given)
         else:
             with self._server.place(request.client_address[0]) as free:
                 if free:
                     self._admit(request, path)
                 else:
-                    wait = ("Retry-After", "1")
-                    request.answer(HTTPStatus.SERVICE_UNAVAILABLE, [wait, *_TEXT], b"too many readers\n")
+                    _defer(request)
+
+    def _deny(self, request: _Request, given: str) -> None:
+        """Ask for a password; a wrong one waits, and takes no place of a right one meanwhile."""
+        if given:
+            self._failed(request.client_address[0])
+            if not self._server.wrong.acquire(blocking=False):
+                _defer(request)
+                return
+            try:
+                sleep(WRONG_SECONDS)
+            finally:
+                self._server.wrong.release()
+        asks = ("WWW-Authenticate", 'Basic realm="trueup", charset="UTF-8"')
+        request.answer(HTTPStatus.UNAUTHORIZED, [asks, *_TEXT], b"a user name and a password are needed\n")
 
     def _admit(self, request: _Request, path: str) -> None:
-        given = request.headers.get("Authorization", "")
-        if not self._access.admits(given):
-            if given:
-                self._failed(request.client_address[0])
-            asks = ("WWW-Authenticate", 'Basic realm="trueup", charset="UTF-8"')
-            request.answer(HTTPStatus.UNAUTHORIZED, [asks, *_TEXT], b"a user name and a password are needed\n")
-        elif path == "/metrics":
+        if path == "/metrics":
             try:
                 shown = self._exposition(request.headers.get("Accept-Encoding", ""))
             except TimeoutError:
@@ -405,12 +419,11 @@ class Server:
             request.answer(HTTPStatus.NOT_FOUND, [*_TEXT], b"there are /metrics, /healthz and /readyz\n")
 
     def _failed(self, client: str) -> None:
-        """Count a wrong password, say so now and then, and let it take its time: its place is not free meanwhile."""
+        """Count a wrong password, and say so now and then."""
         self.failed_logins += 1
         if monotonic() - self._told >= TELL_SECONDS:
             self._told = monotonic()
             log.warning("a wrong name or password for the metrics from %s; %d in all", client, self.failed_logins)
-        sleep(WRONG_SECONDS)
 
     @property
     def port(self) -> int:
@@ -432,6 +445,11 @@ class Server:
 
 
 _TEXT: Final = (("Content-Type", "text/plain"),)
+
+
+def _defer(request: _Request) -> None:
+    """Tell a reader to come again."""
+    request.answer(HTTPStatus.SERVICE_UNAVAILABLE, [("Retry-After", "1"), *_TEXT], b"too many readers\n")
 
 
 def named(host: str, known: Iterable[str]) -> bool:
