@@ -1,6 +1,7 @@
-"""Count how often a worker died of the same record. After some deaths the log names the command that helps."""
+"""Count how often a worker, router or intake died of the same record. After some deaths the log says what helps."""
 
 import logging
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -19,6 +20,8 @@ NAME: Final = "deaths.json"
 def counted(directory: Path, place: str) -> int:
     """Count a death caused by a record, ``TOPIC/PARTITION@OFFSET``; return how many it caused in a row."""
     path = directory / NAME
+    with suppress(OSError):
+        directory.mkdir(parents=True, exist_ok=True)  # an intake has no other file
     try:
         known = orjson.loads(path.read_bytes())
         times = int(known["times"]) + 1 if known["place"] == place else 1
@@ -28,16 +31,17 @@ def counted(directory: Path, place: str) -> int:
         with written(path) as file:
             file.write(orjson.dumps({"place": place, "times": times}))
     except (OSError, SettingsError) as exc:
-        log.warning("cannot count what the worker died of: %s", exc)
+        log.warning("cannot count what it died of: %s", exc)
     return times
 
 
-def told(directory: Path, place: str) -> str:
-    """Count a death caused by a record, and return the line for the log."""
+def told(directory: Path, place: str, helps: str = "") -> str:
+    """Count a death caused by a record, and return the line for the log.
+
+    ``helps`` says how to go on without the record; if it is empty, `trueup skip` helps.
+    """
     times = counted(directory, place)
     if times < MANY:
         return f"it died of {place}; death {times} of it in a row"
-    return (
-        f"it has died of {place} {times} times, and restarts do not help: to go on without it, run "
-        f"trueup skip {place} --reason '...'"
-    )
+    helps = helps or f"run trueup skip {place} --reason '...'"
+    return f"it has died of {place} {times} times, and restarts do not help: to go on without it, {helps}"

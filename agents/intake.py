@@ -20,7 +20,7 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import CommitFailedError, IllegalStateError, KafkaError, OffsetOutOfRangeError
 from aiokafka.structs import TopicPartition
 
-from agents import __version__
+from agents import __version__, deaths
 from agents.readers import Readers, ReadersError
 from agents.topology import STOPPING, log_end
 from agents.worker import FAILED, MISCONFIGURED, abort, collect_rarely, listening, stop_asked, tell
@@ -38,8 +38,10 @@ from streams.metrics.sample import Sample
 from streams.records.canonical import Reader
 from streams.records.making import Maker, Making
 from streams.records.output_formats import values
+from streams.records.skips import PoisonError
 from streams.sources.formats import asks_registry
 from streams.sources.mapping import Mapping
+from streams.sources.registry import SchemaId
 from streams.sources.schemas import Schemas
 
 log = logging.getLogger("trueup")
@@ -202,6 +204,8 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
             If records were deleted before they were read, or a source topic was made anew.
         PartitionsError
             If a canonical topic has another number of partitions than when records were sent to it.
+        PoisonError
+            If a record cannot be read or mapped.
         KafkaError, TimeoutError
             If records or offsets are not acknowledged.
         """
@@ -291,18 +295,24 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
         except OffsetOutOfRangeError as exc:
             await self._out_of_range(exc.args[0])
             return {}
-        lacking = {
-            schema: reader.name
-            for tp, records in fetched.items()
-            for reader in self._asking.get(tp.topic, ())
-            for record in records
-            for schema in reader.lacking(record)
-        }
+        lacking = self._lacking(fetched)
         if not lacking:
             return dict(fetched)
         self._unread = dict(fetched)
         self._loading = asyncio.create_task(self.schemas.load(lacking))
         return {}
+
+    def _lacking(self, fetched: dict[TopicPartition, list[Any]]) -> dict[SchemaId, str]:
+        """Return the schemas that records name and that are not loaded, each with a source that names it."""
+        lacking: dict[SchemaId, str] = {}
+        for tp, records in fetched.items():
+            for reader in self._asking.get(tp.topic, ()):
+                for record in records:
+                    try:
+                        lacking.update(dict.fromkeys(reader.lacking(record), reader.name))
+                    except Exception as exc:
+                        raise PoisonError(tp.topic, tp.partition, record.offset) from exc
+        return lacking
 
     def _caught_up(self, tp: TopicPartition) -> bool:
         end = self._consumer.last_stable_offset(tp)
@@ -345,9 +355,22 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
         """Return what a batch becomes, packed a part at a time."""
         sending, now = Sending(self._empty), int(time() * 1000)
         for at in range(0, len(batch), PART):
-            sending.add(self.make(batch[at : at + PART], now))
+            part = batch[at : at + PART]
+            try:
+                sending.add(self.make(part, now))
+            except Exception as exc:
+                raise (self._poison(part, now) or exc) from exc
         sending.records = len(batch)
         return sending
+
+    def _poison(self, part: Sequence[tuple[TopicPartition, Any]], now: int) -> PoisonError | None:
+        """Find the record that cannot be mapped or packed, by taking them one by one; nothing of it is kept."""
+        for tp, record in part:
+            try:
+                Sending(self._empty).add(self.maker.make([(tp, record)], now))
+            except Exception:  # noqa: BLE001 - whatever it is, it ended the part
+                return PoisonError(tp.topic, tp.partition, record.offset)
+        return None
 
     def _empty(self) -> PackedBatch:
         return PackedBatch(self.topics, self._producer.create_batch, self._append, self._gauges.produced)
@@ -586,8 +609,18 @@ async def _serve(settings: Settings, names: Sequence[str], probe: Probe, readers
         return MISCONFIGURED
     except Exception as exc:  # noqa: BLE001 - whatever it is, the stage ends
         log_end(exc)
+        if isinstance(exc, PoisonError):
+            log.critical("%s", deaths.told(settings.data_dir, exc.place, _passing(settings)))
         return FAILED
     finally:
         reporting.cancel()
     log.info("stopped")
     return 0
+
+
+def _passing(settings: Settings) -> str:
+    """Return how an operator passes over a record of a source."""
+    return (
+        f"stop every intake and commit a later offset of this partition for the group {settings.app_id}-intake; "
+        "trueup skip does not take records of sources, and an audit with --sources does not pass over them"
+    )

@@ -6,8 +6,8 @@ for one where one is set.
 
 A connection is one request. Until its head has come it waits, for `HEAD_SECONDS` in all. Where too many wait, the
 oldest of the address that has most is closed, so who asks at once is always heard. Probes are then answered. For
-everything else there are `CONNECTIONS` places, of which an address has `CLIENT`. Wrong passwords wait in `WRONG` places of
-their own.
+everything else there are `CONNECTIONS` places, of which an address has `CLIENT`. Wrong passwords wait in `WRONG` places
+of their own.
 """
 
 import gzip

@@ -412,9 +412,10 @@ def _each(data: memoryview) -> Iterator[DefaultRecord | None]:
         struct.pack_into(">i", alone, _COUNT, 1)
         batch = DefaultRecordBatch(alone)
         try:
-            (record,) = batch
-        except UnicodeDecodeError:
-            (record,) = LenientBatch(batch, batch, memoryview(alone))
+            try:
+                (record,) = batch
+            except UnicodeDecodeError:
+                (record,) = LenientBatch(batch, batch, memoryview(alone))
         except Exception:  # noqa: BLE001 - whatever it is, it would end the worker
             record = None
         yield record

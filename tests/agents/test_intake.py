@@ -4,6 +4,7 @@ import asyncio
 import io
 import json
 from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -16,6 +17,7 @@ from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
 from agents import intake as module
 from agents.intake import Intake
+from agents.worker import FAILED
 from streams.config import in_force
 from streams.config.settings import Settings, SettingsError
 from streams.faust.state_table import PartitionsError
@@ -25,6 +27,7 @@ from streams.kafka.permissions import commands, of_intake
 from streams.kafka.provenance import Identity
 from streams.metrics.routing import IntakeGauges
 from streams.records.output_avro import SCHEMAS, AvroValues
+from streams.records.skips import PoisonError
 
 STREAMS = """
 [sources.scores]
@@ -494,6 +497,52 @@ def test_a_send_that_fails_ends_it_and_nothing_after_it_is_sent_or_committed(pla
         assert scene.consumer.commits == []
 
     play(story)
+
+
+@pytest.mark.parametrize("where", ["canonical", "lacking"])
+def test_a_record_that_cannot_be_mapped_is_named_and_nothing_behind_it_is_sent(
+    play: Play, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    async def story(scene: Scene) -> None:
+        await scene.begin()
+        (reader,) = scene.intake.readers["scores.v3"]
+        if where == "lacking":
+            scene.intake._asking["scores.v3"] = [reader]
+        mapped = getattr(reader, where)
+
+        def failing(record: Any, *rest: Any) -> Any:
+            if b"bad" in record.value:
+                raise RecursionError("a defect that this record shows")
+            return mapped(record, *rest)
+
+        monkeypatch.setattr(reader, where, failing)
+        scene.give(S0, score("e1"), score("e2"), score("bad"), score("e3"), start=5)
+        with pytest.raises(PoisonError, match=r"scores.v3/0@7 cannot be read or folded"):
+            await scene.steps()
+        assert scene.producer.topics() == []
+        assert scene.consumer.commits == []
+
+    play(story)
+
+
+def test_an_intake_that_dies_of_a_record_counts_it_and_says_what_helps(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def run(_: Intake, __: asyncio.Event) -> None:
+        raise PoisonError("scores.v3", 0, 7)
+
+    async def nothing_lacks(_: Settings) -> list[str]:
+        return []
+
+    monkeypatch.setattr(Intake, "run", run)
+    monkeypatch.setattr(topics, "lacking", nothing_lacks)
+    monkeypatch.setattr(module, "collect_rarely", lambda: None)
+    there = replace(settings, data_dir=tmp_path / "data", metrics_port=0)
+    for times in (1, 2, 3):
+        caplog.clear()
+        assert module.run(there) == FAILED
+        assert ("for the group trueup-intake" in caplog.text) == (times == 3)
+        assert "scores.v3/0@7" in caplog.text
 
 
 def test_records_wait_for_their_schemas_and_are_dropped_with_their_partitions(play: Play) -> None:
