@@ -24,8 +24,9 @@ from replay.audit.partition_verifier import Memory, RowStore
 from state.events import Rejected
 from state.policy import DEFAULT_TTL_MS, Policies
 from state.routes import EVENT, FATES, LABELS, MOST_LABELS, ROUTES, Known, Label, Route, Routed, Router, Row, Said
+from state.witnesses import SLACK
 from streams.kafka import partitioner
-from streams.records.merge import NEVER, KafkaRecord
+from streams.records.merge import BEHIND, NEVER, KafkaRecord, believed
 from streams.records.refused import named
 from streams.records.routing import RouteDecoder, encode_outcome
 
@@ -292,7 +293,7 @@ class RouterVerifier:
             put(prefix(b"L", number) + _LETTER.pack(output.topic, output.offset) + said, said + cause)
 
     def _ordered(self, heads: Sequence["_Head"], *, committed: bool) -> Iterator[tuple[int, KafkaRecord]]:
-        """Yield both inputs by record time, a route first: what is committed, or what is not."""
+        """Yield both inputs as a router merges them, a route first: what is committed, or what is not."""
         for head in heads:
             head.bounded = committed
         while True:
@@ -300,6 +301,11 @@ class RouterVerifier:
             if min(times) == NEVER:
                 return
             topic = LABELS if times[LABELS] < times[ROUTES] else ROUTES
+            later = 1 - topic
+            if times[later] != NEVER and times[later] - times[topic] > SLACK:
+                time = heads[later].believed
+                if time < times[topic] or (time == times[topic] and later == ROUTES):
+                    topic = later
             yield topic, heads[topic].take()
 
     # -- against what it sent ----------------------------------------------------------------------------------------
@@ -522,25 +528,34 @@ class RouterVerifier:
 
 
 class _Head:
-    """The next record of an input, up to what is committed while it is bounded."""
+    """The next record of an input, up to what is committed while it is bounded, and those behind it."""
 
     def __init__(self, records: Iterator[KafkaRecord], limit: int) -> None:
         self._records, self._limit = records, limit
-        self._next = next(records, None)
+        self._next: deque[KafkaRecord] = deque(islice(records, BEHIND + 1))
+        self._believed: int | None = None
         self.bounded = True
 
     @property
     def time(self) -> int:
         """When the next record was written, ms; `NEVER` where there is none."""
-        head = self._next
-        return NEVER if head is None or (self.bounded and head.offset >= self._limit) else head.timestamp
+        if not self._next or (self.bounded and self._next[0].offset >= self._limit):
+            return NEVER
+        return self._next[0].timestamp
+
+    @property
+    def believed(self) -> int:
+        """The time by which the next record is merged if it is far ahead of the other input, ms."""
+        if self._believed is None:
+            first, *behind = (record.timestamp for record in self._next)
+            self._believed = believed(first, behind)
+        return self._believed
 
     def take(self) -> KafkaRecord:
         """Take the next record."""
-        head = self._next
-        assert head is not None  # noqa: S101 - for the type checker: its time is not `NEVER`
-        self._next = next(self._records, None)
-        return head
+        self._next.extend(islice(self._records, 1))
+        self._believed = None
+        return self._next.popleft()
 
 
 def _said(labels: Sequence[Label]) -> list[Said]:

@@ -1,13 +1,17 @@
 """The merge of a partition's two topics into one order, by the rule of `streams.records.merge`.
 
 Of the two next records the one with the smaller timestamp goes first, a forecast before an outcome of the same
-millisecond. A topic keeps its own order, also where its timestamps fall: so did the live worker. One chunk of each
-topic is held, so memory does not grow with history.
+millisecond; one that is stamped far ahead of its neighbours goes when those do. A topic keeps its own order, also where
+its timestamps fall: so did the live worker. A few chunks of each topic are held, so memory does not grow with history.
 """
 
+from collections import deque
 from collections.abc import Iterator
+from itertools import chain, islice
 
 from replay.sources.record import Chunk, SourceRecord
+from state.witnesses import SLACK
+from streams.records.merge import BEHIND, believed
 
 
 def merged(forecasts: Iterator[Chunk], outcomes: Iterator[Chunk], added_ms: int = 0) -> Iterator[Chunk]:
@@ -20,44 +24,100 @@ def merged(forecasts: Iterator[Chunk], outcomes: Iterator[Chunk], added_ms: int 
     added_ms
         By how much outcomes come later than they did, ms; their timestamps are changed. May be negative.
     """
-    left, right = _held(forecasts, 0), _held(outcomes, added_ms)
-    ours, theirs = next(left, None), next(right, None)
-    i = j = 0
-    while ours is not None and theirs is not None:
-        records, i, j = _interleaved(ours.records, i, theirs.records, j)
-        if i == len(ours.records):
-            yield Chunk(records, ours.done)
-            ours, i = next(left, None), 0
+    left, right = _Side(forecasts, 0), _Side(outcomes, added_ms)
+    while left.records and right.records:
+        records = _interleaved(left, right)
+        if left.at == len(left.records):
+            done = left.done
+            left.advance()
         else:
-            yield Chunk(records, theirs.done)
-            theirs, j = next(right, None), 0
-    for rest, at, chunks in ((ours, i, left), (theirs, j, right)):
-        if rest is not None:
-            yield Chunk(rest.records[at:], rest.done)
-            yield from chunks
+            done = right.done
+            right.advance()
+        yield Chunk(records, done)
+    for side in (left, right):
+        while side.records:
+            yield Chunk(side.records[side.at :], side.done)
+            side.advance()
 
 
-def _interleaved(
-    mine: list[SourceRecord], i: int, others: list[SourceRecord], j: int
-) -> tuple[list[SourceRecord], int, int]:
-    """Merge from two places on until one side is used up; return the records and both places."""
+class _Side:
+    """The chunks of one topic: the one that is merged now, and what stands behind it.
+
+    Parameters
+    ----------
+    chunks
+        Of the topic.
+    added_ms
+        By how much its records are moved in time, ms.
+
+    Attributes
+    ----------
+    records, done
+        Of the chunk that is merged now; no records where there is none.
+    at
+        The place there of the next record.
+    """
+
+    def __init__(self, chunks: Iterator[Chunk], added_ms: int) -> None:
+        self._chunks = _held(chunks, added_ms)
+        self._following: deque[Chunk] = deque()
+        self.advance()
+
+    def advance(self) -> None:
+        """Go on to the next chunk."""
+        chunk = self._following.popleft() if self._following else next(self._chunks, None)
+        self.records, self.done = chunk or Chunk([], 0)
+        self.at = 0
+
+    def believed(self, at: int) -> int:
+        """Return the time by which the record at a place is merged that is far ahead of the other topic, ms."""
+        while len(self.records) - at + sum(len(chunk.records) for chunk in self._following) <= BEHIND:
+            chunk = next(self._chunks, None)
+            if chunk is None:
+                break
+            self._following.append(chunk)
+        following = chain.from_iterable(chunk.records for chunk in self._following)
+        behind = islice(chain(self.records[at + 1 : at + 1 + BEHIND], following), BEHIND)
+        return believed(self.records[at][0], [record[0] for record in behind])
+
+
+def _interleaved(left: _Side, right: _Side) -> list[SourceRecord]:
+    """Merge two sides until the chunk of one is used up; return the records."""
+    mine, i, others, j = left.records, left.at, right.records, right.at
     n, m = len(mine), len(others)
     records: list[SourceRecord] = []
     append = records.append
     first, second = mine[i], others[j]
+    #: Of a next record that is far ahead of the other: the time it is merged by; None while nobody asked.
+    of_first: int | None = None
+    of_second: int | None = None
     while True:
-        if first[0] <= second[0]:
+        lead = second[0] - first[0]
+        forecast = lead >= 0
+        if lead > SLACK:
+            if of_second is None:
+                of_second = right.believed(j)
+            forecast = first[0] <= of_second
+        elif -lead > SLACK:
+            if of_first is None:
+                of_first = left.believed(i)
+            forecast = of_first <= second[0]
+        if forecast:
             append(first)
             i += 1
+            of_first = None
             if i == n:
-                return records, i, j
+                break
             first = mine[i]
         else:
             append(second)
             j += 1
+            of_second = None
             if j == m:
-                return records, i, j
+                break
             second = others[j]
+    left.at, right.at = i, j
+    return records
 
 
 def _held(chunks: Iterator[Chunk], added_ms: int) -> Iterator[Chunk]:

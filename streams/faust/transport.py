@@ -416,11 +416,14 @@ class BatchConsumer(driver.Consumer):
         await self._deliver(self._to_message(tp, records[-1]))
 
     async def _throttle(self) -> None:
-        """Stop fetching what is far ahead of its partner or of the agent, start again when it has drained to half."""
+        """Stop fetching what is far ahead of its partner or of the agent, start again when it has drained to half.
+
+        What the merge waits for is fetched in any case: a few records, however large.
+        """
         settings = self.inputs.settings
         limit, share = settings.buffer_records, settings.buffer_bytes / max(2 * len(self.partition_buffers), 1)
         fill = {
-            tp: max(len(buffer) / limit, size / share)
+            tp: 0.0 if partition_buffer.awaited == tp else max(len(buffer) / limit, size / share)
             for partition_buffer in self.partition_buffers.values()
             for tp, buffer, size in zip(
                 partition_buffer.sources, partition_buffer.buffers, partition_buffer.sizes, strict=True

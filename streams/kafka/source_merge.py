@@ -2,16 +2,21 @@
 
 Sources may have any keys and any numbers of partitions, so no order of them is repeatable. But a backlog must not be
 sent on partition by partition: an hour of forecasts before their first label would be served by calibrators that have
-learnt nothing of that hour.
+learnt nothing of that hour. Nor may one record that is stamped ahead hold its partition back for as long: it is placed
+by those behind it, as in `streams.records.merge`.
 """
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from heapq import heapify, heappop, heappush
+from itertools import islice
 from time import monotonic
 from typing import Any
 
 from aiokafka.structs import TopicPartition
+
+from state.witnesses import SLACK
+from streams.records.merge import BEHIND, believed
 
 
 class SourceBuffers:
@@ -34,12 +39,15 @@ class SourceBuffers:
         self._buffers: dict[TopicPartition, deque[Any]] = {}
         self._sizes: dict[TopicPartition, int] = {}
         self._held_since: float | None = None
+        #: Partitions of which more has to be fetched to say when their first records are taken, at most `BEHIND` each.
+        self._awaited: set[TopicPartition] = set()
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Begin anew with these partitions."""
         self._buffers = {tp: deque() for tp in sorted(partitions)}
         self._sizes = dict.fromkeys(self._buffers, 0)
         self._held_since = None
+        self._awaited = set()
 
     def add(self, tp: TopicPartition, records: Sequence[Any]) -> None:
         """Buffer records of a partition, in the order of their offsets."""
@@ -50,7 +58,11 @@ class SourceBuffers:
     def full(self) -> set[TopicPartition]:
         """Return the partitions of which no more is to be fetched for now."""
         share = self._size / max(len(self._buffers), 1)
-        return {tp for tp, buffer in self._buffers.items() if len(buffer) >= self._records or self._sizes[tp] >= share}
+        return {
+            tp
+            for tp, buffer in self._buffers.items()
+            if tp not in self._awaited and (len(buffer) >= self._records or self._sizes[tp] >= share)
+        }
 
     def held(self) -> dict[TopicPartition, int]:
         """Return how many records of each partition are buffered."""
@@ -65,27 +77,31 @@ class SourceBuffers:
             Most records.
         caught_up
             Whether all that the brokers hold of a partition has been fetched. One that has nothing buffered and is not
-            holds the others back, until their patience is at an end.
+            holds the others back, until their patience is at an end; so does one whose first record is far ahead of
+            them, and of which too little is buffered to say whether it is believed.
         """
         taken: list[tuple[TopicPartition, Any]] = []
-        waits = not all(self._buffers[tp] or caught_up(tp) for tp in self._buffers)
-        impatient = waits and self._out_of_patience()
-        if waits and not impatient:
+        first = min((buffer[0].timestamp for buffer in self._buffers.values() if buffer), default=0)
+        self._awaited = {tp for tp, buffer in self._buffers.items() if not (_settled(buffer, first) or caught_up(tp))}
+        impatient = bool(self._awaited) and self._out_of_patience()
+        if self._awaited and not impatient:
             return taken
         places = list(self._buffers)
-        heads = [(self._buffers[tp][0].timestamp, i) for i, tp in enumerate(places) if self._buffers[tp]]
+        heads = [(_placed(self._buffers[tp], first), i) for i, tp in enumerate(places) if self._buffers[tp]]
         heapify(heads)
         while heads and len(taken) < limit:
-            _, i = heappop(heads)
+            now, i = heappop(heads)
             tp = places[i]
             buffer = self._buffers[tp]
             record = buffer.popleft()
             self._sizes[tp] -= _size(record)
             taken.append((tp, record))
-            if buffer:
+            if buffer and buffer[0].timestamp - now <= SLACK:
                 heappush(heads, (buffer[0].timestamp, i))
-            elif not (impatient or caught_up(tp)):
+            elif not (_settled(buffer, now) or impatient or caught_up(tp)):
                 break
+            elif buffer:
+                heappush(heads, (_placed(buffer, now), i))
         self._held_since = None
         return taken
 
@@ -97,6 +113,19 @@ class SourceBuffers:
         if self._held_since is None:
             self._held_since = now
         return now - self._held_since >= self._patience
+
+
+def _settled(buffer: deque[Any], now: int) -> bool:
+    """Whether it is known when the first record of a buffer is taken, whatever follows what is buffered."""
+    return len(buffer) > BEHIND or (bool(buffer) and buffer[0].timestamp - now <= SLACK)
+
+
+def _placed(buffer: deque[Any], now: int) -> int:
+    """Return the time by which the first record of a buffer is taken, ms, if the earliest of all is of ``now``."""
+    stamp = int(buffer[0].timestamp)
+    if stamp - now <= SLACK:
+        return stamp
+    return believed(stamp, [each.timestamp for each in islice(buffer, 1, BEHIND + 1)])
 
 
 def _size(record: Any) -> int:  # noqa: ANN401 - aiokafka's

@@ -3,7 +3,12 @@
 A worker that catches up must not read an hour of forecasts before the first outcome: the order in which it learns
 is part of the result. So the record with the smaller timestamp goes first, a forecast before an outcome of the same
 millisecond, and a topic with nothing buffered holds the other back until it is known to have no more. Given which
-offsets a batch spans, its order is a function of the records alone.
+offsets a batch spans, and the few records behind it, its order is a function of the records alone.
+
+A record that is stamped ahead of its neighbours must not hold back its topic until the other one has come as far:
+forecasts would be read, and expire, before their outcomes. So a head that is more than `SLACK` later than the other
+one, and than most of the few records behind it, goes when the earliest of these would (`believed`). After a quiet
+night the records behind the first one confirm it. Nothing is remembered: a restart anywhere finds the same order.
 
 Records that were applied before and come again, behind the fence, go first and by themselves. Among new records a late
 one would hold them up, and so change their order: what is learnt would depend on where a crash cut. New ones wait until
@@ -11,15 +16,16 @@ all of these are answered: they are answered from rows that only new records mak
 """
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import count
+from itertools import count, islice
 from time import monotonic
 from typing import Final, Protocol
 
 from faust.types import TP
 
 from state.engine import OUTSTANDING
+from state.witnesses import SEVERAL, SLACK
 from streams.sources.references import Headers
 
 
@@ -63,8 +69,30 @@ Merged = tuple[int, KafkaRecord]
 #: Later than any Kafka timestamp, ms.
 NEVER: Final = 1 << 63
 
+#: How many records behind a head are looked at: of a head and these, fewer than `SEVERAL` may be far ahead.
+BEHIND: Final = 2 * (SEVERAL - 1)
+
 #: Epochs are never used again, not even by another buffer of a partition that went and came back.
 _EPOCHS: Final = count()
+
+
+def believed(timestamp: int, behind: Iterable[int]) -> int:
+    """Return the time by which a record is merged that is more than `SLACK` later than the head of the other topic.
+
+    Parameters
+    ----------
+    timestamp
+        Its Kafka timestamp, ms.
+    behind
+        Those of the next `BEHIND` records of its topic, ms; of fewer where there are no more.
+
+    Returns
+    -------
+    int
+        The earliest of those behind it, ms, if at least `SEVERAL` of them are more than `SLACK` earlier; else its own.
+    """
+    earlier = [each for each in behind if timestamp - each > SLACK]
+    return min(earlier) if len(earlier) >= SEVERAL else timestamp
 
 
 @dataclass(slots=True, eq=False)
@@ -108,6 +136,8 @@ class PartitionBuffer:
     #: Bytes of the keys and values in each buffer.
     sizes: list[int] = field(default_factory=lambda: [0, 0])
     held_since: float | None = None
+    #: Of which source more has to be read to say when its head goes, at most `BEHIND` records; None: of neither.
+    awaited: TP | None = None
 
     def add(self, topic: int, records: Sequence[KafkaRecord]) -> None:
         """Buffer records of a topic, in the order of their offsets."""
@@ -185,24 +215,43 @@ class PartitionBuffer:
         self, limit: int, size: int, reading: ReadPositions, patience: float, clock: Callable[[], float]
     ) -> list[Merged]:
         """Take new records by their time."""
+        self.awaited = None
         forecasts, outcomes = self.buffers
         records: list[Merged] = []
         heads = [_time(forecasts), _time(outcomes)]
+        #: Of a head that is far ahead of the other: the time it is merged by; None while nobody asked.
+        ahead: list[int | None] = [None, None]
         free = False
         while len(records) < limit and size > 0 and (forecasts or outcomes):
             topic = 0 if heads[0] <= heads[1] else 1
-            if not (free or (forecasts and outcomes)):
-                free = reading.caught_up(self.sources[1 - topic]) or self._out_of_patience(patience, clock)
+            if not (forecasts and outcomes):
                 if not free:
-                    break
+                    free = reading.caught_up(self.sources[1 - topic]) or self._out_of_patience(patience, clock)
+                    if not free:
+                        break
+            elif heads[1 - topic] - heads[topic] > SLACK:
+                later = 1 - topic
+                time = ahead[later]
+                if time is None:
+                    if not (self._knows_behind(later, reading) or self._out_of_patience(patience, clock)):
+                        self.awaited = self.sources[later]
+                        break
+                    time = ahead[later] = _believed(self.buffers[later])
+                if time < heads[topic] or (time == heads[topic] and not later):
+                    topic = later
             buffer = outcomes if topic else forecasts
             record = buffer.popleft()
             heads[topic] = _time(buffer)
+            ahead[topic] = None
             taken = _size(record)
             self.sizes[topic] -= taken
             size -= taken
             records.append((topic, record))
         return records
+
+    def _knows_behind(self, topic: int, reading: ReadPositions) -> bool:
+        """Whether what stands behind the head of a topic is buffered, as far as there is any."""
+        return len(self.buffers[topic]) > BEHIND or reading.caught_up(self.sources[topic])
 
     def _out_of_patience(self, patience: float, clock: Callable[[], float]) -> bool:
         now = clock()
@@ -215,7 +264,7 @@ class PartitionBuffer:
         self.epoch = next(_EPOCHS)
         self.busy = False
         self.out.clear()
-        self.held_since = None
+        self.held_since = self.awaited = None
         self.sizes = [0, 0]
         for buffer in self.buffers:
             buffer.clear()
@@ -224,6 +273,11 @@ class PartitionBuffer:
 def _time(buffer: deque[KafkaRecord]) -> int:
     """Return when the first record of a buffer was written, ms; after everything else where there is none."""
     return buffer[0].timestamp if buffer else NEVER
+
+
+def _believed(buffer: deque[KafkaRecord]) -> int:
+    """Return the time by which the first record of a buffer is merged, ms."""
+    return believed(buffer[0].timestamp, [each.timestamp for each in islice(buffer, 1, BEHIND + 1)])
 
 
 def _size(record: KafkaRecord) -> int:

@@ -111,7 +111,10 @@ def test_missing_file_is_named(tmp_path: Path) -> None:
         FileSource(tmp_path / "nowhere", tmp_path / "nowhere")
 
 
-TIMES = st.lists(st.integers(0, 20), max_size=40)
+#: Close together, or minutes apart in any order.
+TIMES = st.lists(st.integers(0, 20), max_size=40) | st.lists(
+    st.integers(0, 60).map(lambda minutes: minutes * 60_000), max_size=40
+)
 
 
 @given(TIMES, TIMES, st.integers(1, 9))

@@ -323,6 +323,19 @@ def test_a_record_larger_than_a_share_is_paused_on_and_passes(
     assert brokers.calls == [("throttle", ([F0], [])), ("throttle", ([], [F0]))]
 
 
+@pytest.mark.usefixtures("brokers")
+@pytest.mark.parametrize("settings", [Settings(buffer_bytes=1 << 20)], ids=["a buffer of 1 MiB"])
+def test_what_the_merge_waits_for_is_fetched_however_large(run: Run, consumer: BatchConsumer) -> None:
+    consumer._buffer(F0, [record(F, 0, 0, 9 * 3_600_000, None, bytes(4 << 20))])
+    run(consumer._throttle())
+    assert consumer.paused(F0)
+    consumer._buffer(O0, [record(O, 0, 0, 1, None, b"o")])
+    reading = SimpleNamespace(caught_up=lambda _: False, has_read=lambda *_: True)
+    assert consumer.partition_buffers[0].take(10, 100, reading, 10.0) is None
+    run(consumer._throttle())
+    assert not consumer.paused(F0)
+
+
 # -- the fetched ---------------------------------------------------------------------------------------------------
 
 

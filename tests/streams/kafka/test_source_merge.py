@@ -91,3 +91,38 @@ def test_records_of_partitions_that_have_moved_are_dropped() -> None:
     made.assign([B])
     made.add(A, [record(1)])
     assert taken(made) == []
+
+
+HOUR = 3_600_000
+
+
+def test_a_record_stamped_ahead_is_taken_with_those_behind_it() -> None:
+    made, _ = buffers()
+    made.add(A, [record(each) for each in (9 * HOUR, 1, 2, 3, 4, 5)])
+    made.add(B, [record(each) for each in (1, 2, 3, 9 * HOUR, 9 * HOUR, 4, 5, 6, 7)])
+    assert [each for each in taken(made) if each[1] < HOUR] == sorted(
+        [("a", each) for each in range(1, 6)] + [("b", each) for each in range(1, 8)], key=lambda each: each[1]
+    )
+
+
+def test_three_records_ahead_are_believed_as_after_a_night() -> None:
+    made, _ = buffers()
+    made.add(A, [record(each) for each in (0, 9 * HOUR, 9 * HOUR, 9 * HOUR, 1, 2, 3)])
+    made.add(B, [record(each) for each in range(1, 8)])
+    assert taken(made)[:8] == [("a", 0), *(("b", each) for each in range(1, 8))]
+
+
+def test_what_stands_behind_a_record_far_ahead_is_fetched_before_others_go_on() -> None:
+    made, now = buffers(size=10)
+    made.add(A, [record(9 * HOUR, 5), record(1, 5)])
+    made.add(B, [record(1), record(2)])
+    assert made.full() == {A}
+    assert taken(made, behind=(A,)) == []
+    assert made.full() == set(), "what is waited for is fetched, however large"
+    made.add(A, [record(each) for each in (2, 3, 4)])
+    assert taken(made, behind=(A,))[:2] == [("a", 9 * HOUR), ("a", 1)]
+    made.add(A, [record(each) for each in (10 * HOUR, 5)])
+    made.add(B, [record(5)])
+    assert taken(made, behind=(A,)) == []
+    now[0] += 10
+    assert taken(made, behind=(A,)) == [("b", 5), ("a", 10 * HOUR), ("a", 5)]

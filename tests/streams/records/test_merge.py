@@ -10,7 +10,8 @@ from faust.types import TP
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streams.records.merge import Batch, PartitionBuffer
+from state.witnesses import SLACK
+from streams.records.merge import BEHIND, Batch, PartitionBuffer, believed
 from tests.streams.fakes import record
 
 F, O = 0, 1  # noqa: E741 - forecasts and outcomes, as `state.fence` numbers them
@@ -266,14 +267,33 @@ def test_a_restart_forgets_what_is_buffered_and_what_is_out_and_begins_an_epoch(
 
 def merged(forecasts: Sequence[int], outcomes: Sequence[int]) -> list[tuple[int, int]]:
     """Return the two-way merge, written as plainly as can be."""
-    if not forecasts:
-        return [(O, ts) for ts in outcomes]
-    if not outcomes or forecasts[0] <= outcomes[0]:
-        return [(F, forecasts[0]), *merged(forecasts[1:], outcomes)]
-    return [(O, outcomes[0]), *merged(forecasts, outcomes[1:])]
+    order: list[tuple[int, int]] = []
+    topics = [list(forecasts), list(outcomes)]
+    while all(topics):
+        heads = [stamps[0] for stamps in topics]
+        later = 0 if heads[0] > heads[1] else 1
+        if heads[later] - heads[1 - later] > SLACK:
+            heads[later] = believed(heads[later], topics[later][1 : BEHIND + 1])
+        first = 0 if heads[0] <= heads[1] else 1
+        order.append((first, topics[first].pop(0)))
+    return order + [(topic, ts) for topic, stamps in enumerate(topics) for ts in stamps]
 
 
-TIMESTAMPS = st.lists(st.integers(0, 20), max_size=25)
+def by_stamp(forecasts: Sequence[int], outcomes: Sequence[int]) -> list[tuple[int, int]]:
+    """Return the two-way merge that believes every timestamp."""
+    order: list[tuple[int, int]] = []
+    topics = [list(forecasts), list(outcomes)]
+    while all(topics):
+        first = 0 if topics[0][0] <= topics[1][0] else 1
+        order.append((first, topics[first].pop(0)))
+    return order + [(topic, ts) for topic, stamps in enumerate(topics) for ts in stamps]
+
+
+MINUTE = 60_000
+#: Close together, or minutes apart in any order.
+TIMESTAMPS = st.lists(st.integers(0, 20), max_size=25) | st.lists(
+    st.integers(0, 60).map(lambda minutes: minutes * MINUTE), max_size=25
+)
 
 
 @given(TIMESTAMPS, TIMESTAMPS, st.data())
@@ -363,8 +383,8 @@ def test_records_that_come_again_wait_for_nobody_and_keep_the_limits() -> None:
 
 
 @given(
-    st.lists(st.integers(0, 20), max_size=20),
-    st.lists(st.integers(0, 20), max_size=20),
+    TIMESTAMPS,
+    TIMESTAMPS,
     st.integers(0, 40),
     st.integers(0, 20),
     st.integers(0, 20),
@@ -389,3 +409,93 @@ def test_where_a_crash_cut_does_not_show_in_the_order(
         acknowledge(restarted)
         after += [(topic, each.offset) for topic, each in batch.records if each.offset >= fence[topic]]
     assert after == uncut[cut:]
+
+
+# -- stamped ahead -------------------------------------------------------------------------------------------------
+
+HOUR = 60 * MINUTE
+#: Nights and outages between records, and records that are up to five minutes late.
+HEALTHY = st.lists(st.tuples(st.sampled_from((0, 1, MINUTE, 8 * HOUR)), st.integers(0, SLACK)), max_size=25).map(
+    lambda steps: [sum(step for step, _ in steps[: i + 1]) - late for i, (_, late) in enumerate(steps)]
+)
+SORTED = st.lists(st.integers(0, 60).map(lambda minutes: minutes * MINUTE), max_size=25).map(sorted)
+
+
+@pytest.mark.parametrize(
+    ("behind", "by"),
+    [
+        ((10, 20, 30, 40), 10),
+        ((10, 5, 30, HOUR + SLACK), 5),
+        ((2 * HOUR, 20, 30, 40), 20),
+        ((10, 20, 30), 10),
+        ((10, 20), HOUR),
+        ((), HOUR),
+        ((2 * HOUR, 2 * HOUR, 30, 40), HOUR),
+        ((HOUR - SLACK, 20, 30, 2 * HOUR), HOUR),
+    ],
+)
+def test_a_record_is_believed_unless_three_of_the_four_behind_it_are_earlier(behind: tuple[int, ...], by: int) -> None:
+    assert believed(HOUR, behind) == by
+
+
+@given(HEALTHY, HEALTHY)
+def test_a_topic_whose_stamps_fall_back_by_little_is_merged_by_its_stamps(
+    forecasts: list[int], outcomes: list[int]
+) -> None:
+    of = buffer()
+    of.add(F, made(F, *forecasts))
+    of.add(O, made(O, *outcomes))
+    assert order(take(of)) == by_stamp(forecasts, outcomes)
+
+
+@given(SORTED, SORTED, st.integers(0, 25), st.integers(0, 25), st.integers(0, 2), st.integers(0, 2), st.data())
+def test_up_to_two_records_in_a_row_that_are_stamped_ahead_change_no_place_but_their_own(
+    forecasts: list[int], outcomes: list[int], at_f: int, at_o: int, n_f: int, n_o: int, data: st.DataObject
+) -> None:
+    ahead = st.integers(24 * HOUR, 48 * HOUR)
+    topics = []
+    for stamps, at, n in ((forecasts, at_f, n_f), (outcomes, at_o, n_o)):
+        place = min(at, len(stamps) - 3)
+        wild = [data.draw(ahead) for _ in range(n)] if place >= 0 else []
+        topics.append([*stamps[: max(place, 0)], *wild, *stamps[max(place, 0) :]])
+    of = buffer()
+    of.add(F, made(F, *topics[F]))
+    of.add(O, made(O, *topics[O]))
+    found = order(take(of))
+    assert [each for each in found if each[1] < 24 * HOUR] == by_stamp(forecasts, outcomes)
+    for topic in (F, O):
+        assert [ts for which, ts in found if which == topic] == topics[topic]
+
+
+def test_three_records_ahead_confirm_each_other_as_after_a_night() -> None:
+    of = buffer()
+    of.add(F, made(F, 1, 2, 3))
+    of.add(O, made(O, HOUR, HOUR, HOUR, 1, 2, 3, 4))
+    assert order(take(of))[:3] == [(F, 1), (F, 2), (F, 3)]
+
+
+def test_a_head_far_ahead_waits_for_the_records_behind_it_until_the_topic_is_caught_up() -> None:
+    of = buffer()
+    of.add(F, made(F, 1, 2, 3))
+    of.add(O, made(O, HOUR, 1, 2))
+    assert take(of, only(F)) is None
+    assert of.awaited == SOURCES[O]
+    of.add(O, made(O, 3, 4, start=3))
+    assert order(take(of, only(F)))[:3] == [(F, 1), (O, HOUR), (O, 1)]
+    assert of.awaited is None
+
+
+def test_a_head_far_ahead_with_nothing_behind_it_yet_waits_for_its_time() -> None:
+    of = buffer()
+    of.add(F, made(F, 1, 2))
+    of.add(O, made(O, HOUR))
+    assert order(take(of)) == [(F, 1), (F, 2), (O, HOUR)]
+
+
+def test_patience_also_ends_the_wait_for_the_records_behind_a_head() -> None:
+    of, clock = buffer(), Clock()
+    of.add(F, made(F, 1))
+    of.add(O, made(O, HOUR, 1))
+    assert take(of, never, clock=clock) is None
+    clock.now += 10
+    assert order(take(of, never, clock=clock)) == [(F, 1), (O, HOUR), (O, 1)]
