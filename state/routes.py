@@ -22,6 +22,7 @@ from state.expiry import Expiry
 from state.fence import EXPIRY, FORECASTS, OUTCOMES, Fence, Queue
 from state.frames import DAMAGE, CorruptFrame, damaged, seal, unseal
 from state.policy import DEFAULT_TTL_MS, Policies
+from state.witnesses import SLACK, Entry, Witnesses
 
 VERSION: Final = 1
 #: Letters of the rows: an event, and how far the records of one source partition were applied.
@@ -304,6 +305,7 @@ class Router:
         row = self._get(keys.FENCE)
         self.fence = Fence() if row is None else Fence.decode(row)
         self._expiry = Expiry(self._get, self.fence)
+        self._witnesses = Witnesses(self._get(keys.WITNESSES))
         #: Next offset of each source partition, as far as they were asked for.
         self._origins: dict[str, int] = {}
         self.begin()
@@ -364,6 +366,7 @@ class Router:
                 frame = seal(ORIGIN[0], VERSION, _OFFSET.pack(self._origins[place]))
                 changes[ORIGIN + place.encode()] = frame
             changes.update(self._expiry.changes())
+            changes.update(self._witnesses.changes())
             changes[keys.FENCE] = fence.encode()
         return effects
 
@@ -390,7 +393,7 @@ class Router:
         kept_ms = self._kept_ms(route.stream)
         if row is None:
             fates[OPENED] += 1
-            row = self._open(route.event_id, kept_ms)
+            row = self._open(route.event_id, kept_ms, route.stamp)
         elif any(each.stream == route.stream for each in row.routes):
             fates[ROUTE_DUPLICATE] += 1
             return
@@ -405,7 +408,7 @@ class Router:
             fates[EARLY_JOINED] += 1
         known = new(Known, (route.offset, len(row.labels), route.stream, route.target))
         row.routes.append(known)
-        self._touch(route.event_id, row, kept_ms)
+        self._touch(route.event_id, row, kept_ms, route.stamp)
         self._outputs += row.joined(route.event_id, known)
 
     def _label(self, label: Label) -> None:
@@ -413,7 +416,7 @@ class Router:
         said = new(Said, (label.offset, label.stamp, label.ts, label.y, label.number, label.stream, label.target))
         if row is None:
             fates[EARLY_OPENED] += 1
-            row = self._open(label.event_id, self._policies.early_ttl_ms)
+            row = self._open(label.event_id, self._policies.early_ttl_ms, label.stamp)
         elif row.says(said):
             fates[LABEL_DUPLICATE] += 1
             return
@@ -421,7 +424,7 @@ class Router:
             fates[STALE] += 1
             return
         row.labels.append(said)
-        self._touch(label.event_id, row, 0)
+        self._touch(label.event_id, row, 0, label.stamp)
         sent = row.sent(label.event_id, len(row.labels) - 1)
         if sent:
             fates[ROUTED] += 1
@@ -465,24 +468,34 @@ class Router:
         row = self._rows[event_id] = None if found is None else Row.decode(found)
         return row
 
-    def _open(self, event_id: str, ttl_ms: int) -> Row:
+    def _open(self, event_id: str, ttl_ms: int, stamp: int) -> Row:
         row = self._rows[event_id] = Row(0, 0, 0, [], [])
-        self._touch(event_id, row, ttl_ms)
+        self._touch(event_id, row, ttl_ms, stamp)
         return row
 
-    def _touch(self, event_id: str, row: Row, ttl_ms: int) -> None:
-        """Note that a row changes; ``ttl_ms`` is how long it is kept from now on, 0: as long as it was to be."""
+    def _touch(self, event_id: str, row: Row, ttl_ms: int, stamp: int) -> None:
+        """Note that a row changes; ``ttl_ms`` is how long it is kept from now on, 0: as long as it was to be.
+
+        Its entry waits until stream time has come near its record's ``stamp``, as that of a ledger row does.
+        """
         applied, due = self.fence.applied, self.fence.stream_time + ttl_ms
         row.touched = applied
         self._changed[event_id] = None
         if ttl_ms and due > row.due:
             row.born, row.due = applied, due
-            self._expiry.push(EXPIRY, ttl_ms, applied, event_id)
+            if stamp > self.fence.stream_time:
+                self._witnesses.hold(Entry(EXPIRY, ttl_ms, applied, event_id))
+            else:
+                self._expiry.push(EXPIRY, ttl_ms, applied, event_id)
 
     def _advance(self, stamp: int) -> None:
         """Move stream time forward, and let go of rows that fell due."""
         fence, expiry = self.fence, self._expiry
-        fence.stream_time = max(fence.stream_time, stamp)
+        if stamp > fence.stream_time:
+            if stamp - fence.stream_time > SLACK or self._witnesses.waiting:
+                self._follow(stamp)
+            else:
+                fence.stream_time = stamp
         if fence.stream_time < expiry.soonest:
             return
         swept = 0
@@ -491,6 +504,18 @@ class Router:
                 swept += 1
                 if swept == SWEEP:
                     return
+
+    def _follow(self, stamp: int) -> None:
+        """Move stream time by a record that is far ahead, or that follows some which are; as `state.engine` does."""
+        fence, witnesses = self.fence, self._witnesses
+        if stamp - fence.stream_time > SLACK:
+            witnesses.add(stamp, fence.applied)
+        else:
+            fence.stream_time = stamp
+        for now, entry in witnesses.settled(fence.stream_time, fence.applied):
+            fence.stream_time = now
+            if entry is not None:
+                self._expiry.push(*entry)
 
     def _leaves(self, queue: Queue) -> bool:
         """Remove the row of a queue's first entry, which is due; False if it has to stay for now."""

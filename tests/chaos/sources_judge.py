@@ -27,7 +27,7 @@ from streams.metrics.routing import IntakeGauges
 from streams.records.routing import RouteDecoder, encode_outcome, place
 from tests.chaos.judge import Verdict, judge_all
 from tests.chaos.sources import NAME, Sources
-from tests.e2e.test_intake import Source, expected, merged, read
+from tests.e2e.test_intake import Source, between, expected, read
 from tests.e2e.world import Read
 
 #: A stream whose rows leave the router early: whether one had left when its label came, only the engines can say.
@@ -220,9 +220,9 @@ def _routed(
         if min(spans) < 0 or not 0 < sum(spans) <= BATCH_LIMIT:
             found.add(found.doubled, ("fence", n, i), f"the router's fence goes from {begin} to {fence.next}")
             continue
+        order = between(inputs, begin, fence.next)
         engine.begin()
-        slices = [mine[at:end] for mine, at, end in zip(inputs, begin, fence.next, strict=True)]
-        for output in engine.apply(RouteDecoder().events(merged(*slices))):
+        for output in engine.apply(RouteDecoder().events(order)):
             if isinstance(output, Rejected):
                 found.add(found.lost, ("letter", n, output.topic, output.offset), f"the router could not read {output}")
                 continue

@@ -3,7 +3,7 @@
 import asyncio
 import random
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,7 +23,7 @@ from state.routes import Routed, Router
 from streams.kafka import partitioner, topics
 from streams.metrics.routing import IntakeGauges
 from streams.records.routing import RouteDecoder, encode_outcome
-from tests.e2e.world import Read, Worker, World, wait_for
+from tests.e2e.world import Read, Worker, World, merged, wait_for
 
 MakeWorld = Callable[..., World]
 START = 1_700_000_000_000
@@ -237,9 +237,8 @@ class Hour:
             engine = Router(router.policies, table.get)
             mine = [[r for r in each if r.partition == n] for each in inputs]
             for fence in recorded:
-                slices = [mine[t][engine.fence.next[t] : fence.next[t]] for t in (0, 1)]
                 engine.begin()
-                outputs = engine.apply(RouteDecoder().events(merged(*slices)))
+                outputs = engine.apply(RouteDecoder().events(between(mine, engine.fence.next, fence.next)))
                 for key, value in engine.end().rows.items():
                     if value is None:
                         table.pop(key, None)
@@ -272,14 +271,9 @@ def read(bootstrap: str, name: str, partitions: int) -> list[Read]:
     return asyncio.run(run())
 
 
-def merged(routes: list[Read], labels: list[Read]) -> Iterator[tuple[int, Any]]:
-    """Merge two inputs as the router does."""
-    i = j = 0
-    while i < len(routes) or j < len(labels):
-        forward = j == len(labels) or (i < len(routes) and routes[i].ts <= labels[j].ts)
-        each = routes[i] if forward else labels[j]
-        yield int(not forward), SimpleNamespace(**each._asdict(), timestamp=each.ts)
-        i, j = i + forward, j + (not forward)
+def between(inputs: Sequence[list[Read]], first: Sequence[int], end: Sequence[int]) -> list[tuple[int, Any]]:
+    """Return what two whole topics hold from some offsets to others, in the order in which the router folds it."""
+    return [(n, SimpleNamespace(**each._asdict(), timestamp=each.ts)) for n, each in merged(inputs, first, end)]
 
 
 def resolved(world: World) -> dict[tuple[str, str], float]:
@@ -337,6 +331,26 @@ def test_a_worker_that_starts_on_a_history_waits_until_its_labels_can_come(world
     with hour.stages("worker"):  # its group has begun: it waits for nobody
         (worker,) = hour.running
         wait_for("the worker", worker.ready)
+
+
+def test_a_record_stamped_ahead_in_a_history_costs_no_label(world: MakeWorld, tmp_path: Path) -> None:
+    hour = Hour(world, tmp_path, "ahead", SOURCES.replace('"1d"', '"10d"'))
+    sent = made(900)
+    spread = [each._replace(ts=START + (each.ts - START) * 40_000) for each in sent]  # 40 days
+    late = START + 41 * 86_400_000
+    wild = {
+        topic: Source(topic, b"k", orjson.dumps(fields), late)
+        for topic, fields in (
+            ("decisions", {"payment": "nobody", "fraud": 1}),
+            ("chargebacks", {"txn": "nobody", "status": "lost"}),
+            ("scores.v3", {"transaction": {"id": "alone"}, "model": "a", "riskScore": 1}),
+        )
+    }
+    hour.send([wild["decisions"], wild["chargebacks"], *spread[:1000], wild["scores.v3"], *spread[1000:]])
+    with hour.stages("intake", "router", "worker"):
+        hour.wait()
+    hour.judge()
+    assert resolved(hour.world) == expected(sent)
 
 
 @pytest.mark.parametrize("stage", ["intake", "router", "worker"])

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Callable
+from pathlib import Path
 from time import time
 
 import pytest
@@ -53,6 +54,27 @@ def test_a_record_of_the_year_9999_expires_nothing_of_others_and_does_not_stop_e
         assert worker.metric("expired_total") == 0
         assert worker.metric("expired_early_total") == 0
         assert worker.metric("records_total", topic="outcomes", fate="resolved") == 50
+    w.judge()
+
+
+def test_a_record_stamped_ahead_in_a_backlog_holds_back_nobodys_label(world: MakeWorld, tmp_path: Path) -> None:
+    """Sixty days were sent at once; in both topics one record is of now, and so are the first two outcomes."""
+    (tmp_path / "streams.toml").write_text('early_ttl = "1d"\n[streams.s]\nttl = "1d"\n')
+    w = world(partitions=1, TRUEUP_STREAMS=str(tmp_path / "streams.toml"), TRUEUP_BATCH_RECORDS="300")
+    now, n = int(time() * 1000) - HOUR, 1000
+    start, step = now - 60 * 24 * HOUR, 58 * 24 * HOUR // n
+    forecasts = [forecast(f"e{i}", 0.5, start + i * step) for i in range(n)]
+    outcomes = [outcome(f"e{i}", i % 2, start + i * step + HOUR) for i in range(n)]
+    forecasts.insert(n // 3, forecast("alone", 0.5, now))
+    outcomes[n // 2 : n // 2] = [outcome("nobody", 1, now)]
+    outcomes[:0] = [outcome("nobody", 1, now), outcome("noone", 1, now)]
+    w.send([*forecasts, *outcomes])
+    for applied in (n // 2, len(forecasts) + len(outcomes)):
+        with w.worker() as worker:
+            w.wait_until_applied(applied)
+            worker.kill()
+    assert w.applied()["outcomes_resolved"] == n
+    assert w.applied()["expired_forecasts"] <= 1
     w.judge()
 
 

@@ -24,12 +24,14 @@ from state import keys
 from state.engine import Partition
 from state.events import Event
 from state.fence import FATES, Fence
+from state.witnesses import SLACK
 from streams.config.settings import Settings
 from streams.faust import unpacking
 from streams.kafka import topics
 from streams.records import skips
 from streams.records.decoding import Decoder, event_name
 from streams.records.encoding import encode
+from streams.records.merge import BEHIND, NEVER, believed
 from streams.records.refused import named
 from tests.events import Sent
 
@@ -353,8 +355,7 @@ def folded(
         if now is not settings:
             settings, engine = now, Partition(now.policies, rows.get)
         decoder = Decoder(settings.policies, settings.limits)
-        forecasts, outcomes = (inputs[topic][engine.fence.next[topic] : fence.next[topic]] for topic in (0, 1))
-        effects = engine.fold([_decoded(decoder, *merged) for merged in _merged(forecasts, outcomes)])
+        effects = engine.fold([_decoded(decoder, *each) for each in merged(inputs, engine.fence.next, fence.next)])
         for key, value in effects.rows.items():
             if value is None:
                 rows.pop(key, None)
@@ -374,15 +375,18 @@ def identity(label: str, value: bytes) -> str:
     return f"{event_name(record)} {record['revision']}" if label == "resolved" else str(event_name(record))
 
 
-def _merged(forecasts: list[Read], outcomes: list[Read]) -> Iterator[tuple[int, Read]]:
-    i = j = 0
-    while i < len(forecasts) or j < len(outcomes):
-        if j == len(outcomes) or (i < len(forecasts) and forecasts[i].ts <= outcomes[j].ts):
-            yield 0, forecasts[i]
-            i += 1
-        else:
-            yield 1, outcomes[j]
-            j += 1
+def merged(inputs: Sequence[list[Read]], first: Sequence[int], end: Sequence[int]) -> Iterator[tuple[int, Read]]:
+    """Merge two whole topics from some offsets to others, as a worker does and a router."""
+    at, end = list(first), [min(upto, len(records)) for upto, records in zip(end, inputs, strict=True)]
+    while at[0] < end[0] or at[1] < end[1]:
+        heads = [inputs[topic][at[topic]].ts if at[topic] < end[topic] else NEVER for topic in (0, 1)]
+        later = 0 if heads[0] > heads[1] else 1
+        if NEVER not in heads and heads[later] - heads[1 - later] > SLACK:
+            behind = inputs[later][at[later] + 1 : at[later] + 1 + BEHIND]
+            heads[later] = believed(heads[later], [each.ts for each in behind])
+        topic = 0 if heads[0] <= heads[1] else 1
+        yield topic, inputs[topic][at[topic]]
+        at[topic] += 1
 
 
 def _decoded(decoder: Decoder, topic: int, record: Read) -> Event:

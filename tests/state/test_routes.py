@@ -13,9 +13,10 @@ from state.engine import Partition
 from state.events import Event, Forecast, Outcome, Rejected, Resolved
 from state.fence import Fence
 from state.frames import CorruptFrame, seal
-from state.keys import FENCE
+from state.keys import FENCE, WITNESSES
 from state.policy import Policies, Policy
 from state.routes import EVENT, FATES, LABELS, ORIGIN, ROUTES, Label, Route, Routed, Router, Row
+from state.witnesses import SEVERAL
 
 STEADY = settings(max_examples=60, deadline=None)
 HELD = 20
@@ -326,3 +327,65 @@ def test_a_row_is_read_as_it_was_written_and_damage_is_found() -> None:
     for damaged in (b"\0" * 10, row[2:-5]):
         with pytest.raises(CorruptFrame):
             Row.decode(seal(EVENT[0], routes.VERSION, damaged))
+
+
+# -- records stamped ahead -------------------------------------------------------------------------------------------
+
+HOUR = 3_600_000
+NOW = 1_700_000_000_000
+LONG = Policies(default=Policy("platt", ttl_ms=10 * HOUR), early_ttl_ms=10 * HOUR)
+
+
+def settled() -> Run:
+    """Return a router that knows the time; it has three routes."""
+    run = Run(held=0, policies=LONG)
+    run.fold(route(i, f"clock-{i}", stamp=NOW) for i in range(SEVERAL))
+    assert run.router.fence.stream_time == NOW
+    return run
+
+
+@pytest.mark.parametrize("topic", [ROUTES, LABELS])
+def test_one_record_ahead_lets_no_event_leave(topic: int) -> None:
+    run = settled()
+    run.fold([route(3, "a", stamp=NOW), label(0, "b", 1.0, NOW)])
+    wild = label(1, "wild", 1.0, NOW + 1000 * HOUR) if topic == LABELS else route(4, "wild", stamp=NOW + 1000 * HOUR)
+    run.fold([wild])
+    sent = run.fold([label(2, "a", 1.0, NOW + 1), route(5, "b", stamp=NOW + 1)])
+    assert [each.event_id for each in sent if isinstance(each, Routed)] == ["a", "b"]
+    assert run.fates()["expired_routes"] == run.fates()["expired_labels"] == 0
+    assert run.router.fence.stream_time == NOW + 1
+    assert WITNESSES in run.table
+
+
+def test_three_records_ahead_move_the_time_and_their_own_events_stay() -> None:
+    run = settled()
+    morning = NOW + 12 * HOUR
+    run.fold(route(3 + i, f"morning-{i}", stamp=morning + i) for i in range(SEVERAL))
+    assert run.router.fence.stream_time == morning + SEVERAL - 1
+    assert WITNESSES not in run.table
+    run.fold(route(6 + i, f"more-{i}", stamp=morning + 10) for i in range(2))
+    assert run.fates()["expired_routes"] == SEVERAL, "those of the evening before"
+    assert {f"morning-{i}" for i in range(SEVERAL)} <= run.events().keys()
+    later = morning + 11 * HOUR
+    run.fold(route(8 + i, f"evening-{i}", stamp=later) for i in range(20))
+    assert not any(name.startswith("morning") for name in run.events())
+
+
+@STEADY
+@given(RECORDS, st.integers(1, 40), st.integers(0, 999))
+def test_cuts_and_restarts_leave_the_same_rows_of_a_history_that_leaps(
+    records: list[Record], size: int, seed: int
+) -> None:
+    rng, night, history = random.Random(seed), 0, []
+    for record in records:
+        night += (rng.random() < 0.05) * HOUR
+        wild = rng.choice((HOUR, 1000 * HOUR)) if rng.random() < 0.1 else 0
+        history.append(record if isinstance(record, Rejected) else record._replace(stamp=record.stamp + night + wild))
+    alone, together = Run(), Run()
+    wanted = [each for record in history for each in alone.fold([record])]
+    sent = list[Routed | Rejected]()
+    for at in range(0, len(history), size):
+        sent += together.fold(history[at : at + size])
+        together = Run(together.table)
+    assert together.table == alone.table
+    assert sent == wanted
