@@ -3,12 +3,14 @@
 A worker that catches up must not read an hour of forecasts before the first outcome: the order in which it learns
 is part of the result. So the record with the smaller timestamp goes first, a forecast before an outcome of the same
 millisecond, and a topic with nothing buffered holds the other back until it is known to have no more. Given which
-offsets a batch spans, and the few records behind it, its order is a function of the records alone.
+offsets a batch spans, its order is a function of the records alone, of these and of the few behind them.
 
 A record that is stamped ahead of its neighbours must not hold back its topic until the other one has come as far:
 forecasts would be read, and expire, before their outcomes. So a head that is more than `SLACK` later than the other
 one, and than most of the few records behind it, goes when the earliest of these would (`believed`). After a quiet
 night the records behind the first one confirm it. Nothing is remembered: a restart anywhere finds the same order.
+Where the records behind a head are not there yet, it waits for its time, and a batch ends before it: what comes behind
+it later does not change the order of a batch that was made.
 
 Records that were applied before and come again, behind the fence, go first and by themselves. Among new records a late
 one would hold them up, and so change their order: what is learnt would depend on where a crash cut. New ones wait until
@@ -221,6 +223,8 @@ class PartitionBuffer:
         heads = [_time(forecasts), _time(outcomes)]
         #: Of a head that is far ahead of the other: the time it is merged by; None while nobody asked.
         ahead: list[int | None] = [None, None]
+        #: Whether a head waits, and might not if more were known of what stands behind it.
+        guessed = [False, False]
         free = False
         while len(records) < limit and size > 0 and (forecasts or outcomes):
             topic = 0 if heads[0] <= heads[1] else 1
@@ -239,6 +243,10 @@ class PartitionBuffer:
                     time = ahead[later] = _believed(self.buffers[later])
                 if time < heads[topic] or (time == heads[topic] and not later):
                     topic = later
+                elif len(self.buffers[later]) <= BEHIND:
+                    guessed[later] = True
+            if guessed[topic]:
+                break
             buffer = outcomes if topic else forecasts
             record = buffer.popleft()
             heads[topic] = _time(buffer)
