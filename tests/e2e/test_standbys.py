@@ -94,7 +94,7 @@ def test_a_partition_whose_tables_are_found_damaged_goes_to_its_copy_and_nobody_
         w.send(made.sent)  # asks for every row
         w.wait_until_applied(2 * len(made.sent))
         assert two.metric("recovery_restored_rows_total") - before < 200, "what it served, it had; what came, it copied"
-        assert one.metric("set_aside_total", what="damaged") > 0
+        wait_for("it to be counted", lambda: one.metric("set_aside_total", what="damaged") > 0)
         shared(one, two)  # the copies are made anew, and the partition comes back
         assert (one.stop(), two.stop()) == (0, 0)
         assert "cannot go on" not in one.printed + two.printed
