@@ -847,7 +847,7 @@ class Partition:
         fence, expiry = self.fence, self._expiry
         if ts > fence.stream_time:
             if ts - fence.stream_time > SLACK or self._witnesses.waiting:
-                self._follow(ts)
+                self._witnesses.follow(ts, fence, expiry)
             else:
                 fence.stream_time = ts
         if fence.stream_time < expiry.soonest:
@@ -863,18 +863,6 @@ class Partition:
                 swept += 1
                 if swept == SWEEP:
                     return
-
-    def _follow(self, ts: int) -> None:
-        """Move stream time by a record that is far ahead, or that follows some which are."""
-        fence, witnesses = self.fence, self._witnesses
-        if ts - fence.stream_time > SLACK:
-            witnesses.add(ts, fence.applied)
-        else:
-            fence.stream_time = ts
-        for now, entry in witnesses.settled(fence.stream_time, fence.applied):
-            fence.stream_time = now
-            if entry is not None:
-                self._expiry.push(*entry)
 
     def _mature(self, queue: Queue) -> None:
         """Let the first forecast of a queue mature: it is learnt with the outcome it has, or with what silence says."""

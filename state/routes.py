@@ -493,7 +493,7 @@ class Router:
         fence, expiry = self.fence, self._expiry
         if stamp > fence.stream_time:
             if stamp - fence.stream_time > SLACK or self._witnesses.waiting:
-                self._follow(stamp)
+                self._witnesses.follow(stamp, fence, expiry)
             else:
                 fence.stream_time = stamp
         if fence.stream_time < expiry.soonest:
@@ -504,18 +504,6 @@ class Router:
                 swept += 1
                 if swept == SWEEP:
                     return
-
-    def _follow(self, stamp: int) -> None:
-        """Move stream time by a record that is far ahead, or that follows some which are; as `state.engine` does."""
-        fence, witnesses = self.fence, self._witnesses
-        if stamp - fence.stream_time > SLACK:
-            witnesses.add(stamp, fence.applied)
-        else:
-            fence.stream_time = stamp
-        for now, entry in witnesses.settled(fence.stream_time, fence.applied):
-            fence.stream_time = now
-            if entry is not None:
-                self._expiry.push(*entry)
 
     def _leaves(self, queue: Queue) -> bool:
         """Remove the row of a queue's first entry, which is due; False if it has to stay for now."""

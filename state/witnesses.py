@@ -12,6 +12,8 @@ entered when stream time has reached the witness, or when the witness is forgott
 from struct import Struct
 from typing import Final, NamedTuple
 
+from state.expiry import Expiry
+from state.fence import Fence
 from state.frames import DAMAGE, CorruptFrame, damaged, seal, unseal
 from state.keys import WITNESSES
 
@@ -77,6 +79,17 @@ class Witnesses:
         """Note a record far ahead; `settled` is to be called next."""
         self.waiting.append(Witness(ts, applied, None))
         self._changed = True
+
+    def follow(self, ts: int, fence: Fence, expiry: Expiry) -> None:
+        """Move stream time by a record of ``ts``, ms, that is far ahead of it, or that follows some which are."""
+        if ts - fence.stream_time > SLACK:
+            self.add(ts, fence.applied)
+        else:
+            fence.stream_time = ts
+        for now, entry in self.settled(fence.stream_time, fence.applied):
+            fence.stream_time = now
+            if entry is not None:
+                expiry.push(*entry)
 
     def hold(self, entry: Entry) -> None:
         """Keep the queue entry of the row that the last witness made."""

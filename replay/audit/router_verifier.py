@@ -26,7 +26,7 @@ from state.policy import DEFAULT_TTL_MS, Policies
 from state.routes import EVENT, FATES, LABELS, MOST_LABELS, ROUTES, Known, Label, Route, Routed, Router, Row, Said
 from state.witnesses import SLACK
 from streams.kafka import partitioner
-from streams.records.merge import BEHIND, NEVER, KafkaRecord, believed
+from streams.records.merge import BEHIND, NEVER, KafkaRecord, believed_head
 from streams.records.refused import named
 from streams.records.routing import RouteDecoder, encode_outcome
 
@@ -547,8 +547,7 @@ class _Head:
     def believed(self) -> int:
         """The time by which the next record is merged if it is far ahead of the other input, ms."""
         if self._believed is None:
-            first, *behind = (record.timestamp for record in self._next)
-            self._believed = believed(first, behind)
+            self._believed = believed_head(self._next)
         return self._believed
 
     def take(self) -> KafkaRecord:

@@ -9,14 +9,13 @@ by those behind it, as in `streams.records.merge`.
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from heapq import heapify, heappop, heappush
-from itertools import islice
 from time import monotonic
 from typing import Any
 
 from aiokafka.structs import TopicPartition
 
 from state.witnesses import SLACK
-from streams.records.merge import BEHIND, believed
+from streams.records.merge import BEHIND, believed_head
 
 
 class SourceBuffers:
@@ -123,9 +122,7 @@ def _settled(buffer: deque[Any], now: int) -> bool:
 def _placed(buffer: deque[Any], now: int) -> int:
     """Return the time by which the first record of a buffer is taken, ms, if the earliest of all is of ``now``."""
     stamp = int(buffer[0].timestamp)
-    if stamp - now <= SLACK:
-        return stamp
-    return believed(stamp, [each.timestamp for each in islice(buffer, 1, BEHIND + 1)])
+    return stamp if stamp - now <= SLACK else believed_head(buffer)
 
 
 def _size(record: Any) -> int:  # noqa: ANN401 - aiokafka's

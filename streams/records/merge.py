@@ -97,6 +97,12 @@ def believed(timestamp: int, behind: Iterable[int]) -> int:
     return min(earlier) if len(earlier) >= SEVERAL else timestamp
 
 
+def believed_head(records: Iterable[KafkaRecord]) -> int:
+    """Return the time by which the first of some records of a topic is merged, ms; see `believed`."""
+    first, *behind = (record.timestamp for record in islice(records, BEHIND + 1))
+    return believed(first, behind)
+
+
 @dataclass(slots=True, eq=False)
 class Batch:
     """Records of one partition, in the order in which they are folded.
@@ -240,7 +246,7 @@ class PartitionBuffer:
                     if not (self._knows_behind(later, reading) or self._out_of_patience(patience, clock)):
                         self.awaited = self.sources[later]
                         break
-                    time = ahead[later] = _believed(self.buffers[later])
+                    time = ahead[later] = believed_head(self.buffers[later])
                 if time < heads[topic] or (time == heads[topic] and not later):
                     topic = later
                 elif len(self.buffers[later]) <= BEHIND:
@@ -281,11 +287,6 @@ class PartitionBuffer:
 def _time(buffer: deque[KafkaRecord]) -> int:
     """Return when the first record of a buffer was written, ms; after everything else where there is none."""
     return buffer[0].timestamp if buffer else NEVER
-
-
-def _believed(buffer: deque[KafkaRecord]) -> int:
-    """Return the time by which the first record of a buffer is merged, ms."""
-    return believed(buffer[0].timestamp, [each.timestamp for each in islice(buffer, 1, BEHIND + 1)])
 
 
 def _size(record: KafkaRecord) -> int:
