@@ -29,7 +29,7 @@ from aiokafka.consumer.fetcher import Fetcher, FetchResult, PartitionRecords
 from aiokafka.errors import CorruptRecordException
 from aiokafka.record.default_records import DefaultRecord, DefaultRecordBatch
 from aiokafka.record.legacy_records import LegacyRecordBatch
-from aiokafka.record.util import decode_varint
+from aiokafka.record.util import decode_varint_py
 from aiokafka.structs import TopicPartition
 
 from streams.kafka.expansion import ExpandsError, unpacked
@@ -281,21 +281,21 @@ class LenientBatch:
         for _ in range(count):
             try:
                 record, at = self._record(data, at)
-            except (IndexError, ValueError) as exc:
+            except (IndexError, OverflowError, ValueError) as exc:
                 raise CorruptRecordException(f"a record that cannot be read: {exc!r}") from exc
             yield record
 
     def _record(self, data: bytearray, at: int) -> tuple[DefaultRecord, int]:
         """Read the record that begins there; return it and where it ends."""
         batch = self._batch
-        size, at = decode_varint(data, at)
+        size, at = decode_varint_py(data, at)
         end = at + size
-        _, at = decode_varint(data, at)  # attributes, which nobody uses
-        passed, at = decode_varint(data, at)
-        behind, at = decode_varint(data, at)
+        _, at = decode_varint_py(data, at)  # attributes, which nobody uses
+        passed, at = decode_varint_py(data, at)
+        behind, at = decode_varint_py(data, at)
         key, at = _sized(data, at)
         value, at = _sized(data, at)
-        count, at = decode_varint(data, at)
+        count, at = decode_varint_py(data, at)
         headers = []
         for _ in range(count):
             name, at = _sized(data, at)
@@ -310,7 +310,7 @@ class LenientBatch:
 
 def _sized(data: bytearray, at: int) -> tuple[bytes | None, int]:
     """Read bytes behind their number, which is negative where there are none; return them and where they end."""
-    size, at = decode_varint(data, at)
+    size, at = decode_varint_py(data, at)
     return (None, at) if size < 0 else (bytes(data[at : at + size]), at + size)
 
 

@@ -5,11 +5,14 @@ in `make fuzz`. What either finds becomes a file in ``corpus/``, so it is tried 
 """
 
 import io
+import struct
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, redirect_stderr, redirect_stdout
+from contextlib import ExitStack, redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 from unittest.mock import patch
+
+from aiokafka.record.util import calc_crc32c
 
 from agents import logs, worker
 from cli import inspect, main
@@ -26,10 +29,13 @@ from state.quotas import Buckets, Clocks, Quota, Rate
 from state.refusals import Refusals
 from streams.config import stream_config
 from streams.config.settings import Settings, SettingsError
+from streams.faust.transport import RecordBatch
 from streams.kafka import topics
 from streams.records.decoding import REASONS, Decoder
 from streams.records.encoding import answered_raw, encode, encoded
 from streams.records.limits import LATEST, Limits
+from streams.records.skips import PoisonError
+from tests.streams.faust.fetches import LIMIT, fetched, handed_over
 
 CORPUS: Final = Path(__file__).with_name("corpus")
 GOLDEN: Final = Path(__file__).parents[1] / "state" / "golden"
@@ -97,6 +103,17 @@ def record(data: bytes) -> None:
     for key, row in effects.rows.items():
         if key[:1] == letters.LEDGER and row is not None:
             ledger.decode(row)
+
+
+def batch(data: bytes) -> None:
+    """Any batch of a fetch is read to its end, or is a PoisonError: damaged ones with a true checksum too."""
+    how, body = (data[0], data[1:]) if data else (0, data)
+    head = struct.pack(">qiib", 0, 9 + len(body), 0, 2)
+    reading = fetched(head + struct.pack(">I", calc_crc32c(body)) + body, None if how & 1 else LIMIT)
+    if how & 2:
+        reading._records.skips = {0: "skipped", 2: "skipped"}
+    with suppress(PoisonError):
+        handed_over(reading)
 
 
 # -- configuration ---------------------------------------------------------------------------------------------------
@@ -309,6 +326,17 @@ def _states() -> Iterator[bytes]:
         yield bytes((which,)) + made.encode()
 
 
+def _batches() -> Iterator[bytes]:
+    """Yield batches from their attributes on, plain and packed, some with a header name that is not UTF-8."""
+    for codec in range(5):
+        made = RecordBatch(10_000, codec)
+        made.extend([(b"k", b"v", 1000, [("name", b"x"), ("none", None)]), (None, None, 1001, [])])
+        yield bytes((codec & 3,)) + bytes(made.sealed(7, 1, 0)[21:])
+        plain = RecordBatch(10_000, 0)
+        plain.extend([(b"k", b"v", 1000, []), (b"k", b"v", 1001, [("NAME", b"x"), ("none", None)])])
+        yield bytes((codec & 3,)) + bytes(plain.sealed(7, 1, 0)[21:]).replace(b"NAME", b"\xe4\xf6\xfc\xdf")
+
+
 _VALUES: Final = (
     b'\0{"event_id":"a","stream":"s","p":0.3,"ts":5}',
     b'\1{"event_id":"a","stream":"classes","probs":[0.2,0.3,0.5],"y":2}',
@@ -338,6 +366,7 @@ _ENVIRONMENTS: Final = (
 
 TARGETS: Final = {
     "record": Target(record, lambda: list(_VALUES)),
+    "batch": Target(batch, lambda: list(_batches())),
     "plan": Target(streams_file, lambda: [PLAN]),
     "environment": Target(environment, lambda: list(_ENVIRONMENTS)),
     "arguments": Target(arguments, lambda: list(_ARGUMENTS)),

@@ -14,7 +14,6 @@ from aiokafka.consumer.fetcher import FetchResult, PartitionRecords
 from aiokafka.errors import CorruptRecordException
 from aiokafka.record.memory_records import MemoryRecords
 from aiokafka.record.util import calc_crc32c
-from aiokafka.structs import TopicPartition
 
 from state.events import Event, Rejected
 from state.fence import FORECASTS
@@ -25,10 +24,9 @@ from streams.kafka.codecs import NUMBERS
 from streams.records import refused
 from streams.records.refused import Refused, Skipped
 from streams.records.skips import PoisonError
+from tests.streams.faust.fetches import LIMIT, TP, fetched, handed_over
 
-TP = TopicPartition("forecasts", 0)
 PACKED = {name: number for name, number in NUMBERS.items() if name != "none"}
-LIMIT = 100_000
 BOMB = bytes(LIMIT + 1)
 
 
@@ -40,28 +38,9 @@ def batch(codec: int, *values: bytes, base: int = 0) -> bytes:
     return struct.pack(">q", base) + bytes(data[8:])
 
 
-def fetched(data: bytes, limit: int | None = LIMIT, offset: int = 0) -> PartitionRecords:
-    """Return a fetch whose batches are bounded, as aiokafka makes one."""
-    made = PartitionRecords(TP, records := RecordSet(data), [], offset, None, None, True, 0)  # noqa: FBT003 - its order
-    records.limit = limit
-    return made
-
-
 def read(data: bytes, limit: int | None = LIMIT) -> list[tuple[int, int, bytes | None]]:
     """Return offset, timestamp and value of the records of a fetch."""
     return [(each.offset, each.timestamp, each.value) for each in fetched(data, limit)]
-
-
-def handed_over(reading: PartitionRecords) -> list[list[Any]]:
-    """Return the portions in which a fetch is handed over."""
-    state = SimpleNamespace(paused=False, position=reading.next_fetch_offset)
-    state.consumed_to = lambda position: setattr(state, "position", position)
-    assignment: Any = SimpleNamespace(active=True, state_value=lambda _: state)
-    result = FetchResult(TP, assignment=assignment, partition_records=reading, backoff=0)
-    portions = []
-    while result.has_more():
-        portions.append(result.getall())
-    return portions
 
 
 def damaged(data: bytes) -> bytes:
@@ -332,11 +311,14 @@ def test_a_record_beside_such_a_name_is_left_out_alone() -> None:
 
 
 def test_what_is_damaged_beside_such_a_name_is_named_and_ends_nothing_else() -> None:
-    spoilt = bytearray(headed(0, LATIN, []))
-    spoilt[-1] = 0x7E  # the last record's number of headers
-    spoilt[17:21] = struct.pack(">I", calc_crc32c(bytes(spoilt[21:])))
-    with pytest.raises(PoisonError, match=r"forecasts/0@1 cannot be read"):
-        handed_over(fetched(bytes(spoilt), offset=1))
+    far = bytes((*[0xFE] * 7, 1))  # as a length it ends beyond everything that this process has
+    for damage in (b"\x7e", far, b"\x02" + far, bytes((*[0x80] * 9, 1))):
+        spoilt = bytearray(headed(0, LATIN, []))
+        spoilt[-1:] = damage  # the last record's number of headers
+        spoilt[8:12] = struct.pack(">i", len(spoilt) - 12)
+        spoilt[17:21] = struct.pack(">I", calc_crc32c(bytes(spoilt[21:])))
+        with pytest.raises(PoisonError, match=r"forecasts/0@1 cannot be read"):
+            handed_over(fetched(bytes(spoilt), offset=1))
     flipped = bytearray(headed(0, LATIN))
     flipped[-1] ^= 1
     with pytest.raises(PoisonError):
