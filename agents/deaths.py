@@ -1,4 +1,4 @@
-"""Count how often a worker, router or intake died of the same record. After some deaths the log says what helps."""
+"""Count how often a process died of the same record. After some deaths the log names the command that helps."""
 
 import logging
 from contextlib import suppress
@@ -35,13 +35,12 @@ def counted(directory: Path, place: str) -> int:
     return times
 
 
-def told(directory: Path, place: str, helps: str = "") -> str:
-    """Count a death caused by a record, and return the line for the log.
-
-    ``helps`` says how to go on without the record; if it is empty, `trueup skip` helps.
-    """
+def told(directory: Path, place: str) -> str:
+    """Count a death caused by a record, and return the line for the log."""
     times = counted(directory, place)
     if times < MANY:
         return f"it died of {place}; death {times} of it in a row"
-    helps = helps or f"run trueup skip {place} --reason '...'"
-    return f"it has died of {place} {times} times, and restarts do not help: to go on without it, {helps}"
+    return (
+        f"it has died of {place} {times} times, and restarts do not help: to go on without it, run "
+        f"trueup skip {place} --reason '...'"
+    )

@@ -32,9 +32,11 @@ from streams.faust.state_table import PartitionsError
 from streams.faust.transport import DataLossError, RecordBatch
 from streams.kafka import codecs, provenance, topics
 from streams.kafka.source_merge import SourceBuffers
+from streams.kafka.whole_topics import batches
 from streams.metrics.mirror import Source
 from streams.metrics.routing import IntakeGauges
 from streams.metrics.sample import Sample
+from streams.records import skips
 from streams.records.canonical import Reader
 from streams.records.making import Maker, Making
 from streams.records.output_formats import values
@@ -169,9 +171,11 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
         self._following: dict[TopicPartition, int] = {}
         self._done: dict[TopicPartition, int] = {}
         self._committed: dict[TopicPartition, int] = {}
+        #: What operators left out, and why, by its offset.
+        self._skipped: dict[TopicPartition, dict[int, str]] = {}
         self._raw_answers = 0
         self._committing = monotonic()
-        self._moving = False
+        self._moving = True
         self.failure: BaseException | None = None
         self._serving = False
         #: Whether it was told to stop.
@@ -221,7 +225,7 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
             self._admin = AIOKafkaAdminClient(bootstrap_servers=self._servers, **options)
             await self._admin.start()
             stack.push_async_callback(self._admin.close)
-            guard(self._consumer, self.readers, self._settings.unpacked_bytes)
+            guard(self._consumer, self.readers, settings.unpacked_bytes, lambda tp: self._skipped.get(tp, {}))
             self.know(*await self._asked())
             self._consumer.subscribe(list(self.readers), listener=self)
             looked = monotonic()
@@ -294,6 +298,11 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
             fetched = await self._consumer.getmany(timeout_ms=WAIT_MS if not self._flying else 1)
         except OffsetOutOfRangeError as exc:
             await self._out_of_range(exc.args[0])
+            return {}
+        except PoisonError:
+            if not self._moving:
+                raise
+            await asyncio.sleep(WAIT_MS / 1000)  # it is fetched again once it is known what is left out
             return {}
         lacking = self._lacking(fetched)
         if not lacking:
@@ -467,6 +476,7 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
                     self._compare(tp, offset, noted)
                     self._committed[tp] = offset
                 self._following[tp] = offset if offset >= 0 else first[tp]
+            self._skipped = await self._left_out()
             await self._announce(assigned)
             for tp in assigned:  # also what was committed: since the assignment, records were fetched and dropped
                 self._consumer.seek(tp, self._following[tp])
@@ -474,6 +484,20 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
         self._buffers.assign(assigned)
         self._moving = False
         self._serving = bool(assigned)
+
+    async def _left_out(self) -> dict[TopicPartition, dict[int, str]]:
+        """Return what operators left out of the source topics (`trueup skip`), and why."""
+        found: dict[TopicPartition, dict[int, str]] = defaultdict(dict)
+        async for _, records in batches(self._settings, [self._settings.configurations]):
+            for record in records:
+                skip = skips.read_source(record.key, record.value)
+                if skip is None or self.maker.ids.get(skip.topic) != skip.topic_id:
+                    continue
+                tp = TopicPartition(skip.topic, skip.partition)
+                if tp in self._following and skip.offset >= self._following[tp]:
+                    log.warning("leaving out %s/%d@%d: %s", *tp, skip.offset, skip.reason)
+                found[tp][skip.offset] = skips.why(skip.offset, skip.reason)
+        return found
 
     async def _announce(self, assigned: list[TopicPartition]) -> None:
         """Write down from where on this mapping is in force, and return when that is acknowledged."""
@@ -610,17 +634,9 @@ async def _serve(settings: Settings, names: Sequence[str], probe: Probe, readers
     except Exception as exc:  # noqa: BLE001 - whatever it is, the stage ends
         log_end(exc)
         if isinstance(exc, PoisonError):
-            log.critical("%s", deaths.told(settings.data_dir, exc.place, _passing(settings)))
+            log.critical("%s", deaths.told(settings.data_dir, exc.place))
         return FAILED
     finally:
         reporting.cancel()
     log.info("stopped")
     return 0
-
-
-def _passing(settings: Settings) -> str:
-    """Return how an operator passes over a record of a source."""
-    return (
-        f"stop every intake and commit a later offset of this partition for the group {settings.app_id}-intake; "
-        "trueup skip does not take records of sources, and an audit with --sources does not pass over them"
-    )

@@ -187,12 +187,12 @@ def _parser() -> argparse.ArgumentParser:
     _add_audit(commands)
     skip = commands.add_parser(
         "skip",
-        help="leave out a record that ends every worker that reads it",
-        description="Writes into the state that a record of an input is left out; it becomes a dead letter, 'skipped'. "
-        "A worker that dies of the same record again and again prints the command.",
+        help="leave out a record that ends every process that reads it",
+        description="Writes down that a record of an input or of a source is left out; it becomes a dead letter, "
+        "'skipped'. A worker, router or intake that dies of the same record again and again prints the command.",
     )
     skip.add_argument("place", metavar="TOPIC/PARTITION@OFFSET", help="the record")
-    skip.add_argument("--reason", required=True, help="why; kept in the state and in the dead letter")
+    skip.add_argument("--reason", required=True, help="why; kept, and told in the dead letter")
 
     _add_rescale(commands)
     config = commands.add_parser("config", help="show the settings in effect, or what is wrong with them")

@@ -1,7 +1,11 @@
-"""``trueup skip TOPIC/PARTITION@OFFSET``: leave out a record that ends every worker that reads it.
+"""``trueup skip TOPIC/PARTITION@OFFSET``: leave out a record that ends every process that reads it.
 
-The command claims the partition of the record, as a worker does. The worker that serves the partition is shut out and
-starts again. Nobody else can move the fence now, so the row is appended only if the record is still to be applied.
+Of an input, the command claims the partition of the record, as a worker does. The worker that serves the partition is
+shut out and starts again. Nobody else can move the fence now, so the row is appended only if the record is still to be
+applied.
+
+Of a source, the command writes down what is left out beside what is in force. Intake reads that when it takes up the
+partition: one that died of the record does so when it starts again.
 """
 
 import asyncio
@@ -22,7 +26,7 @@ from streams.config.settings import Settings, SettingsError
 from streams.faust import appends
 from streams.faust.changelog import Changelog, FencedError
 from streams.faust.transport import BatchProducer, RecordBatch
-from streams.kafka import codecs, producer_ids
+from streams.kafka import codecs, producer_ids, provenance
 from streams.kafka.producer_ids import ForbiddenError, ProducerIdentity
 from streams.kafka.topics import TopicsError, partitions
 from streams.records import skips
@@ -63,48 +67,80 @@ def run(settings: Settings, place: str, reason: str) -> str:
     Raises
     ------
     SettingsError
-        If the place is not in an input topic, or was applied already, or the reason is too long.
+        If the place is in no input or source topic, or was applied already, or the reason is too long.
     TopicsError
         If the brokers cannot be asked, or a worker took the partition over meanwhile.
     """
-    topic, partition, offset = parsed(settings, place)
+    inputs = settings.forecasts, settings.outcomes
+    sources = [mode.topic for mode in settings.modes if not mode.direct]
+    topic, partition, offset = _parsed((*inputs, *sources), place)
     if not reason.strip() or len(reason) > REASON:
         raise SettingsError(f"--reason must say why, in at most {REASON} characters")
     by = os.environ.get("USER") or pwd.getpwuid(os.getuid()).pw_name
     at = datetime.now(UTC).isoformat(timespec="seconds")
+    said = reason.strip(), by, at
     try:
-        asyncio.run(_append(settings, partition, skips.Skip(topic, offset, reason.strip(), by, at)))
+        if topic in sources:
+            asyncio.run(_write(settings, skips.SourceSkip(topic, "", partition, offset, *said)))
+        else:
+            asyncio.run(_append(settings, partition, skips.Skip(inputs.index(topic), offset, *said)))
     except FencedError:
         raise TopicsError(f"a worker took up partition {partition} meanwhile; try again", lasting=False) from None
     except (KafkaError, ForbiddenError, TimeoutError) as exc:
-        raise TopicsError(f"cannot write the changelog: {exc or type(exc).__name__}") from exc
+        raise TopicsError(f"cannot write it down: {exc or type(exc).__name__}") from exc
+    who = f"Workers of {settings.app_id} that served partition {partition} start again"
+    if topic in sources:
+        who = f"Intakes of {settings.app_id} know of it once they have started again"
     return (
-        f"{place} is left out from now on: {reason.strip()}. Workers of {settings.app_id} that served partition "
-        f"{partition} start again; the record becomes a dead letter with the reason 'skipped'."
+        f"{place} is left out from now on: {reason.strip()}. {who}; the record becomes a dead letter with the reason "
+        "'skipped'."
     )
 
 
-def parsed(settings: Settings, place: str) -> tuple[int, int, int]:
-    """Return topic (`state.fence.FORECASTS` or `OUTCOMES`), partition and offset of ``TOPIC/PARTITION@OFFSET``.
-
-    Raises
-    ------
-    SettingsError
-        If the text has another form, or names another topic.
-    """
+def _parsed(topics: Sequence[str], place: str) -> tuple[str, int, int]:
+    """Return topic, partition and offset of ``TOPIC/PARTITION@OFFSET``."""
     found = re.fullmatch(r"([a-zA-Z0-9._-]+)/([0-9]{1,9})@([0-9]{1,18})", place)
-    inputs = settings.forecasts, settings.outcomes
-    if found is None or found[1] not in inputs:
-        raise SettingsError(f"{place!r} is not TOPIC/PARTITION@OFFSET of {inputs[0]} or {inputs[1]}")
-    return inputs.index(found[1]), int(found[2]), int(found[3])
+    if found is None or found[1] not in topics:
+        raise SettingsError(f"{place!r} is not TOPIC/PARTITION@OFFSET of {' or '.join(dict.fromkeys(topics))}")
+    return found[1], int(found[2]), int(found[3])
+
+
+async def _require_partition(settings: Settings, topic: str, partition: int) -> int:
+    """Return how many partitions a topic has; the partition must be one of them."""
+    count = await partitions(settings, topic)
+    if count is None or partition >= count:
+        raise TopicsError(f"there is no partition {partition} of topic {topic}")
+    return count
+
+
+async def _write(settings: Settings, skip: skips.SourceSkip) -> None:
+    """Write down what is left out of a source."""
+    await _require_partition(settings, skip.topic, skip.partition)
+    to = skip.partition % await _require_partition(settings, settings.configurations, 0)
+    place = TopicPartition(skip.topic, skip.partition)
+    options = {"bootstrap_servers": ",".join(settings.brokers), **settings.security.client_options()}
+    # Nothing is subscribed, so it does not join the group.
+    group = AIOKafkaConsumer(group_id=f"{settings.app_id}-intake", enable_auto_commit=False, **options)
+    async with group, AIOKafkaProducer(acks="all", **options) as producer, asyncio.timeout(settings.request_seconds):
+        ends = await group.end_offsets([place])
+        _require_open(place, skip.offset, await group.committed(place) or 0, ends[place])
+        identity = await provenance.identity(producer.client, skip.topic)
+        key, value = skips.source_record(skip._replace(topic_id=identity.id))
+        await producer.send_and_wait(settings.configurations, value, key, to)
+
+
+def _require_open(place: TopicPartition, offset: int, following: int, end: int) -> None:
+    if not following <= offset < end:
+        raise SettingsError(
+            f"offset {offset} is not to be applied: the next of {place.topic}/{place.partition} is {following}, and "
+            f"the topic ends at {end}"
+        )
 
 
 async def _append(settings: Settings, partition: int, skip: skips.Skip) -> None:
     topic = (settings.forecasts, settings.outcomes)[skip.topic]
     for name in (topic, settings.changelog):
-        count = await partitions(settings, name)
-        if count is None or partition >= count:
-            raise TopicsError(f"there is no partition {partition} of topic {name}")
+        await _require_partition(settings, name, partition)
     options = {"bootstrap_servers": ",".join(settings.brokers), **settings.security.client_options()}
     async with AsyncExitStack() as stack:
         consumer = await stack.enter_async_context(AIOKafkaConsumer(enable_auto_commit=False, **options))
@@ -122,11 +158,7 @@ async def _require(settings: Settings, consumer: AIOKafkaConsumer, partition: in
     fence = await _fence(consumer, TopicPartition(settings.changelog, partition))
     source = TopicPartition((settings.forecasts, settings.outcomes)[skip.topic], partition)
     end = (await consumer.end_offsets([source]))[source]
-    if not fence.next[skip.topic] <= skip.offset < end:
-        raise SettingsError(
-            f"offset {skip.offset} is not to be applied: the next of {source.topic}/{partition} is "
-            f"{fence.next[skip.topic]}, and the topic ends at {end}"
-        )
+    _require_open(source, skip.offset, fence.next[skip.topic], end)
 
 
 async def _fence(consumer: AIOKafkaConsumer, place: TopicPartition) -> Fence:

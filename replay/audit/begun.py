@@ -20,7 +20,7 @@ from replay.audit.output_matcher import Unauditable
 from replay.audit.partition_verifier import RowStore, fence_of
 from streams import atomic_file
 
-VERSION: Final = 2
+VERSION: Final = 3
 #: Its name in the directory of checkpoints.
 NAME: Final = "sources"
 #: How the names of files of rows begin.
@@ -46,6 +46,8 @@ class Begun:
         Entries of records whose source record, route or label is not judged.
     routers
         By partition of the router its derived state.
+    skipped
+        What an operator left out and is not judged: topic, partition, offset and why.
     """
 
     ids: dict[str, str] = field(default_factory=dict)
@@ -53,6 +55,7 @@ class Begun:
     written: dict[str, int] = field(default_factory=dict)
     left: list[tuple[bytes, bytes]] = field(default_factory=list)
     routers: dict[str, "Rows"] = field(default_factory=dict)
+    skipped: list[tuple[str, int, int, str]] = field(default_factory=list)
 
 
 class Rows(NamedTuple):
@@ -117,6 +120,7 @@ def write(directory: Path, what: Mapping[str, Any], begun: Begun) -> None:
         "written": begun.written,
         "left": left,
         "routers": {name: list(each) for name, each in begun.routers.items()},
+        "skipped": begun.skipped,
     }
     said = orjson.dumps(head)
     with atomic_file.written(directory / NAME) as file:
@@ -145,7 +149,8 @@ def read(directory: Path, what: Mapping[str, Any]) -> Begun:
         require_same(head, VERSION, what)
         left = [(bytes.fromhex(key), bytes.fromhex(value)) for key, value in head["left"]]
         routers = {name: Rows(*each) for name, each in head["routers"].items()}
-        return Begun(dict(head["ids"]), dict(head["sources"]), dict(head["written"]), left, routers)
+        skipped = [(topic, number, offset, why) for topic, number, offset, why in head["skipped"]]
+        return Begun(dict(head["ids"]), dict(head["sources"]), dict(head["written"]), left, routers, skipped)
     except (ValueError, KeyError, TypeError, AttributeError) as exc:
         raise Unauditable(
             f"the checkpoint {path} cannot be used: {exc}; delete it to audit the sources from the beginning"

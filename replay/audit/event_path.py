@@ -104,7 +104,7 @@ def path(settings: Settings, event_id: str) -> list[Step]:
     with ExitStack() as stack:
         runner = stack.enter_context(asyncio.Runner())
         if all(mode.direct for mode in settings.modes):
-            found = runner.run(_found(settings, event_id))
+            found = runner.run(_found(settings, event_id, {}))
             return [_step(label, record) for label in READ for record in found[label]]
         reader = PartitionReader(settings, runner)
         stack.callback(lambda: runner.run(reader.stop()))
@@ -112,7 +112,7 @@ def path(settings: Settings, event_id: str) -> list[Step]:
         seen: set[tuple[str, int, int]] = set()
         steps: list[Step] = []
         for plan in _plans(settings, runner):
-            found = runner.run(_found(plan.settings, event_id))
+            found = runner.run(_found(plan.settings, event_id, reader.skipped))
             for step in (_step(label, record) for label in READ for record in found[label]):
                 if step.place in {each.place for each in steps}:
                     continue  # of a topic that stayed the same
@@ -137,8 +137,8 @@ def _step(label: str, record: Any) -> Step:  # noqa: ANN401 - as aiokafka reads 
     return Step(label, place, record.timestamp, orjson.loads(record.value))
 
 
-async def _found(settings: Settings, event_id: str) -> _Read:
-    """Return the records of each topic that speak of an event."""
+async def _found(settings: Settings, event_id: str, skipped: dict[tuple[str, int], dict[int, str]]) -> _Read:
+    """Return the records of each topic that speak of an event; note what was left out."""
     quoted = orjson.dumps(event_id)
     names = {}
     for label in READ:
@@ -146,7 +146,6 @@ async def _found(settings: Settings, event_id: str) -> _Read:
         if await partitions(settings, name) is not None:
             names[name] = label
     found: _Read = {label: [] for label in READ}
-    skipped: dict[TopicPartition, dict[int, str]] = {}
     letters = [name for name in names if names[name] == "dead-letters"]
     for read in filter(None, (letters, [name for name in names if name not in letters])):
         async for topic, records in batches(settings, read, left_out=lambda place: skipped.get(place, {})):
@@ -155,7 +154,7 @@ async def _found(settings: Settings, event_id: str) -> _Read:
                 value = record.value or b""
                 if topic in letters and (said := skips.of_dead_letter(value)):
                     name, partition, offset, why = said
-                    skipped.setdefault(TopicPartition(name, partition), {})[offset] = why
+                    skipped.setdefault((name, partition), {})[offset] = why
                 # Text that is not ASCII may be written in another way by somebody else.
                 if (speaks is _in_letter or quoted in value or b"\\u" in value) and speaks(value, event_id):
                     found[names[topic]].append(record)

@@ -82,7 +82,7 @@ class Gathered(NamedTuple):
     differences, more
         Records that neither intake nor router has written; how many further ones there are.
     skipped
-        What an operator left out of routes and labels: topic, partition, offset and why.
+        What an operator left out of sources, routes and labels: topic, partition, offset and why.
     """
 
     cuts: dict[tuple[int, int], dict[tuple[str, int], int]]
@@ -230,8 +230,8 @@ def _group(
     with closing(Entries(at / "left")) as file:
         for key, value in plan.begun.left:
             file.put(key, value)
-    followed = [pool.submit(_follow, plan, span, at, cuts) for span in plan.sources]
-    skipped = [each for found in gathered for each in found.skipped]
+    skipped = list(dict.fromkeys(plan.begun.skipped + [each for found in gathered for each in found.skipped]))
+    followed = [pool.submit(_follow, plan, span, at, cuts, skipped) for span in plan.sources]
     routed = [pool.submit(_route, plan, span, at, skipped, disk) for span in plan.routers]
     for one in followed:
         one.add_done_callback(finished)
@@ -252,10 +252,19 @@ def _group(
         _add(account.router, sent)
         account.labels = {name: account.labels.get(name, 0) + n for name, n in fates.items()}
         account.differences += differences
+    left.skipped = [each for each in skipped if not _is_judged(plan.settings, left, *each[:3])]
     if plan.until is not None:
         account.router.waiting = 0  # they wait in the next group
     account.unable += _unjudged(plan, account)
     return account, left
+
+
+def _is_judged(settings: Settings, left: Begun, topic: str, number: int, offset: int) -> bool:
+    """Whether the next audit begins behind a record of a source, of the routes or of the labels."""
+    if topic in (settings.routes, settings.labels):
+        rows = left.routers.get(str(number))
+        return rows is not None and offset < (rows.routes if topic == settings.routes else rows.labels)
+    return offset < left.sources.get(f"{topic}/{number}", 0)
 
 
 def _divided(plan: Plan, ended: Mapping[str, Rows], at: Path) -> dict[str, Rows]:
@@ -385,10 +394,10 @@ class Gatherer:
         if label in (LETTERS, ANSWERS):
             letter = read if label == LETTERS else read["dead_letter"]
             topic, number, offset = letter["topic"], letter["partition"], letter["offset"]
+            left_out = skips.of_dead_letter(value) if label == LETTERS and topic not in self._own else None
+            if left_out is not None:
+                self.found.skipped.append(left_out)
             if label == LETTERS and topic in self._routed:
-                left_out = skips.of_dead_letter(value)
-                if left_out is not None:
-                    self.found.skipped.append(left_out)
                 said = digest(self._partition, record.key, value, None, record.headers)
                 return router_verifier.letter_entry(self._partition, self._routed[topic], offset, record.offset, said)
             place = (topic, number) if topic in self._numbers else None
@@ -455,12 +464,17 @@ class Gatherer:
 
 
 def _follow(
-    plan: Plan, span: SourceSpan, at: Path, cuts: Mapping[tuple[int, int], Mapping[tuple[str, int], int]]
+    plan: Plan,
+    span: SourceSpan,
+    at: Path,
+    cuts: Mapping[tuple[int, int], Mapping[tuple[str, int], int]],
+    skipped: list[tuple[str, int, int, str]],
 ) -> tuple[Followed, list[OutputDifference], list[tuple[bytes, bytes]]]:
     """Map one source partition again, and meet what was made of it; the last are entries of what is not judged yet."""
     place = TopicPartition(span.topic, span.partition)
     with ExitStack() as stack:
         reader = _reader(plan, stack)
+        reader.leave_out(skipped)
         mapper = Mapper(plan, span, _runner(stack))
         cut = {where: firsts.get((span.topic, span.partition)) for where, firsts in cuts.items()}
         served = _Served(plan, stack)
@@ -558,8 +572,7 @@ def _route(
     places = [TopicPartition(name, span.partition) for name in (plan.settings.routes, plan.settings.labels)]
     with ExitStack() as stack:
         reader = _reader(plan, stack)
-        for topic, number, offset, why in skipped:
-            reader.skipped.setdefault((topic, number), {})[offset] = why
+        reader.leave_out(skipped)
         served = _Served(plan, stack)
         rows: RowStore = Memory()
         if disk:

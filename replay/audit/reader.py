@@ -1,7 +1,7 @@
 """The topics of an audit, read from offset to offset, one partition of each at a time."""
 
 import asyncio
-from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any, Final, TypeVar
@@ -86,9 +86,7 @@ class PartitionReader:
             **self._settings.security.client_options(),
         )
         await self._consumer.start()
-        unpacking.bound(
-            self._consumer, self._unpacks.get, lambda place: self.skipped.get((place.topic, place.partition), {})
-        )
+        unpacking.bound(self._consumer, self._unpacks.get, lambda place: self.skipped.get(place, {}))
 
     async def stop(self) -> None:
         """Disconnect."""
@@ -183,6 +181,11 @@ class PartitionReader:
         for record in self._records(place, [(end if until is None else min(until, end), None)]):
             yield record.offset, record.key or b"", record.value
 
+    def leave_out(self, skipped: Iterable[tuple[str, int, int, str]]) -> None:
+        """Leave out records from now on: topic, partition, offset and why of each."""
+        for topic, number, offset, why in skipped:
+            self.skipped.setdefault((topic, number), {})[offset] = why
+
     def note_skips(self, partition: int, span: Span, since: Skips | None) -> Skips:
         """Read from the dead letters what was left out: inputs are read by it."""
         letters, end = self.place("dead-letters", partition), span.end["dead-letters"]
@@ -192,8 +195,7 @@ class PartitionReader:
         for record in self._records(letters, [(end, None)]):
             found = skips.of_dead_letter(record.value or b"")
             if found is not None:
-                topic, number, offset, why = found
-                self.skipped.setdefault((topic, number), {})[offset] = why
+                self.leave_out([found])
         return Skips(end, self.skipped)
 
     def open(

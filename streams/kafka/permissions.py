@@ -77,12 +77,13 @@ def of_intake(settings: Settings) -> list[Grant]:
     sources = dict.fromkeys(mode.topic for mode in settings.modes if not mode.direct)
     if not sources:
         return []
-    written = [settings.forecasts, settings.routes, settings.labels, settings.dead_letters, settings.configurations]
+    written = [settings.forecasts, settings.routes, settings.labels, settings.dead_letters]
     if settings.policies.answering:
         written.append(settings.calibrated)
     return [
         *(Grant("topic", name, ("Read",)) for name in sources),
         *(Grant("topic", name, ("Write",)) for name in written),
+        Grant("topic", settings.configurations, ("Read", "Write")),  # reads what is left out: `trueup skip`
         Grant("group", f"{settings.app_id}-intake", ("Read",)),
     ]
 

@@ -1,8 +1,9 @@
-"""Records that are left out because they end every worker that reads them: rows of the state, by ``trueup skip``.
+"""Records that are left out because they end every process that reads them, by ``trueup skip``.
 
-A row stands in the changelog of the record's partition, so whoever takes the partition up knows of it. The record, or
-its whole batch where that cannot be read, is then a dead letter with the reason ``skipped``, whose value names the
-offset that was asked for; audits read it there.
+Of a worker or a router this is a row in the changelog of the record's partition. Intake has no state: of a source it is
+a record of the compacted topic of what is in force. So whoever takes the partition up knows of it. The record, or its
+whole batch where that cannot be read, is then a dead letter with the reason ``skipped``, whose value names the offset
+that was asked for; audits read it there.
 """
 
 import base64
@@ -16,6 +17,8 @@ from state import frames
 LETTER: Final = b"K"
 VERSION: Final = 1
 _SAID: Final = "skipped at "
+#: How the keys of records begin that leave out a record of a source.
+_SOURCE: Final = b"skipped/"
 
 
 class PoisonError(RuntimeError):
@@ -63,6 +66,40 @@ def read(rows: Iterable[tuple[bytes, bytes]]) -> list[Skip]:
         except frames.DAMAGE as exc:
             raise frames.damaged(LETTER[0], exc) from exc
     return found
+
+
+class SourceSkip(NamedTuple):
+    """A record of a source that is left out; ``topic_id`` as the brokers give it, ``by`` and ``at`` are for people."""
+
+    topic: str
+    topic_id: str
+    partition: int
+    offset: int
+    reason: str
+    by: str
+    at: str
+
+
+def source_record(skip: SourceSkip) -> tuple[bytes, bytes]:
+    """Return key and value of the record that leaves out one of a source."""
+    key = b"%b%b/%d/%020d" % (_SOURCE, (skip.topic_id or skip.topic).encode(), skip.partition, skip.offset)
+    return key, json.dumps(skip._asdict()).encode()
+
+
+def read_source(key: bytes | None, value: bytes | None) -> SourceSkip | None:
+    """Return what a record leaves out; None if it is of something else.
+
+    Raises
+    ------
+    ValueError
+        If it cannot be read.
+    """
+    if value is None or not (key or b"").startswith(_SOURCE):
+        return None
+    try:
+        return SourceSkip(**json.loads(value))
+    except (ValueError, TypeError) as exc:
+        raise ValueError(f"record {key!r} of what is in force cannot be read: {exc!r}") from exc
 
 
 def why(offset: int, reason: str) -> str:

@@ -3,7 +3,7 @@
 import asyncio
 import io
 import json
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -26,6 +26,7 @@ from streams.kafka import partitioner, provenance, topics
 from streams.kafka.permissions import commands, of_intake
 from streams.kafka.provenance import Identity
 from streams.metrics.routing import IntakeGauges
+from streams.records import skips
 from streams.records.output_avro import SCHEMAS, AvroValues
 from streams.records.skips import PoisonError
 
@@ -213,7 +214,15 @@ def play(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Play:
                 await asyncio.sleep(0)
                 return scene.stored
 
+            async def written(_: Settings, topics: list[str]) -> AsyncIterator[tuple[str, list[Any]]]:
+                (topic,) = topics
+                assert topic == settings.configurations
+                records = [SimpleNamespace(key=key, value=value) for _, _, key, value in scene.producer.announced]
+                for at in range(0, len(records), 2):
+                    yield topic, records[at : at + 2]
+
             monkeypatch.setattr(provenance, "identity", identity)
+            monkeypatch.setattr(module, "batches", written)
             made._consumer, made._producer = scene.consumer, scene.producer
             made._admin = SimpleNamespace(list_consumer_group_offsets=stored)
             await story(scene)
@@ -525,6 +534,34 @@ def test_a_record_that_cannot_be_mapped_is_named_and_nothing_behind_it_is_sent(
     play(story)
 
 
+def test_what_operators_left_out_of_a_source_is_known_when_its_partition_is_taken_up(
+    play: Play, caplog: pytest.LogCaptureFixture
+) -> None:
+    def skip(offset: int, **changes: Any) -> tuple[str, int, bytes, bytes]:
+        made = skips.SourceSkip(S0.topic, "6f", 0, offset, f"ticket {offset}", "me", "now")._replace(**changes)
+        return "trueup-configurations", 0, *skips.source_record(made)
+
+    async def story(scene: Scene) -> None:
+        scene.stored = {S0: OffsetAndMetadata(40, '{"id":"6f","partitions":[2,2,2]}')}
+        scene.producer.announced = [
+            skip(39),
+            skip(40),
+            skip(44),
+            skip(41, topic_id="5e"),
+            skip(42, topic="other"),
+            skip(43, partition=7),
+        ]
+        await scene.begin()
+        left_out = scene.intake._skipped
+        assert left_out[S0] == {n: f"skipped at {n}: ticket {n}" for n in (39, 40, 44)}
+        assert [at for at in (39, 40, 41, 42, 43, 44) if f"@{at}: ticket" in caplog.text] == [40, 44]
+        scene.producer.announced.append(("trueup-configurations", 0, b"skipped/6f/0/1", b"{"))
+        await scene.intake.on_partitions_assigned({S0})
+        assert "skipped/6f/0/1" in str(scene.intake.failure)
+
+    play(story)
+
+
 def test_an_intake_that_dies_of_a_record_counts_it_and_says_what_helps(
     settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -541,7 +578,7 @@ def test_an_intake_that_dies_of_a_record_counts_it_and_says_what_helps(
     for times in (1, 2, 3):
         caplog.clear()
         assert module.run(there) == FAILED
-        assert ("for the group trueup-intake" in caplog.text) == (times == 3)
+        assert ("trueup skip scores.v3/0@7 --reason" in caplog.text) == (times == 3)
         assert "scores.v3/0@7" in caplog.text
 
 

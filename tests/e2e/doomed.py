@@ -14,7 +14,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from aiokafka.consumer.group_coordinator import GroupCoordinator
@@ -29,6 +29,7 @@ from streams.config.settings import Settings
 from streams.faust.progress import Progress
 from streams.faust.transport import RecordBatch, Thread
 from streams.records.decoding import Decoder
+from streams.records.making import Maker, Making
 from streams.records.refused import Refused
 
 
@@ -104,8 +105,13 @@ def refuse_to_sync() -> None:
 
 
 def poison(key: bytes) -> None:
-    """Let decoding fail at every record of a key, unless it was left out."""
-    events = Decoder.events
+    """Let decoding and mapping fail at every record of a key, unless it was left out."""
+    events, make = Decoder.events, Maker.make
+
+    def unmapped(self: Maker, batch: Sequence[tuple[Any, Any]], now: int) -> Making:
+        if any(record.key == key and not isinstance(record.value, Refused) for _, record in batch):
+            raise TypeError("a defect that this record shows")
+        return make(self, batch, now)
 
     def failing(self: Decoder, records: Iterable[tuple[int, Any]]) -> list[Event]:
         taken = list(records)
@@ -114,6 +120,7 @@ def poison(key: bytes) -> None:
         return events(self, taken)
 
     Decoder.events = failing  # type: ignore[method-assign]
+    Maker.make = unmapped  # type: ignore[method-assign]
 
 
 def kill_restoring(rows: int) -> None:

@@ -144,18 +144,25 @@ class Hour:
         ]
         return stack
 
+    def taken(self) -> bool:
+        """Whether intake has committed all there is."""
+        return self._committed({f"{self.world.name}-intake": {self.topics[label]: n for label, n in WIDTHS.items()}})
+
     def drained(self) -> bool:
         """Whether every group has committed all there is."""
         w = self.world
         own = dict.fromkeys((w.settings.routes, w.settings.labels), w.partitions)
         groups = {
-            f"{w.name}-intake": {self.topics[label]: n for label, n in WIDTHS.items()},
             f"{w.name}-router": own,
             w.name: {w.settings.forecasts: w.partitions, w.settings.outcomes: w.partitions},
         }
+        return self.taken() and self._committed(groups)  # what one has committed, the next can read
+
+    def _committed(self, groups: dict[str, dict[str, int]]) -> bool:
+        w = self.world
 
         async def run() -> bool:
-            for group, widths in groups.items():  # what one has committed, the next can read
+            for group, widths in groups.items():
                 consumer = AIOKafkaConsumer(bootstrap_servers=w.bootstrap, group_id=group, enable_auto_commit=False)
                 async with consumer:
                     tps = [TopicPartition(name, n) for name, width in widths.items() for n in range(width)]

@@ -3,9 +3,12 @@
 import asyncio
 import base64
 import json
+import re
 import shutil
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
 
 import orjson
 import pytest
@@ -18,10 +21,12 @@ from cli import main, skip
 from replay.audit import auditor, event_path
 from streams.config.settings import SettingsError
 from streams.records import skips
+from tests.e2e.test_intake import Hour, Source, expected, made, resolved
 from tests.e2e.world import World, wait_for
 from tests.events import Sent, forecast, outcome
 
 MakeWorld = Callable[..., World]
+Audited = Callable[..., tuple[int, dict[str, Any]]]
 POISON = "--poison", "bad"
 
 
@@ -66,11 +71,11 @@ def test_a_worker_that_dies_of_a_record_names_it_and_goes_on_without_it(
     ]
 
 
-def send_spoilt(w: World, sent: list[Sent], spoilt: int) -> None:
-    """Send forecasts in one batch; of one the attributes have a bit that brokers pass over and aiokafka misreads."""
+def send_spoilt(bootstrap: str, topic: str, sent: Sequence[Sent | Source], spoilt: int) -> None:
+    """Send records in one batch; of one the attributes have a bit that brokers pass over and aiokafka misreads."""
 
     async def run() -> None:
-        producer = AIOKafkaProducer(bootstrap_servers=w.bootstrap)
+        producer = AIOKafkaProducer(bootstrap_servers=bootstrap)
         async with producer:
             made = producer.create_batch()
             for i, each in enumerate(sent):
@@ -84,7 +89,7 @@ def send_spoilt(w: World, sent: list[Sent], spoilt: int) -> None:
             data[decode_varint(data, at)[1]] = 0x80
             struct.pack_into(">I", data, 17, calc_crc32c(bytes(data[21:])))
             made._build = lambda: data
-            await (await producer.send_batch(made, w.topic("forecasts"), partition=0))
+            await (await producer.send_batch(made, topic, partition=0))
 
     asyncio.run(run())
 
@@ -93,7 +98,7 @@ def test_of_a_batch_with_an_unreadable_record_everything_else_is_answered(
     world: MakeWorld, capsys: pytest.CaptureFixture[str]
 ) -> None:
     w = world(partitions=1)
-    send_spoilt(w, [forecast(name, 0.3, 1000) for name in "abcde"], 2)
+    send_spoilt(w.bootstrap, w.topic("forecasts"), [forecast(name, 0.3, 1000) for name in "abcde"], 2)
     w.send([forecast("z", 0.3, 1001)])
     place = f"{w.topic('forecasts')}/0@2"
     for _ in range(2):
@@ -115,6 +120,58 @@ def test_of_a_batch_with_an_unreadable_record_everything_else_is_answered(
     assert event_path.run(w.settings, "z", json_output=True) == event_path.FOUND
     steps = orjson.loads(capsys.readouterr().out.splitlines()[-1])["steps"]
     assert [step["stage"] for step in steps] == ["forecasts", "calibrated"]
+
+
+def test_an_intake_goes_on_without_records_of_sources_that_end_it(
+    world: MakeWorld,
+    tmp_path: Path,
+    audited: Audited,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    hour = Hour(world, tmp_path, "skipped")
+    w, sent, topic = hour.world, made(60, seed=7), hour.topics["scores.v3"]
+
+    def score(event: str, key: bytes = b"card-1") -> Source:
+        fields = {"transaction": {"id": event}, "model": "a", "riskScore": 300, "scoredAt": "2023-11-14T22:13:30Z"}
+        return Source("scores.v3", key, orjson.dumps(fields), sent[-1].ts)
+
+    hour.send([*sent, score("defect", b"bad")])
+    held = hour.read(topic, 3)
+    (defect,) = [each for each in held if each.key == b"bad"]
+    before = sum(each.partition == 0 for each in held)
+    send_spoilt(w.bootstrap, topic, [score("before"), score("unread"), score("behind")], 1)
+    places = {f"{topic}/{defect.partition}@{defect.offset}", f"{topic}/0@{before + 1}"}
+    skipped = set()
+    with hour.stages("router", "worker"):
+        for _ in places:
+            with w.worker("--stage", "intake", *POISON) as intake:
+                assert intake.process.wait(60) == FAILED
+                (place,) = set(re.findall(r"([\w./@-]+) cannot be read or folded", intake.printed))
+            assert f"{place} is left out from now on: ticket 7. Intakes" in skip.run(w.settings, place, "ticket 7")
+            skipped.add(place)
+        assert skipped == places
+        with w.worker("--stage", "intake", *POISON) as intake:
+            hour.wait()
+            assert all(f"leaving out {place}: ticket 7" in intake.printed for place in places)
+            assert intake.stop() == 0
+    letters = [json.loads(record.value or b"") for record in w.read("dead-letters")]
+    left_out = {
+        f"{said['topic']}/{said['partition']}@{said['offset']}" for said in letters if said["reason"] == "skipped"
+    }
+    assert left_out == places
+    answers = {json.loads(record.value or b"")["event_id"] for record in w.read("calibrated")}
+    assert answers & {"before", "unread", "behind", "defect"} == {"before", "behind"}
+    assert resolved(w) == expected(sent)
+    for _ in range(2):  # the second goes on where the first has ended
+        status, account = audited(w, sources=True, checkpoint=tmp_path / "audits")
+        assert (status, account["differences"], account["unable"]) == (auditor.AGREE, [], [])
+    assert set(audited(w, sources=True)[1]["skipped"]) == {f"{place}: ticket 7" for place in places}
+    capsys.readouterr()
+    assert event_path.run(w.settings, "behind", json_output=True) == event_path.FOUND
+    steps = orjson.loads(capsys.readouterr().out.splitlines()[-1])["steps"]
+    assert [step["stage"] for step in steps] == ["source", "forecasts", "routes", "calibrated"]
+    with pytest.raises(SettingsError, match=f"offset {defect.offset} is not to be applied: the next of {topic}"):
+        skip.run(w.settings, f"{topic}/{defect.partition}@{defect.offset}", "too late")
 
 
 def test_only_records_that_are_still_to_be_applied_can_be_left_out(

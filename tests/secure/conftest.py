@@ -41,8 +41,8 @@ def swept() -> Iterator[None]:
 def world(stronghold: Fortress, tmp_path: Path) -> MakeWorld:
     """Return a maker of worlds whose tests use the open listener; their workers are granted what they need."""
 
-    def make(partitions: int = 1, *, granted: bool = True) -> World:
-        made = World(stronghold.open, tmp_path, partitions)
+    def make(partitions: int = 1, *, granted: bool = True, **settings: str) -> World:
+        made = World(stronghold.open, tmp_path, partitions, replication=1, **settings)
         if granted:
             grant_all(stronghold, made.settings)
         return made

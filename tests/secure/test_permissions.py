@@ -3,16 +3,18 @@
 import asyncio
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 
 import pytest
 
-from agents.worker import MISCONFIGURED
-from cli import inspect
+from agents.worker import FAILED, MISCONFIGURED
+from cli import inspect, skip
 from streams.config.settings import Settings
 from streams.kafka import topics
-from streams.kafka.permissions import commands
+from streams.kafka.permissions import commands, of_intake
 from streams.kafka.topics import TopicsError
 from streams.metrics.description import StateRows
+from tests.e2e.test_intake import WIDTHS, Hour, made
 from tests.e2e.world import World, wait_for
 from tests.events import mixed
 from tests.secure.conftest import single
@@ -23,10 +25,10 @@ MakeWorld = Callable[..., World]
 
 def test_exactly_the_grants_that_are_asked_for_are_enough(world: MakeWorld, stronghold: Fortress) -> None:
     w = world(partitions=2)
-    made = mixed(300)
-    w.send(made.sent)
+    events = mixed(300)
+    w.send(events.sent)
     with w.worker(**stronghold.as_user()) as worker:
-        w.wait_until_applied(len(made.sent))
+        w.wait_until_applied(len(events.sent))
         assert worker.stop() == 0
     w.judge()
 
@@ -78,14 +80,36 @@ def test_making_topics_needs_create_describe_and_describe_configs(world: MakeWor
         asyncio.run(topics.create(settings, partitions=1))
     stronghold.grant("cluster", "kafka-cluster", "Create", user=OTHER)
 
-    def made() -> bool:
+    def able() -> bool:
         try:
             return len(asyncio.run(topics.create(settings, partitions=1))) == 7
         except TopicsError:
             return False
 
-    wait_for("the topics", made, 20)
+    wait_for("the topics", able, 20)
     assert asyncio.run(topics.check(settings, as_worker=False)) == []
+
+
+def test_intake_needs_its_grants_and_no_others_and_so_does_leaving_out_a_record_of_a_source(
+    world: MakeWorld, stronghold: Fortress, tmp_path: Path
+) -> None:
+    hour = Hour(partial(world, granted=False), tmp_path, "granted")
+    w, mine = hour.world, stronghold.as_user()
+    for grant in of_intake(w.settings):
+        for operation in grant.operations:
+            stronghold.grant(grant.kind, grant.name, operation)
+    hour.send(made(20))
+    topic = hour.topics["decisions"]
+    place = f"{topic}/{hour.read(topic, WIDTHS['decisions'])[0].partition}@0"
+    assert f"{place} is left out" in skip.run(Settings.from_env({**w.environment, **mine}), place, "ticket 7")
+    with w.worker("--stage", "intake", **mine) as intake:
+        wait_for("what is made of the sources", lambda: intake.process.poll() is not None or hour.taken())
+        assert f"leaving out {place}: ticket 7" in intake.printed
+        assert intake.stop() == 0, intake.printed
+    stronghold.revoke("topic", w.settings.configurations, "Read")
+    with w.worker("--stage", "intake", **mine) as intake:
+        assert intake.process.wait(60) == FAILED
+        assert "TopicAuthorizationFailed" in intake.printed
 
 
 def test_inspecting_needs_to_read_the_changelog_alone(world: MakeWorld, stronghold: Fortress) -> None:

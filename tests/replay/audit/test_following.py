@@ -15,8 +15,8 @@ from aiokafka import TopicPartition
 
 from agents.intake import Intake
 from replay import moves
-from replay.audit import begun, intake_verifier, router_verifier
-from replay.audit.begun import Begun
+from replay.audit import begun, follower, intake_verifier, router_verifier
+from replay.audit.begun import Begun, Rows
 from replay.audit.entries import in_memory
 from replay.audit.follower import Gathered, Gatherer, Mapper
 from replay.audit.intake_verifier import MADE, Followed, IntakeVerifier, SourceSpan
@@ -462,9 +462,19 @@ def test_an_audit_goes_on_where_the_last_one_stopped(logs: Logs, tmp_path: Path)
     assert "lost" in logs.followed()[1][-1].what
 
 
+def test_what_was_left_out_is_kept_until_the_next_audit_begins_behind_it() -> None:
+    settings, left = Settings(), Begun(sources={"scores/0": 7}, routers={"1": Rows("", "", 5, 3)})
+    routes, labels = settings.routes, settings.labels
+    kept = [("scores", 0, 7), ("scores", 1, 0), (routes, 1, 5), (labels, 1, 3), (labels, 0, 0)]
+    judged = [("scores", 0, 6), (routes, 1, 4), (labels, 1, 2)]
+    assert [place for place in kept + judged if not follower._is_judged(settings, left, *place)] == kept
+
+
 def test_a_checkpoint_that_is_damaged_or_of_something_else_is_refused(tmp_path: Path) -> None:
     assert begun.read(tmp_path, {}) == Begun()
-    begun.write(tmp_path, {"application": "one"}, Begun(sources={"scores/0": 7}))
+    left = Begun(sources={"scores/0": 7}, skipped=[("scores", 0, 9, "skipped at 9: why")])
+    begun.write(tmp_path, {"application": "one"}, left)
+    assert begun.read(tmp_path, {"application": "one"}) == left
     with pytest.raises(Unauditable, match="of another application: 'one', not 'two'"):
         begun.read(tmp_path, {"application": "two"})
     path = tmp_path / begun.NAME
