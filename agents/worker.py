@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from time import monotonic
-from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, cast
 
 from agents import __version__, compiled
 from agents.directory_lock import HeldError, held
@@ -34,6 +34,8 @@ MISCONFIGURED, FAILED = 78, 70
 #: How long a start waits for brokers that cannot be asked, s: as long as a cluster takes to replace one of its own;
 #: and the pause between two questions, s.
 START_SECONDS, START_PAUSE = 20.0, 0.5
+#: How long a stop may take, s: less than supervisors wait before they kill, so that the log says what it waits for.
+STOP_SECONDS = 45.0
 
 
 def abort() -> NoReturn:
@@ -141,11 +143,38 @@ def collect_rarely() -> None:
 
 
 def stop_asked() -> asyncio.Event:
-    """Return an event that SIGTERM and SIGINT set from now on; call it on the running loop."""
-    stop = asyncio.Event()
+    """Return an event that SIGTERM and SIGINT set; `STOP_SECONDS` later the process ends, whatever it waits for."""
+    loop, stop = asyncio.get_running_loop(), asyncio.Event()
+
+    def ask() -> None:
+        if not stop.is_set():
+            loop.call_later(STOP_SECONDS, _give_up)
+        stop.set()
+
     for signum in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(signum, stop.set)
+        loop.add_signal_handler(signum, ask)
     return stop
+
+
+def _give_up() -> None:
+    """End the process, and say what it waits for."""
+    waiting = sorted({_where(task) for task in asyncio.all_tasks()})
+    log.critical(
+        "not stopped within %g s: it ends as kill -9 would, which loses nothing. It waited in: %s",
+        STOP_SECONDS,
+        "; ".join(waiting),
+    )
+    abort()
+
+
+def _where(task: "asyncio.Task[object]") -> str:
+    """Return in which call of which call a task waits."""
+    calls, call = [], cast("Any", task.get_coro())
+    while hasattr(call, "cr_frame"):
+        line = f":{call.cr_frame.f_lineno}" if call.cr_frame is not None else ""
+        calls.append(f"{call.__qualname__}{line}")
+        call = call.cr_await
+    return " > ".join(calls)
 
 
 async def _serve(settings: Settings, probe: Probe, stage: Stage, readers: Readers) -> int:

@@ -5,6 +5,7 @@ import errno
 import gc
 import logging
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -254,6 +255,33 @@ def test_the_engine_that_runs_is_told_without_reading_its_sources_again(
     monkeypatch.setattr(compiled, "missing", None)
     worker.tell(Settings(), 9464)
     assert caplog.messages[0] == "engine: compiled"
+
+
+def test_a_stop_that_hangs_ends_the_process_and_says_where(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def inner() -> None:
+        await asyncio.get_running_loop().create_future()
+
+    async def hangs() -> None:
+        await inner()
+
+    async def run() -> None:
+        ended = asyncio.Event()
+        monkeypatch.setattr(worker, "abort", ended.set)
+        stop = worker.stop_asked()
+        task = asyncio.create_task(hangs())
+        await asyncio.sleep(0)
+        for _ in range(2):
+            os.kill(os.getpid(), signal.SIGTERM)
+            await stop.wait()
+        await ended.wait()
+        task.cancel()
+
+    monkeypatch.setattr(worker, "STOP_SECONDS", 0.01)
+    asyncio.run(run())
+    (said,) = [each for each in caplog.messages if "not stopped within 0.01 s" in each]
+    assert re.search(r"hangs:\d+ > [^;]*inner:\d+", said)
 
 
 def test_abort_ends_the_process_at_once_with_its_logs_out() -> None:
