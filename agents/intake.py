@@ -26,6 +26,7 @@ from agents.topology import STOPPING, log_end
 from agents.worker import FAILED, MISCONFIGURED, abort, collect_rarely, listening, stop_asked, tell
 from streams.config import in_force, output_ids
 from streams.config.settings import Settings, SettingsError
+from streams.faust.client import stop as stop_consumer
 from streams.faust.outputs import PackedBatch
 from streams.faust.source_consumer import guard
 from streams.faust.state_table import PartitionsError
@@ -221,7 +222,9 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
         async with AsyncExitStack() as stack:
             options = self._settings.security.client_options()
             self._producer = await stack.enter_async_context(Producer(settings, options))
-            self._consumer = await stack.enter_async_context(self._made_consumer(options))
+            self._consumer = self._made_consumer(options)
+            await self._consumer.start()
+            stack.push_async_callback(stop_consumer, self._consumer)
             self._admin = AIOKafkaAdminClient(bootstrap_servers=self._servers, **options)
             await self._admin.start()
             stack.push_async_callback(self._admin.close)

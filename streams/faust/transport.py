@@ -26,12 +26,13 @@ from faust.transport.drivers import aiokafka as driver
 from faust.types import TP, Message
 from faust.types.tuples import ConsumerMessage
 from mode import Service, ServiceT
+from mode.threads import QueueServiceThread
 
 from state.engine import HELD
 from streams.config.settings import Settings
 from streams.faust import appends, unpacking
 from streams.faust.assignor import Assignor
-from streams.faust.client import hasten
+from streams.faust.client import hasten, stop
 from streams.faust.standbys import Standbys
 from streams.faust.stores import DamagedStoreError
 from streams.kafka import codecs, producer_ids, provenance
@@ -127,6 +128,12 @@ class Thread(driver.AIOKafkaConsumerThread):
         fetcher = self._ensure_consumer()._fetcher  # noqa: SLF001 - nothing is subscribed yet
         fetcher._records = Prefetched(inputs.settings.unpacks, inputs.skipped, unpacking.Aside(fetcher))  # noqa: SLF001 - as above
         report_lost_positions(fetcher, inputs.sources)
+
+    async def on_thread_stop(self) -> None:
+        """Stop the consumer, whatever it waits for: Faust would wait for ever for a thread that is cancelled."""
+        await QueueServiceThread.on_thread_stop(self)
+        if self._consumer is not None:
+            await stop(self._consumer)
 
     def _create_worker_consumer(self, transport: driver.Transport) -> aiokafka.AIOKafkaConsumer:
         consumer = super()._create_worker_consumer(transport)

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import AsyncMock, Mock
 
 import pytest
 from aiokafka import TopicPartition
@@ -110,6 +111,17 @@ def test_on_start_keeps_records_as_they_were_read_and_bounds_those_of_others(
         assert result._partition_records._records.limit == limit
         assert isinstance(result._partition_records._records.aside, Aside)
     thread._ensure_consumer()._fetcher = None
+
+
+def test_a_consumer_that_rests_before_its_next_attempt_does_not_hold_up_the_end_of_the_thread(
+    run: Run, thread: Direct, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kafka = thread._ensure_consumer()
+    kafka._coordinator, kafka._fetcher = None, Mock(close=AsyncMock(side_effect=asyncio.CancelledError))
+    monkeypatch.setattr(kafka._client, "close", closed := AsyncMock())
+    run(thread.on_thread_stop())
+    closed.assert_awaited()
+    kafka._fetcher = None
 
 
 def test_only_lost_positions_of_the_inputs_are_errors(run: Run) -> None:
