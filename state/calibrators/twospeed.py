@@ -38,7 +38,7 @@ EXPECTED: Final = 4.0
 #: of .4 % fraud, learnt after 45 days, were served 1.3 % less on average (six seeds): that is debt.
 SETTLED: Final = 60.0
 #: Forecasts are a crowd if they were issued within a `CROWD`-th of the information that was learnt before, once that is
-#: `CROWDED`. What a crowd teaches is bounded: its error, Σ (q - y), counts up to `ROOM` of all information and `LEAST`
+#: `CROWDED`. What a crowd teaches is bounded: its error, Σ (q - y), counts up to `ROOM` of that information and `LEAST`
 #: more. With .2 and 12 an hour of fraud does twice to thirty times the harm; with .05 and 6 a rate that becomes ten
 #: times as high for good is learnt later (docs/calibrators.md, *What was tried for bursts*).
 CROWD: Final = 40.0
@@ -143,6 +143,9 @@ class TwoSpeed:
     they were issued, the error R = Σ (q - y) of the slow map is kept, and an outcome counts for the share of its own
     error by which R moves within its bounds: in the slow map, in the blend, in L and in V. So the order of a crowd's
     labels does not matter, and where q is right on average all count in full. So do prompt outcomes, i = information.
+    A crowd's bounds never change: when a wrong batch is corrected, as much is taken back as had counted. Information
+    counts in full, whatever counted of its outcome: were it bounded, too, a crowd that has reached its bounds would
+    never end.
 
     *Raw.* Its weight w = s(ln 9 - η L), L = Σ δ the log loss of raw forecasts less that of the map, which of settled
     tickets is today's blend and bend of what both maps had answered, η = min(1, `WILL` / sqrt(V)), V = Σ δ², is the
@@ -343,7 +346,7 @@ class TwoSpeed:
         before = self._errors[place] if self._crowds[place] == crowd else 0.0
         self._crowds[place] = crowd
         after = self._errors[place] = before + g
-        most = ROOM * self._information + LEAST
+        most = ROOM * math.exp(crowd / CROWD) + LEAST
         if -most <= before <= most and -most <= after <= most:
             return 1.0
         return (min(max(after, -most), most) - min(max(before, -most), most)) / g
@@ -372,8 +375,9 @@ class TwoSpeed:
         self._c, self._e = c - ce / cc * (inside - e), inside
 
     def _learn_slow(self, z: float, q: float, y: float, halflife: float, part: float) -> None:
-        information = part * q * (1.0 - q)
+        information = q * (1.0 - q)
         self._information += information
+        information *= part
         fade = information * _LN2 / halflife
         keep = 1.0 - fade
         g = part * (q - y)

@@ -353,3 +353,35 @@ def test_the_order_of_a_crowds_labels_does_not_matter() -> None:
                 calibrator.update(tickets[t], y[t])
         found.append(calibrator.predict(0.05).p)
     assert found == pytest.approx([0.05, 0.05], rel=0.15)
+
+
+def test_a_wrong_batch_that_is_corrected_late_is_taken_back_and_no_more() -> None:
+    """300 labels are all ones; they are corrected when three times as much is known."""
+    wrong = range(2000, 2300)
+    for seed in range(3):
+        rng = random.Random(seed)
+        raw = [logistic(rng.gauss(-3.0, 1.2)) for _ in range(14_000)]
+        y = [float(rng.random() < p) for p in raw]
+        calibrator, after = make("twospeed"), 0.0
+        tickets: list[bytes] = []
+        for t, p in enumerate(raw):
+            if t == 10_000:
+                for k in wrong:
+                    calibrator.revise(tickets[k], 1.0, y[k])
+            answer = calibrator.predict(p)
+            tickets.append(answer.ticket)
+            after += answer.p if t >= 10_000 else 0.0
+            if t >= 200:
+                calibrator.update(tickets[t - 200], 1.0 if t - 200 in wrong else y[t - 200])
+        assert after == pytest.approx(sum(raw[10_000:]), rel=0.02)
+
+
+def test_a_crowd_that_has_reached_its_bounds_ends() -> None:
+    """A model that is 50 times too high is replaced by one that is right; outcomes come 20 forecasts late."""
+    for seed in range(3):
+        rng = random.Random(seed)
+        z = [rng.gauss(-4.2, 1.2) for _ in range(22_000)]
+        y = [float(rng.random() < logistic(each)) for each in z]
+        raw = [logistic(each + (math.log(50.0) if t < 12_000 else 0.0)) for t, each in enumerate(z)]
+        served = play(make("twospeed"), raw, y, [t + 20 for t in range(len(raw))])
+        assert sum(served[16_000:]) == pytest.approx(sum(raw[16_000:]), rel=0.1)
