@@ -143,9 +143,9 @@ class TwoSpeed:
     they were issued, the error R = Σ (q - y) of the slow map is kept, and an outcome counts for the share of its own
     error by which R moves within its bounds: in the slow map, in the blend, in L and in V. So the order of a crowd's
     labels does not matter, and where q is right on average all count in full. So do prompt outcomes, i = information.
-    A crowd's bounds never change: when a wrong batch is corrected, as much is taken back as had counted. Information
-    counts in full, whatever counted of its outcome: were it bounded, too, a crowd that has reached its bounds would
-    never end.
+    A crowd's bounds never change: when a wrong batch is corrected, as much is taken back as had counted; where all its
+    outcomes were prompt, all of it. Information counts in full, whatever counted of its outcome: were it bounded, too,
+    a crowd that has reached its bounds would never end.
 
     *Raw.* Its weight w = s(ln 9 - η L), L = Σ δ the log loss of raw forecasts less that of the map, which of settled
     tickets is today's blend and bend of what both maps had answered, η = min(1, `WILL` / sqrt(V)), V = Σ δ², is the
@@ -339,10 +339,15 @@ class TwoSpeed:
         self._learn_slow(z, slow, y, max(SLOW, memory), part)
         self._learn_fast(z, sigmoid(fast), y)
 
-    def _part(self, since: float, g: float) -> float:
-        """Return what share of an outcome counts, 0 to 1: that by which its crowd's error moves within its bounds."""
+    def _part(self, since: float, g: float, *, revised: bool = False) -> float:
+        """Return what share of an outcome counts, 0 to 1: that by which its crowd's error moves within its bounds.
+
+        A revision counts in full where no outcome of its crowd was late: all of them had counted in full.
+        """
         crowd = int(math.log(since) * CROWD) & 0xFFFF
         place = crowd % CROWDS
+        if revised and self._crowds[place] < crowd:
+            return 1.0
         before = self._errors[place] if self._crowds[place] == crowd else 0.0
         self._crowds[place] = crowd
         after = self._errors[place] = before + g
@@ -427,7 +432,7 @@ class TwoSpeed:
         if self._zeros < ZEROS:
             return
         z, since = _RAW.unpack_from(ticket)
-        part = self._part(since, g) if CROWDED <= since < self._information else 1.0
+        part = self._part(since, g, revised=True) if CROWDED <= since < self._information else 1.0
         if part == 0.0:
             return
         g *= part

@@ -376,6 +376,25 @@ def test_a_wrong_batch_that_is_corrected_late_is_taken_back_and_no_more() -> Non
         assert after == pytest.approx(sum(raw[10_000:]), rel=0.02)
 
 
+def test_a_wrong_batch_of_prompt_labels_is_taken_back_in_full() -> None:
+    """300 labels are ones, each learnt before the next forecast; what is false is corrected 1,500 forecasts later."""
+    for seed in range(3):
+        rng = random.Random(seed)
+        raw = [logistic(rng.gauss(-4.1, 1.2)) for _ in range(14_000)]
+        y = [float(rng.random() < p) for p in raw]
+        calibrator, after = make("twospeed"), 0.0
+        tickets: list[bytes] = []
+        for t, p in enumerate(raw):
+            if t == 9500:
+                for k in range(8000, 8300):
+                    calibrator.revise(tickets[k], 1.0, y[k])
+            answer = calibrator.predict(p)
+            tickets.append(answer.ticket)
+            after += answer.p if t >= 9500 else 0.0
+            calibrator.update(answer.ticket, 1.0 if 8000 <= t < 8300 else y[t])
+        assert after == pytest.approx(sum(raw[9500:]), rel=0.12)
+
+
 def test_a_crowd_that_has_reached_its_bounds_ends() -> None:
     """A model that is 50 times too high is replaced by one that is right; outcomes come 20 forecasts late."""
     for seed in range(3):
