@@ -57,7 +57,8 @@ class BySegment:
     issued, so it falls to 0 where outcomes come too late for it.
 
     *What lasts*, l, is piecewise linear in v2. Its value at knot j is Σ θ_gj. It learns at what v2 was when the
-    forecast was issued, and so corrects also what is wrong because outcomes come late. Where the sum would fall
+    forecast was issued, and so corrects also what is wrong because outcomes come late. Of a crowd (see `TwoSpeed`) an
+    outcome counts for the same share as in the slow map, here and in w. Where the sum would fall
     steeply, the mean of the least increasing function above it and the greatest below it is served: *at one moment p
     increases strictly with the raw forecast among events of the same segments*.
 
@@ -134,7 +135,7 @@ class BySegment:
         served = w * p + (1.0 - w) / (1.0 + math.exp(-min(max(v3, Z_CLIP), -Z_CLIP)))
         return served, _ISSUED.pack(v, passing, v2, v3) + b"".join([_SLOT.pack(slot) for slot in groups])
 
-    def learn(self, ticket: bytes, y: float, now: float, lag: float) -> None:
+    def learn(self, ticket: bytes, y: float, now: float, lag: float, part: float = 1.0) -> None:
         """Learn from an outcome, 0 or 1.
 
         Parameters
@@ -146,27 +147,34 @@ class BySegment:
             outcome.
         lag
             Information learnt since the forecast was issued.
+        part
+            What share of the outcome counts in what lasts, and in w.
         """
         v, passing, v2, v3 = _ISSUED.unpack_from(ticket)
         rows = self._touched(ticket)
         without, within = sigmoid(v), sigmoid(v3)
         delta = math.log(within / without) if y > 0.5 else math.log((1.0 - within) / (1.0 - without))
-        self._weigh(delta, delta * delta)
+        self._weigh(part * delta, part * delta * delta)
         halflife = max(SHARED, LAGS * lag)
         self._share, self._curvature = share_step(self._share, self._curvature, IN_SHARE, v, passing, y, halflife)
         q = sigmoid(v2 + _lasting(rows, v2))
-        information = q * (1.0 - q)
-        _step_lasting(rows, v2, y - q, information, information * _LN2 / max(LASTING, LAGS * lag))
+        information = part * q * (1.0 - q)
+        _step_lasting(rows, v2, part * (y - q), information, information * _LN2 / max(LASTING, LAGS * lag))
         _learn_passing(rows, now, y)
 
-    def revise(self, ticket: bytes, g: float) -> None:
-        """Correct w, and step by a change g of the gradient in what lasts: the label before less that of now."""
+    def revise(self, ticket: bytes, g: float, part: float = 1.0) -> None:
+        """Correct w, and step by a change g of the gradient in what lasts: the label before less that of now.
+
+        ``part`` is what share of it counts.
+        """
         v, _, v2, v3 = _ISSUED.unpack_from(ticket)
         without, within = sigmoid(v), sigmoid(v3)
         one, zero = math.log(within / without), math.log((1.0 - within) / (1.0 - without))
-        self._weigh(-g * (one - zero), -g * (one * one - zero * zero))
         rows = self._touched(ticket)
-        _step_lasting(rows, v2, -g, lacking(sigmoid(v2 + _lasting(rows, v2)), 1.0 if g < 0.0 else 0.0), 0.0)
+        curvature = part * lacking(sigmoid(v2 + _lasting(rows, v2)), 1.0 if g < 0.0 else 0.0)
+        g *= part
+        self._weigh(-g * (one - zero), -g * (one * one - zero * zero))
+        _step_lasting(rows, v2, -g, curvature, 0.0)
 
     def _touched(self, ticket: bytes) -> list[list[float]]:
         """Return the rows of a ticket's slots, those it has not seen yet as they begin."""

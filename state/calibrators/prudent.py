@@ -123,7 +123,7 @@ class Prudent:
         if segments:
             now, lag = self._map.now(ticket)
             self._map.update(ticket, y)
-            self._segments.learn(segments, y, now, lag)
+            self._segments.learn(segments, y, now, lag, self._map.part)
         else:
             self._map.update(ticket, y)
         if drawn:
@@ -134,7 +134,7 @@ class Prudent:
         ticket, segments, drawn = _parts(ticket)
         self._map.revise(ticket, was, y)
         if segments:
-            self._segments.revise(segments, was - y)
+            self._segments.revise(segments, was - y, self._map.part)
         if drawn:
             self.back.revise(drawn, was, y)
 

@@ -141,11 +141,11 @@ class TwoSpeed:
     are not so many facts about all others, and before they were bounded they made the scores of the next weeks several
     times too high. So of each crowd, the forecasts of the same floor(`CROWD` ln i) with i the information learnt when
     they were issued, the error R = Σ (q - y) of the slow map is kept, and an outcome counts for the share of its own
-    error by which R moves within its bounds: in the slow map, in the blend, in L and in V. So the order of a crowd's
-    labels does not matter, and where q is right on average all count in full. So do prompt outcomes, i = information.
-    A crowd's bounds never change: when a wrong batch is corrected, as much is taken back as had counted; where all its
-    outcomes were prompt, all of it. Information counts in full, whatever counted of its outcome: were it bounded, too,
-    a crowd that has reached its bounds would never end.
+    error by which R moves within its bounds: in the slow map, in the blend, in L and in V, and in what lasts of
+    `BySegment`. So the order of a crowd's labels does not matter, and where q is right on average all count in full. So
+    do prompt outcomes, i = information. A crowd's bounds never change: when a wrong batch is corrected, as much is
+    taken back as had counted; where all its outcomes were prompt, all of it. Information counts in full, whatever
+    counted of its outcome: were it bounded, too, a crowd that has reached its bounds would never end.
 
     *Raw.* Its weight w = s(ln 9 - η L), L = Σ δ the log loss of raw forecasts less that of the map, which of settled
     tickets is today's blend and bend of what both maps had answered, η = min(1, `WILL` / sqrt(V)), V = Σ δ², is the
@@ -225,6 +225,8 @@ class TwoSpeed:
         self._bent, self._bent_held = 0.0, IN_BENT_SHARE
         self._gain, self._square = 0.0, 0.0
         self._crowds, self._errors = [0] * CROWDS, [0.0] * CROWDS
+        #: What share of the last outcome or correction counted, see *Crowds*.
+        self.part = 1.0
         self._lowest, self._highest, self._floor, self._ceiling = 0.0, 0.0, Z_CLIP, -Z_CLIP
         self._weight = 1.0 / (1.0 + math.exp(-_ODDS))  # as `decode` has it, to the last bit
 
@@ -296,6 +298,7 @@ class TwoSpeed:
         if y not in (0.0, 1.0):
             raise ValueError(f"{self.name} counts outcomes: y must be 0 or 1, got {y!r}")
         evident = self._zeros >= ZEROS and (self._ones > 0 or self._expected >= EXPECTED)
+        self.part = 1.0
         self.learnt += 1
         if y > 0.5:
             self._ones += 1
@@ -324,7 +327,7 @@ class TwoSpeed:
         d = min(max(f - u, -REACH), REACH)
         today = u + self._c + self._e * d
         slow = sigmoid(slow)
-        part = self._part(since, slow - y) if CROWDED <= since < self._information else 1.0
+        part = self.part = self._part(since, slow - y) if CROWDED <= since < self._information else 1.0
         if evident:  # else the raw forecast was served
             q = sigmoid(today + self._bent * self._bend.at(today))
             delta = math.log(q / raw) if y > 0.5 else math.log((1.0 - q) / (1.0 - raw))
@@ -423,6 +426,7 @@ class TwoSpeed:
         if y not in (0.0, 1.0):
             raise ValueError(f"{self.name} counts outcomes: y must be 0 or 1, got {y!r}")
         g = was - y
+        self.part = 1.0
         if g == 0.0:
             return
         change = 1 if g < 0.0 else -1
@@ -432,7 +436,8 @@ class TwoSpeed:
         if self._zeros < ZEROS:
             return
         z, since = _RAW.unpack_from(ticket)
-        part = self._part(since, g, revised=True) if CROWDED <= since < self._information else 1.0
+        late = CROWDED <= since < self._information
+        part = self.part = self._part(since, g, revised=True) if late else 1.0
         if part == 0.0:
             return
         g *= part

@@ -201,3 +201,24 @@ def test_a_ticket_has_at_most_forty_bytes_more_with_three_segments() -> None:
     one = calibrator.predict(0.3, (), b"a", (2, 66, 130)).ticket
     other = calibrator.predict(0.3, (), b"a").ticket
     assert len(one) - len(other) <= 40
+
+
+def test_a_burst_in_one_segment_raises_its_scores_after_it_less_than_its_labels_say() -> None:
+    """Half of 300 forecasts of an hour are ones, which no score says, all in one of four segments."""
+    hour, late = range(10_000, 10_300), 2300
+    for seed in (0, 3, 5):
+        rng = random.Random(seed)
+        calibrator = Prudent(name="stream", seed=3)
+        tickets: list[bytes] = []
+        y: list[float] = []
+        served = raw = 0.0
+        for t in range(20_000):
+            p, slot = logistic(rng.gauss(-4.2, 1.2)), 2 + (0 if t in hour else rng.randrange(4))
+            answer = calibrator.predict(p, (), b"%d" % t, (slot,))
+            tickets.append(answer.ticket)
+            y.append(float(rng.random() < (0.5 if t in hour else p)))
+            if t >= late:
+                calibrator.update(tickets[t - late], y[t - late])
+            if t >= hour.stop + late and slot == 2:
+                served, raw = served + answer.p, raw + p
+        assert served < 1.9 * raw, "2.6 to 3.0 times where each counts in full"
