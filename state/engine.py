@@ -253,6 +253,8 @@ class Partition:
         self._refusals = Refusals(self._held, self._get(keys.REFUSALS))
         #: Whether what matured last was told again: outputs of the sweep belong to no record that is redelivered.
         self._retold = False
+        #: Stream time at which events matured whose labels were told again for that, ms.
+        self._matured: dict[str, int] = {}
         self._forget()
         self.begin()
 
@@ -821,7 +823,7 @@ class Partition:
                 outputs.append(_unusable(event))
             return
         if found[0] == ledger.RESOLVED:
-            outputs.extend(_brought_about(event, found))
+            outputs.extend(_brought_about(event, found, self._matured.get(event.event_id, 0)))
 
     def told(self, event_id: str) -> list[Output]:
         """Return everything that was said of an event, by its stored row and without a key; nothing if it has none."""
@@ -835,12 +837,13 @@ class Partition:
     def _retell(self) -> None:
         """Tell again of what matured lately: no record brought it about, so none that is redelivered asks for it."""
         self._retold = True
-        for _, matured, event_id in self._expiry.latest(MATURED_EXPIRY, self.fence.applied - self._held):
+        for now, matured, event_id in self._expiry.latest(MATURED_EXPIRY, self.fence.applied - self._held):
             name = event_id.encode()
             found = self._payload(keys.LEDGER + name)
             if found is not None and found[0] == ledger.RESOLVED and _resolved_at(found, matured):
                 # Outcomes that revised the label since are redelivered themselves.
                 self._outputs.append(_resolved(ledger.key_of(found, name), event_id, found)[0])
+                self._matured[event_id] = now
 
     def _advance(self, ts: int) -> None:
         """Move stream time forward, let forecasts mature, and let go of rows that fell due."""
@@ -1173,17 +1176,18 @@ def _resolved_at(payload: bytes, applied: int) -> bool:
     return bool(entry.labels) or entry.touched == applied
 
 
-def _brought_about(event: Forecast | Outcome, payload: bytes) -> list[Resolved]:
+def _brought_about(event: Forecast | Outcome, payload: bytes, matured: int) -> list[Resolved]:
     """Return the labels of a resolved event that a record brought about, under the record's key.
 
     A forecast brings about the label of an outcome that came before it. All other labels are an outcome's, or were told
-    at maturity (see `Partition._retell`).
+    at maturity (see `Partition._retell`): that was at ``matured``, ms, 0 if it was not or nobody knows. An outcome that
+    is earlier had waited for it.
     """
     entry = ledger.parse(payload)
     made = _resolved(event.key, event.event_id, payload)
     if isinstance(event, Forecast):
-        return made[:1] if _resolved_at(payload, entry.born) else []
-    joined = entry.implied or (not entry.labels and entry.touched == entry.born)
+        return made[:1] if not matured and _resolved_at(payload, entry.born) else []
+    joined = entry.implied or event.ts < matured or (not entry.labels and entry.touched == entry.born)
     return [each for each in made[joined:] if (each.y, each.resolved_ts) == (event.y, event.ts)]
 
 

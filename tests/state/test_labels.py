@@ -291,6 +291,18 @@ def test_what_matured_is_told_again_under_its_own_key_and_a_revision_under_its_o
     assert (b"card", 1) not in told
 
 
+@pytest.mark.parametrize("revised", [False, True])
+def test_what_had_waited_is_not_told_again_under_its_outcomes_key(*, revised: bool) -> None:
+    one = worker(COUNTS, held=100)
+    events: list[Event] = [forecast(0, "a", 1000, key=b"card"), outcome(0, "a", 1010)._replace(key=b"back")]
+    events.append(forecast(1, "b", 1050))
+    if revised:
+        events.append(outcome(1, "a", 1060, y=0.0)._replace(key=b"late"))
+    first = [output for event in events for output in one.fold(event).outputs]
+    second = worker(COUNTS, held=100, table=one.table).fold(*events).outputs
+    assert {repr(each) for each in second} == {repr(each) for each in first}
+
+
 def test_nothing_is_told_again_where_nothing_is_redelivered() -> None:
     one = worker(held=100)
     one.fold(forecast(0, "a", 1000), forecast(1, "c", 1050))
