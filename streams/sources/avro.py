@@ -3,10 +3,12 @@
 import io
 import json
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 import fastavro
 from fastavro import _read_py
+from fastavro.read import LOGICAL_READERS
 
 from streams.sources import framing
 from streams.sources.avro_bounds import LEVELS, Bounds, nests
@@ -18,6 +20,10 @@ from streams.sources.schemas import Schemas
 #: What a single-object encoding begins with, and how long its head is (Avro 1.11, *Single-object encoding*).
 _SINGLE, _HEAD = b"\xc3\x01", 10
 _BytesIO: Final = io.BytesIO
+#: Most bytes of a decimal: 2,400 digits. The time that one takes grows with the square of its bytes.
+_DECIMAL: Final = 1000
+#: Name of the record of one field that a schema which is none is read as: both have the same bytes.
+_WHOLE: Final = "trueup.Whole"
 
 
 class Parsed(NamedTuple):
@@ -51,6 +57,8 @@ class Avro:
         self._schemas = schemas
         self._header = header
         self._parsed: dict[SchemaId, Parsed] = {}
+        #: What is wrong with schemas: to find that may take longer than to read a thousand values.
+        self._refused: dict[SchemaId, Unfit] = {}
         self._fixed = None if schema is None else parsed(schema, ())
 
     def lacking(self, data: bytes, headers: Headers) -> SchemaId | None:
@@ -76,7 +84,15 @@ class Avro:
             raise Unfit("format", f"the value is not of its Avro schema: {exc!r}") from None
 
     def _parse(self, named: SchemaId) -> Parsed:
-        made = self._parsed[named] = parse_fetched(named, self._schemas.get(named))
+        if named in self._refused:
+            raise Unfit(*self._refused[named].args)
+        fetched = self._schemas.get(named)
+        try:
+            made = self._parsed[named] = parse_fetched(named, fetched)
+        except Unfit as exc:
+            if fetched is not None:  # what the registry does not have it may have later
+                self._refused[named] = exc
+            raise
         return made
 
 
@@ -102,10 +118,26 @@ def parsed(text: str, references: tuple[tuple[str, str], ...]) -> Parsed:
         bounds = Bounds(named)
         for each in (*named.values(), schema):
             bounds.check(each)
-        deep = bounds.levels(schema) > LEVELS
+        read = _read_guarded if bounds.levels(schema) > LEVELS else fastavro.schemaless_reader
+        if references and not (isinstance(schema, dict) and "fields" in schema):
+            field = {"name": "value", "type": schema}
+            whole = fastavro.parse_schema({"type": "record", "name": _WHOLE, "fields": [field]}, named)
+            return Parsed(partial(_read_whole, read), whole)
     except Exception as exc:
         raise ValueError(f"it is no Avro schema: {exc!r}") from exc
-    return Parsed(_read_guarded if deep else fastavro.schemaless_reader, schema)
+    return Parsed(read, schema)
+
+
+def _read_whole(read: Callable[[io.BytesIO, Any, None], Any], source: io.BytesIO, schema: Any, none: None) -> Any:  # noqa: ANN401 - whatever it says
+    """Read a value as the one field of a record: of a union fastavro does not keep what it refers to."""
+    return read(source, schema, none)["value"]
+
+
+def _decimal(data: bytes, *schemas: Any) -> Any:  # noqa: ANN401 - as fastavro calls it
+    """Read a decimal, as fastavro does; raises ValueError if it is too long."""
+    if len(data) > _DECIMAL:
+        raise ValueError(f"a decimal of {len(data)} bytes, more than {_DECIMAL}")
+    return _any_decimal(data, *schemas)
 
 
 def _read_guarded(source: io.BytesIO, schema: Any, none: None) -> Any:  # noqa: ANN401 - whatever it says
@@ -131,3 +163,8 @@ def _plain(schema: Any) -> Any:  # noqa: ANN401 - JSON
     if kept.get("logicalType") == "timestamp-millis":
         del kept["logicalType"]
     return kept
+
+
+# Every Avro value that this process reads is read so.
+_any_decimal: Final = LOGICAL_READERS["bytes-decimal"]
+LOGICAL_READERS["bytes-decimal"] = LOGICAL_READERS["fixed-decimal"] = _decimal

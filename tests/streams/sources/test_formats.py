@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import fastavro
 import pytest
@@ -27,7 +28,7 @@ from hypothesis import strategies as st
 from streams.config.settings import Settings, SettingsError
 from streams.records.decoding import REASONS
 from streams.sources import config, wait
-from streams.sources.avro import Avro
+from streams.sources.avro import Avro, parsed
 from streams.sources.avro_bounds import nests
 from streams.sources.framing import split
 from streams.sources.mapping import Mapping
@@ -169,6 +170,39 @@ def test_an_avro_schema_may_refer_to_others() -> None:
     table = 'topic = "s"\nrole = "forecast"\nevent_id = "inner.id"\nstream = "{@topic}"\np = "risk"\nformat = "avro"'
     payload = b"\x02e" + b"\0\0\x80\x3e"
     assert read(mapping(table, held), framed(7, payload)) == {"event_id": "e", "stream": "scores", "p": 0.25}
+
+
+@pytest.mark.parametrize("whole", [["null", "n.Inner"], {"type": "map", "values": "n.Inner"}], ids=["union", "map"])
+def test_an_avro_schema_that_is_no_record_may_refer_to_others(whole: Any) -> None:
+    inner = {"type": "record", "name": "Inner", "namespace": "n", "fields": [{"name": "id", "type": "string"}]}
+    held = loaded(i7=Fetched("AVRO", json.dumps(whole), (("n.Inner", json.dumps(inner)),)))
+    payload, found = (b"\2\2e", {"id": "e"}) if type(whole) is list else (b"\2\2a\2e\0", {"a": {"id": "e"}})
+    assert Avro(None, held, "").decode(framed(7, payload), ()) == found
+
+
+def test_a_schema_that_is_refused_is_parsed_once_and_one_that_was_not_there_is_looked_up_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    held = loaded(i7=Fetched("AVRO", '{"type": "array", "items": "null"}', ()))
+    found, tried = Avro(None, held, ""), Mock(side_effect=parsed)
+    monkeypatch.setattr("streams.sources.avro.parsed", tried)
+    for _ in range(3):
+        for number, why in ((7, "take no bytes"), (8, "has no schema 8")):
+            with pytest.raises(Unfit, match=why) as refused:
+                found.decode(framed(number, b"\0"), ())
+            assert refused.value.args[0] == "schema"
+    assert tried.call_count == 1
+    held._keep(8, Fetched("AVRO", json.dumps(NESTED), ()))
+    assert found.decode(framed(8, b"\0"), ()) == {"next": None}
+
+
+@pytest.mark.parametrize("kind", ["bytes", {"type": "fixed", "name": "F", "size": 60_000}], ids=["bytes", "fixed"])
+def test_a_decimal_whose_reading_would_take_long_is_refused(kind: Any) -> None:
+    number = {**(kind if type(kind) is dict else {"type": kind}), "logicalType": "decimal", "precision": 9}
+    found = by_itself({"type": "record", "name": "R", "fields": [{"name": "d", "type": number}]})
+    with pytest.raises(Unfit, match="a decimal of 60000 bytes, more than 1000") as refused:
+        found.decode((b"" if type(kind) is dict else avro(60_000, "long")) + b"\x7f" * 60_000, ())
+    assert refused.value.args[0] == "format"
 
 
 def test_a_key_may_be_of_avro_too() -> None:
