@@ -40,6 +40,7 @@ from streams.metrics.sample import Sample
 from streams.records import skips
 from streams.records.canonical import Reader
 from streams.records.making import Maker, Making
+from streams.records.merge import BEHIND
 from streams.records.output_formats import values
 from streams.records.skips import PoisonError
 from streams.sources.formats import asks_registry
@@ -274,7 +275,8 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
         while len(self._flying) >= FLYING:
             await self._flying[0]
         for tp, n in self._buffers.held().items():
-            if not n and not self._unread and not self._caught_up(tp):  # behind the last may be marks of transactions
+            # Behind the last may be marks of transactions.
+            if n <= BEHIND and not self._unread and not self._caught_up(tp):
                 self._following[tp] = await self._consumer.position(tp)
         if not self._moving:
             batch = self._buffers.take(self._settings.batch_records, self._caught_up)
@@ -299,6 +301,7 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
         try:
             # Without a task of its own: what it returns is buffered before the partitions can move.
             fetched = await self._consumer.getmany(timeout_ms=WAIT_MS if not self._flying else 1)
+            lacking = self._lacking(fetched)
         except OffsetOutOfRangeError as exc:
             await self._out_of_range(exc.args[0])
             return {}
@@ -307,7 +310,6 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
                 raise
             await asyncio.sleep(WAIT_MS / 1000)  # it is fetched again once it is known what is left out
             return {}
-        lacking = self._lacking(fetched)
         if not lacking:
             return dict(fetched)
         self._unread = dict(fetched)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import Mock
 
 import fastavro
 import orjson
@@ -18,6 +19,7 @@ from aiokafka.structs import OffsetAndMetadata, TopicPartition
 from agents import intake as module
 from agents.intake import Intake
 from agents.worker import FAILED
+from state.witnesses import SLACK
 from streams.config import in_force
 from streams.config.settings import Settings, SettingsError
 from streams.faust.state_table import PartitionsError
@@ -530,6 +532,44 @@ def test_a_record_that_cannot_be_mapped_is_named_and_nothing_behind_it_is_sent(
             await scene.steps()
         assert scene.producer.topics() == []
         assert scene.consumer.commits == []
+
+    play(story)
+
+
+def test_a_record_that_cannot_be_mapped_ends_nothing_before_it_is_known_what_is_left_out(
+    play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story(scene: Scene) -> None:
+        (reader,) = scene.intake.readers["scores.v3"]
+        scene.intake._asking["scores.v3"] = [reader]
+        monkeypatch.setattr(module, "WAIT_MS", 1)
+        monkeypatch.setattr(reader, "lacking", Mock(side_effect=RecursionError))
+        scene.give(S0, score("bad"))
+        await scene.steps(1)
+        await scene.begin()
+        scene.give(S0, score("bad"))
+        with pytest.raises(PoisonError, match=r"scores.v3/0@0 cannot be read or folded"):
+            await scene.steps(1)
+
+    play(story)
+
+
+def test_a_record_stamped_ahead_before_the_mark_of_a_transaction_holds_nothing_back(play: Play) -> None:
+    async def story(scene: Scene) -> None:
+        await scene.begin()
+        fetched = scene.consumer.getmany
+
+        async def getmany(timeout_ms: int) -> dict[TopicPartition, list[Any]]:
+            given = await fetched(timeout_ms)
+            if S0 in given:
+                scene.consumer.ends[S0] += 1
+            return given
+
+        scene.consumer.getmany = getmany  # type: ignore[method-assign]
+        scene.give(S0, score("ahead"), timestamp=100 + 2 * SLACK)
+        scene.give(L0, *({"id": f"e{i}", "y": 1, "kind": "final"} for i in range(3)))
+        await scene.steps()
+        assert sum(len(batch) for topic, _, batch in scene.producer.sent if topic == "trueup-labels") == 3
 
     play(story)
 
