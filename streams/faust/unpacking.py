@@ -8,6 +8,9 @@ offset is that of the batch's last record: who reads on behind it reads on behin
 What takes longer than a millisecond or two is unpacked in a thread (`Aside`). Its partition waits for it; what was
 fetched of the others is handed over, and fetched, meanwhile.
 
+A header takes two bytes of a batch and eighty in memory. A batch with a record of more than `HEADERS` is refused, too,
+packed or not.
+
 Batches of the format of before Kafka 0.11, which Kafka 4 no longer has, are left to aiokafka and not bounded.
 
 aiokafka decodes the names of headers strictly, and Kafka does not say that they are UTF-8. A batch with another name is
@@ -21,7 +24,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
-from typing import Any, ClassVar, Final, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple, cast
 
 from aiokafka import AIOKafkaConsumer
 from aiokafka.consumer import fetcher
@@ -41,6 +44,9 @@ LIMIT: Final = 32 << 20
 #: Most bytes of keys and values handed over at once of a partition, and most records: a fetch may hold many batches
 #: that just fit, and a batch millions of records that are empty.
 PORTION, PORTION_RECORDS = 1 << 20, 10_000
+#: Most headers of a record, and for how many bytes of a portion each counts: one takes two bytes in a batch, and forty
+#: times as many when it is read.
+HEADERS, HEADER = 1 << 16, 64
 #: Most bytes of a packed batch, and of what it unpacks to, for which nothing else waits: a millisecond or two. Empty
 #: frames take gzip and snappy 10 ms.
 AT_ONCE_PACKED, AT_ONCE = 1 << 16, 1 << 20
@@ -97,8 +103,9 @@ class RecordSet:
         self._data = data
         self._at = 0
         self._end = self._whole(0)
-        #: Where the batch that was taken last begins, and the one that is read leniently.
+        #: Where the batch that was taken last begins, and the one that is read leniently, from which offset on.
         self._taken = self._lenient = -1
+        self._from = 0
 
     def _whole(self, at: int) -> int | None:
         """Return where the batch that begins there ends, or None if it is not whole."""
@@ -145,14 +152,23 @@ class RecordSet:
         self._end = self._whole(self._at)
         return batch
 
-    def step_back(self) -> bool:
+    @property
+    def base(self) -> int:
+        """First offset of the batch that was taken last; -1 where none was, or it is older than Kafka 0.11."""
+        if self._taken < 0 or self._data[self._taken + _MAGIC] < 2:
+            return -1
+        (base,) = struct.unpack_from(">q", self._data, self._taken)
+        return int(base)
+
+    def step_back(self, following: int) -> bool:
         """Make the batch that was taken last the next one, whose headers may then have any names.
 
-        False if they may already, or if aiokafka unpacks it.
+        Its records before offset ``following`` are left out. False if they may already, or if aiokafka unpacks it.
         """
         if self._taken == self._lenient or (self.limit is None and self._data[self._taken + _ATTRIBUTES + 1] & _CODEC):
             return False
         self._at = self._lenient = self._taken
+        self._from = following
         self._end = self._whole(self._at)
         return True
 
@@ -162,8 +178,11 @@ class RecordSet:
         batch = DefaultRecordBatch(data)
         opened = self._opened(batch, data)
         if self._at == self._lenient and not isinstance(opened, RefusedBatch):
-            opened = LenientBatch(batch, opened, opened.room if isinstance(opened, UnpackedBatch) else data)
+            room = opened.room if isinstance(opened, UnpackedBatch) else data
+            opened = LenientBatch(batch, opened, room, self._from)
         skipped = {offset: why for offset, why in self.skips.items() if batch.base_offset <= offset < batch.next_offset}
+        if skipped and batch.is_control_batch and batch.validate_crc():
+            return opened  # the mark of a transaction, which ends nothing
         return SkippingBatch(batch, opened, data, skipped) if skipped else opened
 
     def _opened(self, batch: DefaultRecordBatch, data: memoryview) -> "DefaultRecordBatch | Opened":
@@ -173,9 +192,14 @@ class RecordSet:
                 raise Later
             done, self._unpacking = self._unpacking, None
             return done.result()
-        # What the network or a disk damaged is not for a dead letter: aiokafka checks again, and ends the worker.
-        if self.limit is None or batch.compression_type == 0 or not batch.validate_crc():
+        if self.limit is None:
             return batch
+        # What the network or a disk damaged is not for a dead letter: aiokafka checks again, and ends the worker.
+        many = _too_many_headers(data) if batch.compression_type == 0 else ""
+        if not (many or batch.compression_type) or not batch.validate_crc():
+            return batch
+        if many:
+            return RefusedBatch(batch, len(data), many)
         if self.aside is None:
             return _opened(batch, data, self.limit)
         if len(data) <= AT_ONCE_PACKED:
@@ -256,20 +280,22 @@ class LenientBatch:
         The batch as it came, and as it is unpacked.
     room
         Its bytes, unpacked.
+    start
+        First offset that is asked for.
     """
 
     is_control_batch = False
 
     def __init__(
-        self, batch: DefaultRecordBatch, opened: "DefaultRecordBatch | UnpackedBatch", room: memoryview
+        self, batch: DefaultRecordBatch, opened: "DefaultRecordBatch | UnpackedBatch", room: memoryview, start: int = 0
     ) -> None:
         self.base_offset, self.next_offset = batch.base_offset, batch.next_offset
         self.producer_id, self.is_transactional = batch.producer_id, batch.is_transactional
         self.validate_crc = opened.validate_crc
-        self._batch, self.room = batch, room
+        self._batch, self.room, self._start = batch, room, start
 
     def __iter__(self) -> Iterator[DefaultRecord]:
-        """Yield the records as aiokafka reads them, but for the names.
+        """Yield the records from the first that is asked for as aiokafka reads them, but for the names.
 
         Raises
         ------
@@ -283,16 +309,19 @@ class LenientBatch:
                 record, at = self._record(data, at)
             except (IndexError, OverflowError, ValueError) as exc:
                 raise CorruptRecordException(f"a record that cannot be read: {exc!r}") from exc
-            yield record
+            if record is not None:
+                yield record
 
-    def _record(self, data: bytearray, at: int) -> tuple[DefaultRecord, int]:
-        """Read the record that begins there; return it and where it ends."""
+    def _record(self, data: bytearray, at: int) -> tuple[DefaultRecord | None, int]:
+        """Read the record that begins there, if it is asked for; return it and where it ends."""
         batch = self._batch
         size, at = decode_varint_py(data, at)
         end = at + size
         _, at = decode_varint_py(data, at)  # attributes, which nobody uses
         passed, at = decode_varint_py(data, at)
         behind, at = decode_varint_py(data, at)
+        if batch.base_offset + behind < self._start and at < end <= len(data):
+            return None, end
         key, at = _sized(data, at)
         value, at = _sized(data, at)
         count, at = decode_varint_py(data, at)
@@ -324,7 +353,34 @@ def _opened(batch: DefaultRecordBatch, data: memoryview, limit: int) -> Opened:
     except ExpandsError as exc:
         return RefusedBatch(batch, len(data), str(exc))
     room[:_RECORDS] = data[:_RECORDS]
-    return UnpackedBatch(batch, room)
+    many = _too_many_headers(room)
+    return RefusedBatch(batch, len(data), many) if many else UnpackedBatch(batch, room)
+
+
+def _too_many_headers(data: memoryview) -> str:
+    """Return what is said of a batch, unpacked, of which a record has more than `HEADERS` headers; empty: none has."""
+    at = _RECORDS
+    while len(data) - at > 2 * HEADERS:  # a header takes two bytes
+        end = _record_end(data, at)
+        if end is None:
+            break  # who reads it says so
+        if end - at > 2 * HEADERS:
+            with suppress(IndexError, ValueError):
+                if (count := _headers(data, at)) > HEADERS:
+                    return f"a record of {count} headers, more than {HEADERS}"
+        at = end
+    return ""
+
+
+def _headers(data: memoryview, at: int) -> int:
+    """Return how many headers the record has that begins there."""
+    for _ in range(4):  # its length, its attributes, its time, its offset
+        _, at = decode_varint_py(cast("bytearray", data), at)
+    for _ in range(2):  # its key, its value
+        size, at = decode_varint_py(cast("bytearray", data), at)
+        at += max(size, 0)
+    count: int = decode_varint_py(cast("bytearray", data), at)[0]
+    return count
 
 
 class SkippingBatch(RefusedBatch):
@@ -544,7 +600,7 @@ def _portion(fetched: FetchResult, max_records: int | None = None) -> list[Any]:
     try:
         for record in reading:
             records.append(record)
-            size += len(record.value or b"") + len(record.key or b"")
+            size += len(record.value or b"") + len(record.key or b"") + HEADER * len(record.headers)
             if size >= PORTION or len(records) == most:
                 break
         else:
@@ -553,11 +609,13 @@ def _portion(fetched: FetchResult, max_records: int | None = None) -> list[Any]:
         reading._records_iterator = reading._unpack_records()  # noqa: SLF001 - the one that raised has ended
     except Exception as exc:
         tp = fetched._topic_partition  # noqa: SLF001
-        if isinstance(exc, UnicodeDecodeError) and reading._records.step_back():  # noqa: SLF001
+        if isinstance(exc, UnicodeDecodeError) and reading._records.step_back(reading.next_fetch_offset):  # noqa: SLF001
             reading._records_iterator = reading._unpack_records()  # noqa: SLF001 - as above
             again = not records  # nobody would wake who asks
         elif not records:
-            raise PoisonError(tp.topic, tp.partition, reading.next_fetch_offset) from exc
+            # Between the record before it and its batch there may be offsets of records that no longer are.
+            offset = max(reading.next_fetch_offset, reading._records.base)  # noqa: SLF001
+            raise PoisonError(tp.topic, tp.partition, offset) from exc
         else:
             ended = True  # those before it are handed over; it is fetched again
     fetched._update_position()  # noqa: SLF001

@@ -29,7 +29,8 @@ from streams.sources.schemas import Schemas
 #: Why a record is a dead letter, and what it means.
 REASONS: Final = {
     "empty": "the record has no value",
-    "batch": "the compressed batch it came in expands beyond TRUEUP_UNPACKED_BYTES, or cannot be unpacked",
+    "batch": "the batch it came in expands beyond TRUEUP_UNPACKED_BYTES, cannot be unpacked, or has a record of more "
+    "than 65,536 headers",
     "skipped": "an operator left the record out with trueup skip",
     "quota": "the stream's quota of records is used up",
     "quota_ids": "the stream's quota of new event ids is used up",

@@ -325,3 +325,69 @@ def test_what_is_damaged_beside_such_a_name_is_named_and_ends_nothing_else() -> 
         handed_over(fetched(bytes(flipped)))
     with pytest.raises(PoisonError):
         handed_over(fetched(headed(4, LATIN), None))  # aiokafka unpacks it
+
+
+def test_what_was_handed_over_before_such_a_name_is_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    names: list[bytes | None] = []
+
+    def sized(data: bytearray, at: int) -> tuple[bytes | None, int]:
+        found = read_sized(data, at)
+        names.append(found[0])
+        return found
+
+    read_sized = unpacking._sized
+    monkeypatch.setattr(unpacking, "_sized", sized)
+    portions = handed_over(fetched(headed(4, [("before", b"")] * 100, [], LATIN, NAMED)))
+    assert [[record.offset for record in each] for each in portions] == [[0, 1], [2, 3]]
+    assert b"before" not in names
+    assert b"traceparent" in names
+
+
+@pytest.mark.parametrize("codec", NUMBERS.values(), ids=NUMBERS)
+def test_a_batch_with_a_record_of_too_many_headers_is_one_record(codec: int) -> None:
+    most = unpacking.HEADERS
+    made = {n: headed(codec, [("a", b"b")], [("", b"")] * n, NAMED) for n in (most, most + 1)}
+    limit = 1 << 20
+    assert [len(each.headers) for each in fetched(made[most], limit)] == [1, most, 3]
+    stands, after = read(made[most + 1] + batch(codec, b"x", base=3), limit)
+    assert orjson.loads(bytes(stands[2] or b""))["refused"] == f"a record of {most + 1} headers, more than {most}"
+    assert (type(stands[2]), stands[0], after) == (Refused, 2, (3, 1000, b"x"))
+    flipped = bytearray(made[most + 1])
+    flipped[-1] ^= 1
+    with pytest.raises(CorruptRecordException):
+        read(bytes(flipped), limit)
+
+
+def test_headers_fill_a_portion_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unpacking, "PORTION", 1000)
+    headers: list[tuple[str, bytes | None]] = [("a", b"")] * 10
+    portions = handed_over(fetched(headed(0, *[headers] * 5)))
+    assert [len(each) for each in portions] == [2, 2, 1]
+
+
+def test_what_cannot_be_read_behind_offsets_that_no_longer_are_can_be_left_out() -> None:
+    data = batch(0, b"good") + spoiling(0, 1, 0)  # 1 to 4 were compacted away
+    with pytest.raises(PoisonError, match=r"forecasts/0@5 cannot be read"):
+        handed_over(fetched(data, offset=1))
+    reading = fetched(data)
+    reading._records.skips = {5: "skipped at 5: why"}
+    assert [each.offset for portion in handed_over(reading) for each in portion] == [0, 5]
+
+
+def transactional(value: bytes, base: int, attributes: int) -> bytes:
+    """Return a batch of one record, whose key is that of an abort marker, in a transaction of producer 9."""
+    made = RecordBatch(10_000, 0)
+    made.extend([(b"\0\0\0\0", value, 1000, [])])
+    data = bytearray(struct.pack(">q", base) + bytes(made.sealed(9, 1, 0)[8:]))
+    struct.pack_into(">h", data, 21, attributes)
+    struct.pack_into(">I", data, 17, calc_crc32c(bytes(data[21:])))
+    return bytes(data)
+
+
+def test_the_mark_of_a_transaction_is_read_though_its_offset_is_left_out() -> None:
+    in_one, mark = 0x10, 0x30
+    data = transactional(b"aborted", 0, in_one) + transactional(b"", 1, mark) + transactional(b"kept", 2, in_one)
+    records = RecordSet(data)
+    records.limit, records.skips = LIMIT, {1: "skipped at 1: why"}
+    reading = PartitionRecords(TP, records, [(9, 0)], 0, None, None, True, 1)  # noqa: FBT003 - its order
+    assert [(each.offset, each.value) for each in reading] == [(2, b"kept")]
