@@ -39,6 +39,8 @@ class Mapping:
         self.source = source
         self._format = formats.made(table, schemas)
         self._decode = self._format.decode
+        self._longest: int = formats.LONGEST[table.get("format", "json")]
+        self._longest_key: int = formats.LONGEST[table.get("key_format", "json")]
         self._is_json = type(self._format) is formats.Json
         compiler = Compiler()
         self._passes = filters.compiled(table.get("when"), compiler.reference)
@@ -79,6 +81,8 @@ class Mapping:
         envelope: Envelope | None = None
         record: Any = None
         try:
+            if value is not None and len(value) > self._longest:
+                raise Unfit("oversized", f"the value has {len(value)} bytes, more than {self._longest}")
             try:
                 record = _loads(value) if self._is_json and value else self._decoded(value, headers)
             except orjson.JSONDecodeError:  # mostly a frame stands before it
@@ -87,7 +91,7 @@ class Mapping:
                 raise Unfit("not_object", f"the value is no object: {short(record)}")
             said: Any = key
             if key is not None and self._key is not None:
-                said = self._key.decode(key, headers)
+                said = self._decoded_key(self._key, key, headers)
             envelope = (said, headers, topic, timestamp)
             if self._passes is not None and not self._passes(record, envelope):
                 return _FILTERED
@@ -113,6 +117,11 @@ class Mapping:
         if not value:
             raise Unfit("empty", "the record has no value")
         return self._decode(value, headers)
+
+    def _decoded_key(self, of: formats.Format, key: bytes, headers: Headers) -> Any:  # noqa: ANN401 - whatever it says
+        if len(key) > self._longest_key:
+            raise Unfit("oversized", f"the key has {len(key)} bytes, more than {self._longest_key}")
+        return of.decode(key, headers)
 
     def _add(self, made: dict[str, Any], record: dict[str, Any], envelope: Envelope) -> None:
         """Add the revision of a precedence, and what is carried."""

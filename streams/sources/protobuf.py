@@ -3,7 +3,7 @@
 import base64
 import binascii
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from google.protobuf import (
     any_pb2,
@@ -15,6 +15,7 @@ from google.protobuf import (
     timestamp_pb2,
     wrappers_pb2,
 )
+from google.protobuf.descriptor import Descriptor
 from google.protobuf.descriptor_pb2 import DescriptorProto, FileDescriptorProto, FileDescriptorSet
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import DecodeError, Message
@@ -31,6 +32,9 @@ _WELL_KNOWN: Final = {
     module.DESCRIPTOR.name: module.DESCRIPTOR.serialized_pb
     for module in (any_pb2, duration_pb2, empty_pb2, field_mask_pb2, struct_pb2, timestamp_pb2, wrappers_pb2)
 }
+#: Most values of fields without presence in one message and all within it: they have their defaults, though nobody sent
+#: them, and two bytes are a message of any number of them.
+_MOST_DEFAULTS: Final = 1_000_000
 #: Name of a file that has none of its own.
 _FILE: Final = "value.proto"
 
@@ -60,6 +64,7 @@ class Protobuf:
     def __init__(self, schema: str | None, message: str | None, schemas: Schemas, header: str) -> None:
         self._schemas = schemas
         self._header = header
+        self._defaults: dict[Descriptor, int] = {}
         self._classes: dict[tuple[SchemaId, tuple[int, ...]], type[Message]] = {}
         self._fixed = None if schema is None else _of_set(schema, message or "")
 
@@ -79,11 +84,51 @@ class Protobuf:
             if made is None:
                 made = self._classes[schema, place] = parse_fetched(schema, self._schemas.get(schema), place)
         try:
+            read = made.FromString(payload)
+            if len(payload) // 2 * self._most(cast("Descriptor", made.DESCRIPTOR)) > _MOST_DEFAULTS:
+                _require_few(read)
             return json_format.MessageToDict(
-                made.FromString(payload), preserving_proto_field_name=True, always_print_fields_with_no_presence=True
+                read, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
             )
         except (DecodeError, json_format.Error, ValueError, TypeError, RecursionError) as exc:
             raise Unfit("format", f"the value is not of its message: {exc!r}") from None
+
+    def _most(self, message: Descriptor) -> int:
+        """Return the most fields without presence of a message or of one that may be within it."""
+        if message not in self._defaults:
+            met = {message.full_name: message}
+            left = [message]
+            while left:
+                for field in left.pop().fields:
+                    inner = field.message_type
+                    if inner is not None and inner.full_name not in met:
+                        met[inner.full_name] = inner
+                        left.append(inner)
+            self._defaults[message] = max(map(_defaults, met.values()))
+        return self._defaults[message]
+
+
+def _defaults(message: Descriptor) -> int:
+    """Return how many fields without presence a message has."""
+    return sum(not field.has_presence for field in message.fields)
+
+
+def _require_few(message: Message) -> None:
+    """Raise ValueError if too many values within a message are defaults."""
+    left, count = [message], _defaults(cast("Descriptor", message.DESCRIPTOR))
+    while left:
+        for field, value in left.pop().ListFields():
+            inner, within = field.message_type, value
+            if inner is not None and inner.GetOptions().map_entry:
+                inner, within = inner.fields_by_name["value"].message_type, value.values()
+            elif field.has_presence:
+                within = (value,)
+            if inner is None:
+                continue
+            count += len(within) * _defaults(inner)
+            if count > _MOST_DEFAULTS:
+                raise ValueError(f"more than {_MOST_DEFAULTS} of its values are defaults that nobody sent")
+            left.extend(within)
 
 
 def parse_fetched(named: SchemaId, fetched: Fetched | None, place: tuple[int, ...]) -> type[Message]:

@@ -32,6 +32,7 @@ from streams.sources.avro import Avro, parsed
 from streams.sources.avro_bounds import nests
 from streams.sources.framing import split
 from streams.sources.mapping import Mapping
+from streams.sources.protobuf import Protobuf
 from streams.sources.references import Headers
 from streams.sources.refusal import Refusal, Unfit
 from streams.sources.registry import Fetched, Registry, RegistryError
@@ -203,6 +204,58 @@ def test_a_decimal_whose_reading_would_take_long_is_refused(kind: Any) -> None:
     with pytest.raises(Unfit, match="a decimal of 60000 bytes, more than 1000") as refused:
         found.decode((b"" if type(kind) is dict else avro(60_000, "long")) + b"\x7f" * 60_000, ())
     assert refused.value.args[0] == "format"
+
+
+@pytest.mark.parametrize("what", ["list", "map", "one"])
+def test_a_message_of_more_defaults_than_anybody_would_send_is_refused(what: str) -> None:
+    kind = FieldDescriptorProto
+    file = FileDescriptorProto(name="wide.proto", package="w", syntax="proto3")
+    whole, wide = file.message_type.add(name="Whole"), file.message_type.add(name="Wide")
+    for n in range(50):
+        wide.field.add(name=f"f{n}", number=n + 1, type=kind.TYPE_INT32, label=kind.LABEL_OPTIONAL)
+    several = kind.LABEL_OPTIONAL if what == "one" else kind.LABEL_REPEATED
+    items = whole.field.add(name="items", number=1, type=kind.TYPE_MESSAGE, label=several, type_name=".w.Wide")
+    if what == "map":
+        entry = whole.nested_type.add(name="ItemsEntry")
+        entry.options.map_entry = True
+        entry.field.add(name="key", number=1, type=kind.TYPE_INT32, label=kind.LABEL_OPTIONAL)
+        entry.field.add(name="value", number=2, type=kind.TYPE_MESSAGE, label=kind.LABEL_OPTIONAL, type_name=".w.Wide")
+        items.type_name = ".w.Whole.ItemsEntry"
+    one = wide.field.add(name="inner", number=99, type=kind.TYPE_MESSAGE, label=kind.LABEL_REPEATED)
+    one.type_name = ".w.Wide"
+    files = FileDescriptorSet(file=[file]).SerializeToString()
+    found = Protobuf(base64.b64encode(files).decode(), "w.Whole", Schemas(), "")
+
+    def sized(data: bytes) -> bytes:
+        count, head = len(data), b""
+        while count > 127:
+            head, count = head + bytes((count & 127 | 128,)), count >> 7
+        return head + bytes((count,)) + data
+
+    def items_of(count: int) -> bytes:
+        inner = b"\x9a\x06\x00" * count
+        if what == "map":
+            return b"\x0a" + sized(b"\x08\x01\x12" + sized(inner))
+        return b"\x0a" + sized(inner)
+
+    said = found.decode(items_of(10_000), ())["items"]
+    read = said if what == "one" else said["1"] if what == "map" else said[0]
+    assert len(read["inner"]) == 10_000
+    assert read["inner"][0] == {"inner": []} | {f"f{n}": 0 for n in range(50)}
+    with pytest.raises(Unfit, match="more than 1000000 of its values are defaults") as refused:
+        found.decode(items_of(30_000), ())
+    assert refused.value.args[0] == "format"
+
+
+@pytest.mark.parametrize("place", ["value", "key"])
+@pytest.mark.parametrize(("name", "longest"), [("json", 8 << 20), ("avro", 1 << 20), ("protobuf", 1 << 20)])
+def test_what_is_too_long_to_be_held_is_not_read(name: str, longest: int, place: str) -> None:
+    table = 'topic = "l"\nrole = "outcome"\nevent_id = "@key.txn"\ny = { constant = 1 }\n'
+    table += f'key_format = "{name}"' if place == "key" else f'key_format = "json"\nformat = "{name}"'
+    for size, reasons in ((longest, {"not_json", "schema"}), (longest + 1, {"oversized"})):
+        data = framed(7, b"").ljust(size, b"x")
+        found = read(mapping(table, loaded()), *((b"{}", (), data) if place == "key" else (data, (), b"{}")))
+        assert found.reason in reasons
 
 
 def test_a_key_may_be_of_avro_too() -> None:
