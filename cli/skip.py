@@ -76,7 +76,7 @@ def run(settings: Settings, place: str, reason: str) -> str:
     topic, partition, offset = _parsed((*inputs, *sources), place)
     if not reason.strip() or len(reason) > REASON:
         raise SettingsError(f"--reason must say why, in at most {REASON} characters")
-    by = os.environ.get("USER") or pwd.getpwuid(os.getuid()).pw_name
+    by = os.environ.get("USER") or _user()
     at = datetime.now(UTC).isoformat(timespec="seconds")
     said = reason.strip(), by, at
     try:
@@ -95,6 +95,14 @@ def run(settings: Settings, place: str, reason: str) -> str:
         f"{place} is left out from now on: {reason.strip()}. {who}; the record becomes a dead letter with the reason "
         "'skipped'."
     )
+
+
+def _user() -> str:
+    """Return the name of who runs this, or the number where it has none: containers run under any."""
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return str(os.getuid())
 
 
 def _parsed(topics: Sequence[str], place: str) -> tuple[str, int, int]:

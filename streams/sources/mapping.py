@@ -60,8 +60,9 @@ class Mapping:
 
     def lacking(self, value: bytes | None, key: bytes | None, headers: Headers) -> list[SchemaId]:
         """Return the ids of schemas that have to be loaded before a record is read."""
-        found = [] if not value else [self._format.lacking(value, headers)]
-        if key and self._key is not None:
+        # What is too long is not read, not even for this.
+        found = [] if not value or len(value) > self._longest else [self._format.lacking(value, headers)]
+        if key and self._key is not None and len(key) <= self._longest_key:
             found.append(self._key.lacking(key, headers))
         return [schema for schema in found if schema is not None]
 

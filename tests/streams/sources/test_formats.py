@@ -256,6 +256,7 @@ def test_what_is_too_long_to_be_held_is_not_read(name: str, longest: int, place:
         data = framed(7, b"").ljust(size, b"x")
         found = read(mapping(table, loaded()), *((b"{}", (), data) if place == "key" else (data, (), b"{}")))
         assert found.reason in reasons
+    assert mapping(table).lacking(*((b"{}", data) if place == "key" else (data, b"{}")), ()) == []
 
 
 def test_a_key_may_be_of_avro_too() -> None:
