@@ -38,7 +38,7 @@ from streams.faust.stores import DamagedStoreError
 from streams.kafka import codecs, producer_ids, provenance
 from streams.kafka.producer_ids import ProducerIdentity
 from streams.kafka.provenance import Described, Identity
-from streams.records.merge import Batch, KafkaRecord, PartitionBuffer
+from streams.records.merge import BEHIND, Batch, KafkaRecord, PartitionBuffer
 
 #: How long a fetch may wait at the broker for new records, ms. It answers at once when there are any; the bound is
 #: for partitions that are resumed while a fetch of others is on its way.
@@ -425,12 +425,15 @@ class BatchConsumer(driver.Consumer):
     async def _throttle(self) -> None:
         """Stop fetching what is far ahead of its partner or of the agent, start again when it has drained to half.
 
-        What the merge waits for is fetched in any case: a few records, however large.
+        What the merge waits for is fetched in any case: a few records, however large. No more: the batch before it may
+        wait for long, for a schema registry say, and so does the merge.
         """
         settings = self.inputs.settings
         limit, share = settings.buffer_records, settings.buffer_bytes / max(2 * len(self.partition_buffers), 1)
         fill = {
-            tp: 0.0 if partition_buffer.awaited == tp else max(len(buffer) / limit, size / share)
+            tp: 0.0
+            if partition_buffer.awaited == tp and len(buffer) <= BEHIND
+            else max(len(buffer) / limit, size / share)
             for partition_buffer in self.partition_buffers.values()
             for tp, buffer, size in zip(
                 partition_buffer.sources, partition_buffer.buffers, partition_buffer.sizes, strict=True

@@ -34,7 +34,7 @@ from streams.faust.transport import (
 )
 from streams.faust.unpacking import Aside, RecordSet
 from streams.kafka import codecs
-from streams.records.merge import Batch
+from streams.records.merge import BEHIND, Batch
 from tests.streams.brokers import C0, F0, F1, O0, O1, Brokers, C, F, Fetcher, O, Run, buffer
 from tests.streams.fakes import record, wire
 
@@ -289,6 +289,20 @@ def test_throttle_pauses_what_is_far_ahead_and_resumes_it_at_half(
     acknowledge(consumer, message(consumer, 0, limit=4))
     assert throttle() == [("throttle", ([], [F0]))]
     assert throttle() == []
+
+
+@pytest.mark.parametrize("settings", [Settings(buffer_bytes=4 << 20)], ids=["a buffer of 4 MiB"])
+def test_throttle_lets_through_what_the_merge_waits_for_and_no_more(
+    run: Run, consumer: BatchConsumer, brokers: Brokers
+) -> None:
+    consumer._buffer_of(0).awaited = O0
+    for n in range(BEHIND):
+        consumer._buffer(O0, [record(O, 0, n, n, None, bytes(4 << 20))])
+    run(consumer._throttle())
+    assert brokers.calls == []
+    consumer._buffer(O0, [record(O, 0, BEHIND, BEHIND, None, b"")])
+    run(consumer._throttle())
+    assert brokers.calls == [("throttle", ([O0], []))]
 
 
 def test_buffers_know_the_bytes_they_hold(consumer: BatchConsumer) -> None:
