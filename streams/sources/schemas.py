@@ -4,6 +4,7 @@ Reading a record is pure. So what it needs is fetched before: `Schemas.load` wai
 id what its schema is, or that there is none.
 """
 
+import asyncio
 from collections.abc import Iterable, Mapping
 from functools import partial
 from time import monotonic
@@ -15,6 +16,8 @@ from streams.sources.wait import Wait
 #: How long it counts that there is no such schema, s, and most ids of which it is remembered.
 UNKNOWN_SECONDS: Final = 60.0
 _MOST_UNKNOWN: Final = 10_000
+#: Most schemas that are asked for at one time: whoever names ten thousand that do not exist holds up everybody.
+AT_ONCE: Final = 16
 
 
 class Schemas:
@@ -58,10 +61,20 @@ class Schemas:
         if registry is None:
             return
         async with registry.session() as session:
-            for schema in schemas:
-                ask = partial(registry.fetch, session, schema)
-                whose = f"source {schemas[schema]}" if isinstance(schemas, Mapping) else ""
-                self._keep(schema, await self.wait.answer(ask, f"schema {schema}", whose))
+
+            async def ask_in_turn() -> None:
+                for schema in left:
+                    ask = partial(registry.fetch, session, schema)
+                    whose = f"source {schemas[schema]}" if isinstance(schemas, Mapping) else ""
+                    self._keep(schema, await self.wait.answer(ask, f"schema {schema}", whose))
+
+            left = iter(schemas)
+            try:
+                async with asyncio.TaskGroup() as asking:
+                    for _ in range(AT_ONCE):
+                        asking.create_task(ask_in_turn())
+            except ExceptionGroup as several:
+                raise several.exceptions[0] from None
 
     def _keep(self, schema: SchemaId, found: Fetched | None) -> None:
         if found is not None:

@@ -9,10 +9,12 @@ import socket
 import ssl
 import tomllib
 import uuid
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from unittest.mock import Mock
 
 import fastavro
@@ -35,7 +37,7 @@ from streams.sources.mapping import Mapping
 from streams.sources.protobuf import Protobuf
 from streams.sources.references import Headers
 from streams.sources.refusal import Refusal, Unfit
-from streams.sources.registry import Fetched, Registry, RegistryError
+from streams.sources.registry import Fetched, Registry, RegistryError, SchemaId
 from streams.sources.schemas import Schemas
 from tests.streams.sources.registries import StandIn
 
@@ -204,6 +206,33 @@ def test_a_decimal_whose_reading_would_take_long_is_refused(kind: Any) -> None:
     with pytest.raises(Unfit, match="a decimal of 60000 bytes, more than 1000") as refused:
         found.decode((b"" if type(kind) is dict else avro(60_000, "long")) + b"\x7f" * 60_000, ())
     assert refused.value.args[0] == "format"
+
+
+def test_schemas_are_asked_for_together_but_not_all_at_once() -> None:
+    class Slow:
+        asking = most = 0
+        asked: list[SchemaId] = []  # noqa: RUF012 - one test's
+
+        @asynccontextmanager
+        async def session(self) -> AsyncIterator[None]:
+            yield
+
+        async def fetch(self, _: None, schema: SchemaId) -> None:
+            self.asking += 1
+            self.most = max(self.most, self.asking)
+            self.asked.append(schema)
+            await asyncio.sleep(0.001)
+            self.asking -= 1
+            if schema == 999:
+                raise TypeError("a defect")
+
+    registry = Slow()
+    found = Schemas(cast("Any", registry))
+    asyncio.run(found.load(range(100)))
+    assert (registry.most, sorted(registry.asked)) == (16, [*range(100)])
+    assert not any(map(found.lacks, range(100)))
+    with pytest.raises(TypeError, match="a defect"):
+        asyncio.run(found.load([998, 999]))
 
 
 @pytest.mark.parametrize("what", ["list", "map", "one"])
