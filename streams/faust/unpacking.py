@@ -14,7 +14,8 @@ packed or not.
 Batches of the format of before Kafka 0.11, which Kafka 4 no longer has, are left to aiokafka and not bounded.
 
 aiokafka decodes the names of headers strictly, and Kafka does not say that they are UTF-8. A batch with another name is
-read once more, in Python, and what is not UTF-8 becomes U+FFFD, as in Java's clients.
+read once more, in Python, and what is not UTF-8 becomes U+FFFD, as in Java's clients. So is one of which aiokafka reads
+an offset that is not in it. Such an offset would move the fence, and what others send would count as applied.
 """
 
 import asyncio
@@ -57,6 +58,8 @@ _LENGTH, _BEFORE, _MAGIC, _ATTRIBUTES, _LAST, _COUNT, _RECORDS = 8, 12, 16, 21, 
 #: Bytes of the head of the oldest format; of the shortest record behind its length.
 _SHORTEST, _SHORTEST_RECORD = 26, 6
 _CODEC, _LOG_TIME = 0x07, 0x08
+#: Beyond every offset.
+_NEVER: Final = 1 << 63
 SizeLimit = Callable[[str], int | None]
 Skips = Callable[[TopicPartition], Mapping[int, str]]
 
@@ -74,6 +77,10 @@ class Head(NamedTuple):
 
 class Later(Exception):  # noqa: N818 - nothing is wrong
     """The next batch is being unpacked in a thread: ask again when it is done."""
+
+
+class _MisreadError(CorruptRecordException):  # type: ignore[misc]  # aiokafka ships no type hints
+    """aiokafka read an offset that is not in the record's batch."""
 
 
 class RecordSet:
@@ -106,6 +113,8 @@ class RecordSet:
         #: Where the batch that was taken last begins, and the one that is read leniently, from which offset on.
         self._taken = self._lenient = -1
         self._from = 0
+        #: The offset behind the batch that was taken last.
+        self.following = _NEVER
 
     def _whole(self, at: int) -> int | None:
         """Return where the batch that begins there ends, or None if it is not whole."""
@@ -148,6 +157,7 @@ class RecordSet:
             raise CorruptRecordException("a record batch without a head")
         data = memoryview(self._data)[self._at : self._end]
         batch = self._whole_batch(data)
+        self.following = batch.next_offset if data[_MAGIC] >= 2 else _NEVER
         self._taken, self._at = self._at, self._end
         self._end = self._whole(self._at)
         return batch
@@ -161,9 +171,9 @@ class RecordSet:
         return int(base)
 
     def step_back(self, following: int) -> bool:
-        """Make the batch that was taken last the next one, whose headers may then have any names.
+        """Make the batch that was taken last the next one, which is then read leniently (`LenientBatch`).
 
-        Its records before offset ``following`` are left out. False if they may already, or if aiokafka unpacks it.
+        Its records before offset ``following`` are left out. False if it was already, or if aiokafka unpacks it.
         """
         if self._taken == self._lenient or (self.limit is None and self._data[self._taken + _ATTRIBUTES + 1] & _CODEC):
             return False
@@ -272,7 +282,10 @@ class RefusedBatch:
 
 
 class LenientBatch:
-    """A batch some of whose headers have names that are not UTF-8.
+    """A batch that aiokafka does not read as Kafka has it.
+
+    Names of headers may be any bytes, and a record's attributes are one byte, whatever it is. aiokafka takes them for a
+    varint: from 0x80 on it reads what follows as something else, and the length of the key as the offset.
 
     Parameters
     ----------
@@ -317,7 +330,7 @@ class LenientBatch:
         batch = self._batch
         size, at = decode_varint_py(data, at)
         end = at + size
-        _, at = decode_varint_py(data, at)  # attributes, which nobody uses
+        at += 1  # attributes, which nobody uses
         passed, at = decode_varint_py(data, at)
         behind, at = decode_varint_py(data, at)
         if batch.base_offset + behind < self._start and at < end <= len(data):
@@ -332,6 +345,8 @@ class LenientBatch:
             headers.append(((name or b"").decode(errors="replace"), said))
         if at != end or end > len(data):
             raise ValueError(f"it ends at byte {at} and not at {end}")
+        if not batch.base_offset <= batch.base_offset + behind < batch.next_offset:
+            raise ValueError(f"its offset is {behind} behind the first of its batch")
         in_log_time = bool(batch.attributes & _LOG_TIME)
         timestamp = batch.max_timestamp if in_log_time else batch.first_timestamp + passed
         return DefaultRecord(batch.base_offset + behind, timestamp, int(in_log_time), key, value, headers), at
@@ -596,9 +611,14 @@ def _portion(fetched: FetchResult, max_records: int | None = None) -> list[Any]:
         return []
     records: list[Any] = []
     size, most = 0, PORTION_RECORDS if max_records is None else min(PORTION_RECORDS, max_records)
+    unread, following = reading._records, reading.next_fetch_offset  # noqa: SLF001
     ended = again = False
     try:
         for record in reading:
+            if record.offset >= unread.following:
+                reading.next_fetch_offset = following
+                raise _MisreadError(f"offset {record.offset} is beyond its batch")
+            following = record.offset + 1
             records.append(record)
             size += len(record.value or b"") + len(record.key or b"") + HEADER * len(record.headers)
             if size >= PORTION or len(records) == most:
@@ -609,12 +629,12 @@ def _portion(fetched: FetchResult, max_records: int | None = None) -> list[Any]:
         reading._records_iterator = reading._unpack_records()  # noqa: SLF001 - the one that raised has ended
     except Exception as exc:
         tp = fetched._topic_partition  # noqa: SLF001
-        if isinstance(exc, UnicodeDecodeError) and reading._records.step_back(reading.next_fetch_offset):  # noqa: SLF001
+        if isinstance(exc, UnicodeDecodeError | _MisreadError) and unread.step_back(reading.next_fetch_offset):
             reading._records_iterator = reading._unpack_records()  # noqa: SLF001 - as above
             again = not records  # nobody would wake who asks
         elif not records:
             # Between the record before it and its batch there may be offsets of records that no longer are.
-            offset = max(reading.next_fetch_offset, reading._records.base)  # noqa: SLF001
+            offset = max(reading.next_fetch_offset, unread.base)
             raise PoisonError(tp.topic, tp.partition, offset) from exc
         else:
             ended = True  # those before it are handed over; it is fetched again

@@ -391,3 +391,43 @@ def test_the_mark_of_a_transaction_is_read_though_its_offset_is_left_out() -> No
     records.limit, records.skips = LIMIT, {1: "skipped at 1: why"}
     reading = PartitionRecords(TP, records, [(9, 0)], 0, None, None, True, 1)  # noqa: FBT003 - its order
     assert [(each.offset, each.value) for each in reading] == [(2, b"kept")]
+
+
+def misread(codec: int, length: int, base: int) -> bytes:
+    """Return a batch of two records whose offsets aiokafka reads as the lengths of their keys: see `LenientBatch`."""
+    records = b""
+    for i in range(2):
+        # As aiokafka reads it: no key, and a value from the fourth byte of this key to the end.
+        key = b"\x01" + varint(length - 2) + b"x" * (length - 3)
+        record = b"\x80\x00" + varint(i) + varint(len(key)) + key + b"\x01\x00"
+        records += varint(len(record)) + record
+    body = struct.pack(">hiqqqhii", codec, 1, 1000, 1000, -1, -1, -1, 2) + PACK[codec](records)
+    return struct.pack(">qiibI", base, 9 + len(body), 0, 2, calc_crc32c(body)) + body
+
+
+def varint(number: int) -> bytes:
+    number, found = number << 1, b""
+    while number > 127:
+        found, number = found + bytes((number & 127 | 128,)), number >> 7
+    return found + bytes((number,))
+
+
+@pytest.mark.parametrize("skips", [{}, {5: "skipped at 5: why"}], ids=["plain", "left out"])
+@pytest.mark.parametrize("codec", NUMBERS.values(), ids=NUMBERS)
+def test_no_record_has_an_offset_beyond_its_batch(codec: int, skips: dict[int, str]) -> None:
+    data = batch(codec, b"before", base=4) + misread(codec, 1000, 5) + batch(codec, b"after", base=7)
+    theirs = PartitionRecords(TP, MemoryRecords(data), [], 4, None, None, True, 0)  # noqa: FBT003 - its order
+    assert [each.offset for each in theirs][:2] == [4, 1005], "that is why"
+    reading = fetched(data, offset=4)
+    reading._records.skips = skips
+    found = [record for each in handed_over(reading) for record in each]
+    assert [each.offset for each in found] == [4, 5, 6, 7]
+    assert [len(each.key or b"") for each in found] == [3, 0 if skips else 1000, 1000, 3]
+
+
+def test_an_offset_that_is_not_in_its_batch_in_truth_is_named() -> None:
+    data = bytearray(batch(0, b"a", b"b", base=5))
+    struct.pack_into(">i", data, 23, 0)  # its last record
+    data[17:21] = struct.pack(">I", calc_crc32c(bytes(data[21:])))
+    with pytest.raises(PoisonError, match=r"forecasts/0@6 cannot be read"):
+        handed_over(fetched(bytes(data), offset=5))
