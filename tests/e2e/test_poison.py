@@ -24,6 +24,7 @@ from streams.records import skips
 from tests.e2e.test_intake import Hour, Source, expected, made, resolved
 from tests.e2e.world import World, wait_for
 from tests.events import Sent, forecast, outcome
+from tests.streams.faust.fetches import misread
 
 MakeWorld = Callable[..., World]
 Audited = Callable[..., tuple[int, dict[str, Any]]]
@@ -92,6 +93,30 @@ def send_spoilt(bootstrap: str, topic: str, sent: Sequence[Sent | Source], spoil
             await (await producer.send_batch(made, topic, partition=0))
 
     asyncio.run(run())
+
+
+def test_a_record_whose_offset_aiokafka_misreads_takes_no_event_from_others(world: MakeWorld) -> None:
+    w = world(partitions=1)
+
+    async def send() -> None:
+        async with AIOKafkaProducer(bootstrap_servers=w.bootstrap) as producer:
+            made = producer.create_batch()
+            made.append(key=None, value=b"", timestamp=1000)
+            made.append(key=None, value=b"", timestamp=1000)
+            made.close()
+            made._build = lambda: bytearray(misread(1000))
+            await (await producer.send_batch(made, w.topic("forecasts"), partition=0))
+
+    asyncio.run(send())
+    w.send([forecast(name, 0.3, 1000) for name in "abc"])
+    for _ in range(2):
+        with w.worker() as worker:
+            wait_for("the worker", worker.ready)
+            w.wait_until_applied(5)
+            assert worker.stop() == 0
+    assert {json.loads(record.value or b"")["event_id"] for record in w.read("calibrated")} == set("abc")
+    letters = [json.loads(record.value or b"") for record in w.read("dead-letters")]
+    assert [letter["offset"] for letter in letters] == [0, 1]
 
 
 def test_of_a_batch_with_an_unreadable_record_everything_else_is_answered(

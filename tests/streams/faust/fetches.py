@@ -1,9 +1,12 @@
 """What a fetch brings of a partition, made by hand, and how it is handed over."""
 
+import struct
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 from aiokafka.consumer.fetcher import FetchResult, PartitionRecords
+from aiokafka.record.util import calc_crc32c
 from aiokafka.structs import TopicPartition
 
 from streams.faust.unpacking import RecordSet
@@ -29,3 +32,22 @@ def handed_over(reading: PartitionRecords) -> list[list[Any]]:
     while result.has_more():
         portions.append(result.getall())
     return portions
+
+
+def misread(length: int, base: int = 0, codec: int = 0, pack: Callable[[bytes], bytes] = bytes) -> bytes:
+    """Return a batch of two records whose offsets aiokafka reads as the lengths of their keys: see `LenientBatch`."""
+    records = b""
+    for i in range(2):
+        # As aiokafka reads it: no key, and a value from the fourth byte of this key to the end.
+        key = b"\x01" + varint(length - 2) + b"x" * (length - 3)
+        record = b"\x80\x00" + varint(i) + varint(len(key)) + key + b"\x01\x00"
+        records += varint(len(record)) + record
+    body = struct.pack(">hiqqqhii", codec, 1, 1000, 1000, -1, -1, -1, 2) + pack(records)
+    return struct.pack(">qiibI", base, 9 + len(body), 0, 2, calc_crc32c(body)) + body
+
+
+def varint(number: int) -> bytes:
+    number, found = number << 1, b""
+    while number > 127:
+        found, number = found + bytes((number & 127 | 128,)), number >> 7
+    return found + bytes((number,))

@@ -24,7 +24,7 @@ from streams.kafka.codecs import NUMBERS
 from streams.records import refused
 from streams.records.refused import Refused, Skipped
 from streams.records.skips import PoisonError
-from tests.streams.faust.fetches import LIMIT, TP, fetched, handed_over
+from tests.streams.faust.fetches import LIMIT, TP, fetched, handed_over, misread
 
 PACKED = {name: number for name, number in NUMBERS.items() if name != "none"}
 BOMB = bytes(LIMIT + 1)
@@ -393,29 +393,10 @@ def test_the_mark_of_a_transaction_is_read_though_its_offset_is_left_out() -> No
     assert [(each.offset, each.value) for each in reading] == [(2, b"kept")]
 
 
-def misread(codec: int, length: int, base: int) -> bytes:
-    """Return a batch of two records whose offsets aiokafka reads as the lengths of their keys: see `LenientBatch`."""
-    records = b""
-    for i in range(2):
-        # As aiokafka reads it: no key, and a value from the fourth byte of this key to the end.
-        key = b"\x01" + varint(length - 2) + b"x" * (length - 3)
-        record = b"\x80\x00" + varint(i) + varint(len(key)) + key + b"\x01\x00"
-        records += varint(len(record)) + record
-    body = struct.pack(">hiqqqhii", codec, 1, 1000, 1000, -1, -1, -1, 2) + PACK[codec](records)
-    return struct.pack(">qiibI", base, 9 + len(body), 0, 2, calc_crc32c(body)) + body
-
-
-def varint(number: int) -> bytes:
-    number, found = number << 1, b""
-    while number > 127:
-        found, number = found + bytes((number & 127 | 128,)), number >> 7
-    return found + bytes((number,))
-
-
 @pytest.mark.parametrize("skips", [{}, {5: "skipped at 5: why"}], ids=["plain", "left out"])
 @pytest.mark.parametrize("codec", NUMBERS.values(), ids=NUMBERS)
 def test_no_record_has_an_offset_beyond_its_batch(codec: int, skips: dict[int, str]) -> None:
-    data = batch(codec, b"before", base=4) + misread(codec, 1000, 5) + batch(codec, b"after", base=7)
+    data = batch(codec, b"before", base=4) + misread(1000, 5, codec, PACK[codec]) + batch(codec, b"after", base=7)
     theirs = PartitionRecords(TP, MemoryRecords(data), [], 4, None, None, True, 0)  # noqa: FBT003 - its order
     assert [each.offset for each in theirs][:2] == [4, 1005], "that is why"
     reading = fetched(data, offset=4)
