@@ -14,8 +14,9 @@ packed or not.
 Batches of the format of before Kafka 0.11, which Kafka 4 no longer has, are left to aiokafka and not bounded.
 
 aiokafka decodes the names of headers strictly, and Kafka does not say that they are UTF-8. A batch with another name is
-read once more, in Python, and what is not UTF-8 becomes U+FFFD, as in Java's clients. So is one of which aiokafka reads
-an offset that is not in it. Such an offset would move the fence, and what others send would count as applied.
+read once more, in Python, and what is not UTF-8 becomes U+FFFD, as in Java's clients. So is one that aiokafka cannot
+read, and one of which it reads an offset that is not in it: that would move the fence, and what others send would count
+as applied.
 """
 
 import asyncio
@@ -77,10 +78,6 @@ class Head(NamedTuple):
 
 class Later(Exception):  # noqa: N818 - nothing is wrong
     """The next batch is being unpacked in a thread: ask again when it is done."""
-
-
-class _MisreadError(CorruptRecordException):  # type: ignore[misc]  # aiokafka ships no type hints
-    """aiokafka read an offset that is not in the record's batch."""
 
 
 class RecordSet:
@@ -324,6 +321,8 @@ class LenientBatch:
                 raise CorruptRecordException(f"a record that cannot be read: {exc!r}") from exc
             if record is not None:
                 yield record
+        if at != len(data):
+            raise CorruptRecordException(f"{len(data) - at} bytes behind the last record")
 
     def _record(self, data: bytearray, at: int) -> tuple[DefaultRecord | None, int]:
         """Read the record that begins there, if it is asked for; return it and where it ends."""
@@ -338,11 +337,15 @@ class LenientBatch:
         key, at = _sized(data, at)
         value, at = _sized(data, at)
         count, at = decode_varint_py(data, at)
+        if count < 0:
+            raise ValueError(f"it has {count} headers")
         headers = []
         for _ in range(count):
             name, at = _sized(data, at)
             said, at = _sized(data, at)
-            headers.append(((name or b"").decode(errors="replace"), said))
+            if name is None:
+                raise ValueError("a header has no name")
+            headers.append((name.decode(errors="replace"), said))
         if at != end or end > len(data):
             raise ValueError(f"it ends at byte {at} and not at {end}")
         if not batch.base_offset <= batch.base_offset + behind < batch.next_offset:
@@ -483,10 +486,7 @@ def _each(data: memoryview) -> Iterator[DefaultRecord | None]:
         struct.pack_into(">i", alone, _COUNT, 1)
         batch = DefaultRecordBatch(alone)
         try:
-            try:
-                (record,) = batch
-            except UnicodeDecodeError:
-                (record,) = LenientBatch(batch, batch, memoryview(alone))
+            (record,) = LenientBatch(batch, batch, memoryview(alone))
         except Exception:  # noqa: BLE001 - whatever it is, it would end the worker
             record = None
         yield record
@@ -617,7 +617,7 @@ def _portion(fetched: FetchResult, max_records: int | None = None) -> list[Any]:
         for record in reading:
             if record.offset >= unread.following:
                 reading.next_fetch_offset = following
-                raise _MisreadError(f"offset {record.offset} is beyond its batch")
+                raise CorruptRecordException(f"offset {record.offset} is beyond its batch")
             following = record.offset + 1
             records.append(record)
             size += len(record.value or b"") + len(record.key or b"") + HEADER * len(record.headers)
@@ -629,7 +629,7 @@ def _portion(fetched: FetchResult, max_records: int | None = None) -> list[Any]:
         reading._records_iterator = reading._unpack_records()  # noqa: SLF001 - the one that raised has ended
     except Exception as exc:
         tp = fetched._topic_partition  # noqa: SLF001
-        if isinstance(exc, UnicodeDecodeError | _MisreadError) and unread.step_back(reading.next_fetch_offset):
+        if isinstance(exc, UnicodeDecodeError | CorruptRecordException) and unread.step_back(reading.next_fetch_offset):
             reading._records_iterator = reading._unpack_records()  # noqa: SLF001 - as above
             again = not records  # nobody would wake who asks
         elif not records:

@@ -412,3 +412,30 @@ def test_an_offset_that_is_not_in_its_batch_in_truth_is_named() -> None:
     data[17:21] = struct.pack(">I", calc_crc32c(bytes(data[21:])))
     with pytest.raises(PoisonError, match=r"forecasts/0@6 cannot be read"):
         handed_over(fetched(bytes(data), offset=5))
+
+
+@pytest.mark.parametrize("attributes", [0x80, 0xFF])
+@pytest.mark.parametrize("codec", NUMBERS.values(), ids=NUMBERS)
+def test_attributes_that_brokers_pass_over_are_no_damage(codec: int, attributes: int) -> None:
+    plain = RecordBatch(10_000, 0)
+    plain.extend([(None, b"%d" % i * 9, 1000 + i, []) for i in range(3)])
+    records = bytearray(plain.sealed(7, 1, 0)[61:])
+    size = records[0] // 2 + 1
+    records[size + 1] = attributes
+    body = struct.pack(">hiqqqhii", codec, 2, 1000, 1002, -1, -1, -1, 3) + PACK[codec](bytes(records))
+    data = struct.pack(">qiibI", 5, 9 + len(body), 0, 2, calc_crc32c(body)) + body
+    with pytest.raises((CorruptRecordException, UnicodeDecodeError)):
+        read(data)
+    found = [record for each in handed_over(fetched(data, offset=5)) for record in each]
+    assert [(each.offset, each.timestamp, each.value) for each in found] == [
+        (5 + i, 1000 + i, b"%d" % i * 9) for i in range(3)
+    ]
+
+
+@pytest.mark.parametrize("count", [-1, 0, 1])
+def test_a_batch_with_more_records_than_it_says_is_damaged(count: int) -> None:
+    data = bytearray(batch(0, b"a", b"b", base=5))
+    struct.pack_into(">i", data, 57, count)
+    data[17:21] = struct.pack(">I", calc_crc32c(bytes(data[21:])))
+    with pytest.raises(PoisonError, match=rf"forecasts/0@{5 + max(count, 0)} cannot be read"):
+        handed_over(fetched(bytes(data), offset=5))
