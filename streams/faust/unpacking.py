@@ -377,8 +377,12 @@ def _opened(batch: DefaultRecordBatch, data: memoryview, limit: int) -> Opened:
 
 def _too_many_headers(data: memoryview) -> str:
     """Return what is said of a batch, unpacked, of which a record has more than `HEADERS` headers; empty: none has."""
-    at = _RECORDS
-    while len(data) - at > 2 * HEADERS:  # a header takes two bytes
+    at, last = _RECORDS, len(data) - 2 * HEADERS  # a header takes two bytes
+    while at < last:
+        low, high = data[at], data[at + 1]
+        if low < 0x80 or high < 0x80:  # almost all records: a length of two bytes at most
+            at += 1 + (low >> 1) if low < 0x80 else 2 + ((high << 7 | low & 0x7F) >> 1)
+            continue
         end = _record_end(data, at)
         if end is None:
             break  # who reads it says so
