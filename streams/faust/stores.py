@@ -380,19 +380,25 @@ class RocksStore(rocksdb.Store):
             raise
 
     def size(self, partition: int) -> tuple[int, int]:
-        """Return RocksDB's estimates of the number of rows and of the bytes they take; 0 if it is not open.
+        """Return RocksDB's estimates of the number of rows and of the bytes they take; 0 if it is not open or damaged.
 
-        Readers of metrics ask for it, and may ask for what has just moved: opened for them, it would stay open.
+        Readers of metrics ask for it in their own thread, and may ask for what is just moving or being set aside:
+        opened for them, it would stay open.
         """
         db = self._dbs.get(partition)
         if db is None:
             return 0, 0
-        rows = db.property_int_value("rocksdb.estimate-num-keys") or 0
-        own = (self.offset_key, WRITES, ORIGIN, AS_OF)
-        own_rows = min(self._writes(partition), RING) + sum(db.get(key) is not None for key in own)
-        rows = max(rows - own_rows, 0)
-        held = ("rocksdb.total-sst-files-size", "rocksdb.cur-size-all-mem-tables")
-        return rows, sum(db.property_int_value(name) or 0 for name in held)
+        try:
+            rows = db.property_int_value("rocksdb.estimate-num-keys") or 0
+            own = (self.offset_key, ORIGIN, AS_OF)
+            writes = int.from_bytes(db.get(WRITES) or b"", "little")
+            own_rows = min(writes, RING) + (writes > 0) + sum(db.get(key) is not None for key in own)
+            held = ("rocksdb.total-sst-files-size", "rocksdb.cur-size-all-mem-tables")
+            return max(rows - own_rows, 0), sum(db.property_int_value(name) or 0 for name in held)
+        except Exception as exc:
+            if isinstance(exc, rocksdict.DbClosedError) or _is_damage(exc):
+                return 0, 0  # who serves the partition says so
+            raise
 
 
 def _stray(path: Path) -> bool:

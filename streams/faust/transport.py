@@ -311,17 +311,24 @@ class BatchConsumer(driver.Consumer):
 
         A fetch may be on its way while a rebalance or a recovery seeks elsewhere. What it brings cannot be told from
         what should have come, so it is dropped; but the fetcher believes it delivered, and would go on behind it.
+
+        Rows are asked how far they reach only while this thread alone has them. Copies may be open elsewhere, and what
+        is claimed is vetted in another thread, which may be setting it aside.
         """
-        if not self._dropped or self._copying:
+        if not self._dropped or self._copying or self._claims:
             return
         assigned = self.assignment()
         dropped = {tp for tp in self._dropped if tp in assigned}
         self._dropped.clear()
-        positions = {
-            tp: self.inputs.restored(tp.partition) if self._is_changelog_tp(tp) else self._handed[tp]
-            for tp in dropped
-            if self._is_changelog_tp(tp) or tp in self._handed
-        }
+        try:
+            positions = {
+                tp: self.inputs.restored(tp.partition) if self._is_changelog_tp(tp) else self._handed[tp]
+                for tp in dropped
+                if self._is_changelog_tp(tp) or tp in self._handed
+            }
+        except DamagedStoreError as exc:
+            self.repair(exc)  # all that was assigned is sought anew
+            return
         if positions:
             await self._thread.seek_wait(positions)
 

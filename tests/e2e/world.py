@@ -248,7 +248,13 @@ class World:
 
     def wait_until_applied(self, records: int) -> None:
         """Return when as many input records have been applied, and all offsets are committed."""
-        wait_for(f"{records} records to be applied", lambda: self._progress() >= records)
+        wait_for(f"{records} records to be applied", lambda: self._progress() >= records or self._ended())
+
+    def _ended(self) -> bool:
+        """Fail, and say what the last worker printed, if all have ended: nothing comes of waiting then."""
+        running = [worker.process.poll() is None for worker in self._workers]
+        assert any(running) or not running, f"the workers have ended:\n{self._workers[-1].printed[-4000:]}"
+        return False
 
     def _progress(self) -> int:
         async def run() -> int:

@@ -663,6 +663,54 @@ def test_rows_are_not_asked_how_far_they_reach_while_their_copies_are_let_go_of(
     assert sought.keys() == {F1, C0}
 
 
+def test_rows_are_not_asked_how_far_they_reach_while_they_are_vetted(
+    run: Run, topology: Topology, consumer: BatchConsumer, brokers: Brokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another thread may be setting them aside: opened here, they would be moved away while they are in use."""
+    brokers.assigned = {C0}
+    consumer._dropped = {C0}
+
+    async def scenario() -> None:
+        begun, done = asyncio.Event(), asyncio.Event()
+
+        async def vet() -> None:
+            begun.set()
+            await done.wait()
+
+        consumer._ours = True
+        claims = asyncio.create_task(consumer._while_ours(vet()))
+        await begun.wait()
+        monkeypatch.setattr(topology, "restored", lambda _: pytest.fail("asked while vetted"))
+        await consumer._seek_back()
+        done.set()
+        await claims
+        monkeypatch.setattr(topology, "restored", lambda _: 3)
+        await turns(1)
+        await consumer._seek_back()
+
+    run(scenario())
+    assert brokers.calls == [("seek", {C0: 3})]
+
+
+def test_damage_that_is_found_when_dropped_records_are_sought_ends_nothing(
+    run: Run, topology: Topology, consumer: BatchConsumer, brokers: Brokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def restored(partition: int) -> int:
+        raise DamagedStoreError(partition, "the rows of partition 0 are damaged")
+
+    async def scenario() -> None:
+        consumer._ours = True
+        await consumer._seek_back()
+        await turns(1)
+
+    brokers.assigned = {C0}
+    consumer._dropped = {C0}
+    monkeypatch.setattr(topology, "restored", restored)
+    run(scenario())
+    assert [name for name, _ in brokers.calls] == ["rejoin"]
+    assert topology.failure is None
+
+
 def test_seek_wait_counts_a_seek_before_and_after_it(run: Run, consumer: BatchConsumer, brokers: Brokers) -> None:
     counted: list[int] = []
 

@@ -7,6 +7,7 @@ import pickle
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
@@ -232,6 +233,29 @@ def test_what_is_no_directory_is_set_aside_and_nothing_is_written_or_deleted_thr
     assert {each: each.read_bytes() for each in [*others.iterdir(), tmp_path / "notes"]} == before
     assert not (tmp_path / "gone").exists()
     assert "and no directory" in caplog.text
+
+
+@pytest.mark.parametrize("then", ["moves", "set aside"])
+def test_metrics_that_ask_for_the_size_of_what_just_moves_open_nothing(tmp_path: Path, then: str) -> None:
+    store = rocks(tmp_path)
+    store.write(0, [(b"a", b"1")], 7)
+    dbs = cast("Any", store._dbs)
+    dbs[0] = Asked(dbs[0], lambda: store.close(0) if then == "moves" else store.set_aside(0, "damaged"))
+    assert store.size(0) == (0, 0)
+    assert not dbs
+
+
+class Asked:
+    """A database that moves while it is asked for its size."""
+
+    def __init__(self, db: Any, move: Callable[[], object]) -> None:
+        self._db, self._move = db, move
+        self.get, self.close = db.get, db.close
+
+    def property_int_value(self, name: str) -> int | None:
+        found: int | None = self._db.property_int_value(name)
+        self._move()
+        return found
 
 
 def test_a_directory_takes_the_place_of_a_link_that_was_set_aside(tmp_path: Path, filled: Path) -> None:
