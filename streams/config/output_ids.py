@@ -80,7 +80,7 @@ async def _asked(settings: Settings, session: aiohttp.ClientSession, label: str)
     except ForbiddenError:
         held, has = None, "cannot be read"
     # Some registries then take a schema of another kind for one of the subject's, and nobody can read the records.
-    other = held is not None and held.get("schemaType", AVRO) != KINDS[form]
+    other = held is not None and (held.get("schemaType") or AVRO) != KINDS[form]
     ask = registry.registered if other or settings.output_register == _NO else registry.register
     try:
         return await ask(session, under, text(label, form), KINDS[form])

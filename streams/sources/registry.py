@@ -6,7 +6,6 @@ whatever is asked for, has no GUIDs, and compares schemas letter by letter unles
 Hortonworks Registry 0.9.1 say, refuse a field that they do not know: that a schema is Avro, the default, is not sent.
 """
 
-import json
 import logging
 import ssl
 from collections.abc import Mapping
@@ -17,6 +16,7 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import quote, urlsplit
 
 import aiohttp
+import orjson
 
 log = logging.getLogger("trueup")
 
@@ -25,6 +25,8 @@ SchemaId = int | str
 AVRO, PROTOBUF, JSON = "AVRO", "PROTOBUF", "JSON"
 #: Longest wait for an answer, s.
 SECONDS: Final = 10.0
+#: Longest answer that is read, bytes.
+LONGEST: Final = 16 << 20
 #: Most schemas that one refers to, directly or not, and most of them in a row.
 _MOST, _DEEPEST = 1000, 100
 #: Statuses that say who may not ask, and those that say that a schema is not wanted, which will not change by itself.
@@ -160,7 +162,7 @@ class Registry:
         if found is None:
             await self._recognise(session)
             return None
-        kind = found.get("schemaType", AVRO)
+        kind = str(found.get("schemaType") or AVRO)
         if kind == PROTOBUF:
             found = await self._get(session, path, serialized=True, absent=_ABSENT) or found
         references: dict[str, str] = {}
@@ -224,11 +226,11 @@ class Registry:
         asked = {"schema": text} if kind == AVRO else {"schema": text, "schemaType": kind}
         try:
             async with session.post(url, json=asked) as answer:
-                status, reason, body = answer.status, answer.reason, await answer.read()
+                status, reason, body = answer.status, answer.reason, await _body(answer)
         except (aiohttp.ClientError, TimeoutError, ValueError) as exc:
             raise RegistryError(f"{url} cannot be asked: {str(exc) or type(exc).__name__}") from exc
         try:
-            said = json.loads(body)
+            said = orjson.loads(body)
         except ValueError:
             said = None
         if status == 200 and isinstance(said, dict):
@@ -256,14 +258,7 @@ class Registry:
         RegistryError
             As `fetch`.
         """
-        for each in found.get("references") or ():
-            try:
-                name, place = (
-                    each["name"],
-                    f"subjects/{quote(each['subject'], safe='')}/versions/{int(each['version'])}",
-                )
-            except (KeyError, TypeError, ValueError) as exc:
-                raise RegistryError(f"a reference that cannot be read: {each!r}") from exc
+        for name, place in _references(found):
             if name in seen:
                 continue
             seen.add(name)
@@ -299,7 +294,7 @@ class Registry:
                 if answer.status != 200:
                     error = ForbiddenError if answer.status in _FORBIDDEN else RegistryError
                     raise error(f"{url} answered {answer.status} {answer.reason}")
-                return await answer.json(content_type=None)
+                return orjson.loads(await _body(answer))
         except (aiohttp.ClientError, TimeoutError, ValueError) as exc:
             raise RegistryError(f"{url} cannot be asked: {str(exc) or type(exc).__name__}") from exc
 
@@ -307,10 +302,32 @@ class Registry:
         return f"{str(self.url).rstrip('/')}/{path}"
 
 
+async def _body(answer: aiohttp.ClientResponse) -> bytes:
+    """Return what was answered; raises ValueError if it is longer than anything that a registry says."""
+    body = bytearray()
+    async for part in answer.content.iter_chunked(1 << 16):
+        body += part
+        if len(body) > LONGEST:
+            raise ValueError(f"its answer is longer than {LONGEST >> 20} MiB")
+    return bytes(body)
+
+
+def _references(found: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the name of each schema that one refers to itself, and the path at which it is."""
+    references = found.get("references") or []
+    try:
+        return [
+            (str(each["name"]), f"subjects/{quote(each['subject'], safe='')}/versions/{int(each['version'])}")
+            for each in references
+        ]
+    except (KeyError, TypeError, ValueError, OverflowError) as exc:
+        raise RegistryError(f"references that cannot be read: {str(references)[:200]}") from exc
+
+
 def _id(found: Mapping[str, Any]) -> int:
     number = found.get("id")
     if type(number) is not int or not 0 <= number < 1 << 32:
-        raise RegistryError(f"the registry gave a schema no id: {found!r}")
+        raise RegistryError(f"the registry gave a schema no id: {str(found)[:200]}")
     return number
 
 

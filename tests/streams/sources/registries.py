@@ -24,6 +24,8 @@ class StandIn:
         Answers by path, such as ``schemas/ids/1``; ``?format=serialized`` is a part of the path.
     statuses
         Statuses to answer with, by path.
+    bodies
+        What to answer as it is, by path.
     broken
         Statuses to answer with first, one request each.
     subjects
@@ -42,6 +44,7 @@ class StandIn:
 
     schemas: dict[str, dict[str, Any]] = field(default_factory=dict)
     statuses: dict[str, int] = field(default_factory=dict)
+    bodies: dict[str, bytes] = field(default_factory=dict)
     broken: list[int] = field(default_factory=list)
     subjects: dict[str, list[int]] = field(default_factory=dict)
     authorization: str | None = None
@@ -56,6 +59,8 @@ class StandIn:
         kind = "application/vnd.schemaregistry.v1+json"
         if self.broken:
             return web.Response(status=self.broken.pop(0))
+        if path in self.bodies:
+            return web.Response(body=self.bodies[path])
         if path in self.statuses:
             return web.json_response({"error_code": self.statuses[path]}, status=self.statuses[path])
         if self.authorization is not None and request.headers.get("Authorization") != self.authorization:

@@ -29,7 +29,7 @@ from hypothesis import strategies as st
 
 from streams.config.settings import Settings, SettingsError
 from streams.records.decoding import REASONS
-from streams.sources import config, wait
+from streams.sources import config, registry, wait
 from streams.sources.avro import Avro, parsed
 from streams.sources.avro_bounds import nests
 from streams.sources.framing import split
@@ -548,6 +548,70 @@ def test_only_a_registry_can_say_that_there_is_no_schema(status: int) -> None:
                     await made.fetch(session, 1)
 
     asyncio.run(scene())
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"",
+        b"<html>",
+        b"\xff",
+        b"[]",
+        b"[" * 100_000,
+        b'{"schema": ' + b"[" * 100_000,
+        b"{}",
+        b'{"schema": 1}',
+        *(
+            b'{"schema": "1", "references": %b}' % references
+            for references in (b"7", b"true", b"[7]", b'[{"name": "a"}]', b'[{"name": "", "subject": 7, "version": 1}]')
+        ),
+        *(
+            b'{"schema": "1", "references": [{"name": "a", "subject": "s", "version": %b}]}' % version
+            for version in (b"null", b'"x"', b"1e999", b'"%b"' % (b"9" * 5000))
+        ),
+    ],
+    ids=lambda answer: repr(answer[:80]),
+)
+def test_an_answer_that_is_none_is_waited_out_and_ends_nothing(answer: bytes) -> None:
+    async def scene() -> None:
+        paths = ("schemas/ids/1", "subjects/s/versions", "subjects/s")
+        async with StandIn(bodies=dict.fromkeys(paths, answer)).served() as url:
+            made = Registry(url)
+            async with made.session() as session:
+                with pytest.raises(RegistryError):
+                    await made.fetch(session, 1)
+                for ask in (made.register, made.registered):
+                    with pytest.raises(RegistryError):
+                        await ask(session, "s", '"string"')
+
+    asyncio.run(scene())
+
+
+def test_an_answer_is_read_no_further_than_schemas_are_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scene() -> None:
+        answer = b'{"schema": "%b"}' % bytes(4 << 20)
+        async with StandIn(bodies={"schemas/ids/1": answer}).served() as url:
+            made = Registry(url)
+            async with made.session() as session:
+                with pytest.raises(RegistryError, match="its answer is longer than 1 MiB"):
+                    await made.fetch(session, 1)
+
+    monkeypatch.setattr(registry, "LONGEST", 1 << 20)
+    asyncio.run(scene())
+
+
+def test_a_schema_without_a_kind_is_avro_and_of_any_other_kind_a_refusal() -> None:
+    async def scene(kind: str) -> Schemas:
+        body = b'{"schema": "\\"string\\"", "schemaType": %b, "references": null}' % kind.encode()
+        async with StandIn(bodies={"schemas/ids/1": body}).served() as url:
+            held = Schemas(Registry(url))
+            await held.load([1])
+            return held
+
+    assert asyncio.run(scene("null")).get(1) == Fetched("AVRO", '"string"', ())
+    for kind in ("7", "[]", '["AVRO"]', '"XML"'):
+        found = mapping(AVRO, asyncio.run(scene(kind)))
+        assert read(found, framed(1, b"")).reason in ("schema", "format"), kind
 
 
 def referring(*names: str) -> dict[str, Any]:
