@@ -41,7 +41,7 @@ chaos: compiled jars ## 200,000 events and every kind of fault, judged; about fi
 soak: compiled jars ## an hour of steady load and random faults: memory, waits and lag in soak.png, then the same judge
 	$(BIN)/python -m tests.chaos.soak --brokers $(or $(BROKERS),1)
 
-fuzz: setup ## fuzz decoders, configuration and command line, a minute each of 20 targets (SECONDS=60)
+fuzz: setup ## fuzz decoders, configuration and command line, a minute each of 24 targets (SECONDS=60)
 	$(BIN)/python -m tests.fuzz.run --seconds $(or $(SECONDS),60)
 
 images: setup jars ## build the images with podman and run them confined against a real Kafka; about five minutes; skips without podman

@@ -35,6 +35,17 @@ _WELL_KNOWN: Final = {
 #: Most values of fields without presence in one message and all within it: they have their defaults, though nobody sent
 #: them, and two bytes are a message of any number of them.
 _MOST_DEFAULTS: Final = 1_000_000
+#: What Protobuf's library raises where a value, or a schema that it took, is not as it should be: a map whose entries
+#: have no ``value`` is a KeyError.
+_MALFORMED: Final = (
+    DecodeError,
+    json_format.Error,
+    ValueError,
+    TypeError,
+    LookupError,
+    AttributeError,
+    RecursionError,
+)
 #: Name of a file that has none of its own.
 _FILE: Final = "value.proto"
 
@@ -90,7 +101,7 @@ class Protobuf:
             return json_format.MessageToDict(
                 read, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
             )
-        except (DecodeError, json_format.Error, ValueError, TypeError, RecursionError) as exc:
+        except _MALFORMED as exc:
             raise Unfit("format", f"the value is not of its message: {exc!r}") from None
 
     def _most(self, message: Descriptor) -> int:

@@ -4,7 +4,9 @@ The same targets run under hypothesis in every test run (`test_targets.py`) and 
 in `make fuzz`. What either finds becomes a file in ``corpus/``, so it is tried first for ever after.
 """
 
+import base64
 import io
+import json
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, redirect_stderr, redirect_stdout, suppress
@@ -12,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 from unittest.mock import patch
 
+import orjson
 from aiokafka.record.util import calc_crc32c
 
 from agents import logs, worker
@@ -35,6 +38,12 @@ from streams.records.decoding import REASONS, Decoder
 from streams.records.encoding import answered_raw, encode, encoded
 from streams.records.limits import LATEST, Limits
 from streams.records.skips import PoisonError
+from streams.sources import config as sources
+from streams.sources import proto_file
+from streams.sources.mapping import Mapping
+from streams.sources.refusal import Refusal
+from streams.sources.registry import AVRO, PROTOBUF, Fetched
+from streams.sources.schemas import Schemas
 from tests.streams.faust.fetches import LIMIT, fetched, handed_over
 
 CORPUS: Final = Path(__file__).with_name("corpus")
@@ -114,6 +123,148 @@ def batch(data: bytes) -> None:
         reading._records.skips = {0: "skipped", 2: "skipped"}
     with suppress(PoisonError):
         handed_over(reading)
+
+
+# -- records of sources ------------------------------------------------------------------------------------------------
+
+SOURCES: Final = """
+[sources.plain]
+topic = "a"
+role = "forecast"
+when = { type = ["score", "x"], "n.a" = { min = 1 } }
+event_id = "{id}-{@key}"
+stream = "{model}"
+p = { path = "risk", scale = "percent" }
+ts = { path = "at", zone = "Europe/Berlin" }
+x = { a = { path = "n.a", default = 0 }, b = "l[0]" }
+segments = { c = "country" }
+carry = { n = "n", h = "@header.h" }
+[sources.cloud]
+topic = "a"
+role = "outcome"
+cloudevents = true
+precedence = 2
+event_id = "data.id"
+y = { path = "data.y", labels = { lost = 1, won = 0, "*" = "skip" } }
+revision = "data.r"
+[sources.numbers]
+topic = "a"
+role = "forecast"
+key_format = "json"
+event_id = ["@key.id", "id"]
+stream = "@topic"
+quantiles = { levels = "levels", values = "values" }
+ts = { path = "at", unit = "us" }
+[sources.avro]
+topic = "a"
+role = "forecast"
+format = "avro"
+event_id = "id"
+stream = { constant = "s" }
+p = "risk"
+x = { a = "amount" }
+ts = "at"
+carry = { day = "day", more = "more", kind = "kind" }
+[sources.protobuf]
+topic = "a"
+role = "forecast"
+format = "protobuf"
+event_id = "id"
+stream = { constant = "s" }
+probs = "probs"
+ts = { path = "at", unit = "ms" }
+carry = { more = "more", kind = "kind", inner = "inner" }
+"""
+_SCHEMA: Final = json.dumps(
+    {
+        "type": "record",
+        "name": "n.R",
+        "fields": [
+            {"name": "id", "type": ["null", "string", {"type": "string", "logicalType": "uuid"}]},
+            {"name": "risk", "type": "double"},
+            {"name": "at", "type": {"type": "long", "logicalType": "timestamp-micros"}},
+            {"name": "amount", "type": {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}},
+            {"name": "day", "type": {"type": "int", "logicalType": "date"}},
+            {"name": "more", "type": {"type": "map", "values": {"type": "array", "items": ["n.R", "float"]}}},
+            {"name": "kind", "type": {"type": "enum", "name": "E", "symbols": ["A", "B"], "default": "A"}},
+            {"name": "hash", "type": {"type": "fixed", "name": "F", "size": 3}},
+        ],
+    }
+)
+_PROTO: Final = """syntax = "proto3"; package p; message A { string id = 1; repeated double probs = 2; int64 at = 3;
+ oneof o { A inner = 4; bytes raw = 5; } map<string, A> more = 6; enum K { X = 0; Y = 1; } K kind = 7; }"""
+#: Between the parts of an input.
+APART: Final = b"\n--\n"
+
+
+def _mappings(text: str, fetched: Fetched | None) -> list[Mapping]:
+    held = Schemas()
+    held._keep(7, fetched)
+    return [Mapping(found, held) for found in sources.parse(stream_config.loaded(text).get("sources", {}))]
+
+
+def _read(mapping: Mapping, value: bytes, key: bytes, header: bytes) -> None:
+    """A record is fields that the decoder takes or rejects, or is refused with a reason there is."""
+    headers = (("h", header), ("content-type", b"application/cloudevents+json" if header[:1] == b"c" else header))
+    mapping.lacking(value, key, headers)
+    found = mapping.read(value, key, headers, "a", 1_700_000_000_000)
+    if isinstance(found, Refusal):
+        assert found.passed or found.reason in REASONS, found
+        if found.fields is not None:
+            _DECODER.left(0, key, found.fields, 1_700_000_000_000, headers)
+        return
+    carried = found.pop("carried", None)
+    assert carried is None or isinstance(orjson.loads(carried.fields or b"{}"), dict)
+    value = orjson.dumps(found)
+    for decode in (_DECODER.forecast, _DECODER.outcome):
+        event = decode(0, b"k", value, 1_700_000_000_000)
+        assert not isinstance(event, Rejected) or event.reason in REASONS, event
+
+
+_MAPPINGS: Final = [
+    *_mappings(SOURCES.rpartition("[")[0], Fetched(AVRO, _SCHEMA, ())),
+    *_mappings("[" + SOURCES.rpartition("[")[2], Fetched(PROTOBUF, _PROTO, ())),
+]
+_AVRO, _PROTOBUF = (text for text in SOURCES.split("[sources.") if "format = " in text and "key" not in text)
+
+
+def _parts(data: bytes, most: int) -> list[bytes]:
+    """Return the parts of an input, as many as asked for."""
+    parts = data.split(APART, most - 1)
+    return parts + [b""] * (most - len(parts))
+
+
+def source(data: bytes) -> None:
+    """Any record of a source, its key and header: JSON, Avro and Protobuf, in CloudEvents and without."""
+    which, data = (data[0], data[1:]) if data else (0, data)
+    value, key, header = _parts(data, 3)
+    _read(_MAPPINGS[which % len(_MAPPINGS)], value, key, header)
+
+
+def avro_schema(data: bytes) -> None:
+    """Any Avro schema that a registry may hold, and any record that names it."""
+    schema, value = _parts(data, 2)
+    (mapping,) = _mappings(f"[sources.{_AVRO}", Fetched(AVRO, schema.decode(errors="replace"), ()))
+    _read(mapping, b"\0\0\0\0\7" + value, b"", b"")
+
+
+def protobuf_schema(data: bytes) -> None:
+    """Any Protobuf schema that a registry may hold, as text and as descriptor, and any record that names it."""
+    schema, value = _parts(data, 2)
+    for text in (schema.decode(errors="replace"), base64.b64encode(schema).decode()):
+        (mapping,) = _mappings(f"[sources.{_PROTOBUF}", Fetched(PROTOBUF, text, ()))
+        _read(mapping, b"\0\0\0\0\7" + value, b"", b"")
+
+
+def sources_file(data: bytes) -> None:
+    """Any tables of sources are mappings that read any record, or a ValueError that says what is wrong."""
+    text, value, key = _parts(data, 3)
+    try:
+        mappings = _mappings(text.decode(errors="replace"), None)
+    except ValueError:
+        return
+    for mapping in mappings:
+        _read(mapping, value, key, b"")
 
 
 # -- configuration ---------------------------------------------------------------------------------------------------
@@ -337,6 +488,12 @@ def _batches() -> Iterator[bytes]:
         yield bytes((codec & 3,)) + bytes(plain.sealed(7, 1, 0)[21:]).replace(b"NAME", b"\xe4\xf6\xfc\xdf")
 
 
+def _protos() -> Iterator[bytes]:
+    """Yield a Protobuf schema as text and as descriptor."""
+    yield _PROTO.encode()
+    yield proto_file.descriptor(_PROTO).SerializeToString()
+
+
 _VALUES: Final = (
     b'\0{"event_id":"a","stream":"s","p":0.3,"ts":5}',
     b'\1{"event_id":"a","stream":"classes","probs":[0.2,0.3,0.5],"y":2}',
@@ -344,6 +501,29 @@ _VALUES: Final = (
     b'\5{"event_id":"a","stream":"numbers","normal":{"mean":0,"std":1e-300},"y":1e300}',
     b'\1{"event_id":"a","stream":"named","p":1,"x":{"a":-1,"b":0.5},"y":true}',
     b'\1{"event_id":"a","stream":"named","p":1,"carried":{"a":[-1,{"b":null}]},"origin":["p",0]}',
+)
+#: What the two schemas say: the id a, and others.
+_RECORD: Final = (
+    b"\2\2a" + struct.pack("<d", 0.5) + b"\x80\x80\xec\xd5\xf8\xe8\xa4\6\4\0\x96\x88\xc0\2\2\2k\2\2\0\0\xc0?\0\0\0abc"
+)
+_MESSAGE: Final = (
+    b"\x0a\1a\x12\x10"
+    + struct.pack("<2d", 0.3, 0.7)
+    + b"\x18\x80\xe0\xe5\x8a\xc1\x33\x22\3\x0a\1b\x32\5\x0a\1k\x12\0\x38\1"
+)
+_AT: Final = b'"id":"a","model":"m","risk":3,"at":"2026-01-31 12:00","n":{"a":1},"l":[2],"country":"DE"'
+_SOURCES: Final = (
+    APART.join((b'\0{"type":"score",%b}' % _AT, b"k", b"v")),
+    APART.join((b'\1{"specversion":"1.0","data":{"id":"a","y":"lost","r":1}}', b"k", b"c")),
+    APART.join((b'\1{"specversion":"1.0","data_base64":"eyJpZCI6MX0="}', b"k", b"c")),
+    APART.join((b'\2{"id":"a","levels":[0.1,0.9],"values":[1,2],"at":1700000000000000}', b'{"id":7}', b"")),
+    b"\3\0\0\0\0\7" + _RECORD,
+    b"\4\0\0\0\0\7\0" + _MESSAGE,
+)
+_AVRO_SEEDS: Final = (
+    _SCHEMA.encode() + APART + _RECORD,
+    b'["null",{"type":"array","items":"int"}]' + APART + b"\2\4\2\4\0",
+    b'{"type":"map","values":["null","bytes"],"logicalType":"x"}' + APART + b"\2\2k\2\2v\0",
 )
 _ARGUMENTS: Final = (
     b"worker",
@@ -367,6 +547,10 @@ _ENVIRONMENTS: Final = (
 TARGETS: Final = {
     "record": Target(record, lambda: list(_VALUES)),
     "batch": Target(batch, lambda: list(_batches())),
+    "source": Target(source, lambda: list(_SOURCES)),
+    "avro-schema": Target(avro_schema, lambda: list(_AVRO_SEEDS)),
+    "protobuf-schema": Target(protobuf_schema, lambda: [text + APART + b"\0" + _MESSAGE for text in _protos()]),
+    "sources-file": Target(sources_file, lambda: [SOURCES.encode() + APART + _SOURCES[0][1:]]),
     "plan": Target(streams_file, lambda: [PLAN]),
     "environment": Target(environment, lambda: list(_ENVIRONMENTS)),
     "arguments": Target(arguments, lambda: list(_ARGUMENTS)),
