@@ -8,7 +8,7 @@ INSTALL := $(BIN)/python -m pip install --quiet
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup compiled packages jars registry rivals data demo experiments test chaos soak fuzz images bench latency growth
+.PHONY: help setup compiled packages jars registry rivals data demo experiments test frozen chaos soak fuzz images bench latency growth
 .PHONY: lint types contracts leaks advisories format docs dashboards manifests lock clean
 
 help: ## list the targets
@@ -34,6 +34,9 @@ experiments: compiled data ## the papers' results and five real streams again, i
 
 test: compiled jars registry ## run the tests, end to end ones included, two files at a time
 	$(BIN)/pytest --numprocesses 2 --dist loadfile --max-worker-restart 0 # one that is replaced waits for ever
+
+frozen: compiled ## compare the outputs of fixed histories, every byte, with those of before; a minute
+	$(BIN)/python -m tests.frozen
 
 chaos: compiled jars ## 200,000 events and every kind of fault, judged; about five minutes, with three brokers (BROKERS=3) twenty
 	$(BIN)/python -m tests.chaos --brokers $(or $(BROKERS),1)
