@@ -106,7 +106,7 @@ def _unread() -> bool:
 
 def _run_command(arguments: Sequence[str] | None) -> int:
     parser = _parser()
-    options = parser.parse_args(arguments)
+    options = parser.parse_args(replay.joined(sys.argv[1:] if arguments is None else arguments))
     if options.command is None:
         parser.print_help()
         return 0

@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -137,6 +138,17 @@ def add_source(parser: argparse.ArgumentParser) -> tuple[Any, Any]:
     return what, files
 
 
+def joined(arguments: Sequence[str]) -> list[str]:
+    """Return arguments with ``--labels -1=0,1=1`` as one: argparse takes what begins with a minus for an option."""
+    found: list[str] = []
+    for each in arguments:
+        if found and found[-1] == "--labels" and each.startswith("-") and "=" in each and not each.startswith("--"):
+            found[-1] += f"={each}"
+        else:
+            found.append(each)
+    return found
+
+
 def _positive(value: str) -> int:
     number = int(value)
     if number < 1:
@@ -238,6 +250,7 @@ def _of_files(options: argparse.Namespace) -> Any:  # noqa: ANN401 - a Source
 
 
 def _table(options: argparse.Namespace, partitions: int) -> Any:  # noqa: ANN401 - a Source
+    from replay.sources import labels  # noqa: PLC0415 - not for --help
     from replay.sources.table import UNITS, Columns, TableSource  # noqa: PLC0415 - imports numpy
 
     missing = [f"--{name}" for name in ("score", "label", "time") if getattr(options, name) is None]
@@ -245,6 +258,10 @@ def _table(options: argparse.Namespace, partitions: int) -> Any:  # noqa: ANN401
         raise SettingsError(f"--table needs {' and '.join(missing)} too: the names of its columns")
     if options.score_unit not in UNITS:
         raise SettingsError(f"--score-unit {options.score_unit}: must be one of {', '.join(UNITS)}")
+    try:
+        meanings = labels.parse(options.labels or "")
+    except ValueError as exc:
+        raise SettingsError(f"--labels {exc}") from exc
     columns = Columns(
         score=options.score,
         label=options.label,
@@ -254,29 +271,17 @@ def _table(options: argparse.Namespace, partitions: int) -> Any:  # noqa: ANN401
         stream=options.stream_column,
         stream_name=options.stream_name or options.table.name.split(".")[0] or "table",
         unit=options.score_unit,
-        labels=_meanings(options.labels),
+        labels=meanings,
         time_format=options.time_format,
         segments=tuple(filter(None, (name.strip() for name in (options.segments or "").split(",")))),
     )
     return TableSource(options.table, options.table, partitions, columns)
 
 
-def _meanings(text: str | None) -> dict[str, int | None]:
-    """Return what ``--labels`` says that labels mean."""
-    values = {"0": 0, "1": 1, "skip": None}
-    found: dict[str, int | None] = {}
-    for each in text.split(",") if text else ():
-        label, _, value = each.rpartition("=")
-        if not label or value not in values:
-            raise SettingsError(f"--labels {each!r}: write TEXT=0, TEXT=1 or TEXT=skip, separated by commas")
-        found[label.strip()] = values[value]
-    return found
-
-
 def run(options: argparse.Namespace) -> int:
     """Replay, print the result, and return the exit status.
 
-    `UNUSABLE` if more than half of the records are dead letters: figures of the rest would mislead.
+    `UNUSABLE` if more than half of the records of a topic are dead letters: figures of the rest would mislead.
 
     Raises
     ------
@@ -301,11 +306,13 @@ def run(options: argparse.Namespace) -> int:
     show(Console(stderr=options.json, markup=False, emoji=False), result, pace)
     if options.json:
         sys.stdout.write(result.encode().decode() + "\n")
-    dead = {f"{count} {reason} in {topic}" for topic, each in result.dead.items() for reason, count in each.items()}
-    if 2 * sum(sum(each.values()) for each in result.dead.values()) > result.records:
-        sys.stderr.write(
-            f"trueup: more than half of {result.records} records cannot be used: {', '.join(sorted(dead))}; "
-            "--dead-letters FILE shows them\n"
-        )
-        return UNUSABLE
-    return 0
+    status = 0
+    for topic, reasons in result.dead.items():
+        if 2 * sum(reasons.values()) > result.read[topic]:
+            listed = ", ".join(f"{count:,} {reason}" for reason, count in sorted(reasons.items()))
+            sys.stderr.write(
+                f"trueup: more than half of {result.read[topic]:,} {topic} cannot be used: {listed}; "
+                "--dead-letters FILE shows them\n"
+            )
+            status = UNUSABLE
+    return status

@@ -68,14 +68,15 @@ class Done:
         What the engine folded, if it did.
     start_ms, end_ms
         Smallest and largest timestamp of a record; None without records.
-    out_of_order
-        Records of both topics whose time is before that of an earlier one.
+    read, out_of_order
+        Records of each topic, and those whose time is before that of an earlier one.
     """
 
     played: list[PartitionResult]
     folded: EngineOutput | None
     start_ms: int | None
     end_ms: int | None
+    read: tuple[int, int]
     out_of_order: tuple[int, int]
 
 
@@ -138,7 +139,7 @@ def _played(part: Part, progress: Callable[[int], None], collect: Callable[[int]
         raise RuntimeError(
             f"partition {n}: the engine's fates {folded.fence.fates} are not those in memory, {played[folds].fates}"
         )
-    return Done(played, folded, *order.span, (order.behind[0], order.behind[1]))
+    return Done(played, folded, *order.span, (order.read[0], order.read[1]), (order.behind[0], order.behind[1]))
 
 
 def _ignore(_: Rejected) -> None:
@@ -153,7 +154,7 @@ class _Order:
         #: Smallest and largest timestamp of each topic, as far as is known.
         self._least: list[float] = [inf, inf]
         self._latest: list[float] = [-inf, -inf]
-        self.behind = [0, 0]
+        self.read, self.behind = [0, 0], [0, 0]
 
     def note(self, records: Sequence[SourceRecord]) -> None:
         """Take note of records in the order in which they are played."""
@@ -161,6 +162,7 @@ class _Order:
             times = [record[0] for record in records if record[1] == topic]
             if not times:
                 continue
+            self.read[topic] += len(times)
             latest = self._latest[topic]
             in_order = sorted(times)
             if times[0] < latest or times != in_order:

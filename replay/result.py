@@ -600,6 +600,8 @@ class Result:
         Read in all, of both topics, dead ones included.
     start_ms, end_ms
         Smallest and largest timestamp of a record; None without records.
+    read
+        Records of each topic, dead ones included.
     dead
         Records that could not be used, by topic and reason (`streams.records.decoding.REASONS`).
     out_of_order
@@ -624,6 +626,7 @@ class Result:
     records: int
     start_ms: int | None
     end_ms: int | None
+    read: Mapping[str, int]
     dead: Mapping[str, Mapping[str, int]]
     out_of_order: Mapping[str, int]
     contenders: Sequence[Contender]

@@ -3,7 +3,7 @@
 import os
 import shutil
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -203,10 +203,8 @@ def _result(request: Request, groups: Sequence[Sequence[Configuration]], passes:
         start_ms=min(starts, default=None),
         end_ms=max(ends, default=None),
         dead=score.dead(part.played[0] for part in first),
-        out_of_order={
-            label: sum(part.out_of_order[topic] for part in first)
-            for topic, label in enumerate(("forecasts", "outcomes"))
-        },
+        read=_by_topic(part.read for part in first),
+        out_of_order=_by_topic(part.out_of_order for part in first),
         contenders=contenders,
         volume=request.volume,
         differences=found.differences,
@@ -214,6 +212,10 @@ def _result(request: Request, groups: Sequence[Sequence[Configuration]], passes:
         intervals=found.intervals,
         bootstrap=found.how,
     )
+
+
+def _by_topic(counts: Iterable[tuple[int, int]]) -> dict[str, int]:
+    return dict(zip(("forecasts", "outcomes"), map(sum, zip(*counts, strict=True)), strict=True))
 
 
 def _folded(done: Sequence[Done]) -> list[EngineOutput]:

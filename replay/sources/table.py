@@ -14,6 +14,7 @@ import numpy as np
 import orjson
 
 from replay.sources.files import FileSource, begins, identity
+from replay.sources.labels import Meanings, meanings
 from replay.sources.record import CHUNK, Chunk, SourceRecord, TableError
 from state.arrays import Floats, Integers
 from state.calibrators.base import new
@@ -24,8 +25,6 @@ from streams.kafka.partitioner import partition as hashed
 _PARQUET: Final = b"PAR1"
 #: By name: from the numbers of a column to probabilities.
 UNITS: Final = ("probability", "percent", "permille", "log-odds")
-#: A label that a column holds as text, and what it stands for. Others are given by ``--labels``.
-LABELS: Final = {"0": 0, "1": 1, "0.0": 0, "1.0": 1, "false": 0, "true": 1, "no": 0, "yes": 1}
 #: Whole numbers below these are times in seconds, milliseconds, microseconds; larger ones nanoseconds. Since 1970:
 #: seconds up to the year 5138.
 _TIMES: Final = ((10**11, 1000.0), (10**14, 1.0), (10**17, 1e-3))
@@ -52,7 +51,7 @@ class Columns:
     unit
         One of `UNITS`.
     labels
-        What text in the label column means: 0, 1, or None for a row without a label.
+        What text in the label column means, see `replay.sources.labels.parse`: 0, 1, or None for a row without a label.
     segments
         Columns that hold segments; their names are the segments'.
     time_format
@@ -67,7 +66,7 @@ class Columns:
     stream: str | None = None
     stream_name: str = "table"
     unit: str = "probability"
-    labels: Mapping[str, int | None] = field(default_factory=dict)
+    labels: Meanings = field(default_factory=dict)
     time_format: str | None = None
     segments: tuple[str, ...] = ()
 
@@ -270,22 +269,16 @@ def _scores(column: Any, columns: Columns) -> Floats:  # noqa: ANN401 - pyarrow'
 
 
 def _labels(column: Any, columns: Columns) -> Floats:  # noqa: ANN401 - pyarrow's
-    given = {text.casefold(): value for text, value in (columns.labels or LABELS).items()}
     encoded = column.cast("string").combine_chunks().dictionary_encode()
-    meant = []
-    for value in encoded.dictionary.to_pylist():
-        text = value.strip().casefold()
-        if text and text not in given:
-            known = ", ".join(encoded.dictionary.to_pylist()[:10])
-            raise TableError(
-                f"--label {columns.label} holds {value!r}; say what it means, such as --labels "
-                f"'{value}=1,...' (0, 1, or skip). The column holds: {known}"
-            )
-        label = given[text] if text else None
-        meant.append(np.nan if label is None else float(label))
+    values = encoded.dictionary.to_pylist()
+    counts = np.bincount(encoded.indices.drop_null().to_numpy(zero_copy_only=False), minlength=len(values))
+    try:
+        meant = [*meanings(dict(zip(values, counts.tolist(), strict=True)), columns.labels).values()]
+    except ValueError as exc:
+        raise TableError(f"--label {columns.label} {exc}") from exc
     indices = encoded.indices.fill_null(len(meant)).to_numpy(zero_copy_only=False)
-    labels: Floats = np.array([*meant, np.nan])[indices]
-    return labels
+    found: Floats = np.array([*meant, np.nan])[indices]
+    return found
 
 
 def _times(column: Any, option: str, columns: Columns) -> Integers:  # noqa: ANN401 - pyarrow's

@@ -1,5 +1,8 @@
 """One table of scores and labels, as risk teams keep them, is two topics."""
 
+import re
+import shlex
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -10,6 +13,7 @@ import pyarrow.parquet
 import pytest
 
 from cli import main, replay
+from replay.sources.labels import parse
 from replay.sources.record import SourceRecord, TableError
 from replay.sources.table import UNITS, Columns, TableSource
 from state.fence import FORECASTS, OUTCOMES
@@ -107,15 +111,48 @@ def test_labels_are_read_by_a_table(tmp_path: Path) -> None:
     given = {"fraud": 1, "legit": 0, "open": None}
     source = table(tmp_path, text, Columns("p", "fraud", "at", labels=given))
     assert [(each["event_id"], each["y"]) for _, each in values(source, OUTCOMES)] == [("0", 1), ("1", 0)]
-    with pytest.raises(TableError, match=r"'Fraud'; say what it means, such as --labels"):
-        records(table(tmp_path, text), OUTCOMES)
 
 
-@pytest.mark.parametrize("written", ["true,false", "1,0", "1.0,0.0", "yes,no"])
+@pytest.mark.parametrize(
+    "written",
+    ["true,false", "1,0", "1.0,0.0", "Yes,No", "Y,N", "T,F", "Fraud,Legit", " 1, 0", "01,00", "1e0,-0.0", "1,0,NaN,-,"],
+)
 def test_usual_labels_need_no_table(tmp_path: Path, written: str) -> None:
-    yes, no = written.split(",")
-    source = table(tmp_path, f"p,fraud,at\n.1,{yes},2026-01-01\n.2,{no},2026-01-02\n")
-    assert [each["y"] for _, each in values(source, OUTCOMES)] == [1, 0]
+    text = "p,fraud,at\n" + "".join(f".1,{each},2026-01-01\n" for each in written.split(","))
+    assert [each["y"] for _, each in values(table(tmp_path, text), OUTCOMES)] == [1, 0]
+
+
+@pytest.mark.parametrize(
+    ("written", "answer", "meant"),
+    [
+        ("1 2 1", "1=0,2=1", [0, 1, 0]),
+        ("-1 1 -1.0", "-1=0,1=1", [0, 1, 0]),
+        ("0 1 2", "0=0,1=1,2=skip", [0, 1]),
+        ("F", "F=1", [1]),
+        ("legit fraud open", "legit=0,fraud=1,open=skip", [0, 1]),
+        ("\"lost, won\" it's=so it's=so", "'it'\"'\"'s=so=0,\"lost, won=1\"'", [1, 0, 0]),
+    ],
+)
+def test_labels_that_may_mean_several_things_are_asked_about_with_an_answer_that_works(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], written: str, answer: str, meant: list[int]
+) -> None:
+    path = tmp_path / "scores.csv"
+    cells = re.findall(r'"[^"]*"|\S+', written)
+    path.write_text("p,fraud,at\n" + "".join(f".1,{cell},2026-01-01\n" for cell in cells))
+    asked = ["--table", str(path), *COLUMNS[:6]]
+    assert run(*asked) == 65
+    said = capsys.readouterr().err
+    assert f"add: --labels {answer};" in said
+    typed = shlex.split(f"--labels {answer}")
+    assert run(*asked, *typed) == 0
+    source = table(tmp_path, path.read_text(), replace(PLAIN, labels=parse(typed[1])))
+    assert [each["y"] for _, each in values(source, OUTCOMES)] == meant
+
+
+def test_a_column_of_many_values_is_no_column_of_labels(tmp_path: Path) -> None:
+    text = "p,fraud,at\n" + "".join(f".1,{i / 100},2026-01-01\n" for i in range(60))
+    with pytest.raises(TableError, match=r"holds '0.01' and 59 other values.* name the column of labels"):
+        records(table(tmp_path, text), OUTCOMES)
 
 
 def test_rows_without_a_time_or_a_score_become_dead_letters(tmp_path: Path) -> None:
@@ -235,11 +272,19 @@ def test_a_proposal_of_a_table_with_a_wrong_column_is_the_same_error(
     assert "there are: p, fraud, at, known" in capsys.readouterr().err
 
 
-def test_a_replay_of_mostly_dead_letters_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "wrong.jsonl"
-    path.write_text('{"id": 1, "riskScore": 0.5, "timestamp": 1767225600000}\n' * 20)
-    assert run("--forecasts", path, "--outcomes", path) == replay.UNUSABLE
-    assert "more than half of 40 records cannot be used: 20 event_id in forecasts" in capsys.readouterr().err
+@pytest.mark.parametrize("topic", ["forecasts", "outcomes"])
+def test_a_replay_of_mostly_dead_letters_of_one_topic_is_an_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], topic: str
+) -> None:
+    files = {
+        "forecasts": '{"event_id": "a", "stream": "s", "p": 0.5, "ts": 1}',
+        "outcomes": '{"event_id": "a", "y": 1, "ts": 1}',
+    }
+    for name, line in files.items():
+        (tmp_path / name).write_text(f"{line}\n" * 100)
+    (tmp_path / topic).write_text('{"id": 1, "riskScore": 0.5, "ts": 1}\n' * 11 + f"{files[topic]}\n" * 10)
+    assert run("--forecasts", tmp_path / "forecasts", "--outcomes", tmp_path / "outcomes") == replay.UNUSABLE
+    assert f"more than half of 21 {topic} cannot be used: 11 event_id;" in capsys.readouterr().err
 
 
 def test_the_units_of_the_help_are_those_there_are() -> None:

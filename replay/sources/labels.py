@@ -1,0 +1,113 @@
+"""What stands in a column of labels, as 0, 1 or no label."""
+
+import csv
+import io
+import math
+import shlex
+from collections.abc import Mapping
+from typing import Final
+
+#: What text means without ``--labels``; numbers that equal 0 or 1 mean these.
+_WORDS: Final = {
+    **dict.fromkeys(("false", "f", "no", "n", "legit"), 0),
+    **dict.fromkeys(("true", "t", "yes", "y", "fraud"), 1),
+}
+#: Text that stands where nothing is known.
+_NOTHING: Final = frozenset(("", "nan", "null", "none", "n/a", "na", "nat", "<na>", "\\n", "-"))
+#: By name: what ``--labels`` may say that a label means.
+_MEANINGS: Final = {"0": 0, "1": 1, "skip": None}
+#: More different values than this are no labels.
+_MOST: Final = 10
+
+Meanings = Mapping[str, int | None]
+
+
+def parse(text: str) -> Meanings:
+    """Return what ``--labels`` says that labels mean; a name with a comma stands in quotes, as in a CSV file.
+
+    Raises
+    ------
+    ValueError
+        If it says something else; the message names the part.
+    """
+    found: dict[str, int | None] = {}
+    for each in next(csv.reader([text], skipinitialspace=True)) if text else ():
+        label, _, meaning = each.rpartition("=")
+        if not label.strip() or meaning.strip() not in _MEANINGS:
+            raise ValueError(f"{each!r}: write TEXT=0, TEXT=1 or TEXT=skip, separated by commas")
+        found[_name(label)] = _MEANINGS[meaning.strip()]
+    return found
+
+
+def meanings(values: Mapping[str, int], given: Meanings) -> dict[str, float]:
+    """Return what each value of a column means: 0.0, 1.0, or NaN for no label.
+
+    Parameters
+    ----------
+    values
+        The different values, and how often each occurs.
+    given
+        What ``--labels`` says. If it says what is 0 or 1, other values have no meaning of their own.
+
+    Raises
+    ------
+    ValueError
+        If a value may mean several things; the message says what to write.
+    """
+    names = {value: _name(value) for value in values}
+    known: dict[str, int | None] = dict(given)
+    if all(meaning is None for meaning in given.values()):
+        known |= {name: meaning for name in names.values() if (meaning := _usual(name)) is not None}
+        if "t" not in names.values() and "f" not in given:
+            known.pop("f", None)  # alone it may mark frauds
+    known |= dict.fromkeys(_NOTHING - known.keys())
+    if unknown := [value for value, name in names.items() if name not in known]:
+        raise ValueError(_question(unknown, values, names, known))
+    return {value: math.nan if (meaning := known[name]) is None else float(meaning) for value, name in names.items()}
+
+
+def _name(value: str) -> str:
+    """Return a value as it is compared: without blanks around it and without case, numbers in one form."""
+    text = value.strip().casefold()
+    try:
+        number = float(text)
+    except ValueError:
+        return text
+    return f"{number + 0.0:.15g}" if math.isfinite(number) else text
+
+
+def _usual(name: str) -> int | None:
+    return int(name) if name in ("0", "1") else _WORDS.get(name)
+
+
+def _question(unknown: list[str], values: Mapping[str, int], names: Mapping[str, str], known: Meanings) -> str:
+    """Return the sentence that asks what values mean, with an answer that can be typed as it is."""
+    first = unknown[0]
+    listed = [value for value, name in names.items() if name not in _NOTHING or known[name] is not None]
+    if len({names[value] for value in listed}) > _MOST:
+        return f"holds {first!r} and {len(listed) - 1:,} other values, and a label has two: name the column of labels"
+    said = _proposal({names[value]: value.strip() for value in listed}, values, known)
+    text = io.StringIO()
+    csv.writer(text, lineterminator="").writerow(f"{value}={meaning}" for value, meaning in said.items())
+    found = ", ".join(f"{value!r} ({values[value]:,})" for value in listed)
+    return (
+        f"holds {found}, and what {first!r} means is not known. If it is this, add: "
+        f"--labels {shlex.quote(text.getvalue())}; else write 0, 1 or skip (no label) behind each"
+    )
+
+
+def _proposal(shown: Mapping[str, str], values: Mapping[str, int], known: Meanings) -> dict[str, str]:
+    """Return what values may mean, by their text: of numbers the largest is 1, of words the rarest."""
+    meant = {name: known[name] for name in shown if name in known}
+    try:
+        order = {name: float(name) for name in shown}
+        if {*meant.values()} < {0, 1}:
+            meant = {}  # in 1 and 2, as in -1 and 1, a number means what the other leaves to it
+    except ValueError:
+        order = {name: -float(sum(n for value, n in values.items() if _name(value) == name)) for name in shown}
+    asked = sorted((name for name in shown if name not in meant), key=order.__getitem__)
+    found = dict(meant) | dict.fromkeys(asked)
+    for meaning, at in ((0, 0), (1, -1)):
+        if meaning not in meant.values():
+            found[asked[at]] = meaning
+    return {shown[name]: "skip" if meaning is None else str(meaning) for name, meaning in found.items()}
