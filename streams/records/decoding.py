@@ -38,7 +38,7 @@ REASONS: Final = {
     "not_json": "the value is not JSON (NaN and Infinity are not JSON)",
     "not_object": "the value is JSON, but not an object",
     "format": "the value is not of the format that its source has",
-    "schema": "the registry has no such schema, or it is of another format",
+    "schema": "the registry has no such schema, or it is of another format; or no schema_file fits the value",
     "event_id": "event_id is missing, not text, empty, too long, or holds control characters",
     "scope": "scope is not text like event_id, or both together are longer than 254 bytes",
     "stream": "stream is missing, not text, empty, too long, or holds control characters",

@@ -2,13 +2,14 @@
 
 import io
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
 
 import fastavro
 from fastavro import _read_py
 from fastavro.read import LOGICAL_READERS
+from fastavro.schema import fingerprint, to_parsing_canonical_form
 
 from streams.sources import framing
 from streams.sources.avro_bounds import LEVELS, Bounds, nests
@@ -19,6 +20,8 @@ from streams.sources.schemas import Schemas
 
 #: What a single-object encoding begins with, and how long its head is (Avro 1.11, *Single-object encoding*).
 _SINGLE, _HEAD = b"\xc3\x01", 10
+#: What an object container file begins with (Avro 1.11, *Object Container Files*).
+_CONTAINER: Final = b"Obj\x01"
 _BytesIO: Final = io.BytesIO
 #: Most bytes of a decimal: 2,400 digits. The time that one takes grows with the square of its bytes.
 _DECIMAL: Final = 1000
@@ -41,7 +44,9 @@ class Avro:
     Parameters
     ----------
     schema
-        JSON of the one schema of all values, which then have no id; None: each names its own.
+        JSON of the schema of all values, or of several of which each value has one; values then have no id. None: each
+        names its own. A value in the single-object encoding has the schema of its fingerprint, CRC-64-AVRO of the
+        parsing canonical form. Of any other value exactly one schema must fit all bytes.
     schemas
         Where schemas are looked up.
     header
@@ -50,16 +55,17 @@ class Avro:
     Raises
     ------
     ValueError
-        If the schema is none.
+        If a schema is none.
     """
 
-    def __init__(self, schema: str | None, schemas: Schemas, header: str) -> None:
+    def __init__(self, schema: str | Sequence[str] | None, schemas: Schemas, header: str) -> None:
         self._schemas = schemas
         self._header = header
         self._parsed: dict[SchemaId, Parsed] = {}
         #: What is wrong with schemas: to find that may take longer than to read a thousand values.
         self._refused: dict[SchemaId, Unfit] = {}
-        self._fixed = None if schema is None else parsed(schema, ())
+        #: The schemas that the source gives, by their fingerprints.
+        self._fixed = None if schema is None else _by_fingerprint([schema] if isinstance(schema, str) else schema)
 
     def lacking(self, data: bytes, headers: Headers) -> SchemaId | None:
         """Return the id of a schema that has to be loaded first; None if there is none."""
@@ -71,17 +77,14 @@ class Avro:
     def decode(self, data: bytes, headers: Headers) -> Any:  # noqa: ANN401 - whatever it says
         """Return what bytes say; see `streams.sources.formats.Format`."""
         if self._fixed is not None:
-            (read, schema), payload = self._fixed, data[_HEAD:] if data.startswith(_SINGLE) else data
-        elif headers or data[:1] != b"\0" or len(data) < 5:
+            return _of_files(self._fixed, data)
+        if headers or data[:1] != b"\0" or len(data) < 5:
             named, _, payload = framing.split(data, headers, self._header, placed=False)
-            read, schema = self._parsed.get(named) or self._parse(named)
+            made = self._parsed.get(named) or self._parse(named)
         else:
             number = int.from_bytes(data[1:5], "big")
-            (read, schema), payload = self._parsed.get(number) or self._parse(number), data[5:]
-        try:
-            return read(_BytesIO(payload), schema, None)
-        except Exception as exc:  # noqa: BLE001 - fastavro raises what the bytes lead it to
-            raise Unfit("format", f"the value is not of its Avro schema: {exc!r}") from None
+            made, payload = self._parsed.get(number) or self._parse(number), data[5:]
+        return _read(made, payload)
 
     def _parse(self, named: SchemaId) -> Parsed:
         if named in self._refused:
@@ -94,6 +97,73 @@ class Avro:
                 self._refused[named] = exc
             raise
         return made
+
+
+def _by_fingerprint(schemas: Sequence[str]) -> dict[bytes, Parsed]:
+    found = {}
+    for text in schemas:
+        made = parsed(text, ())
+        found[bytes.fromhex(fingerprint(to_parsing_canonical_form(json.loads(text)), "CRC-64-AVRO"))] = made
+    return found
+
+
+def _read(made: Parsed, payload: bytes, misfit: str = "format") -> Any:  # noqa: ANN401 - whatever it says
+    """Return what a payload says; raises Unfit, with the reason of a misfit, if it is not of the schema to its end."""
+    source = _BytesIO(payload)
+    try:
+        found = made.read(source, made.schema, None)
+    except (Unfit, RecursionError) as exc:
+        why = exc.args[1] if isinstance(exc, Unfit) else f"it nests deeper than {LEVELS} levels"
+        raise Unfit("format", f"the value cannot be read by its Avro schema: {why}") from None
+    except Exception as exc:  # noqa: BLE001 - fastavro raises what the bytes lead it to
+        raise Unfit(misfit, f"the value is not of its Avro schema: {exc!r}") from None
+    if left := len(payload) - source.tell():
+        raise Unfit(misfit, f"the value is not of its Avro schema: {left} of its {len(payload)} bytes are left over")
+    return found
+
+
+def _of_files(schemas: Mapping[bytes, Parsed], data: bytes) -> Any:  # noqa: ANN401 - whatever it says
+    """Return what a value says whose schema is one that the source gives; raises Unfit if it is not just one."""
+    if data.startswith(_SINGLE) and len(data) >= _HEAD:
+        # A plain record may begin so, too: one of 65,536 whose first field is a double. It becomes a dead letter; read
+        # as plain, a record of another schema could pass for it.
+        made = schemas.get(data[2:_HEAD])
+        if made is None:
+            known = ", ".join(each.hex() for each in schemas)
+            raise Unfit(
+                "schema",
+                f"the value names its schema by the fingerprint {data[2:_HEAD].hex()}, and schema_file has {known}: "
+                'add the file of that schema, as in schema_file = ["v1.avsc", "v2.avsc"]',
+            )
+        return _read(made, data[_HEAD:])
+    found: list[Any] = []
+    misfit = Unfit("schema", "")
+    for made in schemas.values():
+        try:
+            said = _read(made, data, "schema")
+        except Unfit as exc:
+            misfit = exc if misfit.args[0] == "schema" else misfit
+        else:
+            found += [] if said in found else [said]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise Unfit(
+            "schema",
+            f"{len(found)} schemas of schema_file fit the value, and each reads it in another way: write records "
+            "in the single-object encoding or with a schema registry, or leave one file out",
+        )
+    if data.startswith(_CONTAINER):
+        raise Unfit(
+            "format", "the value is an Avro object container file, which holds many records: give one record of it"
+        )
+    if misfit.args[0] != "schema":
+        raise misfit
+    raise Unfit(
+        "schema",
+        f"{misfit.args[1]}. If it was written by another schema, add that file, as in "
+        'schema_file = ["v1.avsc", "v2.avsc"]',
+    )
 
 
 def parse_fetched(named: SchemaId, fetched: Fetched | None) -> Parsed:
@@ -134,9 +204,9 @@ def _read_whole(read: Callable[[io.BytesIO, Any, None], Any], source: io.BytesIO
 
 
 def _decimal(data: bytes, *schemas: Any) -> Any:  # noqa: ANN401 - as fastavro calls it
-    """Read a decimal, as fastavro does; raises ValueError if it is too long."""
+    """Read a decimal, as fastavro does; raises Unfit if it is too long."""
     if len(data) > _DECIMAL:
-        raise ValueError(f"a decimal of {len(data)} bytes, more than {_DECIMAL}")
+        raise Unfit("format", f"a decimal of {len(data)} bytes, more than {_DECIMAL}")
     return _any_decimal(data, *schemas)
 
 
@@ -148,7 +218,7 @@ def _read_guarded(source: io.BytesIO, schema: Any, none: None) -> Any:  # noqa: 
     """
     found = _read_py.schemaless_reader(source, schema, none)
     if nests(found, LEVELS):
-        raise ValueError(f"it nests deeper than {LEVELS} levels")
+        raise Unfit("format", f"it nests deeper than {LEVELS} levels")
     return found
 
 

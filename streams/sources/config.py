@@ -53,6 +53,8 @@ _TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 #: Most sources, and most topics of one; longest file of a schema, bytes.
 _MOST: Final = 200
 _SCHEMA_BYTES: Final = 1 << 20
+#: Most schemas of one source: a value without a fingerprint is read by each.
+_MOST_SCHEMAS: Final = 16
 #: Settings that a source's table does not keep.
 _APART: Final = ("role", "topic", "topics", "schema_file")
 
@@ -107,7 +109,9 @@ def _source(name: str, table: object, headers: Sequence[str]) -> Source:
     _check_settings(role, table)
     kept = {setting: value for setting, value in table.items() if setting not in _APART}
     if "schema_file" in table:
-        kept["schema"] = _schema(Path(table["schema_file"]), table["format"])
+        files = table["schema_file"]
+        held = [_schema(Path(file), table["format"]) for file in ([files] if isinstance(files, str) else files)]
+        kept["schema"] = held[0] if isinstance(files, str) else held
     if role == FORECAST:
         kept.setdefault("carry_headers", list(headers))
     source = Source(name, role, _topics(table), kept)
@@ -142,10 +146,13 @@ def _check_schema(table: Mapping[str, Any]) -> None:
     given = [name for name in ("schema", "schema_file") if name in table]
     if len(given) > 1:
         raise ValueError("schema and schema_file: give one of them")
-    for name in (*given, *(["message"] if "message" in table else [])):
-        if not isinstance(table[name], str) or not table[name]:
-            raise ValueError(f"{name} is text, got {table[name]!r}")
     form = table.get("format", FORMATS[0])
+    for name in (*given, *(["message"] if "message" in table else [])):
+        held = table[name]
+        several = isinstance(held, list) and form == "avro" and name != "message" and 0 < len(held) <= _MOST_SCHEMAS
+        if not all(isinstance(each, str) and each for each in (held if several else [held])):
+            lists = f", and of avro a list of at most {_MOST_SCHEMAS}" if name != "message" else ""
+            raise ValueError(f"{name} is text{lists}; got {held!r}")
     if given and form == FORMATS[0]:
         raise ValueError(f"{given[0]} is of avro and protobuf; format is {form}")
     if (form == "protobuf" and bool(given)) != ("message" in table):

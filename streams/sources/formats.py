@@ -3,7 +3,7 @@
 import base64
 import binascii
 from collections.abc import Mapping
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, cast
 
 import orjson
 
@@ -136,9 +136,11 @@ def asks_registry(table: Mapping[str, Any]) -> bool:
     return named or table.get("key_format", "json") != "json"
 
 
-def _named(name: str | None, schema: str | None, message: str | None, schemas: Schemas, header: str) -> Format:
+def _named(
+    name: str | None, schema: str | list[str] | None, message: str | None, schemas: Schemas, header: str
+) -> Format:
     if name == "avro":
         return Avro(schema, schemas, header)
     if name == "protobuf":
-        return Protobuf(schema, message, schemas, header)
+        return Protobuf(cast("str | None", schema), message, schemas, header)
     return Json()

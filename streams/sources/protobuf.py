@@ -20,6 +20,7 @@ from google.protobuf.descriptor_pb2 import DescriptorProto, FileDescriptorProto,
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
+from google.protobuf.unknown_fields import UnknownFieldSet
 
 from streams.sources import framing, proto_file
 from streams.sources.references import Headers
@@ -96,6 +97,8 @@ class Protobuf:
                 made = self._classes[schema, place] = parse_fetched(schema, self._schemas.get(schema), place)
         try:
             read = made.FromString(payload)
+            if UnknownFieldSet(read):
+                _require_known(read)
             if len(payload) // 2 * self._most(cast("Descriptor", made.DESCRIPTOR)) > _MOST_DEFAULTS:
                 _require_few(read)
             return json_format.MessageToDict(
@@ -117,6 +120,20 @@ class Protobuf:
                         left.append(inner)
             self._defaults[message] = max(map(_defaults, met.values()))
         return self._defaults[message]
+
+
+def _require_known(message: Message) -> None:
+    """Raise Unfit if unknown fields of a message show that it is another one: what it lacks would pass for defaults.
+
+    Fields of other numbers are those of a later version; but then some field is known.
+    """
+    known = cast("Descriptor", message.DESCRIPTOR)
+    unknown = UnknownFieldSet(message)
+    numbers = [unknown[n].field_number for n in range(len(unknown))]
+    strange = [known.fields_by_number[number].name for number in numbers if number in known.fields_by_number]
+    if strange or not message.ListFields():
+        what = f"{strange[0]} is of another type" if strange else "it has none of the fields"
+        raise Unfit("schema", f"the value is of another message than {known.full_name}: {what}")
 
 
 def _defaults(message: Descriptor) -> int:

@@ -79,6 +79,12 @@ def avro(record: object, schema: object = SCHEMA) -> bytes:
     return into.getvalue()
 
 
+def single(record: object, schema: Any) -> bytes:
+    """Return a record in the single-object encoding."""
+    mark = fastavro.schema.fingerprint(fastavro.schema.to_parsing_canonical_form(schema), "CRC-64-AVRO")
+    return b"\xc3\x01" + bytes.fromhex(mark) + avro(record, schema)
+
+
 def by_itself(schema: object) -> Avro:
     """Return what reads values of one schema."""
     return Avro(json.dumps(schema), Schemas(), "")
@@ -150,7 +156,51 @@ def test_avro_is_read_behind_its_id_by_its_guid_and_by_a_schema_of_the_source() 
     assert read(mapping(AVRO, held), payload, [("other", b"x"), ("__value_schema_id", framed(7, b""))]) == EXPECTED
     own = mapping(f"{AVRO}schema = '{json.dumps(SCHEMA)}'")
     assert read(own, payload) == EXPECTED
-    assert read(own, b"\xc3\x01" + b"\5" * 8 + payload) == EXPECTED, "a single-object encoding"
+    assert read(own, single(RECORD, SCHEMA)) == EXPECTED
+
+
+def test_a_record_of_another_schema_than_those_of_the_files_is_a_dead_letter_and_never_read_as_one(
+    tmp_path: Path,
+) -> None:
+    field = {"name": "id", "type": "string"}, {"name": "risk", "type": "double"}, {"name": "at", "type": "long"}
+    threshold = {"name": "threshold", "type": "double"}
+    v1 = {"type": "record", "name": "Score", "fields": [*field]}
+    v2 = v1 | {"fields": [field[0], threshold, *field[1:]]}
+    v3 = v1 | {"fields": [*field, {"name": "country", "type": ["null", "string"]}]}
+    record = {"id": "a1", "risk": 0.25, "at": NOW, "threshold": 0.9, "country": "DE"}
+    for n, schema in enumerate((v1, v2), 1):
+        (tmp_path / f"v{n}.avsc").write_text(json.dumps(schema))
+    table = AVRO.replace('"{model}"', '{ constant = "m" }')
+    one = mapping(f'{table}schema_file = "{tmp_path}/v1.avsc"')
+    both = mapping(f'{table}schema_file = ["{tmp_path}/v1.avsc", "{tmp_path}/v2.avsc"]')
+    made = {"event_id": "a1", "stream": "m", "p": 0.25, "ts": NOW}
+    assert [read(each, write(record, v1)) for each in (one, both) for write in (avro, single)] == [made] * 4
+    assert [read(both, write(record, v2)) for write in (avro, single)] == [made] * 2
+    for found, value in (
+        (one, avro(record, v2)),
+        (one, single(record, v2)),
+        (one, avro(record, v3)),
+        (one, avro(record, v1)[:-1]),
+        (both, single(record, v3)),
+    ):
+        refused = read(found, value)
+        assert isinstance(refused, Refusal)
+        assert refused.reason == "schema"
+        assert "schema_file = [" in refused.why
+    held = loaded(i7=Fetched("AVRO", json.dumps(v1), ()))
+    left = read(mapping(table, held), framed(7, avro(record, v3)))
+    assert (left.reason, "bytes are left over" in left.why) == ("format", True)
+    container = io.BytesIO()
+    fastavro.writer(container, fastavro.parse_schema(v1), [record])
+    assert "object container file" in read(one, container.getvalue()).why
+
+
+def test_a_record_that_two_schema_files_read_in_different_ways_is_a_dead_letter() -> None:
+    other = SCHEMA | {"fields": [*SCHEMA["fields"][:2], {"name": "threshold", "type": "double"}, *SCHEMA["fields"][3:]]}
+    found = mapping(f"{AVRO}schema = {json.dumps([json.dumps(SCHEMA), json.dumps(other)])}")
+    assert (read(found, avro(RECORD)).reason, read(found, single(RECORD, SCHEMA))) == ("schema", EXPECTED)
+    same = mapping(f"{AVRO}schema = {json.dumps([json.dumps(SCHEMA), json.dumps(SCHEMA | {'doc': 'the same'})])}")
+    assert read(same, avro(RECORD)) == EXPECTED
 
 
 def test_logical_types_become_times_numbers_and_text() -> None:
@@ -310,11 +360,11 @@ CHAINED = [{"type": "record", "name": "R0", "fields": []}] + [
 @pytest.mark.parametrize(
     ("schema", "head", "level", "tail", "levels"),
     [
-        (NESTED, b"", b"\2", b"\0", 100),
-        (ALTERNATING, b"", b"\2", b"\0", 100),
+        (NESTED, b"", b"\2", b"", 100),
+        (ALTERNATING, b"", b"\2", b"", 100),
         (LISTED, b"", b"\2", b"\0", 50),
         (MAPPED, b"", b"\2\0", b"\0", 50),
-        (CHAINED, b"\x8e\x4e", b"\2", b"\0", 100),
+        (CHAINED, b"\x8e\x4e", b"\2", b"", 100),
     ],
     ids=["itself", "by another", "lists", "maps", "names"],
 )
@@ -322,18 +372,18 @@ def test_a_value_may_nest_a_hundred_levels_and_one_that_nests_deeper_is_refused(
     schema: Any, head: bytes, level: bytes, tail: bytes, levels: int
 ) -> None:
     found = by_itself(schema)
-    said = found.decode(head + level * (levels - 1) + tail * levels, ())
+    said = found.decode(head + level * (levels - 1) + b"\0" + tail * (levels - 1), ())
     assert nests(said, 99)
     assert not nests(said, 100)
     for deeper in (levels, 6000, 60_000):
         with pytest.raises(Unfit) as refused:
-            found.decode(head + level * deeper + tail * (deeper + 1), ())
+            found.decode(head + level * deeper + b"\0" + tail * deeper, ())
         assert refused.value.args[0] == "format"
 
 
 def test_a_record_that_is_within_itself_has_no_value_and_ends_nothing() -> None:
     found = by_itself({"type": "record", "name": "N", "fields": [{"name": "n", "type": "N"}]})
-    with pytest.raises(Unfit, match="not of its Avro schema"):
+    with pytest.raises(Unfit, match="its Avro schema"):
         found.decode(b"\0" * 10, ())
 
 
@@ -397,6 +447,10 @@ def test_protobuf_is_read_by_the_place_of_its_message_and_by_a_name() -> None:
     )
     assert read(mapping(own), payload) == expected
     assert read(mapping(own), message(id=1, model="b"))["p"] == 0.0, "a default is not sent, and counts"
+    assert read(mapping(own), payload + b"\x78\1")["p"] == 0.25, "a field of a later version is passed over"
+    for strange in (b"\x1a\x01a", b"\x78\1"):  # risk as text; none but others
+        refused = read(mapping(own), strange)
+        assert (refused.reason, "another message" in refused.why) == ("schema", True)
     with pytest.raises(ValueError, match=r"message 'risk\.v1\.None'"):
         mapping(own.replace("Outer.Score", "None"))
 
