@@ -484,14 +484,18 @@ def _suggest(options: argparse.Namespace, settings: Settings) -> int:
     from cli import suggest  # noqa: PLC0415 - numpy takes a while to import
 
     policy = settings.policies.of(options.stream)
+    if options.table and options.label_time is None:
+        raise SettingsError("config suggest needs --label-time: without it nothing says how late labels come")
     direct = None if options.table else settings.direct
     decoder = Decoder(settings.policies, settings.limits, direct, settings.carry_headers)
+    source = replay.source(options, settings)
     try:
-        seen = suggest.read(replay.source(options, settings), decoder, options.stream)
+        seen = suggest.read(source, decoder, options.stream)
     except LookupError as exc:
         print(exc.args[0], file=sys.stderr)
         return 2
-    proposal = suggest.propose(seen, numbers=policy is not None and suggest.is_numbers(policy.kind))
+    numbers = policy is not None and suggest.is_numbers(policy.kind)
+    proposal = suggest.propose(seen, numbers=numbers, silent=source.silent[options.stream] if options.table else 0)
     print(json.dumps(suggest.plain(seen, proposal)) if options.json else suggest.told(seen, proposal))
     return 0 if proposal.ttl_ms is not None else 1
 

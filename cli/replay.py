@@ -76,12 +76,12 @@ def add(commands: Any) -> None:  # noqa: ANN401 - argparse has no public name fo
         action="append",
         default=[],
         metavar="NAME[:OPTION=VALUE,...]",
-        help="the present plan with this calibrator; may be repeated",
+        help="the plan with this calibrator; may be repeated",
     )
     runs.add_argument(
         "--challengers",
         action="store_true",
-        help="the present plan, and each challenger in its champion's place",
+        help="the plan, and each challenger in its champion's place",
     )
     runs.add_argument(
         "--streams", action="append", default=[], type=Path, metavar="FILE", help="this TOML file; may be repeated"
@@ -161,12 +161,13 @@ def request(options: argparse.Namespace, settings: Settings) -> "Request":
 
     Raises
     ------
-    SettingsError, TopicsError
+    SettingsError, TopicsError, TableError
         If it is not possible.
     """
     from replay.configuration import configurations  # noqa: PLC0415 - numpy takes a while to import
     from replay.delay import Delay  # noqa: PLC0415
     from replay.run import Request, cores  # noqa: PLC0415
+    from replay.silence import understood  # noqa: PLC0415
 
     if options.threshold is not None and not 0 <= options.threshold <= 1:
         raise SettingsError(f"--threshold {options.threshold}: must be between 0 and 1")
@@ -177,12 +178,16 @@ def request(options: argparse.Namespace, settings: Settings) -> "Request":
         raise SettingsError("--delay: the same one twice")
     read = source(options, settings)
     plans = configurations(settings, options.calibrator, options.streams, challengers=options.challengers)
+    taken: list[str] = []
     if options.segments:
         _require_segments(read.columns, plans)
+    if options.table:
+        plans, taken = understood(read, plans)
     return Request(
         source=read,
         configurations=plans,
         delays=delays,
+        taken=taken,
         processes=options.processes or cores(),
         threshold=options.threshold,
         volume=options.volume,

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from replay.report import recommendation
-from replay.report.warnings import lateness, unsorted
+from replay.report.warnings import lateness, unresolved, unsorted
 from replay.result import LARGER, RAW, Contender, Difference, Pace, Result, Scorecard, drawn
 from streams.metrics.segments import LARGE, recent_table
 from streams.metrics.segments import table as pair_table
@@ -33,6 +33,8 @@ def show(console: Console, result: Result, pace: Pace) -> None:
         f"{processes} process{'es' * (processes > 1)}",
         highlight=False,
     )
+    for sentence in result.taken:
+        console.print(sentence, soft_wrap=True, highlight=False)
     for each in lateness(result):
         console.print(f"{each.title} {each.sentence}", soft_wrap=True, highlight=False)
     scored = [each for each in result.contenders if each.overall]
@@ -194,12 +196,7 @@ def warnings(result: Result) -> list[str]:
             found.append(f"dead letters of {topic}: {sum(reasons.values()):,} ({listed})")
     found += [f"{each.title} {each.sentence}" for each in unsorted(result)]
     for contender in result.contenders[:1]:
-        expired = contender.fates["expired_forecasts"]
-        if contender.pending + expired:
-            found.append(
-                f"{contender.pending + expired:,} forecasts have no outcome ({expired:,} of them expired); "
-                "scores are of the others"
-            )
+        found += [f"{each.title} {each.sentence}" for each in unresolved(contender)]
         bands = [each for each in contender.overall.coverage if not each.identifiable] if contender.overall else []
         if bands:
             listed = ", ".join(f"{each.low:.1f}-{each.high:.1f} ({each.share:.0%})" for each in bands)

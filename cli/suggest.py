@@ -259,7 +259,7 @@ def _label(label: float, ages: Floats) -> Label:
     return Label(label, len(ages), median, p99, largest)
 
 
-def propose(seen: Seen, *, numbers: bool = False) -> Proposal:
+def propose(seen: Seen, *, numbers: bool = False, silent: int = 0) -> Proposal:
     """Propose settings from what was seen.
 
     Parameters
@@ -268,6 +268,8 @@ def propose(seen: Seen, *, numbers: bool = False) -> Proposal:
         The history.
     numbers
         Whether outcomes are numbers. Silence cannot stand for a number, and ages are not compared by number.
+    silent
+        Zeros that were never reported, of a table that knows them.
     """
     half = words(seen.span_ms / 2)
     if seen.old < FEWEST or not seen.labels:
@@ -279,7 +281,7 @@ def propose(seen: Seen, *, numbers: bool = False) -> Proposal:
     reasons = [
         f"{seen.known / seen.old:.1%} of {seen.old:,} forecasts that had at least {half} for it have an outcome."
     ]
-    silence = None if numbers else _silence(seen, reasons)
+    silence = None if numbers else _silence(seen, silent, reasons)
     # If nearly all ages are equal, the few others are outliers.
     matures = latest if latest <= SPARE * known else known
     apart = not numbers and _apart(enough, reasons)
@@ -326,8 +328,11 @@ def propose(seen: Seen, *, numbers: bool = False) -> Proposal:
     return Proposal(kept, silence, ttl, revisable, tuple(reasons))
 
 
-def _silence(seen: Seen, reasons: list[str]) -> int | None:
+def _silence(seen: Seen, silent: int, reasons: list[str]) -> int | None:
     """Return the label that silence means, or None if silence means nothing."""
+    if silent:
+        reasons.append(f"{silent:,} zeros of the table have no date, so nobody reported them: silence means 0.")
+        return 0
     share = seen.known / seen.old
     zeros, ones = (sum(each.n for each in seen.labels if each.label == label) for label in (0.0, 1.0))
     if zeros + ones < seen.known:

@@ -60,29 +60,24 @@ def configurations(
     settings
         Give the present plan, and the default calibrator of plans that name none.
     calibrators
-        ``NAME`` or ``NAME:option=value,...``: the present plan with this calibrator wherever a stream forecasts one
+        ``NAME`` or ``NAME:option=value,...``: each plan with this calibrator wherever a stream forecasts one
         probability.
     files
-        TOML files of streams.
+        TOML files of streams, the plans; without any, the present plan is the only one.
     challengers
-        Before all others, the present plan, and each of its challengers in the place of its champion.
+        Of each plan before all others, the plan, and each of its challengers in the place of its champion.
 
     Raises
     ------
     SettingsError
         If one is not allowed, or two have one name.
     """
-    found = promotions(settings.policies) if challengers else []
-    found += [with_calibrator(settings.policies, spec) for spec in calibrators]
-    for path in files:
-        try:
-            policies = stream_config.parse(path.read_text(), settings.default_calibrator, settings.policies.coin)
-        except OSError as exc:
-            raise SettingsError(f"cannot read {path}: {exc.strerror}") from exc
-        except ValueError as exc:
-            raise SettingsError(f"{path}: {exc}") from exc
-        found.append(Configuration(path.stem, policies))
-    found = found or [Configuration(PRESENT, settings.policies)]
+    found: list[Configuration] = []
+    for plan in [_of_file(path, settings) for path in files] or [Configuration(PRESENT, settings.policies)]:
+        of = f"{plan.name} " if len(files) > 1 else ""
+        varied = promotions(plan.policies, plan.name) if challengers else []
+        varied += [with_calibrator(plan.policies, spec) for spec in calibrators]
+        found += [replace(each, name=of + each.name) for each in varied] or [plan]
     names = [each.name for each in found]
     for name in names:
         if names.count(name) > 1 or name == "raw":
@@ -90,7 +85,17 @@ def configurations(
     return found
 
 
-def promotions(policies: Policies) -> list[Configuration]:
+def _of_file(path: Path, settings: Settings) -> Configuration:
+    try:
+        policies = stream_config.parse(path.read_text(), settings.default_calibrator, settings.policies.coin)
+    except OSError as exc:
+        raise SettingsError(f"cannot read {path}: {exc.strerror}") from exc
+    except ValueError as exc:
+        raise SettingsError(f"{path}: {exc}") from exc
+    return Configuration(path.stem, policies)
+
+
+def promotions(policies: Policies, name: str = PRESENT) -> list[Configuration]:
     """Return a plan as it is, and as it would be if a challenger were promoted wherever it is one.
 
     Raises
@@ -100,8 +105,8 @@ def promotions(policies: Policies) -> list[Configuration]:
     """
     specs = dict.fromkeys(_spec(each) for policy in _all(policies) for each in policy.challengers)
     if not specs:
-        raise SettingsError("--challengers: no stream of the present plan has any; `shadow` names them")
-    return [Configuration(PRESENT, policies), *(_promoted(policies, spec) for spec in specs)]
+        raise SettingsError(f"--challengers: no stream of the {name} plan has any; `shadow` names them")
+    return [Configuration(name, policies), *(_promoted(policies, spec) for spec in specs)]
 
 
 def _promoted(policies: Policies, spec: str) -> Configuration:

@@ -116,6 +116,8 @@ class PartitionResult:
         Forecasts of probabilities that expired, by stream.
     records
         Applied.
+    immature
+        Forecasts that have not matured at the end.
     dead
         Dead letters, by topic and reason.
     looks
@@ -139,6 +141,7 @@ class PartitionResult:
     fates: list[int] = field(default_factory=lambda: [0] * len(FATES))
     expired: dict[int, int] = field(default_factory=dict)
     records: int = 0
+    immature: int = 0
     dead: dict[tuple[int, str], int] = field(default_factory=dict)
     looks: list[Look] = field(default_factory=list)
     dictionaries: dict[int, Dictionary] = field(default_factory=dict)
@@ -224,6 +227,20 @@ class InMemoryEngine:
         self.played.records = self._applied
         self._tape.spill()
 
+    def run_on(self, now: int) -> None:
+        """Let stream time run on to a moment, ms, without a record, and all forecasts mature that are due then."""
+        for witness in sorted(self._witnesses.waiting):
+            self._stream_time = max(self._stream_time, min(witness.ts, now))
+            if witness.entry is not None:
+                role, ttl_ms, named, event_id = witness.entry
+                self._queues.push(role, ttl_ms, self._stream_time, named, event_id)
+        self._witnesses = Witnesses()
+        self._stream_time = max(self._stream_time, now)
+        for queue in self._queues.due(self._stream_time):
+            if queue.role == MATURITY:
+                self._mature(queue)
+        self._queues.settle()
+
     def end(self) -> PartitionResult:
         """Look at every calibrator a last time, write the tape, and return what was played."""
         for entrants in self._now.values():
@@ -231,6 +248,7 @@ class InMemoryEngine:
             for n, served in enumerate(entrants.served):
                 if (part := functions.part(served))[1]:
                     self.played.functions[entrants.number, n] = part
+        self.played.immature = sum(row.status in (IMMATURE, WAITING) for row in self._rows.values())
         self._tape.close()
         return self.played
 

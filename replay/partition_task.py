@@ -134,11 +134,13 @@ def _played(part: Part, progress: Callable[[int], None], collect: Callable[[int]
         finally:
             if engine:
                 engine.close()
+    mine = players[folds].played.fates
+    if folded is not None and folded.fence.fates != mine:
+        raise RuntimeError(f"partition {n}: the engine's fates {folded.fence.fates} are not those in memory, {mine}")
+    if source.until_ms is not None:
+        for player in players:
+            player.run_on(max(source.until_ms, order.latest))
     played = [player.end() for player in players]
-    if folded is not None and folded.fence.fates != played[folds].fates:
-        raise RuntimeError(
-            f"partition {n}: the engine's fates {folded.fence.fates} are not those in memory, {played[folds].fates}"
-        )
     return Done(played, folded, *order.span, (order.read[0], order.read[1]), (order.behind[0], order.behind[1]))
 
 
@@ -171,6 +173,11 @@ class _Order:
                     latest = max(latest, time)
             self._least[topic] = min(self._least[topic], in_order[0])
             self._latest[topic] = max(latest, in_order[-1])
+
+    @property
+    def latest(self) -> int:
+        """Largest timestamp as it was played; 0 without records."""
+        return int(max(*self._latest, 0))
 
     @property
     def span(self) -> tuple[int | None, int | None]:

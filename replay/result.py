@@ -492,6 +492,8 @@ class Contender:
         Records and rows by `state.fence.FATES`, all partitions together; they add up as `state.fence.Fence` says.
     pending, early
         Forecasts that still wait for an outcome at the end, and outcomes that wait for a forecast.
+    immature
+        Forecasts that are younger at the end than the age at which they mature; some have an outcome.
     overall
         All streams of probabilities together; None if there are none.
     streams, vectors
@@ -506,6 +508,7 @@ class Contender:
     fates: Mapping[str, int]
     pending: int
     early: int
+    immature: int
     overall: Scored | None
     streams: Mapping[str, Scored]
     vectors: Mapping[str, Vectors]
@@ -596,6 +599,8 @@ class Result:
         records that go to a topic.
     manifest
         What was read, as `replay --manifest` writes it down.
+    taken
+        How a table was read where it leaves a choice, in sentences.
     records
         Read in all, of both topics, dead ones included.
     start_ms, end_ms
@@ -623,6 +628,7 @@ class Result:
     version: str
     run: str
     manifest: Mapping[str, Any]
+    taken: Sequence[str]
     records: int
     start_ms: int | None
     end_ms: int | None

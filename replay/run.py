@@ -46,6 +46,8 @@ class Request:
         At least one.
     delays
         At least one; each is a pass of its own, because it changes the order of events.
+    taken
+        `replay.result.Result.taken`.
     processes
         At most so many.
     threshold
@@ -63,6 +65,7 @@ class Request:
     source: Source
     configurations: Sequence[Configuration]
     delays: Sequence[Delay] = (Delay(),)
+    taken: Sequence[str] = ()
     processes: int = 1
     threshold: float | None = None
     volume: float = VOLUME
@@ -199,6 +202,7 @@ def _result(request: Request, groups: Sequence[Sequence[Configuration]], passes:
         version=__version__,
         run=request.run,
         manifest=request.source.manifest(),
+        taken=request.taken,
         records=sum(part.played[0].records for part in first),
         start_ms=min(starts, default=None),
         end_ms=max(ends, default=None),

@@ -239,6 +239,7 @@ def board(
                 fates=dict(zip(FATES, fates, strict=True)),
                 pending=fence.pending,
                 early=fence.early,
+                immature=sum(part.immature for part in parts),
                 overall=overall,
                 streams=scored,
                 vectors=_vectors(parts, i, names),

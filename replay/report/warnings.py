@@ -8,7 +8,7 @@ from typing import Final
 from replay.measure import FEWEST, UNSORTED
 from replay.report import recommendation
 from replay.report.number_format import count, duration, share
-from replay.result import Ages, Coverage, Result, Scored
+from replay.result import Ages, Contender, Coverage, Result, Scored
 from state.scoring.ages import words
 
 #: Fewer outcomes than this in a band, or in all, and shares move by more than .2 by chance.
@@ -57,9 +57,10 @@ def cautions(result: Result) -> list[Caution]:
     """Return the warnings that this replay calls for, the gravest first."""
     found: list[Caution] = []
     contenders = recommendation.base(result)
+    found += [Caution("How the table was read.", sentence) for sentence in result.taken]
     found += lateness(result)
     if contenders and contenders[0].overall:
-        found += _labels(contenders[0].overall)
+        found += [*_labels(contenders[0].overall), *unresolved(contenders[0])]
     for topic, reasons in result.dead.items():
         if reasons:
             listed = ", ".join(f"{reason} {count(n)}" for reason, n in reasons.items())
@@ -166,7 +167,7 @@ def _seen(scored: Scored) -> list[Ages]:
 
 
 def _labels(overall: Scored) -> Iterator[Caution]:
-    issued, resolved = overall.issued, overall.raw.n
+    resolved = overall.raw.n
     blind = [each for each in overall.coverage if not each.identifiable]
     if blind:
         yield Caution(
@@ -200,11 +201,24 @@ def _labels(overall: Scored) -> Iterator[Caution]:
             "the "
             "figures of the whole.",
         )
-    if resolved < issued:
+
+
+def unresolved(contender: Contender) -> Iterator[Caution]:
+    """Say how many forecasts are in no figure, because they are too young or have no outcome."""
+    fates = contender.fates
+    issued = fates["forecasts_issued"]
+    left = issued - sum(fates[each] for each in ("outcomes_resolved", "early_joined", "matured", "implied"))
+    old = left - contender.immature
+    if contender.immature:
         yield Caution(
-            f"{count(issued - resolved)} of {count(issued)} forecasts ({share((issued - resolved) / issued)}) have "
-            "no outcome.",
-            "All scores are of the others.",
+            f"{count(contender.immature)} of {count(issued)} forecasts ({share(contender.immature / issued)}) had not "
+            "matured when the history ended.",
+            "They are younger than `matures`, so nothing was learnt of them. All scores are of the others.",
+        )
+    if old:
+        yield Caution(
+            f"{count(old)} of {count(issued)} forecasts ({share(old / issued)}) have no outcome.",
+            f"{count(fates['expired_forecasts'])} of them expired. All scores are of the others.",
         )
 
 

@@ -54,6 +54,7 @@ class FileSource:
     forecasts: Path
     outcomes: Path
     partitions: int = 1
+    until_ms = 0
 
     def __post_init__(self) -> None:
         for path in (self.forecasts, self.outcomes):
@@ -90,6 +91,7 @@ class FileSource:
         SettingsError
             If a record names a partition that there is not.
         """
+        last = 0
         for topic in (FORECASTS, OUTCOMES):
             with ExitStack() as stack:
                 spools = [
@@ -99,12 +101,13 @@ class FileSource:
                 for places, chunk in self._chunks(topic):
                     found: list[list[tuple[Any, ...]]] = [[] for _ in spools]
                     for place, record in zip(places, chunk.records, strict=True):
+                        last = max(last, record.timestamp)
                         found[place].append(tuple(record))
                     for spool, records in zip(spools, found, strict=True):
                         if records:
                             marshal.dump(records, spool)
         size = sum(_spool(directory, topic, n).stat().st_size for topic in (0, 1) for n in range(self.partitions))
-        return SpooledSource(directory, self.partitions, self.names, size, self.manifest())
+        return SpooledSource(directory, self.partitions, self.names, size, self.manifest(), last)
 
     def _chunks(self, topic: int) -> Iterator[tuple[list[int], Chunk]]:
         """Yield chunks with the partition of each of their records."""
@@ -157,6 +160,7 @@ class SpooledSource:
     names: tuple[str, str]
     size: int
     origin: Mapping[str, Any]
+    until_ms: int
 
     def manifest(self) -> Mapping[str, Any]:
         """Return the files' manifest."""

@@ -65,6 +65,10 @@ class Source(Protocol):
     def size(self) -> int:
         """How much there is to read, in the unit that `Chunk.done` counts; only progress depends on it."""
 
+    @property
+    def until_ms(self) -> int | None:
+        """Until when time runs at least, beside the last record of a partition; None: no further, records will come."""
+
     def manifest(self) -> Mapping[str, Any]:
         """Return what identifies the records: the same manifest, the same records."""
 

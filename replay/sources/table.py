@@ -4,6 +4,7 @@ Each row becomes a forecast at its time, and an outcome if it has a label. The o
 or with the forecast if the table does not say when labels came.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -12,6 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 import orjson
+from numpy.typing import NDArray
 
 from replay.sources.files import FileSource, begins, identity
 from replay.sources.labels import Meanings, meanings
@@ -122,6 +124,19 @@ class TableSource(FileSource):
         }
 
     @cached_property
+    def silent(self) -> Mapping[str, int]:
+        """By stream: zeros that have no date though labels have some. They are no outcomes: nobody reported them."""
+        return Counter(self._rows.streams[row] for row in np.flatnonzero(self._rows.silent))
+
+    @cached_property
+    def ages_ms(self) -> Integers:
+        """How long the ones of the table took to be known, ms; those without both times are left out."""
+        rows = self._rows
+        dated = (rows.labels == 1) & (rows.label_times != _NEVER) & (rows.times != _NEVER)
+        ages: Integers = np.maximum(rows.label_times[dated] - rows.times[dated], 0)
+        return ages
+
+    @cached_property
     def _rows(self) -> "Rows":
         return read(self.forecasts, self.columns)
 
@@ -172,6 +187,8 @@ class Rows:
         Names.
     segments
         By column; empty where a row has none.
+    silent
+        Rows whose label is 0 and was never reported; they have no label here.
     """
 
     scores: Floats
@@ -181,6 +198,7 @@ class Rows:
     ids: list[str]
     streams: list[str]
     segments: Mapping[str, list[str]]
+    silent: NDArray[np.bool_]
 
     @property
     def count(self) -> int:
@@ -209,7 +227,15 @@ def read(path: Path, columns: Columns) -> Rows:
     default = (columns.stream_name for _ in range(count))
     streams = list(default) if columns.stream is None else _names(table[columns.stream], default)
     segments = {name: _names(table[name], ("" for _ in range(count))) for name in columns.segments}
-    return Rows(scores, _labels(table[columns.label], columns), times, label_times, ids, streams, segments)
+    labels = _labels(table[columns.label], columns)
+    silent = (labels == 0) & (label_times == _NEVER) & (columns.label_time is not None)
+    if columns.label_time is not None and (labels == 1).any() and (label_times[labels == 1] == _NEVER).all():
+        raise TableError(
+            f"--label-time {columns.label_time}: no row with label 1 has a time; leave the option out to take labels "
+            "as known with the score"
+        )
+    labels[silent] = np.nan
+    return Rows(scores, labels, times, label_times, ids, streams, segments, silent)
 
 
 def _table(path: Path, columns: Columns) -> Any:  # noqa: ANN401 - pyarrow ships no type hints

@@ -63,6 +63,8 @@ class TopicSource:
         """Number of partitions."""
         return len(self.spans[FORECASTS])
 
+    until_ms = None
+
     @property
     def size(self) -> int:
         """Offsets to read."""

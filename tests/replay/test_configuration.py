@@ -1,6 +1,7 @@
 """What is replayed: plans with another calibrator, and with a challenger in its champion's place."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -35,6 +36,17 @@ def test_a_challenger_takes_its_champions_place_wherever_it_is_one() -> None:
 def test_a_calibrator_that_is_a_challenger_may_be_replayed_for_all() -> None:
     (found,) = configurations(SETTINGS, ["minimax"], [])
     assert [policy.calibrator for _, policy in found.policies.patterns] == ["minimax"] * 3
+
+
+def test_a_calibrator_beside_a_file_takes_the_place_of_the_files_own(tmp_path: Path) -> None:
+    paths = [tmp_path / "one.toml", tmp_path / "two.toml"]
+    for n, path in enumerate(paths, 1):
+        path.write_text(f'[streams."loans"]\ncalibrator = "beta"\nttl = "{n}d"\n')
+    (alone,) = configurations(SETTINGS, ["minimax"], paths[:1])
+    assert alone.name == "minimax"
+    assert [(each.calibrator, each.ttl_ms) for _, each in alone.policies.patterns] == [("minimax", 86_400_000)]
+    both = configurations(SETTINGS, ["minimax", "platt"], paths)
+    assert [each.name for each in both] == ["one minimax", "one platt", "two minimax", "two platt"]
 
 
 def test_a_plan_without_challengers_says_so() -> None:

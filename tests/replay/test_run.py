@@ -143,7 +143,7 @@ def test_fates_add_up_and_windows_count_every_resolved_forecast_once(tmp_path: P
 def test_configurations_that_read_otherwise_run_beside_one_another(tmp_path: Path) -> None:
     (tmp_path / "short.toml").write_text('[streams."stream-0"]\ncalibrator = "platt"\nttl = "1s"\n')
     files = written(tmp_path, 5 * N)
-    made = configurations(SETTINGS, ["platt", "identity"], [tmp_path / "short.toml"])
+    made = configurations(SETTINGS, ["platt", "identity"], []) + configurations(SETTINGS, [], [tmp_path / "short.toml"])
     result = found(Request(FileSource(*files), made, resamples=50))
     assert [each.name for each in result.contenders] == ["platt", "identity", "short"]
     assert result.contender("short").fates["expired_forecasts"] > result.contender("platt").fates["expired_forecasts"]

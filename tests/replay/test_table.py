@@ -264,10 +264,92 @@ def test_a_ttl_that_is_shorter_than_the_labels_take_is_told_at_once(
     assert told.err.index(line) < told.err.index("ECE")
 
 
+def reported(tmp_path: Path, rows: int = 3000, span_days: float = 60, late_days: int = 20) -> Path:
+    """A table of which only the ones have a date: one in ten, known after up to `late_days` days."""
+    path = tmp_path / "cards.csv"
+    lines = [
+        f"{(i % 100 + 0.5) / 100},{int(i % 10 == 0)},{at // 1000},"
+        f"{(at + DAY * (1 + i // 10 % late_days)) // 1000 if i % 10 == 0 else ''}"
+        for i in range(rows)
+        for at in [JANUARY + round(i * span_days * DAY / rows)]
+    ]
+    path.write_text("\n".join(["p,fraud,at,known", *lines]) + "\n")
+    return path
+
+
+def test_zeros_without_a_date_are_silence_from_the_age_at_which_ones_are_known(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, plan, page = reported(tmp_path), tmp_path / "streams.toml", tmp_path / "review.html"
+    assert run("--table", path, *COLUMNS, "--report", page) == 0
+    told = capsys.readouterr()
+    said = "2,700 zeros of cards have no date. They are taken as silence: a forecast without an outcome counts as 0 "
+    assert f"{said}from the age of 21d on, by which 99 in 100 ones were known." in told.err
+    assert said in page.read_text()
+    result = orjson.loads(told.out.splitlines()[-1])
+    (contender,) = result["contenders"]
+    assert result["dead"] == {"forecasts": {}, "outcomes": {}}
+    fates = contender["fates"]
+    assert (fates["forecasts_issued"], fates["expired_forecasts"]) == (3000, 0)
+    assert fates["matured"] + fates["implied"] + contender["immature"] == 3000
+    # The lines that it tells for a worker give the same, and are then what was taken.
+    lines = told.err.split("streams file:\n")[1].split("\n\n")[0].splitlines()[:4]
+    plan.write_text("\n".join(lines))
+    assert run("--table", path, *COLUMNS, "--streams", plan) == 0
+    again = capsys.readouterr()
+    assert f"{said}from the age of 21d on, as the streams file says." in again.err
+    assert orjson.loads(again.out.splitlines()[-1])["contenders"][0]["fates"] == fates
+
+
+def test_zeros_without_a_date_are_asked_about_where_nothing_says_how_long_silence_takes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, plan = tmp_path / "cards.csv", tmp_path / "streams.toml"
+    path.write_text("p,fraud,at,known\n.5,0,2026-01-01,\n.5,0,2026-01-02,2026-01-03\n")
+    assert run("--table", path, *COLUMNS) == 65
+    assert "no 1 has a date that says how long reports take" in capsys.readouterr().err
+    plan.write_text('[streams.cards]\nmatures = "1d"\nsilence = 1')
+    assert run("--table", path, *COLUMNS, "--streams", plan) == 65
+    assert "zeros of cards have no date, so silence means 0, but silence = 1.0" in capsys.readouterr().err
+    path.write_text("p,fraud,at,known\n.5,0,2026-01-01,\n.5,1,2026-01-02,\n")
+    assert run("--table", path, *COLUMNS) == 65
+    assert "no row with label 1 has a time; leave the option out" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("partitions", [1, 2])
+def test_what_is_due_when_a_table_ends_is_resolved_and_what_is_not_is_counted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], partitions: int
+) -> None:
+    # After the last score 20 labels come, and each record lets 64 forecasts mature.
+    path, plan = tmp_path / "cards.csv", tmp_path / "streams.toml"
+    lines = [f".5,0,{(JANUARY + i * DAY // 500) // 1000}," for i in range(10_000)]
+    lines += [f".5,1,{(JANUARY + i * DAY) // 1000},{(JANUARY + (26 + i) * DAY) // 1000}" for i in range(20)]
+    path.write_text("\n".join(["p,fraud,at,known", *lines]) + "\n")
+    plan.write_text('[streams.cards]\nmatures = "30d"\nsilence = 0\nttl = "40d"\n')
+    assert run("--table", path, *COLUMNS, "--partitions", partitions, "--streams", plan) == 0
+    told = capsys.readouterr()
+    (contender,) = orjson.loads(told.out.splitlines()[-1])["contenders"]
+    young = 2499 + 4  # The table ends on day 45: zeros and ones that are later than day 15.
+    assert (contender["immature"], contender["overall"]["raw"]["n"]) == (young, 10_020 - young)
+    assert "2,503 of 10,020 forecasts (25.0%) had not matured when the history ended" in told.err
+
+
+def test_labels_without_a_time_are_said_to_be_taken_as_known_at_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = made(tmp_path)
+    assert run("--table", path, *COLUMNS[:6]) == 0
+    assert "Labels were taken as known at once" in capsys.readouterr().err
+    assert main.main(["config", "suggest", "quarter", "--table", str(path), *COLUMNS[:6]]) == 78
+    assert "needs --label-time" in capsys.readouterr().err
+    assert run("--table", path, *COLUMNS) == 0
+    assert "known at once" not in capsys.readouterr().err
+
+
 def test_a_proposal_of_a_table_with_a_wrong_column_is_the_same_error(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    wrong = ("--score", "score", "--label", "fraud", "--time", "at")
+    wrong = ("--score", "score", *COLUMNS[2:])
     assert main.main(["config", "suggest", "quarter", "--table", str(made(tmp_path, 10)), *wrong]) == replay.UNUSABLE
     assert "there are: p, fraud, at, known" in capsys.readouterr().err
 

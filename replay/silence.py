@@ -1,0 +1,103 @@
+"""Zeros of a table that have no date: silence, as nobody reports a good payment."""
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Final
+
+import numpy as np
+
+from replay.configuration import Configuration
+from replay.sources.record import TableError
+from replay.sources.table import TableSource
+from state.forecasts import PROBABILITY
+from state.policy import Policies, Policy
+from state.scoring.ages import words
+from streams.config.stream_config import duration
+
+#: A forecast matures when this share of the ones is known, and is kept so many times longer than the latest one took.
+KNOWN, SPARE = 0.99, 1.1
+_AT_ONCE: Final = (
+    "Labels were taken as known at once, with the score, because --label-time was left out. If they come later, name "
+    "the column that says when: late labels teach later, and what is served is then worse than shown here."
+)
+
+
+def understood(source: TableSource, plans: Sequence[Configuration]) -> tuple[list[Configuration], list[str]]:
+    """Return plans by which the zeros of a table that have no date are silence, and what was taken, in sentences.
+
+    A plan that says when a stream's forecasts mature is followed; else they mature when 99 in 100 of the ones were
+    known.
+
+    Raises
+    ------
+    TableError
+        If there is such a zero, and neither a plan nor a one says how long reports take; or a plan says that silence
+        means 1.
+    """
+    said = [] if source.columns.label_time else [_AT_ONCE]
+    if not source.silent:
+        return list(plans), said
+    made = []
+    for plan in plans:
+        before = plan.policies
+        silent = partial(_silent, source, {id(before.of(stream)) for stream in source.silent})
+        default = before.default and silent(before.default)
+        after = before.changed([(pattern, silent(policy)) for pattern, policy in before.patterns], default)
+        made.append(replace(plan, policies=after))
+        said += [sentence for sentence in _sentences(source, before, after) if sentence not in said]
+    return made, said
+
+
+def _silent(source: TableSource, used: set[int], policy: Policy) -> Policy:
+    """Return a policy by which silence means 0, if it meant nothing and is one of those used, by identity."""
+    if id(policy) not in used or policy.kind != PROBABILITY or policy.silence is not None:
+        return policy
+    ages = source.ages_ms
+    if not policy.matures_ms and not len(ages):
+        raise TableError(
+            f"--label-time {source.columns.label_time}: zeros without a date are silence, and no 1 has a date that "
+            "says how long reports take; write `matures` and `silence = 0` of the stream into a file for --streams"
+        )
+    matures, latest = policy.matures_ms, float(ages.max(initial=0))
+    if not matures:
+        known = float(np.quantile(ages, KNOWN))
+        # An outcome of the very moment at which its forecast matures comes behind it.
+        matures = duration(words((latest if latest <= SPARE * known else known) + 1))
+    latest = max(matures, latest)
+    ttl = policy.ttl_ms if policy.ttl_ms > latest else duration(words(SPARE * latest))
+    revisable = max(policy.revisable_ms, ttl) if policy.revisable_ms else 0
+    return replace(policy, matures_ms=matures, silence=0.0, ttl_ms=ttl, revisable_ms=revisable)
+
+
+def _sentences(source: TableSource, before: Policies, after: Policies) -> Iterator[str]:
+    """Say what silence means, from which age on, and what a worker needs for the same."""
+    alike: dict[tuple[bool, bool, str, str], list[str]] = defaultdict(list)
+    for stream in source.silent:
+        was, policy = before.of(stream), after.of(stream)
+        if was is None or policy is None:
+            continue
+        if policy.silence != 0:
+            raise TableError(
+                f"--label-time {source.columns.label_time}: zeros of {stream} have no date, so silence means 0, but "
+                f"silence = {policy.silence!r} for this stream"
+            )
+        told = was.silence is not None, was.matures_ms > 0, words(policy.matures_ms), words(policy.ttl_ms)
+        alike[told].append(stream)
+    for (silent, matures, age, ttl), streams in alike.items():
+        zeros = sum(source.silent[stream] for stream in streams)
+        named = streams[0] if len(streams) == 1 else f"{len(streams):,} streams"
+        what = (
+            f"{zeros:,} zeros of {named} have no date. They are taken as silence: a forecast without an outcome counts "
+            f"as 0 from the age of {age} on"
+        )
+        if silent:
+            yield f"{what}, as the streams file says."
+            continue
+        yield (
+            f"{what}, {'the `matures` of the streams file' if matures else 'by which 99 in 100 ones were known'}. A "
+            f"worker does the same with these lines in its streams file:\n[streams.{json.dumps(streams[0])}]\n"
+            f'matures = "{age}"\nsilence = 0\nttl = "{ttl}"'
+        )
