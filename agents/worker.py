@@ -184,7 +184,7 @@ async def _serve(settings: Settings, probe: Probe, stage: Stage, readers: Reader
     topology.failed_logins = lambda: readers.failed_logins
     gauges = topology.gauges if stage.pages else None
     readers.answer(Source(topology.gauges.exposition, gauges, lambda: topology.standing))
-    tell(settings, readers.port)
+    tell(settings, readers.port, page=stage.pages is not None)
     stop = stop_asked()
     reporting = asyncio.create_task(
         readers.report(
@@ -233,11 +233,14 @@ async def _work(topology: Topology, settings: Settings, stop: asyncio.Event) -> 
         topology.failed(crash)
 
 
-def tell(settings: Settings, port: int) -> None:
-    """Log which engine runs and where the metrics are; warn if anybody can read them."""
+def tell(settings: Settings, port: int, *, page: bool = False) -> None:
+    """Log which engine runs and where page and metrics are; warn if anybody can read them."""
     log.info("engine: %s", "compiled" if compiled.runs() else f"interpreted: {compiled.missing(os.environ)}")
     scheme = "https" if settings.access.certfile else "http"
-    log.info("metrics on %s://%s:%d/metrics", scheme, settings.metrics_host, port)
+    place = f"{scheme}://{settings.metrics_host}:{port}/"
+    if page:
+        log.info("page on %s", place)
+    log.info("metrics on %smetrics", place)
     if not settings.on_loopback and settings.access.username is None:
         log.warning(
             "metrics and pages are open to whoever reaches %s:%d: let only those who may read them reach it, or set "

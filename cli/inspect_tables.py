@@ -1,17 +1,21 @@
 """The tables that ``trueup inspect`` prints. `streams.metrics.description` has the same figures for JSON."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
-from rich.console import Console
+from rich.box import SIMPLE_HEAD
 from rich.table import Column, Table
 
+from replay.console import Console
 from state.scoring.ages import words
 from state.scoring.history import KINDS
 from state.scoring.ranking import VOLUMES
 from state.scoring.scores import SCORED, Murphy
 from streams.metrics import challengers, functions, segments
 from streams.metrics.vectors import NORMALISED
+
+#: Of each partition's calibrator.
+MEASURES: Final = ("error", "bound", "noise", "internal_regret")
 
 
 def console(*, stderr: bool = False) -> Console:
@@ -24,7 +28,9 @@ def show(report: dict[str, dict[str, Any]], counts: dict[str, int], *, whole: bo
     shown_on = console()
     caption = "Of classes the ECE and AUC of the likeliest class; of numbers the error of coverage in place of the ECE."
     table = Table(
-        *("stream", "resolved", "ECE raw", "ECE", "AUC raw", "AUC", "regret", "calibrator"),
+        "stream",
+        *(_figures(each) for each in ("resolved", "ECE_raw", "ECE", "AUC_raw", "AUC", "regret")),
+        "calibrator",
         caption=caption if any("vectors" in each for each in report.values()) else None,
     )
     for name, each in report.items():
@@ -33,7 +39,7 @@ def show(report: dict[str, dict[str, Any]], counts: dict[str, int], *, whole: bo
         made = ", ".join(sorted({one["calibrator"] for one in each["calibrators"] if one["config"] in _served(each)}))
         resolved = each["resolved"] + sum(scored["resolved"] for scored in each.get("vectors", {}).values())
         table.add_row(name, f"{resolved:,}", *scores, regret, made)
-    shown_on.print(table)
+    _print(shown_on, table)
     if not whole:
         shown_on.print("  ".join(f"{fate} {n:,}" for fate, n in counts.items() if n))
         return
@@ -52,7 +58,7 @@ def _short(each: dict[str, Any], kind: str, score: str) -> float | None:
 
 def _whole(shown_on: Console, each: dict[str, Any]) -> None:
     for config, scored in each.get("vectors", {}).items():
-        shown_on.print(_vector_table(config, scored))
+        _print(shown_on, _vector_table(config, scored))
     curve = Table("kind", "events", "mean forecast", "share of events", title="reliability")
     low = Table("kind", "events", "mean forecast", "share of events", title="reliability below .1")
     for kind in SCORED:
@@ -61,46 +67,56 @@ def _whole(shown_on: Console, each: dict[str, Any]) -> None:
         for one in each.get(kind, {}).get("low_reliability", ()):
             low.add_row(kind, f"{one['n']:,}", f"{one['forecast']:.5f}", f"{one['outcome']:.5f}")
     if each["resolved"] or "vectors" not in each:
-        shown_on.print(curve, low, _health(each))
+        _print(shown_on, curve, low, _health(each))
     _counted(shown_on, each)
     if "segments" in each:
-        shown_on.print(segments.table(each["segments"]))
+        _print(shown_on, segments.table(each["segments"]))
         if (lately := segments.recent_table(each["segments"])) is not None:
-            shown_on.print(lately)
+            _print(shown_on, lately)
     if "biases" in each:
-        shown_on.print(functions.table(each["biases"]))
+        _print(shown_on, functions.table(each["biases"]))
     if "shadows" in each:
-        shown_on.print(challengers.table(each["shadows"]))
+        _print(shown_on, challengers.table(each["shadows"]))
     _calibrators(shown_on, each["calibrators"])
 
 
 def _counted(shown_on: Console, each: dict[str, Any]) -> None:
     """Show how forecasts are distributed, and how old they are when outcomes come."""
     if "forecasts" in each:
-        shown_on.print(_forecasts_table(each["forecasts"]))
+        _print(shown_on, _forecasts_table(each["forecasts"]))
     if "ages" in each:
-        shown_on.print(_ages_table(each["ages"]))
+        _print(shown_on, _ages_table(each["ages"]))
         for finding in each["ages"]["findings"]:
             shown_on.print(f"labels: {finding['words']}.")
 
 
 def _calibrators(shown_on: Console, calibrators: list[dict[str, Any]]) -> None:
-    measures = ("error", "bound", "noise", "internal_regret")
-    held = Table("partition", "calibrator", "config", "version", "outstanding", *measures, "saturated")
+    held = Table("part", "calibrator", *(_figures(each) for each in ("version", "open", *MEASURES)))
+    saturated = any(one["saturated"] is not None for one in calibrators)
+    if saturated:
+        held.add_column("saturated", no_wrap=True)
     for one in calibrators:
         # A bound of 1 says nothing.
         shown = {**one, "bound": None if one["bound"] == 1.0 else one["bound"]}
-        figures = ("–" if shown[name] is None else f"{shown[name]:.4f}" for name in measures)
-        held.add_row(
-            str(one["partition"]),
-            one["calibrator"],
-            one["config"],
-            f"{one['version']:,}",
-            str(one["outstanding"]),
-            *figures,
-            "–" if one["saturated"] is None else f"{one['saturated']:,}",
-        )
-    shown_on.print(held)
+        figures = ["–" if shown[name] is None else f"{shown[name]:.4f}" for name in MEASURES]
+        if saturated:
+            figures.append("–" if one["saturated"] is None else f"{one['saturated']:,}")
+        of = f"{one['calibrator']} ({one['config']})"
+        held.add_row(str(one["partition"]), of, f"{one['version']:,}", f"{one['outstanding']:,}", *figures)
+    _print(shown_on, held)
+
+
+def _figures(heading: str) -> Column:
+    return Column(heading.replace("_", "\n"), no_wrap=True)
+
+
+def _print(shown_on: Console, *tables: Table) -> None:
+    """Print tables so that they can be read at 80 columns: what is too wide is folded, nothing is cut off."""
+    for table in tables:
+        table.box, table.pad_edge, table.padding = SIMPLE_HEAD, False, (0, 1, 0, 0)
+        for column in table.columns:
+            column.overflow = "fold"
+        shown_on.print(table)
 
 
 def _served(each: dict[str, Any]) -> set[str]:

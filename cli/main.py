@@ -13,7 +13,7 @@ from typing import Any
 
 from aiokafka.errors import KafkaError
 
-from agents import __version__, logs
+from agents import __version__, logs, terminal
 from cli import replay
 from replay.sources.record import TableError
 from streams.config import effective_config, stream_config
@@ -70,10 +70,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit status."""
     _open_streams()
     try:
-        try:
-            return _run_command(arguments)
-        finally:
-            sys.stdout.flush()
+        with terminal.guarded():
+            try:
+                return _run_command(arguments)
+            finally:
+                sys.stdout.flush()
     except BrokenPipeError:
         if not _unread():
             raise
@@ -168,12 +169,7 @@ def _parser() -> argparse.ArgumentParser:
         "--out", type=Path, default=Path("trueup-experiments"), help="directory of the report (default: %(default)s)"
     )
 
-    broker = commands.add_parser(
-        "broker", help="run a local Apache Kafka for development, without Docker", description="Runs until Ctrl-C."
-    )
-    broker.add_argument("--port", type=_positive, help="port to listen on (default: a free one)")
-    broker.add_argument("--data-dir", type=Path, help="keep the data here (default: a temporary directory)")
-
+    _add_broker(commands)
     topic = commands.add_parser("topics", help="make or check the topics")
     actions = topic.add_subparsers(dest="action", required=True, metavar="create|check|acls")
     create = actions.add_parser("create", help="make the topics that do not exist")
@@ -230,6 +226,25 @@ def _parser() -> argparse.ArgumentParser:
     replay.add(commands)
     _add_readers(commands)
     return parser
+
+
+def _add_broker(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    broker = commands.add_parser(
+        "broker",
+        help="run a local Apache Kafka for development, without Docker; send and watch records of any",
+        description="Without a further word it runs a broker until Ctrl-C. 'send' and 'watch' use TRUEUP_BROKERS.",
+    )
+    broker.add_argument("--port", type=_positive, help="port to listen on (default: a free one)")
+    broker.add_argument("--data-dir", type=Path, help="keep the data here (default: a temporary directory)")
+    by_hand = broker.add_subparsers(dest="action", metavar="send|watch")
+    send = by_hand.add_parser("send", help="send each line of standard input to a topic")
+    send.add_argument("topic", metavar="TOPIC")
+    send.add_argument(
+        "--key", metavar="FIELD", default="event_id", help="JSON field that is the record's key (default: %(default)s)"
+    )
+    watch = by_hand.add_parser("watch", help="print the records of a topic as they come, until Ctrl-C")
+    watch.add_argument("topic", metavar="TOPIC")
+    watch.add_argument("--first", action="store_true", help="begin with the first record that is kept")
 
 
 def _add_readers(commands: Any) -> None:  # noqa: ANN401 - argparse has no public name for it
@@ -430,11 +445,22 @@ def _experiments(options: argparse.Namespace) -> int:
 
 def _broker(options: argparse.Namespace) -> int:
     try:
-        from lab import broker  # noqa: PLC0415 - not part of a worker
+        from lab import broker, records  # noqa: PLC0415 - not part of a worker
     except ModuleNotFoundError as exc:  # the worker's image holds no lab
         raise SettingsError(f"the broker for development needs {exc.name}: run it from a checkout") from exc
 
-    return broker.serve(options.port, options.data_dir)
+    if options.action is None:
+        return broker.serve(options.port, options.data_dir)
+    settings = Settings.from_env(os.environ)
+    try:
+        if options.action == "watch":
+            asyncio.run(records.watch(settings, options.topic, first=options.first))
+        else:
+            sent = asyncio.run(records.send(settings, options.topic, sys.stdin.buffer, options.key))
+            print(f"sent {sent} records to {options.topic}", file=sys.stderr)
+    except KafkaError as exc:
+        raise topics.TopicsError(f"{options.topic} at {', '.join(settings.brokers)}: {exc}") from exc
+    return 0
 
 
 def _topics(options: argparse.Namespace) -> int:
@@ -525,7 +551,9 @@ def _config(options: argparse.Namespace) -> int:
             kept += f", no report means {policy['silence']:g}"
         named = [*policy["segments"], *("*".join(pair) for pair in policy["pairs"])]
         segments = f", segments {', '.join(named)}" if named else ""
-        print(f"# streams {pattern!r}: {policy['calibrator']}, configuration {policy['config']}, {kept}{segments}")
+        beside = f", challengers {', '.join(policy['challengers'])}" if "challengers" in policy else ""
+        answers = f"{policy['calibrator']}, configuration {policy['config']}"
+        print(f"# streams {pattern!r}: {answers}, {kept}{segments}{beside}")
     for pattern, why in unmapped.items():
         print(f"# streams {pattern!r}: no map in {settings.maps}, because {why}: decide by their raw forecasts")
     for each in sources:

@@ -23,11 +23,11 @@ from typing import Any
 import orjson
 import tomlkit
 from aiokafka.errors import KafkaError
-from rich.console import Console
 from tomlkit.exceptions import TOMLKitError
 from tomlkit.items import InlineTable
 
 from cli import inspect
+from replay.console import Console
 from state.frames import CorruptFrame
 from state.policy import Challenger, Policies, Policy
 from state.scoring.pair_scores import AnyComparison, of_challenger

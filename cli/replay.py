@@ -293,9 +293,8 @@ def run(options: argparse.Namespace) -> int:
     TableError
         If a table does not hold what it was said to hold.
     """
-    from rich.console import Console  # noqa: PLC0415 - not for --help
-
-    from cli.replay_table import show  # noqa: PLC0415
+    from cli.replay_table import show  # noqa: PLC0415 - not for --help
+    from replay.console import Console  # noqa: PLC0415
     from replay.progress import Bar  # noqa: PLC0415
     from replay.run import replay  # noqa: PLC0415
 

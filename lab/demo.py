@@ -19,7 +19,6 @@ from typing import Any, Final
 
 import orjson
 from aiokafka.errors import KafkaError
-from rich.console import Console
 from rich.markup import escape
 
 from lab import demo_report, flights, payments, topic_counts
@@ -29,6 +28,7 @@ from lab.launch import Worker, WorkerError
 from lab.live_progress import FIGURES, LiveProgress
 from lab.player import SLICE, PlayerProgress, play
 from lab.scenario import PlayedStream, Scenario
+from replay.console import Console
 from streams.atomic_file import written
 from streams.config.settings import Settings
 from streams.kafka import topics

@@ -18,7 +18,6 @@ from typing import Any, Self, TypeVar
 
 import orjson
 from aiokafka.errors import KafkaError
-from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
@@ -32,6 +31,7 @@ from replay.audit.output_matcher import Differs, OutputDifference, Unauditable
 from replay.audit.partition_verifier import LABELS, Checked, Derivation, Memory, Rederivation, RowStore, fence_of
 from replay.audit.reader import PartitionReader, Span, require_kept
 from replay.audit.terms import timeline
+from replay.console import Console
 from replay.moves import Move
 from streams import atomic_file
 from streams.config.settings import Settings, SettingsError

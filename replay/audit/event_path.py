@@ -12,7 +12,6 @@ from typing import Any, Final, NamedTuple
 import orjson
 from aiokafka import TopicPartition
 from aiokafka.errors import KafkaError
-from rich.console import Console
 from rich.markup import escape
 
 from replay.audit.follower import Mapper
@@ -20,6 +19,7 @@ from replay.audit.intake_verifier import MADE, Made
 from replay.audit.output_matcher import Unauditable
 from replay.audit.plan import Plan, chain, planned
 from replay.audit.reader import PartitionReader
+from replay.console import Console
 from streams.config.settings import Settings
 from streams.kafka.topics import TopicsError, partitions
 from streams.kafka.whole_topics import batches

@@ -61,9 +61,14 @@ def policies(settings: Settings) -> dict[str, dict[str, Any]]:
             "quota": stream_config.shown(policy.quota),
             "on_error": policy.on_error,
             **json.loads(policy.recipe),
+            **({"challengers": _challengers(policy)} if policy.shadow else {}),
         }
         for pattern, policy in _patterns(settings)
     }
+
+
+def _challengers(policy: Policy) -> list[str]:
+    return [f"{json.loads(each.recipe)['calibrator']} ({each.config})" for each in policy.challengers]
 
 
 def unmapped(settings: Settings) -> dict[str, str]:

@@ -244,3 +244,24 @@ def test_the_worst_segments_are_shown_with_their_interval(capsys: pytest.Capture
     assert shown.index("FR") < shown.index("DE")
     for figure in ("+0.2000", "75%", "48.0h", "segments lately: 1 of 2 off", "+0.2000 [+0.171, +0.228]"):
         assert figure in shown
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_nothing_is_cut_off_at_80_columns(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *, whole: bool
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    policy = Policy("twospeed+certified")
+    described = describe(found(300, policy), "s")
+    for one in described["calibrators"]:
+        one |= {"version": 12_345_678, "outstanding": 123_456, "saturated": 1_234_567}
+    inspect_tables.show({"payments-of-a-model-with-a-long-name": described}, {}, whole=whole)
+    shown = capsys.readouterr().out
+    assert "…" not in shown
+    assert max(map(len, shown.splitlines())) <= 80
+    assert f"{described['calibrated']['ece']:.4f}" in shown
+    assert "payments-of" in shown
+    if whole:
+        one = described["calibrators"][0]
+        figures = ["12,345,678", "123,456", "1,234,567", f"{one['bound']:.4f}", f"{one['error']:.4f}"]
+        assert all(each in shown for each in figures if one["bound"] != 1.0), shown[-900:]

@@ -508,6 +508,17 @@ def test_config_check_shows_what_the_file_says_of_all_streams_and_the_hash_is_of
     assert said[0][-1] != said[1][-1], "workers of different files show it by their hashes"
 
 
+def test_config_check_names_challengers(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "s.toml").write_text('[streams.a]\ncalibrator = "platt"\nshadow = ["identity", "histogram"]\n')
+    monkeypatch.setenv("TRUEUP_STREAMS", str(tmp_path / "s.toml"))
+    assert main.main(["config", "check"]) == 0
+    (line,) = (each for each in capsys.readouterr().out.splitlines() if each.startswith("# streams 'a'"))
+    assert ", challengers identity (" in line
+    assert "histogram (" in line
+
+
 def test_config_check_says_which_streams_have_no_map(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

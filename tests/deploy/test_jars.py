@@ -122,6 +122,7 @@ def test_exactly_the_jars_of_the_lock_are_fetched_and_no_plugin(site: Site) -> N
     site.locked(outer=b"outer", inner=b"inner")
     done = site.fetch()
     assert done.returncode == 0, done.stdout
+    assert not done.stdout + done.stderr, "a terminal gets no codes either"
     assert {path.name: path.read_bytes() for path in site.lib.iterdir()} == {
         "outer-1.jar": b"outer",
         "inner-1.jar": b"inner",

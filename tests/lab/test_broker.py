@@ -163,3 +163,36 @@ def test_taken_port_is_not_mistaken_for_the_broker(tmp_path: Path) -> None:
 def test_start_that_fails_shows_the_end_of_the_log(tmp_path: Path) -> None:
     with pytest.raises(BrokerError, match="Invalid initial heap size"):
         Broker(tmp_path, heap="much").start()
+
+
+def command(bootstrap: str, *arguments: str) -> subprocess.Popen[bytes]:
+    environment = {**os.environ, "TRUEUP_BROKERS": bootstrap}
+    pipe = subprocess.PIPE
+    return subprocess.Popen(
+        [sys.executable, "-m", "cli.main", "broker", *arguments], env=environment, stdin=pipe, stdout=pipe, stderr=pipe
+    )
+
+
+def test_lines_that_are_sent_are_watched_and_keyed_by_their_event(broker: Broker) -> None:
+    asyncio.run(create(broker.bootstrap, "by-hand"))
+    with command(broker.bootstrap, "send", "by-hand") as sending:
+        _, said = sending.communicate(b'{"event_id": "a1", "p": 0.3}\n\nno JSON \x1b[2J\n', 60)
+    assert sending.returncode == 0
+    assert said.endswith(b"sent 2 records to by-hand\n")
+    with command(broker.bootstrap, "watch", "by-hand", "--first") as watching:
+        assert watching.stdout is not None
+        assert watching.stdout.readline() == b'{"event_id": "a1", "p": 0.3}\n'
+        assert watching.stdout.readline() == "no JSON ⟨U+001B⟩[2J\n".encode()
+        watching.send_signal(signal.SIGINT)
+        assert watching.wait(20) == 130
+
+    async def keys() -> list[bytes | None]:
+        async with AIOKafkaConsumer(bootstrap_servers=broker.bootstrap, auto_offset_reset="earliest") as consumer:
+            consumer.assign([TopicPartition("by-hand", 0)])
+            return [(await asyncio.wait_for(consumer.getone(), 20)).key for _ in range(2)]
+
+    assert asyncio.run(keys()) == [b"a1", None]
+    with command(broker.bootstrap, "watch", "misspelt") as watching:
+        assert watching.wait(60) == 78
+        assert watching.stderr is not None
+        assert "there is no topic misspelt" in watching.stderr.read().decode()

@@ -1,0 +1,59 @@
+"""What people read at a terminal: text from records and tables must not steer it.
+
+A name of a column, a label or a stream may hold anything: sequences that colour, hide or move text, and characters that
+turn its direction.
+"""
+
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final, TextIO, cast
+
+#: Control characters but for tab and end of line, and those that turn the direction of text.
+_STEERING: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+
+
+def shown(text: str) -> str:
+    r"""Return text with every character that steers a terminal spelled out.
+
+    >>> shown("a\x1b[2Jb")
+    'a⟨U+001B⟩[2Jb'
+    """
+    return _STEERING.sub(lambda found: f"⟨U+{ord(found[0]):04X}⟩", text)
+
+
+class Shown:
+    """A text stream that spells out what would steer a terminal.
+
+    Attributes
+    ----------
+    stream
+        What it writes to.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self.stream = stream
+
+    def write(self, text: str) -> int:
+        """Write text as `shown` returns it."""
+        return self.stream.write(shown(text))
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever a stream has
+        return getattr(self.stream, name)
+
+
+def plain(stream: TextIO) -> TextIO:
+    """Return the stream below one that is `Shown`, for whoever spells out the text and writes sequences of its own."""
+    return stream.stream if isinstance(stream, Shown) else stream
+
+
+@contextmanager
+def guarded() -> Iterator[None]:
+    """Spell out what this process writes to its standard streams."""
+    before = sys.stdout, sys.stderr
+    sys.stdout, sys.stderr = cast("TextIO", Shown(sys.stdout)), cast("TextIO", Shown(sys.stderr))
+    try:
+        yield
+    finally:
+        sys.stdout, sys.stderr = before

@@ -1,0 +1,90 @@
+"""``trueup broker send`` and ``trueup broker watch``: a few records to and from a topic, by hand."""
+
+import sys
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Any
+
+import orjson
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+
+from streams.config.settings import Settings
+from streams.kafka import topics
+from streams.kafka.topics import TopicsError
+from streams.records.output_values import OutputValues
+
+
+async def send(settings: Settings, topic: str, lines: Iterable[bytes], key: str) -> int:
+    """Send each line that is not empty as one record, and return how many; all are acknowledged then.
+
+    Parameters
+    ----------
+    key
+        The field of a JSON line whose text is the record's key. A line without it gets no key.
+
+    Raises
+    ------
+    TopicsError
+        If there is no such topic.
+    KafkaError
+        If the brokers refuse.
+    """
+    await _exists(settings, topic)
+    options = settings.security.client_options()
+    async with AIOKafkaProducer(bootstrap_servers=",".join(settings.brokers), acks="all", **options) as producer:
+        sent = [
+            await producer.send(topic, value, key=_key(value, key)) for line in lines if (value := line.rstrip(b"\r\n"))
+        ]
+        for each in sent:
+            await each
+    return len(sent)
+
+
+async def watch(settings: Settings, topic: str, *, first: bool) -> None:
+    """Print the records of a topic as they come, a line each, until it is cancelled.
+
+    Values of Avro, Protobuf or JSON Schema that trueup wrote are printed as JSON, others as they are.
+
+    Parameters
+    ----------
+    first
+        Begin with the first record that is kept, not with those that come from now on.
+
+    Raises
+    ------
+    TopicsError
+        If there is no such topic.
+    """
+    await _exists(settings, topic)
+    reads = OutputValues(settings.registry)
+    consumer = AIOKafkaConsumer(
+        topic,
+        bootstrap_servers=",".join(settings.brokers),
+        auto_offset_reset="earliest" if first else "latest",
+        isolation_level="read_committed",
+        **settings.security.client_options(),
+    )
+    async with consumer:
+        for tp in consumer.assignment():
+            await consumer.position(tp)
+        print(f"watching {topic}; Ctrl-C ends it", file=sys.stderr, flush=True)
+        async for record in consumer:
+            said = record.value or b""
+            with suppress(Exception):  # what is of no schema is shown as it is
+                await reads.load([record.value])
+                said = reads.json(said)
+            print(said.decode(errors="backslashreplace"), flush=True)
+
+
+async def _exists(settings: Settings, topic: str) -> None:
+    if await topics.partitions(settings, topic) is None:
+        raise TopicsError(f"there is no topic {topic}: 'trueup topics create' makes trueup's own")
+
+
+def _key(value: bytes, field: str) -> bytes | None:
+    try:
+        found: Any = orjson.loads(value)
+    except ValueError:
+        return None
+    text = found.get(field) if isinstance(found, dict) else None
+    return None if text is None else str(text).encode()
