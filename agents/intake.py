@@ -26,7 +26,9 @@ from agents.topology import STOPPING, log_end
 from agents.worker import FAILED, MISCONFIGURED, abort, collect_rarely, listening, stop_asked, tell
 from streams.config import in_force, output_ids
 from streams.config.settings import Settings, SettingsError
+from streams.faust.client import listen
 from streams.faust.client import stop as stop_consumer
+from streams.faust.contact import Contact
 from streams.faust.outputs import PackedBatch
 from streams.faust.source_consumer import guard
 from streams.faust.state_table import PartitionsError
@@ -72,11 +74,13 @@ class Producer(AIOKafkaProducer):  # type: ignore[misc]  # aiokafka ships no typ
     ----------
     settings
         Sizes and codec.
+    contact
+        Is told what brokers answer.
     options
         Further settings of aiokafka's.
     """
 
-    def __init__(self, settings: Settings, options: dict[str, Any]) -> None:
+    def __init__(self, settings: Settings, contact: Contact, options: dict[str, Any]) -> None:
         super().__init__(
             bootstrap_servers=",".join(settings.brokers),
             acks="all",
@@ -85,6 +89,7 @@ class Producer(AIOKafkaProducer):  # type: ignore[misc]  # aiokafka ships no typ
             request_timeout_ms=int(settings.request_seconds * 1000),
             **options,
         )
+        listen(self.client, contact)
         self._batch_bytes, self._codec = settings.batch_bytes, codecs.NUMBERS[settings.compression]
 
     def create_batch(self) -> RecordBatch:
@@ -182,6 +187,8 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
         self._serving = False
         #: Whether it was told to stop.
         self.stopping = False
+        #: Whether brokers answer.
+        self.contact = Contact(settings.brokers)
 
     @property
     def registry_seconds(self) -> float:
@@ -190,9 +197,11 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
 
     @property
     def unready(self) -> str:
-        """Why it does not read all that comes, in words that name nothing; empty: it does."""
+        """Why it does not read all that comes, in words that anybody may read; empty: it does."""
         if self.stopping:
             return STOPPING
+        if self.contact.lost:
+            return self.contact.lost
         if waits := self.schemas.wait.said:
             return waits
         return "" if self._serving else "no partition is read"
@@ -222,7 +231,7 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
         self.registered(known)
         async with AsyncExitStack() as stack:
             options = self._settings.security.client_options()
-            self._producer = await stack.enter_async_context(Producer(settings, options))
+            self._producer = await stack.enter_async_context(Producer(settings, self.contact, options))
             self._consumer = self._made_consumer(options)
             await self._consumer.start()
             stack.push_async_callback(stop_consumer, self._consumer)
@@ -249,7 +258,7 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
 
     def _made_consumer(self, options: dict[str, Any]) -> AIOKafkaConsumer:
         settings = self._settings
-        return AIOKafkaConsumer(
+        consumer = AIOKafkaConsumer(
             bootstrap_servers=self._servers,
             group_id=f"{settings.app_id}-intake",
             group_instance_id=settings.instance_id,
@@ -263,6 +272,8 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
             fetch_max_wait_ms=100,
             **options,
         )
+        listen(consumer._client, self.contact)  # noqa: SLF001 - no public way to it
+        return consumer
 
     async def _step(self) -> None:
         """Fetch, and send on what may be."""
@@ -631,6 +642,7 @@ async def _serve(settings: Settings, names: Sequence[str], probe: Probe, readers
             abort()
 
     reporting = asyncio.create_task(readers.report(lambda: intake.unready, lambda: intake.failure is None, failed))
+    watching = asyncio.create_task(intake.contact.watch())
     try:
         await intake.run(stop)
     except SettingsError as exc:
@@ -642,6 +654,7 @@ async def _serve(settings: Settings, names: Sequence[str], probe: Probe, readers
             log.critical("%s", deaths.told(settings.data_dir, exc.place))
         return FAILED
     finally:
-        reporting.cancel()
+        for task in (reporting, watching):
+            task.cancel()
     log.info("stopped")
     return 0

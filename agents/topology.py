@@ -183,12 +183,12 @@ class Topology:
 
     @property
     def unready(self) -> str:
-        """Why it does not answer all forecasts that come, in words that name nothing; empty: it does."""
+        """Why it does not answer all forecasts that come, in words that anybody may read; empty: it does."""
         if self.failure is not None:
             return "it cannot go on"
         if self.stopping:
             return STOPPING
-        if waits := self.wait.said or self.processor.waits:
+        if waits := self.app.contact.lost or self.wait.said or self.processor.waits:
             return waits
         if self.behind:
             return "intake and router have not handed on yet what the sources hold"

@@ -193,6 +193,7 @@ async def _serve(settings: Settings, probe: Probe, stage: Stage, readers: Reader
             lambda exc: None if topology.stopping else topology.failed(exc),
         )
     )
+    watching = asyncio.create_task(topology.app.contact.watch())
     known = await output_ids.awaited(settings, stage.writes, topology.wait, stop)
     if known is not None:
         topology.behind = True
@@ -200,7 +201,8 @@ async def _serve(settings: Settings, probe: Probe, stage: Stage, readers: Reader
         topology.behind = False
         if not stop.is_set():
             await _work(topology, known, stop)
-    reporting.cancel()
+    for task in (reporting, watching):
+        task.cancel()
     log.info("stopped")
     return 0
 

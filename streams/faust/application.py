@@ -13,6 +13,7 @@ from yarl import URL
 
 from streams.config.settings import Settings
 from streams.faust.assignor import Assignor
+from streams.faust.contact import Contact
 from streams.faust.progress import Recovery
 from streams.faust.standbys import Standby, Standbys
 from streams.faust.state_table import StateTable
@@ -77,6 +78,8 @@ class Application:
         The application itself; only this folder and its tests use it.
     table
         The state table.
+    contact
+        Whether brokers answer.
     """
 
     def __init__(self, settings: Settings, *, memory: bool = False) -> None:
@@ -110,6 +113,7 @@ class Application:
             web_enabled=False,
         )
         self._transport = BatchTransport(self.faust.conf.broker_consumer, self.faust)
+        self.contact = self._transport.contact = Contact(settings.brokers)
         self.faust.transport = self._transport
         self.faust.producer_transport = self._transport
         self.table = StateTable(
@@ -126,7 +130,9 @@ class Application:
 
     def _standbys(self, settings: Settings) -> Standbys | None:
         store = self.table.store
-        return Standbys(settings, self.table.rocks(), store.close) if isinstance(store, RocksStore) else None
+        return (
+            Standbys(settings, self.contact, self.table.rocks(), store.close) if isinstance(store, RocksStore) else None
+        )
 
     def serve(self, inputs: Inputs, process: Callable[[Batch, Callable[[], None]], Awaitable[bool]]) -> None:
         """Declare who serves the partitions; call it once, before the start.

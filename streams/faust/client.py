@@ -2,7 +2,8 @@
 
 aiokafka waits for an answer as long as for the slowest request there is, opens one connection at a time, and asks any
 broker for metadata, be it the one that is silent. So a broker that is frozen and not dead held up everything for 30 s
-and more, although the cluster had replaced it after 9.
+and more, although the cluster had replaced it after 9. Where no broker of the last metadata answers, it asks none of
+those that it was given.
 
 Here an attempt takes a few seconds at most. Then the broker counts as silent: nobody waits for a connection to it, one
 task asks once a second whether it is back and which brokers lead now, and the log says both once.
@@ -14,14 +15,16 @@ import random
 from collections import defaultdict
 from collections.abc import Iterable
 from time import monotonic
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from aiokafka import AIOKafkaConsumer
 from aiokafka.client import AIOKafkaClient, ConnectionGroup
-from aiokafka.conn import AIOKafkaConnection, CloseReason
+from aiokafka.conn import AIOKafkaConnection, CloseReason, create_conn
 from aiokafka.errors import KafkaError, NodeNotReadyError, RequestTimedOutError
 from aiokafka.protocol.group import JoinGroupRequest, SyncGroupRequest
 from aiokafka.protocol.metadata import MetadataRequest
+
+from streams.faust.contact import Contact
 
 log = logging.getLogger("trueup")
 
@@ -31,10 +34,85 @@ FIRST_PROBE, PROBE = 0.1, 1.0
 _PROBES: Final = "probes"
 #: Requests that brokers answer when all members of the group have come, which may take a rebalance.
 _FOR_ALL_MEMBERS: Final = (JoinGroupRequest, SyncGroupRequest)
+#: What a client keeps for each connection that it opens.
+_CONNECTING: Final = (
+    "client_id",
+    "request_timeout_ms",
+    "ssl_context",
+    "security_protocol",
+    "sasl_mechanism",
+    "sasl_plain_username",
+    "sasl_plain_password",
+    "sasl_kerberos_service_name",
+    "sasl_kerberos_domain_name",
+    "sasl_oauth_token_provider",
+)
 
 
-class Client(AIOKafkaClient):  # type: ignore[misc]  # aiokafka ships no type hints
-    """aiokafka's client with short attempts; make one with `hasten`.
+class Heard(AIOKafkaClient):  # type: ignore[misc]  # aiokafka ships no type hints
+    """aiokafka's client, which notes what brokers answer, and turns to the first brokers again; see `listen`.
+
+    Attributes
+    ----------
+    contact
+        Where it is noted.
+    """
+
+    contact: Contact
+
+    async def _get_conn(
+        self,
+        node_id: int,
+        *,
+        group: object = ConnectionGroup.DEFAULT,
+        no_hint: bool = False,  # noqa: ARG002 - aiokafka's
+    ) -> AIOKafkaConnection | None:
+        """Return a connection; one that is opened has asked the broker for its versions."""
+        open_one = self._conns.get((node_id, group))
+        if open_one is not None and open_one.connected():
+            return open_one
+        self.contact.asked()
+        connection = await super()._get_conn(node_id, group=group)
+        if connection is not None:
+            self.contact.answered()
+        return connection
+
+    async def send(self, node_id: int, request: object, *, group: object = ConnectionGroup.DEFAULT) -> Any:  # noqa: ANN401 - any response
+        """Send a request and return what is answered; raises as aiokafka's."""
+        if not isinstance(request, _FOR_ALL_MEMBERS):
+            self.contact.asked()
+        answer = await super().send(node_id, request, group=group)
+        self.contact.answered()
+        return answer
+
+    async def _metadata_update(self, cluster_metadata: Any, topics: Iterable[str]) -> bool:  # noqa: ANN401 - aiokafka's
+        """Ask the brokers of the last metadata, and if none answers those that the client was given."""
+        asked = {(broker.host, broker.port) for broker in self.cluster.brokers()}
+        if await super()._metadata_update(cluster_metadata, topics):
+            return True
+        for host, port, _ in self.hosts:
+            if (host, port) not in asked and await self._asked_anew(host, port, cluster_metadata, topics):
+                return True
+        return False
+
+    async def _asked_anew(self, host: str, port: int, cluster_metadata: Any, topics: Iterable[str]) -> bool:  # noqa: ANN401 - aiokafka's
+        """Take the metadata of a broker that the last did not name; return whether it has said any."""
+        options = {name: getattr(self, f"_{name}") for name in _CONNECTING}
+        try:
+            connection = await create_conn(host, port, **options)
+            try:
+                metadata = await connection.send(MetadataRequest(list(topics) or None))
+            finally:
+                connection.close()
+        except (OSError, KafkaError, TimeoutError):
+            return False
+        if metadata.brokers:
+            cluster_metadata.update_metadata(metadata)
+        return bool(metadata.brokers)
+
+
+class Client(Heard):
+    """Such a client with short attempts; make one with `hasten`.
 
     Attributes
     ----------
@@ -109,13 +187,18 @@ class Client(AIOKafkaClient):  # type: ignore[misc]  # aiokafka ships no type hi
         connection = await self._get_conn(node_id, group=group)
         if connection is None:
             raise NodeNotReadyError(f"broker {node_id} cannot be reached")
-        connection._request_timeout = self.patience if isinstance(request, _FOR_ALL_MEMBERS) else self._attempt  # noqa: SLF001 - the bound of the next request
+        for_all = isinstance(request, _FOR_ALL_MEMBERS)
+        connection._request_timeout = self.patience if for_all else self._attempt  # noqa: SLF001 - the bound of the next request
+        if not for_all:
+            self.contact.asked()
         try:
-            return await connection.send(request)
+            answer = await connection.send(request)
         except TimeoutError as exc:
             connection.close(reason=CloseReason.CONNECTION_TIMEOUT)
             self._fell_silent(node_id)
             raise RequestTimedOutError from exc
+        self.contact.answered()
+        return answer
 
     def get_random_node(self) -> int | None:
         """Return any broker, if there is one that is not silent one of these."""
@@ -134,7 +217,7 @@ class Client(AIOKafkaClient):  # type: ignore[misc]  # aiokafka ships no type hi
             if metadata.brokers:
                 cluster_metadata.update_metadata(metadata)
                 return True
-        return cast("bool", await super()._metadata_update(cluster_metadata, topics))
+        return await super()._metadata_update(cluster_metadata, topics)
 
     def _fell_silent(self, node_id: int) -> None:
         if node_id not in self.silent:
@@ -179,15 +262,20 @@ class Client(AIOKafkaClient):  # type: ignore[misc]  # aiokafka ships no type hi
         await super().close()
 
 
-def hasten(client: AIOKafkaClient, attempt: float) -> None:
-    """Make a client that is not started a `Client`: aiokafka's consumers and producers make their own.
+def listen(client: AIOKafkaClient, contact: Contact) -> None:
+    """Make a client that is not started a `Heard`: aiokafka's consumers and producers make their own."""
+    client.__class__, client.contact = Heard, contact
+
+
+def hasten(client: AIOKafkaClient, attempt: float, contact: Contact) -> None:
+    """Make a client that is not started a `Client`; see `listen`.
 
     Parameters
     ----------
     attempt
         Longest wait for an answer of a broker, s.
     """
-    client.__class__ = Client
+    client.__class__, client.contact = Client, contact
     client.patience, client._request_timeout_ms = client._request_timeout_ms / 1000, int(attempt * 1000)  # noqa: SLF001
     client.silent, client.replaced, client._locks = {}, set(), defaultdict(asyncio.Lock)  # noqa: SLF001
 

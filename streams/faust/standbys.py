@@ -29,6 +29,7 @@ from state import keys
 from streams.config.settings import Settings
 from streams.faust import unpacking
 from streams.faust.client import hasten, stop
+from streams.faust.contact import Contact
 from streams.faust.stores import DamagedStoreError, RocksStore, remove_directory, restore
 from streams.faust.unpacking import Head
 from streams.kafka import provenance
@@ -107,6 +108,8 @@ class Standbys:
     ----------
     settings
         Every setting.
+    contact
+        Is told what brokers answer.
     store
         Where the copies are: the directories are those of the state table, the databases its own.
     release
@@ -125,12 +128,13 @@ class Standbys:
     def __init__(
         self,
         settings: Settings,
+        contact: Contact,
         store: RocksStore,
         release: Callable[[int], None],
         usage: Callable[[Any], Any] = shutil.disk_usage,
     ) -> None:
         self.rows = 0
-        self._settings = settings
+        self._settings, self._contact = settings, contact
         self.store = store
         self._release = release
         self._usage = usage
@@ -309,7 +313,7 @@ class Standbys:
             fetch_max_wait_ms=int(FETCH_SECONDS * 1000),
             **settings.security.client_options(),
         )
-        hasten(consumer._client, settings.attempt_seconds)  # noqa: SLF001 - as every client of a worker
+        hasten(consumer._client, settings.attempt_seconds, self._contact)  # noqa: SLF001 - as every client of a worker
         return consumer
 
     async def _ask(

@@ -33,6 +33,7 @@ from streams.config.settings import Settings
 from streams.faust import appends, unpacking
 from streams.faust.assignor import Assignor
 from streams.faust.client import hasten, stop
+from streams.faust.contact import Contact
 from streams.faust.standbys import Standbys
 from streams.faust.stores import DamagedStoreError
 from streams.kafka import codecs, producer_ids, provenance
@@ -142,7 +143,8 @@ class Thread(driver.AIOKafkaConsumerThread):
         consumer._isolation_level = "read_committed"  # noqa: SLF001 - as above
         settings = cast("BatchConsumer", self.consumer).inputs.settings
         # Two heartbeats may fail before the session ends.
-        hasten(consumer._client, min(settings.attempt_seconds, settings.session_seconds / 3))  # noqa: SLF001 - as above
+        contact = cast("BatchTransport", transport).contact
+        hasten(consumer._client, min(settings.attempt_seconds, settings.session_seconds / 3), contact)  # noqa: SLF001 - as above
         return consumer
 
     async def getmany(
@@ -842,8 +844,13 @@ class BatchProducer(driver.Producer):
 
     def _new_producer(self, transactional_id: str | None = None) -> aiokafka.AIOKafkaProducer:
         producer = super()._new_producer(transactional_id)
-        hasten(producer.client, cast("BatchTransport", self.transport).inputs.settings.attempt_seconds)
+        transport = cast("BatchTransport", self.transport)
+        hasten(producer.client, transport.inputs.settings.attempt_seconds, transport.contact)
         return producer
+
+    @property
+    def _contact(self) -> Contact:
+        return cast("BatchTransport", self.transport).contact
 
     def batch(self) -> RecordBatch:
         """Return an empty record batch; its ``append`` returns None when it is full, before it is compressed."""
@@ -863,7 +870,7 @@ class BatchProducer(driver.Producer):
             If none has answered within ``request_seconds``.
         """
         try:
-            async with asyncio.timeout(self.request_timeout):
+            async with self._contact.within(self.request_timeout):
                 return await producer_ids.take(self._ensure_producer().client, transactional_id, held)
         except TimeoutError:
             raise TimeoutError(f"no coordinator of {transactional_id} in {self.request_timeout:g} s") from None
@@ -879,7 +886,7 @@ class BatchProducer(driver.Producer):
             If none has answered within ``request_seconds``.
         """
         try:
-            async with asyncio.timeout(self.request_timeout):
+            async with self._contact.within(self.request_timeout):
                 return await provenance.describe(self._ensure_producer().client, app, changelog)
         except TimeoutError:
             raise TimeoutError(f"nobody said in {self.request_timeout:g} s what {changelog} is") from None
@@ -887,7 +894,7 @@ class BatchProducer(driver.Producer):
     async def identities(self, topics: Iterable[str]) -> list[Identity]:
         """Return what topics these are; see `streams.kafka.provenance.identity`. Raises as `describe`."""
         try:
-            async with asyncio.timeout(self.request_timeout):
+            async with self._contact.within(self.request_timeout):
                 client = self._ensure_producer().client
                 return [await provenance.identity(client, topic) for topic in topics]
         except TimeoutError:
@@ -918,7 +925,7 @@ class BatchProducer(driver.Producer):
         now = asyncio.get_running_loop().time
         end = now() + REPLICA_SECONDS
         try:
-            async with asyncio.timeout(self.request_timeout) as limit:
+            async with self._contact.within(self.request_timeout) as limit:
 
                 def waits() -> None:
                     limit.reschedule(max(limit.when() or 0.0, min(now() + self.request_timeout, end)))
@@ -931,9 +938,10 @@ class BatchProducer(driver.Producer):
 
 
 class BatchTransport(driver.Transport):
-    """The transport; ``inputs`` must be set before the application starts, and ``standbys`` where there are any."""
+    """The transport; ``inputs`` and ``contact`` must be set before the start, ``standbys`` where there are any."""
 
     Consumer: ClassVar[type[BatchConsumer]] = BatchConsumer
     Producer: ClassVar[type[BatchProducer]] = BatchProducer
     inputs: Inputs
+    contact: Contact
     standbys: Standbys | None = None

@@ -369,6 +369,12 @@ def test_a_worker_that_has_not_started_is_not_ready_and_says_so(topology: Topolo
     assert value(topology, "lag_records", topic="forecasts", partition="0") is None
 
 
+def test_a_worker_whose_brokers_are_silent_is_not_ready_and_well(topology: Topology) -> None:
+    topology.app.contact.lost = "Kafka at kafka:9092 has not answered for 10 s; nothing is lost"
+    assert topology.unready == topology.app.contact.lost
+    assert topology.healthy
+
+
 def test_a_scrape_makes_nothing_that_belongs_to_the_loop(run: Run, tmp_path: Path) -> None:
     async def make() -> Topology:
         return build(Settings(data_dir=tmp_path), abort=lambda: None, memory=True)

@@ -19,7 +19,9 @@ from aiokafka.protocol.metadata import MetadataRequest, MetadataResponse_v0
 from aiokafka.structs import BrokerMetadata
 
 from streams.faust import client as clients
+from streams.faust import contact as contacts
 from streams.faust.client import Client, hasten, stop
+from streams.faust.contact import Contact
 
 #: Of the brokers' answers, s.
 ATTEMPT, PATIENCE = 1.0, 30.0
@@ -62,7 +64,7 @@ async def cluster(brokers: int) -> AsyncIterator[tuple[Client, list[Broker]]]:
     for broker, server in zip(made, servers, strict=True):
         broker.port, broker.others = server.sockets[0].getsockname()[1], made
     client = AIOKafkaClient(bootstrap_servers=f"127.0.0.1:{made[-1].port}", request_timeout_ms=int(PATIENCE * 1000))
-    hasten(client, ATTEMPT)
+    hasten(client, ATTEMPT, Contact(["kafka"]))
     assert isinstance(client, Client)
     await client.bootstrap()
     try:
@@ -257,3 +259,67 @@ def test_who_is_cancelled_while_a_consumer_is_stopped_is_cancelled() -> None:
         return consumer.closed
 
     assert asyncio.run(scenario())
+
+
+def test_silence_of_all_brokers_is_noted_by_what_is_asked_anyway_and_so_is_its_end(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(contacts, "SECONDS", 1.5)
+    monkeypatch.setattr(contacts, "EARLY", 0.0)
+    monkeypatch.setattr(contacts, "LOOK", 0.01)
+    monkeypatch.setattr(contacts, "SLOW", 0.3)
+
+    async def scenario(client: Client, brokers: list[Broker]) -> None:
+        watching = asyncio.create_task(client.contact.watch())
+        await client.send(0, MetadataRequest([]))
+        brokers[0].awake.clear()
+        with pytest.raises(KafkaError):
+            await client.send(0, MetadataRequest([]))
+        await client.send(1, MetadataRequest([]))
+        assert client.contact.silence == 0, "the other one answers"
+        assert not client.contact.lost
+        brokers[1].awake.clear()
+        with pytest.raises(KafkaError):
+            await client.send(1, MetadataRequest([]))
+        await until(lambda: bool(client.contact.lost))
+        async with client.contact.within(0.05):
+            await asyncio.sleep(0.2)  # nobody could have answered
+        brokers[0].awake.set()
+        await until(lambda: not client.contact.lost)
+        watching.cancel()
+
+    run(scenario)
+    said = [record.message for record in caplog.records if record.message.startswith("Kafka at")]
+    assert said[0] == "Kafka at kafka has not answered for 1.5 s; nothing is lost"
+    assert said[1].startswith("Kafka at kafka answers again")
+    assert len(said) == 2
+
+
+def test_nothing_that_is_asked_is_no_silence() -> None:
+    async def scenario(client: Client, brokers: list[Broker]) -> None:
+        await client.send(0, MetadataRequest([]))
+        for broker in brokers:
+            broker.awake.clear()
+        await asyncio.sleep(0.05)
+        assert client.contact.silence == 0
+        with pytest.raises(TimeoutError):
+            async with client.contact.within(0.05):
+                await asyncio.sleep(5)
+
+    run(scenario)
+
+
+def test_where_no_broker_of_the_last_metadata_answers_the_first_ones_are_asked_again() -> None:
+    async def scenario(client: Client, brokers: list[Broker]) -> None:
+        async with cluster(1) as (_, (moved,)):
+            moved.node = 7
+            client._bootstrap_servers = f"127.0.0.1:{moved.port}"
+            for broker in brokers:
+                broker.awake.clear()
+            for node in (0, 1):
+                with pytest.raises(KafkaError):
+                    await client.send(node, MetadataRequest([]))
+            await until(lambda: client.cluster.broker_metadata(7) is not None)
+            assert await client.send(7, MetadataRequest([]))
+
+    run(scenario)

@@ -17,6 +17,7 @@ from agents.topology import Topology
 from state import keys
 from streams.config.settings import Settings
 from streams.faust import standbys as module
+from streams.faust.contact import Contact
 from streams.faust.standbys import SPARE, Standbys
 from streams.faust.stores import ORIGIN, RocksStore
 from streams.faust.unpacking import Head
@@ -144,7 +145,7 @@ def follow(topology: Topology, scenario: Scenario, usage: Callable[[Path], Any] 
         store = topology.table.store
         assert isinstance(store, RocksStore)
         settings = Settings(data_dir=topology.settings.data_dir, standbys=1)
-        made = Standbys(settings, topology.table.rocks(), store.close, usage)
+        made = Standbys(settings, Contact(settings.brokers), topology.table.rocks(), store.close, usage)
         try:
             await asyncio.wait_for(scenario(made, store), 60)
         finally:

@@ -1,0 +1,102 @@
+"""Whether any broker answers, by the requests that a process's clients send anyway.
+
+Nothing is asked for its sake: a consumer fetches and sends heartbeats all the time. One broker of several that is away
+is no silence, as the others answer.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from time import monotonic
+from typing import Final
+
+log = logging.getLogger("trueup")
+
+#: After so long without an answer it is said that Kafka does not answer, s.
+SECONDS: Final = 10.0
+#: How often that is looked at, and so much early it is said that probes and pages have it in time, s.
+LOOK, EARLY = 0.25, 1.0
+#: Longer than any answer takes that a cluster gives while it works, s.
+SLOW: Final = 2.0
+
+
+class Contact:
+    """What the clients of one process hear of the brokers; any thread may use it.
+
+    Parameters
+    ----------
+    brokers
+        Where the cluster is, for the sentence.
+
+    Attributes
+    ----------
+    lost
+        That Kafka does not answer, as a sentence; empty: it does.
+    """
+
+    def __init__(self, brokers: Sequence[str]) -> None:
+        self._brokers = ", ".join(brokers)
+        self.lost = ""
+        #: When the first request was sent since the last answer; None: nothing waits.
+        self._since: float | None = None
+        #: When the last silence ended that was longer than `SLOW`.
+        self._regained = float("-inf")
+
+    def asked(self) -> None:
+        """Note that a request is sent, or a connection opened."""
+        if self._since is None:
+            self._since = monotonic()
+
+    def answered(self) -> None:
+        """Note that a broker has answered."""
+        if self.silence > SLOW:
+            self._regained = monotonic()
+        self._since = None
+
+    @property
+    def silence(self) -> float:
+        """How long requests have waited without any answer, s; 0 if none waits."""
+        since = self._since
+        return 0.0 if since is None else monotonic() - since
+
+    async def watch(self) -> None:
+        """Keep `lost` as it is, and log once that Kafka is silent and once that it is back, until cancelled."""
+        looked = began = monotonic()
+        while True:
+            now = monotonic()
+            if now - looked > SLOW and self._since is not None:
+                self._since = now  # this process was stopped, not Kafka
+            looked, silence = now, self.silence
+            if not self.lost and silence >= SECONDS - EARLY:
+                began = now - silence
+                self.lost = f"Kafka at {self._brokers} has not answered for {SECONDS:g} s; nothing is lost"
+                log.warning(self.lost)
+            elif self.lost and silence < SLOW:
+                self.lost = ""
+                log.warning("Kafka at %s answers again, after %.0f s", self._brokers, now - began)
+            await asyncio.sleep(LOOK)
+
+    @asynccontextmanager
+    async def within(self, seconds: float) -> AsyncIterator[asyncio.Timeout]:
+        """Bound a wait for brokers as `asyncio.timeout` does; while all of them are silent, no time passes.
+
+        Raises
+        ------
+        TimeoutError
+            If it ends after ``seconds`` in which brokers answered.
+        """
+        loop = asyncio.get_running_loop()
+
+        async def extend() -> None:
+            while True:
+                await asyncio.sleep(seconds / 2)
+                if self.silence > min(SLOW, seconds / 4) or monotonic() - self._regained < seconds:
+                    limit.reschedule(max(limit.when() or 0.0, loop.time() + seconds))
+
+        async with asyncio.timeout(seconds) as limit:
+            extending = asyncio.create_task(extend())
+            try:
+                yield limit
+            finally:
+                extending.cancel()
