@@ -21,6 +21,8 @@ from aiokafka.errors import CommitFailedError, IllegalStateError, KafkaError, Of
 from aiokafka.structs import TopicPartition
 
 from agents import __version__, deaths
+from agents.notices import Notices
+from agents.notices import path as noticed
 from agents.readers import Readers, ReadersError
 from agents.topology import STOPPING, log_end
 from agents.worker import FAILED, MISCONFIGURED, abort, collect_rarely, listening, stop_asked, tell
@@ -143,6 +145,7 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
 
     def __init__(self, settings: Settings, gauges: IntakeGauges, probe: Probe = lambda _: None) -> None:
         self._settings = settings
+        self._notices = Notices(noticed(settings, "intake"))
         self._gauges = gauges
         self._probe = probe
         self._mapping = in_force.mapping(settings)
@@ -246,6 +249,7 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
                 if self.failure is not None:
                     raise self.failure
                 await self._step()
+                self._tell()
                 if monotonic() - looked > LOOK_SECONDS:
                     await self._look()
                     looked = monotonic()
@@ -374,7 +378,18 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
         making = self.maker.make(batch, now)
         for fate, n in making.fates.items():
             self._gauges.mapped(*fate, n)
+        for tp, offset, reason in making.rejected:
+            self._notices.dead(tp.topic, tp.partition, offset, reason)
         return making
+
+    def _tell(self) -> None:
+        """Say what somebody should look at, see `agents.notices`."""
+        for topic, readers in self.readers.items():
+            for reader in readers:
+                if reader.far_off:
+                    more = self._notices.far_off(topic, reader.far_off, reader.far_off_said)
+                    self._gauges.far_off(reader.name, more)
+        self._notices.tell()
 
     def _packed(self, batch: Sequence[tuple[TopicPartition, Any]]) -> Sending:
         """Return what a batch becomes, packed a part at a time."""

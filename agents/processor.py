@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, Protocol
 
+from agents.notices import Notices
 from state.engine import BATCH_LIMIT, Partition
-from state.fence import FORECASTS, Fence
+from state.events import Rejected
+from state.fence import FORECASTS, OUTCOMES, Fence
 from state.frames import CorruptFrame
 from streams.config.settings import Settings
 from streams.faust.changelog import MovedError, TooLargeError
@@ -29,6 +31,9 @@ from streams.records.lookalikes import Lookalikes
 from streams.records.merge import Batch, Merged
 from streams.records.refused import named
 from streams.records.skips import PoisonError
+from streams.sources import far_off
+from streams.sources.fields import FORECAST, OUTCOME
+from streams.sources.source import Source
 
 log = logging.getLogger("trueup")
 
@@ -94,6 +99,8 @@ class BatchProcessor:
         Called after each step.
     current
         Whether a batch was handed out since its partition was last taken up.
+    notices
+        Counts dead letters, and times that lie far off.
     """
 
     def __init__(
@@ -104,7 +111,9 @@ class BatchProcessor:
         gauges: Gauges,
         probe: Probe = lambda _: None,
         current: Callable[[Batch], bool] = lambda _: True,
+        notices: Notices | None = None,
     ) -> None:
+        self.notices = notices or Notices()
         self._policies = settings.policies
         self._topics = settings.forecasts, settings.outcomes
         self._decoder: Any = Decoder(settings.policies, settings.limits, settings.direct, settings.carry_headers)
@@ -113,6 +122,12 @@ class BatchProcessor:
         self._gauges = gauges
         self._probe = probe
         self._current = current
+        #: Its topics by their number, each with the source that maps it. Of what intake writes, intake tells.
+        self._reads: dict[int, tuple[str, Source | None]] = {}
+        for topic, role in ((FORECASTS, FORECAST), (OUTCOMES, OUTCOME)):
+            modes = [mode for mode in settings.modes if mode.source.role == role]
+            if all(mode.direct for mode in modes):
+                self._reads[topic] = self._topics[topic], modes[0].source if modes else None
         self._lookalikes = Lookalikes()
         self._partitions: dict[int, Engine] = {}
         #: How many records had rows that fit one batch of the changelog, of partitions where not all did.
@@ -178,6 +193,15 @@ class BatchProcessor:
         yield "raw_answers", (), float(self._outputs.raw_answers)
         for what in ("header", "field"):
             yield "uncarried", (what,), float(self._decoder.left_out(what))
+
+    def tell(self) -> None:
+        """Say what somebody should look at, see `agents.notices`."""
+        for topic, (name, source) in self._reads.items():
+            if records := self._decoder.far_off[topic]:
+                ts, timestamp = self._decoder.far_off_last[topic]
+                more = self.notices.far_off(name, records, far_off.said(ts, timestamp, source))
+                self._gauges.far_off(topic, more)
+        self.notices.tell()
 
     def close(self, partition: int) -> None:
         """Let go of a partition that has moved."""
@@ -249,7 +273,7 @@ class BatchProcessor:
         if partition is None:
             raise MovedError(f"partition {number} has moved; a batch of it that was waiting is left to its new owner")
         output_batch = self._outputs.batch(number)
-        effects = await self._applied(partition, records, output_batch)
+        effects, rejected = await self._applied(partition, records, output_batch)
         if effects.rows:
             began = perf_counter()
 
@@ -262,6 +286,8 @@ class BatchProcessor:
             # Step 3, and 4: changelog acknowledged, then rows and offset on disk.
             await self._table.commit(number, effects.rows, done)
         self._count(number, effects, _committed(partition.fence))
+        for each in rejected:
+            self.notices.dead(self._topics[each.topic], number, each.offset, each.reason)
         return output_batch
 
     def _count(self, number: int, effects: Any, fence: Fence) -> None:  # noqa: ANN401 - as the engine makes them
@@ -273,8 +299,14 @@ class BatchProcessor:
             for each, opened in self._partitions.items():
                 self._gauges.restored(each, self._held(each, gained, opened.fence))
 
-    async def _applied(self, partition: Engine, records: Sequence[Merged], output_batch: OutputBatch) -> Any:  # noqa: ANN401 - as the engine makes them
-        """Decode, apply and encode, a part at a time, and let others go on in between."""
+    async def _applied(
+        self, partition: Engine, records: Sequence[Merged], output_batch: OutputBatch
+    ) -> tuple[Any, list[Rejected]]:
+        """Decode, apply and encode, a part at a time, and let others go on in between.
+
+        Returns the effects, as the engine makes them, and the dead letters.
+        """
+        outputs: list[list[Any]] = []
         decoding = folding = 0.0
         partition.begin()
         for at in range(0, len(records), PART):
@@ -286,7 +318,8 @@ class BatchProcessor:
                 decoded = perf_counter()
                 if not at:
                     self._probe(1)
-                output_batch.add(partition.apply(events))  # step 2
+                outputs.append(partition.apply(events))  # step 2
+                output_batch.add(outputs[-1])
             except (CorruptFrame, DamagedStoreError):
                 raise  # the state is damaged, not a record
             except Exception as exc:
@@ -302,7 +335,9 @@ class BatchProcessor:
             raise (self._poison(partition, output_batch.partition, records) or exc) from exc
         self._gauges.stage(1, decoding)
         self._done(2, folding + perf_counter() - began)
-        return effects
+        if not effects.rejected:
+            return effects, []
+        return effects, [each for made in outputs for each in made if isinstance(each, Rejected)]
 
     def _poison(self, partition: Engine, number: int, records: Sequence[Merged]) -> PoisonError | None:
         """Find the record that a batch fails of, by halves; nothing of it is kept.

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final, cast
 
 from agents import __version__
+from agents.notices import Notices
+from agents.notices import path as noticed
 from agents.processor import BatchProcessor, Engine, Probe
 from agents.topology import Topology, samples
 from agents.worker import Stage
@@ -36,9 +38,11 @@ class RouteProcessor(BatchProcessor):
         gauges: RouteGauges,
         probe: Probe,
         current: Callable[[Any], bool],
+        notices: Notices,
     ) -> None:
-        super().__init__(settings, table, cast("Outputs", outputs), cast("Gauges", gauges), probe, current)
+        super().__init__(settings, table, cast("Outputs", outputs), cast("Gauges", gauges), probe, current, notices)
         self._decoder = RouteDecoder()
+        self._reads = {}
         self._shown = gauges
 
     @property
@@ -72,7 +76,9 @@ def build(
     app = Application(settings, memory=memory)
     gauges = RouteGauges(__version__, lambda: samples(topology))
     outputs = RoutedOutputs(settings, lambda: app.producer, lambda: app.table.widths.outcomes, gauges.produced)
-    processor = RouteProcessor(settings, app.table, outputs, gauges, probe, app.holds)
+    processor = RouteProcessor(
+        settings, app.table, outputs, gauges, probe, app.holds, Notices(noticed(settings, "router"))
+    )
     announcer = Announcer(settings, lambda: app.producer, app.table.owner)
     topology = Topology(settings, app, app.table, cast("Gauges", gauges), processor, announcer, abort)
     app.serve(topology, topology.process)

@@ -12,6 +12,8 @@ from faust.types import TP
 
 from agents import __version__, deaths
 from agents.maps import Publisher
+from agents.notices import Notices
+from agents.notices import path as noticed
 from agents.processor import BatchProcessor, Probe
 from streams.config.settings import Settings
 from streams.faust.application import Application
@@ -237,7 +239,8 @@ def build(
     app = Application(settings, memory=memory)
     gauges = Gauges(settings.metrics_streams, __version__, lambda: samples(topology), settings.policies)
     outputs = Outputs(settings, lambda: app.producer, gauges.produced)
-    processor = BatchProcessor(settings, app.table, outputs, gauges, probe, app.holds)
+    notices = Notices(noticed(settings, "worker"))
+    processor = BatchProcessor(settings, app.table, outputs, gauges, probe, app.holds, notices)
     announcer = Announcer(settings, lambda: app.producer, app.table.owner)
     topology = Topology(settings, app, app.table, gauges, processor, announcer, abort)
     if settings.maps:

@@ -220,6 +220,7 @@ async def _work(topology: Topology, settings: Settings, stop: asyncio.Event) -> 
             await asyncio.wait_for(stop.wait(), timeout=0.25)
         if crash := topology.app.crash or (running.exception() if running.done() else None):
             topology.failed(crash)
+        topology.processor.tell()
         if line := topology.progress.look(topology.app.unrestored(), monotonic()):
             log.info(line)
         said = f"not ready: {why}" if (why := topology.unready) else "ready"

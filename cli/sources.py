@@ -17,6 +17,7 @@ from state.events import Rejected
 from streams.config.settings import Settings, SettingsError
 from streams.kafka.topics import TopicsError, partitions
 from streams.records.decoding import REASONS, Decoder
+from streams.sources import far_off
 from streams.sources.carrying import shown
 from streams.sources.fields import FORECAST
 from streams.sources.mapping import Mapping
@@ -67,24 +68,27 @@ def run(settings: Settings, name: str, records: int, file: Path | None, *, json_
     if not found:
         raise TopicsError(f"there are no records in {', '.join(source.topics) if file is None else file}")
     tried = list(attempts(settings, source, found))
-    for place, made, said in tried:
+    for place, made, said, strange in tried:
+        at = far_off.date(ts) if made is not None and isinstance(ts := made.get("ts"), int) else None
         if json_output:
-            print(json.dumps({"place": place, "record": made, "refused": said}))
-        else:
-            print(f"{place}  {json.dumps(made) if made is not None else said}")
-    if all(said is not None and said.startswith(PASSED) for _, _, said in tried):
+            print(json.dumps({"place": place, "record": made, "ts": at, "refused": said, "warning": strange or None}))
+            continue
+        print(f"{place}  {json.dumps(made) if made is not None else said}{f'  ts: {at}' if at else ''}")
+        if strange:
+            print(f"{place}  warning: {strange}")
+    if all(said is not None and said.startswith(PASSED) for _, _, said, _ in tried):
         whose = "newest" if file is None else "first"
         sys.stderr.write(
             f"all of the {whose} records are passed over ({len(tried)}), so nothing is said of others; "
             f"--records {10 * records} tries more\n"
         )
-    return 0 if any(made is not None for _, made, _ in tried) else 1
+    return 0 if any(made is not None for _, made, _, _ in tried) else 1
 
 
 def attempts(
     settings: Settings, source: Source, records: Iterable[Found]
-) -> Iterable[tuple[str, dict[str, object] | None, str | None]]:
-    """Yield of each record its place, and what it becomes or why not."""
+) -> Iterable[tuple[str, dict[str, object] | None, str | None, str]]:
+    """Yield of each record its place, what it becomes or why not, and what is strange about its time."""
     schemas = Schemas(settings.registry)
     mapping, decoder = Mapping(source, schemas), Decoder(settings.policies, settings.limits)
     decode = decoder.forecast if source.role == FORECAST else decoder.outcome
@@ -94,7 +98,7 @@ def attempts(
         made = mapping.read(value, key, headers, topic, timestamp)
         if isinstance(made, Refusal):
             verdict = PASSED if made.passed else f"dead letter, {made.reason}"
-            yield place, None, f"{verdict}: {made.why}"
+            yield place, None, f"{verdict}: {made.why}", ""
             continue
         carried = made.pop("carried", None)
         event = decode(0, key, orjson.dumps(made), timestamp)
@@ -103,9 +107,11 @@ def attempts(
                 place,
                 None,
                 f"dead letter, {event.reason}: {REASONS[event.reason]}; it was mapped to {json.dumps(made)}",
+                "",
             )
         else:
-            yield place, {**made, **(shown(carried) if carried else {})}, None
+            strange = far_off.said(made.get("ts", timestamp), timestamp, source)
+            yield place, {**made, **(shown(carried) if carried else {})}, None, strange
 
 
 def _of_file(source: Source, file: Path, records: int) -> list[Found]:

@@ -8,6 +8,7 @@ import base64
 import hashlib
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
 from typing import Any, Final
@@ -165,7 +166,15 @@ def _head(worker: Mapping[str, Any]) -> str:
     shown = "".join(f"<div><dt>{name}</dt><dd>{escape(value)}</dd></div>" for name, value in facts)
     return (
         f'<header><h1><a href="/">trueup</a></h1><span class="of">{escape(worker["app_id"])}{own}</span>{badge}'
-        f'</header><dl class="facts">{shown}</dl>{bar}'
+        f'</header><dl class="facts">{shown}</dl>{bar}{_notices(worker.get("notices", ()))}'
+    )
+
+
+def _notices(notices: Sequence[Mapping[str, Any]]) -> str:
+    """Return a line for each kind of dead letter, and of time that lies far off; the newest first."""
+    return "".join(
+        f'<p class="notice">{datetime.fromtimestamp(each["at"], UTC):%Y-%m-%d %H:%M} UTC: {escape(each["line"])}</p>'
+        for each in notices
     )
 
 

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import orjson
 
+from agents import notices
 from state import rows
 from state.forecasts import PROBABILITY
 from state.rows import Served
@@ -75,6 +76,7 @@ class Readings:
             "waiting": sum(each.fence.waiting for each in held.values()),
             "early": sum(each.fence.early for each in held.values()),
             "hidden": len(self.mirror.hidden),
+            "notices": notices.held(self.settings),
             "seconds_since_update": max(time() - overview.updated, 0.0) if overview.updated else None,
         }
 

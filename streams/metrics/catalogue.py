@@ -125,6 +125,13 @@ CATALOGUE: Final = {
             "read the dead-letter topic: each dead letter names its reason, topic, partition and offset",
         ),
         Metric(
+            "far_off_times",
+            "counter",
+            ("topic",),
+            "Records whose ts lies twenty years or more before their Kafka timestamp, since the process began",
+            "is ts in another unit? Set `unit` for ts of the source; log and page say which it seems to be",
+        ),
+        Metric(
             "withheld_letters",
             "counter",
             (),

@@ -81,7 +81,8 @@ class Gauges(Collector):
             "stage_seconds": LATENCIES,
         }
         counters = ("records", "redelivered_records", "passed_records", "dead_letters", "expired", "matured_events")
-        for name in (*counters, "outputs", "opened_partitions", "expired_early", "withheld_letters"):
+        others = ("outputs", "opened_partitions", "expired_early", "withheld_letters", "far_off_times")
+        for name in (*counters, *others):
             self._counters[name] = Counter(
                 PREFIX + name, CATALOGUE[name].help, CATALOGUE[name].labels, registry=self.registry
             )
@@ -102,6 +103,7 @@ class Gauges(Collector):
                 self._counters["dead_letters"].labels(topic, reason)
             self._counters["redelivered_records"].labels(topic)
             self._counters["passed_records"].labels(topic)
+            self._counters["far_off_times"].labels(topic)
         for kind in ("forecast", "outcome"):
             self._counters["expired"].labels(kind)
         for label in MATURED:
@@ -220,6 +222,10 @@ class Gauges(Collector):
         for stream, n in found.items():
             label = stream if stream and self.shows(stream) else HIDDEN
             counted[label] = counted.get(label, 0) + n
+
+    def far_off(self, topic: int, n: int) -> None:
+        """Count records of an input whose time lies far off."""
+        self._counters["far_off_times"].labels(INPUTS[topic]).inc(n)
 
     def produced(self, topic: str, n: int) -> None:
         """Count acknowledged outputs."""

@@ -31,6 +31,7 @@ SHARED: Final = (
     "held_partitions",
     "last_update_timestamp_seconds",
     "raw_answers",
+    "far_off_times",
     "uncarried",
     "recovery_remaining_records",
     "recovery_restored_rows",
@@ -233,10 +234,11 @@ class IntakeGauges(Stage):
         super().__init__(
             version,
             sampler,
-            ("mapped_records", "dead_letters", "outputs"),
+            ("mapped_records", "dead_letters", "outputs", "far_off_times"),
             {"batch_seconds": LATENCIES, "batch_records": SIZES},
         )
         for source in sources:
+            self._counters["far_off_times"].labels(source)
             for fate in ("sent", "passed", "dead"):
                 self._counters["mapped_records"].labels(source, fate)
             for reason in decoding.REASONS | routing.REASONS:
@@ -248,6 +250,10 @@ class IntakeGauges(Stage):
         self._counters["mapped_records"].labels(source, fate).inc(records)
         if reason:
             self._counters["dead_letters"].labels(source, reason).inc(records)
+
+    def far_off(self, source: str, n: int) -> None:
+        """Count records of a source whose time lies far off."""
+        self._counters["far_off_times"].labels(source).inc(n)
 
     def batch(self, records: int, seconds: float) -> None:
         """Note it, and that there was one just now."""

@@ -13,6 +13,7 @@ from streams.records.encoding import NO_HEADERS
 from streams.records.limits import Limits
 from streams.records.refused import Refused
 from streams.records.routing import Origin, encode_forecast, encode_label, encode_route, target
+from streams.sources import far_off
 from streams.sources.mapping import Mapping
 from streams.sources.refusal import PASSED, Refusal
 from streams.sources.registry import SchemaId
@@ -68,6 +69,16 @@ class Reader:
     def left_out(self, what: str) -> int:
         """Return how many headers or fields were too much to go on; see `Decoder.left_out`."""
         return self._mapping.carrier.left_out[what]
+
+    @property
+    def far_off(self) -> int:
+        """How many records have a time that lies far off; see `Decoder.far_off`."""
+        return self._decoder.far_off[self._topic]
+
+    @property
+    def far_off_said(self) -> str:
+        """What to do about the time of the last of them."""
+        return far_off.said(*self._decoder.far_off_last[self._topic], self._mapping.source)
 
     def canonical(self, record: Any, topic: str, origin: Origin, now: int) -> Canonical | Rejected | None:  # noqa: ANN401 - aiokafka's
         """Return what a source record becomes; None if it is passed over.

@@ -18,7 +18,7 @@ from state.fence import FORECASTS, OUTCOMES
 from state.forecasts import LARGEST, PROBABILITY, PROBS, Classwise, Normal, Probs, Quantiles
 from state.policy import Policies, Policy
 from state.segments import usable
-from streams.records.limits import LATEST, Limits
+from streams.records.limits import FAR_OFF, LATEST, Limits
 from streams.sources.carrying import EVERY, TRACE, Carrier
 from streams.sources.direct import Direct, TopicMapping
 from streams.sources.references import Headers
@@ -28,7 +28,7 @@ from streams.sources.schemas import Schemas
 
 #: Why a record is a dead letter, and what it means.
 REASONS: Final = {
-    "empty": "the record has no value",
+    "empty": "the value has no bytes; a record without a value, a tombstone, is passed over",
     "batch": "the batch it came in expands beyond TRUEUP_UNPACKED_BYTES, cannot be unpacked, or has a record of more "
     "than 65,536 headers",
     "skipped": "an operator left the record out with trueup skip",
@@ -55,8 +55,8 @@ REASONS: Final = {
     "conflict": "an earlier forecast of this event_id has another stream or another forecast, and was answered",
     "revision": "revision is not a whole number from 1 to 4294967295",
     "parked_label": "the outcome that was parked for this forecast, here the value, is not one it can have",
-    "timestamp": "ts is not a whole number of ms, before 1970, or TRUEUP_AHEAD_SECONDS ahead of the record's Kafka "
-    "timestamp; or that lies after 9999",
+    "timestamp": "ts is not a whole number of ms (for other numbers a source has `unit`), before 1970, or "
+    "TRUEUP_AHEAD_SECONDS ahead of the record's Kafka timestamp; or that lies after 9999",
 }
 
 
@@ -80,6 +80,9 @@ LONGEST_NAME: Final = 255
 
 #: Stream names kept with their policies.
 KNOWN: Final = 10_000
+
+#: How far a sum of a few numbers is off by rounding, where it should be 1: 16 units in the last place.
+_ROUNDING: Final = 2.0**-48
 
 #: A record of which nothing could be read.
 _NOTHING: Final[dict[str, Any]] = {}
@@ -119,6 +122,10 @@ class Decoder:
         #: What carries headers of records that trueup's producers wrote, and of those that intake wrote.
         self._carrier, self._of_intake = Carrier(carry_headers), Carrier(EVERY)
         self._carriers = [self._carrier, self._of_intake, *([] if mapping is None else mapping.carriers)]
+        #: Of forecasts and of outcomes: how many records have a time that lies far off, and that of the last, ms, with
+        #: its Kafka timestamp. They count all the same: somebody may send old history now.
+        self.far_off = [0, 0]
+        self.far_off_last = [(0, 0), (0, 0)]
         #: Whether `load` has to be awaited before records are decoded.
         self.asks_registry = direct is not None and direct.asks_registry
 
@@ -172,14 +179,14 @@ class Decoder:
                 p = record.get("p")
                 if p is None or "probs" in record or "quantiles" in record or "normal" in record:
                     _only(record, "p")
-                if (type(p) is not float and type(p) is not int) or not 0 <= p <= 1:
-                    raise _Unusable("probability")
-                raw = float(p)
+                raw = float(p) if (type(p) is float or type(p) is int) and 0 <= p <= 1 else _rounded(p, "probability")
             else:
                 raw = _distribution(record, policy)
             x = _features(record.get("x"), policy) if policy.features else ()
             segments = _segments(record.get("segments"), policy) if policy.segments else ()
             ts = self._time(record, timestamp)
+            if ts < timestamp - FAR_OFF:
+                self._far(FORECASTS, ts, timestamp)
             carried = self._carried(record, headers) if headers or "carried" in record else None
             return new(Forecast, (offset, key, event_id, stream, raw, x, ts, value, segments, carried))
         except _Unusable as unusable:
@@ -213,7 +220,10 @@ class Decoder:
                 revision = 0
             elif type(revision) is not int or not 0 < revision <= LAST_REVISION:
                 raise _Unusable("revision")
-            return new(Outcome, (offset, key, event_id, float(y), self._time(record, timestamp), value, revision))
+            ts = self._time(record, timestamp)
+            if ts < timestamp - FAR_OFF:
+                self._far(OUTCOMES, ts, timestamp)
+            return new(Outcome, (offset, key, event_id, float(y), ts, value, revision))
         except _Unusable as unusable:
             reason = unusable.args[0]
             return (
@@ -235,7 +245,7 @@ class Decoder:
         self, key: bytes | None, value: bytes | None, headers: Headers, timestamp: int, mapping: TopicMapping | None
     ) -> dict[str, Any]:
         if not value:
-            raise _Unusable("empty")
+            raise _Unusable(PASSED if value is None else "empty")
         if len(value) > self._record_bytes or (key is not None and len(key) > self._key_bytes):
             raise _Unusable("oversized")
         if mapping is not None:
@@ -319,6 +329,10 @@ class Decoder:
             raise _Unusable("timestamp")
         return ts
 
+    def _far(self, topic: int, ts: int, timestamp: int) -> None:
+        self.far_off[topic] += 1
+        self.far_off_last[topic] = ts, timestamp
+
 
 def _only(record: dict[str, Any], *allowed: str) -> str:
     """Return the one kind of forecast the record gives; raise unless it is one that the stream takes."""
@@ -350,23 +364,28 @@ def _readable(record: dict[str, Any]) -> forecasts.ForecastValue:
     given = record[kind]
     try:
         if kind == "probs":
-            return Probs(_numbers(given))
+            return Probs([_rounded(value, kind) for value in _numbers(given)])
         if kind == "quantiles":
             return Quantiles(_numbers(given["levels"]), _numbers(given["values"]))
         if kind == "normal":
             return Normal(*_numbers((given["mean"], given["std"])))
-        if (type(given) is float or type(given) is int) and 0 <= given <= 1:
-            return float(given)
+        return _rounded(given, kind)
     except (ValueError, TypeError, KeyError):
-        pass
-    raise _Unusable(kind)
+        raise _Unusable(kind) from None
 
 
 def _probs(given: object, classes: int) -> Probs:
     values = _numbers(given)
     if len(values) != classes:
         raise ValueError(f"there must be {classes} classes, got {len(values)}")
-    return Probs(values)
+    return Probs([_rounded(value, "probs") for value in values])
+
+
+def _rounded(p: Any, reason: str) -> float:  # noqa: ANN401 - whatever stands there
+    """Return a probability; what rounding alone has put beyond 0 or 1 is 0 or 1."""
+    if (type(p) is float or type(p) is int) and -_ROUNDING <= p <= 1 + _ROUNDING:
+        return min(1.0, max(0.0, float(p)))
+    raise _Unusable(reason)
 
 
 def _numbers(given: object) -> tuple[float, ...]:

@@ -43,6 +43,8 @@ class Making:
         Next offset of each source partition.
     fates
         How many records of a source had a fate, for a reason: name of the source, fate, reason.
+    rejected
+        Of each dead letter its source partition, its offset and its reason.
     raw_answers
         Dead forecasts that are answered with their raw score.
     """
@@ -51,6 +53,7 @@ class Making:
     then: Records = field(default_factory=lambda: defaultdict(list))
     ends: dict[TopicPartition, int] = field(default_factory=dict)
     fates: defaultdict[tuple[str, str, str], int] = field(default_factory=lambda: defaultdict(int))
+    rejected: list[tuple[TopicPartition, int, str]] = field(default_factory=list)
     raw_answers: int = 0
 
 
@@ -146,6 +149,7 @@ class Maker:
         key = rejected.key if len(rejected.key or b"") <= self._limits.letter_bytes else None
         to = "dead-letters", tp.partition % self.widths["dead-letters"]
         making.first[to].append(Record(key, value, None, NO_HEADERS))
+        making.rejected.append((tp, rejected.offset, rejected.reason))
         if rejected.forecast is not None:
             self._answer(making, tp, rejected, rejected.forecast)
 

@@ -115,8 +115,10 @@ class Mapping:
         return made
 
     def _decoded(self, value: bytes | None, headers: Headers) -> Any:  # noqa: ANN401 - whatever it says
+        if value is None:
+            raise Unfit(PASSED, "the record has no value: it is a tombstone")
         if not value:
-            raise Unfit("empty", "the record has no value")
+            raise Unfit("empty", "the value has no bytes")
         return self._decode(value, headers)
 
     def _decoded_key(self, of: formats.Format, key: bytes, headers: Headers) -> Any:  # noqa: ANN401 - whatever it says

@@ -24,6 +24,8 @@ LOG_ODDS: Final = "log-odds"
 UNITS: Final[Mapping[str, float]] = {"s": 1000.0, "ms": 1.0, "us": 1e-3, "µs": 1e-3, "ns": 1e-6}
 #: What a table of labels says of records to pass over, and of values it does not name.
 SKIP, OTHER = "skip", "*"
+#: Times that a number in an unknown unit probably means, ms: 1990 to 2100.
+_PLAUSIBLE: Final = (631_152_000_000, 4_102_444_800_000)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MS: Final = timedelta(milliseconds=1)
 _DIGITS: Final = re.compile(r"[+-]?\d{1,20}(?:\.\d{1,9})?")
@@ -124,10 +126,21 @@ def times(unit: str | None, form: str | None, zone: str, field: str) -> Transfor
                 found = None
         if found is None or not 0 <= found <= LATEST:
             how = f" as {form}" if form else ""
-            raise Unfit("timestamp", f"{field} is {short(value)}, which is no time{how} from 1970 to 9999")
+            why = f"{field} is {short(value)}, which is no time{how} from 1970 to 9999{_hint(value, unit)}"
+            raise Unfit("timestamp", why)
         return found
 
     return transform
+
+
+def _hint(value: Any, unit: str | None) -> str:  # noqa: ANN401 - whatever stands there
+    """Return which unit a number seems to be in that is no time as it is; empty, if it seems to be in none."""
+    if type(value) in (int, float, Decimal) or (type(value) is str and _DIGITS.fullmatch(value)):
+        number = abs(float(value))
+        for each, factor in UNITS.items():
+            if each != unit and _PLAUSIBLE[0] <= number * factor <= _PLAUSIBLE[1]:
+                return f'; it seems to be in {each}: set unit = "{each}" for ts'
+    return ""
 
 
 def _ms(at: datetime, zone: tzinfo) -> int:

@@ -359,6 +359,29 @@ def test_what_cannot_be_used_is_a_dead_letter_with_the_place_at_its_source(play:
     play(story)
 
 
+@pytest.mark.parametrize("settings", [STREAMS.replace('p = "risk"', 'p = "risk"\nts = "at"')], indirect=True)
+def test_times_in_another_unit_and_dead_letters_are_told_at_once_with_what_to_do(
+    play: Play, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def story(scene: Scene) -> None:
+        await scene.begin()
+        times = [score(f"e{n}") | {"at": 1_700_000_000 + n} for n in range(3)]
+        scene.give(S0, *times, score("bad", risk=2) | {"at": 0}, timestamp=1_700_000_100_000)
+        await scene.steps()
+        scene.intake._tell()
+        assert 'trueup_far_off_times_total{topic="scores"} 3.0' in scene.intake._gauges.exposition().decode()
+
+    play(story)
+    said = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    (far,) = [line for line in said if "far off" in line]
+    assert "ts of source scores says 1970-01-20 16:13:20 UTC (1700000002 ms)" in far
+    assert 'set unit = "s" for ts, in place of ms' in far
+    (dead,) = [line for line in said if "dead letters" in line]
+    assert dead.startswith("dead letters of scores.v3, probability: 1. ")
+    assert "scores.v3/0@3" in dead
+    assert dead.endswith("trueup letters --topic scores.v3 --reason probability")
+
+
 TRACE = (("traceparent", b"00-1"), ("other", b"x"))
 ANSWERING = f'on_error = "raw"\nclosed = true\n[streams.m]\n{STREAMS}'
 

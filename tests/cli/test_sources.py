@@ -56,6 +56,24 @@ def test_each_record_of_a_file_is_shown_as_what_it_becomes(plan: Path, capsys: p
     assert json.loads(capsys.readouterr().out)["record"] is None
 
 
+def test_times_are_shown_as_dates_and_one_in_another_unit_with_a_warning(
+    plan: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan.write_text(PLAN.replace("[sources.labels]", 'ts = "at"\n[sources.labels]'))
+    file = plan.with_name("times.json")
+    good = '{"type": "score", "txn": {"id": 7}, "risk": 250, "at": %s}\n'
+    file.write_text(good % 1_700_000_000_000 + good % 1_700_000_000 + "\n")
+    assert main.main(["sources", "try", "scores", str(file)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].endswith("  ts: 2023-11-14 22:13:20 UTC")
+    assert lines[1].endswith("  ts: 1970-01-20 16:13:20 UTC")
+    assert lines[2].startswith("times.json:2  warning: ts of source scores says 1970-01-20 16:13:20 UTC")
+    assert 'set unit = "s" for ts' in lines[2]
+    assert main.main(["sources", "try", "scores", str(file), "--json"]) == 0
+    shown = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [bool(each["warning"]) for each in shown] == [False, True, False]
+
+
 def test_where_all_records_are_passed_over_it_is_said_once_and_how_to_try_more(
     plan: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

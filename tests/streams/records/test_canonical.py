@@ -99,7 +99,7 @@ def test_what_the_mapping_passes_over_becomes_nothing() -> None:
         (read(LABELS, y=1), "event_id"),
         (reader(SCORES).canonical(record(b"no"), "t", ORIGIN, NOW), "not_json"),
         (reader(SCORES).canonical(record(b"[]"), "t", ORIGIN, NOW), "not_object"),
-        (reader(SCORES).canonical(record(None), "t", ORIGIN, NOW), "empty"),
+        (reader(SCORES).canonical(record(b""), "t", ORIGIN, NOW), "empty"),
         (reader(SCORES).canonical(record(Refused.of(1, 2, 3, "x")), "t", ORIGIN, NOW), "batch"),
         (reader(LABELS).canonical(record(b'{"id":"e","y":1}', NOW + 300_001), "t", ORIGIN, NOW), "far_ahead"),
     ],

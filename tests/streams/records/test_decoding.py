@@ -99,7 +99,9 @@ def test_any_bytes_decode_to_an_event_and_nothing_is_raised(
             (FORECASTS, decoder.forecast(3, key, value, timestamp)),
             (OUTCOMES, decoder.outcome(3, key, value, timestamp)),
         ):
-            assert not isinstance(event, Passed)
+            assert isinstance(event, Passed) == (value is None), "only a tombstone is passed over"
+            if isinstance(event, Passed):
+                continue
             assert (event.offset, event.key) == (3, key)
             if isinstance(event, Rejected):
                 assert event.reason in REASONS
@@ -128,7 +130,6 @@ class Bad(NamedTuple):
 
 
 BOTH = [
-    Bad("empty", None),
     Bad("empty", b""),
     Bad("oversized", b" " * LIMITS.record_bytes + b"1"),
     Bad("oversized", made(y=1), b"k" * (KEY_IDS * LIMITS.id_bytes + 1)),
@@ -182,6 +183,25 @@ UNUSABLE_FEATURES = [
     ),
     *((bad, "named") for bad in (None, {}, {"age": 0}, [0, 0], {"age": 0, "amount": -2}, {"age": 0, "amount": None})),
 ]
+
+
+@pytest.mark.parametrize(("p", "read"), [(1.0000000000000002, 1.0), (1 + 2e-15, 1.0), (-1e-17, 0.0)])
+def test_what_rounding_alone_has_put_beyond_one_or_zero_is_one_or_zero(p: float, read: float) -> None:
+    found = forecast(made(p=p))
+    assert isinstance(found, Forecast)
+    assert found.raw == read
+    others = [1 - read, 0.0] if read else [0.5, 0.5]
+    classes = forecast(made(stream="classes", p=None, probs=[p, *others]), VECTORS)
+    assert isinstance(classes, Forecast)
+    assert classes.raw == Probs([read, *others])
+
+
+def test_times_decades_before_their_kafka_timestamp_count_and_are_told_apart() -> None:
+    decoder = Decoder(Policies(default=Policy()), LIMITS)
+    for ts in (NOW // 1000, NOW - 10 * 365 * 86_400_000, NOW):
+        assert isinstance(decoder.forecast(1, None, made(ts=ts), NOW), Forecast)
+    assert isinstance(decoder.outcome(1, None, happened(ts=NOW // 1000), NOW), Outcome)
+    assert (decoder.far_off, decoder.far_off_last[FORECASTS]) == ([1, 1], (NOW // 1000, NOW))
 
 
 @pytest.mark.parametrize("bad", BOTH + FORECAST_ONLY, ids=str)

@@ -153,6 +153,27 @@ def test_scores_of_every_scale_become_probabilities(spec: str, value: Any, expec
 
 
 @pytest.mark.parametrize(
+    ("spec", "value", "unit"),
+    [
+        ('"t"', str(NOW), "ms"),
+        ('"t"', str(NOW // 1000), "s"),
+        ('"t"', NOW * 1000, "us"),
+        ('"t"', NOW * 1_000_000, "ns"),
+        ('{ path = "t", unit = "s" }', NOW, "ms"),
+        ('{ path = "t", format = "%d.%m.%Y" }', str(NOW), "ms"),
+        ('"t"', "soon", None),
+        ('"t"', 1e300, None),
+    ],
+)
+def test_a_number_that_is_no_time_as_it_is_names_the_unit_in_which_it_is_one(
+    spec: str, value: Any, unit: str | None
+) -> None:
+    refused = why(f'{OUTCOME}y = "y"\nts = {spec}', orjson.dumps({"id": 1, "y": 1, "t": value}))
+    assert refused.reason == "timestamp"
+    assert refused.why.endswith(f'set unit = "{unit}" for ts' if unit else "from 1970 to 9999")
+
+
+@pytest.mark.parametrize(
     ("spec", "value", "expected"),
     [
         ('"t"', NOW, NOW),
@@ -241,7 +262,7 @@ def test_a_higher_precedence_makes_a_higher_revision_and_later_ones_of_a_source_
 
 @pytest.mark.parametrize(
     ("value", "reason"),
-    [(b"", "empty"), (None, "empty"), (b"{", "not_json"), (b"[1]", "not_object"), (b"3", "not_object")],
+    [(b"", "empty"), (None, "passed"), (b"{", "not_json"), (b"[1]", "not_object"), (b"3", "not_object")],
 )
 def test_a_value_that_is_no_object_is_refused(value: bytes | None, reason: str) -> None:
     assert why(f'{OUTCOME}y = "y"', value).reason == reason

@@ -1,0 +1,117 @@
+"""What somebody should look at: dead letters, and times that lie far off, counted by what they are.
+
+The log has at most a line a minute of each. Counts and lines also stand in a file, which the worker's page shows: under
+`trueup run` router and intake are processes of their own.
+"""
+
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from time import monotonic, time
+from typing import Any, Final
+
+import orjson
+
+from streams.atomic_file import written
+from streams.config.settings import Settings, SettingsError
+from streams.records import routing
+from streams.records.decoding import REASONS
+
+log = logging.getLogger("trueup")
+
+#: How often a line of one kind may be logged, and how often the file may be written, s.
+LOG_SECONDS: Final = 60.0
+FILE_SECONDS: Final = 5.0
+#: Most lines that are kept: as many topics may be misread at a time.
+MOST: Final = 1000
+#: What may have a file.
+STAGES: Final = ("worker", "router", "intake")
+_MEANINGS: Final = REASONS | routing.REASONS
+
+
+class Notices:
+    """Counts what one process meets.
+
+    Parameters
+    ----------
+    path
+        The file; None: there is none.
+    clock
+        Seconds that only count.
+    """
+
+    def __init__(self, path: Path | None = None, clock: Callable[[], float] = monotonic) -> None:
+        self._path, self._clock = path, clock
+        #: By topic and kind: how many, the line, and when the last came, s since 1970.
+        self._found: dict[tuple[str, str], tuple[int, str, float]] = {}
+        #: When a line was logged, and how many it told of.
+        self._logged: dict[tuple[str, str], tuple[float, int]] = {}
+        self._changed, self._written = True, -FILE_SECONDS
+
+    def dead(self, topic: str, partition: int, offset: int, reason: str) -> None:
+        """Count a dead letter of a record."""
+        self._count(
+            (topic, reason),
+            f"dead letters of {topic}, {reason}",
+            f"({_MEANINGS[reason]}) The last is {topic}/{partition}@{offset}; for "
+            f"more: trueup letters --topic {topic} --reason {reason}",
+        )
+
+    def far_off(self, topic: str, records: int, said: str) -> int:
+        """Say how many records of a topic have had a time that lies far off, and what to do; return how many more."""
+        return self._count((topic, ""), f"records of {topic} with a time far off", f"The last: {said}", records)
+
+    def _count(self, kind: tuple[str, str], what: str, more: str, records: int = 0) -> int:
+        before = self._found.get(kind, (0,))[0]
+        count = records or before + 1
+        if count != before and (before or len(self._found) < MOST):
+            self._found[kind] = count, f"{what}: {count:,}. {more}", time()
+            self._changed = True
+        return count - before
+
+    def tell(self) -> None:
+        """Log the lines whose turn it is, and write the file if it is due."""
+        if not self._changed:
+            return
+        now, left = self._clock(), False
+        for kind, (count, line, _) in self._found.items():
+            at, told = self._logged.get(kind, (-LOG_SECONDS, 0))
+            if count == told:
+                continue
+            if now - at >= LOG_SECONDS:
+                self._logged[kind] = now, count
+                log.warning("%s", line)
+            else:
+                left = True
+        due = now - self._written >= FILE_SECONDS
+        if due:
+            self._written = now
+            self._write()
+        self._changed = left or not due
+
+    def _write(self) -> None:
+        if self._path is None:
+            return
+        shown = [
+            {"topic": topic, "reason": reason or None, "count": count, "line": line, "at": at}
+            for (topic, reason), (count, line, at) in self._found.items()
+        ]
+        with suppress(OSError, SettingsError):  # the log has said it; a disk that cannot be written ends no stage
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            with written(self._path) as file:
+                file.write(orjson.dumps(shown))
+
+
+def path(settings: Settings, stage: str) -> Path:
+    """Return the file of a stage of `STAGES`."""
+    return settings.data_dir / f"notices-{settings.app_id.removesuffix('-router')}-{stage}.json"
+
+
+def held(settings: Settings) -> list[dict[str, Any]]:
+    """Return what stands in the files of an application, the newest first; what cannot be read is left out."""
+    found: list[dict[str, Any]] = []
+    for stage in STAGES:
+        with suppress(OSError, ValueError):
+            found += orjson.loads(path(settings, stage).read_bytes())
+    return sorted(found, key=lambda notice: -notice["at"])

@@ -1,0 +1,57 @@
+"""Dead letters and times far off: a line a minute of each kind in the log, and all of them on the page."""
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from agents.notices import LOG_SECONDS, Notices, held, path
+from streams.config.settings import Settings
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_thousands_of_dead_letters_are_a_line_a_minute_with_the_last_count_and_place(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING)
+    clock, settings = Clock(), Settings(data_dir=tmp_path)
+    notices = Notices(path(settings, "intake"), clock)
+    for offset in range(9000):
+        notices.dead("scores", 1, offset, "not_json")
+        if offset % 100 == 0:
+            notices.tell()
+    notices.dead("labels", 0, 7, "label")
+    notices.tell()
+    assert [record.getMessage().split(":")[0] for record in caplog.records] == [
+        "dead letters of scores, not_json",
+        "dead letters of labels, label",
+    ]
+    clock.now += LOG_SECONDS
+    notices.tell()
+    notices.tell()
+    assert len(caplog.records) == 3
+    line = caplog.records[-1].getMessage()
+    assert line.startswith("dead letters of scores, not_json: 9,000. ")
+    assert "scores/1@8999" in line
+    assert line.endswith("trueup letters --topic scores --reason not_json")
+    shown = held(settings)
+    assert {(each["topic"], each["reason"], each["count"]) for each in shown} == {
+        ("scores", "not_json", 9000),
+        ("labels", "label", 1),
+    }
+    assert line in [each["line"] for each in shown]
+    Notices(path(settings, "intake"), clock).tell()
+    assert held(settings) == [], "a process that starts has met none yet"
+
+
+def test_a_disk_that_cannot_be_written_ends_nothing(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    notices = Notices(tmp_path / "file" / "notices.json")
+    notices.dead("scores", 0, 0, "empty")
+    notices.tell()
