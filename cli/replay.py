@@ -7,8 +7,10 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
+from datetime import UTC, datetime, tzinfo
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from streams.config import stream_config
 from streams.config.settings import Settings, SettingsError
@@ -25,6 +27,10 @@ _OF_TABLE: Final = (
     "time",
     "label_time",
     "time_format",
+    "label_time_format",
+    "time_zone",
+    "decimal",
+    "encoding",
     "segments",
     "id",
     "stream_column",
@@ -131,6 +137,12 @@ def add_source(parser: argparse.ArgumentParser) -> tuple[Any, Any]:
     table.add_argument(
         "--time-format", metavar="FORMAT", help="such as '%%d.%%m.%%Y %%H:%%M' (default: ISO 8601 or numbers)"
     )
+    table.add_argument("--label-time-format", metavar="FORMAT", help="of --label-time, where it differs")
+    table.add_argument(
+        "--time-zone", metavar="ZONE", help="of times that name none, such as Europe/Berlin (default: UTC)"
+    )
+    table.add_argument("--decimal", choices=(".", ","), help="the mark before a score's fraction (default: what fits)")
+    table.add_argument("--encoding", metavar="NAME", help="of text, such as cp1252 (default: what fits)")
     table.add_argument("--segments", metavar="COLUMN,...", help="columns of segments; the streams file must name them")
     table.add_argument("--id", metavar="COLUMN", help="the event's id (default: the number of the row)")
     table.add_argument("--stream-column", metavar="COLUMN", help="the stream of each row")
@@ -183,6 +195,7 @@ def request(options: argparse.Namespace, settings: Settings) -> "Request":
         _require_segments(read.columns, plans)
     if options.table:
         plans, taken = understood(read, plans)
+        taken = [*read.notes, *taken]
     return Request(
         source=read,
         configurations=plans,
@@ -277,10 +290,42 @@ def _table(options: argparse.Namespace, partitions: int) -> Any:  # noqa: ANN401
         stream_name=options.stream_name or options.table.name.split(".")[0] or "table",
         unit=options.score_unit,
         labels=meanings,
-        time_format=options.time_format,
+        time_format=_format(options.time_format, "--time-format"),
+        label_time_format=_format(options.label_time_format, "--label-time-format"),
+        zone=_zone(options.time_zone),
+        decimal=options.decimal,
+        encoding=_encoding(options.encoding),
         segments=tuple(filter(None, (name.strip() for name in (options.segments or "").split(",")))),
     )
     return TableSource(options.table, options.table, partitions, columns)
+
+
+def _format(form: str | None, option: str) -> str | None:
+    """Return a format that strptime knows, or None for none."""
+    if form is not None:
+        moment = datetime(2024, 2, 13, 14, 15, 16, tzinfo=UTC)
+        try:
+            datetime.strptime(moment.strftime(form), form)  # noqa: DTZ007 - only whether it can be read
+        except ValueError as exc:
+            raise SettingsError(f"{option} {form!r} is no format of times: {exc}") from exc
+    return form
+
+
+def _zone(name: str | None) -> tzinfo | None:
+    if name is None:
+        return None
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError) as exc:
+        raise SettingsError(f"--time-zone {name!r} is not known here; write one such as Europe/Berlin or UTC") from exc
+
+
+def _encoding(name: str | None) -> str | None:
+    try:
+        "".encode(name or "utf-8")
+    except LookupError as exc:
+        raise SettingsError(f"--encoding {name!r} is not known; write one such as cp1252, latin-1 or utf-16") from exc
+    return name
 
 
 def run(options: argparse.Namespace) -> int:

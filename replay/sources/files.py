@@ -1,4 +1,4 @@
-"""Two files as two topics: JSON lines, plain or gzipped, or Parquet.
+"""Two files as two topics: JSON lines, plain or packed, or Parquet.
 
 A file holds records as they stand on the topic: ``event_id``, ``stream``, ``p`` and so on. Each needs a time:
 ``timestamp`` (ms, or a timestamp column in Parquet), else ``ts``. It may give ``key`` (else the event id is the key)
@@ -6,8 +6,8 @@ and ``partition`` (else the key's partition by Kafka's own hash, among ``--parti
 the file, as those of a topic do, so a file should be in the order of time.
 """
 
-import gzip
 import marshal
+from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -15,20 +15,22 @@ from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import Any
 
 import orjson
 
-from replay.sources.record import CHUNK, Chunk, SourceRecord
+from replay.sources.parquet_table import pyarrow
+from replay.sources.record import CHUNK, Chunk, SourceRecord, TableError
+from replay.sources.unpacking import PARQUET, begins, opened
 from state.calibrators.base import new
 from state.fence import FORECASTS, OUTCOMES
 from streams.config.settings import SettingsError
 from streams.kafka.partitioner import partition as hashed
 
-#: First bytes of a gzipped file, and of a Parquet file.
-_GZIP, _PARQUET = b"\x1f\x8b", b"PAR1"
 #: Bytes of a file parsed at once: about two thousand records.
 _BLOCK = 1 << 18
+#: A line has at most so many bytes.
+_LONGEST = 1 << 26
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 #: A parsed line and its bytes.
 Line = tuple[Any, bytes]
@@ -49,6 +51,8 @@ class FileSource:
     ------
     SettingsError
         If a file cannot be read, or is Parquet and pyarrow is missing.
+    TableError
+        If a file holds something else; also when it is read.
     """
 
     forecasts: Path
@@ -58,8 +62,8 @@ class FileSource:
 
     def __post_init__(self) -> None:
         for path in (self.forecasts, self.outcomes):
-            if begins(path) == _PARQUET:
-                _parquet()
+            if begins(path) == PARQUET:
+                pyarrow()
 
     @property
     def names(self) -> tuple[str, str]:
@@ -184,15 +188,6 @@ def _spool(directory: Path, topic: int, partition: int) -> Path:
     return directory / f"{('forecasts', 'outcomes')[topic]}-{partition}.spool"
 
 
-def begins(path: Path) -> bytes:
-    """Return the first four bytes of a file; SettingsError if it cannot be read."""
-    try:
-        with path.open("rb") as file:
-            return file.read(4)
-    except OSError as exc:
-        raise SettingsError(f"cannot read {path}: {exc.strerror}") from exc
-
-
 def identity(path: Path) -> dict[str, Any]:
     """Return what tells a file apart: name, size and digest."""
     with path.open("rb") as file:
@@ -204,21 +199,22 @@ def identity(path: Path) -> dict[str, Any]:
 
 def _lines(path: Path) -> Iterator[tuple[list[Line], int]]:
     """Yield records as they are parsed and as bytes, with the bytes of the file read so far. Blank lines are none."""
-    magic = begins(path)
-    if magic == _PARQUET:
+    if begins(path) == PARQUET:
         yield from _parquet_lines(path)
         return
     loads, undecodable = orjson.loads, orjson.JSONDecodeError
-    with path.open("rb") as stored:
-        file = cast("IO[bytes]", gzip.GzipFile(fileobj=stored)) if magic[:2] == _GZIP else stored
+    with opened(path) as (file, stored):
         rest = b""
+        first = True
         while True:
-            try:
-                block = file.read(_BLOCK)
-            except (EOFError, gzip.BadGzipFile) as exc:
-                raise SettingsError(f"{path} is cut or not gzip: {exc}") from exc
+            block = file.read(_BLOCK)
             lines = (rest + block).split(b"\n")
             rest = lines.pop() if block else b""
+            if len(rest) > _LONGEST:
+                raise TableError(f"{path} does not hold a record a line: a line has over {_LONGEST:,} bytes")
+            if first:
+                lines, rest = _begun(path, lines, rest)
+                first = False
             found: list[Line] = []
             for line in lines:
                 try:
@@ -231,17 +227,23 @@ def _lines(path: Path) -> Iterator[tuple[list[Line], int]]:
                 return
 
 
-def _parquet() -> Any:  # noqa: ANN401 - a module without types
-    try:
-        import pyarrow.parquet  # noqa: PLC0415 - an extra, and slow to import
-    except ModuleNotFoundError as exc:
-        raise SettingsError("Parquet files need pyarrow: pip install '.[parquet]'; or use JSON lines") from exc
-    return pyarrow.parquet
+def _begun(path: Path, lines: list[bytes], rest: bytes) -> tuple[list[bytes], bytes]:
+    """Return the first lines of a file without a byte order mark; TableError if it holds no JSON lines."""
+    if lines:
+        lines[0] = lines[0].removeprefix(BOM_UTF8)
+    else:
+        rest = rest.removeprefix(BOM_UTF8)
+    begin = b"".join(lines or [rest])[:4096].lstrip()
+    if begin[:1] == b"[":
+        raise TableError(f"{path} is a JSON array; a file holds a record a line: jq -c '.[]' {path} > records.jsonl")
+    if begin[:2] in (BOM_UTF16_LE, BOM_UTF16_BE) or b"\0" in begin[:16]:
+        raise TableError(f"{path} is UTF-16, not UTF-8: iconv -f UTF-16 -t UTF-8 {path} > records.jsonl")
+    return lines, rest
 
 
 def _parquet_lines(path: Path) -> Iterator[tuple[list[Line], int]]:
     """Yield the rows of a Parquet file; columns without a value are left out, times become ms."""
-    file = _parquet().ParquetFile(path)
+    file = pyarrow().parquet.ParquetFile(path)
     rows, size = file.metadata.num_rows or 1, path.stat().st_size
     read = 0
     for batch in file.iter_batches(batch_size=CHUNK):

@@ -86,7 +86,10 @@ def _question(unknown: list[str], values: Mapping[str, int], names: Mapping[str,
     listed = [value for value, name in names.items() if name not in _NOTHING or known[name] is not None]
     if len({names[value] for value in listed}) > _MOST:
         return f"holds {first!r} and {len(listed) - 1:,} other values, and a label has two: name the column of labels"
-    said = _proposal({names[value]: value.strip() for value in listed}, values, known)
+    written: dict[str, str] = {}
+    for value in listed:
+        written.setdefault(names[value], value.strip())
+    said = _proposal(written, values, known)
     text = io.StringIO()
     csv.writer(text, lineterminator="").writerow(f"{value}={meaning}" for value, meaning in said.items())
     found = ", ".join(f"{value!r} ({values[value]:,})" for value in listed)

@@ -4,9 +4,11 @@ Each row becomes a forecast at its time, and an outcome if it has a label. The o
 or with the forecast if the table does not say when labels came.
 """
 
+import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import tzinfo
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
@@ -15,23 +17,24 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from replay.sources.files import FileSource, begins, identity
+from replay.sources import parquet_table, scores, text_table, times
+from replay.sources.column import Column, quoted, shown
+from replay.sources.files import FileSource, identity
 from replay.sources.labels import Meanings, meanings
 from replay.sources.record import CHUNK, Chunk, SourceRecord, TableError
+from replay.sources.times import DAY_MS, NEVER
+from replay.sources.unpacking import PARQUET, begins
 from state.arrays import Floats, Integers
 from state.calibrators.base import new
 from state.fence import FORECASTS
-from streams.config.settings import SettingsError
 from streams.kafka.partitioner import partition as hashed
 
-_PARQUET: Final = b"PAR1"
 #: By name: from the numbers of a column to probabilities.
-UNITS: Final = ("probability", "percent", "permille", "log-odds")
-#: Whole numbers below these are times in seconds, milliseconds, microseconds; larger ones nanoseconds. Since 1970:
-#: seconds up to the year 5138.
-_TIMES: Final = ((10**11, 1000.0), (10**14, 1.0), (10**17, 1e-3))
-#: A row whose time, or whose label's time, is missing.
-_NEVER: Final = np.iinfo(np.int64).min
+UNITS: Final = tuple(scores.UNITS)
+#: Text that stands in a column of names where there is none. NA and - are names.
+_NAMELESS: Final = frozenset(("", "\\N", "<NA>", "NaN", "nan", "None", "NULL", "null"))
+#: A large number as a spreadsheet writes it, without its last digits.
+_ROUNDED: Final = re.compile(r"\d([.,]\d+)?E\+\d+")
 
 
 @dataclass(frozen=True)
@@ -56,8 +59,15 @@ class Columns:
         What text in the label column means, see `replay.sources.labels.parse`: 0, 1, or None for a row without a label.
     segments
         Columns that hold segments; their names are the segments'.
-    time_format
-        Of times that are text and not ISO 8601, as strptime reads it, such as ``%d.%m.%Y %H:%M``.
+    time_format, label_time_format
+        How times are written, as strptime reads it, such as ``%d.%m.%Y %H:%M``; None: as `times.read` finds. Without
+        one of its own, a label's time has the format of `time`, if any of its cells is written so.
+    zone
+        Of times that name none; None: UTC.
+    decimal
+        The mark before the fraction of a score, ``.`` or ``,``; None: the one that fits.
+    encoding
+        Of text; None: the one that fits.
     """
 
     score: str
@@ -70,6 +80,10 @@ class Columns:
     unit: str = "probability"
     labels: Meanings = field(default_factory=dict)
     time_format: str | None = None
+    label_time_format: str | None = None
+    zone: tzinfo | None = None
+    decimal: str | None = None
+    encoding: str | None = None
     segments: tuple[str, ...] = ()
 
     @property
@@ -99,16 +113,17 @@ class TableSource(FileSource):
     Raises
     ------
     SettingsError
-        If the file cannot be read, or pyarrow is missing.
+        If the file cannot be read, or is Parquet and pyarrow is missing.
     TableError
         If a column is missing or holds something else; when the source is read.
     """
 
     columns: Columns = Columns("", "", "")
 
-    def __post_init__(self) -> None:
-        begins(self.forecasts)
-        _pyarrow()
+    @property
+    def notes(self) -> Sequence[str]:
+        """What was assumed when the table was read, in sentences."""
+        return self._rows.notes
 
     @property
     def size(self) -> int:
@@ -132,7 +147,7 @@ class TableSource(FileSource):
     def ages_ms(self) -> Integers:
         """How long the ones of the table took to be known, ms; those without both times are left out."""
         rows = self._rows
-        dated = (rows.labels == 1) & (rows.label_times != _NEVER) & (rows.times != _NEVER)
+        dated = (rows.labels == 1) & (rows.label_times != NEVER) & (rows.times != NEVER)
         ages: Integers = np.maximum(rows.label_times[dated] - rows.times[dated], 0)
         return ages
 
@@ -147,7 +162,7 @@ class TableSource(FileSource):
         rows = self._rows
         times = rows.times if topic == FORECASTS else rows.label_times
         mine = np.arange(rows.count) if topic == FORECASTS else np.flatnonzero(~np.isnan(rows.labels))
-        timed = times != _NEVER
+        timed = times != NEVER
         # A row without a time becomes a dead letter; it has to stand somewhere, so it stands first.
         first = int(times[timed].min()) if timed.any() else 0
         stands = np.where(timed, times, first)
@@ -189,6 +204,8 @@ class Rows:
         By column; empty where a row has none.
     silent
         Rows whose label is 0 and was never reported; they have no label here.
+    notes
+        What was assumed, in sentences.
     """
 
     scores: Floats
@@ -199,6 +216,7 @@ class Rows:
     streams: list[str]
     segments: Mapping[str, list[str]]
     silent: NDArray[np.bool_]
+    notes: Sequence[str] = ()
 
     @property
     def count(self) -> int:
@@ -216,144 +234,111 @@ def read(path: Path, columns: Columns) -> Rows:
     TableError
         If a column is missing, or does not hold what it should.
     """
-    table = _table(path, columns)
-    scores = _scores(table[columns.score], columns)
-    times = _times(table[columns.time], "--time", columns)
-    if (times == _NEVER).all():
-        raise TableError(f"--time {columns.time}: no row has a time")
-    label_times = times if columns.label_time is None else _times(table[columns.label_time], "--label-time", columns)
-    count = len(scores)
-    ids = [str(n) for n in range(count)] if columns.id is None else _names(table[columns.id], map(str, range(count)))
-    default = (columns.stream_name for _ in range(count))
-    streams = list(default) if columns.stream is None else _names(table[columns.stream], default)
-    segments = {name: _names(table[name], ("" for _ in range(count))) for name in columns.segments}
-    labels = _labels(table[columns.label], columns)
-    silent = (labels == 0) & (label_times == _NEVER) & (columns.label_time is not None)
-    if columns.label_time is not None and (labels == 1).any() and (label_times[labels == 1] == _NEVER).all():
+    if begins(path) == PARQUET:
+        table = parquet_table.read(path, columns.named, columns.zone)
+    else:
+        table = text_table.read(path, columns.named, columns.encoding)
+    found = dict(table.columns)
+    notes = list(table.notes)
+    made = times.read(found["--time"], columns.time_format, columns.zone)
+    notes += made.notes
+    labels = _labels(found["--label"], columns)
+    values = scores.read(found["--score"], columns.unit, columns.decimal)
+    known = made
+    if columns.label_time is not None:
+        form = columns.label_time_format
+        known = times.read(found["--label-time"], form or columns.time_format, columns.zone, only=form is not None)
+        notes += known.notes
+        notes += _follow(known.ms, made.ms, labels, found)
+    if (made.ms == NEVER).all():
+        raise TableError(f"--time {shown(columns.time)}: no row has a time")
+    count = len(values)
+    ids = [str(n) for n in range(count)]
+    if columns.id is not None:
+        ids = _names(found["--id"], ids)
+        _whole(found["--id"])
+    streams = [columns.stream_name] * count
+    if columns.stream is not None:
+        streams = _names(found["--stream-column"], streams)
+    segments = {name: _names(found[f"--segments {name}"], [""] * count) for name in columns.segments}
+    silent = (labels == 0) & (known.ms == NEVER) & (columns.label_time is not None)
+    if columns.label_time is not None and (labels == 1).any() and (known.ms[labels == 1] == NEVER).all():
         raise TableError(
-            f"--label-time {columns.label_time}: no row with label 1 has a time; leave the option out to take labels "
-            "as known with the score"
+            f"--label-time {shown(columns.label_time)}: no row with label 1 has a time; leave the option out to take "
+            "labels as known with the score"
         )
     labels[silent] = np.nan
-    return Rows(scores, labels, times, label_times, ids, streams, segments, silent)
+    rows = Rows(values, labels, made.ms, known.ms, ids, streams, segments, silent, list(dict.fromkeys(notes)))
+    return _without_others(rows, found["--score"].rows)
 
 
-def _table(path: Path, columns: Columns) -> Any:  # noqa: ANN401 - pyarrow ships no type hints
-    """Return the named columns as a pyarrow table."""
-    arrow = _pyarrow()
+def _without_others(rows: Rows, numbers: Sequence[int]) -> Rows:
+    """Leave out rows that hold neither score, label nor time, such as a line of totals."""
+    kept = ~np.isnan(rows.scores) | ~np.isnan(rows.labels) | (rows.times != NEVER) | rows.silent
+    if kept.all():
+        return rows
+    first = numbers[int(np.argmin(kept))]
+    note = f"{np.sum(~kept):,} rows without score, label and time were passed over, the first is row {first}."
+
+    def of(names: list[str]) -> list[str]:
+        return [name for name, keep in zip(names, kept.tolist(), strict=True) if keep]
+
+    return Rows(
+        rows.scores[kept],
+        rows.labels[kept],
+        rows.times[kept],
+        rows.label_times[kept],
+        of(rows.ids),
+        of(rows.streams),
+        {name: of(column) for name, column in rows.segments.items()},
+        rows.silent[kept],
+        [*rows.notes, note],
+    )
+
+
+def _follow(known: Integers, made: Integers, labels: Floats, found: Mapping[str, Column]) -> list[str]:
+    """Let labels of the day of their score follow it, where only days are known; others before it are an error."""
+    early = (known < made) & (known != NEVER) & ~np.isnan(labels)
+    if not early.any():
+        return []
+    if (known[known != NEVER] % DAY_MS == 0).all() and (made[early] - known[early] < DAY_MS).all():
+        known[early] = made[early]
+        return [f"--label-time holds days: {early.sum():,} labels of their score's day were taken as known with it."]
+    at = (
+        int(np.argmax(early & (made - known >= DAY_MS)))
+        if (made[early] - known[early] >= DAY_MS).any()
+        else int(np.argmax(early))
+    )
+    when = quoted(found["--time"].cells[at])
+    swapped = "; are --time and --label-time swapped?" if 2 * early.sum() > len(early) else ""
+    raise found["--label-time"].wrong(
+        at,
+        f", before its score's time {when}, and {early.sum() - 1:,} other labels are early, too{swapped}; correct "
+        "the times, or leave out --label-time to take labels as known with the score",
+    )
+
+
+def _labels(column: Column, columns: Columns) -> Floats:
+    cells = column.texts
+    counts = Counter(cells)
+    del counts[""]
     try:
-        if begins(path) == _PARQUET:
-            there = arrow.parquet.read_schema(path).names
-            _present(path, there, columns)
-            return arrow.parquet.read_table(path, columns=sorted(set(columns.named.values())))
-        with arrow.csv.open_csv(path) as head:
-            there = head.schema.names
-        _present(path, there, columns)
-        formats = [arrow.csv.ISO8601] + ([columns.time_format] if columns.time_format else [])
-        # What names something is text, whatever it looks like: 007 is not 7.
-        text = {name: arrow.string() for name in (columns.id, columns.stream, *columns.segments) if name}
-        options = arrow.csv.ConvertOptions(
-            include_columns=sorted(set(columns.named.values())),
-            column_types=text,
-            timestamp_parsers=formats,
-            strings_can_be_null=True,
-        )
-        return arrow.csv.read_csv(path, convert_options=options)
-    except arrow.ArrowInvalid as exc:
-        raise TableError(f"{path} is no table that can be read: {exc}") from exc
-
-
-def _present(path: Path, there: Iterable[str], columns: Columns) -> None:
-    there = list(there)
-    for option, name in columns.named.items():
-        if name not in there:
-            raise TableError(
-                f"{option.removesuffix(f' {name}')} {name}: {path} has no such column; there are: {', '.join(there)}"
-            )
-
-
-def _scores(column: Any, columns: Columns) -> Floats:  # noqa: ANN401 - pyarrow's
-    try:
-        values: Floats = column.cast("float64").to_numpy(zero_copy_only=False).astype(np.float64)
-    except _pyarrow().ArrowInvalid as exc:
-        raise TableError(f"--score {columns.score} is not a column of numbers: {exc}") from exc
-    if columns.unit == "log-odds":
-        with np.errstate(over="ignore"):
-            shares: Floats = 1 / (1 + np.exp(-values))
-            return shares
-    values = values / {"probability": 1, "percent": 100, "permille": 1000}[columns.unit]
-    known = values[~np.isnan(values)]
-    if not len(known):
-        raise TableError(f"--score {columns.score}: no row has a score")
-    outside = np.mean((known < 0) | (known > 1))
-    if outside > 0.5:
-        raise TableError(
-            f"--score {columns.score}: {outside:.0%} of the scores are not in [0, 1] (from {known.min():g} to "
-            f"{known.max():g}); --score-unit says what they are: {', '.join(UNITS)}"
-        )
-    return values
-
-
-def _labels(column: Any, columns: Columns) -> Floats:  # noqa: ANN401 - pyarrow's
-    encoded = column.cast("string").combine_chunks().dictionary_encode()
-    values = encoded.dictionary.to_pylist()
-    counts = np.bincount(encoded.indices.drop_null().to_numpy(zero_copy_only=False), minlength=len(values))
-    try:
-        meant = [*meanings(dict(zip(values, counts.tolist(), strict=True)), columns.labels).values()]
+        meant = meanings(counts, columns.labels) | {"": np.nan}
     except ValueError as exc:
-        raise TableError(f"--label {columns.label} {exc}") from exc
-    indices = encoded.indices.fill_null(len(meant)).to_numpy(zero_copy_only=False)
-    found: Floats = np.array([*meant, np.nan])[indices]
+        raise TableError(f"--label {shown(columns.label)} {exc}") from exc
+    found: Floats = np.array([meant[cell] for cell in cells])
     return found
 
 
-def _times(column: Any, option: str, columns: Columns) -> Integers:  # noqa: ANN401 - pyarrow's
-    arrow = _pyarrow()
-    if arrow.types.is_null(column.type):
-        return np.full(len(column), _NEVER)
-    if arrow.types.is_string(column.type) or arrow.types.is_large_string(column.type):
-        sample = next((each for each in column.to_pylist() if each), "")
-        if not columns.time_format:
-            raise TableError(
-                f"{option}: {sample!r} is not a time that is recognised (ISO 8601, or a number since 1970); "
-                f"say how it is written, such as --time-format '%d.%m.%Y %H:%M'"
-            )
-        try:
-            column = arrow.compute.strptime(column, format=columns.time_format, unit="ms", error_is_null=False)
-        except arrow.ArrowInvalid as exc:
-            raise TableError(f"{option}: not all times are written as {columns.time_format}: {exc}") from exc
-    if arrow.types.is_temporal(column.type):
-        # A column without a zone is read as UTC, as Kafka's clock is.
-        milliseconds = column.cast(arrow.timestamp("ms"), safe=False).cast("int64")
-        found: Integers = milliseconds.combine_chunks().fill_null(_NEVER).to_numpy(zero_copy_only=False)
-        return found
-    try:
-        numbers: Floats = column.cast("float64").to_numpy(zero_copy_only=False).astype(np.float64)
-    except arrow.ArrowInvalid as exc:
-        raise TableError(f"{option} is neither a time nor a number: {exc}") from exc
-    known = ~np.isnan(numbers)
-    if not known.any():
-        return np.full(len(numbers), _NEVER)
-    middle = float(np.median(np.abs(numbers[known])))
-    factor = next((factor for limit, factor in _TIMES if middle < limit), 1e-6)
-    times = np.full(len(numbers), _NEVER)
-    times[known] = np.rint(numbers[known] * factor).astype(np.int64)
-    return times
-
-
-def _names(column: Any, defaults: Iterable[str]) -> list[str]:  # noqa: ANN401 - pyarrow's
+def _names(column: Column, defaults: list[str]) -> list[str]:
     return [
-        default if name is None else name
-        for name, default in zip(column.cast("string").to_pylist(), defaults, strict=False)
+        default if name in _NAMELESS else name
+        for name, default in zip((cell.strip() for cell in column.texts), defaults, strict=True)
     ]
 
 
-def _pyarrow() -> Any:  # noqa: ANN401 - a module without types
-    try:
-        import pyarrow  # noqa: ICN001, PLC0415 - an extra, and slow to import
-        import pyarrow.compute  # noqa: PLC0415
-        import pyarrow.csv  # noqa: PLC0415
-        import pyarrow.parquet  # noqa: PLC0415
-    except ModuleNotFoundError as exc:
-        raise SettingsError("tables need pyarrow: pip install '.[parquet]'; or use JSON lines") from exc
-    return pyarrow
+def _whole(ids: Column) -> None:
+    """Raise TableError if a spreadsheet has rounded ids."""
+    for at, cell in enumerate(ids.texts):
+        if "E+" in cell and _ROUNDED.fullmatch(cell):
+            raise ids.wrong(at, ": a spreadsheet has rounded this id; export the column as text, or leave out --id")

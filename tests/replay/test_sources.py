@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from replay.sources.files import FileSource
 from replay.sources.merge import merged
-from replay.sources.record import Chunk, Source, SourceRecord
+from replay.sources.record import Chunk, Source, SourceRecord, TableError
 from state.fence import FORECASTS, OUTCOMES
 from streams.config.settings import SettingsError
 from streams.kafka.partitioner import partition
@@ -62,7 +62,7 @@ def test_gzip_is_read_as_what_it_holds(tmp_path: Path) -> None:
 def test_cut_gzip_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "f.gz"
     path.write_bytes(gzip.compress(b'{"event_id": "a", "ts": 1}\n' * 5000)[:-20])
-    with pytest.raises(SettingsError, match="is cut"):
+    with pytest.raises(TableError, match="is cut"):
         all_of(FileSource(path, path), FORECASTS)
 
 

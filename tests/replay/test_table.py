@@ -87,7 +87,7 @@ def test_times_are_read_as_they_are_usually_written(tmp_path: Path, times: tuple
 
 
 def test_times_that_could_be_read_in_two_ways_are_not_guessed(tmp_path: Path) -> None:
-    with pytest.raises(TableError, match=r"'03/04/2026' is not a time .* --time-format"):
+    with pytest.raises(TableError, match=r"row 2 holds '03/04/2026'.*-format '%d/%m/%Y' or .*-format '%m/%d/%Y'"):
         records(table(tmp_path, "p,fraud,at\n0.5,1,03/04/2026\n"), FORECASTS)
 
 

@@ -1,0 +1,65 @@
+"""A column of a table, and how a message names a cell of it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from numpy.typing import NDArray
+
+from replay.sources.record import TableError
+
+#: Text that stands in numbers and times where there is none.
+MISSING: Final = frozenset(
+    [
+        *("", "-", "--", "\\N", "#N/A", "N/A", "n/a", "NA", "na", "<NA>", "<na>", "NaN", "nan", "NAN", "NaT", "nat"),
+        *("None", "none", "NONE", "NULL", "Null", "null"),
+    ]
+)
+#: Characters of a cell that a message shows.
+_SHOWN: Final = 60
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column that an option names.
+
+    Attributes
+    ----------
+    option, name
+        The option and what it says.
+    cells
+        Text; where the file has such types also numbers, or times as ``datetime64[ms]`` in UTC. Empty text, NaN or NaT
+        where there is nothing.
+    rows
+        The number of each cell's row, as a person counts: in CSV the first row of the file is 1.
+    """
+
+    option: str
+    name: str
+    cells: list[str] | NDArray[Any]
+    rows: Sequence[int]
+
+    @property
+    def texts(self) -> list[str]:
+        """Cells as text."""
+        return self.cells if isinstance(self.cells, list) else [str(cell) for cell in self.cells]
+
+    def present(self) -> list[str]:
+        """Return cells without blanks around them; what means nothing is empty."""
+        stripped = (cell.strip() for cell in self.texts)
+        return ["" if cell in MISSING else cell for cell in stripped]
+
+    def wrong(self, at: int, said: str) -> TableError:
+        """Return the error that blames a cell."""
+        return TableError(f"{self.option} {shown(self.name)}: row {self.rows[at]} holds {quoted(self.cells[at])}{said}")
+
+
+def shown(name: str) -> str:
+    """Return a name as a terminal may show it: what does not print is escaped."""
+    return name if name.isprintable() else repr(name)
+
+
+def quoted(cell: object) -> str:
+    """Return a cell in quotes, shortened, with what does not print escaped."""
+    text = str(cell)
+    return repr(text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…")

@@ -1,0 +1,140 @@
+"""Columns of a Parquet table: text, numbers and times of any type, and values inside lists and structs."""
+
+import re
+import shlex
+from collections.abc import Mapping
+from contextlib import suppress
+from datetime import tzinfo
+from pathlib import Path
+from typing import Any, Final
+
+from replay.sources.column import Column, shown
+from replay.sources.record import TableError
+from replay.sources.text_table import Text, places
+from replay.sources.times import NEVER, UTC_ASSUMED
+from replay.sources.unpacking import bounded
+from streams.config.settings import SettingsError
+
+#: A step into a column: a field of a struct, or a place in a list, from 0.
+_STEP: Final = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]")
+
+
+def read(path: Path, named: Mapping[str, str], zone: tzinfo | None = None) -> Text:
+    """Read columns of a table.
+
+    Parameters
+    ----------
+    named
+        Names by the option that gives each; ``score.values[1]`` is a value inside a column, ``#3`` the third column.
+    zone
+        Of times without one.
+
+    Raises
+    ------
+    SettingsError
+        If pyarrow is missing.
+    TableError
+        If the file is broken, a column is missing, there twice, or of a type that is not read.
+    """
+    arrow = pyarrow()
+    try:
+        file = arrow.parquet.ParquetFile(path)
+        schema, count = file.schema_arrow, file.metadata.num_rows
+        if not count:
+            raise TableError(f"{path} has no rows")
+        bounded(path, 8 * count)
+        paths = {option: _path(name, schema.names) for option, name in named.items()}
+        there = places(path, schema.names, {option: top for option, (top, _) in paths.items()})
+        columns: dict[str, Column] = {}
+        notes: list[str] = []
+        for option, at in there.items():
+            top = schema.names[at]
+            column = file.read(columns=[top]).column(schema.names[:at].count(top)).combine_chunks()
+            said = f"{option.split()[0]} {shown(named[option])}"
+            for field, place in _STEP.findall(paths[option][1]):
+                column = _inside(arrow, said, column, field or int(place))
+            cells, naive = _cells(arrow, option, said, column, zone)
+            if naive and not zone:
+                notes = [UTC_ASSUMED]
+            columns[option] = Column(option.split()[0], named[option], cells, range(1, count + 1))
+    except (arrow.ArrowException, OSError, UnicodeDecodeError) as exc:
+        raise TableError(f"{path} is no Parquet file that can be read: {str(exc).splitlines()[0]}") from exc
+    return Text(columns, notes)
+
+
+def pyarrow() -> Any:  # noqa: ANN401 - a module without types
+    """Return pyarrow; SettingsError if it is not installed."""
+    try:
+        import pyarrow  # noqa: ICN001, PLC0415 - an extra, and slow to import
+        import pyarrow.compute  # noqa: PLC0415
+        import pyarrow.parquet  # noqa: PLC0415
+    except ModuleNotFoundError as exc:
+        raise SettingsError("Parquet files need pyarrow: pip install '.[parquet]'; or use CSV or JSON lines") from exc
+    return pyarrow
+
+
+def _path(name: str, names: list[str]) -> tuple[str, str]:
+    """Split a name into a column and the steps inside it."""
+    for match in re.finditer(r"[.\[]", name):
+        top, steps = name[: match.start()], name[match.start() :]
+        if name not in names and top in names and _STEP.sub("", steps) == "":
+            return top, steps
+    return name, ""
+
+
+def _inside(arrow: Any, said: str, column: Any, step: str | int) -> Any:  # noqa: ANN401 - pyarrow's
+    """Return what a step leads to."""
+    kind = column.type
+    if isinstance(step, int) and _is_list(arrow, kind):
+        return arrow.compute.list_element(column, step)
+    if isinstance(step, str) and arrow.types.is_struct(kind) and step in [field.name for field in kind]:
+        return arrow.compute.struct_field(column, step)
+    raise TableError(f"{said}: there is no {step} in {kind}; name a value inside, such as '{_example(arrow, kind)}'")
+
+
+def _is_list(arrow: Any, kind: Any) -> bool:  # noqa: ANN401 - pyarrow's
+    types = arrow.types
+    return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
+
+
+def _example(arrow: Any, kind: Any) -> str:  # noqa: ANN401 - pyarrow's
+    """Return steps from a type to a number inside it: of a list to the second value, as of the class 1."""
+    if _is_list(arrow, kind):
+        return "[1]" + _example(arrow, kind.value_type)
+    if arrow.types.is_struct(kind):
+        fields = sorted(kind, key=lambda field: not _is_list(arrow, field.type) or not _is_float(arrow, field.type))
+        return f".{fields[0].name}{_example(arrow, fields[0].type)}"
+    return ""
+
+
+def _is_float(arrow: Any, kind: Any) -> bool:  # noqa: ANN401 - pyarrow's
+    return bool(arrow.types.is_floating(kind.value_type))
+
+
+def _cells(arrow: Any, option: str, said: str, column: Any, zone: tzinfo | None) -> tuple[Any, bool]:  # noqa: ANN401 - pyarrow's
+    """Return cells as `Column` has them, and whether they are times without a zone."""
+    types, kind = arrow.types, column.type
+    if types.is_dictionary(kind):
+        return _cells(arrow, option, said, column.dictionary_decode(), zone)
+    if types.is_nested(kind):
+        flag, name = said.split(" ", 1)
+        example = shlex.quote(name + _example(arrow, kind))
+        raise TableError(f"{said} holds {kind}; name a value inside, such as {flag} {example}")
+    if types.is_time(kind) or types.is_duration(kind):
+        raise TableError(f"{said} holds {kind}, without dates; name a column of times")
+    naive = "time" in option and (types.is_date(kind) or (types.is_timestamp(kind) and kind.tz is None))
+    if types.is_timestamp(kind) or types.is_date(kind):
+        column = column.cast(arrow.timestamp("ms", kind.tz if types.is_timestamp(kind) else None), safe=False)
+        if naive:
+            column = arrow.compute.assume_timezone(
+                column, str(zone or "UTC"), ambiguous="earliest", nonexistent="earliest"
+            )
+        return column.cast("int64").fill_null(NEVER).to_numpy(zero_copy_only=False).astype("datetime64[ms]"), naive
+    if types.is_floating(kind):
+        column = column.cast("float32").cast("float64") if types.is_float16(kind) else column.cast("float64")
+    if option == "--score" and (types.is_floating(kind) or types.is_integer(kind) or types.is_decimal(kind)):
+        return column.cast("float64").to_numpy(zero_copy_only=False).astype("float64"), False
+    if types.is_floating(kind):
+        with suppress(arrow.ArrowInvalid):
+            column = column.cast("int64")  # a whole number that was stored as a float is written as one
+    return ["" if cell is None else cell for cell in column.cast("string").to_pylist()], False

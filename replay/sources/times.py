@@ -1,0 +1,270 @@
+"""Times of a column, as ms since 1970: all its cells are written in one way, or the cell that is not is named."""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from functools import lru_cache, partial
+from itertools import product
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from replay.sources.column import Column, quoted
+from replay.sources.record import TableError
+from state.arrays import Integers
+
+#: Stands where there is no time.
+NEVER: Final = int(np.iinfo(np.int64).min)
+DAY_MS: Final = 86_400_000
+#: Times are from this year to the one after next. So the size of a number tells its unit.
+FIRST: Final = 1990
+#: A label's time from this year on, or up to this year, says that there is none, such as 9999-12-31.
+_NONE_FROM, _NONE_TO = 2099, 1900
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MS: Final = timedelta(milliseconds=1)
+#: Numbers since 1970, and what makes ms of them.
+_UNITS: Final = (
+    ("seconds since 1970", 1e3),
+    ("milliseconds since 1970", 1.0),
+    ("microseconds since 1970", 1e-3),
+    ("nanoseconds since 1970", 1e-6),
+)
+#: Dates of digits alone, by their length.
+_DIGITS: Final = {8: "%Y%m%d", 12: "%Y%m%d%H%M", 14: "%Y%m%d%H%M%S", 17: "%Y%m%d%H%M%S%f"}
+#: 1970-01-01 in spreadsheets.
+_SHEET: Final = 25_569
+ISO: Final = "ISO 8601"
+_ISO: Final = re.compile(
+    r"(?:(\d{4})([-/.])(\d\d?)\2(\d\d?)|(\d{4})(\d\d)(\d\d))"
+    r"(?:(?:T|_|\s+)(\d\d?)(?::?(\d\d)(?::?(\d\d)(?:[.,](\d+))?)?)?)?"
+    r"\s*(?:(Z|UTC|GMT)|([+-]\d\d):?(\d\d)?)?(?:\[[\w/+-]+\])?",
+    re.IGNORECASE | re.ASCII,
+)
+_NUMBER: Final = re.compile(r"[+-]?\d+(?:\.\d*)?(?:[eE][+-]?\d+)?", re.ASCII)
+_OF_DAY: Final = re.compile(r"\d{1,2}:\d\d(:\d\d([.,]\d+)?)?(\s*[AaPp][Mm])?", re.ASCII)
+#: How else people write times; what fits is proposed, not taken.
+_DATES: Final = (
+    *(date.replace(" ", mark) for mark in "./-" for date in ("%d %m %Y", "%m %d %Y", "%d %m %y", "%m %d %y")),
+    *(date.replace(" ", mark) for mark in " -/" for date in ("%d %b %Y", "%d %b %y", "%d %B %Y")),
+    *("%b %d, %Y", "%B %d, %Y", "%b %d %Y", "%d%b%Y", "%d%m%Y", "%Y-%b-%d", "%a, %d %b %Y", "%a %d %b %Y"),
+)
+_CLOCKS: Final = (
+    *("", " %H:%M", " %H:%M:%S", " %H:%M:%S.%f", " %I:%M %p", " %I:%M:%S %p", " %I:%M:%S.%f %p", " %H.%M.%S"),
+    *(", %H:%M", ", %H:%M:%S", ", %I:%M:%S %p", ":%H:%M:%S", "T%H:%M:%S", " %H:%M:%S,%f"),
+)
+_OTHERS: Final = ("%a %b %d %H:%M:%S %Y", "%a %b %d %H:%M:%S %Z %Y", "%a %b %d %H:%M:%S %z %Y")
+#: So many cells are tried before a format is proposed.
+_TRIED: Final = 100_000
+
+
+UTC_ASSUMED: Final = "Times without a zone were taken as UTC; --time-zone names another, such as Europe/Berlin."
+
+
+class Times(NamedTuple):
+    """Ms since 1970, `NEVER` where there is none; and what was assumed, in sentences."""
+
+    ms: Integers
+    notes: Sequence[str] = ()
+
+
+class _Clock:
+    """The zone of times that name none, whether it was needed, and which times are plausible, in ms."""
+
+    def __init__(self, zone: tzinfo) -> None:
+        self._zone, self.assumed = zone, False
+        self.last = datetime.now(UTC).year + 1
+        self.span = tuple((datetime(year, 1, 1, tzinfo=UTC) - _EPOCH) // _MS for year in (FIRST, self.last + 1))
+
+    def ms(self, time: datetime) -> int:
+        if time.tzinfo is None:
+            self.assumed = True
+            time = time.replace(tzinfo=self._zone)
+        return (time - _EPOCH) // _MS
+
+
+_Tell = Callable[[str, _Clock], tuple[str, int]]
+
+
+def read(column: Column, form: str | None = None, zone: tzinfo | None = None, *, only: bool = True) -> Times:
+    """Read a column of times.
+
+    Parameters
+    ----------
+    form
+        How text is written, as strptime reads it; None: ISO 8601, numbers since 1970, days of a spreadsheet, or dates
+        of digits alone.
+    zone
+        Of times that name none; None: UTC, and a note says so.
+    only
+        Whether ``form`` is used even if no cell is written so.
+
+    Raises
+    ------
+    TableError
+        If cells are written in several ways or in none that is known, or are not from the year `FIRST` to next year. A
+        ``--label-time`` of a year that nobody means stands for none.
+    """
+    clock, of_label = _Clock(zone or UTC), column.option == "--label-time"
+    if not isinstance(column.cells, list):
+        kind, ms = "", column.cells.astype(np.int64)
+    else:
+        texts = ["" if of_label and cell.startswith("0000-00-00") else cell for cell in column.present()]
+        tell = partial(_formatted, form) if form else _usual
+        kinds, ms = _told(texts, tell, clock)
+        if form and not only and kinds.keys() == {""}:
+            tell = _usual
+            kinds, ms = _told(texts, tell, clock)
+        if len(kinds) > 1 or "" in kinds:
+            raise _wrong(column, texts, tell, clock, kinds, form)
+        kind = next(iter(kinds), "")
+    notes = []
+    if clock.assumed and zone is None:
+        notes.append(UTC_ASSUMED)
+    if kind and kind not in (ISO, form, *dict(_UNITS)):
+        at = next(at for at, each in enumerate(ms) if each != NEVER)
+        notes.append(f"{column.option} {column.name!r} was read as {kind}: {column.texts[at]!r} is {_date(ms[at])}.")
+    there = ms != NEVER
+    if of_label:
+        none = there & ((ms >= _year(_NONE_FROM)) | (ms < _year(_NONE_TO + 1)))
+        if none.any():
+            first = column.cells[int(np.argmax(none))]
+            notes.append(f"--label-time {column.name!r}: {quoted(first)} was taken as no date, {none.sum():,} times.")
+        ms = np.where(none, NEVER, ms)
+        there &= ~none
+    out = there & ((ms < clock.span[0]) | (ms >= clock.span[1]))
+    if out.any():
+        at = int(np.argmax(out))
+        raise column.wrong(
+            at, f", which is {_date(ms[at])} and not from {FIRST} to {clock.last}; correct it, or leave it empty"
+        )
+    return Times(ms, notes)
+
+
+def _told(texts: Sequence[str], tell: _Tell, clock: _Clock) -> tuple[Counter[str], Integers]:
+    """Return how many cells are written in each way, "" for none that is known, and ms."""
+    kinds: Counter[str] = Counter()
+    found = np.full(len(texts), NEVER)
+    for at, cell in enumerate(texts):
+        if cell:
+            try:
+                kind, found[at] = tell(cell, clock)
+            except (ValueError, OverflowError):
+                kind = ""
+            kinds[kind] += 1
+    return kinds, found
+
+
+def _usual(cell: str, clock: _Clock) -> tuple[str, int]:
+    if cell[4:5] == "-" and cell[10:11] in ("T", " ", ""):
+        try:
+            return ISO, clock.ms(datetime.fromisoformat(cell))
+        except ValueError:
+            pass  # what its cousins write
+    if _NUMBER.fullmatch(cell):
+        return _number(cell, clock)
+    match = _ISO.fullmatch(cell)
+    if not match:
+        raise ValueError(cell)
+    year, month, day = (int(part) for part in (match.group(1, 3, 4) if match[1] else match.group(5, 6, 7)))
+    hour, minute, second = (int(part or 0) for part in match.group(8, 9, 10))
+    zone: tzinfo | None = UTC if match[12] else None
+    if match[13]:
+        zone = timezone(timedelta(hours=int(match[13]), minutes=int(match[13][0] + (match[14] or "0"))))
+    fraction = int(f"{match[11] or ''}000000"[:6])
+    return ISO, clock.ms(datetime(year, month, day, hour, minute, second, fraction, zone))
+
+
+def _number(cell: str, clock: _Clock) -> tuple[str, int]:
+    value = float(cell)
+    first, last = clock.span
+    for kind, to_ms in _UNITS:
+        if first <= value * to_ms < last:
+            return kind, round(value * to_ms)
+    if first <= (days := (value - _SHEET) * DAY_MS) < last:
+        return "days of a spreadsheet", clock.ms(datetime(1970, 1, 1) + timedelta(milliseconds=round(days)))  # noqa: DTZ001 - without a zone
+    digits = cell.removesuffix(".0")
+    if digits.isdecimal() and len(digits) in _DIGITS:
+        form = _DIGITS[len(digits)]
+        return f"dates written as {form}", clock.ms(datetime.strptime(digits, form))  # noqa: DTZ007 - the same
+    raise ValueError(cell)
+
+
+@lru_cache(maxsize=1 << 16)
+def _parsed(form: str, cell: str) -> datetime:
+    try:
+        time = datetime.strptime(cell, form)  # noqa: DTZ007 - the zone is the clock's if the format has none
+    except ValueError:
+        # More digits than microseconds have, an offset of hours alone, or a whole number that was stored as a float.
+        other = re.sub(r"([.,]\d{6})\d+", r"\1", cell.removesuffix(".0"))
+        other = re.sub(r"([+-]\d\d)$", r"\g<1>00", other) if form.endswith("%z") else other
+        time = datetime.strptime(other, form)  # noqa: DTZ007 - the same
+    if "%Z" in form and time.tzinfo is None:
+        if not re.search("UTC|GMT", cell, re.IGNORECASE):
+            raise ValueError(cell)  # a zone of this machine
+        time = time.replace(tzinfo=UTC)
+    return time
+
+
+def _formatted(form: str, cell: str, clock: _Clock) -> tuple[str, int]:
+    return form, clock.ms(_parsed(form, cell))
+
+
+def _wrong(
+    column: Column, texts: Sequence[str], tell: _Tell, clock: _Clock, kinds: Counter[str], form: str | None
+) -> TableError:
+    """Return the error that blames the first cell that is not written as most."""
+    most, count = max(((kind, n) for kind, n in kinds.items() if kind), key=lambda each: each[1], default=("", 0))
+
+    others = f"{count:,} other cell{'s are' if count != 1 else ' is'}"
+
+    def kind(cell: str) -> str:
+        return next(iter(_told([cell], tell, clock)[0]))
+
+    at = next(at for at, cell in enumerate(texts) if cell and (not most or kind(cell) != most))
+    if form:
+        said = f", which is not written as {form}, as {others}" if count else f", not written as {form}"
+        return column.wrong(at, f"{said}; correct it, leave it empty, or give another {column.option}-format")
+    cell = texts[at]
+    if most:
+        own = kind(cell)
+        said = f", {f'which are {own}, and' if own else 'and'} {count:,} other cells are {most}"
+        return column.wrong(at, f"{said}; correct it, or leave it empty")
+    if _OF_DAY.fullmatch(cell):
+        return column.wrong(at, f", a time of day; {column.option} needs a column with dates")
+    if fits := _fitting([cell for cell in texts if cell][:_TRIED], clock):
+        listed = " or ".join(f"{column.option}-format '{each}'" for each in fits)
+        return column.wrong(at, f", which is not ISO 8601; say how it is written: {listed}")
+    if _NUMBER.fullmatch(cell):
+        return column.wrong(
+            at,
+            f", which is no time from {FIRST} to {clock.last}: neither in s, ms, µs or ns since 1970, nor in days of a "
+            f"spreadsheet, nor as a date of digits; {column.option}-format says how it is written",
+        )
+    return column.wrong(
+        at,
+        f", which is not a time that is recognised (ISO 8601, or a number since 1970); say how it is written, such as "
+        f"{column.option}-format '%d.%m.%Y %H:%M'",
+    )
+
+
+def _fitting(cells: Sequence[str], clock: _Clock) -> list[str]:
+    """Return the formats by which all cells are plausible times."""
+    made = (date + time + zone for date, time, zone in product(_DATES, _CLOCKS, ("", " %z", " %Z")))
+    found = [form for form in (*made, *_OTHERS) if _fits(form, cells[:1], clock)]
+    return [form for form in found if _fits(form, cells, clock)][:4]
+
+
+def _fits(form: str, cells: Sequence[str], clock: _Clock) -> bool:
+    try:
+        return all(clock.span[0] <= _formatted(form, cell, clock)[1] < clock.span[1] for cell in cells)
+    except ValueError:
+        return False
+
+
+def _year(year: int) -> int:
+    return int((datetime(year, 1, 1, tzinfo=UTC) - _EPOCH) // _MS)
+
+
+def _date(ms: int) -> str:
+    return str(np.datetime64(int(ms), "ms"))[:-4] if ms % 1000 == 0 else str(np.datetime64(int(ms), "ms"))
