@@ -7,10 +7,24 @@ import pytest
 from hypothesis import settings
 
 from lab.broker import Broker
+from tests.night import NIGHT, by_day, pattern_of
 
 # The same examples in every run, and no time limit: a test fails by what the code does, never by luck.
 settings.register_profile("steady", derandomize=True, deadline=None)
 settings.load_profile("steady")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave the tests of the night out by day; who names a test runs it."""
+    if any("::" in argument for argument in config.args):
+        return
+    if config.args == config.getini("testpaths"):
+        found = {pattern_of(item.nodeid) for item in items}
+        gone = [(file, each) for file, patterns in NIGHT.items() for each in patterns if (file, each) not in found]
+        if gone:
+            raise pytest.UsageError(f"tests/night.py names tests that are not there: {gone}")
+    config.hook.pytest_deselected(items=[item for item in items if not by_day(item.nodeid)])
+    items[:] = [item for item in items if by_day(item.nodeid)]
 
 
 @pytest.fixture(scope="session")
