@@ -9,13 +9,18 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Final
 
-from agents import lifeline, worker
+from agents import __version__, lifeline, worker
+from agents.status.beside import Beside
+from agents.status.pages import Pages
+from agents.status.readings import Readings
 from streams.config.settings import Settings, SettingsError
 
 log = logging.getLogger("trueup")
 
 #: The port of a stage's metrics is `TRUEUP_METRICS_PORT` and its place here.
 STAGES: Final = ("worker", "router", "intake")
+#: Tells a worker that the others run beside it.
+OF_ALL: Final = "--of-all-stages"
 
 
 def ports(settings: Settings) -> dict[str, int]:
@@ -42,6 +47,13 @@ def run(environment: Mapping[str, str]) -> int:
     return worker.run(settings) if len(of) == 1 else asyncio.run(_run(environment, of))
 
 
+def worker_of_all(settings: Settings) -> int:
+    """Run the worker of `run`, whose page shows the other stages; see `agents.worker.run`."""
+    beside = Beside(settings, {stage: port for stage, port in ports(settings).items() if stage != "worker" and port})
+    pages = lambda given, mirror: Pages(Readings(given, mirror, __version__, beside))  # noqa: E731 - once
+    return worker.run(settings, stage=worker.WORKER._replace(pages=pages))
+
+
 async def _run(environment: Mapping[str, str], of: Mapping[str, int]) -> int:
     stop = worker.stop_asked()
     stages = {stage: await _started(stage, {**environment, "TRUEUP_METRICS_PORT": str(of[stage])}) for stage in of}
@@ -62,7 +74,8 @@ async def _run(environment: Mapping[str, str], of: Mapping[str, int]) -> int:
 
 
 async def _started(stage: str, environment: Mapping[str, str]) -> Process:
-    command = (sys.executable, "-P", "-m", "cli.main", stage)
+    of_all = stage == "worker" and environment["TRUEUP_METRICS_PORT"] != "0"  # else nobody knows the others' ports
+    command = [sys.executable, "-P", "-m", "cli.main", stage, *([OF_ALL] if of_all else [])]
     return await asyncio.create_subprocess_exec(*command, env=environment, preexec_fn=_end_with_parent)
 
 

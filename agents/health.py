@@ -18,29 +18,33 @@ SECONDS: Final = 5.0
 HOST, PORT = "127.0.0.1", 9464
 
 
-def status(environment: Mapping[str, str], path: str = "/healthz", port: int | None = None) -> tuple[bool, str]:
-    """Ask the worker with this environment, or what listens at a port; return whether all is well, and what it said."""
-    host = environment.get("TRUEUP_METRICS_HOST", HOST)
+def connection(host: str, port: int, seconds: float, *, tls: bool) -> HTTPConnection:
+    """Return a connection to a process of this machine that listens at an address; not opened yet."""
     if host in ("0.0.0.0", "::"):  # noqa: S104 - compared, not bound
         host = HOST
+    if not tls:
+        return HTTPConnection(host, port, timeout=seconds)
+    # The certificate names the worker as others know it, not loopback; what is sent does not leave this machine.
+    trusting = ssl.create_default_context()
+    trusting.check_hostname = False
+    trusting.verify_mode = ssl.CERT_NONE
+    return HTTPSConnection(host, port, timeout=seconds, context=trusting)
+
+
+def status(environment: Mapping[str, str], path: str = "/healthz", port: int | None = None) -> tuple[bool, str]:
+    """Ask the worker with this environment, or what listens at a port; return whether all is well, and what it said."""
     if port is None:
         port = int(environment.get("TRUEUP_METRICS_PORT", PORT))
-    if environment.get("TRUEUP_METRICS_CERTFILE"):
-        # The certificate names the worker as others know it, not loopback; nothing secret is sent.
-        trusting = ssl.create_default_context()
-        trusting.check_hostname = False
-        trusting.verify_mode = ssl.CERT_NONE
-        connection: HTTPConnection = HTTPSConnection(host, port, timeout=SECONDS, context=trusting)
-    else:
-        connection = HTTPConnection(host, port, timeout=SECONDS)
+    host, tls = environment.get("TRUEUP_METRICS_HOST", HOST), bool(environment.get("TRUEUP_METRICS_CERTFILE"))
+    asking = connection(host, port, SECONDS, tls=tls)
     try:
-        connection.request("GET", path)
-        answer = connection.getresponse()
+        asking.request("GET", path)
+        answer = asking.getresponse()
         return answer.status == 200, answer.read(100).decode(errors="replace").strip()
     except (OSError, HTTPException) as exc:
         return False, str(exc) or type(exc).__name__
     finally:
-        connection.close()
+        asking.close()
 
 
 def main(arguments: Sequence[str] = ()) -> int:

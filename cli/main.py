@@ -296,13 +296,14 @@ def _add_sources(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
 def _add_stages(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    commands.add_parser(
+    serving = commands.add_parser(
         "worker",
         help="serve: read forecasts and outcomes, write calibrated predictions",
         description="Serve until SIGTERM. Run several: partitions are shared out among them.",
         epilog=_settings_help(),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    serving.add_argument("--of-all-stages", action="store_true", help=argparse.SUPPRESS)  # by 'trueup run'
     commands.add_parser(
         "run",
         help="serve with everything that the settings ask for: the worker, and intake and router if sources need them",
@@ -392,10 +393,11 @@ def _settings_help() -> str:
     return "\n".join(lines)
 
 
-def _worker(_: argparse.Namespace) -> int:
-    from agents import worker  # noqa: PLC0415 - Faust takes a second to import; --help should not wait for it
+def _worker(options: argparse.Namespace) -> int:
+    from agents import all_stages, worker  # noqa: PLC0415 - Faust takes a second to import; --help should not wait
 
-    return worker.run(Settings.from_env(os.environ))
+    settings = Settings.from_env(os.environ)
+    return all_stages.worker_of_all(settings) if options.of_all_stages else worker.run(settings)
 
 
 def _run(_: argparse.Namespace) -> int:

@@ -74,7 +74,7 @@ def listing(
     cards = "".join(f'<li class="card">{_card(each)}</li>' for each in shown)
     return _document(
         "trueup",
-        f"{_head(worker)}{_search(query, order)}"
+        f"{_head(worker)}{_stages(worker['stages'])}{_search(query, order)}"
         f'<p class="count">{counted}</p><ul class="cards">{cards}</ul>{_pager(query, order, page, size, total)}',
         worker,
     )
@@ -187,6 +187,32 @@ def _copies(standbys: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
             "copies of other workers' partitions",
             f"{len(standbys)}" + (f", of which {len(behind)} lack {lag:,} records" if behind else ", all whole"),
         )
+
+
+def _stages(found: Sequence[Mapping[str, Any]]) -> str:
+    """Return what the other stages read; nothing where there are none."""
+    if not found:
+        return ""
+    lines = "".join(
+        f'<tr><td class="name">{each["stage"]}</td><td class="name">{escape(one["name"])}</td>'
+        f'<td class="name">{escape(", ".join(one["topics"]))}</td>'
+        f"<td>{escape(', '.join(f'{n:,} {fate}' for fate, n in one['fates'].items()))}</td>"
+        f"<td{' class=bad' if one['dead'] else ''}>{one['dead']:,}</td>"
+        f"<td>{'–' if one['lag'] is None else format(one['lag'], ',')}</td></tr>"
+        for each in found
+        for one in each["inputs"]
+    )
+    said = "".join(
+        f'<p><span class="badge wait">{each["stage"]} is not ready: {escape(each["unready"])}</span></p>'
+        for each in found
+        if each["unready"]
+    )
+    heads = '<th class="name">stage</th><th class="name">source</th><th class="name">topic</th>'
+    return (
+        f'<section class="whole"><h2>Sources</h2>{said}<div class="scroll"><table><thead><tr>{heads}'
+        "<th>records, by what became of them</th><th>dead letters</th><th>lag</th></tr></thead>"
+        f"<tbody>{lines}</tbody></table></div></section>"
+    )
 
 
 def _search(query: str, order: str) -> str:

@@ -12,6 +12,7 @@ from typing import Any, Final
 import orjson
 
 from agents import notices
+from agents.status.beside import Beside
 from state import rows
 from state.forecasts import PROBABILITY
 from state.rows import Served
@@ -43,11 +44,14 @@ class Readings:
         Of the worker.
     version
         Of the program.
+    beside
+        Asks the other stages of the same command; None: there are none.
     """
 
     settings: Settings
     mirror: Mirror
     version: str
+    beside: Beside | None = None
 
     def worker(self) -> dict[str, Any]:
         """Return what there is to say of the worker itself."""
@@ -71,6 +75,7 @@ class Readings:
                 }
                 for n, each in sorted(held.items())
             ],
+            "stages": self.beside.read() if self.beside else [],
             "standbys": [{"partition": each.partition, "lag": each.lag} for each in copies],
             "pending": sum(each.fence.pending for each in held.values()),
             "waiting": sum(each.fence.waiting for each in held.values()),
