@@ -37,6 +37,7 @@ from streams.faust.state_table import PartitionsError
 from streams.faust.transport import DataLossError, RecordBatch
 from streams.kafka import codecs, provenance, topics
 from streams.kafka.source_merge import SourceBuffers
+from streams.kafka.transactions import HeldBack
 from streams.kafka.whole_topics import batches
 from streams.metrics.mirror import Source
 from streams.metrics.routing import IntakeGauges
@@ -190,6 +191,8 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
         self._serving = False
         #: Whether it was told to stop.
         self.stopping = False
+        #: What lies behind open transactions of the sources.
+        self._held_back = HeldBack(settings.brokers)
         #: Whether brokers answer.
         self.contact = Contact(settings.brokers)
 
@@ -300,6 +303,7 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
                 self._flying.append(asyncio.create_task(self._deliver(self._packed(batch), before)))
         if monotonic() - self._committing >= self._settings.commit_seconds:
             await self._commit()
+            await self._look_behind()
 
     async def _fetched(self) -> dict[TopicPartition, list[Any]]:
         """Return the next records of each partition whose schemas are there."""
@@ -583,6 +587,16 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
                 "number of partitions and another TRUEUP_APP_ID; see docs/operations.md"
             )
 
+    async def _look_behind(self) -> None:
+        """Look what lies behind open transactions."""
+        ends = {}
+        for tp in self._following:
+            with suppress(IllegalStateError):
+                stable, end = self._consumer.last_stable_offset(tp), self._consumer.highwater(tp)
+                if stable is not None and end is not None:
+                    ends[tp] = stable, end
+        await self._held_back.look(ends, self._producer.client)
+
     async def _look(self) -> None:
         """Compare the topics with what they were."""
         widths, ids = await self._asked()
@@ -600,6 +614,7 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
         for what in ("header", "field"):
             readers = (reader for each in self.readers.values() for reader in each)
             yield "uncarried", (what,), float(sum(reader.left_out(what) for reader in readers))
+        yield from self._held_back.samples({})
         held = self._buffers.held()
         yield "held_partitions", (), len(held)
         for tp, n in held.items():

@@ -176,7 +176,8 @@ class Topology:
     def standing(self) -> Standing:
         """How the worker stands, for its readers; another thread may ask."""
         copies = tuple(Copy(each.partition, each.lag) for each in self.app.copies())
-        return Standing(self.unready, self.app.recovery(), copies)
+        hanging = self.app.consumer.held_back.said if self.app.serving else ()
+        return Standing(self.unready, self.app.recovery(), copies, hanging)
 
     @property
     def registry_seconds(self) -> float:
@@ -287,6 +288,8 @@ def samples(topology: Topology) -> Iterator[tuple[str, tuple[str, ...], float]]:
         yield "fetch_paused", labels, float(each.paused)
         if each.lag is not None:
             yield "lag_records", labels, each.lag
+    labels_of = dict(zip(topology.sources, ("forecasts", "outcomes"), strict=True))
+    yield from topology.app.consumer.held_back.samples(labels_of)
     for partition in topology.gauges.partitions():
         rows, held = topology.table.size(partition)
         yield "state_rows", (str(partition),), rows

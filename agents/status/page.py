@@ -163,10 +163,11 @@ def _head(worker: Mapping[str, Any]) -> str:
     ]
     if worker["hidden"]:
         facts.append(("streams without metrics", f"{worker['hidden']:,}"))
+    hanging = "".join(f'<p class="notice bad">{escape(each)}</p>' for each in worker.get("hanging", ()))
     shown = "".join(f"<div><dt>{name}</dt><dd>{escape(value)}</dd></div>" for name, value in facts)
     return (
         f'<header><h1><a href="/">trueup</a></h1><span class="of">{escape(worker["app_id"])}{own}</span>{badge}'
-        f'</header><dl class="facts">{shown}</dl>{bar}{_notices(worker.get("notices", ()))}'
+        f'</header><dl class="facts">{shown}</dl>{bar}{hanging}{_notices(worker.get("notices", ()))}'
     )
 
 

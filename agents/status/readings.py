@@ -56,7 +56,7 @@ class Readings:
     def worker(self) -> dict[str, Any]:
         """Return what there is to say of the worker itself."""
         held, overview = self.mirror.held(), self.mirror.overview
-        unready, recovery, copies = overview.standing
+        unready, recovery, copies, hanging = overview.standing
         return {
             "app_id": self.settings.app_id,
             "instance_id": self.settings.instance_id,
@@ -82,6 +82,7 @@ class Readings:
             "early": sum(each.fence.early for each in held.values()),
             "hidden": len(self.mirror.hidden),
             "notices": notices.held(self.settings),
+            "hanging": hanging,
             "seconds_since_update": max(time() - overview.updated, 0.0) if overview.updated else None,
         }
 

@@ -60,6 +60,18 @@ OPERATIONS: Final = Dashboard(
                     alert="TrueupLagGrowing",
                 ),
                 _lines(
+                    "Held back",
+                    "Offsets behind an open transaction, by topic and partition: no lag counts them.",
+                    [
+                        Query(
+                            over("max", _now("trueup_held_back_records"), "topic", "partition"),
+                            "{{topic}} {{partition}}",
+                        )
+                    ],
+                    "short",
+                    alert="TrueupTransactionHanging",
+                ),
+                _lines(
                     "Time to drain",
                     "How long what waits would take at the rate of the last minute.",
                     [Query(over("max", of("job:trueup_drain_seconds:ratio"), "job"), "{{job}}", BAD)],

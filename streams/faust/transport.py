@@ -39,6 +39,7 @@ from streams.faust.stores import DamagedStoreError
 from streams.kafka import codecs, producer_ids, provenance
 from streams.kafka.producer_ids import ProducerIdentity
 from streams.kafka.provenance import Described, Identity
+from streams.kafka.transactions import HeldBack
 from streams.records.merge import BEHIND, Batch, KafkaRecord, PartitionBuffer
 
 #: How long a fetch may wait at the broker for new records, ms. It answers at once when there are any; the bound is
@@ -203,13 +204,21 @@ class Thread(driver.AIOKafkaConsumerThread):
 
         It ends where a transaction is open: what follows cannot be had yet, and nobody waits for it.
         """
-        subscription = self._ensure_consumer()._subscription.subscription  # noqa: SLF001 - no public way to ask
-        assignment = subscription and subscription.assignment
-        if assignment is None or tp not in assignment.tps:
+        state = self._state(tp)
+        if state is None:
             return None, None
-        state = assignment.state_value(tp)
         end = state.highwater if state.lso is None or state.lso < 0 else state.lso
         return (state.position if state.has_valid_position else None), end
+
+    def stable_end(self, tp: TP) -> tuple[int, int] | None:
+        """Return the last stable offset and the end of a partition at the last fetch, where known."""
+        state = self._state(tp)
+        return None if state is None or state.lso is None or state.highwater is None else (state.lso, state.highwater)
+
+    def _state(self, tp: TP) -> Any:  # noqa: ANN401 - aiokafka's
+        subscription = self._ensure_consumer()._subscription.subscription  # noqa: SLF001 - no public way to ask
+        assignment = subscription and subscription.assignment
+        return None if assignment is None or tp not in assignment.tps else assignment.state_value(tp)
 
 
 def report_lost_positions(fetcher: Fetcher, topics: Iterable[str]) -> None:
@@ -243,6 +252,7 @@ class BatchConsumer(driver.Consumer):
         self.inputs: Inputs = cast("BatchTransport", self.transport).inputs
         self.partition_buffers: dict[int, PartitionBuffer] = {}
         self._committable: dict[TP, int] = {}
+        self.held_back = HeldBack(self.inputs.settings.brokers)
         #: Offsets the brokers have confirmed.
         self._confirmed: dict[TP, int] = {}
         self._throttled: set[TP] = set()
@@ -644,6 +654,14 @@ class BatchConsumer(driver.Consumer):
             await self.sleep(MEMBERSHIP_INTERVAL)
             self._check_membership()
             await self._ask_for_awaited()
+            await self._look_behind()
+
+    async def _look_behind(self) -> None:
+        """Look what lies behind open transactions."""
+        sources = [tp for each in list(self.partition_buffers.values()) for tp in each.sources]
+        ends = {tp: found for tp in sources if (found := self._thread.stable_end(tp)) is not None}
+        client = cast("BatchProducer", self.app.producer)._ensure_producer().client  # noqa: SLF001 - of this folder
+        await self.held_back.look(ends, client)
 
     async def _ask_for_awaited(self) -> None:
         """Ask the group for what this worker is to serve once its copies are whole, when they are."""

@@ -614,6 +614,20 @@ CATALOGUE: Final = {
             "Records appended and not yet applied",
             "if it grows, add partitions and workers",
         ),
+        Metric(
+            "held_back_records",
+            "gauge",
+            ("topic", "partition"),
+            "Offsets behind an open transaction, from its first record to the end: they cannot be read yet, and no lag "
+            "counts them",
+        ),
+        Metric(
+            "held_back_seconds",
+            "gauge",
+            ("topic", "partition"),
+            "How long the same open transaction has held back what is behind it; absent while none is open",
+            "the log and the page name its producer and the command that ends it; see TrueupTransactionHanging",
+        ),
         Metric("buffered_records", "gauge", ("topic", "partition"), "Records fetched and not yet applied"),
         Metric("buffered_bytes", "gauge", ("topic", "partition"), "Bytes of their keys and values"),
         Metric(

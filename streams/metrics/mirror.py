@@ -42,11 +42,12 @@ class Copy(NamedTuple):
 
 
 class Standing(NamedTuple):
-    """How a worker stands: why it does not serve, how far restoring is, which copies it keeps."""
+    """How a worker stands: why it does not serve, how far restoring is, its copies, transactions that hang."""
 
     unready: str = ""
     recovery: Recovery = Recovery()
     copies: tuple[Copy, ...] = ()
+    hanging: tuple[str, ...] = ()
 
 
 class Overview(NamedTuple):

@@ -41,6 +41,8 @@ SHARED: Final = (
     "buffered_bytes",
     "fetch_paused",
     "lag_records",
+    "held_back_records",
+    "held_back_seconds",
     "state_rows",
     "state_bytes",
 )

@@ -138,6 +138,8 @@ class Consumer:
     def last_stable_offset(self, tp: TopicPartition) -> int:
         return self.ends[tp]
 
+    highwater = last_stable_offset
+
     async def beginning_offsets(self, tps: list[TopicPartition]) -> dict[TopicPartition, int]:
         await asyncio.sleep(0)
         return {tp: self.first[tp] for tp in tps}

@@ -229,6 +229,10 @@ def lag(values: str) -> dict[str, str]:
     return {f'trueup_lag_records{{{W},topic="forecasts",partition="0"}}': values}
 
 
+def held_back(values: str) -> dict[str, str]:
+    return {f'trueup_held_back_seconds{{{W},topic="forecasts",partition="0"}}': values}
+
+
 def only(name: str, values: str, worker: str = W) -> dict[str, str]:
     return {f"{name}{{{worker}}}": values}
 
@@ -608,6 +612,10 @@ SCENARIOS: Final[dict[str, dict[str, list[Scenario]]]] = {
             scene(lag("5x20"), at=7),
             scene(only("trueup_last_update_timestamp_seconds", f"_x{LONG}"), lag("5x20"), at=5),
         ],
+    },
+    "TrueupTransactionHanging": {
+        "fires": [scene(held_back("0 60 120 180"), at=3, fires="TrueupTransactionHanging")],
+        "quiet": [scene(held_back("0 60 0 60 0 60"), at=5), scene(at=5)],
     },
     "TrueupLagGrowing": {
         "fires": [scene(lag("10001+100x60"), at=32, fires="TrueupLagGrowing")],

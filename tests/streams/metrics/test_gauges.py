@@ -58,6 +58,8 @@ SAMPLES = [
     ("standby_lag_records", ("1",), 4.0),
     ("standby_rows", (), 0.0),
     ("set_aside", ("damaged",), 0.0),
+    ("held_back_records", ("forecasts", "0"), 7.0),
+    ("held_back_seconds", ("forecasts", "0"), 80.0),
     ("lag_records", ("forecasts", "0"), 3.0),
     ("buffered_records", ("outcomes", "0"), 2.0),
     ("buffered_bytes", ("outcomes", "0"), 20.0),
