@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from replay.sources.column import Column, quoted, shown
 from replay.sources.record import TableError
-from replay.sources.unpacking import opened
+from replay.sources.unpacking import opened, recognised
 
 _SEPARATORS: Final = (",", ";", "\t", "|")
 #: How cells with a separator in them may be written: in quotes that are doubled inside, or have a backslash before
@@ -48,6 +48,14 @@ class Text(NamedTuple):
     notes: Sequence[str]
 
 
+class _UnfitError(TableError):
+    """A file cannot be read in some way of writing from a line on."""
+
+    def __init__(self, path: Path, line: int, said: str) -> None:
+        super().__init__(f"{path}: {said}")
+        self.line = line
+
+
 class _Header(NamedTuple):
     """Cells of the header, the number of its row, and how the file is written."""
 
@@ -77,15 +85,15 @@ def read(path: Path, named: Mapping[str, str], encoding: str | None = None) -> T
     notes = []
     if decoded == "cp1252" and not encoding:
         notes.append("The table is not UTF-8 and was read as cp1252. If letters look wrong, --encoding names another.")
-    failed: TableError | None = None
+    failed: list[_UnfitError] = []
     for quotes in _QUOTES:
         header = _header(path, decoded, named, quotes)
         if header is None:
             continue
         try:
             columns = _columns(path, decoded, header, places(path, header.cells, named), named)
-        except TableError as exc:
-            failed = failed or exc
+        except _UnfitError as exc:
+            failed.append(exc)
             continue
         if nul:
             _no_nul(columns)
@@ -93,9 +101,8 @@ def read(path: Path, named: Mapping[str, str], encoding: str | None = None) -> T
             notes.append(f"The header of the table is its row {header.number}; rows above it were passed over.")
         return Text(columns, notes)
     if failed:
-        raise failed
-    first = max(_heads(path, decoded, _QUOTES[0]), key=lambda each: len(each[1][0]))[1][0]
-    places(path, first, named)
+        raise max(failed, key=lambda each: each.line)
+    places(path, max((row for _, rows in _heads(path, decoded, _QUOTES[0]) for row in rows), key=len), named)
     raise TableError(f"{path} has no rows")
 
 
@@ -136,6 +143,9 @@ def _encoding(path: Path, given: str | None) -> tuple[str, bool]:
     """Return in which encoding all of a file can be read, and whether it has NUL characters."""
     with opened(path) as (file, _):
         head = file.read(4096)
+    if not head:
+        raise TableError(f"{path} is empty")
+    recognised(path, head)
     encoding = given or next((name for bom, name in _BOMS if head.startswith(bom)), None) or _guess(head)
     line, nul, beyond = 1, False, False
     with opened(path) as (file, _):
@@ -211,13 +221,15 @@ def _columns(
                 numbers: Sequence[int] = range(number + 1, number + 1 + len(batch))
                 number += len(batch)
                 if set(map(len, batch)) != {width}:
-                    batch, numbers = _regular(path, batch, numbers, width, least)
+                    batch, numbers = _regular(path, batch, numbers, width, least, reader.line_num)
                 rows.extend(numbers)
                 for at, column in cells.items():
                     column.extend([row[at] for row in batch])
         except csv.Error as exc:
-            raise TableError(
-                f"{path}: line {reader.line_num} cannot be read as a row ({exc}): look for a quote that is not closed"
+            raise _UnfitError(
+                path,
+                reader.line_num,
+                f"line {reader.line_num} cannot be read as a row ({exc}): look for a quote that is not closed",
             ) from exc
     if not rows:
         raise TableError(f"{path} has a header and no rows")
@@ -225,18 +237,20 @@ def _columns(
 
 
 def _regular(
-    path: Path, batch: Sequence[list[str]], numbers: Sequence[int], width: int, least: int
+    path: Path, batch: Sequence[list[str]], numbers: Sequence[int], width: int, least: int, line: int
 ) -> tuple[list[list[str]], list[int]]:
     """Return rows without blank ones; a row with too many or too few cells is an error."""
     found, kept = [], []
-    for number, row in zip(numbers, batch, strict=True):
+    for at, (number, row) in enumerate(zip(numbers, batch, strict=True)):
         if len(row) < 2 and not any(cell.strip() for cell in row):
             continue
         if len(row) < least or any(cell.strip() for cell in row[width:]):
             cell = f"; it begins with {quoted(row[0])}" if len(row) < least else f"; its last is {quoted(row[-1])}"
-            raise TableError(
-                f"{path}: row {number} has {len(row)} cells, and the header names {width}{cell}; remove the row, or "
-                "put quotes around the cell that holds a separator"
+            raise _UnfitError(
+                path,
+                line - sum(1 + "".join(after).count("\n") for after in batch[at + 1 :]),
+                f"row {number} has {len(row)} cells, and the header names {width}{cell}; remove the row, or "
+                "put quotes around the cell that holds a separator",
             )
         found.append(row)
         kept.append(number)

@@ -55,7 +55,7 @@ _CLOCKS: Final = (
 )
 _OTHERS: Final = ("%a %b %d %H:%M:%S %Y", "%a %b %d %H:%M:%S %Z %Y", "%a %b %d %H:%M:%S %z %Y")
 #: So many cells are tried before a format is proposed.
-_TRIED: Final = 100_000
+_TRIED: Final = 10_000
 
 
 UTC_ASSUMED: Final = "Times without a zone were taken as UTC; --time-zone names another, such as Europe/Berlin."
@@ -214,14 +214,16 @@ def _wrong(
     column: Column, texts: Sequence[str], tell: _Tell, clock: _Clock, kinds: Counter[str], form: str | None
 ) -> TableError:
     """Return the error that blames the first cell that is not written as most."""
-    most, count = max(((kind, n) for kind, n in kinds.items() if kind), key=lambda each: each[1], default=("", 0))
+    most, count = kinds.most_common(1)[0]
+    if form and not most:
+        most, count = form, kinds[form]
 
     others = f"{count:,} other cell{'s are' if count != 1 else ' is'}"
 
     def kind(cell: str) -> str:
         return next(iter(_told([cell], tell, clock)[0]))
 
-    at = next(at for at, cell in enumerate(texts) if cell and (not most or kind(cell) != most))
+    at = next(at for at, cell in enumerate(texts) if cell and (kind(cell) != most or not most))
     if form:
         said = f", which is not written as {form}, as {others}" if count else f", not written as {form}"
         return column.wrong(at, f"{said}; correct it, leave it empty, or give another {column.option}-format")
@@ -232,7 +234,7 @@ def _wrong(
         return column.wrong(at, f"{said}; correct it, or leave it empty")
     if _OF_DAY.fullmatch(cell):
         return column.wrong(at, f", a time of day; {column.option} needs a column with dates")
-    if fits := _fitting([cell for cell in texts if cell][:_TRIED], clock):
+    if fits := _fitting([cell for cell in texts if cell and not kind(cell)][:_TRIED], clock):
         listed = " or ".join(f"{column.option}-format '{each}'" for each in fits)
         return column.wrong(at, f", which is not ISO 8601; say how it is written: {listed}")
     if _NUMBER.fullmatch(cell):
@@ -249,15 +251,16 @@ def _wrong(
 
 
 def _fitting(cells: Sequence[str], clock: _Clock) -> list[str]:
-    """Return the formats by which all cells are plausible times."""
+    """Return the formats by which most cells are plausible times."""
     made = (date + time + zone for date, time, zone in product(_DATES, _CLOCKS, ("", " %z", " %Z")))
-    found = [form for form in (*made, *_OTHERS) if _fits(form, cells[:1], clock)]
-    return [form for form in found if _fits(form, cells, clock)][:4]
+    some = [form for form in (*made, *_OTHERS) if any(_fits(form, cell, clock) for cell in cells[:2])]
+    fits = {form: sum(_fits(form, cell, clock) for cell in cells) for form in some}
+    return [form for form, n in fits.items() if n == max(fits.values()) and 2 * n > len(cells)][:4]
 
 
-def _fits(form: str, cells: Sequence[str], clock: _Clock) -> bool:
+def _fits(form: str, cell: str, clock: _Clock) -> bool:
     try:
-        return all(clock.span[0] <= _formatted(form, cell, clock)[1] < clock.span[1] for cell in cells)
+        return clock.span[0] <= _formatted(form, cell, clock)[1] < clock.span[1]
     except ValueError:
         return False
 

@@ -32,6 +32,7 @@ _OTHERS: Final = {
     b"SQLi": "is an SQLite database: export the table as CSV",
     b"%PDF": "is a PDF: export the table as CSV",
 }
+_PACKED: Final = (_ZIP, _ZSTD, PARQUET, *_OPEN)
 #: A file may unpack to so many bytes, and to more only if it is not so many times smaller.
 _PLENTY, _TIMES_LARGER = 1 << 28, 100
 
@@ -55,10 +56,18 @@ def begins(path: Path) -> bytes:
         raise SettingsError(f"cannot read {path}: {exc.strerror}") from exc
     if not first:
         raise TableError(f"{path} is empty")
+    if not any(first.startswith(magic) for magic in _PACKED):
+        recognised(path, first)
+    return first
+
+
+def recognised(path: Path, first: bytes) -> None:
+    """Raise TableError if what a file holds begins as something that is no text."""
     for magic, what in _OTHERS.items():
         if first.startswith(magic):
             raise TableError(f"{path} {what}")
-    return first
+    if any(first.startswith(magic) for magic in _PACKED):
+        raise TableError(f"{path} holds a packed file: unpack it first")
 
 
 def bounded(path: Path, size: int) -> None:
