@@ -20,8 +20,8 @@ from setuptools import Distribution
 
 from agents.compiled import PACKAGES, PLACE, ROOT, STAMP, stamp
 
-#: What runs once an event or once a batch. `base` and `forecasts` derive from tuple, which mypyc cannot compile; of the
-#: calibrators those that a stream of probabilities is served by, with every subclass of a compiled class.
+#: What runs once an event or once a batch. Generic tuples (`answer`, `forecasts`) cannot be compiled by mypyc. All
+#: calibrators are here, because a subclass of a compiled class has to be compiled, too.
 HOT = (
     "state/scoring/ages.py",
     "state/scoring/bias.py",
@@ -46,26 +46,11 @@ HOT = (
     "state/scoring/segment_scores.py",
     "state/segments.py",
     "state/scoring/scores.py",
-    "state/calibrators/approachability.py",
-    "state/calibrators/auto.py",
-    "state/calibrators/bend.py",
-    "state/calibrators/beta.py",
-    "state/calibrators/bucketed.py",
-    "state/calibrators/by_segment.py",
-    "state/calibrators/calibeating.py",
-    "state/calibrators/certified.py",
-    "state/calibrators/composition.py",
-    "state/calibrators/exponential_weights.py",
-    "state/calibrators/grid.py",
-    "state/calibrators/group_regret.py",
-    "state/calibrators/histogram.py",
-    "state/calibrators/identity.py",
-    "state/calibrators/logistic.py",
-    "state/calibrators/minimax.py",
-    "state/calibrators/platt.py",
-    "state/calibrators/prudent.py",
-    "state/calibrators/regret_matching.py",
-    "state/calibrators/twospeed.py",
+    *(
+        f"state/calibrators/{each.name}"
+        for each in sorted((ROOT / "state/calibrators").glob("[a-z]*.py"))
+        if each.stem != "answer"
+    ),
     "state/routes.py",
     "streams/records/encoding.py",
     "streams/records/merge.py",

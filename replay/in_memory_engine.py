@@ -20,7 +20,7 @@ from replay.column_file import Tape
 from replay.configuration import Configuration
 from replay.in_memory_ledger import LOOK, Entrants, Row
 from replay.in_memory_queues import Queues, WaitingQueue
-from state.calibrators import Answer, Recalibrator, unserved
+from state.calibrators import Answer, Recalibrator
 from state.coverage import Coverage
 from state.engine import HELD, RIPE, SWEEP
 from state.events import Event, Forecast, Outcome, Passed, Rejected
@@ -276,8 +276,8 @@ class InMemoryEngine:
             tickets = []
             answers = [] if entrants.biases else None
             groups = self._groups(entrants.dictionary, values) if self._note_slots else ()
-            for predict, note, note_draw, grouped in entrants.answering:
-                p, draw, ticket = predict(raw, x, name, groups) if grouped else predict(raw, x, name)
+            for predict, note, note_draw in entrants.answering:
+                p, draw, ticket = predict(raw, x, name, groups)
                 note(p)
                 note_draw(draw)
                 tickets.append(ticket)
@@ -291,10 +291,7 @@ class InMemoryEngine:
             self._issued = index + 1
         else:
             slots = self._vector_groups(entrants, values)
-            made = [
-                predict(raw, x, name, slots) if grouped else predict(raw, x, name)
-                for predict, _, _, grouped in entrants.answering
-            ]
+            made = [predict(raw, x, name, slots) for predict, _, _ in entrants.answering]
             tickets, answers, index, x = [each.ticket for each in made], [each.p for each in made], -1, slots
         applied = self._applied
         kept = None if answers is None else (raw, answers, x)
@@ -635,10 +632,7 @@ class InMemoryEngine:
             found[0].kind,
             found[0],
             served,
-            [
-                (each.calibrator.predict, *notes, getattr(each.calibrator, "grouped", False))
-                for each, notes in zip(served, self._answers, strict=True)
-            ],
+            [(each.calibrator.predict, *notes) for each, notes in zip(served, self._answers, strict=True)],
             [each.calibrator.update for each in served],
             [each.calibrator.revise for each in served],
             [],
@@ -650,8 +644,8 @@ class InMemoryEngine:
             blank = [Served.fresh(each.recipe, stream, coin).calibrator for each in found]
             entrants.coverage = Coverage()
             entrants.unlearnt = [
-                (_unlearnt(each.calibrator, before), note, note_draw, grouped)
-                for each, before, (_, note, note_draw, grouped) in zip(served, blank, entrants.predicts, strict=True)
+                (_unlearnt(each.calibrator, before), note, note_draw)
+                for each, before, (_, note, note_draw) in zip(served, blank, entrants.predicts, strict=True)
             ]
         if policy.kind != PROBABILITY:
             entrants.pairs = [
@@ -685,12 +679,12 @@ def _labelled(row: Row) -> None:
         coverage.label(row.born)
 
 
-def _unlearnt(learning: Recalibrator[Any, Any], blank: Recalibrator[Any, Any]) -> Callable[..., Any]:
+def _unlearnt(learning: Recalibrator, blank: Recalibrator) -> Callable[..., Any]:
     """Return what answers as a calibrator did before its first outcome, with the ticket by which it learns."""
 
     def predict(*asked: Any) -> Answer[Any]:  # noqa: ANN401 - as a calibrator takes it
         p, draw, _ = blank.predict(*asked)
-        return Answer(p, draw, unserved(learning, learning.predict(*asked).ticket))
+        return Answer(p, draw, learning.unserved(learning.predict(*asked).ticket))
 
     return predict
 

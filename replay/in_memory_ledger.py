@@ -11,8 +11,8 @@ from state.rows import Served
 from state.scoring.bias import Bias
 from state.segments import Dictionary
 
-#: What predicts, where the served probability and the draw are written down, and whether it uses segments.
-Predicts = tuple[Callable[..., Any], Callable[[float], None], Callable[[float], None], bool]
+#: What predicts, and where the served probability and the draw are written down.
+Predicts = tuple[Callable[..., Any], Callable[[float], None], Callable[[float], None]]
 #: Outcomes learnt between two looks at a calibrator's error and bound: these many, and a fiftieth of all before.
 LOOK = 100
 

@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
 from state import calibrators, keys, ledger, rows
-from state.calibrators import Features, features_of, unserved
-from state.calibrators.base import new
+from state.calibrators.answer import new
 from state.coverage import Coverage
 from state.events import Calibrated, Carried, Event, Forecast, Outcome, Output, Passed, Rejected, Resolved
 from state.expiry import Expiry
@@ -86,6 +85,8 @@ CACHED = 4096
 #: The same of scores of segments.
 CACHED_SEGMENTS = 8 * CACHED
 
+#: Reads an event's features from its ticket.
+Features = Callable[[bytes], Sequence[float]]
 #: Reads a stored row by key; None where there is none.
 Get = Callable[[bytes], bytes | None]
 
@@ -369,12 +370,8 @@ class Partition:
         service = self._active.get(stream) or self._open(stream)
         calibrator = service.served.calibrator
         kind = service.kind
-        groups: tuple[int, ...] = ()
-        if service.dictionary is None:
-            p, draw, ticket = calibrator.predict(raw, x, name)
-        else:
-            groups = self._groups(service, service.dictionary, values)
-            p, draw, ticket = _asked(calibrator, raw, x, name, groups)
+        groups = () if service.dictionary is None else self._groups(service, service.dictionary, values)
+        p, draw, ticket = calibrator.predict(raw, x, name, groups)
         coverage = service.coverage
         if coverage is not None and coverage.uncovered:
             p, draw, ticket = self._unlearnt(service.learner, ticket, raw, x, name, groups)
@@ -472,7 +469,7 @@ class Partition:
         for challenger in service.shadows:
             learner = challenger.learner
             calibrator = learner.served.calibrator
-            p, draw, ticket = _asked(calibrator, raw, x, name, groups)
+            p, draw, ticket = calibrator.predict(raw, x, name, groups)
             if service.coverage is not None and service.coverage.uncovered:
                 p, draw, ticket = self._unlearnt(learner, ticket, raw, x, name, groups)
             version = calibrator.learnt
@@ -493,8 +490,8 @@ class Partition:
         """Return what a calibrator answers before its first outcome, and the ticket by which it learns all the same."""
         if learner.blank is None:
             learner.blank = Served.fresh(learner.served.recipe, learner.stream, self._policies.coin).calibrator
-        p, draw, _ = _asked(learner.blank, raw, x, name, groups)
-        return p, draw, unserved(learner.served.calibrator, ticket)
+        p, draw, _ = learner.blank.predict(raw, x, name, groups)
+        return p, draw, learner.served.calibrator.unserved(ticket)
 
     def _join(self, forecast: Forecast, key: bytes, issued: bytes, service: _Service, parked: ledger.Entry) -> None:
         """Give a forecast the outcome that was parked for it, if that is one it can have."""
@@ -973,7 +970,8 @@ class Partition:
         kind = KINDS.index(calibrators.kind(calibrator))
         history = self._history(stream) if kind == PROBABILITY else None
         # Tickets of an earlier configuration hold other features.
-        features = features_of(served.calibrator) if self._present(stream, config) else None
+        keeps = served.calibrator.keeps_features and self._present(stream, config)
+        features = served.calibrator.features_in if keeps else None
         service = _Service(
             stream,
             kind,
@@ -1102,13 +1100,6 @@ class Partition:
                 if present:
                     effects.segments[stream][key] = row
             segments.changed.clear()
-
-
-def _asked(calibrator: Any, raw: Any, x: Any, name: bytes, groups: tuple[int, ...]) -> tuple[Any, Any, bytes]:  # noqa: ANN401 - of the stream's kind
-    """Ask a calibrator; one that uses segments is given the slots of the event's."""
-    known = (groups,) if getattr(calibrator, "grouped", False) else ()
-    answer: tuple[Any, Any, bytes] = calibrator.predict(raw, x, name, *known)
-    return answer
 
 
 def _admits(payload: bytes, y: float) -> bool:

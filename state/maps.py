@@ -92,8 +92,7 @@ def stages(calibrator: Any) -> Stages:  # noqa: ANN401 - of one probability
 
 
 def _table(calibrator: Any) -> Table:  # noqa: ANN401 - of one probability
-    breaks = calibrator.breaks() if hasattr(calibrator, "breaks") else ()
-    return table(lambda p: float(calibrator.predict(p).p), breaks)
+    return table(lambda p: calibrator.predict(p).p, calibrator.breaks())
 
 
 def table(answer: Callable[[float], float], breaks: Iterable[float] = ()) -> Table:

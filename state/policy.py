@@ -6,12 +6,11 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cached_property, lru_cache
 from hashlib import blake2b
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple, cast
 
 from state import calibrators, forecasts
 from state.calibrators.multiclass import CLASSES
 from state.calibrators.quantile import LEVELS
-from state.calibrators.sizes import largest
 from state.forecasts import KINDS, LARGEST, MAX_LEVELS, PROBABILITY, PROBS, Probs, Quantiles
 from state.quotas import Quota
 from state.scoring.ages import exact
@@ -318,7 +317,7 @@ class Policy:
     def row_bytes(self) -> int:
         """Most bytes the row of the calibrator ever has: the frame, the recipe, and the largest state."""
         slots = LIMIT * (len(self.segments) + len(self.pairs))
-        return ROW_OVERHEAD + len(self.recipe.encode()) + largest(build(self.recipe, ""), slots)
+        return ROW_OVERHEAD + len(self.recipe.encode()) + build(self.recipe, "").largest(slots)
 
     def fitting(self, most: int) -> dict[str, int]:
         """Return sizes with any one of which, in the place of its own, the row has at most so many bytes."""
@@ -367,7 +366,7 @@ def check_on_error(said: str) -> None:
         raise ValueError(f"on_error must be one of {', '.join(ON_ERROR)}, got {said!r}")
 
 
-def build(recipe: str, stream: str, coin: bytes = b"") -> calibrators.Recalibrator[Any, Any]:
+def build(recipe: str, stream: str, coin: bytes = b"") -> calibrators.Recalibrator:
     """Make the calibrator a recipe describes, as new, for one stream.
 
     Parameters
@@ -381,7 +380,10 @@ def build(recipe: str, stream: str, coin: bytes = b"") -> calibrators.Recalibrat
     """
     made = json.loads(recipe)
     name = f"{stream}\0{blake2b(stream.encode(), key=coin).hexdigest()}" if coin else stream
-    return calibrators.make(made["calibrator"], name=name, seed=made["seed"], **made["options"])
+    calibrator: calibrators.Recalibrator = calibrators.make(
+        made["calibrator"], name=name, seed=made["seed"], **made["options"]
+    )
+    return calibrator
 
 
 class Policies:

@@ -479,9 +479,9 @@ class _Divided:
         if entry.kind != PROBABILITY:
             return entry._replace(window=self._vector(here, event, entry))
         raw, p, draw = cast("float", entry.raw), cast("float", entry.p), cast("float", entry.draw)
-        features = calibrators.features_of(champion.served.calibrator)
-        if features is not None:
-            here.history.bias.observe(features(entry.ticket), raw, p, entry.y)
+        calibrator = champion.served.calibrator
+        if calibrator.keeps_features:
+            here.history.bias.observe(calibrator.features_in(entry.ticket), raw, p, entry.y)
         window = here.history.windows
         here.history.observe(raw, p, entry.y, draw)
         if entry.groups:
@@ -507,8 +507,7 @@ class _Divided:
             return entry
 
         def turned(config: str, ticket: bytes) -> bytes:
-            calibrator: Any = here.learning[config].served.calibrator
-            return calibrator.regrouped(ticket, slots) if getattr(calibrator, "grouped", False) else ticket
+            return here.learning[config].served.calibrator.regrouped(ticket, slots)
 
         return entry._replace(
             groups=tuple([slots[slot] for slot in entry.groups]),

@@ -15,7 +15,7 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from state import keys
-from state.calibrators.base import new
+from state.calibrators.answer import new
 from state.engine import HELD, SWEEP
 from state.events import Rejected
 from state.expiry import Expiry

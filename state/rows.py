@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from struct import Struct
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from state import keys
 from state.calibrators import Recalibrator
@@ -54,7 +54,7 @@ class Served:
     """
 
     recipe: str
-    calibrator: Recalibrator[Any, Any]
+    calibrator: Recalibrator
     late: int = 0
 
     @classmethod

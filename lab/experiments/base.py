@@ -84,7 +84,9 @@ def even(spec: str, *, buckets: int, grid: int, name: str, seed: int) -> Calibra
     """Return a calibrator as in the papers, with equal buckets and grid points i / N."""
     wanted: dict[str, object] = {"buckets": buckets, "grid": grid, "spacing": "uniform", "bucket_spacing": "uniform"}
     has = {option for part in spec.split("+") for option in REGISTRY[part].options}
-    return make(spec, name=name, seed=seed, **{option: value for option, value in wanted.items() if option in has})
+    options = {option: value for option, value in wanted.items() if option in has}
+    calibrator: Calibrator = make(spec, name=name, seed=seed, **options)
+    return calibrator
 
 
 def judged(held: bool) -> str:  # noqa: FBT001 - the one thing it says

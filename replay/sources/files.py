@@ -22,7 +22,7 @@ import orjson
 from replay.sources.parquet_table import pyarrow
 from replay.sources.record import CHUNK, Chunk, SourceRecord, TableError
 from replay.sources.unpacking import PARQUET, begins, opened
-from state.calibrators.base import new
+from state.calibrators.answer import new
 from state.fence import FORECASTS, OUTCOMES
 from streams.config.settings import SettingsError
 from streams.kafka.partitioner import partition as hashed

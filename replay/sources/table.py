@@ -25,7 +25,7 @@ from replay.sources.record import CHUNK, Chunk, SourceRecord, TableError
 from replay.sources.times import DAY_MS, NEVER
 from replay.sources.unpacking import PARQUET, begins
 from state.arrays import Floats, Integers
-from state.calibrators.base import new
+from state.calibrators.answer import new
 from state.fence import FORECASTS
 from streams.kafka.partitioner import partition as hashed
 

@@ -55,7 +55,6 @@ class Approachability(Bucketed):
     """
 
     name: ClassVar[str] = "approachability"
-    order_free: ClassVar[bool] = False
 
     _row: ClassVar[Struct] = Struct("<IQQQd")
 

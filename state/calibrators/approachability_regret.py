@@ -6,7 +6,8 @@ from struct import Struct
 from typing import ClassVar
 from zlib import crc32
 
-from state.calibrators.base import Prediction, new, require_length, require_probability
+from state.calibrators.answer import Answer, Prediction, new
+from state.calibrators.base import MOST_SLOTS, Calibrator, require_head, require_length, require_probability
 from state.calibrators.grid import SPACINGS, Grid
 from state.calibrators.options import Choice, Option
 from state.draw import BITS, Draw
@@ -31,7 +32,7 @@ PRESETS = {"joint": (1 / 6, 1 / 3), "fine": (0.0, 1 / 3), "coarse": (0.0, 1 / 5)
 _DRAWS = float(1 << BITS)
 
 
-class ApproachabilityRegret:
+class ApproachabilityRegret(Calibrator):
     """Serve grid points so that neither the calibration error nor the loss beyond the forecast's own can grow fast.
 
     Parameters
@@ -93,7 +94,6 @@ class ApproachabilityRegret:
     """
 
     name: ClassVar[str] = "approachability_regret"
-    order_free: ClassVar[bool] = False
     options: ClassVar[dict[str, Option]] = {
         "preset": Choice("joint", tuple(PRESETS), "how calibration is traded for regret"),
         "loss": Choice("brier", ("brier", "log"), "the loss whose regret is kept small"),
@@ -126,7 +126,7 @@ class ApproachabilityRegret:
         most = self._most
         self._slacks = [h / 2 + most * self._rounding(h, g) for h, g in zip(widths, grid.points, strict=True)]
 
-    def predict(self, p: float, x: Sequence[float] = (), key: bytes = b"") -> Prediction:  # noqa: ARG002 - no features
+    def predict(self, p: float, x: Sequence[float] = (), key: bytes = b"", groups: tuple[int, ...] = ()) -> Prediction:
         """Serve a grid point drawn by the rule above; see `Calibrator.predict`."""
         require_probability(p)
         points, losses, theta, weight = self._grid.points, self._losses, self._theta, self._lambda
@@ -142,7 +142,7 @@ class ApproachabilityRegret:
             f0 = weight * (zero - loss_0) - theta[i] * point
             f1 = weight * (one - loss_1) + theta[i] * (1.0 - point)
             if f0 <= 0.0 and f1 <= 0.0:
-                return new(Prediction, (point, point, _TICKET.pack(self.learnt, point, p)))
+                return new(Answer, (point, point, _TICKET.pack(self.learnt, point, p)))
             there, here = here, f1 - f0
             if step and (here > 0.0) != (step > 0):
                 break
@@ -152,7 +152,7 @@ class ApproachabilityRegret:
         share = abs(here) / (abs(here) + abs(there))
         before = points[i - step]
         served = before if self._draw(key) < share * _DRAWS else point
-        return new(Prediction, (point + share * (before - point), served, _TICKET.pack(self.learnt, served, p)))
+        return new(Answer, (point + share * (before - point), served, _TICKET.pack(self.learnt, served, p)))
 
     def breaks(self) -> list[float]:
         """Return forecasts at which ``p`` may jump; it may do so elsewhere, too."""
@@ -160,8 +160,7 @@ class ApproachabilityRegret:
 
     def update(self, ticket: bytes, y: float) -> None:
         """Take one step at the point that was played; y is 0 or 1."""
-        if y not in (0.0, 1.0):
-            raise ValueError(f"{self.name} counts outcomes: y must be 0 or 1, got {y!r}")
+        self._require_label(y)
         issued, p, q = _TICKET.unpack(ticket)
         self._late += max(self.learnt - issued, 0)  # a ticket may be of another partition, which was ahead
         self.learnt += 1
@@ -179,8 +178,7 @@ class ApproachabilityRegret:
 
     def revise(self, ticket: bytes, was: float, y: float) -> None:
         """Correct counts and regret exactly; θ and λ by the difference of the labels, with the step of today."""
-        if y not in (0.0, 1.0):
-            raise ValueError(f"{self.name} counts outcomes: y must be 0 or 1, got {y!r}")
+        self._require_label(y)
         _, p, q = _TICKET.unpack(ticket)
         loss, before, now = self._loss, int(was), int(y)
         worse = loss(p, now) - loss(q, now) - (loss(p, before) - loss(q, before))
@@ -214,7 +212,7 @@ class ApproachabilityRegret:
         theta = Struct(f"<{len(self._theta)}d").pack(*self._theta)
         return head + theta + b"".join(_POINT.pack(p, *counts) for p, counts in sorted(self._played.items()))
 
-    def largest(self) -> int:
+    def largest(self, slots: int = MOST_SLOTS) -> int:
         """Return the most bytes that `encode` ever returns."""
         finest = {self._plan(epoch)[2] for epoch in range(EPOCHS)}
         points = {point for m in finest for point in Grid.of(m, self._spacing).points}
@@ -222,8 +220,7 @@ class ApproachabilityRegret:
 
     def decode(self, payload: bytes) -> None:
         """Take over a state written by `encode`; ValueError if it is of other options or cut."""
-        if len(payload) < _HEAD.size:
-            raise ValueError(f"a state of {len(payload)} bytes is shorter than its own header")
+        require_head(payload, _HEAD.size)
         checksum, learnt, late, *sums, width, points = _HEAD.unpack_from(payload)
         if checksum != self._checksum:
             raise ValueError(f"state of options with checksum {checksum} does not fit {self._checksum}")

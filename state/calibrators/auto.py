@@ -5,13 +5,13 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import ClassVar, Final
 
-from state.calibrators.base import Calibrator, Prediction, new, require_length, require_probability
+from state.calibrators.answer import Answer, Prediction, new
+from state.calibrators.base import MOST_SLOTS, Calibrator, require_head, require_length, require_probability
 from state.calibrators.beta import Beta
 from state.calibrators.histogram import Histogram
 from state.calibrators.identity import Identity
 from state.calibrators.options import Option
 from state.calibrators.platt import Platt
-from state.calibrators.sizes import largest
 
 #: Halflife of the `Platt` that follows drift closely.
 FAST: Final = 500
@@ -25,7 +25,7 @@ _HEAD: Final = Struct(f"<Q{EXPERTS}d")
 _LENGTH: Final = Struct("<I")
 
 
-class Auto:
+class Auto(Calibrator):
     """Serve four calibrators' answers aggregated: on any sequence a Brier score within .7 / T of the best one's.
 
     The experts are `Identity` (the model is right), `Beta` (it is wrong, and changes slowly), `Platt` with a halflife
@@ -82,10 +82,9 @@ class Auto:
     """
 
     name: ClassVar[str] = "auto"
-    order_free: ClassVar[bool] = False
     options: ClassVar[dict[str, Option]] = {}
 
-    def __init__(self, *, name: str = "", seed: int = 0) -> None:  # noqa: ARG002 - draws nothing
+    def __init__(self, *, name: str = "", seed: int = 0) -> None:
         self.learnt = 0
         # By their own names, not in a list: compiled, a call of a class that is known costs a third.
         self._identity, self._beta = Identity(), Beta()
@@ -99,7 +98,7 @@ class Auto:
             _ANSWERS.size + sum(lengths[:i]) for i in range(EXPERTS)
         ]
 
-    def predict(self, p: float, x: Sequence[float] = (), key: bytes = b"") -> Prediction:  # noqa: ARG002 - draws nothing
+    def predict(self, p: float, x: Sequence[float] = (), key: bytes = b"", groups: tuple[int, ...] = ()) -> Prediction:
         """Serve the aggregate of the experts' answers; see `Calibrator.predict`."""
         require_probability(p)
         by_identity, _, identity = self._identity.predict(p)
@@ -115,7 +114,7 @@ class Auto:
             tilted += v * math.exp(4.0 * q)
         # The mean lies in [0, 1] but for rounding.
         served = min(max(0.25 * math.log(tilted / total), 0.0), 1.0)
-        return new(Prediction, (served, served, answers + identity + beta + platt + histogram))
+        return new(Answer, (served, served, answers + identity + beta + platt + histogram))
 
     def breaks(self) -> list[float]:
         """Return the forecasts at which ``p`` may jump: those of the histogram."""
@@ -123,8 +122,7 @@ class Auto:
 
     def update(self, ticket: bytes, y: float) -> None:
         """Charge every expert for its answer and let it learn; y is 0 or 1, because a histogram counts."""
-        if y not in (0.0, 1.0):
-            raise ValueError(f"{self.name} counts outcomes: y must be 0 or 1, got {y!r}")
+        self._require_label(y)
         losses = self._losses
         self._weigh([losses[i] + (q - y) * (q - y) for i, q in enumerate(_floats(ticket[: _ANSWERS.size]))])
         self._identity.update(ticket[self._of_identity : self._of_beta], y)
@@ -135,8 +133,7 @@ class Auto:
 
     def revise(self, ticket: bytes, was: float, y: float) -> None:
         """Charge every expert the difference of the two labels, and let it revise; y is 0 or 1."""
-        if y not in (0.0, 1.0):
-            raise ValueError(f"{self.name} counts outcomes: y must be 0 or 1, got {y!r}")
+        self._require_label(y)
         losses = self._losses
         change = was - y
         answers = _floats(ticket[: _ANSWERS.size])
@@ -158,14 +155,13 @@ class Auto:
         head = _HEAD.pack(self.learnt, *self._losses)
         return head + b"".join(_LENGTH.pack(len(state)) + state for state in states)
 
-    def largest(self) -> int:
+    def largest(self, slots: int = MOST_SLOTS) -> int:
         """Return the most bytes that `encode` ever returns."""
-        return _HEAD.size + sum(_LENGTH.size + largest(expert) for expert in self._experts)
+        return _HEAD.size + sum(_LENGTH.size + expert.largest() for expert in self._experts)
 
     def decode(self, payload: bytes) -> None:
         """Take over a state written by `encode`."""
-        if len(payload) < _HEAD.size + EXPERTS * _LENGTH.size:
-            raise ValueError(f"a state of {len(payload)} bytes is shorter than its own header")
+        require_head(payload, _HEAD.size + EXPERTS * _LENGTH.size)
         self.learnt, *losses = _HEAD.unpack_from(payload)
         self._weigh(losses)
         end = _HEAD.size
@@ -175,14 +171,6 @@ class Auto:
             end = start + _LENGTH.unpack_from(payload, start - _LENGTH.size)[0]
             expert.decode(payload[start:end])
         require_length(payload, end)
-
-    def error(self) -> float | None:
-        """Return None: what is served is not confined to a grid, so its ℓ1 calibration error is not defined."""
-        return None
-
-    def bound(self, outstanding: int = 0) -> float | None:  # noqa: ARG002 - no theorem
-        """Return None: an opponent can make any deterministic calibrator wrong by .5."""
-        return None
 
 
 def _floats(answers: bytes) -> tuple[float, ...]:

@@ -1,82 +1,70 @@
-"""What a calibrator is: it serves a probability for a forecast, and learns from the outcome by way of the ticket."""
+"""What a calibrator is: it answers a forecast, and learns from the outcome by way of the ticket."""
 
-from collections.abc import Sequence
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, Final, NamedTuple
+
+from state.calibrators.answer import Prediction
+from state.calibrators.options import Option
+from state.calibrators.points import Point
 
 #: Most features a calibrator may take: ridge state is quadratic in them, 70 kB at 64.
-MAX_FEATURES = 64
-
-_Raw_contra = TypeVar("_Raw_contra", contravariant=True)
-_Served_co = TypeVar("_Served_co", covariant=True)
-_Answer_co = TypeVar("_Answer_co", covariant=True)
+MAX_FEATURES: Final = 64
+#: Slots of segments, at most: of eight names and eight pairs.
+MOST_SLOTS: Final = 1024
 
 
-class Answer(NamedTuple, Generic[_Served_co]):
-    """What a calibrator answers to one forecast.
+class Bias(NamedTuple):
+    """How far the answers were off along one test function f: ``bias`` is Σ f (ŷ - y), ``length`` is Σ f².
+
+    For a feature that is 1 on a segment and 0 elsewhere, ``bias / length`` is the segment's mean answer less its mean
+    outcome, and no sequence makes ``|bias|`` larger than ``bound``.
+    """
+
+    name: str
+    length: float
+    bias: float
+    bound: float
+
+
+class Recalibrator(ABC):
+    """An online recalibrator of one kind of forecast.
+
+    `update` reads only the ticket and the state, so outcomes may come late, in any order, or never. A calibrator
+    writes `predict` and the abstract methods. Of the others it writes those that say something else of it than here.
 
     Attributes
     ----------
-    p
-        What to serve: a probability, or what the calibrator's kind of forecast has in its place. Nothing in it is
-        drawn; for a randomised calibrator it is the mean of what ``draw`` is drawn from.
-    draw
-        One draw, by the event's key, of a randomised calibrator; equal to ``p`` where nothing is drawn.
-    ticket
-        What `Recalibrator.update` needs once the outcome is known.
+    name
+        Under which it is registered.
+    options
+        Its options by name.
+    order_free
+        Whether updates commute, bit for bit: the same tickets resolved in any order end in the same bytes.
+    grouped
+        Whether it uses the slots of an event's segments.
+    draws
+        Whether a draw may differ from ``p``.
+    passes
+        Whether it leaves the draw of what stands before it as it is: it draws nothing, and only moves forecasts.
+    keeps_features
+        Whether its tickets hold the features of their event.
+    learnt
+        Outcomes learnt so far.
     """
 
-    p: _Served_co
-    draw: _Served_co
-    ticket: bytes
+    #: What each kind of forecast declares in its own types, see `Calibrator.predict`.
+    predict: ClassVar[Callable[..., Any]]
+    name: ClassVar[str]
+    options: ClassVar[dict[str, Option]]
+    order_free: bool = False
+    grouped: bool = False
+    draws: bool = False
+    passes: bool = False
+    keeps_features: bool = False
+    learnt: int = 0
 
-
-class Prediction(Answer[float]):
-    """The answer of a calibrator of probabilities: ``p`` and ``draw`` in [0, 1]."""
-
-    __slots__ = ()
-
-
-#: Makes a named tuple at half the price of its own constructor: `new(Prediction, (p, draw, ticket))`.
-new = tuple.__new__
-
-
-class Recalibrator(Protocol[_Raw_contra, _Answer_co]):
-    """An online recalibrator of one kind of forecast, with one kind of `Answer`.
-
-    `update` reads only the ticket and the state, so outcomes may come late, in any order, or never. A calibrator is
-    ``order_free`` when the order does not matter at all: the same tickets resolved in any order end in the same bytes.
-    """
-
-    @property
-    def name(self) -> str:
-        """Name under which it is registered; ``front+back`` for a composition."""
-
-    @property
-    def order_free(self) -> bool:
-        """Whether updates commute, bit for bit."""
-
-    @property
-    def learnt(self) -> int:
-        """Outcomes learnt so far."""
-
-    def predict(self, p: _Raw_contra, x: Sequence[float] = (), key: bytes = b"") -> _Answer_co:
-        """Answer a forecast; changes nothing.
-
-        Parameters
-        ----------
-        p
-            The raw forecast: a probability in [0, 1], a `Probs`, or a law (see `state.forecasts`).
-        x
-            Features in [-1, 1]; ignored by calibrators that take none.
-        key
-            The event id, which keys the draw of a randomised calibrator.
-
-        Raises
-        ------
-        ValueError
-            If ``p`` is outside [0, 1], or ``x`` is not what the calibrator was configured for.
-        """
-
+    @abstractmethod
     def update(self, ticket: bytes, y: float) -> None:
         """Learn from an outcome.
 
@@ -93,6 +81,7 @@ class Recalibrator(Protocol[_Raw_contra, _Answer_co]):
             If ``y`` is not allowed; the state is unchanged.
         """
 
+    @abstractmethod
     def revise(self, ticket: bytes, was: float, y: float) -> None:
         """Replace the label of an outcome that was learnt.
 
@@ -114,9 +103,11 @@ class Recalibrator(Protocol[_Raw_contra, _Answer_co]):
             If ``y`` is not allowed; the state is unchanged.
         """
 
+    @abstractmethod
     def encode(self) -> bytes:
         """Return the whole state: equal bytes for equal updates in equal order."""
 
+    @abstractmethod
     def decode(self, payload: bytes) -> None:
         """Take over a state written by `encode` of a calibrator with the same options.
 
@@ -126,8 +117,22 @@ class Recalibrator(Protocol[_Raw_contra, _Answer_co]):
             If the payload has another length or was written with other options.
         """
 
+    def largest(self, slots: int = MOST_SLOTS) -> int:
+        """Return the most bytes that `encode` ever returns: here those of now, because most states do not grow.
+
+        Parameters
+        ----------
+        slots
+            How many slots its events have in all.
+        """
+        return len(self.encode())
+
     def error(self) -> float | None:
-        """Return the measured calibration error of what was served; None before the first outcome or if undefined."""
+        """Return the measured calibration error of what was served; None before the first outcome or if undefined.
+
+        It is not defined where answers are not confined to a grid.
+        """
+        return None
 
     def bound(self, outstanding: int = 0) -> float | None:
         """Return the theorem's bound on the expected `error`; None before the first outcome or without a theorem.
@@ -139,10 +144,80 @@ class Recalibrator(Protocol[_Raw_contra, _Answer_co]):
         outstanding
             Mean number of other outcomes that were learnt between a forecast and its own outcome, or more.
         """
+        return None
+
+    def unserved(self, ticket: bytes) -> bytes:
+        """Return the ticket of an answer in whose place another was served.
+
+        A calibrator whose `error` and `bound` are of what was served learns something else from such a ticket.
+        """
+        return ticket
+
+    def regrouped(self, ticket: bytes, slots: Mapping[int, int]) -> bytes:
+        """Return a ticket whose event has other slots: those that ``slots`` has for its own."""
+        return ticket
+
+    def features_in(self, ticket: bytes) -> Sequence[float]:
+        """Return the features that a ticket holds; shape (d,), none unless `keeps_features`."""
+        return ()
+
+    def saturated(self) -> int | None:
+        """Return how many answers had a level that covers nothing or everything; None where levels do not move."""
+        return None
+
+    def breaks(self) -> Sequence[float]:
+        """Return the forecasts at which ``p`` may jump."""
+        return ()
+
+    def played(self) -> list[Point] | None:
+        """Return the points that were served, with their counts; None of a calibrator that keeps no counts."""
+        return None
+
+    def internal_regret(self) -> float | None:
+        """Return what moving the plays of one cell would have gained; None of a calibrator that keeps no counts."""
+        return None
+
+    def biases(self, features: Sequence[str] = ()) -> list[Bias]:
+        """Return the bias along every test function; none of a calibrator that sums none or has learnt nothing.
+
+        Parameters
+        ----------
+        features
+            Names of the features.
+        """
+        return []
+
+    def _require_label(self, y: float) -> None:
+        """Raise ValueError unless an outcome is 0 or 1."""
+        if y not in (0.0, 1.0):
+            raise ValueError(f"{self.name} counts outcomes: y must be 0 or 1, got {y!r}")
 
 
-#: A recalibrator of probabilities.
-Calibrator = Recalibrator[float, Prediction]
+class Calibrator(Recalibrator):
+    """A recalibrator of probabilities."""
+
+    @abstractmethod
+    def predict(self, p: float, x: Sequence[float] = (), key: bytes = b"", groups: tuple[int, ...] = ()) -> Prediction:
+        """Answer a forecast; changes nothing.
+
+        Recalibrators of classes and of numbers have the same with a `Probs` or a law (see `state.forecasts`) for ``p``.
+
+        Parameters
+        ----------
+        p
+            The raw forecast, in [0, 1].
+        x
+            Features in [-1, 1]; ignored by calibrators that take none.
+        key
+            The event id, which keys the draw of a randomised calibrator.
+        groups
+            The slots of the event's segments; ignored unless `grouped`.
+
+        Raises
+        ------
+        ValueError
+            If ``p`` is outside [0, 1], or ``x`` is not what the calibrator was configured for.
+        """
 
 
 def require_probability(p: float) -> None:
@@ -155,3 +230,9 @@ def require_length(payload: bytes, length: int) -> None:
     """Raise ValueError unless the payload has this many bytes."""
     if len(payload) != length:
         raise ValueError(f"expected a state of {length} bytes, got {len(payload)}: other options wrote it")
+
+
+def require_head(payload: bytes, length: int) -> None:
+    """Raise ValueError unless the payload has at least this many bytes."""
+    if len(payload) < length:
+        raise ValueError(f"a state of {len(payload)} bytes is shorter than its own header")

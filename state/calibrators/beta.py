@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import ClassVar, Final
 
-from state.calibrators.base import Prediction, new, require_length, require_probability
+from state.calibrators.answer import Answer, Prediction, new
+from state.calibrators.base import Calibrator, require_length, require_probability
 from state.calibrators.logistic import (
     CURVATURE,
     GAMMA,
@@ -24,7 +25,7 @@ _TICKET: Final = Struct("<d")
 _STATE: Final = Struct("<Q9d")
 
 
-class Beta:
+class Beta(Calibrator):
     """Serve sigmoid(a ln p - b ln(1 - p) + c): bends either end of the scale by itself, no theorem.
 
     Parameters
@@ -64,10 +65,9 @@ class Beta:
     """
 
     name: ClassVar[str] = "beta"
-    order_free: ClassVar[bool] = False
     options: ClassVar[dict[str, Option]] = {"halflife": OPTION}
 
-    def __init__(self, *, halflife: int = HALFLIFE, name: str = "", seed: int = 0) -> None:  # noqa: ARG002 - draws nothing
+    def __init__(self, *, halflife: int = HALFLIFE, name: str = "", seed: int = 0) -> None:
         self.learnt = 0
         self._kept = kept(halflife)
         self._renewed = CURVATURE * (1.0 - self._kept)
@@ -75,12 +75,12 @@ class Beta:
         self._aa, self._ab, self._ac = CURVATURE, 0.0, 0.0
         self._bb, self._bc, self._cc = CURVATURE, 0.0, CURVATURE
 
-    def predict(self, p: float, x: Sequence[float] = (), key: bytes = b"") -> Prediction:  # noqa: ARG002 - draws nothing
+    def predict(self, p: float, x: Sequence[float] = (), key: bytes = b"", groups: tuple[int, ...] = ()) -> Prediction:
         """Serve the map's value at ``p``; see `Calibrator.predict`."""
         require_probability(p)
         p = min(max(p, P_CLIP), 1.0 - P_CLIP)
         served = sigmoid(self._a * math.log(p) - self._b * math.log1p(-p) + self._c)
-        return new(Prediction, (served, served, _TICKET.pack(p)))
+        return new(Answer, (served, served, _TICKET.pack(p)))
 
     def update(self, ticket: bytes, y: float) -> None:
         """Take one online Newton step; y in [0, 1]."""
@@ -143,11 +143,3 @@ class Beta:
         require_length(payload, _STATE.size)
         self.learnt, self._a, self._b, self._c, *curvature = _STATE.unpack(payload)
         self._aa, self._ab, self._ac, self._bb, self._bc, self._cc = curvature
-
-    def error(self) -> float | None:
-        """Return None: what is served is not confined to a grid, so its ℓ1 calibration error is not defined."""
-        return None
-
-    def bound(self, outstanding: int = 0) -> float | None:  # noqa: ARG002 - no theorem
-        """Return None: an opponent can make any deterministic calibrator wrong by .5."""
-        return None

@@ -5,13 +5,14 @@ positive means "too low here, move right". Every field is played by one rule, so
 """
 
 import math
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from struct import Struct
 from typing import Any, ClassVar, Final
 from zlib import crc32
 
-from state.calibrators.base import Prediction, new, require_length, require_probability
+from state.calibrators.answer import Answer, Prediction, new
+from state.calibrators.base import MOST_SLOTS, Calibrator, require_head, require_length, require_probability
 from state.calibrators.grid import SPACINGS, Grid
 from state.calibrators.options import Choice, Integer, Option, Points
 from state.calibrators.points import Point
@@ -36,7 +37,7 @@ _DRAWS: Final = 1 << BITS
 _MOST: Final = 65_535
 
 
-class Bucketed(ABC):
+class Bucketed(Calibrator):
     """A bucketed calibrator: what was played and came true is counted exactly; subclasses say how the field learns.
 
     Parameters
@@ -66,10 +67,7 @@ class Bucketed(ABC):
     """
 
     _row: ClassVar[Struct] = Struct("<IQQ")
-    name: ClassVar[str]
-    order_free: ClassVar[bool]
-    #: Whether a draw may differ from ``p``.
-    draws: ClassVar[bool] = True
+    draws: bool = True
     options: ClassVar[dict[str, Option]] = {
         "grid": Integer(GRID, 1, 1000, "N, gaps between the points that can be served, 0 and 1 among them"),
         "spacing": Choice(SPACING, SPACINGS, "how the points are spaced"),
@@ -103,18 +101,10 @@ class Bucketed(ABC):
         self._field: dict[int, Any] = {}  # φ of touched cells, in any unit: float, or whole, and then all is exact
         self._start()
 
-    def _start(self) -> None:  # noqa: B027 - most keep nothing
+    def _start(self) -> None:
         """Set up what a subclass keeps besides."""
 
-    @abstractmethod
-    def update(self, ticket: bytes, y: float) -> None:
-        """Count an outcome, 0 or 1, in the cell that was played, and let the field learn."""
-
-    @abstractmethod
-    def bound(self, outstanding: int = 0) -> float | None:
-        """Return the bound on the expected `error`; see `Calibrator.bound`. Never above 1, which is no guarantee."""
-
-    def predict(self, p: float, x: Sequence[float] = (), key: bytes = b"") -> Prediction:  # noqa: ARG002 - no features
+    def predict(self, p: float, x: Sequence[float] = (), key: bytes = b"", groups: tuple[int, ...] = ()) -> Prediction:
         """Serve a grid point drawn by the rule above; see `Calibrator.predict`."""
         require_probability(p)
         grid = self._grid
@@ -144,7 +134,7 @@ class Bucketed(ABC):
                     break
                 here = there
         point = grid.points[i]
-        return new(Prediction, (point, point, self._ticket(j, i)))
+        return new(Answer, (point, point, self._ticket(j, i)))
 
     def breaks(self) -> list[float]:
         """Return the forecasts at which ``p`` may jump: between two of them it is constant."""
@@ -158,7 +148,7 @@ class Bucketed(ABC):
         expected = (b * k[i] + a * k[i + 1]) / (both * grid.denominator)
         if self._draw(key) * both >= b * _DRAWS:
             i += 1
-        return new(Prediction, (expected, grid.points[i], self._ticket(j, i)))
+        return new(Answer, (expected, grid.points[i], self._ticket(j, i)))
 
     def _ticket(self, j: int, i: int) -> bytes:
         """Return what is to be remembered of playing point i in bucket j."""
@@ -166,8 +156,7 @@ class Bucketed(ABC):
 
     def _count(self, j: int, i: int, y: float) -> int:
         """Count an outcome where it was played; return the number of the cell."""
-        if y not in (0.0, 1.0):
-            raise ValueError(f"{self.name} counts outcomes: y must be 0 or 1, got {y!r}")
+        self._require_label(y)
         cell = j * (self._grid.last + 1) + i
         n, s = self._cells.get(cell, (0, 0))
         self._cells[cell] = n + 1, s + int(y)
@@ -176,8 +165,7 @@ class Bucketed(ABC):
 
     def revise(self, ticket: bytes, was: float, y: float) -> None:
         """Count the outcome of the cell that was played as the other, 0 or 1, and let the field follow."""
-        if y not in (0.0, 1.0):
-            raise ValueError(f"{self.name} counts outcomes: y must be 0 or 1, got {y!r}")
+        self._require_label(y)
         j, i = _TICKET.unpack_from(ticket)
         cell = j * (self._grid.last + 1) + i
         n, s = self._cells[cell]
@@ -193,14 +181,13 @@ class Bucketed(ABC):
         head = _HEAD.pack(*self._shape, len(self._cells))
         return head + b"".join(self._row.pack(*row) for row in self._rows())
 
-    def largest(self) -> int:
+    def largest(self, slots: int = MOST_SLOTS) -> int:
         """Return the most bytes that `encode` ever returns."""
         return _HEAD.size + self._buckets.last * (self._grid.last + 1) * self._row.size
 
     def decode(self, payload: bytes) -> None:
         """Take over counts written by `encode`; ValueError if they are of other options or cut."""
-        if len(payload) < _HEAD.size:
-            raise ValueError(f"a state of {len(payload)} bytes is shorter than its own header")
+        require_head(payload, _HEAD.size)
         *shape, cells = _HEAD.unpack_from(payload)
         if tuple(shape) != self._shape:
             raise ValueError(f"state of (buckets, grid, checksum) = {tuple(shape)} does not fit {self._shape}")
@@ -315,7 +302,7 @@ class Bucketed(ABC):
 class Counting(Bucketed):
     """A bucketed calibrator whose field is a function of a cell's counts: updates commute, bit for bit."""
 
-    order_free: ClassVar[bool] = True
+    order_free: bool = True
 
     @abstractmethod
     def field(self, i: int, n: int, s: int) -> int:
@@ -327,7 +314,7 @@ class Counting(Bucketed):
         cell = self._count(j, i, y)
         self._field[cell] = self.field(i, *self._cells[cell])
 
-    def _refield(self, cell: int, change: float) -> None:  # noqa: ARG002 - the field is that of the counts
+    def _refield(self, cell: int, change: float) -> None:
         self._field[cell] = self.field(cell % (self._grid.last + 1), *self._cells[cell])
 
     def _take(self, rows: list[tuple[Any, ...]]) -> None:

@@ -4,6 +4,7 @@ import math
 from struct import Struct
 from typing import Final
 
+from state.calibrators.base import require_head
 from state.calibrators.logistic import P_CLIP, Z_CLIP, lacking, share_step, sigmoid
 
 #: Knots of a segment's correction in log-odds: the lowest one, how far they are apart, how many; from 1.8 to 97 %.
@@ -215,8 +216,7 @@ class BySegment:
 
     def decode(self, payload: bytes) -> None:
         """Take over a state written by `encode`; ValueError if it is cut."""
-        if len(payload) < _HEAD.size:
-            raise ValueError(f"a state of {len(payload)} bytes is shorter than its own header")
+        require_head(payload, _HEAD.size)
         self._share, self._curvature, self._gain, self._square, rows = _HEAD.unpack_from(payload)
         if len(payload) != _HEAD.size + rows * _ROW.size:
             raise ValueError(f"a state of {len(payload)} bytes does not hold {rows} segments")

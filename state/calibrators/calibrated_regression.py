@@ -3,12 +3,13 @@
 import math
 from collections.abc import Sequence
 from struct import Struct
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from state.calibrators.base import MAX_FEATURES, Prediction, new, require_probability
+from state.calibrators.answer import Answer, Prediction, new
+from state.calibrators.base import MAX_FEATURES, MOST_SLOTS, Bias, Calibrator, require_head, require_probability
 from state.calibrators.functions import MOST, Functions, Growing, Hats, Linear, Polynomial
 from state.calibrators.least_squares import LeastSquares
 from state.calibrators.log_odds_map import LogOddsMap
@@ -26,20 +27,7 @@ FLOOR = 1e-9
 FUNCTIONS = ("linear", "polynomial", "hats", "growing", "growing_by_feature")
 
 
-class Bias(NamedTuple):
-    """How far the answers were off along one test function f: ``bias`` is Σ f (ŷ - y), ``length`` is Σ f².
-
-    For a feature that is 1 on a segment and 0 elsewhere, ``bias / length`` is the segment's mean answer less its mean
-    outcome, and no sequence makes ``|bias|`` larger than ``bound``.
-    """
-
-    name: str
-    length: float
-    bias: float
-    bound: float
-
-
-class CalibratedRegression:
+class CalibratedRegression(Calibrator):
     """Serve a map of forecast and features in log-odds, unbiased along every feature on any sequence.
 
     Parameters
@@ -116,7 +104,7 @@ class CalibratedRegression:
     """
 
     name: ClassVar[str] = "calibrated_regression"
-    order_free: ClassVar[bool] = False
+    keeps_features: bool = True
     options: ClassVar[dict[str, Option]] = {
         "features": Integer(0, 0, MAX_FEATURES, "d, length of x; its components lie in [-1, 1]"),
         "functions": Choice("linear", FUNCTIONS, "test functions of the answer"),
@@ -131,8 +119,8 @@ class CalibratedRegression:
         functions: str = "linear",
         degree: int = 3,
         knots: int = 16,
-        name: str = "",  # noqa: ARG002 - draws nothing
-        seed: int = 0,  # noqa: ARG002 - draws nothing
+        name: str = "",
+        seed: int = 0,
     ) -> None:
         self._zeros = (0.0,) * features
         self._ticket = Struct(f"<{features + 2}d")
@@ -153,12 +141,7 @@ class CalibratedRegression:
         self._map = LogOddsMap(features)
         self._unbiased = True
 
-    @property
-    def learnt(self) -> int:
-        """Outcomes learnt so far."""
-        return self._sums.learnt
-
-    def predict(self, p: float, x: Sequence[float] = (), key: bytes = b"") -> Prediction:  # noqa: ARG002 - draws nothing
+    def predict(self, p: float, x: Sequence[float] = (), key: bytes = b"", groups: tuple[int, ...] = ()) -> Prediction:
         """Serve the map's answer or a fixed point; ValueError if ``x`` has neither 0 nor d components in [-1, 1]."""
         require_probability(p)
         x = x or self._zeros
@@ -168,7 +151,7 @@ class CalibratedRegression:
             s = theta[1] + theta[3] * p + weighted(theta, 4, x, len(self._zeros))
             fixed = self._functions.fixed_point(s, theta[2], theta[self._end :], served, x)
             served = min(max(fixed, FLOOR), 1.0 - FLOOR)
-        return new(Prediction, (served, served, self._ticket.pack(served, p, *x)))
+        return new(Answer, (served, served, self._ticket.pack(served, p, *x)))
 
     def update(self, ticket: bytes, y: float) -> None:
         """Add the outcome's features, with the answer that was issued; y in [0, 1]."""
@@ -176,6 +159,7 @@ class CalibratedRegression:
         sums = self._sums
         p, x = self._fill(ticket)
         sums.learn(y)
+        self.learnt = sums.learnt
         self._map.learn(p, x, y)
         if self._growing is not None and sums.learnt & (sums.learnt - 1) == 0:
             lengths = np.diag(sums.a)[[0, *range(3, self._end - 1)]] - 1.0
@@ -222,7 +206,7 @@ class CalibratedRegression:
         head = _HEAD.pack(len(self._zeros), self._kind, len(blocks))
         return head + bytes(byte for block in blocks for byte in block) + self._sums.encode() + self._map.encode()
 
-    def largest(self) -> int:
+    def largest(self, slots: int = MOST_SLOTS) -> int:
         """Return the most bytes that `encode` ever returns."""
         if self._growing is None:
             return len(self.encode())
@@ -232,8 +216,7 @@ class CalibratedRegression:
 
     def decode(self, payload: bytes) -> None:
         """Take over a state written by `encode`; ValueError if it is of other options or of another version."""
-        if len(payload) < _HEAD.size:
-            raise ValueError(f"a state of {len(payload)} bytes is shorter than its own header")
+        require_head(payload, _HEAD.size)
         d, kind, n_blocks = _HEAD.unpack_from(payload)
         end = _HEAD.size + 2 * n_blocks
         if (d, kind) != (len(self._zeros), self._kind) or (n_blocks and self._growing is None) or len(payload) < end:
@@ -247,19 +230,21 @@ class CalibratedRegression:
             raise ValueError(f"state of calibrated_regression has format version 1, this build reads version {VERSION}")
         sums.decode(payload[end:middle])
         odds.decode(payload[middle:])
-        self._functions, self._sums, self._map = functions, sums, odds
+        self._functions, self._sums, self._map, self.learnt = functions, sums, odds, sums.learnt
         self._check()
         if isinstance(functions, Growing):
             self._growing = functions
 
     def biases(self, features: Sequence[str] = ()) -> list[Bias]:
-        """Return the bias along every test function, and its bound.
+        """Return the bias along every test function, and its bound; none before the first outcome.
 
         Parameters
         ----------
         features
             Names of the features, d of them; ``x1`` and so on if not given.
         """
+        if not self.learnt:
+            return []
         features = features or [f"x{i + 1}" for i in range(len(self._zeros))]
         names = ["constant", "answer", "forecast", *features, *self._functions.names(features)]
         lengths = np.diag(self._sums.a) - 1.0

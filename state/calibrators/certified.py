@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import ClassVar, Final
 
-from state.calibrators.base import Prediction, new, require_probability
+from state.calibrators.answer import Answer, Prediction, new
+from state.calibrators.base import MOST_SLOTS, Calibrator, require_head, require_probability
 from state.calibrators.options import Integer, Number, Option
 
 #: Intervals that [0, 1] is cut into, evenly in arcsin(sqrt(p)): where risks are rare they are narrow, .0006 and .0018
@@ -39,7 +40,7 @@ VERSION: Final = 2
 _WORD: Final = 0xFFFFFFFF
 
 
-class Certified:
+class Certified(Calibrator):
     """Leave the forecast as it is while scores near it have been right, else move it to the nearest that have been.
 
     It is meant to stand behind another calibrator: ``prudent+certified``.
@@ -135,9 +136,8 @@ class Certified:
     """
 
     name: ClassVar[str] = "certified"
-    order_free: ClassVar[bool] = False
     #: Whether the draw of what stands before it is served as it is.
-    passes: ClassVar[bool] = True
+    passes: bool = True
     options: ClassVar[dict[str, Option]] = {
         "patience": Number(PATIENCE, 0.0, 4.0, "standard deviations of chance by which a cell may be off"),
         "evidence": Integer(EVIDENCE, 0, 1_000_000, "outcomes of each kind that have to come before a score is moved"),
@@ -148,8 +148,8 @@ class Certified:
         *,
         patience: float = PATIENCE,
         evidence: int = EVIDENCE,
-        name: str = "",  # noqa: ARG002 - draws nothing
-        seed: int = 0,  # noqa: ARG002 - the same
+        name: str = "",
+        seed: int = 0,
     ) -> None:
         self._patience = float(patience)
         self._asked = int(evidence)
@@ -174,7 +174,7 @@ class Certified:
         self._variance = [0.0] * (CELLS + 1)
         self._extra = [0.0] * (CELLS + 1)
 
-    def predict(self, p: float, x: Sequence[float] = (), key: bytes = b"") -> Prediction:  # noqa: ARG002 - draws nothing
+    def predict(self, p: float, x: Sequence[float] = (), key: bytes = b"", groups: tuple[int, ...] = ()) -> Prediction:
         """Serve the forecast, or what is nearest to it among what may be served; see `Calibrator.predict`."""
         require_probability(p)
         ways = self._ways
@@ -201,9 +201,9 @@ class Certified:
             z = i if one <= other else i + 1
         if off[near] < -NEAR * margin[near]:
             o = i if one >= other else i + 1
-        return new(Prediction, (p, p, _TICKET.pack(z, o, p, self._zeros[z], self._ones[o], self.learnt & _WORD)))
+        return new(Answer, (p, p, _TICKET.pack(z, o, p, self._zeros[z], self._ones[o], self.learnt & _WORD)))
 
-    def unserved(self, ticket: bytes) -> bytes:  # noqa: ARG002 - nothing of it is counted
+    def unserved(self, ticket: bytes) -> bytes:
         """Return the ticket of an answer that was not served: no cell counts its outcome."""
         return b""
 
@@ -270,8 +270,7 @@ class Certified:
         self._count(now, p, y, 1)
 
     def _require(self, y: float) -> None:
-        if y not in (0.0, 1.0):
-            raise ValueError(f"{self.name} counts outcomes: y must be 0 or 1, got {y!r}")
+        self._require_label(y)
 
     def _count(self, c: int, p: float, y: float, sign: int) -> None:
         """Add an event to a cell, or take it out; margins never fall."""
@@ -342,14 +341,13 @@ class Certified:
         waited = (self._first_ones, self._zeros_waited, self._ones_waited)
         return _HEAD.pack(VERSION, self.learnt, self._revised, *waited, len(rows)) + b"".join(rows)
 
-    def largest(self) -> int:
+    def largest(self, slots: int = MOST_SLOTS) -> int:
         """Return the most bytes that `encode` ever returns."""
         return _HEAD.size + (CELLS + 1) * _ROW.size
 
     def decode(self, payload: bytes) -> None:
         """Take over a state written by `encode`; ValueError if it is cut or of another version."""
-        if len(payload) < _HEAD.size:
-            raise ValueError(f"a state of {len(payload)} bytes is shorter than its own header")
+        require_head(payload, _HEAD.size)
         version, learnt, revised, first_ones, zeros_waited, ones_waited, rows = _HEAD.unpack_from(payload)
         if version != VERSION:
             raise ValueError(f"state of {self.name} is not of format version {VERSION}, which this build reads")
@@ -375,7 +373,7 @@ class Certified:
             return None
         return min(1.0, (self._spread() + sum(map(abs, self._off))) / self._counted)
 
-    def bound(self, outstanding: int = 0) -> float | None:  # noqa: ARG002 - delays are counted as they were
+    def bound(self, outstanding: int = 0) -> float | None:
         """Return the guarantee G of the theorem, at most 1; None before the first outcome."""
         if not self._counted:
             return None

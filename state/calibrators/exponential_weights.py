@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import Any, ClassVar, Final
 
-from state.calibrators.base import Prediction, new, require_probability
+from state.calibrators.answer import Answer, Prediction, new
+from state.calibrators.base import require_probability
 from state.calibrators.bucketed import Bucketed
 from state.draw import BITS
 
@@ -47,14 +48,14 @@ class ExponentialWeights(Bucketed):
     """
 
     name: ClassVar[str] = "exponential_weights"
-    order_free: ClassVar[bool] = True
+    order_free: bool = True
 
     def _start(self) -> None:
         #: By bucket: outcomes, first and last point played. By cell: R to the left; `_field` has R to the right.
         self._span: dict[int, tuple[int, int, int]] = {}
         self._left: dict[int, float] = {}
 
-    def predict(self, p: float, x: Sequence[float] = (), key: bytes = b"") -> Prediction:  # noqa: ARG002 - no features
+    def predict(self, p: float, x: Sequence[float] = (), key: bytes = b"", groups: tuple[int, ...] = ()) -> Prediction:
         """Serve a grid point drawn by its weight; see `Calibrator.predict`."""
         require_probability(p)
         grid = self._grid
@@ -84,14 +85,14 @@ class ExponentialWeights(Bucketed):
             if rest < 0.0:
                 break
             i += 1
-        return new(Prediction, (min(mean / total, 1.0), grid.points[i], _TICKET.pack(j, i)))
+        return new(Answer, (min(mean / total, 1.0), grid.points[i], _TICKET.pack(j, i)))
 
     def update(self, ticket: bytes, y: float) -> None:
         """Count an outcome, 0 or 1, in the cell that was played."""
         j, i = _TICKET.unpack(ticket)
         self._weigh(self._count(j, i, y), 1)
 
-    def _refield(self, cell: int, change: float) -> None:  # noqa: ARG002 - the weights are those of the counts
+    def _refield(self, cell: int, change: float) -> None:
         self._weigh(cell, 0)
 
     def _weigh(self, cell: int, outcomes: int) -> None:
@@ -112,7 +113,3 @@ class ExponentialWeights(Bucketed):
         self._field, self._left, self._span = {}, {}, {}
         for cell, (n, _) in self._cells.items():
             self._weigh(cell, n)
-
-    def bound(self, outstanding: int = 0) -> float | None:  # noqa: ARG002 - no theorem
-        """Return None: no bound is claimed."""
-        return None

@@ -55,18 +55,18 @@ class Linear:
     count = 0
     norm = 1.0
 
-    def names(self, features: Sequence[str]) -> list[str]:  # noqa: ARG002 - there are none
+    def names(self, features: Sequence[str]) -> list[str]:
         """Return nothing."""
         return []
 
     def fill(self, tail: Floats, answer: float, x: Sequence[float]) -> None:
         """Write nothing."""
 
-    def fixed_point(self, s: float, slope: float, weights: Sequence[float], p: float, x: Sequence[float]) -> float:  # noqa: ARG002
+    def fixed_point(self, s: float, slope: float, weights: Sequence[float], p: float, x: Sequence[float]) -> float:
         """Return the fixed point of a line; see `line_meets_answer`."""
         return line_meets_answer(s, slope, p)
 
-    def error(self, bias: Floats, tail: Floats) -> float:  # noqa: ARG002 - there is no tail
+    def error(self, bias: Floats, tail: Floats) -> float:
         """Return |Σ (ŷ - y)|."""
         return abs(float(bias[0]))
 
@@ -84,15 +84,15 @@ class Polynomial(Linear):
         self.count = degree - 1
         self._powers = np.arange(2, degree + 1)
 
-    def names(self, features: Sequence[str]) -> list[str]:  # noqa: ARG002 - none depends on x
+    def names(self, features: Sequence[str]) -> list[str]:
         """Return ``answer^2`` and so on."""
         return [f"answer^{power}" for power in self._powers]
 
-    def fill(self, tail: Floats, answer: float, x: Sequence[float]) -> None:  # noqa: ARG002
+    def fill(self, tail: Floats, answer: float, x: Sequence[float]) -> None:
         """Write ŷ², .., ŷ^m."""
         np.power(answer, self._powers, out=tail)
 
-    def fixed_point(self, s: float, slope: float, weights: Sequence[float], p: float, x: Sequence[float]) -> float:  # noqa: ARG002
+    def fixed_point(self, s: float, slope: float, weights: Sequence[float], p: float, x: Sequence[float]) -> float:
         """Bisect, from the forecast's side; then solve."""
         falling = weights[::-1]
 
@@ -121,23 +121,23 @@ class Hats:
         self.norm = float(knots + 1)
         self._cells = knots
 
-    def names(self, features: Sequence[str]) -> list[str]:  # noqa: ARG002 - none depends on x
+    def names(self, features: Sequence[str]) -> list[str]:
         """Return ``hat 0`` to ``hat 1``."""
         return [f"hat {k / self._cells:.3g}" for k in range(self.count)]
 
-    def fill(self, tail: Floats, answer: float, x: Sequence[float]) -> None:  # noqa: ARG002
+    def fill(self, tail: Floats, answer: float, x: Sequence[float]) -> None:
         """Write the two hats that are not 0."""
         tail.fill(0.0)
         k = min(int(answer * self._cells), self._cells - 1)
         tail[k + 1] = over = answer * self._cells - k
         tail[k] = 1.0 - over
 
-    def fixed_point(self, s: float, slope: float, weights: Sequence[float], p: float, x: Sequence[float]) -> float:  # noqa: ARG002
+    def fixed_point(self, s: float, slope: float, weights: Sequence[float], p: float, x: Sequence[float]) -> float:
         """Bisect on the knots, from the forecast's side; then solve."""
         step = slope / self._cells
         return crossing(lambda k: s + step * k + weights[k], self._cells, p)
 
-    def error(self, bias: Floats, tail: Floats) -> float:  # noqa: ARG002 - the hats' biases say all
+    def error(self, bias: Floats, tail: Floats) -> float:
         """Return the smooth error on the mesh."""
         return smooth_error(tail)
 

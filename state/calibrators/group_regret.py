@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import ClassVar, Final, NamedTuple
 
-from state.calibrators.base import Prediction, new, require_probability
+from state.calibrators.answer import Answer, Prediction, new
+from state.calibrators.base import MOST_SLOTS, require_probability
 from state.calibrators.bucketed import _HEAD
 from state.calibrators.regret_matching import RegretMatching
 
@@ -86,7 +87,7 @@ class GroupRegret(RegretMatching):
     """
 
     name: ClassVar[str] = "group_regret"
-    grouped: ClassVar[bool] = True
+    grouped: bool = True
 
     def _start(self) -> None:
         denominator = self._grid.denominator
@@ -121,11 +122,11 @@ class GroupRegret(RegretMatching):
                 if here * there < 0.0:
                     left, a, b = (i, here, -there) if step > 0 else (i - 1, there, -here)
                     p, draw, ticket = self._between(j, left, a, b, key)
-                    return new(Prediction, (p, draw, ticket + slots_of(groups)))
+                    return new(Answer, (p, draw, ticket + slots_of(groups)))
                 i += step
                 here = there
         point = grid.points[i]
-        return new(Prediction, (point, point, self._ticket(j, i) + slots_of(groups)))
+        return new(Answer, (point, point, self._ticket(j, i) + slots_of(groups)))
 
     def _at(self, i: int, bucket: int, weight: float, rows: "list[_Group]") -> float:
         """Return φ_i."""
@@ -186,7 +187,7 @@ class GroupRegret(RegretMatching):
         ]
         return payload + _COUNT.pack(len(cells)) + b"".join(cells)
 
-    def largest(self, slots: int = MOST) -> int:
+    def largest(self, slots: int = MOST_SLOTS) -> int:
         """Return the most bytes that `encode` ever returns, if events have so many slots in all."""
         return super().largest() + _COUNT.size + min(slots, MOST) * (self._grid.last + 1) * _ROW.size
 

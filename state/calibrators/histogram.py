@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import Any, ClassVar, Final
 
-from state.calibrators.base import Prediction, new, require_length, require_probability
+from state.calibrators.answer import Answer, Prediction, new
+from state.calibrators.base import MOST_SLOTS, Calibrator, require_length, require_probability
 from state.calibrators.logistic import kept
 from state.calibrators.options import Choice, Integer, Option
 
@@ -20,7 +21,7 @@ EDGE: Final = 1e-4
 BINS: Final = 30
 
 
-class Histogram:
+class Histogram(Calibrator):
     """Serve the mean outcome of the forecast's bin, shrunk to the forecast: learns any map, however bent; no theorem.
 
     Parameters
@@ -78,8 +79,8 @@ class Histogram:
         bins: int = BINS,
         spacing: str = "logit",
         halflife: int = 0,
-        name: str = "",  # noqa: ARG002 - draws nothing
-        seed: int = 0,  # noqa: ARG002 - the same
+        name: str = "",
+        seed: int = 0,
     ) -> None:
         self.learnt = 0
         self.order_free = halflife == 0
@@ -91,13 +92,13 @@ class Histogram:
             int, tuple[Any, Any]
         ] = {}  # n, s of each touched bin: whole numbers, or floats with a halflife
 
-    def predict(self, p: float, x: Sequence[float] = (), key: bytes = b"") -> Prediction:  # noqa: ARG002 - draws nothing
+    def predict(self, p: float, x: Sequence[float] = (), key: bytes = b"", groups: tuple[int, ...] = ()) -> Prediction:
         """Serve the shrunk mean of the bin of ``p``; see `Calibrator.predict`."""
         require_probability(p)
         j = bisect_right(self._edges, p)
         n, s = self._cells.get(j, (0, 0))
         served = (s + self.SHRINK * p) / (n + self.SHRINK) if n else p
-        return new(Prediction, (served, served, _TICKET.pack(j)))
+        return new(Answer, (served, served, _TICKET.pack(j)))
 
     def breaks(self) -> list[float]:
         """Return the forecasts at which ``p`` may jump: the edges of the bins."""
@@ -105,8 +106,7 @@ class Histogram:
 
     def update(self, ticket: bytes, y: float) -> None:
         """Add an outcome, 0 or 1, to the bin of its ticket."""
-        if y not in (0.0, 1.0):
-            raise ValueError(f"{self.name} counts outcomes: y must be 0 or 1, got {y!r}")
+        self._require_label(y)
         (j,) = _TICKET.unpack(ticket)
         n, s = self._cells.get(j, (0, 0))
         if self.order_free:
@@ -117,8 +117,7 @@ class Histogram:
 
     def revise(self, ticket: bytes, was: float, y: float) -> None:
         """Count the outcome as the other in its bin; with a halflife at full weight, cut to what the bin holds."""
-        if y not in (0.0, 1.0):
-            raise ValueError(f"{self.name} counts outcomes: y must be 0 or 1, got {y!r}")
+        self._require_label(y)
         (j,) = _TICKET.unpack(ticket)
         n, s = self._cells[j]
         if self.order_free:
@@ -131,7 +130,7 @@ class Histogram:
         cells = (self._cell.pack(j, *counts) for j, counts in sorted(self._cells.items()))
         return _HEAD.pack(self.learnt, self._bins) + b"".join(cells)
 
-    def largest(self) -> int:
+    def largest(self, slots: int = MOST_SLOTS) -> int:
         """Return the most bytes that `encode` ever returns."""
         return _HEAD.size + self._bins * self._cell.size
 
@@ -144,14 +143,6 @@ class Histogram:
             raise ValueError(f"state of bins={bins} does not fit {self._bins}")
         self.learnt = learnt
         self._cells = {j: (n, s) for j, n, s in self._cell.iter_unpack(payload[_HEAD.size :])}
-
-    def error(self) -> float | None:
-        """Return None: what is served is not confined to a grid, so its ℓ1 calibration error is not defined."""
-        return None
-
-    def bound(self, outstanding: int = 0) -> float | None:  # noqa: ARG002 - no theorem
-        """Return None: an opponent can make any deterministic calibrator wrong by .5."""
-        return None
 
 
 def edges(bins: int, spacing: str) -> tuple[float, ...]:

@@ -4,13 +4,14 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import ClassVar, Final
 
-from state.calibrators.base import Prediction, require_length, require_probability
+from state.calibrators.answer import Answer, Prediction
+from state.calibrators.base import Calibrator, require_length, require_probability
 from state.calibrators.options import Option
 
 _STATE: Final = Struct("<Q")
 
 
-class Identity:
+class Identity(Calibrator):
     """Serve the raw forecast; no theorem. The control of every comparison, and the plainest front.
 
     Notes
@@ -24,23 +25,23 @@ class Identity:
     """
 
     name: ClassVar[str] = "identity"
-    order_free: ClassVar[bool] = True
+    order_free: bool = True
     options: ClassVar[dict[str, Option]] = {}
 
-    def __init__(self, *, name: str = "", seed: int = 0) -> None:  # noqa: ARG002 - draws nothing
+    def __init__(self, *, name: str = "", seed: int = 0) -> None:
         self.learnt = 0
 
-    def predict(self, p: float, x: Sequence[float] = (), key: bytes = b"") -> Prediction:  # noqa: ARG002 - draws nothing
+    def predict(self, p: float, x: Sequence[float] = (), key: bytes = b"", groups: tuple[int, ...] = ()) -> Prediction:
         """Serve ``p``."""
         require_probability(p)
-        return Prediction(p, p, b"")
+        return Answer(p, p, b"")
 
-    def update(self, ticket: bytes, y: float) -> None:  # noqa: ARG002 - nothing was played
+    def update(self, ticket: bytes, y: float) -> None:
         """Count an outcome in [0, 1]."""
         require_probability(y)
         self.learnt += 1
 
-    def revise(self, ticket: bytes, was: float, y: float) -> None:  # noqa: ARG002 - nothing was played
+    def revise(self, ticket: bytes, was: float, y: float) -> None:
         """Change nothing: no outcome was used."""
         require_probability(y)
 
@@ -52,11 +53,3 @@ class Identity:
         """Take over a count."""
         require_length(payload, _STATE.size)
         (self.learnt,) = _STATE.unpack(payload)
-
-    def error(self) -> float | None:
-        """Return None: what is served is not confined to a grid."""
-        return None
-
-    def bound(self, outstanding: int = 0) -> float | None:  # noqa: ARG002 - no theorem
-        """Return None: nothing is guaranteed."""
-        return None

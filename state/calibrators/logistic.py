@@ -56,6 +56,22 @@ def more_curved(q: float, was: float, y: float) -> float:
     return max((q - y) ** 2 - (q - was) ** 2, 0.0)
 
 
+def newton(hh: float, hk: float, kk: float, gh: float, gk: float, gamma: float = 1.0) -> tuple[float, float]:
+    """Return A^-1 g / γ, a Newton step in two coordinates.
+
+    Parameters
+    ----------
+    hh, hk, kk
+        The curvature A = ((hh, hk), (hk, kk)), positive definite.
+    gh, gk
+        The gradient g.
+    gamma
+        γ.
+    """
+    scale = 1.0 / ((hh * kk - hk * hk) * gamma)
+    return (kk * gh - hk * gk) * scale, (hh * gk - hk * gh) * scale
+
+
 def share_step(
     share: float, held: float, prior: float, v: float, r: float, y: float, halflife: float
 ) -> tuple[float, float]:

@@ -3,12 +3,11 @@
 from collections.abc import Mapping, Sequence
 from itertools import accumulate, pairwise
 from struct import Struct
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from state.calibrators.base import Answer, Calibrator, new
-from state.calibrators.composition import unserved
+from state.calibrators.answer import Answer, new
+from state.calibrators.base import MOST_SLOTS, Calibrator, Recalibrator, require_head
 from state.calibrators.options import Integer, Option, Text
-from state.calibrators.sizes import MOST_SLOTS, largest
 from state.forecasts import Classwise, Probs
 
 #: What recalibrates each class if nothing else is set, as of probabilities: it leaves right forecasts as they are
@@ -20,7 +19,7 @@ CLASSES = 3
 MOST = 100
 
 
-class Multiclass:
+class Multiclass(Recalibrator):
     """Serve K probabilities, each by a calibrator of its own that learns whether its class came.
 
     Served unnormalised, as K forecasts that need not sum to 1. `Classwise.normalised` and `Classwise.argmax` stand
@@ -66,30 +65,23 @@ class Multiclass:
         if len(parts) < 2:
             raise ValueError(f"there must be at least 2 classes, got {len(parts)}")
         self.order_free = all(part.order_free for part in parts)
-        #: Whether the parts take the slots of an event's segments, see `predict`.
-        self.grouped = any(getattr(part, "grouped", False) for part in parts)
+        self.grouped = any(part.grouped for part in parts)
         self._parts = tuple(parts)
         self._ticket = Struct(f"<{len(parts)}H")
         self._state = Struct(f"<{len(parts) + 1}I")
 
-    @property
-    def learnt(self) -> int:
-        """Outcomes learnt so far."""
-        return self._parts[0].learnt
-
     def predict(
-        self, p: Probs, x: Sequence[float] = (), key: bytes = b"", groups: Sequence[int] = ()
+        self, p: Probs, x: Sequence[float] = (), key: bytes = b"", groups: tuple[int, ...] = ()
     ) -> Answer[Classwise]:
         """Serve each class what its calibrator makes of its probability; ValueError if there are not K.
 
         ``groups`` are the event's slots, for calibrators that use segments; each class learns its own corrections.
         """
-        parts: Sequence[Any] = self._parts
-        known = (groups,) if self.grouped and groups else ()
+        parts = self._parts
         if len(p) != len(parts):
             raise ValueError(f"probs must be of {len(parts)} classes, got {len(p)}")
         served, drawn, tickets = zip(
-            *(part.predict(one, x, key, *known) for part, one in zip(parts, p, strict=True)), strict=True
+            *(part.predict(one, x, key, groups) for part, one in zip(parts, p, strict=True)), strict=True
         )
         ticket = self._ticket.pack(*map(len, tickets)) + b"".join(tickets)
         return new(Answer, (Classwise(served), Classwise(drawn), ticket))
@@ -103,6 +95,7 @@ class Multiclass:
         for k, (part, length) in enumerate(zip(parts, self._ticket.unpack_from(ticket), strict=True)):
             part.update(ticket[start : start + length], float(k == y))
             start += length
+        self.learnt = parts[0].learnt
 
     def revise(self, ticket: bytes, was: float, y: float) -> None:
         """Let the class that was thought to have come and the one that did revise; ValueError as `update` raises it."""
@@ -116,18 +109,17 @@ class Multiclass:
             start += length
 
     def unserved(self, ticket: bytes) -> bytes:
-        """Return the ticket of an answer that was not served: that of each class, see `composition.unserved`."""
+        """Return the ticket of an answer that was not served: that of each class, see `Recalibrator.unserved`."""
         start, tickets = self._ticket.size, []
         for part, length in zip(self._parts, self._ticket.unpack_from(ticket), strict=True):
-            tickets.append(unserved(part, ticket[start : start + length]))
+            tickets.append(part.unserved(ticket[start : start + length]))
             start += length
         return self._ticket.pack(*map(len, tickets)) + b"".join(tickets)
 
     def regrouped(self, ticket: bytes, slots: Mapping[int, int]) -> bytes:
         """Return a ticket whose event has other slots: that of each class, as `Prudent.regrouped` does."""
         start, tickets = self._ticket.size, []
-        parts: Sequence[Any] = self._parts
-        for part, length in zip(parts, self._ticket.unpack_from(ticket), strict=True):
+        for part, length in zip(self._parts, self._ticket.unpack_from(ticket), strict=True):
             tickets.append(part.regrouped(ticket[start : start + length], slots))
             start += length
         return self._ticket.pack(*map(len, tickets)) + b"".join(tickets)
@@ -139,13 +131,12 @@ class Multiclass:
 
     def largest(self, slots: int = MOST_SLOTS) -> int:
         """Return the most bytes that `encode` ever returns, with so many slots of segments."""
-        return self._state.size + sum(largest(part, slots) for part in self._parts)
+        return self._state.size + sum(part.largest(slots) for part in self._parts)
 
     def decode(self, payload: bytes) -> None:
         """Take over all states; ValueError if one does not fit, and then none is to be used."""
         size = self._state.size
-        if len(payload) < size:
-            raise ValueError(f"a state of {len(payload)} bytes is shorter than its own header")
+        require_head(payload, size)
         classes, *lengths = self._state.unpack_from(payload)
         if classes != len(lengths) or size + sum(lengths) != len(payload):
             raise ValueError(
@@ -154,6 +145,7 @@ class Multiclass:
         ends = accumulate(lengths, initial=size)
         for part, (start, end) in zip(self._parts, pairwise(ends), strict=True):
             part.decode(payload[start:end])
+        self.learnt = self._parts[0].learnt
 
     def error(self) -> float | None:
         """Return the mean over the classes of their errors, the classwise error; None where a class has none."""

@@ -6,6 +6,7 @@ from itertools import chain, starmap
 from struct import Struct
 from typing import Final
 
+from state.calibrators.base import require_head
 from state.calibrators.location_scale import (
     EVIDENCE,
     FAR,
@@ -248,8 +249,7 @@ class PlaceBySegment:
 
     def decode(self, payload: bytes) -> None:
         """Take over a state written by `encode`; ValueError if it is cut."""
-        if len(payload) < _HEAD.size:
-            raise ValueError(f"a state of {len(payload)} bytes is shorter than its own header")
+        require_head(payload, _HEAD.size)
         learnt, variance, *rest, many = _HEAD.unpack_from(payload)
         held, end = min(learnt, WINDOW), _HEAD.size + many * _ROW.size
         if len(payload) != end + 32 * held:

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import ClassVar, Final
 
-from state.calibrators.base import Prediction, new, require_length, require_probability
+from state.calibrators.answer import Answer, Prediction, new
+from state.calibrators.base import Calibrator, require_length, require_probability
 from state.calibrators.logistic import (
     CURVATURE,
     GAMMA,
@@ -15,6 +16,7 @@ from state.calibrators.logistic import (
     RADIUS,
     kept,
     more_curved,
+    newton,
     project,
     sigmoid,
 )
@@ -24,7 +26,7 @@ _TICKET: Final = Struct("<dd")
 _STATE: Final = Struct("<Qddddd")
 
 
-class Platt:
+class Platt(Calibrator):
     """Serve sigmoid(a z + b), z the log-odds of the raw forecast: accurate on benign streams, no theorem.
 
     Parameters
@@ -75,23 +77,22 @@ class Platt:
     """
 
     name: ClassVar[str] = "platt"
-    order_free: ClassVar[bool] = False
     options: ClassVar[dict[str, Option]] = {"halflife": OPTION}
 
-    def __init__(self, *, halflife: int = HALFLIFE, name: str = "", seed: int = 0) -> None:  # noqa: ARG002 - draws nothing
+    def __init__(self, *, halflife: int = HALFLIFE, name: str = "", seed: int = 0) -> None:
         self.learnt = 0
         self._kept = kept(halflife)
         self._renewed = CURVATURE * (1.0 - self._kept)
         self._a, self._b = 1.0, 0.0
         self._zz, self._z1, self._11 = CURVATURE, 0.0, CURVATURE
 
-    def predict(self, p: float, x: Sequence[float] = (), key: bytes = b"") -> Prediction:  # noqa: ARG002 - draws nothing
+    def predict(self, p: float, x: Sequence[float] = (), key: bytes = b"", groups: tuple[int, ...] = ()) -> Prediction:
         """Serve the map's value at ``p``; see `Calibrator.predict`."""
         require_probability(p)
         p = min(max(p, P_CLIP), 1.0 - P_CLIP)
         z = math.log(p) - math.log1p(-p)
         served = sigmoid(self._a * z + self._b)
-        return new(Prediction, (served, served, _TICKET.pack(z, served)))
+        return new(Answer, (served, served, _TICKET.pack(z, served)))
 
     def update(self, ticket: bytes, y: float) -> None:
         """Take one online Newton step; y in [0, 1]."""
@@ -104,9 +105,9 @@ class Platt:
         z1 = self._z1 = keep * self._z1 + gz * g1
         oo = self._11 = keep * self._11 + renewed + g1 * g1
         # The determinant is at least CURVATURE * (zz + oo) / 2, far above the rounding of its terms for 1e9 updates.
-        scale = 1.0 / ((zz * oo - z1 * z1) * GAMMA)
-        self._a -= (oo * gz - z1 * g1) * scale
-        self._b -= (zz * g1 - z1 * gz) * scale
+        da, db = newton(zz, z1, oo, gz, g1, GAMMA)
+        self._a -= da
+        self._b -= db
         if (self._a - 1.0) ** 2 + self._b**2 > RADIUS**2:
             self._project()
         self.learnt += 1
@@ -126,9 +127,9 @@ class Platt:
         zz = self._zz = self._zz + more * z * z
         z1 = self._z1 = self._z1 + more * z
         oo = self._11 = self._11 + more
-        scale = 1.0 / (zz * oo - z1 * z1)
-        self._a -= (oo * gz - z1 * g1) * scale
-        self._b -= (zz * g1 - z1 * gz) * scale
+        da, db = newton(zz, z1, oo, gz, g1)
+        self._a -= da
+        self._b -= db
         if (self._a - 1.0) ** 2 + self._b**2 > RADIUS**2:
             self._project()
 
@@ -146,11 +147,3 @@ class Platt:
         """Take over a state written by `encode`."""
         require_length(payload, _STATE.size)
         self.learnt, self._a, self._b, self._zz, self._z1, self._11 = _STATE.unpack(payload)
-
-    def error(self) -> float | None:
-        """Return None: what is served is not confined to a grid, so its ℓ1 calibration error is not defined."""
-        return None
-
-    def bound(self, outstanding: int = 0) -> float | None:  # noqa: ARG002 - no theorem
-        """Return None: an opponent can make any deterministic calibrator wrong by .5."""
-        return None

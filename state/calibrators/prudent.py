@@ -4,10 +4,12 @@ from collections.abc import Mapping, Sequence
 from struct import Struct
 from typing import ClassVar, Final
 
-from state.calibrators.base import Prediction, new
-from state.calibrators.by_segment import MOST, BySegment
+from state.calibrators.answer import Answer, Prediction, new
+from state.calibrators.base import MOST_SLOTS, Calibrator
+from state.calibrators.by_segment import BySegment
 from state.calibrators.group_regret import GroupError, GroupRegret, slots_of
 from state.calibrators.options import Option
+from state.calibrators.points import Point
 from state.calibrators.twospeed import SIZE, UNSETTLED, TwoSpeed
 
 #: Outcomes after which a draw is drawn even where there is no evidence for `TwoSpeed`: an opponent may answer with ones
@@ -27,7 +29,7 @@ _PLAYED: Final = 4
 _LENGTH: Final = Struct("<I")
 
 
-class Prudent:
+class Prudent(Calibrator):
     """Serve the raw forecast until outcomes support another, by score and segment; beside it a draw, for adversaries.
 
     Parameters
@@ -65,9 +67,8 @@ class Prudent:
     """
 
     name: ClassVar[str] = "prudent"
-    order_free: ClassVar[bool] = False
-    grouped: ClassVar[bool] = True
-    draws: ClassVar[bool] = True
+    grouped: bool = True
+    draws: bool = True
     options: ClassVar[dict[str, Option]] = TwoSpeed.options
 
     def __init__(
@@ -82,13 +83,8 @@ class Prudent:
     ) -> None:
         self._map = TwoSpeed(slope=slope, offset=offset, prior_rate=prior_rate, model_rate=model_rate)
         #: What draws, and counts what was drawn.
-        self.back = GroupRegret(buckets=BUCKETS, name=name, seed=seed)
+        self._drawn = GroupRegret(buckets=BUCKETS, name=name, seed=seed)
         self._segments = BySegment()
-
-    @property
-    def learnt(self) -> int:
-        """Outcomes learnt so far."""
-        return self._map.learnt
 
     def predict(self, p: float, x: Sequence[float] = (), key: bytes = b"", groups: tuple[int, ...] = ()) -> Prediction:
         """Serve the answer, and a draw from the points around it; see `Calibrator.predict`.
@@ -107,10 +103,10 @@ class Prudent:
                 ticket, slots = ticket + own[:_BY_SEGMENT], own[_BY_SEGMENT:]
             else:
                 slots = slots_of(groups)
-        if self._map.learnt < DRAWN and not self._map.evident():
-            return new(Prediction, (p, p, _HEADS[many] + ticket + slots))
-        _, draw, drawn = self.back.predict(p, x, key, groups)
-        return new(Prediction, (p, draw, _HEADS[many | _DRAWN] + ticket + drawn))
+        if self.learnt < DRAWN and not self._map.evident():
+            return new(Answer, (p, p, _HEADS[many] + ticket + slots))
+        _, draw, drawn = self._drawn.predict(p, x, key, groups)
+        return new(Answer, (p, draw, _HEADS[many | _DRAWN] + ticket + drawn))
 
     def parts(self) -> tuple[TwoSpeed, BySegment | None]:
         """Return what makes ``p``: the map, and what an event's segments add to it; None where they add nothing yet."""
@@ -126,8 +122,9 @@ class Prudent:
             self._segments.learn(segments, y, now, lag, self._map.part)
         else:
             self._map.update(ticket, y)
+        self.learnt = self._map.learnt
         if drawn:
-            self.back.update(drawn, y)
+            self._drawn.update(drawn, y)
 
     def revise(self, ticket: bytes, was: float, y: float) -> None:
         """Let map and segments revise, and correct the count of the draw exactly; y is 0 or 1."""
@@ -136,7 +133,15 @@ class Prudent:
         if segments:
             self._segments.revise(segments, was - y, self._map.part)
         if drawn:
-            self.back.revise(drawn, was, y)
+            self._drawn.revise(drawn, was, y)
+
+    def played(self) -> list[Point] | None:
+        """Return the points that were drawn, with their counts."""
+        return self._drawn.played()
+
+    def internal_regret(self) -> float | None:
+        """Return the internal regret of the draws."""
+        return self._drawn.internal_regret()
 
     def unserved(self, ticket: bytes) -> bytes:
         """Return the ticket of an answer that was not served: map and segments learn from it, no draw is counted."""
@@ -155,11 +160,11 @@ class Prudent:
     def encode(self) -> bytes:
         """Return all states; layout in the class's notes."""
         segments = self._segments.encode()
-        return self._map.encode() + _LENGTH.pack(len(segments)) + segments + self.back.encode()
+        return self._map.encode() + _LENGTH.pack(len(segments)) + segments + self._drawn.encode()
 
-    def largest(self, slots: int = MOST) -> int:
+    def largest(self, slots: int = MOST_SLOTS) -> int:
         """Return the most bytes that `encode` ever returns, if events have so many slots in all."""
-        return SIZE + _LENGTH.size + self._segments.largest(slots) + self.back.largest(slots)
+        return SIZE + _LENGTH.size + self._segments.largest(slots) + self._drawn.largest(slots)
 
     def decode(self, payload: bytes) -> None:
         """Take over all states; ValueError if one does not fit."""
@@ -169,23 +174,24 @@ class Prudent:
         start = SIZE + _LENGTH.size
         end = start + _LENGTH.unpack_from(payload, SIZE)[0]
         self._segments.decode(payload[start:end])
-        self.back.decode(payload[end:])
+        self._drawn.decode(payload[end:])
+        self.learnt = self._map.learnt
 
     def error(self) -> float | None:
         """Return the measured ℓ1 error of the draws."""
-        return self.back.error()
+        return self._drawn.error()
 
     def bound(self, outstanding: int = 0) -> float | None:
         """Return the bound on the draws' error; all delays may be of outcomes that were drawn."""
-        drawn = self.back.learnt
-        return self.back.bound(self._delay(outstanding)) if drawn else None
+        drawn = self._drawn.learnt
+        return self._drawn.bound(self._delay(outstanding)) if drawn else None
 
     def groups(self, outstanding: int = 0) -> list[GroupError]:
         """Return error and bound of the draws of every segment; ``outstanding`` as in `bound`."""
-        return self.back.groups(self._delay(outstanding))
+        return self._drawn.groups(self._delay(outstanding))
 
     def _delay(self, outstanding: int) -> int:
-        drawn = self.back.learnt
+        drawn = self._drawn.learnt
         return -(-outstanding * self.learnt // drawn) if drawn else 0
 
 

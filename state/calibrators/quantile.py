@@ -8,12 +8,11 @@ from struct import Struct
 from typing import ClassVar, NamedTuple
 
 from state import forecasts
-from state.calibrators.base import Answer, new
-from state.calibrators.location_scale import LocationScale, Place, Units, moved, offset, units
+from state.calibrators.answer import Answer, new
+from state.calibrators.base import MOST_SLOTS, Recalibrator, require_head
+from state.calibrators.location_scale import LocationScale, Place, Units, offset, units
 from state.calibrators.options import Choice, Number, Option, Points
 from state.calibrators.place_by_segment import PlaceBySegment, regrouped, served_at
-from state.calibrators.recalibrated import Recalibrated
-from state.calibrators.sizes import MOST_SLOTS
 from state.draw import BITS, Draw
 from state.forecasts import LARGEST, MAX_LEVELS, Law, Quantiles
 
@@ -40,7 +39,7 @@ _PLACE = LocationScale.ticket
 _HEADS = [bytes((length,)) for length in range(256)]
 
 
-class Quantile:
+class Quantile(Recalibrator):
     """Serve the quantile of another level: the one that has covered the outcome as often as the level promises.
 
     Before levels are moved, the law is, by a shift and a scale of the last outcomes, once there is evidence for them.
@@ -119,8 +118,7 @@ class Quantile:
 
     name: ClassVar[str] = "quantile"
     kind: ClassVar[str] = "quantiles"
-    order_free: ClassVar[bool] = False
-    grouped: ClassVar[bool] = True
+    grouped: bool = True
     options: ClassVar[dict[str, Option]] = {
         "levels": Points(
             0.0, 1.0, MAX_LEVELS, "levels to serve; none: " + ", ".join(f"{p:g}" for p in LEVELS), least=2
@@ -158,7 +156,7 @@ class Quantile:
         self._state = Struct(f"<HHQ{m}d{m + 1 + BLOCKS}Q")
         self._place, self._segments = LocationScale(), PlaceBySegment()
         #: Outcomes that were learnt whose answer had a level played at 0 or below, or at 1 or above.
-        self.saturated = 0
+        self._saturated = 0
         self._take([0] * (m + 1), [0] * BLOCKS)
 
     def _take(self, counts: list[int], blocks: list[int]) -> None:
@@ -201,7 +199,7 @@ class Quantile:
     def predict(
         self,
         p: Law,
-        x: Sequence[float] = (),  # noqa: ARG002 - no features
+        x: Sequence[float] = (),
         key: bytes = b"",
         groups: tuple[int, ...] = (),
     ) -> Answer[Quantiles]:
@@ -237,7 +235,7 @@ class Quantile:
         self._counts[_covering(issued, y)] += 1
         self._count(issued.version)
         self.learnt += 1
-        self.saturated += issued.play[0] <= 0.0 or issued.play[-1] >= 1.0
+        self._saturated += issued.play[0] <= 0.0 or issued.play[-1] >= 1.0
         outstanding = self.outstanding()
         self._place.update(issued.places, issued.law, issued.units, y, outstanding)
         if issued.segments:
@@ -269,20 +267,9 @@ class Quantile:
         end = start + ticket[start - 1]
         return ticket[:start] + regrouped(ticket[start:end], slots) + ticket[end:] if end > start else ticket
 
-    def recalibrated(self, p: Law, groups: tuple[int, ...] = ()) -> Recalibrated:
-        """Return the whole law that today's state makes of a raw one: any quantile, probability or interval of it.
-
-        ``groups`` are the event's slots, as in `predict`.
-        """
-        of = units(p)
-        place = self._segments.place(self._place.mixed, groups)[0] if groups and of.spread else self._place.mixed
-        low = -math.inf if self._low == -LARGEST else self._low
-        high = math.inf if self._high == LARGEST else self._high
-        return Recalibrated(moved(p, *offset(place, of)), self.levels, self._play, low, high)
-
     def encode(self) -> bytes:
         """Return the counts; layout in the class's notes."""
-        head = self._state.pack(VERSION, len(self.levels), self.saturated, *self.levels, *self._counts, *self._blocks)
+        head = self._state.pack(VERSION, len(self.levels), self._saturated, *self.levels, *self._counts, *self._blocks)
         segments = self._segments.encode()
         return head + _LENGTH.pack(len(segments)) + segments + self._place.encode()
 
@@ -292,8 +279,7 @@ class Quantile:
 
     def decode(self, payload: bytes) -> None:
         """Take over a state written by `encode`; ValueError if it is of other levels, cut, or of another version."""
-        if len(payload) < _HEAD.size:
-            raise ValueError(f"a state of {len(payload)} bytes is shorter than its own header")
+        require_head(payload, _HEAD.size)
         version, m = _HEAD.unpack_from(payload)
         if version != VERSION or not m:  # earlier versions began with m (u32)
             raise ValueError(f"state of quantile is not of format version {VERSION}, which this build reads")
@@ -309,8 +295,12 @@ class Quantile:
         end = start + _LENGTH.unpack_from(payload, start - _LENGTH.size)[0]
         self._segments.decode(payload[start:end])
         self._place.decode(payload[end:])
-        self.saturated = saturated
+        self._saturated = saturated
         self._take(counts, blocks)
+
+    def saturated(self) -> int:
+        """Return how many answers that were learnt had a level played at 0 or below, or at 1 or above."""
+        return self._saturated
 
     def coverage(self) -> list[float]:
         """Return k_j / n, how often each level that was played covered the outcome; NaN before the first."""

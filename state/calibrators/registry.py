@@ -66,11 +66,7 @@ def kind(spec: str) -> str:
 
 def grouped(spec: str, options: Mapping[str, object]) -> bool:
     """Whether a calibrator with these options, or a part of it, uses the segments of a forecast."""
-    each = options.get("each", EACH)
-    if spec == Multiclass.name and isinstance(each, str):
-        return grouped(each, {})
-    parts = [VECTORS[spec]] if spec in VECTORS else [REGISTRY[part] for part in _parts(spec)]
-    return any(getattr(part, "grouped", False) for part in parts)
+    return _build(spec, "", 0, options).grouped
 
 
 def check(spec: str, options: Mapping[str, object]) -> None:
@@ -98,7 +94,7 @@ def _check(spec: str, options: Mapping[str, object]) -> None:
             raise ValueError(f"{name} must be {option.allowed} ({option.meaning}), got {value!r}")
 
 
-def make(spec: str, *, name: str = "", seed: int = 0, **options: object) -> Recalibrator[Any, Any]:
+def make(spec: str, *, name: str = "", seed: int = 0, **options: object) -> Any:  # noqa: ANN401 - its kind depends on the name
     """Return a new calibrator: a `Calibrator`, or of `VECTORS` what its `kind` says.
 
     Parameters
@@ -119,8 +115,8 @@ def make(spec: str, *, name: str = "", seed: int = 0, **options: object) -> Reca
 
     Examples
     --------
-    >>> make("platt+minimax", name="fraud", grid=50).name
-    'platt+minimax'
+    >>> make("platt+minimax", name="fraud", grid=50).predict(0.25).p
+    0.25
     >>> from state.forecasts import Normal
     >>> make("quantile", levels=(0.1, 0.5, 0.9)).predict(Normal(0.0, 1.0)).p.levels
     (0.1, 0.5, 0.9)
@@ -129,7 +125,7 @@ def make(spec: str, *, name: str = "", seed: int = 0, **options: object) -> Reca
     return _build(spec, name, seed, options)
 
 
-def _build(spec: str, name: str, seed: int, options: Mapping[str, object]) -> Recalibrator[Any, Any]:
+def _build(spec: str, name: str, seed: int, options: Mapping[str, object]) -> Recalibrator:
     if spec == Multiclass.name:
         own = _own(Multiclass.options, options)
         each, classes = own.get("each", EACH), own.get("classes", CLASSES)
@@ -137,7 +133,7 @@ def _build(spec: str, name: str, seed: int, options: Mapping[str, object]) -> Re
         return Multiclass([_composed(each, f"{name}\0class {k}", seed, options) for k in range(classes)])
     if spec in VECTORS:
         vector: Any = VECTORS[spec]  # made as those of one probability are
-        made: Recalibrator[Any, Any] = vector(name=name, seed=seed, **_own(vector.options, options))
+        made: Recalibrator = vector(name=name, seed=seed, **_own(vector.options, options))
         return made
     return _composed(spec, name, seed, options)
 

@@ -118,7 +118,7 @@ class RegretMatching(Counting):
         avoidable = self._within(self._length, outstanding)
         return min(1.0, margins / (2 * grid.denominator * self.learnt) + avoidable)
 
-    def _length(self, t: int, cells: int, gap: float, late: int) -> float:  # noqa: ARG002 - the grid's widest gap is taken
+    def _length(self, t: int, cells: int, gap: float, late: int) -> float:
         """Return sqrt(Q) of the class's notes for t outcomes whose delays add up to ``late``."""
         grid = self._grid
         step = 1.0 + (max(grid.gaps) + 1) / (2 * grid.denominator)

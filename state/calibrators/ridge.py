@@ -6,14 +6,15 @@ from typing import ClassVar
 
 import numpy as np
 
-from state.calibrators.base import MAX_FEATURES, Prediction, new, require_probability
+from state.calibrators.answer import Answer, Prediction, new
+from state.calibrators.base import MAX_FEATURES, Calibrator, require_probability
 from state.calibrators.least_squares import LeastSquares
 from state.calibrators.options import Integer, Option
 
 _F8 = np.dtype("<f8")
 
 
-class Ridge:
+class Ridge(Calibrator):
     """Serve clip(θ·f), θ the ridge regression of the outcomes so far: no linear map of the features does much better.
 
     Parameters
@@ -56,35 +57,30 @@ class Ridge:
     """
 
     name: ClassVar[str] = "ridge"
-    order_free: ClassVar[bool] = False
     options: ClassVar[dict[str, Option]] = {
         "features": Integer(0, 0, MAX_FEATURES, "d, length of x; its components lie in [-1, 1]"),
     }
 
-    def __init__(self, *, features: int = 0, name: str = "", seed: int = 0) -> None:  # noqa: ARG002 - draws nothing
+    def __init__(self, *, features: int = 0, name: str = "", seed: int = 0) -> None:
         self._zeros = (0.0,) * features
         self._ticket = Struct(f"<{features + 1}d")
         self._sums = LeastSquares(features + 2)
 
-    @property
-    def learnt(self) -> int:
-        """Outcomes learnt so far."""
-        return self._sums.learnt
-
-    def predict(self, p: float, x: Sequence[float] = (), key: bytes = b"") -> Prediction:  # noqa: ARG002 - draws nothing
+    def predict(self, p: float, x: Sequence[float] = (), key: bytes = b"", groups: tuple[int, ...] = ()) -> Prediction:
         """Serve the regression's value; ValueError if ``x`` has neither 0 nor d components or leaves [-1, 1]."""
         require_probability(p)
         x = x or self._zeros
         theta = self._sums.theta
         s = theta[1] + theta[2] * p + weighted(theta, 3, x, len(self._zeros))
         served = min(max(s, 0.0), 1.0)
-        return new(Prediction, (served, served, self._ticket.pack(p, *x)))
+        return new(Answer, (served, served, self._ticket.pack(p, *x)))
 
     def update(self, ticket: bytes, y: float) -> None:
         """Add the outcome's features; y in [0, 1]."""
         require_probability(y)
         self._sums.z[2:] = np.frombuffer(ticket, _F8)
         self._sums.learn(y)
+        self.learnt = self._sums.learnt
 
     def revise(self, ticket: bytes, was: float, y: float) -> None:
         """Replace the outcome of the features of a ticket, but for rounding as if it had been y; y in [0, 1]."""
@@ -99,14 +95,7 @@ class Ridge:
     def decode(self, payload: bytes) -> None:
         """Take over a state written by `encode`; ValueError if it is of another d."""
         self._sums.decode(payload)
-
-    def error(self) -> float | None:
-        """Return None: the answers are not among what is summed, and not on a grid."""
-        return None
-
-    def bound(self, outstanding: int = 0) -> float | None:  # noqa: ARG002 - no theorem
-        """Return None: footnote 1 of the paper makes the bias as large as .35."""
-        return None
+        self.learnt = self._sums.learnt
 
     def regret_bound(self) -> float:
         """Return the bound on the cumulative Brier score less that of the raw forecast, 1 + ln det A."""

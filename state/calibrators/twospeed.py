@@ -5,9 +5,10 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import ClassVar, Final
 
-from state.calibrators.base import Prediction, new, require_length, require_probability
+from state.calibrators.answer import Answer, Prediction, new
+from state.calibrators.base import Calibrator, require_length, require_probability
 from state.calibrators.bend import Bend
-from state.calibrators.logistic import P_CLIP, Z_CLIP, lacking, share_step, sigmoid
+from state.calibrators.logistic import P_CLIP, Z_CLIP, lacking, newton, share_step, sigmoid
 from state.calibrators.options import Number, Option
 
 #: Information, Σ q(1 - q), after which an outcome counts half: in the slow map, the fast map, and the blend.
@@ -90,7 +91,7 @@ _LN2: Final = math.log(2.0)
 _ODDS: Final = math.log(WEIGHT) - math.log1p(-WEIGHT)
 
 
-class TwoSpeed:
+class TwoSpeed(Calibrator):
     """Serve a strictly increasing map of the raw forecast, which departs from it as far as the outcomes support.
 
     Parameters
@@ -192,7 +193,6 @@ class TwoSpeed:
     """
 
     name: ClassVar[str] = "twospeed"
-    order_free: ClassVar[bool] = False
     options: ClassVar[dict[str, Option]] = {
         "slope": Number(1.0, 0.05, 20.0, "slope in log-odds of the map that is served at first"),
         "offset": Number(0.0, -20.0, 20.0, "its offset in log-odds"),
@@ -207,8 +207,8 @@ class TwoSpeed:
         offset: float = 0.0,
         prior_rate: float = 0.0,
         model_rate: float = 0.0,
-        name: str = "",  # noqa: ARG002 - draws nothing
-        seed: int = 0,  # noqa: ARG002 - the same
+        name: str = "",
+        seed: int = 0,
     ) -> None:
         if (prior_rate > 0.0) != (model_rate > 0.0):
             raise ValueError("prior_rate and model_rate must be given together")
@@ -259,7 +259,7 @@ class TwoSpeed:
             if self._ceiling < -Z_CLIP:
                 self._ceiling = min(z + BEYOND, -Z_CLIP)
 
-    def predict(self, p: float, x: Sequence[float] = (), key: bytes = b"") -> Prediction:  # noqa: ARG002 - draws nothing
+    def predict(self, p: float, x: Sequence[float] = (), key: bytes = b"", groups: tuple[int, ...] = ()) -> Prediction:
         """Serve the map's value at ``p``; see `Calibrator.predict`."""
         require_probability(p)
         clipped = min(max(p, P_CLIP), 1.0 - P_CLIP)
@@ -268,7 +268,7 @@ class TwoSpeed:
             z = min(max(self._slope * z + self._offset, Z_CLIP), -Z_CLIP)
             p = 1.0 / (1.0 + math.exp(-z))
         if self._zeros < ZEROS or (self._ones == 0 and self._expected < EXPECTED):
-            return new(Prediction, (p, p, _RAW.pack(z, self._information)))
+            return new(Answer, (p, p, _RAW.pack(z, self._information)))
         read = z if self._floor <= z <= self._ceiling else self._read(z)
         u = self._a * read + self._b
         f = self._fa * read + self._fb
@@ -278,8 +278,8 @@ class TwoSpeed:
         bent = v + self._bent * r
         p = w * p + (1.0 - w) / (1.0 + math.exp(-min(max(bent, Z_CLIP), -Z_CLIP)))
         if self._information < SETTLED:
-            return new(Prediction, (p, p, _RAW.pack(z, self._information)))
-        return new(Prediction, (p, p, _ISSUED.pack(z, self._information, u, f, v, r)))
+            return new(Answer, (p, p, _RAW.pack(z, self._information)))
+        return new(Answer, (p, p, _ISSUED.pack(z, self._information, u, f, v, r)))
 
     def now(self, ticket: bytes) -> tuple[float, float]:
         """Return today's log-odds at a ticket's forecast, and the information learnt since it was issued."""
@@ -295,8 +295,7 @@ class TwoSpeed:
 
     def update(self, ticket: bytes, y: float) -> None:
         """Learn from an outcome, 0 or 1, if there is evidence of both."""
-        if y not in (0.0, 1.0):
-            raise ValueError(f"{self.name} counts outcomes: y must be 0 or 1, got {y!r}")
+        self._require_label(y)
         evident = self._zeros >= ZEROS and (self._ones > 0 or self._expected >= EXPECTED)
         self.part = 1.0
         self.learnt += 1
@@ -375,9 +374,8 @@ class TwoSpeed:
         ee = self._ee = keep * self._ee + fade * IN_SHARE + information * d * d
         gc = g + fade * IN_BLEND * self._c
         ge = g * d + fade * IN_SHARE * self._e
-        scale = 1.0 / (cc * ee - ce * ce)
-        c = self._c - (ee * gc - ce * ge) * scale
-        e = self._e - (cc * ge - ce * gc) * scale
+        dc, de = newton(cc, ce, ee, gc, ge)
+        c, e = self._c - dc, self._e - de
         inside = min(max(e, 0.0), 1.0)
         # The nearest point in the norm of the curvature: the offset moves along.
         self._c, self._e = c - ce / cc * (inside - e), inside
@@ -396,9 +394,8 @@ class TwoSpeed:
         oo = self._11 = keep * self._11 + fade * IN_OFFSET + curved
         ga = g * z + fade * IN_SLOPE * (self._a - 1.0)
         gb = g + fade * IN_OFFSET * self._b
-        scale = 1.0 / (zz * oo - z1 * z1)
-        a = self._a - (oo * ga - z1 * gb) * scale
-        b = self._b - (zz * gb - z1 * ga) * scale
+        da, db = newton(zz, z1, oo, ga, gb)
+        a, b = self._a - da, self._b - db
         inside = min(max(a, FLAT), STEEP)
         self._a, self._b = inside, min(max(b - z1 / oo * (inside - a), -FAR), FAR)
 
@@ -412,9 +409,8 @@ class TwoSpeed:
         g = q - y
         ga = g * z + fade * IN_SLOPE * (self._fa - 1.0)
         gb = g + fade * IN_OFFSET * self._fb
-        scale = 1.0 / (zz * oo - z1 * z1)
-        a = self._fa - (oo * ga - z1 * gb) * scale
-        b = self._fb - (zz * gb - z1 * ga) * scale
+        da, db = newton(zz, z1, oo, ga, gb)
+        a, b = self._fa - da, self._fb - db
         inside = min(max(a, FLAT), STEEP)
         self._fa, self._fb = inside, min(max(b - z1 / oo * (inside - a), -FAR), FAR)
 
@@ -423,8 +419,7 @@ class TwoSpeed:
 
         A one that is taken back is no evidence of zeros: where good payments are never reported, it is all that says 0.
         """
-        if y not in (0.0, 1.0):
-            raise ValueError(f"{self.name} counts outcomes: y must be 0 or 1, got {y!r}")
+        self._require_label(y)
         g = was - y
         self.part = 1.0
         if g == 0.0:
@@ -451,9 +446,8 @@ class TwoSpeed:
         zz = self._zz = self._zz + more * z * z
         z1 = self._z1 = self._z1 + more * z
         oo = self._11 = self._11 + more
-        scale = 1.0 / (zz * oo - z1 * z1)
-        a = self._a - (oo * gz - z1 * g) * scale
-        b = self._b - (zz * g - z1 * gz) * scale
+        da, db = newton(zz, z1, oo, gz, g)
+        a, b = self._a - da, self._b - db
         inside = min(max(a, FLAT), STEEP)
         self._a, self._b = inside, min(max(b - z1 / oo * (inside - a), -FAR), FAR)
         if len(ticket) > _RAW.size:
@@ -498,11 +492,3 @@ class TwoSpeed:
         self._lowest, self._highest, self._floor, self._ceiling = maps[19:]
         rate = min(1.0, WILL / math.sqrt(self._square)) if self._square > 0.0 else 1.0
         self._weight = 1.0 / (1.0 + math.exp(rate * self._gain - _ODDS))
-
-    def error(self) -> float | None:
-        """Return None: what is served is not confined to a grid, so its ℓ1 calibration error is not defined."""
-        return None
-
-    def bound(self, outstanding: int = 0) -> float | None:  # noqa: ARG002 - no theorem
-        """Return None: an opponent can make any deterministic calibrator wrong by .5."""
-        return None

@@ -10,7 +10,6 @@ from typing import Any
 import orjson
 
 from state import keys, rows
-from state.calibrators import internal_regret, played
 from state.calibrators.certified import Certified
 from state.calibrators.points import debiased_l2, noise
 from state.coverage import UNLABELLED, Coverage
@@ -158,14 +157,14 @@ def biased(found: StateRows, stream: str, policy: Policy | None) -> list[dict[st
 
 def learnt(served: Served) -> dict[str, Any]:
     """Return what a calibrator has learnt, and what it says of its own error; None where it says nothing."""
-    points = played(served.calibrator)
+    points = served.calibrator.played()
     return {
         "version": served.calibrator.learnt,
         "outstanding": served.outstanding,
         "error": served.calibrator.error(),
         "bound": served.calibrator.bound(served.outstanding),
         "noise": or_none(noise(points)) if points else None,
-        "saturated": getattr(served.calibrator, "saturated", None),
+        "saturated": served.calibrator.saturated(),
     }
 
 
@@ -334,10 +333,10 @@ def _biased(histories: Mapping[int, History], kind: Alarmed) -> dict[str, Any]:
 
 def _counted(served: Served) -> dict[str, Any]:
     """Return what the counts of the points played say, where a calibrator keeps them."""
-    points = played(served.calibrator)
+    points = served.calibrator.played()
     return {
         "debiased_l2": or_none(debiased_l2(points)) if points else None,
-        "internal_regret": internal_regret(served.calibrator),
+        "internal_regret": served.calibrator.internal_regret(),
         "biases": functions.describe([functions.part(served)]) or None,
     }
 

@@ -6,8 +6,7 @@ from typing import Any, Final
 import orjson
 from rich.table import Table
 
-from state.calibrators import biases
-from state.calibrators.calibrated_regression import Bias
+from state.calibrators.base import Bias
 from state.rows import Served
 from streams.metrics.sample import Sample
 
@@ -21,7 +20,7 @@ Part = tuple[int, Sequence[Bias]]
 def part(served: Served) -> Part:
     """Return what a calibrator says, with the features by their names; no biases of one that bounds none."""
     named = orjson.loads(served.recipe).get("features", ())
-    return served.calibrator.learnt, biases(served.calibrator, named)
+    return served.calibrator.learnt, served.calibrator.biases(named)
 
 
 def describe(parts: Iterable[Part]) -> list[dict[str, Any]]:

@@ -4,7 +4,7 @@ from typing import Any, NamedTuple, cast
 
 import orjson
 
-from state.calibrators.base import new
+from state.calibrators.answer import new
 from state.events import Carried, Forecast, Outcome, Rejected
 from state.fence import FORECASTS, OUTCOMES
 from state.policy import Policies

@@ -12,7 +12,7 @@ from typing import Any, Final
 import orjson
 
 from state import forecasts
-from state.calibrators.base import new
+from state.calibrators.answer import new
 from state.events import Calibrated, Carried, Event, Forecast, Outcome, Passed, Rejected, Resolved
 from state.fence import FORECASTS, OUTCOMES
 from state.forecasts import LARGEST, PROBABILITY, PROBS, Classwise, Normal, Probs, Quantiles

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from aiokafka.structs import TopicPartition
 
-from state.calibrators.base import new
+from state.calibrators.answer import new
 from state.events import Forecast, Rejected
 from streams.kafka import partitioner
 from streams.records.canonical import Canonical, Reader, Sent

@@ -10,7 +10,7 @@ from zlib import crc32
 
 import orjson
 
-from state.calibrators.base import new
+from state.calibrators.answer import new
 from state.events import Rejected
 from state.routes import LABELS, ROUTES, Label, Route, Routed
 from streams.records.decoding import LAST_REVISION

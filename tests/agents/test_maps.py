@@ -137,7 +137,7 @@ def test_segments_are_named_by_the_rows_that_are_held() -> None:
     names.groups(("DE",))
     served = Served.fresh(policy.recipe, "seg-1")
     for t in range(3000):
-        ticket = served.calibrator.predict(0.3, (), b"", (2,)).ticket  # type: ignore[call-arg]  # takes slots
+        ticket = served.calibrator.predict(0.3, (), b"", (2,)).ticket
         served.calibrator.update(ticket, t % 2)
     held = PartitionSnapshot(Fence(), calibrators={"seg-1": rows.encode_calibrator(served)})
     held.segments["seg-1"] = {keys.names("seg-1", policy.layout): rows.encode_names(names)}

@@ -6,7 +6,6 @@ import orjson
 import pytest
 
 from cli import inspect_tables
-from state.calibrators import Calibrator
 from state.forecasts import Classwise, Normal, Probs, Quantiles
 from state.policy import Policy
 from state.rows import Served
@@ -24,7 +23,7 @@ from streams.metrics.description import StateRows, describe
 def learnt(n: int, policy: Policy, seed: int = 1) -> tuple[History, Served]:
     """Serve events whose raw forecasts are .2 too high."""
     rng, known, served = random.Random(seed), History(), Served.fresh(policy.recipe, "s")
-    calibrator: Calibrator = served.calibrator
+    calibrator = served.calibrator
     for t in range(n):
         raw, x = rng.uniform(0.2, 1), (rng.uniform(-1, 1),) if policy.features else ()
         p, draw, ticket = calibrator.predict(raw, x, b"%d" % t)

@@ -19,7 +19,6 @@ from replay.result import Result
 from replay.run import Request, replay
 from replay.sources.files import FileSource
 from state import keys, rows
-from state.calibrators import biases as biases_of
 from state.calibrators import make
 from state.events import Forecast, Outcome
 from state.fence import FATES, INPUT_FATES
@@ -217,7 +216,7 @@ def test_biases_that_a_calibrator_bounds_are_those_of_the_workers(tmp_path: Path
     alone = make("calibrated_regression", features=1)
     for i in range(n):
         alone.update(alone.predict(0.3, (i % 3 / 2,)).ticket, float(i % 3 == 2))
-    for name, _, bias, bound in biases_of(alone, ["age"]):
+    for name, _, bias, bound in alone.biases(["age"]):
         assert (biases[name].bias, biases[name].bound) == pytest.approx((bias / n, bound / n))
     assert result.contenders[0].overall is not None
     assert not result.contenders[0].overall.functions

@@ -8,7 +8,7 @@ import pytest
 
 from state import keys, rows
 from state.arrays import Floats
-from state.calibrators import make, unserved
+from state.calibrators import make
 from state.coverage import CELL, FEWEST, LEAST, MOST, Coverage
 from state.events import Calibrated, Event, Forecast, Outcome, Output
 from state.forecasts import Classwise, Probs
@@ -310,7 +310,7 @@ def test_from_an_answer_that_was_not_served_the_map_learns_as_from_one_that_was(
         p, y = float(rng.random()), float(rng.random() < 0.1)
         key = b"%d" % t
         one.update(one.predict(p, key=key).ticket, y)
-        ticket = unserved(other, other.predict(p, key=key).ticket)
+        ticket = other.unserved(other.predict(p, key=key).ticket)
         other.update(ticket, y)
         if t % 7 == 0:
             other.revise(ticket, y, 1.0 - y)

@@ -1,14 +1,14 @@
 """Segments: what a value's slot is, that it stays, and that each segment is scored by its own events."""
 
 import random
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from state import calibrators, keys, ledger, rows
-from state.calibrators.base import Prediction
+from state.calibrators.answer import Answer
 from state.calibrators.histogram import Histogram
 from state.events import Calibrated, Forecast, Outcome
 from state.frames import CorruptFrame, seal
@@ -193,11 +193,11 @@ class Told(Histogram):
     """Serve a number that says which slots it was given."""
 
     name = "told"
-    grouped: ClassVar[bool] = True
+    grouped: bool = True
 
-    def predict(self, p: float, x: Any = (), key: bytes = b"", groups: tuple[int, ...] = ()) -> Prediction:
+    def predict(self, p: float, x: Any = (), key: bytes = b"", groups: tuple[int, ...] = ()) -> Answer[float]:
         made = super().predict(p, x, key)
-        return Prediction(sum(groups) / 1000, sum(groups) / 1000, made.ticket)
+        return Answer(sum(groups) / 1000, sum(groups) / 1000, made.ticket)
 
 
 @pytest.fixture

@@ -40,7 +40,7 @@ def test_theta_stays_in_the_cube() -> None:
     rng = random.Random(1)
     for t in range(2000):
         calibrator.update(calibrator.predict(rng.random(), (), b"%d" % t).ticket, float(t // 300 % 2))
-    assert all(-1.0 <= theta <= 1.0 for theta in calibrator._field.values())  # type: ignore[attr-defined]
+    assert all(-1.0 <= theta <= 1.0 for theta in calibrator._field.values())
 
 
 class Heedless(Approachability):

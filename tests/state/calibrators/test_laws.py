@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from state.calibrators import REGISTRY, Calibrator, Prediction, make
+from state.calibrators import REGISTRY, Answer, Calibrator, Recalibrator, make
 from state.calibrators.calibrated_regression import FUNCTIONS
 from state.calibrators.group_regret import GroupRegret
 
@@ -54,9 +54,15 @@ class BySegment:
     def __init__(self, inner: Any) -> None:
         self._inner = inner
 
-    def predict(self, p: float, x: Sequence[float] = (), key: bytes = b"") -> Prediction:
+    def predict(
+        self,
+        p: float,
+        x: Sequence[float] = (),
+        key: bytes = b"",
+        groups: tuple[int, ...] = (),  # noqa: ARG002 - as a calibrator
+    ) -> Answer[float]:
         slot = 0 if math.isnan(p) else int(7 * abs(p)) % 5
-        answer: Prediction = self._inner.predict(p, x, key, (slot, 64 + slot % 2))
+        answer: Answer[float] = self._inner.predict(p, x, key, (slot, 64 + slot % 2))
         return answer
 
     def __getattr__(self, name: str) -> Any:
@@ -73,14 +79,15 @@ def fresh(spec: str, seed: int = 3) -> Calibrator:
     options: dict[str, object] = {"functions": functions} if functions else {}
     if any("features" in REGISTRY[part].options for part in spec.split("+")):
         options["features"] = FEATURES
-    return make(spec, name="stream", seed=seed, **options)
+    calibrator: Calibrator = make(spec, name="stream", seed=seed, **options)
+    return calibrator
 
 
-def issue(calibrator: Calibrator, stream: Stream, start: int = 0) -> list[Prediction]:
+def issue(calibrator: Recalibrator, stream: Stream, start: int = 0) -> list[Answer[float]]:
     return [calibrator.predict(p, x, b"event-%d" % t) for t, (p, x, _) in enumerate(stream, start)]
 
 
-def learn(calibrator: Calibrator, stream: Stream) -> list[Prediction]:
+def learn(calibrator: Recalibrator, stream: Stream) -> list[Answer[float]]:
     """Predict and resolve one event after the other."""
     answers = []
     for t, (p, x, y) in enumerate(stream):
@@ -236,7 +243,13 @@ class Rederiving:
         self._inner: Calibrator = make("regret_matching", grid=4, spacing="uniform", buckets=1, noise=0.0)
         self.learnt = 0
 
-    def predict(self, p: float, x: Sequence[float] = (), key: bytes = b"") -> Prediction:
+    def predict(
+        self,
+        p: float,
+        x: Sequence[float] = (),
+        key: bytes = b"",
+        groups: tuple[int, ...] = (),  # noqa: ARG002 - as a calibrator
+    ) -> Answer[float]:
         answer = self._inner.predict(p, x, key)
         return answer._replace(ticket=b"%a" % p)
 
@@ -272,7 +285,13 @@ class Forgetful(Rederiving):
 class Restless(Rederiving):
     """Learns from predicting."""
 
-    def predict(self, p: float, x: Sequence[float] = (), key: bytes = b"") -> Prediction:
+    def predict(
+        self,
+        p: float,
+        x: Sequence[float] = (),
+        key: bytes = b"",
+        groups: tuple[int, ...] = (),  # noqa: ARG002 - as a calibrator
+    ) -> Answer[float]:
         answer = super().predict(p, x, key)
         self._inner.update(self._inner.predict(p).ticket, 1.0)
         return answer

@@ -61,7 +61,7 @@ def test_error_stays_under_the_bound_against_an_opponent() -> None:
 
 def test_classes_draw_independently() -> None:
     calibrator = make("multiclass", classes=3, each="minimax", name="s")
-    draws = [[part._draw(b"%d" % t) >> 52 for t in range(2000)] for part in calibrator._parts]  # type: ignore[attr-defined]
+    draws = [[part._draw(b"%d" % t) >> 52 for t in range(2000)] for part in calibrator._parts]
     for k in range(3):
         agree = sum(a == b for a, b in zip(draws[k], draws[k - 1], strict=True))
         assert abs(agree - 1000) < 135  # six standard deviations

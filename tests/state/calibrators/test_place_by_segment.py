@@ -12,7 +12,6 @@ from state.calibrators import make
 from state.calibrators.location_scale import WINDOW, Place, units
 from state.calibrators.place_by_segment import MOST, PlaceBySegment, regrouped, served_at
 from state.calibrators.quantile import LEVELS, Quantile
-from state.calibrators.sizes import largest
 from state.forecasts import Law, Normal, Quantiles
 
 Event = tuple[Law, tuple[int, ...], float]  # forecast, slots, outcome
@@ -183,14 +182,6 @@ def test_without_slots_and_with_atoms_nothing_is_moved_by_segment() -> None:
     assert calibrator._segments.encode() == PlaceBySegment().encode()
 
 
-def test_whole_law_is_that_of_the_event() -> None:
-    _, calibrator = play(off(3000, LAW, lambda slot, y: y + 3.0 * (slot == 2), one_of(4), 6))
-    for groups in ((), (2, 66), (3, 67)):
-        served = calibrator.predict(LAW, groups=groups).p
-        whole = calibrator.recalibrated(LAW, groups)
-        assert [whole.ppf(p) for p in LEVELS] == pytest.approx(served.values)
-
-
 def test_a_ticket_follows_its_event_to_other_slots() -> None:
     _, calibrator = play(off(300, LAW, lambda slot, y: y + slot, one_of(4), 7))
     ticket = calibrator.predict(LAW, (), b"e", (2, 66)).ticket
@@ -220,10 +211,10 @@ def test_a_state_with_more_values_than_it_corrects_stays_within_its_bound() -> N
     rng, calibrator = random.Random(9), make("quantile")
     for t in range(2000):
         slots = tuple(64 * name + rng.randrange(64) for name in range(8))
-        calibrator.update(calibrator.predict(LAW, (), b"%d" % t, slots).ticket, rng.gauss(0.0, 1.0))  # type: ignore[call-arg]  # takes slots
-    most = largest(calibrator, 512)
-    assert 0.8 * most < len(calibrator.encode()) <= most == largest(calibrator, 64 * 16)
-    assert largest(calibrator, 64) < most
+        calibrator.update(calibrator.predict(LAW, (), b"%d" % t, slots).ticket, rng.gauss(0.0, 1.0))
+    most = calibrator.largest(512)
+    assert 0.8 * most < len(calibrator.encode()) <= most == calibrator.largest(64 * 16)
+    assert calibrator.largest(64) < most
     assert len(PlaceBySegment().encode()) + MOST * 34 + 4 * 8 * WINDOW == PlaceBySegment().largest()
 
 

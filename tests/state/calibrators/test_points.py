@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from state.calibrators import internal_regret, make, played
+from state.calibrators import make
 from state.calibrators.bucketed import Bucketed
 from state.calibrators.points import Point, debiased_l2, l1, l2, noise
 
@@ -65,7 +65,7 @@ def played_out(spec: str, rounds: int = 500) -> Bucketed:
 @pytest.mark.parametrize("spec", ["minimax", "regret_matching"])
 def test_error_of_a_bucketed_calibrator_is_l1_of_what_it_played(spec: str) -> None:
     calibrator = played_out(spec)
-    points = played(calibrator)
+    points = calibrator.played()
     assert points is not None
     assert sum(point.n for point in points) == 500
     assert points == sorted(points)
@@ -80,19 +80,19 @@ def test_internal_regret_is_the_best_move_of_any_pair(spec: str) -> None:
     for (cell, (n, s)), other in product(calibrator._cells.items(), grid):
         own = grid[cell % len(grid)]
         gains.append(sum(k * ((own - y) ** 2 - (other - y) ** 2) for k, y in ((n - s, 0), (s, 1))))
-    assert internal_regret(calibrator) == pytest.approx(max(gains) / 500)
+    assert calibrator.internal_regret() == pytest.approx(max(gains) / 500)
 
 
 def test_a_composition_shows_what_its_back_played() -> None:
     calibrator = make("platt+minimax")
-    assert internal_regret(calibrator) is None
+    assert calibrator.internal_regret() is None
     answer = calibrator.predict(0.5, (), b"e")
     calibrator.update(answer.ticket, 1)
-    assert played(calibrator) == [Point(answer.p, 1, 1)]
-    assert internal_regret(calibrator) == pytest.approx((1 - answer.p) ** 2)
+    assert calibrator.played() == [Point(answer.p, 1, 1)]
+    assert calibrator.internal_regret() == pytest.approx((1 - answer.p) ** 2)
 
 
 @pytest.mark.parametrize("spec", ["platt", "identity", "minimax+platt"])
 def test_calibrators_that_do_not_count_show_nothing(spec: str) -> None:
-    assert played(make(spec)) is None
-    assert internal_regret(make(spec)) is None
+    assert make(spec).played() is None
+    assert make(spec).internal_regret() is None

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from state.calibrators import make
-from state.calibrators.curve import Monotone
 
 T = 30_000
 BANDS = (0.0, 0.0005, 0.001, 0.002, 0.005, 0.01)
@@ -66,37 +65,3 @@ def test_default_grid_costs_little_brier_at_any_base_rate(rate: float) -> None:
         guarded.update(other.ticket, y)
         costs.append((other.p - y) ** 2 - (one.p - y) ** 2)
     assert sum(costs) / T < 0.003
-
-
-def auc(scores: list[float], outcomes: list[float]) -> float:
-    """Return the share of pairs of a 1 and a 0 that the scores rank rightly, ties counting half."""
-    ranks: dict[float, list[float]] = {}
-    for score, y in zip(scores, outcomes, strict=True):
-        tied = ranks.setdefault(score, [0.0, 0.0])
-        tied[int(y)] += 1
-    below = wins = 0.0
-    for score in sorted(ranks):
-        zeros, ones = ranks[score]
-        wins += ones * (below + zeros / 2)
-        below += zeros
-    return wins / (below * sum(outcomes))
-
-
-@pytest.mark.parametrize("spec", ["platt+minimax", "platt+regret_matching", "platt+approachability_regret"])
-def test_monotone_view_keeps_more_of_the_ranking_than_what_is_served(spec: str) -> None:
-    calibrator, half = make(spec, seed=1), T // 2
-    events = stream(0.5)
-    for t, (raw, y) in enumerate(events[:half]):
-        calibrator.update(calibrator.predict(raw, (), b"%d" % t).ticket, y)
-    view = Monotone(calibrator, sorted(raw for raw, _ in events[:half])[:: half // 100])
-    served = []
-    for t, (raw, y) in enumerate(events[half:], half):
-        _, p, ticket = calibrator.predict(raw, (), b"%d" % t)
-        calibrator.update(ticket, y)
-        served.append(p)
-    outcomes = [y for _, y in events[half:]]
-    raw_auc = auc([raw for raw, _ in events[half:]], outcomes)
-    view_auc = auc([view(raw) for raw, _ in events[half:]], outcomes)
-    served_auc = auc(served, outcomes)
-    assert served_auc < view_auc <= raw_auc
-    assert raw_auc - served_auc < 0.02

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from state.calibrators import REGISTRY, kind, make, options_of
-from state.calibrators.sizes import largest
 from state.policy import DEFAULT_CALIBRATOR, Challenger, Policies, Policy
 from streams.config.settings import Settings, SettingsError
 
@@ -22,13 +21,13 @@ def test_a_state_is_never_larger_than_its_bound(spec: str) -> None:
     n = int("features" in allowed)
     options |= {"features": 1} if n else {}
     calibrator = make(spec, **options)
-    most, rng = largest(calibrator), random.Random(1)
+    most, rng = calibrator.largest(), random.Random(1)
     for i in range(4000):
         p, x = rng.random(), (rng.uniform(-1, 1),) * n
         calibrator.update(calibrator.predict(p, x, b"%d" % i).ticket, float(rng.random() < 0.5))
         if i % 50 == 0:
             assert len(calibrator.encode()) <= most
-    assert len(calibrator.encode()) <= most == largest(calibrator)
+    assert len(calibrator.encode()) <= most == calibrator.largest()
 
 
 def test_functions_that_grow_stay_within_the_bound() -> None:
@@ -36,7 +35,7 @@ def test_functions_that_grow_stay_within_the_bound() -> None:
     for i in range(3000):
         x = rng.uniform(-1, 1), rng.uniform(-1, 1)
         calibrator.update(calibrator.predict(rng.random(), x, b"%d" % i).ticket, float(rng.random() < x[0]))
-    assert len(calibrator.encode()) <= largest(calibrator)
+    assert len(calibrator.encode()) <= calibrator.largest()
 
 
 def test_an_adversary_fills_nearly_all_of_the_bound() -> None:
@@ -44,16 +43,16 @@ def test_an_adversary_fills_nearly_all_of_the_bound() -> None:
     for i in range(4000):
         answer = calibrator.predict(i % 20 / 20, (), b"%d" % i)
         calibrator.update(answer.ticket, float(answer.p < 0.5))
-    assert len(calibrator.encode()) >= 0.8 * largest(calibrator)
+    assert len(calibrator.encode()) >= 0.8 * calibrator.largest()
 
 
 def test_a_state_with_more_segments_than_it_counts_stays_within_its_bound() -> None:
     calibrator, rng = make(DEFAULT_CALIBRATOR), random.Random(3)
     for i in range(8000):
         p, slots = rng.random(), tuple(64 * name + rng.randrange(64) for name in range(8))
-        calibrator.update(calibrator.predict(p, (), b"%d" % i, slots).ticket, float(rng.random() < p))  # type: ignore[call-arg]  # takes slots
-    most = largest(calibrator, 512)
-    assert 0.5 * most < len(calibrator.encode()) <= most == largest(calibrator, 1024)
+        calibrator.update(calibrator.predict(p, (), b"%d" % i, slots).ticket, float(rng.random() < p))
+    most = calibrator.largest(512)
+    assert 0.5 * most < len(calibrator.encode()) <= most == calibrator.largest(1024)
 
 
 WIDE = {"grid": 1000, "buckets": 1000}

@@ -46,7 +46,7 @@ def play(calibrator: Calibrator, raw: Sequence[float], y: Sequence[float], due: 
 
 def taught(spec: str, stream: Sequence[tuple[float, float]], seed: int = 7) -> Calibrator:
     """Return a calibrator that has learnt 60 calibrated outcomes, so that it serves its map, and then a stream."""
-    calibrator = make(spec, name="stream")
+    calibrator: Calibrator = make(spec, name="stream")
     rng = random.Random(seed)
     for t in range(60):
         p = rng.random()
@@ -70,7 +70,7 @@ def test_order_of_raw_forecasts_is_kept_without_ties(
 
 @pytest.mark.parametrize("spec", SPECS)
 def test_raw_is_served_until_both_classes_were_seen(spec: str) -> None:
-    calibrator = make(spec, name="stream")
+    calibrator: Calibrator = make(spec, name="stream")
     for t in range(19):
         for y in (0.0, 1.0, 1.0):
             ticket = calibrator.predict(0.3, (), b"%d" % t).ticket
@@ -90,7 +90,7 @@ def test_ones_alone_never_move_the_answer() -> None:
 
 @pytest.mark.parametrize("spec", SPECS)
 def test_ones_that_are_taken_back_are_no_evidence_of_zeros(spec: str) -> None:
-    calibrator = make(spec, name="stream")
+    calibrator: Calibrator = make(spec, name="stream")
     for t in range(2000):
         ticket = calibrator.predict(0.01, (), b"%d" % t).ticket
         calibrator.update(ticket, 1.0)
@@ -279,7 +279,7 @@ def test_bands_do_not_follow_a_wave_that_outcomes_tell_too_late() -> None:
 @pytest.mark.parametrize("spec", SPECS)
 def test_a_batch_whose_zeros_come_first_makes_nobody_a_fraudster(spec: str) -> None:
     rng = random.Random(5)
-    calibrator = make(spec, name="stream")
+    calibrator: Calibrator = make(spec, name="stream")
     batch = []
     for t in range(1500):
         p = logistic(rng.gauss(-4.4, 1.35))

@@ -79,7 +79,7 @@ def kind_of(spec: str) -> str:
     return VECTORS[spec.partition(" ")[0]].kind
 
 
-def serves_what_can_be_stored(make_one: Callable[[], Recalibrator[Any, Any]], stream: Stream) -> None:
+def serves_what_can_be_stored(make_one: Callable[[], Recalibrator], stream: Stream) -> None:
     for answer in learn(make_one(), stream):
         served: Any
         for served in answer[:2]:
@@ -88,7 +88,7 @@ def serves_what_can_be_stored(make_one: Callable[[], Recalibrator[Any, Any]], st
             assert all(map(math.isfinite, numbers))
 
 
-def finite_everywhere(make_one: Callable[[], Recalibrator[Any, Any]], stream: Stream) -> None:
+def finite_everywhere(make_one: Callable[[], Recalibrator], stream: Stream) -> None:
     calibrator = make_one()
     assert calibrator.error() is None
     assert calibrator.bound() is None
@@ -98,7 +98,7 @@ def finite_everywhere(make_one: Callable[[], Recalibrator[Any, Any]], stream: St
         assert measured is None or (math.isfinite(measured) and 0.0 <= measured <= 1.0)
 
 
-def refuses_what_is_out_of_range(make_one: Callable[[], Recalibrator[Any, Any]], stream: Stream) -> None:
+def refuses_what_is_out_of_range(make_one: Callable[[], Recalibrator], stream: Stream) -> None:
     calibrator = make_one()
     learn(calibrator, stream)
     before = calibrator.encode()

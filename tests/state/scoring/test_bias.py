@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from state.calibrators import features_of, make
+from state.calibrators import make
 from state.scoring.bias import Bias
 from state.scoring.history import KINDS
 
@@ -73,11 +73,12 @@ def test_other_features_begin_anew() -> None:
 )
 def test_features_are_read_from_the_ticket_wherever_they_are_in_it(spec: str) -> None:
     calibrator = make(spec, features=2)
-    read = features_of(calibrator)
+    assert calibrator.keeps_features
+    read = calibrator.features_in
     assert read is not None
     assert tuple(read(calibrator.predict(0.3, (0.25, -1.0), b"e").ticket)) == (0.25, -1.0)
 
 
 @pytest.mark.parametrize("spec", ["platt+minimax", "identity"])
 def test_calibrators_that_take_no_features_have_none(spec: str) -> None:
-    assert features_of(make(spec)) is None
+    assert not make(spec).keeps_features
