@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
@@ -21,7 +22,7 @@ import orjson
 
 from replay.sources.parquet_table import pyarrow
 from replay.sources.record import CHUNK, Chunk, SourceRecord, TableError
-from replay.sources.unpacking import PARQUET, begins, opened
+from replay.sources.unpacking import PARQUET, begins, bounded, opened
 from state.calibrators.answer import new
 from state.fence import FORECASTS, OUTCOMES
 from streams.config.settings import SettingsError
@@ -205,7 +206,7 @@ def _lines(path: Path) -> Iterator[tuple[list[Line], int]]:
     loads, undecodable = orjson.loads, orjson.JSONDecodeError
     with opened(path) as (file, stored):
         rest = b""
-        first = True
+        first, read = True, False
         while True:
             block = file.read(_BLOCK)
             lines = (rest + block).split(b"\n")
@@ -222,9 +223,12 @@ def _lines(path: Path) -> Iterator[tuple[list[Line], int]]:
                 except undecodable:
                     if line and not line.isspace():
                         found.append((None, line))  # the decoder says why, in a dead letter
+            read = read or bool(found)
             yield found, stored.tell()
             if not block:
-                return
+                break
+    if not read:
+        raise TableError(f"{path} holds no records")
 
 
 def _begun(path: Path, lines: list[bytes], rest: bytes) -> tuple[list[bytes], bytes]:
@@ -243,16 +247,30 @@ def _begun(path: Path, lines: list[bytes], rest: bytes) -> tuple[list[bytes], by
 
 def _parquet_lines(path: Path) -> Iterator[tuple[list[Line], int]]:
     """Yield the rows of a Parquet file; columns without a value are left out, times become ms."""
-    file = pyarrow().parquet.ParquetFile(path)
-    rows, size = file.metadata.num_rows or 1, path.stat().st_size
-    read = 0
-    for batch in file.iter_batches(batch_size=CHUNK):
-        found: list[Line] = []
-        for row in batch.to_pylist():
-            record = {name: _json(value) for name, value in row.items() if value is not None}
-            found.append((record, orjson.dumps(record, default=float)))
-        read += len(found)
-        yield found, size * read // rows
+    arrow = pyarrow()
+    try:
+        file = arrow.parquet.ParquetFile(path)
+        rows, size = file.metadata.num_rows or 1, path.stat().st_size
+        bounded(path, 8 * rows)
+        read = 0
+        for batch in file.iter_batches(batch_size=CHUNK):
+            found: list[Line] = []
+            for row in batch.to_pylist():
+                record = {name: _json(value) for name, value in row.items() if value is not None}
+                found.append((record, orjson.dumps(record, default=_plain)))
+            read += len(found)
+            yield found, size * read // rows
+    except (arrow.ArrowException, OSError) as exc:
+        raise TableError(f"{path} is no Parquet file that can be read: {str(exc).splitlines()[0]}") from exc
+    if not read:
+        raise TableError(f"{path} holds no records")
+
+
+def _plain(value: object) -> object:
+    """Return what JSON has no word for as a number or text."""
+    if isinstance(value, bytes):
+        return value.decode(errors="replace")
+    return float(value) if isinstance(value, Decimal) else str(value)
 
 
 def _json(value: object) -> object:

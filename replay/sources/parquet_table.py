@@ -86,7 +86,10 @@ def _inside(arrow: Any, said: str, column: Any, step: str | int) -> Any:  # noqa
     """Return what a step leads to."""
     kind = column.type
     if isinstance(step, int) and _is_list(arrow, kind):
-        return arrow.compute.list_element(column, step)
+        try:
+            return arrow.compute.list_element(column, step)
+        except arrow.ArrowInvalid as exc:
+            raise TableError(f"{said}: not every row has a value [{step}]: {exc}") from exc
     if isinstance(step, str) and arrow.types.is_struct(kind) and step in [field.name for field in kind]:
         return arrow.compute.struct_field(column, step)
     raise TableError(f"{said}: there is no {step} in {kind}; name a value inside, such as '{_example(arrow, kind)}'")

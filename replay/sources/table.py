@@ -87,6 +87,15 @@ class Columns:
     segments: tuple[str, ...] = ()
 
     @property
+    def given(self) -> dict[str, object]:
+        """What was said of the columns beside their names."""
+        said = {
+            name: getattr(self, name)
+            for name in ("unit", "labels", "time_format", "label_time_format", "decimal", "encoding")
+        }
+        return {name: value for name, value in said.items() if value} | ({"zone": str(self.zone)} if self.zone else {})
+
+    @property
     def named(self) -> dict[str, str]:
         """The columns, by the option that names each."""
         options = {
@@ -135,6 +144,7 @@ class TableSource(FileSource):
         return {
             "files": {"table": identity(self.forecasts)},
             "columns": self.columns.named,
+            "options": self.columns.given,
             "partitions": self.partitions,
         }
 
@@ -310,11 +320,13 @@ def _follow(known: Integers, made: Integers, labels: Floats, found: Mapping[str,
         else int(np.argmax(early))
     )
     when = quoted(found["--time"].cells[at])
-    swapped = "; are --time and --label-time swapped?" if 2 * early.sum() > len(early) else ""
+    others = int(early.sum()) - 1
+    more = f", and {others:,} other label{'s are' if others > 1 else ' is'} early, too" if others else ""
+    swapped = " Or are --time and --label-time swapped?" if 2 * others > len(early) else ""
     raise found["--label-time"].wrong(
         at,
-        f", before its score's time {when}, and {early.sum() - 1:,} other labels are early, too{swapped}; correct "
-        "the times, or leave out --label-time to take labels as known with the score",
+        f", before its score's time {when}{more}; correct the times, or leave out --label-time to take labels as known "
+        f"with the score.{swapped}",
     )
 
 

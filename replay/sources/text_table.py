@@ -102,7 +102,10 @@ def read(path: Path, named: Mapping[str, str], encoding: str | None = None) -> T
         return Text(columns, notes)
     if failed:
         raise max(failed, key=lambda each: each.line)
-    places(path, max((row for _, rows in _heads(path, decoded, _QUOTES[0]) for row in rows), key=len), named)
+    there = max((row for _, rows in _heads(path, decoded, _QUOTES[0]) for row in rows), key=len)
+    if not there:
+        raise TableError(f"{path} has no rows")
+    places(path, there, named)
     raise TableError(f"{path} has no rows")
 
 
@@ -122,8 +125,11 @@ def places(path: Path, header: Sequence[str], named: Mapping[str, str]) -> dict[
         if not there and name[:1] == "#" and name[1:].isdecimal() and 0 < int(name[1:]) <= len(names):
             there = [int(name[1:]) - 1]
         if not there:
+            if names[:1] and names[0][:1] in ("{", "["):
+                raise TableError(f"{path} holds JSON, not a table: write it as CSV or Parquet")
             listed = ", ".join(shown(each) if len(each) <= 60 else quoted(each) for each in names[:200])
-            raise TableError(f"{said} has no such column; there are: {listed}")
+            hint = "" if len(names) > 1 else "; a comma, a semicolon, a tab or | is between columns"
+            raise TableError(f"{said} has no such column; there are: {listed}{hint}")
         if len(there) > 1:
             listed = " and ".join(f"#{at + 1}" for at in there)
             raise TableError(

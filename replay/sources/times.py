@@ -41,7 +41,7 @@ _ISO: Final = re.compile(
     r"\s*(?:(Z|UTC|GMT)|([+-]\d\d):?(\d\d)?)?(?:\[[\w/+-]+\])?",
     re.IGNORECASE | re.ASCII,
 )
-_NUMBER: Final = re.compile(r"[+-]?\d+(?:\.\d*)?(?:[eE][+-]?\d+)?", re.ASCII)
+_NUMBER: Final = re.compile(r"[+-]?\d+(?:[.,]\d*)?(?:[eE][+-]?\d+)?", re.ASCII)
 _OF_DAY: Final = re.compile(r"\d{1,2}:\d\d(:\d\d([.,]\d+)?)?(\s*[AaPp][Mm])?", re.ASCII)
 #: How else people write times; what fits is proposed, not taken.
 _DATES: Final = (
@@ -129,7 +129,7 @@ def read(column: Column, form: str | None = None, zone: tzinfo | None = None, *,
         none = there & ((ms >= _year(_NONE_FROM)) | (ms < _year(_NONE_TO + 1)))
         if none.any():
             first = column.cells[int(np.argmax(none))]
-            notes.append(f"--label-time {column.name!r}: {quoted(first)} was taken as no date, {none.sum():,} times.")
+            notes.append(f"--label-time {column.name!r}: {quoted(first)} was taken as no date ({none.sum():,} in all).")
         ms = np.where(none, NEVER, ms)
         there &= ~none
     out = there & ((ms < clock.span[0]) | (ms >= clock.span[1]))
@@ -176,7 +176,7 @@ def _usual(cell: str, clock: _Clock) -> tuple[str, int]:
 
 
 def _number(cell: str, clock: _Clock) -> tuple[str, int]:
-    value = float(cell)
+    value = float(cell.replace(",", "."))
     first, last = clock.span
     for kind, to_ms in _UNITS:
         if first <= value * to_ms < last:

@@ -48,7 +48,7 @@ def begins(path: Path) -> bytes:
         If it is a folder or nothing that is read here.
     """
     if path.is_dir():
-        raise TableError(f"{path} is a folder: name one file, or put its parts into one first")
+        raise TableError(f"{path} is a folder: {_parts(path)}")
     try:
         with path.open("rb") as file:
             first = file.read(4)
@@ -59,6 +59,16 @@ def begins(path: Path) -> bytes:
     if not any(first.startswith(magic) for magic in _PACKED):
         recognised(path, first)
     return first
+
+
+def _parts(folder: Path) -> str:
+    """Return what to do with a folder, as Spark writes it."""
+    files = sorted(each for each in folder.iterdir() if each.is_file() and each.name[0] not in "._")
+    if len(files) == 1:
+        return f"name its file, {files[0]}"
+    if files and files[0].suffix == ".csv":
+        return f"put its parts into one file first: awk 'NR==1 || FNR>1' {folder}/*.csv > table.csv"
+    return "name one file, or put its parts into one first"
 
 
 def recognised(path: Path, first: bytes) -> None:

@@ -424,7 +424,7 @@ def _book(_: random.Random, table: Table, __: bytes) -> bytes:
 
 
 def _array(_: random.Random, table: Table, __: bytes) -> bytes:
-    table.named = ("no such column",)
+    table.named = ("holds JSON",)
     return b'[{"id": "a", "score": 0.5, "label": 1, "time": "2024-01-01"}]\n'
 
 

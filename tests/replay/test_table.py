@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import orjson
 import pyarrow as pa
@@ -371,3 +372,77 @@ def test_a_replay_of_mostly_dead_letters_of_one_topic_is_an_error(
 
 def test_the_units_of_the_help_are_those_there_are() -> None:
     assert replay.SCORE_UNITS == UNITS
+
+
+def test_a_zone_is_that_of_times_without_one(tmp_path: Path) -> None:
+    text = "p,fraud,at\n.5,1,2026-01-01 01:00\n.5,1,2026-01-02T00:00Z\n"
+    source = table(tmp_path, text, Columns("p", "fraud", "at", zone=ZoneInfo("Europe/Berlin")))
+    assert [each.timestamp for each in records(source, FORECASTS)] == [JANUARY, JANUARY + DAY]
+    assert not source.notes
+    assert "taken as UTC" in table(tmp_path, text).notes[0]
+
+
+DATED = Columns("p", "fraud", "at", "known")
+
+
+def test_labels_before_their_score_are_refused_but_for_days(tmp_path: Path) -> None:
+    rows = "p,fraud,at,known\n.5,1,2026-01-02 10:00,{}\n.5,1,2026-01-03 10:00,2026-01-05\n"
+    source = table(tmp_path, rows.format("2026-01-02"), DATED)
+    assert [each.timestamp for each in records(source, OUTCOMES)] == [JANUARY + DAY * 17 // 12, JANUARY + 4 * DAY]
+    with pytest.raises(TableError, match=r"row 2 holds '2026-01-01', before its score's time '2026-01-02 10:00'"):
+        records(table(tmp_path, rows.format("2026-01-01"), DATED), OUTCOMES)
+
+
+def test_a_label_time_that_nobody_means_is_none(tmp_path: Path) -> None:
+    rows = "p,fraud,at,known\n.5,1,2026-01-02,2026-01-03\n.5,0,2026-01-03,9999-12-31\n.5,0,2026-01-03,0000-00-00\n"
+    source = table(tmp_path, rows, DATED)
+    assert len(records(source, OUTCOMES)) == 1
+    assert "'9999-12-31' was taken as no date (1 in all)" in source.notes[1]
+
+
+@pytest.mark.parametrize(
+    ("score", "said"),
+    [
+        ("vector", r"--score 'vector\.values\[1\]'"),
+        ("vector.values", r"--score 'vector\.values\[1\]'"),
+        ("vector.values[2]", r"not every row has a value \[2\]"),
+        ("vector.x", "there is no x in struct"),
+    ],
+)
+def test_a_value_inside_a_list_is_named_by_its_path(tmp_path: Path, score: str, said: str) -> None:
+    path = tmp_path / "scores.parquet"
+    at = pa.array([20260101, 20260102])
+    pa.parquet.write_table(pa.table({"vector": [{"values": [0.75, 0.25]}] * 2, "fraud": [0, 1], "at": at}), path)
+    columns = Columns("vector.values[1]", "fraud", "at")
+    assert [made["p"] for _, made in values(TableSource(path, path, 1, columns), FORECASTS)] == [0.25, 0.25]
+    with pytest.raises(TableError, match=said):
+        records(TableSource(path, path, 1, replace(columns, score=score)), FORECASTS)
+
+
+@pytest.mark.parametrize(
+    ("name", "holds", "said"),
+    [
+        ("array.json", b'[\n{"event_id": "a", "ts": 1}\n]', "is a JSON array"),
+        ("utf16.jsonl", '{"event_id": "a"}'.encode("utf-16"), "is UTF-16"),
+        ("blank.jsonl", b"\n \n", "holds no records"),
+        ("empty.jsonl", b"", "is empty"),
+        ("cut.parquet", b"PAR1 and no more", "no Parquet file that can be read"),
+        ("book.xls", b"\xd0\xcf\x11\xe0", "Excel workbook"),
+    ],
+)
+def test_a_file_that_holds_no_records_is_refused_in_one_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, holds: bytes, said: str
+) -> None:
+    (tmp_path / name).write_bytes(holds)
+    assert run("--forecasts", tmp_path / name, "--outcomes", tmp_path / name) == 65
+    told = capsys.readouterr().err.strip().splitlines()[-1]
+    assert told.startswith("trueup: ")
+    assert said in told
+
+
+@pytest.mark.parametrize("option", ["--time-format=%Q", "--time-zone=Mars", "--encoding=foo"])
+def test_an_option_that_nobody_knows_is_a_wrong_question(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], option: str
+) -> None:
+    assert run("--table", made(tmp_path, 10), *COLUMNS, option) == 78
+    assert option.split("=", maxsplit=1)[0] in capsys.readouterr().err
