@@ -13,6 +13,7 @@ from time import perf_counter
 from typing import Any, Protocol
 
 from agents.notices import Notices
+from state import formats
 from state.engine import BATCH_LIMIT, Partition
 from state.events import Rejected
 from state.fence import FORECASTS, OUTCOMES, Fence
@@ -155,7 +156,8 @@ class BatchProcessor:
         return Partition(self._policies, read)
 
     def _taken_up(self, partition: int, fence: Fence) -> None:
-        """Show a partition that was taken up."""
+        """Show a partition that was taken up; raises `CorruptFrame` if this build does not read its rows."""
+        formats.check(lambda prefix: next(iter(self._table.range(partition, prefix)), None), self._policies)
         self._take_slots(partition)
         self._gauges.assigned(partition, self._held(partition, self._gauges.shown(), fence))
 

@@ -70,7 +70,7 @@ class RouteProcessor(BatchProcessor):
 
 
 def build(
-    settings: Settings, *, abort: Callable[[], None], memory: bool = False, probe: Probe = lambda _: None
+    settings: Settings, *, abort: Callable[..., None], memory: bool = False, probe: Probe = lambda _: None
 ) -> Topology:
     """Wire a fresh router; ``settings`` are those of `Settings.router`, for the rest see `agents.topology.build`."""
     app = Application(settings, memory=memory)

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from agents.maps import Publisher
 from agents.notices import Notices
 from agents.notices import path as noticed
 from agents.processor import BatchProcessor, Probe
+from state.frames import REMEDY, OtherFormat
 from streams.config.settings import Settings
 from streams.faust.application import Application
 from streams.faust.changelog import MovedError
@@ -50,7 +52,7 @@ class Topology:
     app
         The application; `agents.worker.run` runs it.
     abort
-        Ends the process at once, with a status that is not 0.
+        Ends the process at once, with the status that it is given, or one that is not 0.
     failure
         What ended the process, or None.
     stopping
@@ -71,7 +73,7 @@ class Topology:
     gauges: Gauges
     processor: BatchProcessor
     announcer: Announcer | None
-    abort: Callable[[], None]
+    abort: Callable[..., None]
     failure: BaseException | None = None
     stopping: bool = False
     behind: bool = False
@@ -153,6 +155,10 @@ class Topology:
         """Stop at once, acknowledging nothing: what was not finished is done again after the restart."""
         if self.failure is None:
             self.failure = exc
+            if isinstance(exc, OtherFormat):
+                log.critical("the state of %s cannot be read: %s; %s", self.settings.app_id, exc, REMEDY)
+                self.abort(os.EX_CONFIG)
+                return
             log_end(exc)
             if isinstance(exc, PoisonError):
                 log.critical("%s", deaths.told(self.settings.data_dir, exc.place))
@@ -222,7 +228,7 @@ class Topology:
 
 
 def build(
-    settings: Settings, *, abort: Callable[[], None], memory: bool = False, probe: Probe = lambda _: None
+    settings: Settings, *, abort: Callable[..., None], memory: bool = False, probe: Probe = lambda _: None
 ) -> Topology:
     """Wire a fresh application.
 

@@ -38,12 +38,12 @@ START_SECONDS, START_PAUSE = 20.0, 0.5
 STOP_SECONDS = 45.0
 
 
-def abort() -> NoReturn:
+def abort(status: int = FAILED) -> NoReturn:
     """Flush the logs, then end the process as kill -9 would."""
     logging.shutdown()
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(FAILED)
+    os._exit(status)
 
 
 class Stage(NamedTuple):

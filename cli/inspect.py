@@ -14,6 +14,7 @@ from aiokafka.errors import KafkaError
 from cli import inspect_tables
 from state import keys, rows
 from state.fence import FATES, Fence
+from state.frames import REMEDY, CorruptFrame, OtherFormat
 from state.policy import Policies
 from streams.config.settings import Settings
 from streams.faust.client import stop
@@ -48,12 +49,15 @@ def run(settings: Settings, stream: str | None, *, json_output: bool) -> int:
     Raises
     ------
     TopicsError
-        If the changelog cannot be read.
+        If the changelog cannot be read, or another build wrote it.
     """
     try:
         found = asyncio.run(read(settings))
     except KafkaError as exc:
         raise TopicsError(f"cannot read {settings.changelog} from {', '.join(settings.brokers)}: {exc}") from exc
+    except CorruptFrame as exc:
+        remedy = f"; {REMEDY}" if isinstance(exc, OtherFormat) else ""
+        raise TopicsError(f"the state of {settings.app_id} cannot be read: {exc}{remedy}") from exc
     names = sorted(found.histories.keys() | found.vectors.keys() | found.served.keys() | found.distributions.keys())
     if stream is not None and stream not in names:
         inspect_tables.console(stderr=True).print(

@@ -18,13 +18,22 @@ class CorruptFrame(ValueError):  # noqa: N818 - names what it found, as the oper
     """A stored row is cut, changed, of another kind, or of a version this build cannot read."""
 
 
+class OtherFormat(CorruptFrame):
+    """A stored row is intact, and of a format that this build does not read."""
+
+
+#: What to do about it.
+REMEDY: Final = (
+    "another build of trueup wrote it. Run that build, or derive the state anew from the input topics: "
+    "trueup replay --write-state NEW_APP_ID; see Upgrades in docs/operations.md"
+)
 #: What reading a payload raises that is not what its kind says, however well it is sealed.
 DAMAGE: Final = (error, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
 
 
 def damaged(kind: int, cause: Exception) -> CorruptFrame:
     """Return what to raise when reading the payload of a row of this kind failed with one of `DAMAGE`."""
-    return CorruptFrame(f"the payload of a {chr(kind)!r} row is not what one holds: {cause!r}")
+    return OtherFormat(f"the payload of a {chr(kind)!r} row is not what one holds: {cause!r}")
 
 
 def seal(kind: int, version: int, payload: bytes) -> bytes:
@@ -65,5 +74,5 @@ def unseal(kind: int, version: int, frame: bytes) -> bytes:
     if frame[0] != kind:
         raise CorruptFrame(f"found a {chr(frame[0])!r} row where a {chr(kind)!r} row belongs")
     if frame[1] != version:
-        raise CorruptFrame(f"a {chr(kind)!r} row has format version {frame[1]}, this build reads version {version}")
+        raise OtherFormat(f"a {chr(kind)!r} row has format version {frame[1]}, this build reads version {version}")
     return frame[2:-4]

@@ -350,7 +350,7 @@ class Certified(Calibrator):
         require_head(payload, _HEAD.size)
         version, learnt, revised, first_ones, zeros_waited, ones_waited, rows = _HEAD.unpack_from(payload)
         if version != VERSION:
-            raise ValueError(f"state of {self.name} is not of format version {VERSION}, which this build reads")
+            raise ValueError(f"state of {self.name} has format version {version}, this build reads version {VERSION}")
         if len(payload) != _HEAD.size + rows * _ROW.size:
             raise ValueError(f"a state of {len(payload)} bytes does not hold {rows} cells")
         self._begin()

@@ -282,7 +282,7 @@ class Quantile(Recalibrator):
         require_head(payload, _HEAD.size)
         version, m = _HEAD.unpack_from(payload)
         if version != VERSION or not m:  # earlier versions began with m (u32)
-            raise ValueError(f"state of quantile is not of format version {VERSION}, which this build reads")
+            raise ValueError(f"state of quantile has an earlier format version, this build reads version {VERSION}")
         start = self._state.size + _LENGTH.size
         if m != len(self.levels) or len(payload) < start:
             raise ValueError(f"state of {m} levels and {len(payload)} bytes does not fit {self.levels}")

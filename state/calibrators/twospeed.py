@@ -477,8 +477,10 @@ class TwoSpeed(Calibrator):
 
     def decode(self, payload: bytes) -> None:
         """Take over a state written by `encode`; ValueError if it is cut or of another version."""
-        if len(payload) >= 8 and int.from_bytes(payload[:8], "little") != _FORMAT:
-            raise ValueError(f"state of {self.name} is not of format version {VERSION}, which this build reads")
+        begins = int.from_bytes(payload[:8], "little") if len(payload) >= 8 else _FORMAT
+        if begins != _FORMAT:
+            found = f"format version {begins ^ 1 << 63}" if begins >> 63 else "an earlier format version"
+            raise ValueError(f"state of {self.name} has {found}, this build reads version {VERSION}")
         require_length(payload, SIZE)
         _, self.learnt, self._zeros, self._ones, self._settled, *maps = _STATE.unpack(payload[: _STATE.size])
         crowds = _CROWDS.unpack_from(payload, _STATE.size)

@@ -12,6 +12,8 @@ from aiokafka.errors import NotEnoughReplicasError
 from faust.types import TP
 
 from agents.topology import Topology, build
+from state import keys
+from state.frames import OtherFormat, seal
 from streams.config import in_force
 from streams.config.settings import Settings
 from streams.faust.state_table import StateTable
@@ -353,6 +355,21 @@ def test_restored_is_the_offset_behind_the_last_row_written(topology: Topology) 
     assert topology.restored(0) == 42
     assert topology.restored(1) == 0
     assert topology.table.read(0, b"k") == b"v"
+
+
+def test_state_of_another_build_ends_the_start_for_good_and_without_a_traceback(
+    topology: Topology, run: Run, caplog: pytest.LogCaptureFixture
+) -> None:
+    statuses: list[int] = []
+    topology.abort = statuses.append
+    topology.restore(C0, [record(C0.topic, 0, 41, 0, keys.scores("s"), seal(keys.SCORES[0], 77, b""))])
+    with pytest.raises(OtherFormat) as caught:
+        run(topology.applied(0))
+    topology.failed(caught.value)
+    assert statuses == [78]
+    (line,) = [record for record in caplog.records if record.levelname == "CRITICAL"]
+    assert "row has format version 77, this build reads version" in line.message
+    assert line.exc_info is None
 
 
 # -- readiness and samples -----------------------------------------------------------------------------------------

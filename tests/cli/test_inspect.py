@@ -16,6 +16,7 @@ from state import keys, rows
 from state.engine import Partition
 from state.events import Event, Forecast, Outcome
 from state.fence import FATES, Fence
+from state.frames import seal, unseal
 from state.policy import DEFAULT_CALIBRATOR, Policies, Policy
 from state.scoring.history import KINDS
 from state.scoring.losses import NAMES
@@ -117,6 +118,17 @@ def test_the_newest_row_of_each_key_and_partition_counts(monkeypatch: pytest.Mon
         (1, config): 4,
     }
     assert not made.running
+
+
+def test_state_of_another_build_is_one_sentence_with_both_versions(monkeypatch: pytest.MonkeyPatch) -> None:
+    stored = learnt("s", 3)
+    row = stored[keys.scores("s")]
+    stored[keys.scores("s")] = seal(keys.SCORES[0], 77, unseal(keys.SCORES[0], row[1], row))
+    changelog(monkeypatch, {0: [*stored.items()]})
+    with pytest.raises(TopicsError) as caught:
+        inspected()
+    assert f"a 'S' row has format version 77, this build reads version {row[1]}; another build of" in str(caught.value)
+    assert "trueup replay --write-state" in str(caught.value)
 
 
 def test_a_changelog_that_does_not_move_is_given_up_with_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -246,7 +258,10 @@ def test_the_table_lists_every_stream_and_the_fates(shown: Callable[[], str]) ->
     assert inspected(json_output=False) == 0
     said = shown()
     lines = said.splitlines()
-    assert [name for name in ("churn", "fraud") if any(f"│ {name} " in line for line in lines)] == ["churn", "fraud"]
+    assert [name for name in ("churn", "fraud") if any(line.startswith(f" {name} ") for line in lines)] == [
+        "churn",
+        "fraud",
+    ]
     assert "forecasts_issued 44" in said
     assert "outcomes_dead" not in said, "what did not happen is left out"
     assert "reliability" not in said
@@ -263,7 +278,7 @@ def test_the_table_of_one_stream_shows_its_curve_and_calibrators(shown: Callable
 def test_a_calibrator_without_a_theorem_is_shown_without_a_bound(shown: Callable[[], str]) -> None:
     assert inspected("churn", json_output=False) == 0
     (line,) = [line for line in shown().splitlines() if Policy("platt").config in line]
-    assert [cell.strip() for cell in line.strip("│").split("│")][-1] == "–"
+    assert line.split()[-4:] == ["–"] * 4
 
 
 @pytest.mark.parametrize("stream", ["a[b]c", "[/red]", "[red]", "so:smile:", "é"])
@@ -273,7 +288,7 @@ def test_the_name_of_a_stream_is_shown_as_it_is(
     changelog(monkeypatch, {0: [*learnt(stream, 3).items()]})
     monkeypatch.setenv("COLUMNS", "160")
     assert inspected(stream, json_output=False) == 0
-    assert f"│ {stream} " in capsys.readouterr().out
+    assert f"\n {stream} " in capsys.readouterr().out
 
 
 @pytest.mark.usefixtures("shown")

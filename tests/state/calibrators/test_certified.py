@@ -267,7 +267,7 @@ def test_late_outcomes_are_in_the_guarantee_and_not_paid_back() -> None:
 def test_state_of_another_version_is_refused() -> None:
     payload = bytearray(Certified().encode())
     payload[0] += 1
-    with pytest.raises(ValueError, match="format version 2"):
+    with pytest.raises(ValueError, match="has format version 3, this build reads version 2"):
         Certified().decode(bytes(payload))
 
 

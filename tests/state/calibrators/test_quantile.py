@@ -240,7 +240,7 @@ def test_layout_is_the_documented_one() -> None:
 def test_state_of_an_earlier_version_is_refused(levels: tuple[float, ...]) -> None:
     m = len(levels)
     state = struct.pack(f"<I{m}d{m + 33}Q", m, *levels, *[0] * (m + 33))
-    with pytest.raises(ValueError, match="not of format version 4"):
+    with pytest.raises(ValueError, match="has an earlier format version, this build reads version 4"):
         Quantile(levels=levels).decode(state + bytes(200))
 
 

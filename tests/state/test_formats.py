@@ -1,0 +1,68 @@
+"""State of another build is found when a partition is taken up."""
+
+import re
+
+import pytest
+
+from state import formats, keys
+from state.engine import Partition
+from state.events import Event, Forecast, Outcome
+from state.frames import CorruptFrame, OtherFormat, seal, unseal
+from state.policy import Challenger, Policies, Policy
+
+POLICIES = Policies(default=Policy("twospeed", shadow=(Challenger("platt", {}),), segments=("country",)))
+
+
+@pytest.fixture(scope="module")
+def stored() -> dict[bytes, bytes]:
+    events: list[Event] = []
+    for i in range(40):
+        events += [
+            Forecast(i, None, f"e{i}", "s", i % 10 / 10, (), 1000 + i, segments=("nl",)),
+            Outcome(i, None, f"e{i}", float(i % 3 == 0), 2000 + i),
+        ]
+    effects = Partition(POLICIES, lambda _: None).fold(events)
+    return {key: row for key, row in effects.rows.items() if row is not None}
+
+
+def check(rows: dict[bytes, bytes]) -> None:
+    formats.check(lambda prefix: next(((k, rows[k]) for k in sorted(rows) if k.startswith(prefix)), None), POLICIES)
+
+
+def test_rows_of_this_build_are_read(stored: dict[bytes, bytes]) -> None:
+    check(stored)
+    check({})
+    assert {key[:1] for key in stored} >= {b"L", b"S", b"C", b"H", b"G", b"N"}
+
+
+@pytest.mark.parametrize("kind", [keys.LEDGER, keys.SCORES, keys.CALIBRATOR, keys.COMPARISON, keys.SEGMENT, keys.NAMES])
+def test_a_row_of_another_version_is_named_with_both(stored: dict[bytes, bytes], kind: bytes) -> None:
+    def of_old(row: bytes) -> bytes:
+        return seal(kind[0], 77, unseal(kind[0], row[1], row))
+
+    with pytest.raises(OtherFormat, match=r"row has format version 77, this build reads version \d"):
+        check({key: of_old(row) if key[:1] == kind else row for key, row in stored.items()})
+
+
+def test_a_calibrator_of_an_earlier_build_is_named_with_both(stored: dict[bytes, bytes]) -> None:
+    older = {
+        key: seal(
+            b"C"[0],
+            row[1],
+            unseal(b"C"[0], row[1], row).replace(b"\x05" + bytes(6) + b"\x80", b"\x04" + bytes(6) + b"\x80"),
+        )
+        if key[:1] == b"C"
+        else row
+        for key, row in stored.items()
+    }
+    assert older != stored
+    said = "state of twospeed has format version 4, this build reads version 5"
+    with pytest.raises(OtherFormat, match=re.escape(said)):
+        check(older)
+
+
+def test_a_damaged_row_is_left_to_whoever_needs_it(stored: dict[bytes, bytes]) -> None:
+    damaged = {key: row[:-1] + bytes((row[-1] ^ 1,)) for key, row in stored.items()}
+    check(damaged)
+    with pytest.raises(CorruptFrame):
+        unseal(keys.SCORES[0], 3, damaged[keys.scores("s")])
