@@ -35,7 +35,7 @@ from streams.faust.outputs import PackedBatch
 from streams.faust.source_consumer import guard
 from streams.faust.state_table import PartitionsError
 from streams.faust.transport import DataLossError, RecordBatch
-from streams.kafka import codecs, provenance, topics
+from streams.kafka import codecs, owners, provenance, topics
 from streams.kafka.source_merge import SourceBuffers
 from streams.kafka.transactions import HeldBack
 from streams.kafka.whole_topics import batches
@@ -267,7 +267,7 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
         settings = self._settings
         consumer = AIOKafkaConsumer(
             bootstrap_servers=self._servers,
-            group_id=f"{settings.app_id}-intake",
+            group_id=settings.intake_group,
             group_instance_id=settings.instance_id,
             enable_auto_commit=False,
             auto_offset_reset="none",
@@ -502,7 +502,7 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
         self._following.clear()
         self.know(*await self._asked())
         if assigned:
-            group = f"{self._settings.app_id}-intake"
+            group = self._settings.intake_group
             stored = await self._admin.list_consumer_group_offsets(group, partitions=assigned)
             first = await self._consumer.beginning_offsets(assigned)
             for tp in assigned:
@@ -574,7 +574,7 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
             raise DataLossError(
                 f"{tp.topic} was read up to offset {offset - 1} of partition {tp.partition}, but that topic was "
                 f"deleted and made anew: its id was {topic_id} and is {self.maker.ids[tp.topic]}. Delete the offsets "
-                f"of group {self._settings.app_id}-intake for it to be read from its first record"
+                f"of group {self._settings.intake_group} for it to be read from its first record"
             )
         for label, had in zip(("forecasts", "routes", "labels"), widths, strict=True):
             self._refuse(label, had, self.maker.widths[label])
@@ -633,7 +633,7 @@ def run(settings: Settings, *, probe: Probe = lambda _: None) -> int:
         log.error("no source is for the intake: [sources.NAME] in TRUEUP_STREAMS names them; see docs/routing.md")
         return MISCONFIGURED
     try:
-        problems = asyncio.run(topics.lacking(settings))
+        problems = asyncio.run(_checked(settings))
     except Exception as exc:  # noqa: BLE001 - any reason the brokers cannot be asked
         log.error("%s", str(exc) or type(exc).__name__)  # noqa: TRY400 - a message, not a fault
         return MISCONFIGURED if isinstance(exc, topics.TopicsError) and exc.lasting else FAILED
@@ -652,6 +652,11 @@ def run(settings: Settings, *, probe: Probe = lambda _: None) -> int:
         return FAILED
 
 
+async def _checked(settings: Settings) -> list[str]:
+    """Return what is wrong with the topics, or whose they are."""
+    return await topics.lacking(settings) or await owners.claim(settings)
+
+
 async def _serve(settings: Settings, names: Sequence[str], probe: Probe, readers: Readers) -> int:
     collect_rarely()
 
@@ -659,7 +664,7 @@ async def _serve(settings: Settings, names: Sequence[str], probe: Probe, readers
         yield from intake.samples()
         yield "failed_logins", (), float(readers.failed_logins)
 
-    gauges = IntakeGauges(__version__, dict.fromkeys(names), samples)
+    gauges = IntakeGauges(__version__, dict.fromkeys(names), samples, settings.application)
     intake = Intake(settings, gauges, probe)
     readers.measure(gauges.registry)
     readers.answer(Source(gauges.exposition))

@@ -21,7 +21,7 @@ from agents.topology import Topology, build
 from state.policy import Policies
 from streams.config import output_ids
 from streams.config.settings import Settings, SettingsError
-from streams.kafka import backlog, topics
+from streams.kafka import backlog, owners, topics
 from streams.metrics.mirror import Mirror, Source
 
 if TYPE_CHECKING:
@@ -119,11 +119,11 @@ def listening(
 
 
 async def _checked(settings: Settings) -> list[str]:
-    """Return what is wrong with the topics, asking again for a while if the brokers cannot be asked."""
+    """Return what is wrong with the topics, or whose they are, asking for a while if the brokers cannot be asked."""
     deadline = monotonic() + START_SECONDS
     while True:
         try:
-            return await topics.check(settings)
+            return await topics.check(settings) or await owners.claim(settings)
         except Exception as exc:
             lasting = isinstance(exc, topics.TopicsError) and exc.lasting
             if lasting or monotonic() >= deadline:

@@ -18,7 +18,7 @@ from cli import replay
 from replay.sources.record import TableError
 from streams.config import effective_config, stream_config
 from streams.config.settings import Settings, SettingsError
-from streams.kafka import permissions, topics
+from streams.kafka import owners, permissions, topics
 from streams.records import output_schemas
 from streams.records.decoding import Decoder
 from streams.records.output_values import OutputValues
@@ -170,12 +170,16 @@ def _parser() -> argparse.ArgumentParser:
     )
 
     _add_broker(commands)
-    topic = commands.add_parser("topics", help="make or check the topics")
-    actions = topic.add_subparsers(dest="action", required=True, metavar="create|check|acls")
+    topic = commands.add_parser("topics", help="make or check the topics, or take them over")
+    actions = topic.add_subparsers(dest="action", required=True, metavar="create|check|take|acls")
     create = actions.add_parser("create", help="make the topics that do not exist")
     create.add_argument("--partitions", type=_positive, help="of every topic (default: 4)")
     create.add_argument("--replication", type=_positive, help="copies of each (default: 1; production: 3)")
     create.add_argument("--retention", help="how long inputs and outputs are kept, such as 30d (default: the brokers')")
+    actions.add_parser(
+        "take",
+        help="let this application write topics that were another's, or others than before; stop that first",
+    )
     actions.add_parser("check", help="say what is wrong with the topics; status 1 if anything is")
     acls = actions.add_parser("acls", help="print the commands that grant a worker's user what it needs, and no more")
     acls.add_argument("principal", nargs="?", default="User:trueup", help="the user (default: %(default)s)")
@@ -471,6 +475,9 @@ def _topics(options: argparse.Namespace) -> int:
     if options.action == "acls":
         print("\n".join(permissions.commands(settings, options.principal)))
         return 0
+    if options.action == "take":
+        print("\n".join(asyncio.run(_taken(settings))) or f"all topics are those of {settings.app_id}")
+        return 0
     if options.action == "create":
         try:
             retention = None if options.retention is None else stream_config.duration(options.retention)
@@ -506,6 +513,16 @@ def _topics(options: argparse.Namespace) -> int:
         for remark in dict.fromkeys(each for stage in settings.stages for each in asyncio.run(topics.remarks(stage))):
             print(f"note: {remark}")
     return 1 if problems else 0
+
+
+async def _taken(settings: Settings) -> list[str]:
+    if await topics.partitions(settings, settings.owners) is None:
+        raise topics.TopicsError(f"topic {settings.owners} does not exist: run 'trueup topics create'")
+    try:
+        async with topics.admin_client(settings) as admin:
+            return await owners.take(admin, settings)
+    except (owners.OwnersError, KafkaError) as exc:
+        raise topics.TopicsError(f"nothing was taken over: {str(exc) or type(exc).__name__}") from exc
 
 
 def _suggest(options: argparse.Namespace, settings: Settings) -> int:

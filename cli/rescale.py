@@ -35,7 +35,7 @@ from state.inputs import InputIds, Widths
 from state.rescale import Moved, Plan, RescaleError, rescaled, rescaled_routes
 from streams.config import in_force
 from streams.config.settings import Settings, SettingsError
-from streams.kafka import provenance, topics
+from streams.kafka import owners, provenance, topics
 from streams.kafka.partitioner import partition
 from streams.kafka.provenance import Identity
 from streams.kafka.topics import TopicsError
@@ -147,6 +147,8 @@ def run(old: Settings, new: Settings, width: int, by: str | None, probe: Probe =
         return asyncio.run(_run(old, new, width, by, probe))
     except CorruptFrame as exc:
         raise TopicsError(f"the state of {old.app_id} cannot be read: {exc}") from exc
+    except owners.OwnersError as exc:
+        raise TopicsError(str(exc)) from exc
     except RescaleError as exc:
         raise TopicsError(f"the state of {old.app_id} cannot be divided anew: {exc}") from exc
     except (KafkaError, TimeoutError) as exc:
@@ -189,6 +191,7 @@ async def _run(old: Settings, new: Settings, width: int, by: str | None, probe: 
                 raise TopicsError(
                     f"{each.old.changelog} has grown meanwhile: stop its workers, then run the command again"
                 )
+        await owners.take(admin, new)
         for each, finished in zip(stages, there, strict=True):
             for n, done in enumerate(finished):
                 if done is None:
@@ -219,7 +222,16 @@ async def _require_topics(settings: Settings, width: int) -> None:
     if problems:
         named = " ".join(
             f"TRUEUP_{name.upper()}={getattr(settings, name)}"
-            for name in ("app_id", "forecasts", "outcomes", "calibrated", "resolved", "dead_letters", "maps")
+            for name in (
+                "app_id",
+                "topic_prefix",
+                "forecasts",
+                "outcomes",
+                "calibrated",
+                "resolved",
+                "dead_letters",
+                "maps",
+            )
             if getattr(settings, name)
         )
         raise TopicsError(
@@ -230,9 +242,7 @@ async def _require_topics(settings: Settings, width: int) -> None:
 
 async def _require_idle(admin: AIOKafkaAdminClient, each: Sequence[Settings]) -> None:
     groups = [
-        name
-        for settings in each
-        for name in (*[stage.app_id for stage in settings.stages], f"{settings.app_id}-intake")
+        name for settings in each for name in (*[stage.app_id for stage in settings.stages], settings.intake_group)
     ]
     for name in groups:
         (response,) = await admin.describe_consumer_groups([name])
@@ -282,7 +292,7 @@ async def _intake(
     """
     if len(stages) == 1:
         return {}
-    committed = await admin.list_consumer_group_offsets(f"{old.app_id}-intake")
+    committed = await admin.list_consumer_group_offsets(old.intake_group)
     names = dict.fromkeys(mode.topic for mode in old.modes if not mode.direct)
     ids = {(await provenance.identity(producer.client, name)).id: name for name in names}
     for part in stages[1].parts:
@@ -548,6 +558,7 @@ async def _told(
             since,
             moves.digests(made),
             upstream,
+            old.topic_prefix,
         )
         for made in stage.made
     ]

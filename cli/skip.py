@@ -128,7 +128,7 @@ async def _write(settings: Settings, skip: skips.SourceSkip) -> None:
     place = TopicPartition(skip.topic, skip.partition)
     options = {"bootstrap_servers": ",".join(settings.brokers), **settings.security.client_options()}
     # Nothing is subscribed, so it does not join the group.
-    group = AIOKafkaConsumer(group_id=f"{settings.app_id}-intake", enable_auto_commit=False, **options)
+    group = AIOKafkaConsumer(group_id=settings.intake_group, enable_auto_commit=False, **options)
     async with group, AIOKafkaProducer(acks="all", **options) as producer, asyncio.timeout(settings.request_seconds):
         ends = await group.end_offsets([place])
         _require_open(place, skip.offset, await group.committed(place) or 0, ends[place])

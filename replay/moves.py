@@ -78,8 +78,10 @@ class Move:
 
     Attributes
     ----------
-    app, changelog, ends
-        ``TRUEUP_APP_ID`` of the old group, the id of its changelog, and where each partition of that ended.
+    app, prefix
+        ``TRUEUP_APP_ID`` and ``TRUEUP_TOPIC_PREFIX`` of the old group.
+    changelog, ends
+        The id of its changelog, and where each partition of that ended.
     by
         What the inputs are keyed by, one of `KEYS`.
     topics
@@ -115,6 +117,7 @@ class Move:
     since: tuple[tuple[int, int, int], ...]
     digests: Mapping[str, tuple[str, str]]
     upstream: Upstream | None = None
+    prefix: str = ""
 
     @property
     def partitions(self) -> int:

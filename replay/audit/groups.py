@@ -126,7 +126,7 @@ def chain(settings: Settings, runner: asyncio.Runner, checkpoint: Path | None = 
 def older(settings: Settings, move: Move) -> Settings:
     """Return the settings of the group that a group was made of."""
     names: dict[str, Any] = {label.replace("-", "_"): name for label, (name, _) in move.topics.items()}
-    return replace(settings, app_id=move.app, sources=(), **names)
+    return replace(settings, app_id=move.app, topic_prefix=move.prefix, sources=(), **names)
 
 
 def moved(settings: Settings, there: Mapping[int, tuple[int, int]], runner: asyncio.Runner) -> list[Move]:

@@ -286,7 +286,7 @@ async def _offsets(
     of_sources = [TopicPartition(topic, n) for topic, each in there.items() for n in range(each.partitions)]
     of_router = [*places[ROUTES], *places[LABELS]]
     if until is None:
-        committed = await _committed(settings, f"{settings.app_id}-intake", of_sources)
+        committed = await _committed(settings, settings.intake_group, of_sources)
         settled = await _committed(settings, settings.router.app_id, of_router)
     # The last topic first: each record that is read then has what it was made of.
     order = [place for label in (OUTCOMES, LETTERS, ANSWERS, ROUTES, LABELS, FORECASTS) for place in places[label]]

@@ -39,6 +39,10 @@ SUBJECTS = {"topic": "{topic}-value", "record": "{record}", "topic-record": "{to
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 #: What stands behind the application id in a router's.
 _ROUTER = "-router"
+#: The settings that name topics of trueup's own.
+TOPICS = ("forecasts", "outcomes", "calibrated", "resolved", "dead_letters", "maps")
+#: Longest name of a topic, characters.
+TOPIC_CHARACTERS = 249
 
 
 class SettingsError(ValueError):
@@ -57,6 +61,12 @@ def _name(value: str) -> str:
     if not re.fullmatch(r"[a-zA-Z0-9._-]{1,200}", name) or name in (".", ".."):
         raise ValueError("must be 1 to 200 of the characters a-z, A-Z, 0-9, '.', '_' and '-'")
     return name
+
+
+def _prefix(value: str) -> str:
+    if not re.fullmatch(r"[a-zA-Z0-9._-]{0,100}", value):
+        raise ValueError("must be at most 100 of the characters a-z, A-Z, 0-9, '.', '_' and '-'")
+    return value
 
 
 def _number(low: int, high: int) -> Callable[[str], int]:
@@ -116,11 +126,19 @@ class Settings:
     default_calibrator: str = _setting(
         "Calibrator of streams the TOML file does not name", _calibrator, DEFAULT_CALIBRATOR
     )
+    topic_prefix: str = _setting(
+        "What the names of all of trueup's own topics begin with; topics of sources are named as they are", _prefix, ""
+    )
     forecasts: str = _setting("Topic of forecasts", _name, "forecasts")
     outcomes: str = _setting("Topic of outcomes", _name, "outcomes")
     calibrated: str = _setting("Topic of calibrated predictions", _name, "calibrated")
     resolved: str = _setting("Topic of forecasts joined with outcomes", _name, "resolved")
     dead_letters: str = _setting("Topic of records that cannot be used", _name, "dead-letters")
+    owners: str = _setting(
+        "Topic that says which application writes which topics; TRUEUP_TOPIC_PREFIX does not count, as all share it",
+        _name,
+        "trueup-owners",
+    )
     output_format: str = _setting(
         "Format of calibrated and resolved: json, or, with schemas in the registry, avro, protobuf or jsonschema",
         lambda value: _one_of(value, OUTPUT_FORMATS),
@@ -307,12 +325,12 @@ class Settings:
     @property
     def routes(self) -> str:
         """Topic of the routes: of each forecast that intake has sent, its event and its stream."""
-        return f"{self.app_id}-routes"
+        return prefixed(self.topic_prefix, f"{self.app_id}-routes")
 
     @property
     def labels(self) -> str:
         """Topic of the labels that intake has read, on their way to the router."""
-        return f"{self.app_id}-labels"
+        return prefixed(self.topic_prefix, f"{self.app_id}-labels")
 
     @property
     def router(self) -> "Settings":
@@ -327,15 +345,24 @@ class Settings:
         )
 
     @property
+    def application(self) -> str:
+        """The application id that was set, in a router's settings too."""
+        return self.app_id.removesuffix(_ROUTER) if self.routed else self.app_id
+
+    @property
+    def intake_group(self) -> str:
+        """Consumer group of intake."""
+        return f"{self.app_id}-intake"
+
+    @property
     def changelog(self) -> str:
-        """Topic of the state table's changelog, as Faust names it."""
-        return f"{self.app_id}-state-changelog"
+        """Topic of the state table's changelog; transactional ids are named after it."""
+        return prefixed(self.topic_prefix, f"{self.app_id}-state-changelog")
 
     @property
     def configurations(self) -> str:
         """Topic of what is in force in each partition, of all stages; see `streams.config.in_force`."""
-        app_id = self.app_id.removesuffix(_ROUTER) if self.routed else self.app_id
-        return f"{app_id}-configurations"
+        return prefixed(self.topic_prefix, f"{self.application}-configurations")
 
     def unpacks(self, topic: str) -> int | None:
         """Return the most bytes a record batch of a topic may expand to; None of what workers write themselves."""
@@ -393,7 +420,26 @@ class Settings:
             values["sources"] = source_config.parse(table.get("sources", {}), values["carry_headers"])
         except (ValueError, OSError) as exc:
             raise SettingsError(str(exc)) from exc
-        return cls(**values)
+        if prefix := values.get("topic_prefix"):
+            # An input that a source names belongs to those who write it.
+            foreign = {topic for source in values["sources"] for topic in source.topics}
+            for name in TOPICS:
+                topic = values.get(name, getattr(cls, name))
+                if topic is not None and not (name in ("forecasts", "outcomes") and topic in foreign):
+                    values[name] = prefixed(prefix, topic)
+        settings = cls(**values)
+        longest = max((*(getattr(settings, name) or "" for name in TOPICS), settings.router.changelog), key=len)
+        if len(longest) > TOPIC_CHARACTERS:
+            raise SettingsError(
+                f"TRUEUP_TOPIC_PREFIX makes {longest}, which is longer than the {TOPIC_CHARACTERS} characters of a "
+                "topic in Kafka"
+            )
+        return settings
+
+
+def prefixed(prefix: str, topic: str) -> str:
+    """Return the name of a topic of trueup's own; one that begins with the prefix has it."""
+    return topic if topic.startswith(prefix) else prefix + topic
 
 
 def _nearest(name: str, known: Iterable[str]) -> str:
@@ -453,7 +499,7 @@ _ELSEWHERE = ("TRUEUP_KAFKA_LIB", "TRUEUP_COMPILED")
 def _shown(default: object) -> str:
     if isinstance(default, tuple):
         return ",".join(default)
-    return "none" if default is None else str(default)
+    return str(default) if default not in (None, "") else "none"
 
 
 def _one_of(value: str, allowed: tuple[str, ...]) -> str:

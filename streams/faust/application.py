@@ -120,6 +120,7 @@ class Application:
             self.faust,
             memory=memory,
             owner=settings.owner,
+            changelog=settings.changelog,
             write_buffer_size=settings.write_buffer_bytes,
             block_cache_size=settings.block_cache_bytes,
         )

@@ -41,10 +41,15 @@ class StateTable(faust.Table):  # type: ignore[type-arg]
         Keep rows in memory instead of RocksDB.
     owner
         Name of this worker in its claims.
+    changelog
+        Topic of the changelog; empty: as Faust names it.
     """
 
-    def __init__(self, app: faust.App, *, memory: bool = False, owner: str = "", **options: int) -> None:
+    def __init__(
+        self, app: faust.App, *, memory: bool = False, owner: str = "", changelog: str = "", **options: int
+    ) -> None:
         self._memory = memory
+        self._changelog_name = changelog
         self.owner = owner
         self.changelog = Changelog(
             lambda: str(self.changelog_topic_name), lambda: cast("BatchProducer", app.producer), owner
@@ -91,6 +96,9 @@ class StateTable(faust.Table):  # type: ignore[type-arg]
     def range(self, partition: int, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
         """Iterate over rows by key prefix. For views, never for what must be right."""
         return self.store.range(partition, prefix)
+
+    def _changelog_topic_name(self) -> str:
+        return self._changelog_name or super()._changelog_topic_name()
 
     async def claim(self, partition: int) -> None:
         """Shut all others out of a partition's changelog; raises as `Changelog.claim`."""

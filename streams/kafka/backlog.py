@@ -46,7 +46,7 @@ async def awaited(settings: Settings, stop: asyncio.Event) -> None:
                 **settings.security.client_options(),
             )
             async with consumer:
-                if await _handed_on(admin, consumer, f"{settings.app_id}-intake", names, stop):
+                if await _handed_on(admin, consumer, settings.intake_group, names, stop):
                     await _handed_on(admin, consumer, router.app_id, (router.forecasts, router.outcomes), stop)
     except Exception as exc:  # noqa: BLE001 - whatever cannot be known, the worker may begin
         said = str(exc) or type(exc).__name__

@@ -67,8 +67,9 @@ def needed(settings: Settings) -> list[Grant]:
         *(Grant("topic", name, ("Read", "DescribeConfigs")) for name in (settings.forecasts, settings.outcomes)),
         *(Grant("topic", name, ("Write", "DescribeConfigs")) for name in outputs),
         Grant("topic", settings.changelog, ("Read", "Write", "DescribeConfigs")),
+        Grant("topic", settings.owners, ("Read", "Write", "DescribeConfigs")),
         Grant("group", settings.app_id, ("Read",)),
-        Grant("transactional-id", f"{settings.app_id}-", ("Write",)),
+        Grant("transactional-id", settings.changelog.removesuffix("state-changelog"), ("Write",)),
     ]
 
 
@@ -84,7 +85,8 @@ def of_intake(settings: Settings) -> list[Grant]:
         *(Grant("topic", name, ("Read",)) for name in sources),
         *(Grant("topic", name, ("Write",)) for name in written),
         Grant("topic", settings.configurations, ("Read", "Write")),  # reads what is left out: `trueup skip`
-        Grant("group", f"{settings.app_id}-intake", ("Read",)),
+        Grant("topic", settings.owners, ("Read", "Write")),
+        Grant("group", settings.intake_group, ("Read",)),
     ]
 
 

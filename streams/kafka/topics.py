@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
-from aiokafka.errors import KafkaConnectionError, for_code
+from aiokafka.errors import KafkaConnectionError, TopicAlreadyExistsError, for_code
 
 from streams.config.settings import Settings
-from streams.kafka import codecs, connectivity, permissions
+from streams.kafka import codecs, connectivity, owners, permissions
 
 #: Room a record batch needs beyond its records, bytes.
 BATCH_OVERHEAD = 4096
@@ -47,12 +47,15 @@ class Topic:
         Largest record batch that it must accept; 0 for inputs, which producers write.
     ahead_ms
         How far ahead of the broker's clock it may accept a record's timestamp, ms; None for topics that workers write.
+    shared
+        Whether all applications of the cluster have it: it has one partition.
     """
 
     name: str
     compacted: bool
     batch_bytes: int
     ahead_ms: int | None = None
+    shared: bool = False
 
 
 def wanted(settings: Settings) -> list[Topic]:
@@ -66,6 +69,7 @@ def wanted(settings: Settings) -> list[Topic]:
             Topic(settings.dead_letters, compacted=False, batch_bytes=batch),
             Topic(settings.changelog, compacted=True, batch_bytes=batch),
             Topic(settings.configurations, compacted=True, batch_bytes=batch),
+            Topic(settings.owners, compacted=True, batch_bytes=batch, shared=True),
         ]
     maps = [Topic(settings.maps, compacted=True, batch_bytes=batch)] if settings.maps else []
     return [
@@ -76,6 +80,7 @@ def wanted(settings: Settings) -> list[Topic]:
         Topic(settings.dead_letters, compacted=False, batch_bytes=batch),
         Topic(settings.changelog, compacted=True, batch_bytes=batch),
         Topic(settings.configurations, compacted=True, batch_bytes=batch),
+        Topic(settings.owners, compacted=True, batch_bytes=batch, shared=True),
         *maps,
     ]
 
@@ -88,7 +93,8 @@ async def create(
     Parameters
     ----------
     partitions
-        Of every new topic. Existing topics keep theirs, and `check` reports differences.
+        Of every new topic but the one that all applications share. Existing topics keep theirs, and `check` reports
+        differences.
     replication
         Copies of every topic. With three or more, writes need two in sync.
     retention_ms
@@ -116,11 +122,12 @@ async def create(
                 configs["delete.retention.ms"] = str(DELETE_RETENTION_MS)
             if retention_ms is not None and not topic.compacted:
                 configs["retention.ms"] = str(retention_ms)
-            requests.append(NewTopic(topic.name, partitions, replication, topic_configs=configs))
+            width = 1 if topic.shared else partitions
+            requests.append(NewTopic(topic.name, width, replication, topic_configs=configs))
         if requests:
             response = await admin.create_topics(requests)
             for name, code, *message in response.topic_errors:
-                if code:
+                if code not in (0, TopicAlreadyExistsError.errno):  # another application may make the shared one
                     raise TopicsError(f"cannot make topic {name}: {for_code(code).__name__} {message or ''}")
             await _led(admin, [topic.name for topic in missing])
         return [topic.name for topic in missing]
@@ -150,7 +157,8 @@ async def check(
     Parameters
     ----------
     as_worker
-        Whether to check a worker's permissions, too. The user that makes topics does not need them.
+        Whether to check a worker's permissions, too, and whose the topics are. The user that makes topics does not
+        need them.
     partitions
         How many each was to have; None: as many as the others.
     replication, retention_ms
@@ -175,7 +183,7 @@ async def check(
             described["topic"]: described["partitions"]
             for described in await admin.describe_topics([topic.name for topic in present])
         }
-        counts = {topic.name: len(found[topic.name]) for topic in present}
+        counts = {topic.name: len(found[topic.name]) for topic in present if not topic.shared}
         inputs = counts.get(settings.forecasts)
         problems += [
             f"{_named(names)} {_do(names, 'has', 'have')} {count} partitions, {settings.forecasts} has {inputs}: "
@@ -188,7 +196,7 @@ async def check(
             "have so many"
             for count, names in _others(counts, partitions)
         ]
-        copies = {name: min(len(one["replicas"]) for one in found[name]) for name in counts}
+        copies = {name: min(len(one["replicas"]) for one in each) for name, each in found.items()}
         problems += [
             f"{_left(names, count, 'replicas', replication)}: kafka-reassign-partitions.sh changes that"
             for count, names in _others(copies, replication)
@@ -199,6 +207,8 @@ async def check(
                 configs = await _configs(admin, topic.name)
                 problems.extend(_problems(topic, configs))
                 problems.extend(_otherwise_kept(topic, configs, retention_ms))
+        if as_worker:
+            problems += await owners.problems(settings, allowed.get(settings.owners, frozenset()))
         return problems
 
 
@@ -234,7 +244,8 @@ def _otherwise_kept(topic: Topic, configs: Mapping[str, str], asked_ms: int | No
 
 async def lacking(settings: Settings) -> list[str]:
     """Return the topics that intake reads or writes and that do not exist, one sentence each."""
-    ours = settings.forecasts, settings.routes, settings.labels, settings.dead_letters, settings.configurations
+    written = settings.forecasts, settings.routes, settings.labels, settings.dead_letters
+    ours = (*written, settings.configurations, settings.owners)
     async with admin_client(settings) as admin:
         existing = set(await admin.list_topics())
     problems = [f"topic {name} does not exist: run 'trueup topics create'" for name in ours if name not in existing]
@@ -262,8 +273,8 @@ def _missing_sources(settings: Settings, existing: set[str]) -> list[str]:
 async def remarks(settings: Settings) -> list[str]:
     """Return warnings about settings of the topics that are allowed, one sentence each.
 
-    They are about a ``compression.type`` that makes the brokers compress batches again, about a changelog that keeps
-    deletions for a short time, and about acknowledged records that may be lost.
+    They are about topics of another application, about a ``compression.type`` that makes the brokers compress batches
+    again, about a changelog that keeps deletions for a short time, and about acknowledged records that may be lost.
     """
     async with admin_client(settings) as admin:
         topics = wanted(settings)
@@ -275,7 +286,8 @@ async def remarks(settings: Settings) -> list[str]:
             if granted is None or "DescribeConfigs" in granted:
                 configs[topic.name] = await _configs(admin, topic.name)
                 found += _remarks(topic, settings, configs[topic.name])
-        return found + _losable(configs)
+        foreign = await owners.problems(settings, allowed.get(settings.owners, frozenset()))
+        return foreign + found + _losable(configs)
 
 
 def _losable(configs: Mapping[str, Mapping[str, str]]) -> list[str]:

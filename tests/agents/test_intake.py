@@ -24,7 +24,7 @@ from streams.config import in_force
 from streams.config.settings import Settings, SettingsError
 from streams.faust.state_table import PartitionsError
 from streams.faust.transport import DataLossError, Produced
-from streams.kafka import partitioner, provenance, topics
+from streams.kafka import owners, partitioner, provenance, topics
 from streams.kafka.permissions import commands, of_intake
 from streams.kafka.provenance import Identity
 from streams.metrics.routing import IntakeGauges
@@ -637,6 +637,7 @@ def test_an_intake_that_dies_of_a_record_counts_it_and_says_what_helps(
 
     monkeypatch.setattr(Intake, "run", run)
     monkeypatch.setattr(topics, "lacking", nothing_lacks)
+    monkeypatch.setattr(owners, "claim", nothing_lacks)
     monkeypatch.setattr(module, "collect_rarely", lambda: None)
     there = replace(settings, data_dir=tmp_path / "data", metrics_port=0)
     for times in (1, 2, 3):

@@ -25,7 +25,7 @@ from agents.worker import FAILED, MISCONFIGURED, Stage
 from lab.scrape import get
 from state.policy import Policies
 from streams.config.settings import Settings
-from streams.kafka import topics
+from streams.kafka import owners, topics
 from streams.kafka.security import Access
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -44,6 +44,11 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker, "START_SECONDS", 0.0)
     monkeypatch.setattr(worker, "START_PAUSE", 0.0)
     monkeypatch.setattr(readers, "LEFT_SECONDS", 0.0)
+
+    async def claim(_: Settings) -> list[str]:
+        return []
+
+    monkeypatch.setattr(owners, "claim", claim)
 
 
 def says(monkeypatch: pytest.MonkeyPatch, *problems: str, failure: Exception | None = None) -> None:

@@ -124,7 +124,9 @@ def test_what_intake_has_sent_must_be_committed(monkeypatch: pytest.MonkeyPatch)
     gone = {routes.ORIGIN + b"src@of-another/1": seal(routes.ORIGIN[0], routes.VERSION, (99).to_bytes(8, "little"))}
     router = staged(2)
     router.parts = [sent, gone]
-    old: Any = SimpleNamespace(app_id="old", modes=[SimpleNamespace(topic="scores", direct=False)])
+    old: Any = SimpleNamespace(
+        app_id="old", intake_group="old-intake", modes=[SimpleNamespace(topic="scores", direct=False)]
+    )
 
     def asked(offset: int) -> dict[TopicPartition, tuple[int, str]]:
         async def offsets(group: str) -> dict[TopicPartition, tuple[int, str]]:

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from state.events import Rejected
 from state.fence import FORECASTS
 from streams.config import effective_config
-from streams.config.settings import Settings, SettingsError
+from streams.config.settings import TOPICS, Settings, SettingsError
+from streams.kafka.permissions import needed, of_intake
 from streams.kafka.security import Security
 from streams.kafka.topics import wanted
 from streams.records.decoding import KEY_IDS
@@ -34,6 +35,7 @@ GIVEN: dict[str, tuple[str, Any]] = {
     "TRUEUP_CALIBRATED": ("c", "c"),
     "TRUEUP_RESOLVED": ("r", "r"),
     "TRUEUP_DEAD_LETTERS": ("d", "d"),
+    "TRUEUP_OWNERS": ("who", "who"),
     "TRUEUP_OUTPUT_SUBJECTS": ("record", "record"),
     "TRUEUP_OUTPUT_REGISTER": ("no", "no"),
     "TRUEUP_MAPS": ("maps", "maps"),
@@ -156,11 +158,44 @@ def test_the_default_calibrator_serves_streams_the_file_does_not_name() -> None:
     assert policy.calibrator == "platt"
 
 
+def test_all_topics_of_its_own_begin_with_the_prefix(tmp_path: Path) -> None:
+    (file := tmp_path / "streams.toml").write_text(
+        '[sources.scores]\ntopic = "scores"\nrole = "forecast"\nevent_id = "id"\nstream = "s"\np = "p"\n'
+        '[sources.labels]\ntopic = "labels"\nrole = "outcome"\nevent_id = "id"\ny = "y"\n'
+    )
+    given = {"TRUEUP_STREAMS": str(file), "TRUEUP_TOPIC_PREFIX": "eu.", "TRUEUP_APP_ID": "b", "TRUEUP_MAPS": "eu.maps"}
+    settings = Settings.from_env(given)
+    grants = [grant for stage in settings.stages for grant in needed(stage)] + of_intake(settings)
+    named = {grant.name for grant in grants if grant.kind == "topic"}
+    assert {name for name in named if not name.startswith("eu.")} == {"scores", "labels", "trueup-owners"}
+    assert {settings.maps, settings.changelog, settings.router.configurations} <= named
+    assert "eu.b-" in {grant.name for grant in grants if grant.prefixed}
+    # What `config check` shows may be set again, and what Kafka does not take is refused.
+    shown = {name: value for name, value in effective_config.shown(settings).items() if value}
+    again = Settings.from_env(shown)
+    assert all(getattr(again, topic) == getattr(settings, topic) for topic in TOPICS)
+    with pytest.raises(SettingsError, match="TRUEUP_TOPIC_PREFIX='eu/'"):
+        Settings.from_env({"TRUEUP_TOPIC_PREFIX": "eu/"})
+    with pytest.raises(SettingsError, match="longer than the 249 characters"):
+        Settings.from_env({"TRUEUP_TOPIC_PREFIX": "p" * 60, "TRUEUP_APP_ID": "a" * 180})
+
+
+def test_input_that_a_source_names_is_no_topic_of_its_own(tmp_path: Path) -> None:
+    (file := tmp_path / "streams.toml").write_text(
+        '[sources.scores]\ntopic = "scores"\nrole = "forecast"\nevent_id = "id"\nstream = "s"\np = "p"\n'
+    )
+    given = {"TRUEUP_STREAMS": str(file), "TRUEUP_TOPIC_PREFIX": "eu.", "TRUEUP_FORECASTS": "scores"}
+    settings = Settings.from_env(given)
+    assert (settings.forecasts, settings.outcomes) == ("scores", "eu.outcomes")
+    assert settings.direct is not None
+
+
 def test_the_variables_described_are_all_that_are_read() -> None:
     described = {name for name, _, _ in Settings.described()}
     assert described == GIVEN.keys() | SECURITY.keys() | ACCESS.keys() | FILES | {
         "TRUEUP_STREAMS",
         "TRUEUP_OUTPUT_FORMAT",
+        "TRUEUP_TOPIC_PREFIX",
         *COIN,
         *REGISTRY,
     }
