@@ -157,7 +157,7 @@ class Readers:
         self._connection, self._asks = Pipe()
         #: A pipe that nobody writes to: whoever reads it sees its end when the parent has ended.
         self._end, self._life = os.pipe()
-        mirror = Mirror(_Channel(self._asks, lambda: self._server.failed_logins), policies)
+        mirror = Mirror(_Channel(self._asks, lambda: self._server.failed_logins), policies, settings.application)
         self._server = _listening(settings, self.vitals, mirror, pages and pages(settings, mirror))
 
     @property

@@ -74,7 +74,7 @@ def build(
 ) -> Topology:
     """Wire a fresh router; ``settings`` are those of `Settings.router`, for the rest see `agents.topology.build`."""
     app = Application(settings, memory=memory)
-    gauges = RouteGauges(__version__, lambda: samples(topology))
+    gauges = RouteGauges(__version__, lambda: samples(topology), settings.application)
     outputs = RoutedOutputs(settings, lambda: app.producer, lambda: app.table.widths.outcomes, gauges.produced)
     processor = RouteProcessor(
         settings, app.table, outputs, gauges, probe, app.holds, Notices(noticed(settings, "router"))

@@ -244,7 +244,13 @@ def build(
         Called with the number of each step of each batch; tests kill the process in it.
     """
     app = Application(settings, memory=memory)
-    gauges = Gauges(settings.metrics_streams, __version__, lambda: samples(topology), settings.policies)
+    gauges = Gauges(
+        settings.metrics_streams,
+        __version__,
+        lambda: samples(topology),
+        settings.policies,
+        app=settings.application,
+    )
     outputs = Outputs(settings, lambda: app.producer, gauges.produced)
     notices = Notices(noticed(settings, "worker"))
     processor = BatchProcessor(settings, app.table, outputs, gauges, probe, app.holds, notices)

@@ -51,7 +51,8 @@ def page() -> str:
     ]
     parts += _table(("name", "forecast", "what it is", "options"), rows)
     parts += [CHAINS]
-    parts += ["\n## Metrics\n\nEach with the prefix `trueup_`; counters end in `_total`.\n"]
+    named = "Each with the prefix `trueup_` and the label `app`, which is `TRUEUP_APP_ID`; counters end in `_total`."
+    parts += [f"\n## Metrics\n\n{named}\n"]
     parts += _table(
         ("name", "kind", "labels", "meaning", "what to do"),
         [(f"`{m.name}`", m.kind, ", ".join(m.labels) or "–", m.help, m.remedy or "–") for m in CATALOGUE.values()],

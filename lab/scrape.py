@@ -63,12 +63,12 @@ class ScrapedSamples:
     Parameters
     ----------
     text
-        The body of ``/metrics``.
+        The body of ``/metrics``; of which application it is does not count.
     """
 
     def __init__(self, text: str) -> None:
         self._samples = {
-            (sample.name, frozenset(sample.labels.items())): sample.value
+            (sample.name, frozenset(sample.labels.items() - {("app", sample.labels.get("app"))})): sample.value
             for family in text_string_to_metric_families(text)
             for sample in family.samples
         }

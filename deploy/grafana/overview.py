@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from deploy.grafana.panels import BAD, CALIBRATED, MUTED, RAW, WORKER, Dashboard, Panel, Query, Row, of, over
+from deploy.grafana.panels import ALERTS, BAD, CALIBRATED, MUTED, RAW, WORKER, Dashboard, Panel, Query, Row, of, over
 
 _GREEN: Final = (None, "green")
 _RED_FROM_1: Final = (_GREEN, (1, "red"))
@@ -27,7 +27,7 @@ OVERVIEW: Final = Dashboard(
                     "stat",
                     "Alerts firing",
                     "Alerts of trueup that fire now, without those that only inform. Zero is well.",
-                    [Query('count(ALERTS{alertstate="firing", alertname=~"Trueup.+", severity!="info"}) or vector(0)')],
+                    [Query(f'count({ALERTS}, severity!="info"}}) or vector(0)')],
                     "none",
                     width=4,
                     height=4,
@@ -97,8 +97,7 @@ OVERVIEW: Final = Dashboard(
                     "Alerts that fire, by stream and worker; the runbook says what to do. Empty is well.",
                     [
                         Query(
-                            'sum by (alertname, severity, stream, instance) (ALERTS{alertstate="firing", '
-                            'alertname=~"Trueup.+"})',
+                            f"sum by (alertname, severity, stream, instance) ({ALERTS}}})",
                             "firing",
                             quiet=True,
                         )
@@ -180,7 +179,10 @@ OVERVIEW: Final = Dashboard(
                     decimals=3,
                     by="stream",
                     alert="TrueupCalibrationErrorHigh",
-                    links={"stream": "/d/trueup-stream?var-stream=${__value.text}&${datasource:queryparam}"},
+                    links={
+                        "stream": "/d/trueup-stream?var-stream=${__value.text}"
+                        "&${app:queryparam}&${datasource:queryparam}"
+                    },
                     units={
                         "events": "locale",
                         "coverage": "percentunit",

@@ -12,8 +12,11 @@ from typing import Any, Final, Literal
 COLUMNS: Final = 24
 SOURCE: Final = {"type": "prometheus", "uid": "${datasource}"}
 #: Matchers of series that workers export, and of those that rules record over all workers.
-WORKER: Final = 'job=~"$job", instance=~"$instance"'
-JOB: Final = 'job=~"$job"'
+APP: Final = 'app=~"$app"'
+WORKER: Final = f'{APP}, job=~"$job", instance=~"$instance"'
+JOB: Final = f'{APP}, job=~"$job"'
+#: Alerts of an application that fire; those of a target that cannot be scraped name none. More matchers may follow.
+ALERTS: Final = 'ALERTS{alertstate="firing", alertname=~"Trueup.+", app=~"$app|"'
 #: Decimals of a column that has a unit of its own.
 DECIMALS: Final = {"locale": 0, "percentunit": 1}
 QUOTE: Final = '"'
@@ -256,7 +259,7 @@ class Dashboard:
     Attributes
     ----------
     variables
-        Those beyond data source, job and instance: name, label, and either a query or the values themselves.
+        Those beyond data source, application, job and instance: name, label, and either a query or the values.
     """
 
     uid: str
@@ -300,7 +303,8 @@ class Dashboard:
 
     def _variables(self) -> Iterator[dict[str, Any]]:
         yield {"name": "datasource", "label": "Data source", "type": "datasource", "query": "prometheus", "hide": 0}
-        yield _asked("job", "Job", "label_values(trueup_build_info, job)", several=True)
+        yield _asked("app", "Application", "label_values(trueup_build_info, app)", several=False)
+        yield _asked("job", "Job", f"label_values(trueup_build_info{{{APP}}}, job)", several=True)
         yield _asked("instance", "Instance", f"label_values(trueup_build_info{{{JOB}}}, instance)", several=True)
         for name, label, given in self.variables:
             if isinstance(given, str):
@@ -368,7 +372,7 @@ _ALERTS: Final = {
     "enable": True,
     "iconColor": "red",
     "datasource": SOURCE,
-    "expr": 'ALERTS{alertstate="firing", alertname=~"Trueup.+", severity!="info"}',
+    "expr": f'{ALERTS}, severity!="info"}}',
     "titleFormat": "{{alertname}}",
     "textFormat": "{{stream}} {{instance}}",
     "step": "60s",

@@ -5,6 +5,7 @@ from typing import Final, Literal
 from deploy.grafana.panels import (
     BAD,
     CALIBRATED,
+    JOB,
     MUTED,
     RAW,
     WORKER,
@@ -120,7 +121,7 @@ STREAM: Final = Dashboard(
         (
             "stream",
             "Stream",
-            'label_values({__name__=~"trueup_resolved|trueup_resolved_vectors", job=~"$job"}, stream)',
+            f'label_values({{__name__=~"trueup_resolved|trueup_resolved_vectors", {JOB}}}, stream)',
         ),
         ("window", "Window", ("1d", "1h", "life")),
     ),

@@ -185,9 +185,12 @@ async def problems(settings: Settings, allowed: permissions.Allowed) -> list[str
 async def claim(settings: Settings) -> list[str]:
     """Write down what these settings write, unless it is there, and return why they may not; see `conflicts`.
 
-    Of two that do so at the same moment, the one whose record comes first stays. Raises as `read`.
+    Of two that do so at the same moment, the one whose record comes first stays. Raises KafkaError as `read`.
     """
-    kept = await read(settings)
+    try:
+        kept = await read(settings)
+    except OwnersError as exc:
+        return [str(exc)]
     known = _standing(kept)
     found = conflicts(settings, kept)
     new = {

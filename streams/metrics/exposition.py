@@ -4,6 +4,7 @@ A worker has hundreds of streams, and each has tens of series. Between two scrap
 sometimes all of them do.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Final
 
@@ -15,6 +16,8 @@ from streams.metrics.snapshot import PartitionSnapshot
 
 #: The metrics that are exported by stream.
 OF_STREAMS: Final = {name: metric for name, metric in CATALOGUE.items() if "stream" in metric.labels}
+#: How lines of samples begin, with labels and without.
+_WITH_LABELS, _BARE = re.compile(rb"^(\w+)\{", re.MULTILINE), re.compile(rb"^(\w+) ", re.MULTILINE)
 #: What the text format writes otherwise inside of quotes.
 _ESCAPES: Final = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
@@ -26,10 +29,14 @@ class Exposition:
     ----------
     policies
         How streams are configured.
+    app
+        The application, as a label of every series; empty: none has it.
     """
 
-    def __init__(self, policies: Policies) -> None:
+    def __init__(self, policies: Policies, app: str = "") -> None:
         self._policies = policies
+        self._names: tuple[str, ...] = ("app",) if app else ()
+        self._values: tuple[str, ...] = (app,) if app else ()
         #: By stream: the rows it was written from, and its lines by metric.
         self._written: dict[str, tuple[list[object], dict[str, str]]] = {}
 
@@ -54,7 +61,7 @@ class Exposition:
         for name, metric in OF_STREAMS.items():
             whole = PREFIX + name + ("_total" if metric.kind == "counter" else "")
             parts.append(f"# HELP {whole} {metric.help}\n# TYPE {whole} {metric.kind}\n")
-            parts += (_line(whole, ("stream",), (stream,), n) for stream, n in list(counted.get(name, {}).items()))
+            parts += (self._line(whole, ("stream",), (stream,), n) for stream, n in list(counted.get(name, {}).items()))
             parts += (lines[name] for _, lines in self._written.values() if name in lines)
         return "".join(parts)
 
@@ -62,13 +69,24 @@ class Exposition:
         policy = self._policies.of(stream)
         lines: dict[str, list[str]] = {}
         for name, labels, value in views.samples(StateRows.of(held, stream, policy), stream, policy):
-            lines.setdefault(name, []).append(_line(PREFIX + name, CATALOGUE[name].labels, labels, value))
+            lines.setdefault(name, []).append(self._line(PREFIX + name, CATALOGUE[name].labels, labels, value))
         return {name: "".join(several) for name, several in lines.items()}
 
+    def _line(self, name: str, labels: tuple[str, ...], values: tuple[str, ...], value: float) -> str:
+        pairs = zip((*self._names, *labels), (*self._values, *values), strict=True)
+        named = ",".join([f'{label}="{text.translate(_ESCAPES)}"' for label, text in pairs])
+        return f"{name}{{{named}}} {float(value)!r}\n"
 
-def _line(name: str, labels: tuple[str, ...], values: tuple[str, ...], value: float) -> str:
-    named = ",".join([f'{label}="{text.translate(_ESCAPES)}"' for label, text in zip(labels, values, strict=True)])
-    return f"{name}{{{named}}} {float(value)!r}\n"
+
+def labelled(text: bytes, app: str) -> bytes:
+    """Return Prometheus's text format with the application as the first label of every series; as it is if empty.
+
+    ``app`` is what Kafka takes for a name: nothing in it has to be escaped.
+    """
+    if not app:
+        return text
+    label = b'\\1{app="%b"' % app.encode()
+    return _BARE.sub(label + b"} ", _WITH_LABELS.sub(label + b",", text))
 
 
 def _rows(held: Mapping[int, PartitionSnapshot]) -> dict[str, list[object]]:

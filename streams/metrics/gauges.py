@@ -12,7 +12,7 @@ from state.engine import Effects
 from state.fence import FATES, Fence
 from state.policy import Policies
 from streams.metrics.catalogue import CATALOGUE, DELAYS, LATENCIES, PREFIX, RECORD_FATES, SIZES, STAGES, WAITS
-from streams.metrics.exposition import OF_STREAMS
+from streams.metrics.exposition import OF_STREAMS, labelled
 from streams.metrics.latency import Latencies
 from streams.metrics.sample import Sample
 from streams.metrics.slots import Slots, named
@@ -49,6 +49,8 @@ class Gauges(Collector):
         What streams are configured to do: those it names have series, and ages of outcomes are held against it.
     clock
         Returns the time, s; decides when slots change hands.
+    app
+        The application, as a label of every series that is not of one stream; empty: none has it.
     """
 
     def __init__(
@@ -58,7 +60,9 @@ class Gauges(Collector):
         sampler: Sampler,
         policies: Policies = NO_POLICIES,
         clock: Callable[[], float] = monotonic,
+        app: str = "",
     ) -> None:
+        self._app = app
         disable_created_metrics()  # type: ignore[no-untyped-call]  # a series beside every counter that says only when
         self.registry = CollectorRegistry()
         self._slots = Slots(most_streams, named(policies), clock)
@@ -249,7 +253,7 @@ class Gauges(Collector):
 
     def exposition(self) -> bytes:
         """Return what is of the worker and not of one stream, in Prometheus's text format."""
-        return generate_latest(self.registry)
+        return labelled(generate_latest(self.registry), self._app)
 
     def counted(self) -> dict[str, dict[str, int]]:
         """Return what each counter by stream counted."""

@@ -137,6 +137,8 @@ class Mirror:
         Returns what changed since it was called last; everything, if it is called with True.
     policies
         How streams are configured; None: there are no streams.
+    app
+        The application, as a label of every series of streams; empty: none has it.
 
     Attributes
     ----------
@@ -146,11 +148,11 @@ class Mirror:
         Streams that have no series.
     """
 
-    def __init__(self, ask: Ask, policies: Policies | None = None) -> None:
+    def __init__(self, ask: Ask, policies: Policies | None = None, app: str = "") -> None:
         self.overview = Overview()
         self.hidden: frozenset[str] = frozenset()
         self._ask = ask
-        self._streams = None if policies is None else Exposition(policies)
+        self._streams = None if policies is None else Exposition(policies, app)
         self._held: dict[int, PartitionSnapshot] = {}
         self._lock = Lock()
         self._until, self._silent, self._whole = 0.0, 0.0, True

@@ -12,6 +12,7 @@ from state import routes
 from state.fence import Fence
 from streams.metrics import catalogue
 from streams.metrics.catalogue import CATALOGUE, LATENCIES, PREFIX, SIZES, STAGES
+from streams.metrics.exposition import labelled
 from streams.metrics.sample import Sample
 from streams.records import decoding, routing
 
@@ -87,6 +88,8 @@ class Stage(Collector):
         Names of what counts by itself.
     histograms
         Edges of their buckets, by name.
+    app
+        The application, as a label of every series; empty: none has it.
     """
 
     def __init__(
@@ -95,7 +98,9 @@ class Stage(Collector):
         sampler: Callable[[], Iterable[Sample]],
         counters: Iterable[str],
         histograms: Mapping[str, Sequence[float]],
+        app: str = "",
     ) -> None:
+        self._app = app
         disable_created_metrics()  # type: ignore[no-untyped-call]  # as a worker's
         self.registry = CollectorRegistry()
         self._version = version
@@ -121,7 +126,7 @@ class Stage(Collector):
 
     def exposition(self) -> bytes:
         """Return everything in Prometheus's text format."""
-        return generate_latest(self.registry)
+        return labelled(generate_latest(self.registry), self._app)
 
     def collect(self) -> Iterator[Metric]:
         """Yield what does not count by itself."""
@@ -153,14 +158,17 @@ class RouteGauges(Stage):
         Version of the program.
     sampler
         Reads what is not in the state.
+    app
+        The application, as `Stage` takes it.
     """
 
-    def __init__(self, version: str, sampler: Callable[[], Iterable[Sample]]) -> None:
+    def __init__(self, version: str, sampler: Callable[[], Iterable[Sample]], app: str = "") -> None:
         super().__init__(
             version,
             sampler,
             ("routed_records", "expired_routes", "dead_letters", "outputs", "redelivered_records"),
             {"batch_seconds": LATENCIES, "batch_records": SIZES, "stage_seconds": LATENCIES},
+            app,
         )
         self._held: dict[int, Fence] = {}
         self._stages = {step: self._histograms["stage_seconds"].labels(name) for step, name in STAGES.items()}
@@ -230,14 +238,19 @@ class IntakeGauges(Stage):
         Names of the sources.
     sampler
         Reads lag and readiness.
+    app
+        The application, as `Stage` takes it.
     """
 
-    def __init__(self, version: str, sources: Iterable[str], sampler: Callable[[], Iterable[Sample]]) -> None:
+    def __init__(
+        self, version: str, sources: Iterable[str], sampler: Callable[[], Iterable[Sample]], app: str = ""
+    ) -> None:
         super().__init__(
             version,
             sampler,
             ("mapped_records", "dead_letters", "outputs", "far_off_times"),
             {"batch_seconds": LATENCIES, "batch_records": SIZES},
+            app,
         )
         for source in sources:
             self._counters["far_off_times"].labels(source)

@@ -126,7 +126,7 @@ def test_what_intake_did_not_write_is_a_dead_letter_with_its_place(
             (topic, i, "route") for topic in ("trueup-routes", "trueup-labels") for i in range(len(values))
         ]
         shown = topology.gauges.exposition().decode()
-        assert f'trueup_routed_records_total{{fate="dead",topic="labels"}} {len(values)}.0' in shown
+        assert f'trueup_routed_records_total{{app="trueup",fate="dead",topic="labels"}} {len(values)}.0' in shown
 
     run(main())
 
@@ -167,9 +167,9 @@ def test_the_gauges_say_what_is_waited_for(run: Run, tmp_path: Path, producer: P
         await topology.applied(0)
         await process(topology, asked(0, "a", "s"), asked(1, "b", "s"), said(0, "c", 1.0), said(1, "a", 1.0))
         lines = topology.gauges.exposition().decode().splitlines()
-        assert {"trueup_routed_events 2.0", "trueup_unrouted_events 1.0"} <= set(lines)
-        assert 'trueup_routed_records_total{fate="routed",topic="labels"} 1.0' in lines
-        assert 'trueup_outputs_total{topic="outcomes"} 1.0' in lines
+        assert {'trueup_routed_events{app="trueup"} 2.0', 'trueup_unrouted_events{app="trueup"} 1.0'} <= set(lines)
+        assert 'trueup_routed_records_total{app="trueup",fate="routed",topic="labels"} 1.0' in lines
+        assert 'trueup_outputs_total{app="trueup",topic="outcomes"} 1.0' in lines
 
     run(main())
 

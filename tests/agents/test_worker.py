@@ -178,7 +178,7 @@ def test_probes_of_a_worker_that_stops_say_that_it_is_alive_and_not_ready(
                 for path in ("/readyz", "/healthz"):
                     probes.setdefault(path, set()).add(await asked(path))
                 await asyncio.sleep(0.05)
-            assert "trueup_ready 0.0" in (await asked("/metrics"))[1]
+            assert 'trueup_ready{app="trueup"} 0.0' in (await asked("/metrics"))[1]
 
         monkeypatch.setattr(topology.app, "start", start)
         monkeypatch.setattr(topology.app, "stop", stop)

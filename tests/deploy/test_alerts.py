@@ -11,6 +11,8 @@ from tests.deploy.promtool import PROMETHEUS, Scenario, judge, needs_promtool
 
 W: Final = 'job="trueup",instance="w0"'
 V: Final = 'job="trueup",instance="w1"'
+#: A worker of another application that the same Prometheus scrapes.
+STAGING: Final = 'app="staging",job="trueup",instance="s0"'
 S: Final = 'stream="cards"'
 #: More samples than any scenario looks at.
 LONG: Final = 500
@@ -28,6 +30,11 @@ def healthy(worker: str = W, step: int = 1) -> dict[str, str]:
         f"trueup_last_update_timestamp_seconds{{{worker}}}": f"0+{60 * step}x{LONG}",
         f'trueup_lag_records{{{worker},topic="forecasts",partition="0"}}': f"0x{LONG}",
     }
+
+
+def until(minutes: int) -> dict[str, str]:
+    """Return a worker whose series end."""
+    return {series: f"{values.split('x')[0]}x{minutes} stale" for series, values in healthy().items()}
 
 
 def router(ready: str = "1", instance: str = "r0") -> dict[str, str]:
@@ -488,6 +495,9 @@ SCENARIOS: Final[dict[str, dict[str, list[Scenario]]]] = {
             scene(only("trueup_ready", f"0x{LONG}"), at=6, fires="TrueupNoWorkerReady"),
             # The router and the intake are ready.
             scene(only("trueup_ready", f"0x{LONG}"), router(), intake(), at=6, fires="TrueupNoWorkerReady"),
+            # Another application is; and so it is where nobody shows the workers any more.
+            scene(only("trueup_ready", f"0x{LONG}"), healthy(STAGING), at=6, fires="TrueupNoWorkerReady"),
+            scene(until(2), healthy(STAGING), at=15, fires="TrueupNoWorkerReady"),
         ],
         "quiet": [
             scene(only("trueup_ready", "0x4 1x20"), at=6),
@@ -746,6 +756,20 @@ def test_ratios_are_those_of_the_sums_of_two_workers(tmp_path: Path) -> None:
     series = healthy() | healthy(V) | bins(40, 0.5, 0.3) | bins(10, 0.6, 0.8, worker=V)
     series |= guarantee(0.1, 0.5, 300) | guarantee(0.3, 0.5, 100, V)
     judge(tmp_path, [Scenario(series, 21, values=values)])
+
+
+@needs_promtool
+def test_two_applications_do_not_add_up(tmp_path: Path) -> None:
+    """They have one job and one name of a stream, and the second one's forecasts are too high."""
+    life = {"stream": "cards", "kind": "calibrated", "window": "life"}
+    series = healthy() | healthy(STAGING) | bins(40, 0.5, 0.5) | bins(10, 0.6, 0.2, worker=STAGING)
+    values = {
+        record("stream_kind:trueup_events:sum", **life, app=""): 800,
+        record("stream_kind:trueup_events:sum", **life, app="staging"): 200,
+        record("stream_kind:trueup_ece:ratio", **life, app=""): 0,
+        record("stream_kind:trueup_ece:ratio", **life, app="staging"): 0.4,
+    }
+    judge(tmp_path, [Scenario(series, 21, frozenset({"TrueupMeanOff"}), values=values)])
 
 
 @needs_promtool

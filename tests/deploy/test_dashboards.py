@@ -45,13 +45,13 @@ def test_a_query_asks_only_for_what_is_exported_or_recorded(dashboard: Dashboard
 
 @pytest.mark.parametrize(("dashboard", "panel"), PANELS)
 def test_a_query_follows_the_variables(dashboard: Dashboard, panel: Panel) -> None:
-    """Every selector names the job; the worker if each exports its own; stream and window if the dashboard has them."""
+    """Every selector names application and job; the worker if each exports its own; stream and window as they may."""
     variables = {name for name, _, _ in dashboard.variables}
     for query in panel.queries:
         for name, matched in selectors(grounded(query.expr)):
             if name == "ALERTS":
                 continue
-            assert "job" in matched, name
+            assert {"app", "job"} <= set(matched), name
             assert ("instance" in matched) == (name in exported()), name
             if "stream" in variables and name.startswith("stream"):
                 assert "stream" in matched, name

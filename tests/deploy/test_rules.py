@@ -62,6 +62,14 @@ def test_every_alert_has_an_entry_in_the_runbook_and_every_entry_an_alert() -> N
         assert rule["labels"]["severity"] in {"critical", "warning", "info"}
 
 
+def test_every_sum_is_of_one_application() -> None:
+    for rule in rules():
+        grouped = re.findall(r"\b(?:by|on) \(([^)]*)\)", rule["expr"])
+        assert all("app" in each.split(", ") for each in grouped if each), rule
+        aggregated = re.findall(r"\b(?:sum|max|min|count|topk)\b ?(\w*) ?\(", rule["expr"])
+        assert set(aggregated) <= {"by", "without"}, rule
+
+
 def test_what_is_made_of_sums_is_in_their_group() -> None:
     """No group reads a series of another: groups run side by side, so some values would be new and some old."""
     for path in RULES:

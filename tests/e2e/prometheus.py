@@ -28,6 +28,7 @@ needs_prometheus = pytest.mark.skipif(which("prometheus") is None, reason="apt-g
 #: What the variables of the dashboards stand for, as if chosen in Grafana.
 CHOSEN: Final = {
     "$__rate_interval": "1m",
+    "$app": ".+",
     "$job": "trueup",
     "$instance": ".+",
     "$stream": "stream-0",

@@ -120,11 +120,11 @@ def test_fates_follow_early_outcomes_to_their_end() -> None:
         ("outcomes", "resolved"): 4, ("outcomes", "early"): 5, ("outcomes", "duplicate"): 1,
         ("outcomes", "revised"): 1, ("outcomes", "stale"): 1, ("outcomes", "waiting"): 0, ("outcomes", "dead"): 1,
     }  # fmt: skip
-    lines = [f'trueup_records_total{{topic="{t}",fate="{f}"}} {n}' for (t, f), n in counters.items()]
+    lines = [f'trueup_records_total{{app="a",topic="{t}",fate="{f}"}} {n}' for (t, f), n in counters.items()]
     lines += [
         'trueup_expired_total{kind="outcome"} 1',
         'trueup_expired_total{kind="forecast"} 2',
-        "trueup_pending_events 1",
+        'trueup_pending_events{app="a"} 1',
         "trueup_early_outcomes 1",
     ]
     fates = ScrapedSamples("\n".join(lines) + "\n").fates()

@@ -4,6 +4,7 @@ import random
 
 from hypothesis import given
 from hypothesis import strategies as st
+from prometheus_client.parser import text_string_to_metric_families
 
 from state import rows
 from state.fence import Fence
@@ -11,6 +12,9 @@ from state.policy import Policies, Policy
 from state.scoring.comparison import Comparison
 from state.scoring.history import History
 from streams.metrics.exposition import Exposition
+from streams.metrics.gauges import Gauges
+from streams.metrics.mirror import Mirror, Source
+from streams.metrics.routing import IntakeGauges
 from streams.metrics.snapshot import PartitionSnapshot
 
 POLICIES = Policies(default=Policy())
@@ -90,3 +94,13 @@ def test_what_is_kept_is_what_would_be_written_afresh(steps: list[tuple[int, str
 def test_names_are_escaped_as_the_format_asks() -> None:
     held = {0: PartitionSnapshot(Fence(), {'a"\\\n': SCORES[0]})}
     assert 'trueup_resolved{stream="a\\"\\\\\\n"} 1.0\n' in Counted().text(held)
+
+
+def test_every_series_names_the_application() -> None:
+    gauges = Gauges(10, "0", lambda: [("ready", (), 1.0), ("lag_records", ("forecasts", "0"), 2.0)], app="eu.b-1")
+    gauges.assigned(0, PartitionSnapshot(Fence(), {"s": SCORES[0]}))
+    text = Mirror(Source(gauges.exposition, gauges), POLICIES, "eu.b-1").exposition()
+    text += IntakeGauges("0", ["scores"], list, "eu.b-1").exposition()
+    samples = [each for family in text_string_to_metric_families(text.decode()) for each in family.samples]
+    assert {each.name for each in samples} >= {"trueup_ready", "trueup_resolved", "trueup_mapped_records_total"}
+    assert {each.labels.get("app") for each in samples} == {"eu.b-1"}
