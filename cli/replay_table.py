@@ -45,30 +45,24 @@ def show(console: Console, result: Result, pace: Pace) -> None:
         for shown in _SHOWN:
             console.print(_differences(result, shown))
     for contender in result.contenders:
-        for table in _of_streams(contender):
+        for table in _of_streams(contender, result):
             console.print(table)
     for line in warnings(result):
         console.print(line, soft_wrap=True, highlight=False)
-    if scored:
-        made = recommendation.choose(result)
+    for made in recommendation.verdicts(result):
         for line in (made.headline, *made.reasons):
             console.print(line, soft_wrap=True, highlight=False)
 
 
-def _of_streams(contender: Contender) -> Iterator[Table]:
+def _of_streams(contender: Contender, result: Result) -> Iterator[Table]:
     """Yield tables of the streams of classes and numbers, and of the segments of the others."""
     for each in contender.vectors.values():
         table = Table("", RAW, contender.name, title=f"{each.stream}: {each.resolved:,} resolved")
         for name, value in each.figures["calibrated"].items():
             table.add_row(name.replace("_", " "), f"{each.figures['raw'][name]:.4f}", f"{value:.4f}")
-        for loss, of in each.differences.items():
-            if of.mean is not None and of.error is not None:
-                table.add_row(f"{loss}, served − raw", "", f"{of.mean:+.5f} ± {1.96 * of.error:.5f}".replace("-", "−"))
-        for name, found in each.against.items():
-            for loss, of in found.items():
-                if of.mean is not None and of.error is not None:
-                    shown = f"{of.mean:+.5f} ± {1.96 * of.error:.5f}".replace("-", "−")
-                    table.add_row(f"{loss}, this − {name}", "", shown)
+        for of in result.vector_differences.get(each.stream, ()):
+            if of.name == contender.name:
+                table.add_row(f"{of.metric.replace('_', ' ')}, this − {of.against}", "", _interval(of))
         yield table
         if each.segments:
             yield pair_table(each.segments)

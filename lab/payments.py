@@ -87,7 +87,7 @@ def _judged(played: Fraud, p: Floats, chosen: npt.NDArray[np.bool_]) -> dict[str
         "log_loss": scores.log_loss,
         "auc": order.auc,
         "recall": order.recall[VOLUME],
-        "distinct": order.distinct,
+        "distinct": len(np.unique(mine)),
     }
 
 

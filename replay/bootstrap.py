@@ -5,15 +5,14 @@ contenders are drawn together, so what they share cancels.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
-from replay.measure import VOLUME, bins_of, knots, log_losses, parts, scorecard
-from replay.ranking import Buckets, of_equals
-from replay.result import COMPARED, RAW, Bootstrap, Difference
-from state.arrays import Floats
+from replay.measure import VOLUME, bins_of, knots, log_losses
+from replay.ranking import Moments, ranked_by
+from replay.result import COMPARED, Bootstrap, Difference
+from state.arrays import Floats, Integers
 from state.scoring.scores import BINS
 
 #: Cells a block is made of. Blocks begin at cells' edges, so only cells' sums are kept, however long the history.
@@ -66,14 +65,16 @@ class Resampled:
         By name, [n] each.
     volume
         Of the recall, as `Scorecard.recall`.
+    moments
+        Within which forecasts are ranked; None: all within one.
 
     Notes
     -----
     A resample draws ceil(n / block) blocks of `CELLS` cells with replacement, from all that begin at a cell's edge; the
     cells at both ends come up less often, as in any moving-block bootstrap (Künsch 1989, *The Jackknife and the
     Bootstrap for General Stationary Observations*, section 2.3). The last cell may be short; a resample's scores are
-    divided by the forecasts it holds. Its ranks are those of buckets of forecasts, within the tenths that its cells are
-    from (`replay.ranking`); the value itself is exact.
+    divided by the forecasts it holds. Its ranks are those of the whole, moved by what each event adds in first order
+    (`replay.ranking.Ranks.moves`; Efron and Tibshirani 1993, *An Introduction to the Bootstrap*, section 22.5).
 
     Intervals are from the 2.5 % to the 97.5 % quantile, less the mean's distance from the value: a resample's ECE is
     larger than its sample's, most where it is small, and without that the better calibrated one would look worse. Both
@@ -82,45 +83,39 @@ class Resampled:
     alone would leave it outside.
     """
 
-    def __init__(self, how: Bootstrap, y: Floats, forecasts: Mapping[str, Floats], volume: float = VOLUME) -> None:
-        n = len(y)
-        starts = np.arange(0, n, how.step)
-        lengths = np.diff([*starts, n]).astype(np.float64)
+    def __init__(
+        self,
+        how: Bootstrap,
+        y: Floats,
+        forecasts: Mapping[str, Floats],
+        volume: float = VOLUME,
+        moments: Moments | None = None,
+    ) -> None:
+        self._how, self._n = how, len(y)
+        starts = _starts(how, len(y))
         sums = {name: _cells(p, y, starts) for name, p in forecasts.items()}
-        ranked = {name: _Ranked(p, y, starts, volume) for name, p in forecasts.items()}
-        rng = np.random.default_rng(how.seed)
-        last = max(1, len(starts) - CELLS + 1)
-        blocks = math.ceil(n / how.block)
+        ranked = {name: ranked_by(p, y, (volume,), moments) for name, p in forecasts.items()}
+        moves = {name: np.add.reduceat(each.moves, starts) for name, each in ranked.items()}
+        order = {name: np.array([each.auc, each.recall[volume]]) for name, each in ranked.items()}
         drawn: dict[str, list[Floats]] = {name: [] for name in forecasts}
-        for at in range(0, how.resamples, _AT_ONCE):
-            chosen = rng.integers(last, size=(min(_AT_ONCE, how.resamples - at), blocks))
-            weights = np.zeros((len(chosen), len(starts)))
-            for offset in range(min(CELLS, len(starts))):
-                for row, picks in enumerate(chosen):
-                    weights[row] += np.bincount(picks + offset, minlength=len(starts))
-            total = weights @ lengths
+        for weights, total in _resamples(how, len(y)):
             for name, cells in sums.items():
-                found = _metrics(weights @ cells, total), ranked[name].measured(weights)
-                drawn[name].append(np.column_stack(found))
-        self._wider = _student(n / how.block - 1) / _NORMAL
+                ranks = order[name] + weights @ moves[name] * (len(y) / total)[:, None]
+                drawn[name].append(np.column_stack((_metrics(weights @ cells, total), ranks)))
         self._drawn = {name: np.concatenate(found) for name, found in drawn.items()}
-        self._whole = {}
-        for name, cells in sums.items():
-            means = _metrics(cells.sum(axis=0, keepdims=True), np.array([float(n)]))[0]
-            card = scorecard(forecasts[name], y, None, volume)
-            self._whole[name] = np.append(means, [card.auc, card.recall])
-        raw = forecasts.get(RAW)
-        self._of_equals = {name: 0.0 if raw is None else _of_equals(raw, p, y) for name, p in forecasts.items()}
+        self._whole = {
+            name: np.append(_metrics(cells.sum(axis=0, keepdims=True), np.array([float(len(y))]))[0], order[name])
+            for name, cells in sums.items()
+        }
 
     def differences(self, pairs: Sequence[tuple[str, str]]) -> list[Difference]:
         """Return the differences of every metric of `COMPARED` for each pair of a name and what it is compared with."""
         found = []
         for name, against in pairs:
             value = self._whole[name] - self._whole[against]
-            ends = self._ends(value, self._drawn[name] - self._drawn[against])
-            of_equals = {"auc": self._of_equals[name] - self._of_equals[against]}
+            ends = _ends(self._how, self._n, value, self._drawn[name] - self._drawn[against])
             found += [
-                Difference(name, against, metric, by, low, high, of_equals.get(metric, 0.0))
+                Difference(name, against, metric, by, low, high)
                 for metric, by, low, high in zip(COMPARED, value.tolist(), *ends, strict=True)
             ]
         return found
@@ -128,13 +123,43 @@ class Resampled:
     def intervals(self, name: str) -> list[tuple[str, float, float, float]]:
         """Return each metric of `COMPARED` with its value and its interval."""
         value = self._whole[name]
-        return list(zip(COMPARED, value.tolist(), *self._ends(value, self._drawn[name]), strict=True))
+        ends = _ends(self._how, self._n, value, self._drawn[name])
+        return list(zip(COMPARED, value.tolist(), *ends, strict=True))
 
-    def _ends(self, value: Floats, moved: Floats) -> list[list[float]]:
-        """Return lower and upper ends of values' intervals, [metrics] each; ``moved`` is [resamples, metrics]."""
-        with np.errstate(invalid="ignore"):
-            low, high = self._wider * (np.quantile(moved, (0.025, 0.975), axis=0) - moved.mean(axis=0)) + value
-        return [np.minimum(low, value).tolist(), np.maximum(high, value).tolist()]
+
+def means(how: Bootstrap, values: Floats) -> list[tuple[float, float, float]]:
+    """Return the mean of each column of values in time order, [n, k], with the ends of its 95 % interval."""
+    cells = np.add.reduceat(values, _starts(how, len(values)))
+    drawn = [weights @ cells / total[:, None] for weights, total in _resamples(how, len(values))]
+    value = values.mean(axis=0)
+    return list(zip(value.tolist(), *_ends(how, len(values), value, np.concatenate(drawn)), strict=True))
+
+
+def _starts(how: Bootstrap, n: int) -> Integers:
+    return np.arange(0, n, how.step)
+
+
+def _resamples(how: Bootstrap, n: int) -> Iterator[tuple[Floats, Floats]]:
+    """Yield weights of the cells, [resamples, cells], and how many forecasts each resample holds, [resamples]."""
+    starts = _starts(how, n)
+    lengths = np.diff([*starts, n]).astype(np.float64)
+    rng = np.random.default_rng(how.seed)
+    last = max(1, len(starts) - CELLS + 1)
+    for at in range(0, how.resamples, _AT_ONCE):
+        chosen = rng.integers(last, size=(min(_AT_ONCE, how.resamples - at), math.ceil(n / how.block)))
+        weights = np.zeros((len(chosen), len(starts)))
+        for offset in range(min(CELLS, len(starts))):
+            for row, picks in enumerate(chosen):
+                weights[row] += np.bincount(picks + offset, minlength=len(starts))
+        yield weights, weights @ lengths
+
+
+def _ends(how: Bootstrap, n: int, value: Floats, moved: Floats) -> list[list[float]]:
+    """Return lower and upper ends of values' intervals, [metrics] each; ``moved`` is [resamples, metrics]."""
+    wider = _student(n / how.block - 1) / _NORMAL
+    with np.errstate(invalid="ignore"):
+        low, high = wider * (np.quantile(moved, (0.025, 0.975), axis=0) - moved.mean(axis=0)) + value
+    return [np.minimum(low, value).tolist(), np.maximum(high, value).tolist()]
 
 
 def _student(freedom: float) -> float:
@@ -146,45 +171,7 @@ def _student(freedom: float) -> float:
     return z + (z**3 + z) / (4 * nu) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * nu**2)
 
 
-class _Ranked:
-    """The ranks of one forecaster in each tenth of the history, for any weighting of the cells."""
-
-    def __init__(self, p: Floats, y: Floats, starts: NDArray[np.int64], volume: float) -> None:
-        self._volume = volume
-        edges = np.append(starts, len(y))
-        self._parts = []
-        for first, last in parts(len(starts)):
-            at = slice(edges[first], edges[last])
-            cell = np.repeat(np.arange(last - first), np.diff(edges[first : last + 1]))
-            ones = np.bincount(cell, y[at], last - first)
-            self._parts.append((slice(first, last), ones, Buckets(p[at], y[at], cell, last - first)))
-
-    def measured(self, weights: Floats) -> Floats:
-        """Return AUC and recall of each resample, [resamples, 2], from the cells' weights, [resamples, cells]."""
-        total, found = np.zeros(len(weights)), np.zeros((2, len(weights)))
-        for cells, ones, buckets in self._parts:
-            mine = weights[:, cells]
-            both = np.array(buckets.measured(mine, self._volume))
-            counted = np.where(np.isnan(both).any(axis=0), 0.0, mine @ ones)
-            total += counted
-            found += counted * np.nan_to_num(both)
-        with np.errstate(invalid="ignore"):
-            measured: Floats = (found / total).T
-        return measured
-
-
-def _of_equals(raw: Floats, p: Floats, y: Floats) -> float:
-    """Return `replay.ranking.of_equals` within tenths, weighted by ones as `Scorecard.auc`."""
-    total = found = 0.0
-    for start, end in parts(len(y)):
-        ones = float(y[start:end].sum())
-        if 0.0 < ones < end - start:
-            total += ones
-            found += ones * of_equals(raw[start:end], p[start:end], y[start:end])
-    return found / total if total else 0.0
-
-
-def _cells(p: Floats, y: Floats, starts: NDArray[np.int64]) -> Floats:
+def _cells(p: Floats, y: Floats, starts: Integers) -> Floats:
     """Return of each cell Σ(p - y) and Σp(p - y) in ten bins, Σ Brier and Σ log loss, [cells, 22]."""
     off = p - y
     cell = np.repeat(np.arange(len(starts)), np.diff([*starts, len(y)]))

@@ -12,7 +12,7 @@ calibrator has learnt, and on all scores.
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import combinations
+from math import nan
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -50,19 +50,21 @@ from state.fence import (
 from state.fence import ISSUED as FORECAST_ISSUED
 from state.fence import RESOLVED as OUTCOME_RESOLVED
 from state.fence import WAITING as OUTCOME_WAITING
-from state.forecasts import PROBABILITY, admits
+from state.forecasts import PROBABILITY, Quantiles, admits
 from state.ledger import EARLY, IMMATURE, ISSUED, MOST_REVISIONS, RESOLVED, UNSAID, WAITING
 from state.policy import Policy
 from state.quotas import Quotas
 from state.rows import Served
 from state.scoring.bias import Bias
-from state.scoring.pair_scores import PairScores, SegmentPairScores, observe_segments, revise_segments
+from state.scoring.pair_scores import SegmentPairScores, at_levels, losses, observe_segments, revise_segments
 from state.scoring.vector_history import VectorHistory
 from state.segments import Dictionary
 from state.witnesses import SLACK, Entry, Witnesses
 from streams.metrics import functions
 from streams.metrics.functions import Part
 
+#: Losses of an event of classes; one of a number has fewer.
+LOSSES: Final = 2
 #: Forecasts that expired, of which a partition remembers when they were made: the first ones, some 60 MB.
 REMEMBERED: Final = 300_000
 
@@ -101,7 +103,11 @@ class PartitionResult:
     forecast, ``y`` (b), ``delay_ms`` (q), and ``time`` (q), the largest event time of any resolved event up to then,
     ms: it never falls, so that partitions can be merged by it; and ``implied`` (b), whether silence gave the label.
     Columns of revisions, in their order: ``revised`` (q), the place of the event among those resolved, ``revised_y``
-    (b) and ``revised_ms`` (q), the label it has since and its time. Columns of outcomes whose forecast had expired:
+    (b) and ``revised_ms`` (q), the label it has since and its time. Columns of events of classes and numbers, once more
+    when a label is revised: ``vector`` (i), the stream's number, ``vector_serial`` (q), the event's number in the order
+    of resolution, ``vector_ms`` (q), the time of that, and of each contender ``was0_0``, ``loss0_0``, ``was0_1``,
+    ``loss0_1`` and so on (d), what raw and it lose by each of `state.scoring.pair_scores.LOSSES`, NaN beyond them.
+    Columns of outcomes whose forecast had expired:
     ``missed`` (i), its stream, and ``missed_ms`` (q), how long they took.
 
     Attributes
@@ -132,8 +138,6 @@ class PartitionResult:
         Scores of streams of classes and numbers, by stream and contender.
     segments
         Of these by stream, contender and slot; they count as expired what has no outcome at the end.
-    pairs
-        Of these by stream and two contenders that serve the same classes or levels, scores of both on the same events.
     """
 
     directory: Path
@@ -149,7 +153,6 @@ class PartitionResult:
     functions: dict[tuple[int, int], Part] = field(default_factory=dict)
     vectors: dict[tuple[int, int], VectorHistory] = field(default_factory=dict)
     segments: dict[tuple[int, int], dict[int, SegmentPairScores]] = field(default_factory=dict)
-    pairs: dict[tuple[int, int, int], PairScores] = field(default_factory=dict)
 
 
 class InMemoryEngine:
@@ -205,6 +208,12 @@ class InMemoryEngine:
         self._note_time = tape.column("time", "q")
         self._note_implied = tape.column("implied", "b")
         self._note_revised = tape.column("revised", "q"), tape.column("revised_y", "b"), tape.column("revised_ms", "q")
+        self._note_vector = tape.column("vector", "i"), tape.column("vector_serial", "q"), tape.column("vector_ms", "q")
+        self._note_losses = [
+            [(tape.column(f"was{n}_{k}", "d"), tape.column(f"loss{n}_{k}", "d")) for k in range(LOSSES)]
+            for n in range(len(configurations))
+        ]
+        self._serial = 0
         self._note_missed, self._note_missed_ms = tape.column("missed", "i"), tape.column("missed_ms", "q")
         self._applied = 0
         self.played = PartitionResult(directory)
@@ -442,7 +451,9 @@ class InMemoryEngine:
             if groups:
                 for p, scores in zip(made, self._segments_of(entrants, groups), strict=True):
                     observe_segments(scores, forecast, p, y, row.place)
-            self._count_pairs(entrants, made, y, 1)
+            row.index = self._serial
+            self._serial += 1
+            self._count_losses(entrants, row)
             if entrants.dictionary is not None:
                 self._age(entrants, row)
         if entrants.learnt >= entrants.look_at:
@@ -471,8 +482,7 @@ class InMemoryEngine:
             if groups:
                 for p, scores in zip(made, self._segments_of(entrants, groups), strict=True):
                     revise_segments(scores, forecast, p, was, y, row.place)
-            self._count_pairs(entrants, made, was, -1)
-            self._count_pairs(entrants, made, y, 1)
+            self._count_losses(entrants, row)
 
     @staticmethod
     def _kept(entrants: Entrants, row: Row) -> tuple[Any, Sequence[Any], Any]:
@@ -481,14 +491,17 @@ class InMemoryEngine:
             raise LookupError(f"event {row.index} of stream {entrants.number} has no forecast to score")
         return row.kept
 
-    def _count_pairs(self, entrants: Entrants, answers: Sequence[Any], y: float, sign: int) -> None:
-        """Add an event of classes or numbers to each pair of contenders, or take it out."""
-        for one, other in entrants.pairs:
-            place = entrants.number, one, other
-            pair = self.played.pairs.get(place)
-            if pair is None:
-                pair = self.played.pairs[place] = PairScores()
-            pair.observe(answers[one], answers[other], y, sign)
+    def _count_losses(self, entrants: Entrants, row: Row) -> None:
+        """Note what an event of classes or numbers with this label costs raw and each contender."""
+        for note, value in zip(self._note_vector, (entrants.number, row.index, self._resolved_time), strict=True):
+            note(value)
+        raw, answers, _ = self._kept(entrants, row)
+        for p, notes in zip(answers, self._note_losses, strict=True):
+            before = at_levels(raw, p) if isinstance(p, Quantiles) else raw
+            found = losses(before, p, row.y)
+            for k, (note_raw, note) in enumerate(notes):
+                note_raw(found[3 * k] if 3 * k < len(found) else nan)
+                note(found[3 * k + 1] if 3 * k < len(found) else nan)
 
     def _age(self, entrants: Entrants, row: Row) -> None:
         """Note in its segments that an event of classes or numbers has an outcome, and how old its forecast was."""
@@ -646,12 +659,6 @@ class InMemoryEngine:
             entrants.unlearnt = [
                 (_unlearnt(each.calibrator, before), note, note_draw)
                 for each, before, (_, note, note_draw) in zip(served, blank, entrants.predicts, strict=True)
-            ]
-        if policy.kind != PROBABILITY:
-            entrants.pairs = [
-                (one, other)
-                for one, other in combinations(range(len(found)), 2)
-                if found[one].shape == found[other].shape and found[one].config != found[other].config
             ]
         if policy.segments:
             entrants.dictionary = Dictionary(policy.segments, policy.pairs)

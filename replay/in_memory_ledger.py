@@ -37,8 +37,6 @@ class Entrants:
     #: Which forecasts have a label, and what answers while most have none; None and () where that does not matter.
     coverage: Coverage | None = None
     unlearnt: Sequence[Predicts] = ()
-    #: Of classes and numbers the contenders that are compared.
-    pairs: Sequence[tuple[int, int]] = ()
     #: Slots of the stream's segments; None without.
     dictionary: Dictionary | None = None
     #: Outcomes learnt, and the sum over them of how many were learnt between forecast and outcome.
@@ -60,7 +58,8 @@ class Row:
     entrants, raw
         Of the stream, None while early; and the raw forecast.
     index, place
-        Numbers of the forecast, and of the resolved event, on the tape; of classes and numbers ``place`` is the window.
+        Numbers of the forecast, and of the resolved event, on the tape; of classes and numbers ``index`` is that of the
+        resolved event, and ``place`` the window.
     version
         Outcomes learnt when it was answered.
     kept

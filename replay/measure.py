@@ -2,11 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 
-from replay.ranking import ranks
+from replay.ranking import Moments, ranked_by
 from replay.result import Ages, Alerts, Bin, Caught, Coverage, Delays, Late, Scorecard
 from state.arrays import Floats, Integers
 from state.scoring.cells import COARSE, EDGES, FINE, WITHIN
@@ -22,8 +21,6 @@ FEWEST, SHARE = 50, 0.5
 
 #: The volume of `Scorecard.recall` unless another is asked for.
 VOLUME = 0.02
-#: Parts of the history in which forecasts are ranked.
-PARTS = 10
 
 #: Share of records out of the order of time that is worth a warning.
 UNSORTED = 0.01
@@ -99,14 +96,18 @@ def knots(off: Floats, moment: Floats) -> Floats:
     return found
 
 
-def parts(n: int) -> list[tuple[int, int]]:
-    """Return where the tenths of n forecasts in a row begin and end; fewer where there are fewer."""
-    edges = np.linspace(0, n, min(PARTS, max(n, 1)) + 1).astype(np.int64).tolist()
-    return list(pairwise(edges))
+def scorecard(
+    p: Floats, y: Floats, worst: float | None, volume: float = VOLUME, moments: Moments | None = None
+) -> Scorecard:
+    """Score forecasts against outcomes in {0, 1}, [n] each.
 
-
-def scorecard(p: Floats, y: Floats, worst: float | None, volume: float = VOLUME) -> Scorecard:
-    """Score forecasts against outcomes in {0, 1} in time order, [n] each; ``volume`` is of `Scorecard.recall`."""
+    Parameters
+    ----------
+    volume
+        Of `Scorecard.recall`.
+    moments
+        Within which forecasts are ranked; None: all within one.
+    """
     n = len(p)
     sums = Sums.of(p, y)
     mean, rate = _mean(float(p.sum()), n), _mean(float(y.sum()), n)
@@ -114,7 +115,7 @@ def scorecard(p: Floats, y: Floats, worst: float | None, volume: float = VOLUME)
     zeros, ones = (np.bincount(cells[y == label], minlength=FINE) for label in (0, 1))
     off = np.bincount(np.array(WITHIN)[cells], p - y, len(COARSE) + 1).astype(np.float64)
     found = two_bin_of(zeros.astype(np.float64), ones.astype(np.float64), off, float((p * (1.0 - p)).sum()))
-    auc, ks, recall, precision = _ranked(p, y, tuple({*VOLUMES, volume}))
+    order = ranked_by(p, y, tuple(dict.fromkeys((volume, *VOLUMES))), moments)
     return Scorecard(
         n=n,
         ece=sums.ece,
@@ -131,37 +132,12 @@ def scorecard(p: Floats, y: Floats, worst: float | None, volume: float = VOLUME)
         mean_forecast=mean,
         base_rate=rate,
         relative_error=mean / rate - 1.0 if rate > 0 else float("nan"),
-        auc=auc,
-        ks=ks,
-        recall=recall[volume],
-        precision=precision[volume],
-        caught=[Caught(each, recall[each], precision[each]) for each in VOLUMES],
+        auc=order.auc,
+        ks=order.ks,
+        recall=order.recall[volume],
+        precision=order.precision[volume],
+        caught=[Caught(each, order.recall[each], order.precision[each]) for each in VOLUMES],
         distinct=len(np.unique(p)),
-    )
-
-
-def _ranked(
-    p: Floats, y: Floats, volumes: tuple[float, ...]
-) -> tuple[float, float, dict[float, float], dict[float, float]]:
-    """Return AUC, KS, and recall and precision by volume: within tenths, weighted by ones, precision by forecasts."""
-    total = sized = 0.0
-    auc = ks = 0.0
-    recall, precision = dict.fromkeys(volumes, 0.0), dict.fromkeys(volumes, 0.0)
-    for start, end in parts(len(p)):
-        found = ranks(p[start:end], y[start:end], volumes)
-        if np.isnan(found.auc):
-            continue
-        ones, size = float(y[start:end].sum()), end - start
-        total, sized = total + ones, sized + size
-        auc, ks = auc + ones * found.auc, ks + ones * found.ks
-        for volume in volumes:
-            recall[volume] += ones * found.recall[volume]
-            precision[volume] += size * found.precision[volume]
-    return (
-        _mean(auc, total),
-        _mean(ks, total),
-        {volume: _mean(each, total) for volume, each in recall.items()},
-        {volume: _mean(each, sized) for volume, each in precision.items()},
     )
 
 

@@ -1,128 +1,201 @@
-"""How well forecasts rank: AUC, and what the highest ones catch. Exact of a whole, by buckets of its resamples."""
+"""How well forecasts rank among those that were answered at nearly the same time, and whether a map keeps order."""
 
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from state.arrays import Floats
+from state.arrays import Floats, Integers
 
-#: Buckets of the resamples: a twentieth of all forecasts, the highest, has as many as the rest, because volumes are
-#: small. On 120,000 forecasts: AUC within 1e-4 of the exact one, recall in the top 2 % within 2e-3.
-_TOP: Final = 0.05
-_BUCKETS: Final = 256
+#: Forecasts of a window: of fewer the highest .5 % are less than one, and of more maps differ more.
+WINDOW: Final = 200
+#: Neighbours that one map answered, from which on only those are compared.
+NEIGHBOURS: Final = 100
+#: A pair that a map brings so much nearer is as good as equal: within a bin of 1,000 outcomes a histogram leaves .003.
+FLAT: Final = 0.01
+#: Scores that differ by less are equal: what rounding does to scores near 0 and 1.
+NEAR: Final = 1e-9
 
 
 class Ranks(NamedTuple):
-    """How forecasts of one kind rank, on what has an outcome.
+    """How forecasts of one kind rank within windows, on what has an outcome.
 
     Attributes
     ----------
     auc
-        Share of pairs of a one and a zero in which the one has the larger forecast, ties half; NaN without pairs.
-    gini, ks
-        2 AUC - 1; the largest distance between the distribution functions of zeros and ones.
+        Share of pairs of a one and a zero of one window in which the one has the larger forecast, ties half; NaN
+        without pairs.
+    ks
+        The largest distance between the distribution functions of zeros and ones, of their places in their windows.
     recall, precision
-        By volume: share of the ones among the highest forecasts of that share, and share of ones among those. Of a tie
-        at the edge, in proportion. NaN without ones.
-    distinct
-        Different forecasts.
+        By volume: share of the ones among the highest forecasts of that share of each window, and share of ones among
+        those. Of a tie at the edge, in proportion. NaN without ones.
+    moves
+        What each event adds to AUC and to the recall at the first volume, in first order, [n, 2]. They sum to 0.
     """
 
     auc: float
-    gini: float
     ks: float
     recall: dict[float, float]
     precision: dict[float, float]
-    distinct: int
+    moves: Floats
 
 
-def ranks(p: Floats, y: Floats, volumes: tuple[float, ...]) -> Ranks:
-    """Rank forecasts ``p`` with outcomes ``y`` in {0, 1}, [n] each; ``volumes`` in (0, 1]."""
-    n, ones, zeros = len(p), float(y.sum()), float(len(y) - y.sum())
-    if not (ones and zeros):
-        nothing = dict.fromkeys(volumes, float("nan"))
-        return Ranks(np.nan, np.nan, np.nan, nothing, dict(nothing), len(np.unique(p)))
-    order = np.argsort(-p, kind="stable")
-    ends = np.append(np.flatnonzero(np.diff(p[order])), n - 1)
-    hits = np.cumsum(y[order])[ends]
-    size = (ends + 1).astype(np.float64)
-    misses = size - hits
-    area = np.sum(np.diff(misses, prepend=0.0) * (hits + np.append(0.0, hits[:-1]))) / 2
-    auc = float(area / (ones * zeros))
-    found = {}
-    for volume in volumes:
-        caught = float(np.interp(volume * n, np.append(0.0, size), np.append(0.0, hits)))
-        found[volume] = caught
-    return Ranks(
-        auc,
-        2 * auc - 1,
-        float(np.abs(hits / ones - misses / zeros).max()),
-        {volume: caught / ones for volume, caught in found.items()},
-        {volume: caught / (volume * n) for volume, caught in found.items()},
-        len(ends),
-    )
+class Moments(NamedTuple):
+    """Which forecasts are ranked with one another.
+
+    Attributes
+    ----------
+    window
+        Number of the window of each, [n], see `windows`.
+    alike
+        Number of its group of equal raw forecasts of one window, [n], see `evened`.
+    """
+
+    window: Integers
+    alike: Integers
+
+    def at(self, chosen: Any) -> "Moments":  # noqa: ANN401 - an index
+        """Return those of some of the forecasts."""
+        return Moments(self.window[chosen], self.alike[chosen])
 
 
-def of_equals(raw: Floats, p: Floats, y: Floats) -> float:
-    """Return what pairs of one raw forecast add to the AUC of p, beyond the half of them that chance gives.
-
-    At one moment they are served alike. Their order is that of the moments, and a map that follows the outcomes is
-    higher after a one, which no longer helps it.
+def windows(place: Integers, issued: Integers) -> Integers:
+    """Return the number of each forecast's window, [n]: some `WINDOW` neighbours that one calibrator answered.
 
     Parameters
     ----------
-    raw, p, y
-        Raw forecasts, those that are ranked, and outcomes in {0, 1}, [n] each; both outcomes occur.
+    place
+        The calibrator that answered: partition and stream, [n].
+    issued
+        Where the forecast stands in the order of answers, [n].
     """
-    order = np.lexsort((p, raw))
-    raw, p, y = raw[order], p[order], y[order]
-    new = np.append(True, np.diff(raw) != 0)
-    runs = np.flatnonzero(new | np.append(True, np.diff(p) != 0))
-    ones, size = np.add.reduceat(y, runs), np.diff(np.append(runs, len(y)))
-    zeros = size - ones
-    groups = np.flatnonzero(new[runs])
-    below = np.cumsum(zeros) - zeros
-    below -= np.repeat(below[groups], np.diff(np.append(groups, len(runs))))
-    halves = np.add.reduceat(ones, groups) @ np.add.reduceat(zeros, groups) / 2
-    total = float(y.sum())
-    return float((ones @ (below + zeros / 2) - halves) / (total * (len(y) - total)))
+    n = len(place)
+    order = np.lexsort((issued, place))
+    begins = np.flatnonzero(np.diff(place[order], prepend=-1))
+    sizes = np.diff(np.append(begins, n))
+    parts = np.maximum(np.rint(sizes / WINDOW), 1).astype(np.int64)
+    first = np.cumsum(parts) - parts
+    within = np.arange(n) - np.repeat(begins, sizes)
+    found = np.empty(n, dtype=np.int64)
+    found[order] = np.repeat(first, sizes) + within * np.repeat(parts, sizes) // np.repeat(sizes, sizes)
+    return found
 
 
-class Buckets:
-    """Forecasts in cells and buckets of rank: ranks of any weighting of the cells, without sorting again.
+def evened(p: Floats, alike: Integers) -> Floats:
+    """Return the mean forecast of each event's group, [n].
+
+    One map serves equal forecasts alike. What tells them apart is when they were served: a map that follows the
+    outcomes is higher after each one, which it can no longer help.
+
+    Parameters
+    ----------
+    p
+        Forecasts, [n].
+    alike
+        Number of the group of a window's equal raw forecasts, [n].
+    """
+    counted = np.bincount(alike)
+    if len(counted) == len(p):
+        return p
+    means: Floats = (np.bincount(alike, p) / np.maximum(counted, 1))[alike]
+    return np.where(counted[alike] > 1, means, p)
+
+
+def turned(raw: Floats, p: Floats, place: Integers, learnt: Integers) -> float:
+    """Return the share of neighbours that one map answered and whose order it changed; NaN without any.
+
+    A pair whose log-odds are `FLAT` of what they were apart, or less, counts, too: any outcome turns it. Where labels
+    are so prompt that every forecast has a map of its own, one outcome may lie between neighbours. It may turn those
+    that are near, so then only those that are further apart than half of all are asked.
+
+    Parameters
+    ----------
+    raw, p
+        What the model gave and what was served, in the order of answers, [n].
+    place
+        The calibrator that answered and the segments of the forecast, [n].
+    learnt
+        How many outcomes it had learnt, [n].
+    """
+    order = np.argsort(place, kind="stable")
+    clipped = (np.clip(each[order], NEAR, 1.0 - NEAR) for each in (raw, p))
+    before, after = (np.diff(np.log(each) - np.log1p(-each)) for each in clipped)
+    gap = np.diff(learnt[order])
+    pairs = (np.diff(place[order]) == 0) & (np.abs(np.diff(raw[order])) > NEAR)
+    chosen = pairs & (gap == 0)
+    if np.count_nonzero(chosen) < NEIGHBOURS:
+        chosen = pairs & (gap <= 1)
+        if chosen.any():
+            chosen &= np.abs(before) > np.median(np.abs(before[chosen]))
+    if not chosen.any():
+        return float("nan")
+    return float(np.mean(after[chosen] * np.sign(before[chosen]) <= FLAT * np.abs(before[chosen])))
+
+
+def ranks(p: Floats, y: Floats, volumes: tuple[float, ...], window: Integers | None = None) -> Ranks:
+    """Rank forecasts within windows.
 
     Parameters
     ----------
     p, y
-        Forecasts and outcomes in {0, 1}, [n].
-    cell
-        Number of each forecast's cell, [n].
-    cells
-        How many there are.
+        Forecasts, and outcomes in {0, 1}, [n] each.
+    volumes
+        In (0, 1].
+    window
+        Number of each one's window, [n]; None: all are of one.
     """
+    n = len(p)
+    if not n or not 0.0 < (total := float(y.sum())) < n:
+        nothing = dict.fromkeys(volumes, float("nan"))
+        return Ranks(float("nan"), float("nan"), nothing, dict(nothing), np.zeros((n, 2)))
+    order = np.lexsort((-p,) if window is None else (-p, window))
+    of = np.zeros(n, dtype=np.int64) if window is None else window[order]
+    label = y[order]
+    new = np.diff(of, prepend=of[0] - 1) != 0
+    runs = np.flatnonzero(new | (np.diff(p[order], prepend=np.nan) != 0))
+    first = np.flatnonzero(new)
+    here = np.cumsum(new)[runs] - 1
+    size, ones = np.diff(np.append(runs, n)), np.add.reduceat(label, runs)
+    sizes, every = np.diff(np.append(first, n)), np.add.reduceat(label, first)
+    others = sizes - every
+    above = runs - first[here]
+    hits = np.cumsum(ones) - ones
+    hits -= hits[np.searchsorted(runs, first)][here]
+    # Pairs in order of a one and of a zero of each run.
+    right = others[here] - (above - hits) - (size - ones) / 2, hits + ones / 2
+    pairs = every * others
+    ordered = np.add.reduceat(ones * right[0], np.searchsorted(runs, first))
+    auc = float(ordered.sum() / pairs.sum()) if pairs.any() else float("nan")
+    recall, precision, caught = {}, {}, []
+    for volume in volumes:
+        share = np.clip((volume * sizes[here] - above) / size, 0.0, 1.0)
+        caught.append(share)
+        recall[volume] = float(ones @ share) / total
+        precision[volume] = float(ones @ share) / (volume * n)
+    # How many of those at the edge are ones: an event more above it pushes as many out.
+    low, high = (float(ones @ np.clip((by * volumes[0] * sizes[here] - above) / size, 0.0, 1.0)) for by in (0.5, 1.5))
+    edge = (high - low) / (volumes[0] * n)
+    at = np.repeat(np.arange(len(runs)), size)
+    mine = here[at]
+    own = np.divide(ordered, pairs, out=np.zeros(len(pairs)), where=pairs > 0)
+    expected = own[mine] * np.where(label == 1.0, others[mine], every[mine])
+    moves = np.empty((n, 2))
+    found = np.where(label == 1.0, right[0][at], right[1][at])
+    moves[order, 0] = (found - expected + ((own - auc) * pairs / sizes)[mine]) / max(float(pairs.sum()), 1.0)
+    moves[order, 1] = (label * (caught[0][at] - recall[volumes[0]]) - edge * (caught[0][at] - volumes[0])) / total
+    return Ranks(auc, _distance((above + size / 2) / sizes[here], ones, size - ones), recall, precision, moves)
 
-    def __init__(self, p: Floats, y: Floats, cell: NDArray[np.int64], cells: int) -> None:
-        half = np.linspace(0, 1, _BUCKETS // 2 + 1)
-        levels = np.unique(np.concatenate([half * (1 - _TOP), 1 - _TOP * half]))
-        # "higher" names forecasts that there are, so that ties never part.
-        edges = np.unique(np.quantile(p, levels, method="higher")) if len(p) else np.zeros(1)
-        size = len(edges) + 1
-        place = cell * size + (size - 1 - np.searchsorted(edges, p, side="right"))
-        every = np.bincount(place, minlength=cells * size).reshape(cells, size)
-        self._ones = np.bincount(place, y, cells * size).reshape(cells, size)
-        self._zeros = every - self._ones
 
-    def measured(self, weights: Floats, volume: float) -> tuple[Floats, Floats]:
-        """Return AUC and recall at a volume under weights of the cells, [resamples, cells]: [resamples] each."""
-        ones, zeros = weights @ self._ones, weights @ self._zeros
-        hits = np.cumsum(ones, axis=1)
-        total, against = hits[:, -1], zeros.sum(axis=1)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            auc = np.sum(zeros * (hits - ones / 2), axis=1) / (total * against)
-            every = np.cumsum(ones + zeros, axis=1)
-            wanted = volume * every[:, -1:]
-            # Of each bucket the part that is among the highest.
-            share = np.clip((wanted - (every - ones - zeros)) / (ones + zeros), 0.0, 1.0)
-            recall = np.nansum(ones * share, axis=1) / total
-        return auc, recall
+def ranked_by(p: Floats, y: Floats, volumes: tuple[float, ...], moments: Moments | None) -> Ranks:
+    """Rank forecasts with those of their moment, those of equal raw forecasts alike; None: all are of one moment."""
+    if moments is None:
+        return ranks(p, y, volumes)
+    return ranks(evened(p, moments.alike), y, volumes, moments.window)
+
+
+def _distance(at: Floats, ones: Floats, zeros: Floats) -> float:
+    """Return the largest distance of two distribution functions that have these masses at these places, [m]."""
+    order = np.argsort(at, kind="stable")
+    apart = np.cumsum(ones[order]) / ones.sum() - np.cumsum(zeros[order]) / zeros.sum()
+    ends = np.append(np.diff(at[order]) != 0, True)
+    return float(np.abs(apart[ends]).max())

@@ -9,7 +9,7 @@ Where to look: ``result.contenders[i].overall`` is what a report shows first; ``
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 import orjson
@@ -24,8 +24,6 @@ RAW = "raw"
 COMPARED = ("ece", "ece_smooth", "brier", "log_loss", "auc", "recall")
 #: Those of them that are better when larger; all others are when smaller.
 LARGER = frozenset({"auc", "recall"})
-#: A contender is never chosen where one of these is clearly worse than raw.
-HARMS = ("brier", "log_loss", "auc", "recall")
 
 
 @dataclass(frozen=True)
@@ -60,10 +58,11 @@ class Scorecard:
         mean_forecast / base_rate - 1: .5 is half too high, whatever the rate. NaN without ones.
     auc, ks
         How well forecasts rank: share of pairs of a one and a zero in order, and the largest distance between the
-        distributions of both. Within tenths of the history in time order, mean weighted by ones: nobody ranks today's
-        forecast against one of last season, before the calibrator had moved. NaN where no tenth has both.
+        distributions of both. Only forecasts of one window count, some 200 neighbours in time that one calibrator
+        answered (`replay.ranking.windows`): maps of other times serve another scale. Equal raw forecasts of one window
+        count as served alike. NaN where no window has both.
     recall, precision
-        Of the highest forecasts, as many as the volume of the replay says, in each tenth.
+        Of the highest forecasts, as many as the volume of the replay says, in each window.
     caught
         The same at several volumes.
     distinct
@@ -442,33 +441,18 @@ class Scored:
 
 
 @dataclass(frozen=True)
-class VectorDifference:
-    """Mean loss of what was served minus that of something else, with its standard error as of independent events.
-
-    Below 0 what was served was better. ``error`` is None of one event.
-    """
-
-    mean: float | None
-    error: float | None
-
-
-@dataclass(frozen=True)
 class Vectors:
     """Scores of a stream of classes or numbers: a few named figures of each kind, better when smaller unless said.
 
     ``figures[kind]`` maps names such as ``log_loss``, ``classwise_ece``, ``accuracy`` and ``auc`` (larger is better),
     or ``coverage_error``, ``pinball`` and ``crps``, to values. ``worst_window`` is the error of the worst 500 outcomes
     in a row, ``worst_window_noise`` what chance gives one window, ``alarm_log10`` the evidence against calibration.
-    ``differences`` has the losses by name, against the raw forecasts; ``against`` has those against the contenders that
-    come before this one and serve the same classes or levels, by their name. ``segments`` is what
-    `streams.metrics.segments.describe` returns, as in `Scored`.
+    ``segments`` is what `streams.metrics.segments.describe` returns, as in `Scored`.
     """
 
     stream: str
     resolved: int
     figures: Mapping[Kind, Mapping[str, float]]
-    differences: Mapping[str, VectorDifference]
-    against: Mapping[str, Mapping[str, VectorDifference]] = field(default_factory=dict)
     segments: Mapping[str, Any] | None = None
 
 
@@ -496,6 +480,9 @@ class Contender:
         Forecasts that are younger at the end than the age at which they mature; some have an outcome.
     overall
         All streams of probabilities together; None if there are none.
+    turned
+        Share of neighbours in time whose order was changed although one map answered them, of probabilities after the
+        warm-up (`replay.ranking.turned`). NaN without any.
     streams, vectors
         Each stream by name, the 200 with most forecasts; those of classes and numbers in ``vectors``.
     """
@@ -510,6 +497,7 @@ class Contender:
     early: int
     immature: int
     overall: Scored | None
+    turned: float
     streams: Mapping[str, Scored]
     vectors: Mapping[str, Vectors]
 
@@ -523,11 +511,9 @@ class Difference:
     name, against
         Contenders, or their draws (`drawn`); ``against`` may be ``raw``.
     metric
-        One of `COMPARED`.
+        One of `COMPARED`; of numbers ``pinball``.
     value, low, high
         The difference and its 95 % interval. ``name`` is better where it is below 0 throughout, or above for `LARGER`.
-    of_equals
-        Of the AUC, the part of the value that pairs of forecasts with one raw score make, see `replay.ranking`.
     """
 
     name: str
@@ -536,7 +522,6 @@ class Difference:
     value: float
     low: float
     high: float
-    of_equals: float = 0.0
 
     @property
     def clear(self) -> bool:
@@ -623,6 +608,9 @@ class Result:
         Every contender against raw in its own warm-up; none below 200 resolved forecasts.
     intervals
         Of each metric of `COMPARED`, of raw, every contender and its draw.
+    vector_differences
+        By stream of classes or numbers: every contender against raw, and against each before it that serves the same
+        classes or levels, in ``brier`` and ``log_loss`` or in ``pinball``; none below 200 resolved forecasts.
     """
 
     version: str
@@ -640,6 +628,7 @@ class Result:
     differences: Sequence[Difference]
     warming: Sequence[Difference]
     intervals: Sequence[Interval]
+    vector_differences: Mapping[str, Sequence[Difference]]
     bootstrap: Bootstrap | None
 
     def contender(self, name: str) -> Contender:

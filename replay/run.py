@@ -214,6 +214,7 @@ def _result(request: Request, groups: Sequence[Sequence[Configuration]], passes:
         differences=found.differences,
         warming=found.warming,
         intervals=found.intervals,
+        vector_differences=found.vectors,
         bootstrap=found.how,
     )
 

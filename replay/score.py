@@ -1,7 +1,7 @@
 """What all partitions played, put together into the result."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,8 +12,9 @@ from replay import bootstrap, segments
 from replay.bootstrap import Resampled
 from replay.column_file import played
 from replay.configuration import Configuration
-from replay.in_memory_engine import Look, PartitionResult
+from replay.in_memory_engine import LOSSES, Look, PartitionResult
 from replay.measure import VOLUME, Sums, ages, alerts, coverage, delays, late, reliability, scorecard
+from replay.ranking import Moments, turned, windows
 from replay.result import (
     RAW,
     Bootstrap,
@@ -25,18 +26,16 @@ from replay.result import (
     Late,
     Phase,
     Scored,
-    VectorDifference,
     Vectors,
     Window,
     WorstWindow,
     drawn,
 )
-from state.arrays import Floats
+from state.arrays import Floats, Integers
 from state.fence import FATES, Fence
 from state.policy import Policy
 from state.scoring.bias import Bias
 from state.scoring.history import KINDS, WINDOW
-from state.scoring.pair_scores import PairScores
 from state.scoring.vector_history import VectorHistory
 from streams.metrics import functions, vectors
 
@@ -46,6 +45,8 @@ Flags = NDArray[np.bool_]
 WINDOWS, SHORTEST = 60, 20
 #: Most streams that are scored apart, those with most forecasts; all count in the whole.
 STREAMS = 200
+#: Metrics of classes and of numbers, by how many there are.
+METRICS = {2: ("brier", "log_loss"), 1: ("pinball",)}
 #: All streams of probabilities together.
 ALL = "*"
 #: A served forecast this near the raw one is the raw one: maps that have learnt nothing round differently.
@@ -61,6 +62,10 @@ class Columns:
     issued_stream, issued_ms, issued_raw, issued_p, issued_warm
         Of all forecasts, by partition: the stream's number in ``streams``, time, raw, what each contender served, and
         whether it was in its warm-up (`replay.result.Phase`).
+    issued_turned
+        By contender the share of neighbours whose order it changed after the warm-up, see `replay.ranking.turned`.
+    moments
+        Which of those resolved are ranked with one another.
     stream, raw, p, draw, warm, y, implied, delay_ms, time, partition
         Of those resolved; a ``draw`` is None where nothing was drawn, and ``y`` is the last label, whatever it was
         before. ``implied``: silence gave the first one.
@@ -74,6 +79,8 @@ class Columns:
     issued_raw: Floats
     issued_p: list[Floats]
     issued_warm: list[Flags]
+    issued_turned: list[float]
+    moments: Moments
     stream: NDArray[Any]
     raw: Floats
     p: list[Floats]
@@ -94,9 +101,10 @@ class Columns:
         number = {name: i for i, name in enumerate(streams)}
         issued_stream, issued_ms, issued_raw, index = [], [], [], []
         stream, y, implied, delay, time, partition = [], [], [], [], [], []
+        slots, featured = [], []
         served: list[list[Floats]] = [[] for _ in range(contenders)]
         tossed: list[list[Floats]] = [[] for _ in range(contenders)]
-        known, of_part, first = [], [], 0
+        learnt, of_part, first = [], [], 0
         missed, missed_ms = [], []
         for n, part in enumerate(parts):
             renumbered = np.array([number[name] for name in part.streams], dtype=np.int32)
@@ -105,8 +113,10 @@ class Columns:
             issued_stream.append(of)
             issued_ms.append(played(part.directory, "issued_ms", "q"))
             issued_raw.append(played(part.directory, "raw", "d"))
-            known.append(played(part.directory, "version", "q") > 0)
+            learnt.append(played(part.directory, "version", "q"))
             of_part.append(np.full(len(of), n, dtype=np.int64))
+            slots.append(_numbered(*segments.slots(part.directory)) if len(of) else np.zeros(0, dtype=np.int64))
+            featured.append(np.isin(played(part.directory, "stream", "i"), [number for number, _ in part.biases]))
             index.append(mine + first)
             first += len(of)
             stream.append(of[mine])
@@ -129,7 +139,17 @@ class Columns:
         every, p = np.concatenate(issued_raw), [np.concatenate(each) for each in served]
         numbers = np.concatenate(issued_stream)
         places = np.concatenate(of_part) * len(streams) + numbers
-        warm = [_warm(each, every, np.concatenate(known), places) for each in p]
+        outcomes = np.concatenate(learnt)
+        warm = [_warm(each, every, outcomes > 0, places) for each in p]
+        settled = ~np.any(warm, axis=0)
+        segment = np.concatenate(slots)
+        # One map answers, at a time, what has one calibrator and the same segments.
+        kept = every[settled], _numbered(places, segment)[settled], outcomes[settled]
+        turns = [turned(kept[0], each[settled], *kept[1:]) for each in p]
+        window = windows(places[at], at)
+        # Features may tell equal raw forecasts apart.
+        own = np.where(np.concatenate(featured)[at], np.arange(len(at)), -1)
+        moments = Moments(window, _numbered(window, every[at], segment[at], own))
         draws = [np.concatenate(each) for each in tossed]
         return cls(
             streams,
@@ -138,6 +158,8 @@ class Columns:
             every,
             p,
             warm,
+            turns,
+            moments,
             np.concatenate(stream)[order],
             every[at],
             [each[at] for each in p],
@@ -163,6 +185,15 @@ class Columns:
         """The same of all forecasts, [n]."""
         settled: Flags = ~np.any(self.issued_warm, axis=0)
         return settled
+
+
+def _numbered(*keys: NDArray[Any]) -> Integers:
+    """Return the number of each event's group, [n]: of one group are those that are equal in all keys, [n] each."""
+    order = np.lexsort(keys)
+    new = np.any([np.diff(key[order], prepend=key[order[:1]]) != 0 for key in keys], axis=0)
+    found = np.empty(len(order), dtype=np.int64)
+    found[order] = np.cumsum(new)
+    return found
 
 
 def _warm(p: Floats, raw: Floats, known: Flags, place: NDArray[np.int64]) -> Flags:
@@ -197,6 +228,66 @@ class Scoreboard:
 
     contenders: list[Contender]
     columns: Columns
+    losses: Mapping[str, "Losses"]
+
+
+@dataclass(frozen=True)
+class Losses:
+    """Losses of the resolved events of a stream of classes or numbers in the order of time.
+
+    Attributes
+    ----------
+    time
+        When they were resolved, ms, [m].
+    was, served
+        By contender what raw loses, at the levels of the contender, and what was served, [m, losses] each.
+    """
+
+    time: Integers
+    was: list[Floats]
+    served: list[Floats]
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """Their names."""
+        return METRICS[self.was[0].shape[1]]
+
+
+def losses(parts: Sequence[PartitionResult], contenders: int) -> dict[str, Losses]:
+    """Return the losses of each stream of classes or numbers, of the last label of each event."""
+    found: dict[str, list[Losses]] = {}
+    for part in parts:
+        stream, serial, time = (
+            played(part.directory, name, kind)
+            for name, kind in (("vector", "i"), ("vector_serial", "q"), ("vector_ms", "q"))
+        )
+        _, first = np.unique(serial, return_index=True)
+        latest = np.zeros(len(first), dtype=np.int64)
+        latest[serial] = np.arange(len(serial))
+        for number in np.unique(stream).tolist():
+            mine = np.flatnonzero(stream[first] == number)
+            of: list[list[Floats]] = []
+            for name in ("was", "loss"):
+                columns = [
+                    np.column_stack(
+                        [played(part.directory, f"{name}{n}_{k}", "d")[latest[mine]] for k in range(LOSSES)]
+                    )
+                    for n in range(contenders)
+                ]
+                of.append([each[:, ~np.isnan(each).all(axis=0)] for each in columns])
+            found.setdefault(part.streams[number], []).append(Losses(time[first[mine]], *of))
+    return {stream: _joined(several) for stream, several in sorted(found.items())}
+
+
+def _joined(several: Sequence[Losses]) -> Losses:
+    """Return the events of all partitions in the order of time."""
+    order = np.argsort(np.concatenate([each.time for each in several]), kind="stable")
+
+    def all_of(columns: Iterable[list[Floats]]) -> list[Floats]:
+        return [np.concatenate(each)[order] for each in zip(*columns, strict=True)]
+
+    time = np.concatenate([each.time for each in several])[order]
+    return Losses(time, all_of(each.was for each in several), all_of(each.served for each in several))
 
 
 def board(
@@ -241,11 +332,12 @@ def board(
                 early=fence.early,
                 immature=sum(part.immature for part in parts),
                 overall=overall,
+                turned=columns.issued_turned[i],
                 streams=scored,
-                vectors=_vectors(parts, i, names),
+                vectors=_vectors(parts, i),
             )
         )
-    return Scoreboard(contenders, columns)
+    return Scoreboard(contenders, columns, losses(parts, len(group)))
 
 
 @dataclass
@@ -255,6 +347,7 @@ class Compared:
     differences: list[Difference] = field(default_factory=list)
     warming: list[Difference] = field(default_factory=list)
     intervals: list[Interval] = field(default_factory=list)
+    vectors: dict[str, list[Difference]] = field(default_factory=dict)
     how: Bootstrap | None = None
 
 
@@ -282,7 +375,26 @@ def compared(boards: Sequence[Scoreboard], block: int | None, resamples: int, vo
             made = _resampled(columns, warm, {RAW: columns.raw, name: p}, block, resamples, volume)
             if made is not None:
                 found.warming += made[1].differences([(name, RAW)])
+        for stream, each_of in each.losses.items():
+            found.vectors.setdefault(stream, []).extend(_compared(each_of, names, block, resamples))
     return found
+
+
+def _compared(lost: Losses, names: Sequence[str], block: int | None, resamples: int) -> Iterator[Difference]:
+    """Yield the differences of every contender to raw, and of every pair that serves the same classes or levels."""
+    how = bootstrap.plan(len(lost.time), int(lost.time[-1] - lost.time[0]), block, resamples)
+    if how is None:
+        return
+    pairs = [(i, RAW, served - was) for i, (served, was) in enumerate(zip(lost.served, lost.was, strict=True))]
+    pairs += [
+        (i, names[j], lost.served[i] - lost.served[j])
+        for i in range(len(names))
+        for j in range(i)
+        if np.array_equal(lost.was[i], lost.was[j])
+    ]
+    for i, against, differences in pairs:
+        for metric, found in zip(lost.metrics, bootstrap.means(how, differences), strict=True):
+            yield Difference(names[i], against, metric, *found)
 
 
 def _resampled(
@@ -295,7 +407,7 @@ def _resampled(
     if how is None:
         return None
     mine = {name: p[chosen] for name, p in forecasts.items()}
-    return how, Resampled(how, columns.y[chosen], mine, volume)
+    return how, Resampled(how, columns.y[chosen], mine, volume, columns.moments.at(chosen))
 
 
 def dead(parts: Iterable[PartitionResult]) -> dict[str, dict[str, int]]:
@@ -345,14 +457,16 @@ def _scored(
     time = columns.time[chosen]
     looks = _looks(parts, i, stream)
     worst = [_worst(columns, forecasts, y, chosen) for forecasts in (raw, p)]
+    moments = columns.moments.at(chosen)
     cards = [
-        scorecard(forecasts, y, each.ece if each else None, volume)
+        scorecard(forecasts, y, each.ece if each else None, volume, moments)
         for forecasts, each in zip((raw, p), worst, strict=True)
     ]
 
     def phase(which: Flags, of_issued: Flags) -> Phase:
         mine, at = which[chosen], columns.issued_ms[issued][of_issued[issued]]
-        each = [None if kind is None else scorecard(kind[mine], y[mine], None, volume) for kind in (raw, p, draw)]
+        near = moments.at(mine)
+        each = [None if kind is None else scorecard(kind[mine], y[mine], None, volume, near) for kind in (raw, p, draw)]
         bounds = (int(at.min()), int(at.max())) if len(at) else (None, None)
         return Phase(len(at), int(mine.sum()), *bounds, *each)
 
@@ -364,7 +478,7 @@ def _scored(
         issued=len(issued_raw),
         raw=cards[0],
         calibrated=cards[1],
-        draw=None if draw is None else scorecard(draw, y, None, volume),
+        draw=None if draw is None else scorecard(draw, y, None, volume, moments),
         warmup=phase(columns.warm[i], columns.issued_warm[i]),
         settled=phase(columns.settled, columns.issued_settled),
         regret_brier=_regret(cards[0].brier, cards[1].brier, len(y)),
@@ -505,7 +619,7 @@ def _functions(parts: Sequence[PartitionResult], i: int, stream: str) -> list[Fu
     return [FunctionBias(*each.values()) for each in functions.describe(filter(None, found))]
 
 
-def _vectors(parts: Sequence[PartitionResult], i: int, names: Sequence[str]) -> dict[str, Vectors]:
+def _vectors(parts: Sequence[PartitionResult], i: int) -> dict[str, Vectors]:
     found: dict[str, dict[int, VectorHistory]] = {}
     for n, part in enumerate(parts):
         for (stream, contender), history in part.vectors.items():
@@ -514,30 +628,9 @@ def _vectors(parts: Sequence[PartitionResult], i: int, names: Sequence[str]) -> 
     described: dict[str, Vectors] = {}
     for name, each in sorted(found.items()):
         scores = vectors.describe(each)
-        described[name] = Vectors(
-            name,
-            scores["resolved"],
-            {kind: _figures(scores[kind]) for kind in KINDS},
-            {loss: VectorDifference(*difference.values()) for loss, difference in scores["difference"].items()},
-            _against(parts, i, name, names),
-            segments.described(parts, i, name),
-        )
+        figures = {kind: _figures(scores[kind]) for kind in KINDS}
+        described[name] = Vectors(name, scores["resolved"], figures, segments.described(parts, i, name))
     return described
-
-
-def _against(
-    parts: Sequence[PartitionResult], i: int, stream: str, names: Sequence[str]
-) -> dict[str, dict[str, VectorDifference]]:
-    """Return the losses of a contender on a stream of classes or numbers minus those of each one before it."""
-    pairs: dict[int, PairScores] = {}
-    for part in parts:
-        for (number, one, other), each in part.pairs.items():
-            if other == i and part.streams[number] == stream:
-                pairs[one] = pairs[one] + each if one in pairs else each
-    return {
-        names[one]: {loss: VectorDifference(*each.difference(loss)) for loss in each.losses}
-        for one, each in sorted(pairs.items())
-    }
 
 
 def _figures(scores: Mapping[str, Any]) -> dict[str, float]:

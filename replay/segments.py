@@ -1,6 +1,7 @@
 """Scores of segments from the columns of a replay: what the workers' engine would have counted, described as live."""
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,12 @@ def described(parts: Sequence[PartitionResult], contender: int, stream: str) -> 
     """Return the segments of a stream as `streams.metrics.segments.describe` does; None if it has none."""
     found = [rows for part in parts if (rows := rows_of(part, contender, stream)) is not None]
     return describe(found) if found else None
+
+
+def slots(directory: Path) -> list[NDArray[Any]]:
+    """Return the columns of one partition's slots, of all forecasts of probabilities; one of zeros without segments."""
+    found = [played(directory, path.stem, "i") for path in sorted(directory.glob("slot*.i"))]
+    return found or [np.zeros(len(played(directory, "stream", "i")), dtype=np.int32)]
 
 
 def rows_of(part: PartitionResult, contender: int, stream: str) -> SegmentRows | None:

@@ -81,14 +81,15 @@ DEFINITIONS: Final = (
         "AUC, KS",
         (
             "Share of the pairs of a yes and a no in which the yes has the larger p, ties half; largest distance "
-            "between the distributions of p of both. Within tenths of the history in time order, weighted by yeses."
+            "between the distributions of p of both. Only forecasts of one window count: some 200 neighbours in "
+            "time that one calibrator answered. Maps of other times serve another scale."
         ),
     ),
     (
         "Recall, precision",
         (
-            "Of the highest p, as many as the stated share of the forecasts in each tenth: their share of all yeses, "
-            "and the share of yes among them. Of a tie at the edge, in proportion."
+            "Of the highest p, as many as the stated share of the forecasts of each window of neighbours: their share "
+            "of all yeses, and the share of yes among them. Of a tie at the edge, in proportion."
         ),
     ),
     (

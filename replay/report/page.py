@@ -71,7 +71,7 @@ def _body(result: Result) -> Iterator[Markup]:
         return tag("section", tag("h2", title), *held, id=key) if held else text("")
 
     yield _header(result, contenders)
-    yield _choice(chosen, compared=bool(result.differences))
+    yield _choice(recommendation.verdicts(result), compared=bool(result.differences or result.vector_differences))
     yield _warnings(result)
     if contenders and contenders[0].overall:
         every = [(_series(each, drawn), each) for each in result.contenders if each.overall]
@@ -105,7 +105,7 @@ def _body(result: Result) -> Iterator[Markup]:
         "Classes and numbers",
         "others",
         tables.vectors(result.contenders),
-        tables.vector_differences(result.contenders),
+        tables.vector_differences(result),
         tables.vector_segments(result.contenders),
         tables.recent_vector_segments(result.contenders),
     )
@@ -163,15 +163,18 @@ def _header(result: Result, contenders: Sequence[Contender]) -> Markup:
     )
 
 
-def _choice(chosen: Recommendation, *, compared: bool) -> Markup:
+def _choice(found: Sequence[Recommendation], *, compared: bool) -> Markup:
+    parts: list[Child] = []
+    for each in found:
+        parts.append(tag("p", tag("strong", prose(each.headline)), class_="headline"))
+        parts.append(tag("ul", *(tag("li", prose(said)) for said in each.reasons)) if each.reasons else None)
     return tag(
         "section",
         tag("h2", "Which configuration"),
-        tag("p", tag("strong", prose(chosen.headline)), class_="headline"),
-        tag("ul", *(tag("li", prose(each)) for each in chosen.reasons)) if chosen.reasons else None,
+        *parts,
         tag("p", _BRACKETS, class_="note") if compared else None,
         id="choice",
-        class_="keep" if chosen.name in {None, RAW} else "take",
+        class_="keep" if all(each.name in {None, RAW} for each in found) else "take",
     )
 
 

@@ -2,35 +2,37 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import isfinite
+from math import isfinite, isnan, log, log1p
 from typing import Final
 
+from replay.bootstrap import FEWEST
 from replay.report.number_format import count, day, difference, period, score, share, signed
-from replay.result import HARMS, RAW, Contender, Difference, Phase, Result, Scorecard, Scored, drawn
+from replay.result import RAW, Contender, Difference, Kind, Phase, Result, Scorecard, Scored, drawn
 
 #: What the choice follows, as the page says it.
 RULE: Final = (
     "Judged is what was served after the warm-up. A configuration is refused if it is clearly worse than raw in Brier "
-    "score, log loss, AUC or recall at the stated volume, or in Brier score or log loss during its warm-up. Clearly "
-    "means that the 95% interval of the paired difference leaves out 0, and that the difference matters: in Brier "
-    "score and log loss it is at least 0.1% of raw's, in calibration error at least 1% of how often the rarer answer "
-    "happens, and in AUC at least 0.002, because a map that moves with every outcome always reorders a little; pairs "
-    "of equal raw forecasts count as half there, as only time tells them apart. With enough outcomes any difference, "
-    "however small, leaves out 0. Of the others proper scores decide "
-    "first: one forecaster is preferred to another if its Brier score or its log loss is clearly smaller and neither "
-    "is clearly larger. Where neither proper score differs, calibration error decides the same way. Of several that "
-    "nothing is preferred to, raw forecasts stay if they are among them; else the calibrator of the fewest parts is "
-    "taken, and of equally simple ones that of the smallest Brier score. What is chosen is recommended for use only "
-    "if its ECE is less than five times what chance gives. With fewer than 200 outcomes, or fewer than 20 of the "
-    "rarer answer, there is no choice, and where fewer than half of the forecasts have one it is no choice for all."
+    "score or log loss, also during its warm-up, or in AUC or recall at the stated volume. Clearly means that the 95% "
+    "interval of the paired difference leaves out 0, and that the difference matters: at least 0.1% of raw's Brier "
+    "score or log loss, 1% of how often the rarer answer happens in calibration error, 0.002 in AUC, 0.01 and two of "
+    "the ones in recall. Where the whole interval is above minus these, a configuration ranks as well as raw. AUC and "
+    "recall compare forecasts with some 200 neighbours in time that one calibrator answered. They refuse nothing "
+    "where Brier score and log loss are both clearly better and the order is kept: of neighbours that one map "
+    "answered at most 5% were turned or made nearly equal. Of the others proper scores decide first: one forecaster "
+    "is preferred to another if its Brier score or its log loss is clearly smaller and neither is clearly larger. "
+    "Where neither proper score differs, and none is larger by as much as matters, calibration error decides, if ECE "
+    "and smooth ECE are both clearly smaller. Of several that nothing is preferred to, raw forecasts stay if they are "
+    "among them; else the calibrator of the fewest parts is taken, and of equally simple ones that of the smallest "
+    "Brier score. With fewer than 200 outcomes, or fewer than 20 of the rarer answer, there is no choice, and where "
+    "fewer than half of the forecasts have one it is no choice for all. Each stream of classes is judged alike by its "
+    "Brier score and log loss, and each stream of numbers by its pinball loss."
 )
 #: Outcomes of the rarer answer from which there is a choice: of 10 the intervals of AUC cover .83, of 40 .95.
 RARER: Final = 20
-_PROPER: Final = ("brier", "log_loss")
+_PROPER: Final = ("brier", "log_loss", "pinball")
 _CALIBRATION: Final = ("ece", "ece_smooth")
-_RANKS: Final = ("auc", "recall")
-#: Raw forecasts that are equal to another, on average, from which a refusal says so.
-_EQUALS: Final = 10
+#: What is lost of each of these without harm, see `MATTERS`.
+_RANKS: Final = {"auc": 0.002, "recall": 0.01}
 _CALLED: Final = {
     "brier": "Brier score",
     "log_loss": "log loss",
@@ -38,18 +40,30 @@ _CALLED: Final = {
     "ece_smooth": "smooth ECE",
     "auc": "AUC",
     "recall": "recall",
+    "pinball": "pinball loss",
 }
 #: A bound of at least this says nothing: no error of probabilities can be larger.
 VACUOUS: Final = 1.0
 #: Where a smaller share of the forecasts has an outcome, what is best among those is no choice for all.
 SEEN: Final = 0.5
-#: An ECE that is so many times what chance gives is no calibration: nobody is told to use it.
+#: An ECE that is so many times what chance gives, and this share of the rarer answer's rate, is no calibration.
 MANY: Final = 5.0
-#: A Brier score or a log loss that differs by a smaller share of raw's, a calibration error that differs by a smaller
-#: share of the rate of the rarer answer, and an AUC that differs by less, are alike: nobody would act on it.
+COARSE: Final = 0.1
+#: What differs by less is alike, because nobody would act on it: a Brier score, a log loss or a pinball loss by this
+#: share of raw's, a calibration error by this share of the rate of the rarer answer.
 MATTERS: Final = 0.001
 OFF_RATE: Final = 0.01
-REORDERED: Final = 0.002
+#: A log loss of at most this, in nats, is perfect: that of certain forecasts is 1e-6.
+PERFECT: Final = 1e-5
+#: A recall that moves by fewer of the ones than this is alike: intervals of so few hold the truth too seldom.
+ONES: Final = 2.0
+#: A difference of at most this is told without its number.
+NOTHING: Final = 1e-6
+#: Raw's losses count as at least this share of those of a forecaster who always says the rate.
+FLAWLESS: Final = 0.1
+#: A larger share of neighbours whose order was changed is not rounding, nor an outcome that moved the map between them.
+#: Histograms have from 10 % on; maps that keep the order at most 2 % of 1,500 forecasts, usually none.
+TURNED: Final = 0.05
 #: A mean that is off by this share of what happened is worth a sentence.
 OFF: Final = 0.1
 #: A warm-up of a smaller share of the forecasts is not worth a sentence; streams whose warm-up is told.
@@ -89,13 +103,28 @@ def least(contenders: Sequence[Contender]) -> dict[str, float]:
     raw = [each.overall.settled.raw for each in contenders if each.overall and each.overall.settled.raw.n]
     if not raw:
         return {}
-    rate = OFF_RATE * min(min(each.base_rate, 1 - each.base_rate) for each in raw)
-    found = {
-        "brier": MATTERS * min(each.brier for each in raw),
-        "log_loss": MATTERS * min(each.log_loss for each in raw),
+    base = min(min(each.base_rate, 1 - each.base_rate) for each in raw)
+    if not base > 0.0:
+        return {}
+    spread = base * (1 - base), -base * log(base) - (1 - base) * log1p(-base)
+    return {
+        "brier": MATTERS * max(min(each.brier for each in raw), FLAWLESS * spread[0]),
+        "log_loss": MATTERS * max(min(each.log_loss for each in raw), FLAWLESS * spread[1]),
+        **dict.fromkeys(_CALIBRATION, OFF_RATE * base),
+        "auc": _RANKS["auc"],
+        "recall": max(_RANKS["recall"], ONES / max(min(each.n * each.base_rate for each in raw), 1.0)),
     }
-    found |= dict.fromkeys(_CALIBRATION, rate)
-    return {metric: value for metric, value in found.items() if isfinite(value)} | {"auc": REORDERED}
+
+
+def verdicts(result: Result) -> list[Recommendation]:
+    """Return the choice for probabilities, and for each stream of classes or numbers, the largest first."""
+    contenders = [each for each in result.contenders if each.delay == result.contenders[0].delay]
+    resolved = {stream: each.resolved for one in contenders for stream, each in one.vectors.items()}
+    some = any(each.overall for each in result.contenders) or not resolved
+    made = [choose(result)] if some else []
+    return made + [
+        _of_vectors(result, contenders, stream) for stream in sorted(resolved, key=lambda each: -resolved[each])
+    ]
 
 
 class Verdicts:
@@ -114,9 +143,7 @@ class Verdicts:
         self._found: dict[tuple[str, str], dict[str, Difference]] = {}
         for each in differences:
             self._found.setdefault((each.name, each.against), {})[each.metric] = each
-            turned = Difference(
-                each.against, each.name, each.metric, -each.value, -each.high, -each.low, -each.of_equals
-            )
+            turned = Difference(each.against, each.name, each.metric, -each.value, -each.high, -each.low)
             self._found.setdefault((each.against, each.name), {})[each.metric] = turned
 
     def of(self, name: str, against: str) -> Mapping[str, Difference]:
@@ -125,10 +152,22 @@ class Verdicts:
 
     def sign(self, each: Difference) -> int:
         """Return -1 where ``name`` is better and it matters, 1 where it is worse and it matters, else 0."""
-        rest = (each.value - each.of_equals) * (1.0 if each.value > 0.0 else -1.0)
-        return each.sign if min(abs(each.value), rest) >= self._least.get(each.metric, 0.0) else 0
+        return each.sign if abs(each.value) >= self.margin(each) else 0
 
-    def worse(self, name: str, metrics: Sequence[str] = HARMS) -> list[Difference]:
+    def helps(self, name: str) -> bool:
+        """Say whether ``name`` is better than raw forecasts in every proper score, and it matters."""
+        found = [each for metric, each in self.of(name, RAW).items() if metric in _PROPER]
+        return bool(found) and all(self.sign(each) < 0 for each in found)
+
+    def margin(self, each: Difference) -> float:
+        """Return the smallest difference of a metric that matters."""
+        return self._least.get(each.metric, 0.0)
+
+    def as_well(self, each: Difference) -> bool:
+        """Say whether ``name`` ranks no worse by as much as matters, whatever of the interval is true."""
+        return each.metric in _RANKS and each.low > -self.margin(each)
+
+    def worse(self, name: str, metrics: Sequence[str]) -> list[Difference]:
         """Return in which of some metrics ``name`` is worse than raw forecasts, and it matters."""
         found = self.of(name, RAW)
         return [found[metric] for metric in metrics if metric in found and self.sign(found[metric]) > 0]
@@ -145,11 +184,13 @@ class Verdicts:
     def preferred(self, name: str, against: str) -> bool:
         """Say whether `RULE` prefers ``name``."""
         found = self.of(name, against)
-        for metrics in (_PROPER, _CALIBRATION):
-            told = [self.sign(found[metric]) for metric in metrics if metric in found]
-            if any(told):
-                return min(told) < 0 and max(told) <= 0
-        return False
+        told = {metric: self.sign(found[metric]) for metric in (*_PROPER, *_CALIBRATION) if metric in found}
+        proper = [sign for metric, sign in told.items() if metric in _PROPER]
+        if any(proper):
+            return min(proper) < 0 and max(proper) <= 0
+        costs = any(found[each].value >= self._least.get(each, 0.0) > 0.0 for each in told if each in _PROPER)
+        errors = [sign for metric, sign in told.items() if metric in _CALIBRATION]
+        return bool(errors) and max(errors) < 0 and not costs
 
 
 def choose(result: Result) -> Recommendation:
@@ -173,7 +214,7 @@ def choose(result: Result) -> Recommendation:
     return replace(made, name=full.get(made.name or "", made.name))
 
 
-def _chosen(
+def _chosen(  # noqa: PLR0911 - the ways in which there is no choice, in their order
     contenders: Sequence[Contender], differences: Sequence[Difference], warming: Sequence[Difference]
 ) -> Recommendation:
     """Apply the rule to contenders of one delay."""
@@ -184,27 +225,34 @@ def _chosen(
     matters = least(contenders)
     verdicts = Verdicts(differences, matters)
     every = [RAW, *(each.name for each in contenders)]
+    if (plain := _plain(contenders)) is not None:
+        return plain
     if not any(verdicts.of(name, RAW) for name in every):
         n = max(each.overall.settled.resolved for each in contenders if each.overall)
         few = f"After the warm-up {count(n)} do. Intervals need 200, and a choice without them would rest on chance."
         return Recommendation(
             None, "No choice can be made from this replay: too few forecasts have an outcome.", (few,)
         )
-    if (one_sided := _one_sided(contenders)) is not None:
-        return one_sided
+    rarer = max(_rarer(each.overall.settled) for each in contenders if each.overall)
+    if rarer < RARER:
+        return Recommendation(
+            None,
+            f"No choice can be made from this replay: the rarer answer came {count(rarer)} times.",
+            (f"Intervals of fewer than {RARER} hold the truth less often than they say.",),
+        )
     refused = refusals(contenders, verdicts, Verdicts(warming, matters))
-    names = [each for each in every if each not in refused]
-    best = [each for each in names if not any(verdicts.preferred(other, each) for other in names)]
-    if RAW not in best:
-        # Of the rest some may only be not clearly different from everything: what is shown to help goes first.
-        best = [each for each in best if verdicts.preferred(each, RAW)]
+    best = _best(every, verdicts, refused)
     if not best:
         return Recommendation(
             None,
             "No choice can be made from this replay: the comparisons contradict one another.",
             ("Each forecaster is beaten by another one. The intervals are below.",),
         )
-    made = _keep(contenders, verdicts, best, refused) if RAW in best else _take(contenders, verdicts, best, refused)
+    if RAW in best:
+        made = _keep(every[1:], _n(contenders), verdicts, best, refused)
+    else:
+        made = _take(contenders, verdicts, best, refused)
+    made = replace(made, reasons=(*_constant(contenders), *made.reasons))
     overall = contenders[0].overall
     seen = overall.raw.n / overall.issued if overall and overall.issued else 0.0
     if seen >= SEEN:
@@ -213,22 +261,24 @@ def _chosen(
     return Recommendation(None, few, tuple(f"Among those: {each}" for each in made.reasons))
 
 
-def _one_sided(contenders: Sequence[Contender]) -> Recommendation | None:
-    """Return that there is no choice where one answer never came, or hardly ever; else None."""
-    rates = {each.overall.settled.raw.base_rate for each in contenders if each.overall}
-    if rates <= {0.0, 1.0}:
-        only = "yes" if rates == {1.0} else "no"
+def _plain(contenders: Sequence[Contender]) -> Recommendation | None:
+    """Return what needs no comparison: one answer never came, or the raw forecasts are perfect; else None."""
+    cards = [each.overall.raw for each in contenders if each.overall and each.overall.raw.n >= FEWEST]
+    if cards and {each.base_rate for each in cards} <= {0.0, 1.0}:
+        only = "yes" if cards[0].base_rate == 1.0 else "no"
         return Recommendation(
             None,
             f"No choice can be made from this replay: every outcome that is known is {only}.",
             ("What a forecaster makes of the other answer is not seen. Where nobody reports it, set `silence`.",),
         )
-    rarer = max(_rarer(each.overall.settled) for each in contenders if each.overall)
-    if rarer < RARER:
+    if cards and all(each.log_loss <= PERFECT for each in cards):
         return Recommendation(
-            None,
-            f"No choice can be made from this replay: the rarer answer came {count(rarer)} times.",
-            (f"Intervals of fewer than {RARER} hold the truth less often than they say.",),
+            RAW,
+            "Keep the raw forecasts: they are perfect.",
+            (
+                "Every outcome was forecast with certainty, and came. Nothing is left to calibrate.",
+                "If that is too good to be true, look whether the score was made from the outcome.",
+            ),
         )
     return None
 
@@ -244,53 +294,123 @@ def refusals(contenders: Sequence[Contender], verdicts: Verdicts, warming: Verdi
     refused = {}
     for each in contenders:
         name = each.name
-        harm, early = verdicts.worse(name), warming.worse(name, _PROPER)
+        spared = verdicts.helps(name) and kept(each)
+        harm = verdicts.worse(name, _PROPER if spared else (*_PROPER, *_RANKS))
+        early = warming.worse(name, _PROPER)
         said = []
         if harm:
             said.append(f"worse than raw in {_numbers(harm)}")
         if early:
             said.append(f"worse than raw during its warm-up in {_numbers(early)}")
         if said:
-            in_ranks = not early and {found.metric for found in harm} in ({"recall"}, set(_RANKS))
-            refused[name] = f"{name} is refused: it is {_listed(said)}.{_of_equals(each) if in_ranks else ''}"
+            refused[name] = f"{name} is refused: it is {_listed(said)}."
     return refused
 
 
-def _of_equals(contender: Contender) -> str:
-    """Say that many raw forecasts are equal, if they are: then that may be all that lowers the recall."""
-    raw = contender.overall.raw if contender.overall is not None else None
-    if raw is None or raw.distinct * _EQUALS > raw.n:
-        return ""
+def kept(contender: Contender) -> bool:
+    """Say whether a contender serves two forecasts of one moment in the order of the raw ones, and apart."""
+    return isnan(contender.turned) or contender.turned <= TURNED
+
+
+def _order(contender: Contender, verdicts: Verdicts) -> str:
+    """Say whether the order of one moment is kept, and what a change of AUC or recall then is."""
+    if not kept(contender):
+        return f"Of neighbours that one map answered it turns {share(contender.turned)}, or makes them nearly equal."
+    moved = verdicts.worse(contender.name, tuple(_RANKS))
+    said = "It keeps the order of forecasts of one moment"
     return (
-        f" Of {count(raw.n)} raw forecasts {count(raw.distinct)} are different. Those that are equal were served "
-        "differently at different times, and rank against each other by that. At one moment the order is raw's: where "
-        "only forecasts of one moment are compared, this is no harm."
+        f"{said}; what it loses in {_numbers(moved)} is between forecasts that maps of different moments answered."
+        if moved
+        else f"{said}."
     )
 
 
+def _best(every: Sequence[str], verdicts: Verdicts, refused: Mapping[str, str]) -> list[str]:
+    """Return those that nothing is preferred to; none where each is beaten by another one."""
+    names = [each for each in every if each not in refused]
+    best = [each for each in names if not any(verdicts.preferred(other, each) for other in names)]
+    # Where raw is beaten, some of the rest may only be not clearly different from everything.
+    return best if RAW in best else [each for each in best if verdicts.preferred(each, RAW)]
+
+
+def _constant(contenders: Sequence[Contender]) -> Iterator[str]:
+    """Say that all raw forecasts are equal, if they are."""
+    cards = [each.overall.raw for each in contenders if each.overall]
+    if all(each.distinct == 1 for each in cards):
+        yield (
+            f"All raw forecasts are {score(cards[0].mean_forecast)}: they tell no event from another, so only their "
+            f"level is judged. {score(cards[0].base_rate)} happened."
+        )
+
+
+def _of_vectors(result: Result, contenders: Sequence[Contender], stream: str) -> Recommendation:
+    """Apply the rule to a stream of classes or numbers."""
+    mine = {each.name: each.vectors[stream] for each in contenders if stream in each.vectors}
+    differences = [each for each in result.vector_differences.get(stream, ()) if each.name in mine]
+    n = max(each.resolved for each in mine.values())
+    if not differences:
+        few = f"{count(n)} do. Intervals need 200."
+        return Recommendation(None, f"No choice can be made for {stream}: too few forecasts have an outcome.", (few,))
+    losses = sorted({each.metric for each in differences})
+    before = {loss: min(each.figures["raw"][loss] for each in mine.values()) for loss in losses}
+    verdicts = Verdicts(differences, {loss: MATTERS * value for loss, value in before.items()})
+    refused = {
+        name: f"{name} is refused: it is worse than raw in {_numbers(harm)}."
+        for name in mine
+        if (harm := verdicts.worse(name, _PROPER))
+    }
+    best = _best([RAW, *mine], verdicts, refused)
+    told = [_levels(name, each.figures, losses) for name, each in mine.items()]
+    if RAW in best or not best:
+        made = _keep(list(mine), n, verdicts, best or [RAW], refused, f" of {stream}")
+        return replace(made, reasons=(*made.reasons, *told))
+    name = min(best, key=lambda each: mine[each].figures["calibrated"][losses[-1]])
+    reasons = [f"{name} {_compared(verdicts, name, RAW, 'the raw forecasts')}", *refused.values()]
+    reasons += [f"{name} {_compared(verdicts, name, each)}" for each in mine if verdicts.of(name, each)]
+    return Recommendation(name, f"Use {name} for {stream}.", (*reasons, *told))
+
+
+def _levels(name: str, figures: Mapping[Kind, Mapping[str, float]], losses: Sequence[str]) -> str:
+    """Say how large the losses and the calibration error of a stream of classes or numbers are."""
+    raw, served = figures["raw"], figures["calibrated"]
+    said = []
+    for loss in losses:
+        more = served[loss] / raw[loss] - 1 if raw[loss] else 0.0
+        said.append(f"{_CALLED[loss]} {score(served[loss])} (raw {score(raw[loss])}, {signed(100 * more, 1)}%)")
+    error = "coverage_error" if "coverage_error" in raw else "top_label_ece"
+    called = "error of coverage" if error == "coverage_error" else "ECE of the likeliest class"
+    said.append(f"{called} {score(served[error])} (raw {score(raw[error])})")
+    return f"{name} has {_listed(said)}."
+
+
 def _keep(
-    contenders: Sequence[Contender], verdicts: Verdicts, best: Sequence[str], refused: Mapping[str, str]
+    others: Sequence[str],
+    n: int,
+    verdicts: Verdicts,
+    best: Sequence[str],
+    refused: Mapping[str, str],
+    of: str = "",
 ) -> Recommendation:
-    others = [each.name for each in contenders]
     alone = len(best) == 1
     tied = [each for each in best if each != RAW]
     alike = all(verdicts.alike(each, RAW) for each in tied)
     beaten = all(verdicts.preferred(RAW, each) for each in others)
+    keep = f"Keep the raw forecasts{of}:"
     if len(refused) == len(others) and not beaten:
         harmed = "the configuration" if len(others) == 1 else "every configuration"
-        headline = f"Keep the raw forecasts: {harmed} that was tried does harm."
+        headline = f"{keep} {harmed} that was tried does harm."
     elif alone:
-        headline = "Keep the raw forecasts: they are better than every configuration that was tried."
+        headline = f"{keep} they are better than every configuration that was tried."
     elif alike:
-        headline = f"Keep the raw forecasts: {_listed(tied)} and raw are alike, and nothing is lost by either."
+        headline = f"{keep} {_listed(tied)} and raw are alike, and nothing is lost by either."
     else:
-        headline = "Keep the raw forecasts: no configuration is shown to be better."
+        headline = f"{keep} no configuration is shown to be better."
     reasons = [*refused.values()]
     reasons += [f"{name} {_compared(verdicts, name, RAW)}" for name in others if verdicts.of(name, RAW)]
     if not alike:
         reasons.append(
             "An interval that includes 0 does not show that two forecasters are equal, only that "
-            f"{count(_n(contenders))} outcomes do not tell them apart."
+            f"{count(n)} outcomes do not tell them apart."
         )
     return Recommendation(RAW, headline, tuple(reasons))
 
@@ -321,6 +441,7 @@ def _take(
             reasons.append(f"{name} and {rival} were not compared: they did not resolve the same forecasts.")
     overall = by_name[name].overall
     if overall:
+        reasons.append(_order(by_name[name], verdicts))
         reasons += _warmed(by_name[name])
         reasons += _drawn(verdicts, name)
         reasons += _remains(by_name[name], overall)
@@ -340,12 +461,16 @@ def times(card: Scorecard) -> float:
 
 
 def _use(name: str, contender: Contender) -> str:
-    """Return the recommendation: to use it, or that it is better than raw and no more."""
-    if contender.overall is None or (many := times(contender.overall.settled.calibrated)) < MANY:
+    """Return the recommendation, and whether the level can be relied on."""
+    if contender.overall is None:
+        return f"Use {name}."
+    card = contender.overall.settled.calibrated
+    many, rarer = times(card), min(card.base_rate, 1.0 - card.base_rate)
+    if many < MANY or card.ece < COARSE * rarer:
         return f"Use {name}."
     return (
-        f"{name} is better than the raw forecasts, but it is not calibrated: its ECE is {many:.0f} times what chance "
-        "gives."
+        f"Use {name}, but do not rely on its level: it is better than the raw forecasts and not calibrated, its ECE is "
+        f"{many:.0f} times what chance gives."
     )
 
 
@@ -365,6 +490,11 @@ def _warmed(contender: Contender) -> Iterator[str]:
         yield _warmup(contender.name, each, f" of {each.stream}" if len(contender.streams) > 1 else "")
     if len(found) > WARMED:
         yield f"{count(len(found) - WARMED)} more streams had a warm-up."
+    if found:
+        yield (
+            "At its end the scores pass from raw to calibrated ones, once: a threshold moves then, and a score from "
+            "before it does not compare with one from after it. No figure here compares the two."
+        )
 
 
 def _warmup(name: str, scored: Scored, of: str) -> str:
@@ -382,7 +512,7 @@ def _warmup(name: str, scored: Scored, of: str) -> str:
 
 def _drawn(verdicts: Verdicts, name: str) -> list[str]:
     """Say what is lost by serving the draw."""
-    harm = verdicts.worse(drawn(name))
+    harm = verdicts.worse(drawn(name), (*_PROPER, *_RANKS))
     return [f"Its draw is worse than raw in {_numbers(harm)}: serve p."] if harm else []
 
 
@@ -392,19 +522,30 @@ def _compared(verdicts: Verdicts, name: str, other: str, called: str = "") -> st
     said = [
         each
         for metric in (*_PROPER, *_RANKS, *_CALIBRATION)
-        if (each := found.get(metric)) and (metric != "ece_smooth" or each.sign != found["ece"].sign)
+        if (each := found.get(metric))
+        and (metric != "ece_smooth" or "ece" not in found or each.sign != found["ece"].sign)
     ]
     better, none, worse = ([each for each in said if verdicts.sign(each) == sign] for sign in (-1, 0, 1))
-    small, same = [each for each in none if each.clear], [each for each in none if not each.clear]
+    as_well = [each for each in none if verdicts.as_well(each)]
+    small = [each for each in none if each.clear and each not in as_well]
+    same = [each for each in none if not each.clear and each not in as_well]
     parts = []
     if better:
         parts.append(f"is better than {against}: {_numbers(better)}")
     if worse:
         parts.append(f"is worse{'' if better else f' than {against}'}: {_numbers(worse)}")
+    if as_well:
+        ranked = [f"{_numbers([each])[:-1]}, above −{verdicts.margin(each):.2g})" for each in as_well]
+        parts.append(f"ranks as well{'' if parts else f' as {against}'}: {_listed(ranked)}")
     if small:
-        parts.append(f"differs {'' if parts else f'from {against} '}by too little to matter in {_numbers(small)}")
+        numbers = _numbers(small) if any(abs(each.value) > NOTHING for each in small) else _names(small)
+        parts.append(f"differs {'' if parts else f'from {against} '}by too little to matter in {numbers}")
     if same and parts:
         parts.append(f"shows no clear difference in {_numbers(same)}")
+    if not said:
+        return f"was not compared with {against}."
+    if all(each.low == each.high for each in said):
+        return f"served what {against} {'are' if called else 'is'}: nothing differs."
     if not parts:
         return f"shows no clear difference from {against}: {_numbers(same)}."
     return "; it ".join(parts) + "."
@@ -454,9 +595,12 @@ def _numbers(found: Sequence[Difference]) -> str:
     said = []
     for each in found:
         value, low, high = difference(each.value, each.low, each.high)
-        by = f", {signed(each.of_equals, 4)} of it by equal raw scores" if abs(each.of_equals) >= REORDERED / 2 else ""
-        said.append(f"{_CALLED[each.metric]} {value} ({low} to {high}{by})")
+        said.append(f"{_CALLED[each.metric]} {value} ({low} to {high})")
     return _listed(said)
+
+
+def _names(found: Sequence[Difference]) -> str:
+    return _listed([_CALLED[each.metric] for each in found])
 
 
 def _listed(words: Sequence[str]) -> str:

@@ -34,6 +34,7 @@ CALLED: Final = {
     "log_loss": "Log loss",
     "auc": "AUC",
     "recall": "Recall",
+    "pinball": "Pinball loss",
 }
 #: Streams that are listed, those with most forecasts, and features; the JSON has more.
 STREAMS: Final = 30
@@ -146,9 +147,9 @@ def ranks(contenders: Sequence[tuple[Series, Contender]], result: Result) -> Tab
     return Table(
         "ranks",
         "Order and level, after the warm-up",
-        "Off: the mean forecast against the share of yes, relatively. AUC, KS, recall and precision are taken within "
-        f"tenths of the history; recall and precision are of the highest {volume}. In brackets 95% intervals. A draw "
-        "is what a calibrator on a grid tosses between two of its points; p is what it serves.",
+        "Off: the mean forecast against the share of yes, relatively. AUC, KS, recall and precision compare forecasts "
+        f"with some 200 neighbours in time; recall and precision are of the highest {volume}. In brackets 95% "
+        "intervals. A draw is what a calibrator on a grid tosses between two of its points; p is what it serves.",
         ["", "Outcomes", "Mean", "Off", "AUC", "KS", f"Recall {volume}", f"Precision {volume}", "Different"],
         rows,
     )
@@ -638,34 +639,31 @@ def vectors(contenders: Sequence[Contender]) -> Table | None:
     )
 
 
-def vector_differences(contenders: Sequence[Contender]) -> Table | None:
+def vector_differences(result: Result) -> Table | None:
     """Show what recalibration did to the losses of classes and numbers; None where there are none."""
-    rows = []
-    for contender in contenders:
-        for each in contender.vectors.values():
-            for against, found in {RAW: each.differences, **each.against}.items():
-                for loss, of in found.items():
-                    if of.mean is None or of.error is None:
-                        continue
-                    sure = abs(of.mean) > 1.96 * of.error
-                    verdict = ("better" if of.mean < 0 else "worse") if sure else ""
-                    rows.append(
-                        [
-                            name(each.stream),
-                            name(contender.name),
-                            name(against),
-                            f"{loss} loss" if loss != "brier" else "Brier score",
-                            *_with_interval(of.mean, of.error),
-                            tag("span", verdict, class_=f"verdict {verdict}") if verdict else None,
-                        ]
-                    )
+    rows: list[Sequence[Child]] = []
+    for stream, found in result.vector_differences.items():
+        for each in found:
+            value, low, high = difference(each.value, each.low, each.high)
+            verdict = ("better", "", "worse")[each.sign + 1]
+            rows.append(
+                [
+                    name(stream),
+                    name(each.name),
+                    name(each.against),
+                    CALLED[each.metric],
+                    cell(each.value, value),
+                    join("[", cell(each.low, low), ", ", cell(each.high, high), "]"),
+                    tag("span", verdict, class_=f"verdict {verdict}") if verdict else None,
+                ]
+            )
     if not rows:
         return None
     return Table(
         "vector-differences",
         "Served minus raw, and one configuration minus another",
-        "Mean loss over the same outcomes; below 0 the configuration is better. Intervals are as of independent "
-        "outcomes: where neighbours in time err alike they are too narrow. No choice is made from them.",
+        "Mean loss over the same outcomes; below 0 the configuration is better. Intervals are made as those of the "
+        "paired differences.",
         ["Stream", "Configuration", "Against", "Loss", "Difference", "95% interval", ""],
         rows,
         4,

@@ -396,18 +396,28 @@ def observe(
     ValueError
         If ``second`` has another kind or other levels than the events before.
     """
-    if isinstance(second, Classwise):
-        sums = _of_classes(cast("Classwise", first), second, int(y))
-        values: Classwise | Sequence[float] = cast("Classwise", first)
-    else:
-        law = cast("Law", first)
-        same = isinstance(law, Quantiles) and law.levels == second.levels
-        values = law.values if isinstance(law, Quantiles) and same else tuple(map(law.ppf, second.levels))
-        before, after = (_pinball(second.levels, each, y) for each in (values, second.values))
-        sums = [before, after, (after - before) ** 2]
+    values: Classwise | Sequence[float] = (
+        cast("Classwise", first) if isinstance(second, Classwise) else at_levels(cast("Law", first), second)
+    )
+    sums = losses(values, second, y)
     signed = sums if sign > 0 else [-each for each in sums]
     for each in found:
         each.count(values, second, y, sign, signed)
+
+
+def losses(first: Classwise | Sequence[float], second: Classwise | Quantiles, y: float) -> list[float]:
+    """Return of each of `LOSSES` that of both forecasts and the squared difference; of numbers ``first`` as `count`."""
+    if isinstance(second, Classwise):
+        return _of_classes(cast("Classwise", first), second, int(y))
+    before, after = (_pinball(second.levels, each, y) for each in (first, second.values))
+    return [before, after, (after - before) ** 2]
+
+
+def at_levels(law: Law, served: Quantiles) -> Sequence[float]:
+    """Return the quantiles of a law at the levels of what was served."""
+    if isinstance(law, Quantiles) and law.levels == served.levels:
+        return law.values
+    return tuple(map(law.ppf, served.levels))
 
 
 def observe_segments(

@@ -24,7 +24,7 @@ import orjson
 from lab import fraud, fraud_bank
 from lab.fraud import Fraud, Shape
 from replay.measure import log_losses
-from replay.ranking import Buckets, ranks
+from replay.ranking import ranks
 from state import calibrators
 from state.arrays import Floats
 from streams.config.settings import Settings
@@ -104,28 +104,16 @@ def card(p: Floats, stream: Fraud, chosen: Any, first: int, last: int) -> Card:
     losses = np.square(p - y), log_losses(p, y)
     per_day = np.column_stack([np.bincount(day, each, days) for each in (np.ones(len(p)), *losses)])
     sums = weights @ per_day
-    auc, recall = Buckets(p, y, day, days).measured(weights, VOLUME)
-    whole = ranks(p, y, (VOLUME,))
-    within, within_resampled, ones = 0.0, np.zeros(RESAMPLES), 0.0
-    for at in range(0, days, WINDOW):
-        mine = (day >= at) & (day < at + WINDOW)
-        part = ranks(p[mine], y[mine], (VOLUME,))
-        if np.isnan(part.auc):
-            continue
-        size = min(WINDOW, days - at)
-        drawn = rng.multinomial(size, np.full(size, 1 / size), RESAMPLES).astype(np.float64)
-        moved, _ = Buckets(p[mine], y[mine], day[mine] - at, size).measured(drawn, VOLUME)
-        weight = float(y[mine].sum())
-        within += weight * part.auc
-        within_resampled += weight * np.nan_to_num(moved, nan=part.auc)
-        ones += weight
+    whole, within = ranks(p, y, (VOLUME,)), ranks(p, y, (VOLUME,), day // WINDOW)
+    moves = [np.bincount(day, each, days) for each in (whole.moves[:, 0], within.moves[:, 0], whole.moves[:, 1])]
+    ranked = np.array([whole.auc, within.auc, whole.recall[VOLUME]])
     truth = stream.truth[chosen]
     return Card(
         float(p.mean()),
         float(y.mean() if np.isnan(truth).any() else truth.mean()),
-        np.array([losses[0].mean(), losses[1].mean(), whole.auc, within / ones, whole.recall[VOLUME]]),
-        np.column_stack([sums[:, 1] / sums[:, 0], sums[:, 2] / sums[:, 0], auc, within_resampled / ones, recall]),
-        whole.distinct,
+        np.array([losses[0].mean(), losses[1].mean(), *ranked]),
+        np.column_stack([sums[:, 1:] / sums[:, :1], ranked + weights @ np.column_stack(moves)]),
+        len(np.unique(p)),
     )
 
 

@@ -2,8 +2,8 @@
 
 ``python -m tests.bench.intervals`` takes ten minutes on one processor; ``--runs 30`` takes one.
 
-Raw scores are .4 too high in log-odds, and what is compared with them is nearly right. The true difference is the mean
-of other histories, five times as many.
+Raw scores are .4 too high in log-odds, and what is compared with them is nearly right. AUC and recall are those of
+noisy scores, which rank worse. The true difference is the mean of other histories, five times as many.
 """
 
 import argparse
@@ -12,13 +12,16 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from replay import bootstrap
+from replay.ranking import WINDOW, Moments, ranks
 from replay.result import RAW
 from state.arrays import Floats
 from tests.bench.figures import table
 
 NAME: Final = "served"
+NOISY: Final = "noisy"
 DAY_MS: Final = 86_400_000
-METRICS: Final = ("brier", "log_loss")
+METRICS: Final = ("brier", "log_loss", "auc", "recall")
+VOLUME: Final = 0.02
 
 
 class History(NamedTuple):
@@ -58,7 +61,7 @@ HISTORIES: Final = {
 
 
 def made(history: History, rng: np.random.Generator) -> tuple[Floats, dict[str, Floats]]:
-    """Return outcomes in time order and two forecasts of each, [events]."""
+    """Return outcomes in time order and three forecasts of each, [events]."""
     days = np.sort(rng.random(history.events) * history.days)
     odds = history.level + 1.3 * rng.standard_normal(history.events)
     if history.lasts:
@@ -67,7 +70,8 @@ def made(history: History, rng: np.random.Generator) -> tuple[Floats, dict[str, 
         shifts = _fading(24 * history.days, rng)[(24 * days).astype(int)]
     true = odds + history.luck * shifts - history.luck**2 / 2
     y = (rng.random(history.events) < _chance(true)).astype(np.float64)
-    return y, {RAW: _chance(odds + 0.4), NAME: _chance(0.9 * odds - 0.25)}
+    noise = 0.5 * rng.standard_normal(history.events)
+    return y, {RAW: _chance(odds + 0.4), NAME: _chance(0.9 * odds - 0.25), NOISY: _chance(odds + noise)}
 
 
 def _chance(odds: Floats) -> Floats:
@@ -85,18 +89,21 @@ def _fading(hours: int, rng: np.random.Generator) -> Floats:
 
 
 def truth(history: History, runs: int) -> Floats:
-    """Return the mean differences of `METRICS`."""
+    """Return the mean differences of `METRICS`, of losses by `NAME`, of ranks by `NOISY`."""
     rng = np.random.default_rng(99)
     found = []
     for _ in range(runs):
         y, forecasts = made(history, rng)
-        found.append(_scores(forecasts[NAME], y) - _scores(forecasts[RAW], y))
+        raw, served, noisy = (_scores(forecasts[name], y) for name in (RAW, NAME, NOISY))
+        found.append(np.append(served[:2], noisy[2:]) - raw)
     mean: Floats = np.mean(found, axis=0)
     return mean
 
 
 def _scores(p: Floats, y: Floats) -> Floats:
-    return np.array([np.square(p - y).mean(), -np.log(np.where(y > 0, p, 1 - p)).mean()])
+    order = ranks(p, y, (VOLUME,), np.arange(len(y)) // WINDOW)
+    losses = np.square(p - y).mean(), -np.log(np.where(y > 0, p, 1 - p)).mean()
+    return np.array([*losses, order.auc, order.recall[VOLUME]])
 
 
 def held(history: History, true: Floats, runs: int) -> Floats:
@@ -106,8 +113,9 @@ def held(history: History, true: Floats, runs: int) -> Floats:
         y, forecasts = made(history, np.random.default_rng(1000 + seed))
         how = bootstrap.plan(len(y), history.days * DAY_MS, resamples=400)
         assert how is not None
-        differences = bootstrap.Resampled(how, y, forecasts).differences([(NAME, RAW)])
-        found = {each.metric: each for each in differences}
+        moments = Moments(np.arange(len(y)) // WINDOW, np.arange(len(y)))
+        differences = bootstrap.Resampled(how, y, forecasts, VOLUME, moments).differences([(NAME, RAW), (NOISY, RAW)])
+        found = {each.metric: each for each in differences if (each.name == NOISY) == (each.metric in METRICS[2:])}
         hits += [found[name].low <= at <= found[name].high for name, at in zip(METRICS, true, strict=True)]
     return hits / runs
 

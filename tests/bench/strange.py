@@ -346,24 +346,36 @@ def events(stream: Made, labels: Told) -> list[Event]:
     return found
 
 
-def proposed(history: Sequence[Event], directory: Path) -> Policy:
-    """Return the policy that `trueup config suggest` proposes for a history."""
-    lines: tuple[list[bytes], list[bytes]] = [], []
+def lines(history: Sequence[Event]) -> tuple[list[bytes], list[bytes]]:
+    """Return forecasts and outcomes as the lines of two files."""
+    found: tuple[list[bytes], list[bytes]] = [], []
     for each in history:
         if isinstance(each, Forecast):
-            said: dict[str, object] = {"event_id": each.event_id, "stream": STREAM, "p": each.raw, "ts": each.ts}
-            lines[0].append(orjson.dumps(said))
+            said: dict[str, object] = {"event_id": each.event_id, "stream": each.stream, "p": each.raw, "ts": each.ts}
+            found[0].append(orjson.dumps(said))
         elif isinstance(each, Outcome):
             said = {"event_id": each.event_id, "y": each.y, "ts": each.ts}
-            lines[1].append(orjson.dumps(said | ({"revision": each.revision} if each.revision else {})))
+            found[1].append(orjson.dumps(said | ({"revision": each.revision} if each.revision else {})))
+    return found
+
+
+def proposed(history: Sequence[Event], directory: Path) -> Policy:
+    """Return the policy that `trueup config suggest` proposes for a history."""
     paths = directory / "forecasts", directory / "outcomes"
-    for path, written in zip(paths, lines, strict=True):
+    for path, written in zip(paths, lines(history), strict=True):
         path.write_bytes(b"\n".join(written))
     found = suggest.propose(suggest.read(FileSource(*paths), Decoder(Policies([], Policy()), Limits()), STREAM))
     policy = stream_config.parse(found.toml(STREAM), DEFAULT_CALIBRATOR).of(STREAM)
     if policy is None:
         raise LookupError("the proposal has no policy of the stream")
     return policy
+
+
+def configured(case: Case, history: Sequence[Event], directory: Path) -> Policy:
+    """Return the policy of a case."""
+    if case.configured:
+        return proposed(history, directory)
+    return Policy(ttl_ms=1000 * DAY_MS, unlabelled=case.unlabelled)
 
 
 def serve(case: Case, seed: int, specs: Sequence[str]) -> tuple[Made, dict[str, Floats]]:
@@ -373,11 +385,7 @@ def serve(case: Case, seed: int, specs: Sequence[str]) -> tuple[Made, dict[str, 
     history = events(stream, case.told(stream, rng))
     directory = Path(tempfile.mkdtemp(prefix="trueup-strange-"))
     try:
-        policy = (
-            proposed(history, directory)
-            if case.configured
-            else Policy(ttl_ms=1000 * DAY_MS, unlabelled=case.unlabelled)
-        )
+        policy = configured(case, history, directory)
         plan = Policies([], policy, early_ttl_ms=policy.ttl_ms)
         engine = InMemoryEngine([with_calibrator(plan, spec) for spec in specs], directory / "tape")
         engine.play(history)

@@ -14,6 +14,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from unittest.mock import patch
 
+import pytest
 from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
@@ -21,6 +22,7 @@ from hypothesis import strategies as st
 from replay.column_file import played
 from replay.configuration import Configuration, promotions
 from replay.in_memory_engine import InMemoryEngine, PartitionResult
+from replay.score import losses
 from replay.segments import rows_of
 from state import coverage, keys, rows
 from state.events import Calibrated, Event, Forecast, Outcome, Output, Rejected, Resolved
@@ -30,6 +32,8 @@ from state.policy import DEFAULT_CALIBRATOR, Challenger, Policies, Policy
 from state.quotas import REFUSED, REFUSED_ID, Quota, Rate
 from state.scoring import vector_history
 from state.scoring.comparison import Comparison
+from state.scoring.history import KINDS
+from state.scoring.pair_scores import PairScores
 from state.scoring.scores import Scores
 from state.scoring.segment_scores import SegmentScores
 from state.witnesses import SLACK
@@ -314,12 +318,16 @@ def same_stream(
 
 def same_pairs(policy: Policy, stream: str, table: Table, made: PartitionResult, recipes: list[str]) -> None:
     """See that comparisons and segments of a stream of classes or numbers are the same bytes."""
-    number = made.streams.index(stream)
     for challenger in policy.challengers:
         row = table.get(keys.comparison(stream, policy.config, challenger.config))
-        pair = made.pairs.get((number, 0, recipes.index(challenger.recipe)))
-        assert (row is None) == (pair is None)
-        assert pair is None or rows.encode_comparison(pair) == row
+        pair = None if row is None else rows.decode_comparison(row)
+        lost = losses([made], recipes.index(challenger.recipe) + 1).get(stream)
+        assert (pair is None) == (lost is None)
+        if isinstance(pair, PairScores) and lost is not None:
+            assert len(lost.time) == pair.n
+            means = [[pair.loss(loss, kind) for loss in pair.losses] for kind in KINDS]
+            served = lost.served[0], lost.served[recipes.index(challenger.recipe)]
+            assert [each.mean(axis=0).tolist() for each in served] == [pytest.approx(each, abs=1e-6) for each in means]
     if not policy.segments:
         return
     dictionary, held = rows_of(made, 0, stream) or (None, {})

@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 
 from replay import bootstrap
 from replay.measure import alerts, coverage, delays, reliability, scorecard
-from replay.ranking import of_equals, ranks
 from state.scoring.certificate import certificate
 from state.scoring.scores import BINS, Kind, Scores
 from state.scoring.two_bin import two_bin
@@ -180,15 +179,3 @@ def test_bootstrap_needs_two_hundred_outcomes() -> None:
     how = bootstrap.plan(200, 0)
     assert how is not None
     assert how.block <= 200
-
-
-@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 5), st.booleans()), min_size=2, max_size=60))
-def test_equal_raw_forecasts_make_of_the_auc_what_their_pairs_do(events: list[tuple[int, int, bool]]) -> None:
-    raw, p, y = (np.array(each, dtype=np.float64) for each in zip(*events, strict=True))
-    pairs = [(i, j) for i in np.flatnonzero(y == 1) for j in np.flatnonzero(y == 0)]
-    if not pairs:
-        return
-    won = [0.5 * (np.sign(p[i] - p[j]) + 1.0) for i, j in pairs]
-    half = [0.5 if raw[i] == raw[j] else each for (i, j), each in zip(pairs, won, strict=True)]
-    assert of_equals(raw, p, y) == pytest.approx((sum(won) - sum(half)) / len(pairs), abs=1e-12)
-    assert ranks(p, y, (0.1,)).auc == pytest.approx(sum(won) / len(pairs))

@@ -1,4 +1,6 @@
-"""Ranks beside their definitions, and resamples by buckets beside exact ranks."""
+"""Ranks within windows beside their definitions, what resamples add to them, and which neighbours are turned."""
+
+import math
 
 import numpy as np
 import pytest
@@ -7,101 +9,101 @@ from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
 
 from replay import bootstrap
-from replay.measure import scorecard
-from replay.ranking import Buckets, ranks
+from replay.ranking import WINDOW, Moments, ranked_by, ranks, turned, windows
 
 FORECASTS = st.lists(
-    st.tuples(st.one_of(st.floats(0, 1), st.sampled_from([0.0, 0.25, 0.5])), st.sampled_from([0.0, 1.0])),
+    st.tuples(
+        st.one_of(st.floats(0, 1), st.sampled_from([0.0, 0.25, 0.5])), st.sampled_from([0.0, 1.0]), st.integers(0, 2)
+    ),
     min_size=2,
     max_size=50,
 )
 
 
 @given(FORECASTS)
-def test_auc_is_the_share_of_pairs_in_order_and_ties_are_half(events: list[tuple[float, float]]) -> None:
-    p, y = np.array(events).T
-    found = ranks(p, y, (0.5,))
-    assert found.distinct == len(set(p.tolist()))
-    if y.min() == y.max():
-        assert np.isnan([found.auc, found.ks, found.recall[0.5]]).all()
+def test_auc_is_the_share_of_pairs_of_a_window_in_order_and_ties_are_half(
+    events: list[tuple[float, float, int]],
+) -> None:
+    p, y, window = np.array(events).T
+    window = window.astype(np.int64)
+    found = ranks(p, y, (0.5,), window)
+    pairs = {at: (y[window == at] == 1).sum() * (y[window == at] == 0).sum() for at in range(3)}
+    if not sum(pairs.values()):
+        assert math.isnan(found.auc)
         return
-    assert found.auc == pytest.approx(roc_auc_score(y, p))
+    each = {at: roc_auc_score(y[window == at], p[window == at]) for at, n in pairs.items() if n}
+    assert found.auc == pytest.approx(sum(pairs[at] * auc for at, auc in each.items()) / sum(pairs.values()))
+    assert found.moves.sum(axis=0) == pytest.approx([0.0, 0.0], abs=1e-9)
+    whole = ranks(p, y, (0.5,))
     thresholds = np.unique(p)
     apart = [abs((p[y == 1] >= at).mean() - (p[y == 0] >= at).mean()) for at in thresholds]
-    assert found.ks == pytest.approx(max(apart))
+    assert whole.ks == pytest.approx(max(apart))
 
 
-def test_what_the_highest_catch_and_of_a_tie_the_share_wanted() -> None:
+def test_what_the_highest_of_each_window_catch_and_of_a_tie_the_share_wanted() -> None:
     p = np.array([0.9, 0.5, 0.5, 0.5, 0.5, 0.1, 0.1, 0.1, 0.1, 0.1])
     y = np.array([1.0, 1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0])
-    found = ranks(p, y, (0.1, 0.3, 1.0))
-    assert found.recall == pytest.approx({0.1: 1 / 3, 0.3: (1 + 2 / 4) / 3, 1.0: 1.0})
-    assert found.precision == pytest.approx({0.1: 1.0, 0.3: 1.5 / 3, 1.0: 0.3})
+    twice = np.append(p, p / 100), np.append(y, y), (0.1, 0.3, 1.0), np.repeat([0, 1], 10)
+    for found in (ranks(p, y, (0.1, 0.3, 1.0)), ranks(*twice)):
+        assert found.recall == pytest.approx({0.1: 1 / 3, 0.3: (1 + 2 / 4) / 3, 1.0: 1.0})
+        assert found.precision == pytest.approx({0.1: 1.0, 0.3: 1.5 / 3, 1.0: 0.3})
 
 
-def made(n: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    rng = np.random.default_rng(seed)
-    z = rng.standard_normal(n) - 5
-    y = (rng.random(n) < 1 / (1 + np.exp(-1.3 * z - 1))).astype(np.float64)
-    return 1 / (1 + np.exp(-z)), y, np.arange(n) // 500
+def test_windows_hold_neighbours_of_one_calibrator() -> None:
+    rng = np.random.default_rng(2)
+    issued, place = rng.permutation(2000), np.repeat([7, 3], [1700, 300])
+    found = windows(place, issued)
+    sizes = np.bincount(found)
+    assert np.abs(sizes - WINDOW).max() <= WINDOW / 2
+    for window in np.unique(found):
+        mine = found == window
+        assert len(set(place[mine])) == 1
+        others = issued[(place == place[mine][0]) & ~mine]
+        assert not ((others > issued[mine].min()) & (others < issued[mine].max())).any()
 
 
-def test_buckets_measure_what_ranks_do() -> None:
-    p, y, cell = made(50_000, 1)
-    auc, recall = Buckets(p, y, cell, 100).measured(np.ones((1, 100)), 0.02)
-    exact = ranks(p, y, (0.02,))
-    assert auc[0] == pytest.approx(exact.auc, abs=2e-4)
-    assert recall[0] == pytest.approx(exact.recall[0.02], abs=3e-3)
+def test_equal_raw_forecasts_of_a_window_rank_as_served_alike() -> None:
+    """What tells them apart is only when they were served."""
+    p, y, one = np.array([0.1, 0.3, 0.2, 0.4]), np.array([0.0, 1.0, 1.0, 0.0]), np.zeros(4, dtype=np.int64)
+    alike = np.array([0, 0, 1, 1])
+    # Means .2 and .3: pairs (.2, .2), (.2, .3), (.3, .2) and (.3, .3).
+    assert ranked_by(p, y, (0.5,), Moments(one, alike)).auc == 0.5
+    assert ranked_by(p, y, (0.5,), Moments(one, np.arange(4))).auc == 0.25 + 0.25
 
 
-def test_buckets_never_part_what_is_tied() -> None:
-    p, y, cell = made(50_000, 2)
-    p = np.round(p, 2)
-    auc, recall = Buckets(p, y, cell, 100).measured(np.ones((1, 100)), 0.02)
-    exact = ranks(p, y, (0.02,))
-    assert auc[0] == pytest.approx(exact.auc, abs=1e-5)
-    assert recall[0] == pytest.approx(exact.recall[0.02], abs=1e-9)
+@pytest.mark.parametrize("size", [50, 5000])
+@pytest.mark.parametrize("rate", [0.05, 0.4])
+def test_intervals_of_ranks_are_as_wide_as_histories_differ(size: int, rate: float) -> None:
+    """With windows within a cell of the resamples, and with one for all."""
+    values, widths = [], []
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        z = rng.standard_normal(5000)
+        y = (rng.random(5000) < 1 / (1 + np.exp(-z - np.log(rate / (1 - rate))))).astype(np.float64)
+        p, raw = (1 / (1 + np.exp(-z - 0.7 * rng.standard_normal(5000))) for _ in range(2))
+        how = bootstrap.plan(5000, 0, resamples=200)
+        assert how is not None
+        moments = Moments(np.arange(5000) // size, np.arange(5000))
+        found = bootstrap.Resampled(how, y, {"p": p, "raw": raw}, 0.1, moments).differences([("p", "raw")])
+        values.append([each.value for each in found[-2:]])
+        widths.append([each.high - each.low for each in found[-2:]])
+    expected = 2 * 1.96 * np.std(values, axis=0)
+    assert np.mean(widths, axis=0) == pytest.approx(expected, rel=0.3)
 
 
-def test_a_resample_is_measured_as_if_its_cells_were_repeated() -> None:
-    p, y, cell = made(20_000, 3)
-    weights = np.zeros(40)
-    weights[[3, 7, 20]] = 2, 1, 5
-    again = np.repeat(np.arange(len(p)), weights[cell].astype(np.int64))
-    auc, recall = Buckets(p, y, cell, 40).measured(weights[None], 0.05)
-    exact = ranks(p[again], y[again], (0.05,))
-    assert auc[0] == pytest.approx(exact.auc, abs=2e-3)
-    assert recall[0] == pytest.approx(exact.recall[0.05], abs=2e-2)
-
-
-@pytest.mark.parametrize("volume", [0.02, 0.03])
-def test_scorecard_ranks_within_tenths_whatever_the_volume(volume: float) -> None:
-    p, y, _ = made(30_000, 4)
-    card = scorecard(p, y, None, volume)
-    tenths = [slice(at, at + 3000) for at in range(0, 30_000, 3000)]
-    found = [(y[at].sum(), ranks(p[at], y[at], (volume,))) for at in tenths]
-    ones = sum(n for n, _ in found)
-    assert card.auc == pytest.approx(sum(n * each.auc for n, each in found) / ones)
-    assert card.recall == pytest.approx(sum(n * each.recall[volume] for n, each in found) / ones)
-    assert card.precision == pytest.approx(np.mean([each.precision[volume] for _, each in found]))
-    assert [each.volume for each in card.caught] == [0.005, 0.01, 0.02, 0.05]
-    assert volume != 0.02 or card.caught[2].recall == card.recall
-    # A season that moves every forecast of a tenth together changes no rank within it.
-    season = np.repeat(np.linspace(0.1, 1, 10), 3000)
-    moved = scorecard(season * p, y, None, volume)
-    assert (moved.auc, moved.recall) == pytest.approx((card.auc, card.recall))
-
-
-def test_resamples_lie_around_the_scorecard() -> None:
-    p, y, _ = made(30_000, 5)
-    how = bootstrap.plan(len(y), 0)
-    assert how is not None
-    found = {
-        name: (value, low, high) for name, value, low, high in bootstrap.Resampled(how, y, {"p": p}).intervals("p")
-    }
-    card = scorecard(p, y, None)
-    for name, width in (("auc", 0.06), ("recall", 0.12)):
-        value, low, high = found[name]
-        assert value == getattr(card, name)
-        assert low < value < high
-        assert high - low < width
+def test_neighbours_that_one_map_answered_are_turned_or_not() -> None:
+    rng = np.random.default_rng(3)
+    n = 3000
+    raw, place = rng.uniform(0.01, 0.99, n), np.arange(n) % 2
+    learnt = np.arange(n) // 7
+    drift = 0.7 + 0.3 * np.sin(learnt)  # a map that keeps the order and moves after each outcome
+    assert turned(raw, raw**2 * drift, place, learnt) == 0.0
+    steps = np.floor(10 * raw) / 10 + 0.05
+    for within in (0.0, 1e-4):
+        assert turned(raw, (steps + within * raw) * drift, place, learnt) == pytest.approx(0.1, abs=0.03)
+    assert turned(raw, 1 - raw, place, learnt) == 1.0
+    # Where every forecast has a map of its own, those a little apart may be turned by the outcome between.
+    prompt, wobble = np.arange(n), 1 + 0.02 * rng.standard_normal(n)
+    assert turned(raw, raw * wobble, np.zeros(n, dtype=np.int64), prompt) < 0.01
+    assert turned(raw, 1 - raw, np.zeros(n, dtype=np.int64), prompt) == 1.0
+    assert math.isnan(turned(np.full(9, 0.5), raw[:9], place[:9], learnt[:9]))

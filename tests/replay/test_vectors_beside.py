@@ -8,7 +8,7 @@ import pytest
 from cli import inspect_tables, replay_table
 from replay.configuration import configurations
 from replay.report.page import page
-from replay.result import Pace, Result
+from replay.result import RAW, Pace, Result
 from replay.run import Request, replay
 from replay.sources.files import FileSource
 from streams.config.settings import Settings
@@ -57,18 +57,20 @@ def result(tmp_path_factory: pytest.TempPathFactory) -> Result:
 
 def test_challengers_are_compared_with_the_champion_by_their_losses(result: Result) -> None:
     champion, *others = result.contenders
-    assert [each.against for each in champion.vectors.values()] == [{}, {}]
-    for stream, losses in (("demand", {"pinball"}), ("intent", {"brier", "log"})):
-        found = [each.vectors[stream].against for each in others]
-        (compared,) = [each[champion.name] for each in found if champion.name in each]
-        assert compared.keys() == losses
+    for stream, losses in (("demand", {"pinball"}), ("intent", {"brier", "log_loss"})):
+        pairs = {(each.name, each.against) for each in result.vector_differences[stream]}
+        assert {(each.name, RAW) for each in result.contenders} <= pairs
+        assert champion.name in {against for _, against in pairs}
+        assert {each.metric for each in result.vector_differences[stream]} == losses
     (platt,) = [each for each in others if "each=platt" in each.name]
-    against = platt.vectors["intent"].against[champion.name]["log"]
-    assert against.mean is not None
-    assert against.error is not None
-    assert against.mean + 1.96 * against.error < 0.0, "platt learns that the first class is not the likeliest"
+    (against,) = [
+        each
+        for each in result.vector_differences["intent"]
+        if (each.name, each.against, each.metric) == (platt.name, champion.name, "log_loss")
+    ]
+    assert against.sign == -1, "platt learns that the first class is not the likeliest"
     own, base = (each.vectors["intent"].figures["calibrated"]["log_loss"] for each in (platt, champion))
-    assert against.mean == pytest.approx(own - base, abs=1e-8)
+    assert against.value == pytest.approx(own - base, abs=1e-6)
 
 
 def test_segments_are_described_with_label_coverage(result: Result) -> None:

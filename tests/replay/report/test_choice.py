@@ -1,5 +1,6 @@
 """Which configuration is chosen: the rule, case by case, and what the page says of it."""
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -43,7 +44,8 @@ def said(result: Result, a: dict[str, int], b: dict[str, int], between: dict[str
         (WORSE, WORSE, SAME, "raw", "they are better than every configuration"),
         # The proper scores outvote calibration error: sharper forecasts are worth a little of it.
         ({**SAME, "brier": -1, "ece": 1}, WORSE, BETTER, A, f"Use {A}."),
-        ({**SAME, "ece": -1}, SAME, SAME, A, f"Use {A}."),
+        ({**SAME, "ece": -1, "ece_smooth": -1}, SAME, SAME, A, f"Use {A}."),
+        ({**SAME, "ece_smooth": -1}, SAME, SAME, "raw", "no configuration is shown to be better"),
         # They contradict one another: nothing is preferred.
         ({**SAME, "brier": -1, "log_loss": 1}, SAME, SAME, "raw", "no configuration is shown to be better"),
     ],
@@ -140,14 +142,6 @@ def test_real_differences_choose_a_calibrator_over_forecasts_twice_too_high(resu
     assert choose(replace(result, contenders=[])).name is None
 
 
-@pytest.mark.parametrize(("of_equals", "refused"), [(-0.0095, False), (-0.005, True), (0.004, True)])
-def test_how_equal_raw_forecasts_rank_against_each_other_refuses_nothing(of_equals: float, refused: bool) -> None:  # noqa: FBT001 - of pytest
-    one = Difference(A, "raw", "auc", -0.01, -0.012, -0.008, of_equals)
-    verdicts = Verdicts([one], {"auc": 0.002})
-    assert verdicts.sign(one) == (1 if refused else 0)
-    assert verdicts.sign(verdicts.of("raw", A)["auc"]) == (-1 if refused else 0)
-
-
 @pytest.mark.parametrize("rarer", [19, 20])
 def test_few_of_the_rarer_answer_allow_no_choice(result: Result, rarer: int) -> None:
     contenders = []
@@ -171,31 +165,33 @@ def test_verdicts_are_the_same_from_both_sides() -> None:
 
 
 @pytest.mark.parametrize("metric", ["brier", "log_loss", "auc", "recall"])
-def test_what_is_worse_than_raw_in_anything_that_counts_is_refused(result: Result, metric: str) -> None:
+def test_what_turns_the_order_and_is_worse_than_raw_in_anything_that_counts_is_refused(
+    result: Result, metric: str
+) -> None:
     """However much better it is in all the rest."""
-    chosen, sentences = said(result, {**BETTER, metric: 1}, SAME, BETTER)
+    chosen, sentences = said(ordered(result, 0.2), {**BETTER, metric: 1}, SAME, BETTER)
     assert chosen == "raw"
     assert f"{A} is refused: it is worse than raw in " in sentences
     assert "Use" not in sentences
 
 
-@pytest.mark.parametrize(
-    ("distinct", "metric", "told"),
-    [(40, "recall", True), (10**9, "recall", False), (40, "auc", False), (40, "brier", False)],
-)
-def test_a_refusal_by_rank_alone_says_so_if_most_raw_forecasts_are_equal(
+@pytest.mark.parametrize("metric", ["auc", "recall"])
+@pytest.mark.parametrize(("scores", "taken"), [(BETTER, True), ({**BETTER, "log_loss": 0}, False)])
+def test_ranks_refuse_nothing_where_order_is_kept_and_both_proper_scores_are_better(
     result: Result,
-    distinct: int,
     metric: str,
-    told: bool,  # noqa: FBT001 - of pytest
+    scores: dict[str, int],
+    taken: bool,  # noqa: FBT001 - of pytest
 ) -> None:
-    contenders = []
-    for each in result.contenders:
-        assert each.overall is not None
-        raw = replace(each.overall.raw, distinct=distinct)
-        contenders.append(replace(each, overall=replace(each.overall, raw=raw)))
-    _, sentences = said(replace(result, contenders=contenders), {**BETTER, metric: 1}, SAME, BETTER)
-    assert (f"raw forecasts {distinct:,} are different" in sentences) is told
+    for turned in (0.0, math.nan):
+        chosen, sentences = said(ordered(result, turned), {**scores, metric: 1}, SAME, BETTER)
+        assert (chosen == A) is taken
+        assert ("It keeps the order of forecasts of one moment; what it loses in" in sentences) is taken
+
+
+def ordered(result: Result, turned: float) -> Result:
+    """Return a result whose contenders turned this share of neighbours."""
+    return replace(result, contenders=[replace(each, turned=turned) for each in result.contenders])
 
 
 def test_calibration_error_alone_refuses_nothing(result: Result) -> None:
@@ -205,7 +201,7 @@ def test_calibration_error_alone_refuses_nothing(result: Result) -> None:
 
 
 def test_where_all_are_refused_the_raw_forecasts_stay(result: Result) -> None:
-    chosen, sentences = said(result, {**BETTER, "auc": 1}, {**BETTER, "recall": 1}, SAME)
+    chosen, sentences = said(ordered(result, 0.2), {**BETTER, "auc": 1}, {**BETTER, "recall": 1}, SAME)
     assert chosen == "raw"
     assert "every configuration that was tried does harm" in sentences
 
@@ -221,13 +217,25 @@ def test_what_harms_while_it_warms_up_is_refused(result: Result) -> None:
     assert any(f"{A} is refused: it is worse than raw during its warm-up in Brier" in each for each in chosen.reasons)
 
 
-def test_nobody_is_told_to_use_what_is_not_calibrated(result: Result) -> None:
+@pytest.mark.parametrize(("many", "off", "warned"), [(4.9, 1.0, False), (12.0, 0.09, False), (12.0, 0.11, True)])
+def test_who_is_told_to_use_what_is_not_calibrated_is_warned(
+    result: Result,
+    many: float,
+    off: float,
+    warned: bool,  # noqa: FBT001 - of pytest
+) -> None:
     pairs = told({(A, "raw"): BETTER, (B, "raw"): BETTER, (A, B): BETTER})
-    assert choose(replace(calibrated(result, 4.9), differences=pairs)).headline == f"Use {A}."
-    chosen = choose(replace(calibrated(result, 12.0), differences=pairs))
-    assert chosen.name == A
-    assert "Use" not in chosen.headline
-    assert "it is not calibrated: its ECE is 12 times what chance gives" in chosen.headline
+    contenders = []
+    for each in result.contenders:
+        assert each.overall is not None
+        settled = each.overall.settled
+        rarer = min(settled.raw.base_rate, 1.0 - settled.raw.base_rate)
+        card = replace(settled.calibrated, ece=off * rarer, ece_noise=off * rarer / many)
+        overall = replace(each.overall, settled=replace(settled, calibrated=card))
+        contenders.append(replace(each, overall=overall))
+    chosen = choose(replace(result, contenders=contenders, differences=pairs, warming=[]))
+    assert chosen.headline.startswith(f"Use {A}, but do not rely on its level" if warned else f"Use {A}.")
+    assert ("its ECE is 12 times what chance gives" in chosen.headline) is warned
 
 
 def test_a_draw_that_harms_is_named(result: Result) -> None:

@@ -181,7 +181,7 @@ def test_replay_of_nothing_or_of_classes_alone_is_told_without_a_choice(tmp_path
     given = [str(tmp_path / each) if not each.startswith("--") else each for each in asked]
     assert main(["replay", *given]) == 0
     told = Page(report.read_text()).text
-    assert "No choice can be made from this replay" in told
+    assert "No choice can be made for intent: too few forecasts have an outcome." in told
     assert "classwise ece" in told
     assert "log loss of classes is of normalised" in told
     empty = replace(result, contenders=[], differences=[], start_ms=None, end_ms=None, records=0)

@@ -1,0 +1,68 @@
+"""A small sample of `tests.bench.verdicts`: what the verdict says of made histories."""
+
+import numpy as np
+import pytest
+
+from replay.report.recommendation import verdicts
+from replay.result import Result
+from tests.bench.verdicts import lines, made, played, present, replayed
+
+
+def said(result: Result) -> str:
+    """Return the verdict's first line, and see that no number in it looks like nothing."""
+    (found,) = verdicts(result)
+    assert "0.00000000" not in " ".join(found.reasons)
+    return found.headline
+
+
+@pytest.mark.parametrize(("n", "rate", "seed"), [(2000, 0.2, 5), (2000, 0.02, 6), (6000, 0.02, 7)])
+def test_scores_that_are_too_high_and_rank_well_are_to_be_calibrated(n: int, rate: float, seed: int) -> None:
+    result = played(made(n, rate, seed, off=1.2), resamples=200)
+    assert said(result) == "Use present."
+    (found,) = verdicts(result)
+    assert any(each.startswith("It keeps the order of forecasts of one moment") for each in found.reasons)
+
+
+@pytest.mark.parametrize(("n", "rate", "delay"), [(2000, 0.3, 0.0), (4000, 0.05, 2.0)])
+def test_true_probabilities_are_kept_and_nothing_is_called_harm(n: int, rate: float, delay: float) -> None:
+    headline = said(played(made(n, rate, 8, delay=delay), resamples=200))
+    assert headline.startswith("Keep the raw forecasts")
+    assert "harm" not in headline
+
+
+def test_what_merges_scores_is_refused_for_its_ranks() -> None:
+    plan = '[streams."*"]\ncalibrator = "histogram"\n'
+    result = played(made(6000, 0.2, 9, off=0.8), plan, resamples=200)
+    assert said(result) == "Keep the raw forecasts: the configuration that was tried does harm."
+    assert "worse than raw in AUC" in verdicts(result)[0].reasons[0]
+
+
+@pytest.mark.parametrize(
+    ("raw", "headline", "reason"),
+    [
+        (lambda y: y, "Keep the raw forecasts: they are perfect.", "Nothing is left to calibrate."),
+        (lambda y: 0 * y + 0.5, "Use present.", "they tell no event from another"),
+        (lambda y: 0 * y + y.mean(), "are alike, and nothing is lost by either.", "they tell no event from another"),
+    ],
+)
+def test_degenerate_scores_have_a_sentence_of_their_own(raw, headline: str, reason: str) -> None:  # type: ignore[no-untyped-def] # noqa: ANN001 - of pytest
+    base = made(2000, 0.2, 10)
+    result = played(base._replace(raw=raw(base.y)), resamples=200)
+    assert said(result).endswith(headline)
+    assert reason in verdicts(result)[0].reasons[0]
+
+
+def test_one_answer_only_has_a_sentence_of_its_own() -> None:
+    base = made(2000, 0.2, 10)
+    assert said(played(base._replace(y=np.zeros(2000)))).endswith("every outcome that is known is no.")
+
+
+@pytest.mark.parametrize(
+    ("mean", "headline"),
+    [(2.0, "Use plan for made."), (0.0, "Keep the raw forecasts of made: they are better than every configuration")],
+)
+def test_numbers_have_a_verdict(mean: float, headline: str) -> None:
+    """Learning levels of right forecasts costs some of their pinball loss."""
+    e, at = np.random.default_rng(11).standard_normal(2000), np.arange(2000) / 100.0
+    told = lines([{"normal": {"mean": mean, "std": 1.0}}] * 2000, e.tolist(), at, at + 0.02)
+    assert said(replayed(*told, present('[streams.made]\ncalibrator = "quantile"\n'), 200)).startswith(headline)
