@@ -124,13 +124,18 @@ async def create(
                 configs["retention.ms"] = str(retention_ms)
             width = 1 if topic.shared else partitions
             requests.append(NewTopic(topic.name, width, replication, topic_configs=configs))
+        made = []
         if requests:
             response = await admin.create_topics(requests)
             for name, code, *message in response.topic_errors:
-                if code not in (0, TopicAlreadyExistsError.errno):  # another application may make the shared one
+                if not code:
+                    made.append(name)
+                elif (
+                    name != settings.owners or code != TopicAlreadyExistsError.errno
+                ):  # another application has made it
                     raise TopicsError(f"cannot make topic {name}: {for_code(code).__name__} {message or ''}")
-            await _led(admin, [topic.name for topic in missing])
-        return [topic.name for topic in missing]
+            await _led(admin, made)
+        return made
 
 
 async def _led(admin: AIOKafkaAdminClient, names: list[str]) -> None:
