@@ -539,6 +539,8 @@ def _suggest(options: argparse.Namespace, settings: Settings) -> int:
     except LookupError as exc:
         print(exc.args[0], file=sys.stderr)
         return 2
+    for note in source.notes if options.table else ():
+        print(note, file=sys.stderr)
     numbers = policy is not None and suggest.is_numbers(policy.kind)
     proposal = suggest.propose(seen, numbers=numbers, silent=source.silent[options.stream] if options.table else 0)
     print(json.dumps(suggest.plain(seen, proposal)) if options.json else suggest.told(seen, proposal))

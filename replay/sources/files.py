@@ -260,7 +260,7 @@ def _parquet_lines(path: Path) -> Iterator[tuple[list[Line], int]]:
                 found.append((record, orjson.dumps(record, default=_plain)))
             read += len(found)
             yield found, size * read // rows
-    except (arrow.ArrowException, OSError) as exc:
+    except (arrow.ArrowException, OSError, ValueError, OverflowError) as exc:  # also values that Python has not
         raise TableError(f"{path} is no Parquet file that can be read: {str(exc).splitlines()[0]}") from exc
     if not read:
         raise TableError(f"{path} holds no records")

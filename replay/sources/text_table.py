@@ -22,8 +22,8 @@ _SEPARATORS: Final = (",", ";", "\t", "|")
 #: How cells with a separator in them may be written: in quotes that are doubled inside, or have a backslash before
 #: them, or not at all.
 _QUOTES: Final[tuple[dict[str, Any], ...]] = (
-    {"doublequote": True},
-    {"doublequote": False, "escapechar": "\\"},
+    {},
+    {"escapechar": "\\"},
     {"quoting": csv.QUOTE_NONE},
 )
 #: The header is among the first rows, behind comments and titles.
@@ -49,11 +49,11 @@ class Text(NamedTuple):
 
 
 class _UnfitError(TableError):
-    """A file cannot be read in some way of writing from a line on."""
+    """A file cannot be read in some way of writing from a line on, though it may be parsed as one."""
 
-    def __init__(self, path: Path, line: int, said: str) -> None:
+    def __init__(self, path: Path, line: int, said: str, *, parsed: bool = False) -> None:
         super().__init__(f"{path}: {said}")
-        self.line = line
+        self.line, self.parsed = line, parsed
 
 
 class _Header(NamedTuple):
@@ -93,7 +93,7 @@ def read(path: Path, named: Mapping[str, str], encoding: str | None = None) -> T
         try:
             columns = _columns(path, decoded, header, places(path, header.cells, named), named)
         except _UnfitError as exc:
-            failed.append(exc)
+            failed += [] if failed and "quoting" in quotes else [exc]
             continue
         if nul:
             _no_nul(columns)
@@ -101,7 +101,7 @@ def read(path: Path, named: Mapping[str, str], encoding: str | None = None) -> T
             notes.append(f"The header of the table is its row {header.number}; rows above it were passed over.")
         return Text(columns, notes)
     if failed:
-        raise max(failed, key=lambda each: each.line)
+        raise max(failed, key=lambda each: (each.parsed, each.line))
     there = max((row for _, rows in _heads(path, decoded, _QUOTES[0]) for row in rows), key=len)
     if not there:
         raise TableError(f"{path} has no rows")
@@ -219,7 +219,9 @@ def _columns(
     rows = array("q")
     width, least, number = len(header.cells), max(cells) + 1, header.number
     with _text(path, encoding) as file:
-        reader = csv.reader(file, **header.dialect)
+        # A backslash and an N stand for nothing; it is no N that is escaped.
+        escaped = (line.replace("\\N", "\\\\N") for line in file)
+        reader = csv.reader(escaped if "escapechar" in header.dialect else file, **header.dialect)
         try:
             for _ in range(number):
                 next(reader)
@@ -239,6 +241,8 @@ def _columns(
             ) from exc
     if not rows:
         raise TableError(f"{path} has a header and no rows")
+    if "quoting" in header.dialect and any(cell[:1] == '"' for column in cells.values() for cell in column):
+        raise _UnfitError(path, 0, "quotes are not closed")  # they are quotes, and another way went farther
     return {option: Column(option.split()[0], named[option], cells[at], rows) for option, at in there.items()}
 
 
@@ -257,6 +261,7 @@ def _regular(
                 line - sum(1 + "".join(after).count("\n") for after in batch[at + 1 :]),
                 f"row {number} has {len(row)} cells, and the header names {width}{cell}; remove the row, or "
                 "put quotes around the cell that holds a separator",
+                parsed=True,
             )
         found.append(row)
         kept.append(number)
