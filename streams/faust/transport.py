@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Protocol, cast
 
 import aiokafka
 from aiokafka.consumer.fetcher import Fetcher, FetchResult, OffsetResetStrategy
-from aiokafka.errors import NoOffsetForPartitionError, OffsetOutOfRangeError
+from aiokafka.errors import InvalidSessionTimeoutError, NoOffsetForPartitionError, OffsetOutOfRangeError
 from aiokafka.producer.message_accumulator import BatchBuilder
 from aiokafka.structs import TopicPartition
 from faust.tables.recovery import RebalanceAgain
@@ -679,6 +679,10 @@ class BatchConsumer(driver.Consumer):
         error = self._thread.expelled()
         if error is not None and not self.should_stop:
             reason = error.__cause__ or error
+            if isinstance(reason, InvalidSessionTimeoutError):
+                said = "the brokers do not allow TRUEUP_SESSION_SECONDS: see their group.min.session.timeout.ms"
+                self.inputs.failed(MembershipError(said))
+                return
             self.inputs.failed(
                 MembershipError(
                     f"the group has no place for this worker: {reason!r}. Does another one run under the same "

@@ -181,6 +181,7 @@ async def check(
             problems.append(f"{_named(absent)} {_do(absent, 'does', 'do')} not exist: run 'trueup topics create'")
         if as_worker:
             problems += await permissions.lacking(admin, settings, allowed)
+            problems += await _sessions(admin, settings)
         present = [topic for topic in topics if allowed.get(topic.name, frozenset()) != frozenset()]
         if not present:
             return problems
@@ -253,7 +254,8 @@ async def lacking(settings: Settings) -> list[str]:
     ours = (*written, settings.configurations, settings.owners)
     async with admin_client(settings) as admin:
         existing = set(await admin.list_topics())
-    problems = [f"topic {name} does not exist: run 'trueup topics create'" for name in ours if name not in existing]
+        problems = await _sessions(admin, settings)
+    problems += [f"topic {name} does not exist: run 'trueup topics create'" for name in ours if name not in existing]
     return problems + _missing_sources(settings, existing)
 
 
@@ -394,13 +396,32 @@ def _problems(topic: Topic, configs: Mapping[str, str]) -> list[str]:
     return problems
 
 
-async def _configs(admin: AIOKafkaAdminClient, name: str) -> dict[str, str]:
-    (response,) = await admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, name)])
+async def _sessions(admin: AIOKafkaAdminClient, settings: Settings) -> list[str]:
+    """Return why brokers refuse the session of a member; nothing if they do not, or do not tell this user."""
+    asked, low, high = 1000 * settings.session_seconds, "group.min.session.timeout.ms", "group.max.session.timeout.ms"
+    broker = str(min(each.nodeId for each in admin._client.cluster.brokers()))  # noqa: SLF001 - no public way to ask
+    try:
+        configs = await _configs(admin, broker, ConfigResourceType.BROKER)
+        least, most = int(configs[low]), int(configs[high])
+    except (TopicsError, KeyError, ValueError):
+        return []
+    if least <= asked <= most:
+        return []
+    allowed = f"{least / 1000:g} to {most / 1000:g} s, by their {low} and {high}"
+    return [f"TRUEUP_SESSION_SECONDS={settings.session_seconds:g} is not what the brokers allow: {allowed}"]
+
+
+async def _configs(
+    admin: AIOKafkaAdminClient, name: str, kind: ConfigResourceType = ConfigResourceType.TOPIC
+) -> dict[str, str]:
+    (response,) = await admin.describe_configs([ConfigResource(kind, name)])
     found: dict[str, str] = {}
     for resource in response.resources:
         code, message, entries = resource[0], resource[1], resource[-1]
         if code:
-            raise TopicsError(f"cannot read the configuration of topic {name}: {message or for_code(code).__name__}")
+            raise TopicsError(
+                f"cannot read the configuration of {kind.name.lower()} {name}: {message or for_code(code).__name__}"
+            )
         found |= {entry[0]: entry[1] for entry in entries}
     return found
 

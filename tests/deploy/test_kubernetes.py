@@ -226,6 +226,12 @@ def test_ports_are_the_one_of_the_image() -> None:
     assert served["name"] == scraped["port"]
 
 
+def test_brokers_and_a_schema_registry_are_reached() -> None:
+    dns, rest = of("NetworkPolicy")["spec"]["egress"]
+    assert {port["port"] for port in dns["ports"]} == {53}
+    assert {port["port"] for port in rest["ports"]} == {9092, 8081, 443}
+
+
 def test_prometheus_scrapes_as_it_does_without_an_operator() -> None:
     config = yaml.safe_load((ROOT / "deploy/prometheus/prometheus.yml").read_text())
     (job,) = (each for each in config["scrape_configs"] if each["job_name"] == "trueup")
