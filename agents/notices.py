@@ -1,4 +1,4 @@
-"""What somebody should look at: dead letters, and times that lie far off, counted by what they are.
+"""What somebody should look at: dead letters, times that lie far off, late labels, counted by what they are.
 
 The log has at most a line a minute of each. Counts and lines also stand in a file, which the worker's page shows: under
 `trueup run` router and intake are processes of their own.
@@ -61,6 +61,18 @@ class Notices:
     def far_off(self, topic: str, records: int, said: str) -> int:
         """Say how many records of a topic have had a time that lies far off, and what to do; return how many more."""
         return self._count((topic, ""), f"records of {topic} with a time far off", f"The last: {said}", records)
+
+    def overdue(self, stream: str, events: int) -> None:
+        """Count events of a stream whose label came after silence had labelled them."""
+        kind = stream, "overdue"
+        self._count(
+            kind,
+            f"labels of {stream} that came after silence had answered for them",
+            "Until a label comes, its event counts as silence says: if frauds are told late, served scores are too low "
+            "meanwhile. Where the label is another, it is put right now. If such labels keep coming, set matures above "
+            f"the ages that 'trueup inspect {stream}' shows",
+            self._found.get(kind, (0,))[0] + events,
+        )
 
     def _count(self, kind: tuple[str, str], what: str, more: str, records: int = 0) -> int:
         before = self._found.get(kind, (0,))[0]

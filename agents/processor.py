@@ -242,11 +242,15 @@ class BatchProcessor:
         batch = folded.batch
         async with self._answering[batch.partition]:
             began = perf_counter()
-            for output_batch in folded.output_batches:
-                await output_batch.send()  # step 5
+            await self._send(folded)  # step 5
             self._done(5, perf_counter() - began)
         self._gauges.batch(len(batch.records), perf_counter() - folded.started)
         self._gauges.waited([record.timestamp for topic, record in batch.records if topic == FORECASTS])
+
+    async def _send(self, folded: AppliedBatch) -> None:
+        """Produce the outputs of a batch."""
+        for output_batch in folded.output_batches:
+            await output_batch.send()
 
     async def _commit(self, number: int, records: Sequence[Merged]) -> list[OutputBatch]:
         """Put records into the state, all at once if their rows fit one batch of the changelog."""
@@ -296,6 +300,8 @@ class BatchProcessor:
         """Count the effects of a batch that is in the state now."""
         for said in self._lookalikes.among(effects.rows):
             log.warning("%s", said)
+        for stream, n in effects.overdue.items():
+            self.notices.overdue(stream, n)
         self._gauges.applied(number, effects, fence)
         if gained := self._gauges.gained():  # slots that changed hands: their rows have not been read
             for each, opened in self._partitions.items():

@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 from agents import __version__
 from agents.notices import Notices
 from agents.notices import path as noticed
-from agents.processor import BatchProcessor, Engine, Probe
+from agents.processor import AppliedBatch, BatchProcessor, Engine, Probe
 from agents.topology import Topology, samples
 from agents.worker import Stage
 from state.fence import Fence
@@ -24,6 +24,7 @@ from streams.faust.state_table import StateTable
 from streams.metrics.gauges import Gauges
 from streams.metrics.routing import RouteGauges
 from streams.metrics.sample import Sample
+from streams.records.merge import Batch
 from streams.records.routing import RouteDecoder
 
 
@@ -44,6 +45,7 @@ class RouteProcessor(BatchProcessor):
         self._decoder = RouteDecoder()
         self._reads = {}
         self._shown = gauges
+        self._together = outputs.send
 
     @property
     def registry_seconds(self) -> float:
@@ -58,6 +60,23 @@ class RouteProcessor(BatchProcessor):
     def samples(self) -> Iterator[Sample]:
         """Yield nothing: a router answers no forecast."""
         yield from ()
+
+    async def fold(self, batch: Batch) -> AppliedBatch:
+        """Put the effects of a batch into the state, and its outputs to those of its turn."""
+        try:
+            folded = await super().fold(batch)
+            if batch.turn is not None:
+                batch.turn.outputs += folded.output_batches
+            return folded
+        finally:
+            if batch.turn is not None:
+                batch.turn.folded()
+
+    async def _send(self, folded: AppliedBatch) -> None:
+        if folded.batch.turn is None:
+            await super()._send(folded)
+        else:
+            await folded.batch.turn.sent(self._together)
 
     def _open(self, read: Callable[[bytes], bytes | None]) -> Engine:
         return Router(self._policies, read)

@@ -200,7 +200,8 @@ class Topology:
         if waits := self.app.contact.lost or self.wait.said or self.processor.waits:
             return waits
         if self.behind:
-            return "intake and router have not handed on yet what the sources hold"
+            stages = "intake has" if self.settings.routed else "intake and router have"
+            return f"{stages} not handed on yet what the sources hold"
         if self.app.serving:
             return ""
         return "restoring the state" if self.app.unrestored() else "no partition is served"

@@ -111,6 +111,8 @@ class Effects:
         How many of these say only where their record stands.
     refused
         How many records of each stream its quota refused; without a stream those of unknown events.
+    overdue
+        How many events of each stream got their first outcome after silence had labelled them.
     redelivered
         How many redelivered events of each topic were answered from the ledger.
     passed
@@ -144,6 +146,7 @@ class Effects:
     rejected: list[tuple[int, str]] = field(default_factory=list)
     withheld: int = 0
     refused: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    overdue: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     redelivered: list[int] = field(default_factory=lambda: [0, 0])
     passed: list[int] = field(default_factory=lambda: [0, 0])
     answered: dict[str, int] = field(default_factory=lambda: defaultdict(int))
@@ -588,6 +591,7 @@ class Partition:
         newer = ledger.newer(found, ts, number)
         if status == ledger.RESOLVED and ledger.unsaid(found):  # the first outcome of an event that silence labelled
             service = self._served(found)
+            self._effects.overdue[service.stream] += 1
             self._age(service, self._segments_in(service.stream, service.config, found), found, ts, y)
         if y == label:
             fates[OUTCOME_DUPLICATE] += 1

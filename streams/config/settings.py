@@ -228,6 +228,8 @@ class Settings:
     carry_headers: tuple[str, ...] = carrying.TRACE
     #: Topic that a router sends outcomes to; empty: these are no router's settings.
     routed: str = ""
+    #: Of a router's settings: topics that intake reads.
+    taken_in: tuple[str, ...] = ()
     registry: Registry = field(default_factory=Registry)
     #: Ids of the outputs' schemas by the labels of their topics, once they are known; empty: outputs are plain JSON.
     schema_ids: Mapping[str, int] = field(default_factory=dict)
@@ -342,6 +344,7 @@ class Settings:
             outcomes=self.labels,
             routed=self.outcomes,
             sources=(),
+            taken_in=self._taken_in,
         )
 
     @property
@@ -352,7 +355,20 @@ class Settings:
     @property
     def intake_group(self) -> str:
         """Consumer group of intake."""
-        return f"{self.app_id}-intake"
+        return f"{self.application}-intake"
+
+    @property
+    def before(self) -> dict[str, tuple[str, ...]]:
+        """The groups that hand on to this one what sources hold, and the topics that each reads, in their order."""
+        if self.routed:
+            return {self.intake_group: self.taken_in} if self.taken_in else {}
+        if not self._taken_in:
+            return {}
+        return {self.intake_group: self._taken_in, f"{self.app_id}{_ROUTER}": (self.routes, self.labels)}
+
+    @property
+    def _taken_in(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(mode.topic for mode in self.modes if not mode.direct))
 
     @property
     def changelog(self) -> str:

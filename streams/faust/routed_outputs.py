@@ -2,16 +2,20 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from itertools import accumulate, chain, pairwise
+from operator import itemgetter
 from typing import Final
 
 from state.events import Rejected
 from state.routes import Routed
+from state.witnesses import SLACK
 from streams.config.settings import Settings
 from streams.faust.outputs import PackedBatch
 from streams.faust.transport import BatchProducer, RecordBatch
 from streams.kafka import partitioner
 from streams.records.encoding import NO_HEADERS, EncodedRecord, encode, key_of
+from streams.records.merge import BEHIND, believed
 from streams.records.routing import encode_outcome
 
 OUTCOMES, LETTERS = "outcomes", "dead-letters"
@@ -53,36 +57,71 @@ class RoutedOutputs:
         """Return an empty batch of what a partition's records bring about."""
         return RoutedBatch(self, partition)
 
-    async def append(self, batches: list[tuple[RecordBatch, str, int]]) -> None:
-        """Append record batches, after those of other partitions; see `BatchProducer.append`."""
+    async def send(self, batches: Sequence["RoutedBatch"]) -> None:
+        """Produce what batches brought about, each topic-partition's by time; raises as `PackedBatch.send`."""
+        runs = defaultdict[tuple[str, int], list[list[EncodedRecord]]](list)
+        for batch in batches:
+            for to, records in batch.made.items():
+                runs[to].append(records)
+        packed = PackedBatch(self.topics, lambda: self.producer().batch(), self._append, self.produced)
+        for (label, partition), found in runs.items():
+            packed.pack(label, partition, by_time(found))
         async with self._sending:
-            await self.producer().append(batches)
+            await packed.send()
+
+    async def _append(self, batches: list[tuple[RecordBatch, str, int]]) -> None:
+        await self.producer().append(batches)
 
 
-class RoutedBatch(PackedBatch):
-    """The outputs of one batch."""
+class RoutedBatch:
+    """The outputs of one batch.
+
+    Parameters
+    ----------
+    outputs
+        Sends them.
+    partition
+        Of the router's inputs.
+
+    Attributes
+    ----------
+    made
+        Records by the label of their topic and the partition they go to, in order.
+    """
 
     def __init__(self, outputs: RoutedOutputs, partition: int) -> None:
-        super().__init__(outputs.topics, lambda: outputs.producer().batch(), outputs.append, outputs.produced)
         self.partition = partition
+        self.made = defaultdict[tuple[str, int], list[EncodedRecord]](list)
         self._outputs = outputs
 
     def add(self, outputs: Iterable[Routed | Rejected]) -> None:
-        """Pack outputs, in order.
-
-        Raises
-        ------
-        ValueError
-            If one is larger than a record batch may be.
-        """
-        settings, made = self._outputs.settings, defaultdict[tuple[str, int], list[EncodedRecord]](list)
+        """Encode outputs, in order."""
+        settings = self._outputs.settings
         for output in outputs:
             if isinstance(output, Routed):
                 key = output.target.encode()
                 to = OUTCOMES, partitioner.partition(key, self._outputs.partitions())
-                made[to].append((key, encode_outcome(output), output.stamp, NO_HEADERS))
+                self.made[to].append((key, encode_outcome(output), output.stamp, NO_HEADERS))
             else:
                 _, timestamp, value = encode(output, settings, self.partition)
-                made[LETTERS, self.partition].append((key_of(output, settings), value, timestamp, NO_HEADERS))
-        for (label, partition), records in made.items():
-            self.pack(label, partition, records)
+                self.made[LETTERS, self.partition].append((key_of(output, settings), value, timestamp, NO_HEADERS))
+
+    async def send(self) -> None:
+        """Produce them; raises as `PackedBatch.send`."""
+        await self._outputs.send([self])
+
+
+def by_time(runs: Sequence[list[EncodedRecord]]) -> list[EncodedRecord]:
+    """Merge runs of records by their Kafka timestamps; each keeps its order, and one stamped ahead holds none back."""
+    if len(runs) == 1:
+        return runs[0]
+    timed = chain.from_iterable(zip(_times(run), run, strict=True) for run in runs)
+    return [record for _, record in sorted(timed, key=itemgetter(0))]
+
+
+def _times(run: list[EncodedRecord]) -> Iterable[int]:
+    """Return the time by which each record of a run is merged, ms."""
+    stamps = [record[2] or 0 for record in run]
+    if any(before - after > SLACK for before, after in pairwise(stamps)):
+        stamps = [believed(stamp, stamps[i + 1 : i + 1 + BEHIND]) for i, stamp in enumerate(stamps)]
+    return accumulate(stamps, max)

@@ -36,6 +36,7 @@ from streams.faust.client import hasten, stop
 from streams.faust.contact import Contact
 from streams.faust.standbys import Standbys
 from streams.faust.stores import DamagedStoreError
+from streams.faust.turns import Turns
 from streams.kafka import codecs, producer_ids, provenance
 from streams.kafka.producer_ids import ProducerIdentity
 from streams.kafka.provenance import Described, Identity
@@ -251,6 +252,11 @@ class BatchConsumer(driver.Consumer):
         super().__init__(*args, **kwargs)
         self.inputs: Inputs = cast("BatchTransport", self.transport).inputs
         self.partition_buffers: dict[int, PartitionBuffer] = {}
+        settings = self.inputs.settings
+        #: Of a router: each of its partitions writes to every partition of the outcomes.
+        self._turns = (
+            Turns(settings.batch_records, settings.batch_bytes, settings.patience_seconds) if settings.routed else None
+        )
         self._committable: dict[TP, int] = {}
         self.held_back = HeldBack(self.inputs.settings.brokers)
         #: Offsets the brokers have confirmed.
@@ -470,7 +476,6 @@ class BatchConsumer(driver.Consumer):
     @Service.task
     async def _dispatch(self) -> None:
         """Hand out a batch of every partition that has records, when the one before is on its way out."""
-        settings = self.inputs.settings
         while not self.should_stop:
             try:
                 # The timeout is for partitions that are held back: patience runs out without an event.
@@ -479,16 +484,30 @@ class BatchConsumer(driver.Consumer):
                 if self._throttled and self.flow_active:
                     await self._throttle()
             self._wanted.clear()
-            for partition_buffer in list(self.partition_buffers.values()):
-                if not self.flow_active:
-                    break
-                batch = partition_buffer.take(
-                    settings.batch_records, settings.batch_bytes, self, settings.patience_seconds
-                )
-                if batch is not None:
-                    await self._deliver(self._message(batch))
+            for batch in self._taken():
+                await self._deliver(self._message(batch))
             if self._throttled and self.flow_active:
                 await self._throttle()
+
+    def _taken(self) -> Iterator[Batch]:
+        """Take the next batch of each partition, while the flow goes on."""
+        settings, partition_buffers = self.inputs.settings, list(self.partition_buffers.values())
+        if self._turns is not None:
+            if self.flow_active:
+                yield from self._turns.take(partition_buffers, self)
+            return
+        for partition_buffer in partition_buffers:
+            if not self.flow_active:
+                break
+            batch = partition_buffer.take(settings.batch_records, settings.batch_bytes, self, settings.patience_seconds)
+            if batch is not None:
+                yield batch
+
+    def stop_flow(self) -> None:
+        """Hand nothing out, and let no batch wait for others: Faust drops those that nobody has begun."""
+        super().stop_flow()
+        if self._turns is not None:
+            self._turns.end()
 
     async def _deliver(self, message: Message) -> None:
         """Hand a message to Faust, unless the flow stops meanwhile."""

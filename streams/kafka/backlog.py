@@ -1,7 +1,8 @@
-"""What source topics held before a group began: a first start waits until intake and router have handed it on.
+"""What source topics held before a group began: a first start waits until the stages before it have handed it on.
 
 Forecasts of such sources reach the worker by intake alone, labels by intake and router. Of a long history the worker
-would read the forecasts of months first, and they would expire before their labels come.
+would read the forecasts of months first, and they would expire before their labels come. A router that begins while
+intake still writes cannot tell what its partitions will hold, and sends labels out of their order.
 """
 
 import asyncio
@@ -19,22 +20,21 @@ from streams.kafka import topics
 
 log = logging.getLogger("trueup")
 
-#: How often offsets are asked for, and how long they may stand still before the worker goes on, s.
+#: How often offsets are asked for, and how long they may stand still before one goes on, s.
 PAUSE_SECONDS, STILL_SECONDS = 1.0, 60.0
 #: Pauses from one line of the log to the next.
 _LINES: Final = 10
 
 
 async def awaited(settings: Settings, stop: asyncio.Event) -> None:
-    """Return when intake and router have handed on what the sources held at the call, or when ``stop`` is set.
+    """Return when the stages before this one have handed on what the sources held, or when ``stop`` is set.
 
-    Returns at once if all sources are read by the worker itself, or if its group has ever committed an offset. Goes on,
+    Returns at once if no source is for intake, or if the group has ever committed an offset. Goes on,
     with a warning, if nothing is handed on for `STILL_SECONDS`, or if the brokers do not say how far both are.
     """
-    names = dict.fromkeys(mode.topic for mode in settings.modes if not mode.direct)
-    if not names:
+    before = settings.before
+    if not before:
         return
-    router = settings.router
     try:
         async with topics.admin_client(settings) as admin:
             stored = await admin.list_consumer_group_offsets(settings.app_id)
@@ -46,11 +46,12 @@ async def awaited(settings: Settings, stop: asyncio.Event) -> None:
                 **settings.security.client_options(),
             )
             async with consumer:
-                if await _handed_on(admin, consumer, settings.intake_group, names, stop):
-                    await _handed_on(admin, consumer, router.app_id, (router.forecasts, router.outcomes), stop)
-    except Exception as exc:  # noqa: BLE001 - whatever cannot be known, the worker may begin
+                for group, names in before.items():
+                    if not await _handed_on(admin, consumer, group, names, stop):
+                        return
+    except Exception as exc:  # noqa: BLE001 - whatever cannot be known, the stage may begin
         said = str(exc) or type(exc).__name__
-        log.warning("how far intake and router are is not known, so they are not waited for: %s", said)
+        log.warning("how far %s are is not known, so they are not waited for: %s", " and ".join(before), said)
 
 
 async def _handed_on(

@@ -596,6 +596,13 @@ CATALOGUE: Final = {
             ("label",),
             "Events learnt at maturity: with the outcome that was reported, or with the label that silence implies",
         ),
+        Metric(
+            "overdue_labels",
+            "counter",
+            (),
+            "First outcomes that came after silence had labelled their event; until then it counted as silence says",
+            "set matures above the ages of outcomes; of a first start on a history see 'Sources of any key'",
+        ),
         Metric("pending_events", "gauge", (), "Issued forecasts that wait for their outcome"),
         Metric("waiting_outcomes", "gauge", (), "Outcomes that wait until their forecast matures"),
         Metric("early_outcomes", "gauge", (), "Outcomes that wait for their forecast"),

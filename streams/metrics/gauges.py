@@ -85,7 +85,14 @@ class Gauges(Collector):
             "stage_seconds": LATENCIES,
         }
         counters = ("records", "redelivered_records", "passed_records", "dead_letters", "expired", "matured_events")
-        others = ("outputs", "opened_partitions", "expired_early", "withheld_letters", "far_off_times")
+        others = (
+            "outputs",
+            "opened_partitions",
+            "expired_early",
+            "withheld_letters",
+            "overdue_labels",
+            "far_off_times",
+        )
         for name in (*counters, *others):
             self._counters[name] = Counter(
                 PREFIX + name, CATALOGUE[name].help, CATALOGUE[name].labels, registry=self.registry
@@ -194,6 +201,7 @@ class Gauges(Collector):
         self._count(effects.resolved, self._scored)
         self._count(effects.refused, self._refused)
         self._counters["withheld_letters"].inc(effects.withheld)
+        self._counters["overdue_labels"].inc(sum(effects.overdue.values()))
         held = self._held.get(partition)
         if held is None:
             held = self._held[partition] = PartitionSnapshot(fence)

@@ -18,17 +18,20 @@ all of these are answered: they are answered from rows that only new records mak
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count, islice
 from time import monotonic
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from faust.types import TP
 
 from state.engine import OUTSTANDING
 from state.witnesses import SEVERAL, SLACK
 from streams.sources.references import Headers
+
+if TYPE_CHECKING:
+    from streams.faust.turns import Turn
 
 
 class ReadPositions(Protocol):
@@ -119,6 +122,8 @@ class Batch:
         Which run of the buffer the batch belongs to; a batch of an earlier one changes nothing any more.
     again
         Whether the records were applied before.
+    turn
+        With which others its outputs are sent; None: with none.
     """
 
     partition: int
@@ -126,6 +131,7 @@ class Batch:
     ends: dict[TP, int]
     epoch: int
     again: bool = False
+    turn: "Turn | None" = None
 
 
 @dataclass(slots=True)
@@ -152,6 +158,10 @@ class PartitionBuffer:
         self.buffers[topic].extend(records)
         self.sizes[topic] += sum(map(_size, records))
 
+    def queues(self) -> Iterator[tuple[TP, deque[KafkaRecord]]]:
+        """Yield what is buffered of each topic."""
+        return zip(self.sources, self.buffers, strict=True)
+
     def take(
         self,
         limit: int,
@@ -159,6 +169,8 @@ class PartitionBuffer:
         reading: ReadPositions,
         patience: float,
         clock: Callable[[], float] = monotonic,
+        *,
+        until: int = NEVER,
     ) -> Batch | None:
         """Return the next batch and mark the buffer busy, or None while there is none to be had.
 
@@ -170,12 +182,14 @@ class PartitionBuffer:
             How far the topics have been read.
         patience
             Seconds a topic that is not caught up may hold the other back.
+        until
+            Take no new record of a later time, ms.
         """
         if self.busy or len(self.out) == OUTSTANDING:
             return None
         again = records = self._again(limit, size)
         if not again and self._all_again(reading):
-            records = self._new(limit, size, reading, patience, clock)
+            records = self._new(limit, size, reading, patience, clock, until)
         if not records:
             return None
         self.held_since = None
@@ -220,7 +234,13 @@ class PartitionBuffer:
         return records
 
     def _new(
-        self, limit: int, size: int, reading: ReadPositions, patience: float, clock: Callable[[], float]
+        self,
+        limit: int,
+        size: int,
+        reading: ReadPositions,
+        patience: float,
+        clock: Callable[[], float],
+        until: int,
     ) -> list[Merged]:
         """Take new records by their time."""
         self.awaited = None
@@ -254,6 +274,8 @@ class PartitionBuffer:
             if guessed[topic]:
                 break
             buffer = outcomes if topic else forecasts
+            if heads[topic] > until and believed_head(buffer) > until:
+                break
             record = buffer.popleft()
             heads[topic] = _time(buffer)
             ahead[topic] = None

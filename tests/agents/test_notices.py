@@ -55,3 +55,14 @@ def test_a_disk_that_cannot_be_written_ends_nothing(tmp_path: Path) -> None:
     notices = Notices(tmp_path / "file" / "notices.json")
     notices.dead("scores", 0, 0, "empty")
     notices.tell()
+
+
+def test_labels_that_silence_answered_for_are_told_with_their_number_and_what_is_served(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    notices = Notices()
+    notices.overdue("cards", 2)
+    notices.overdue("cards", 3)
+    notices.tell()
+    (line,) = caplog.messages
+    assert line.startswith("labels of cards that came after silence had answered for them: 5. Until a label comes")

@@ -1,12 +1,12 @@
 """``python -m tests.bench.arrival [FORECASTS OUTCOMES]``: what a stream learns, by how many partitions sources have.
 
 Plays JSON lines of forecasts and of outcomes in time order, or without them the first 20,000 flights (`lab.flights`),
-through the stages as they are: `SourceBuffers` of intake, `PartitionBuffer` and `Router` of each partition of the
-router, `PartitionBuffer` and the engine of the worker. Only the brokers are lists. Sources are keyed by event and have
-1, 8 and 32 partitions each. With ``--live N`` so many records come at a time, and the router's partitions have their
-turns in any order. Without it all is there from the start, and who is next and how much is fetched is drawn, so that
-stages overtake each other: the worst case for the order. The first line is what the engine makes of the records in time
-order; the others name their difference.
+through the stages as they are: `SourceBuffers` of intake, `Turns`, `PartitionBuffer` and `Router` of the router,
+`PartitionBuffer` and the engine of the worker. Only the brokers are lists. Sources are keyed by event and have 1, 8 and
+32 partitions each. With ``--live N`` so many records come at a time. With ``--backlog`` all is there from the start,
+and who is next and how much is fetched is drawn, so that stages overtake each other: the worst case for the order.
+Without either it is a first start, in which each stage waits until the one before it is done. The first line is what
+the engine makes of the records in time order; the others name their difference.
 """
 
 import argparse
@@ -14,6 +14,7 @@ import random
 import sys
 from collections import defaultdict
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -27,11 +28,14 @@ from state.engine import BATCH_LIMIT, Partition
 from state.events import Calibrated, Resolved
 from state.policy import Policies, Policy
 from state.routes import Routed, Router
+from streams.faust.routed_outputs import by_time
+from streams.faust.turns import Turns
 from streams.kafka import partitioner
 from streams.kafka.source_merge import SourceBuffers
 from streams.records.decoding import Decoder
+from streams.records.encoding import EncodedRecord
 from streams.records.limits import Limits
-from streams.records.merge import PartitionBuffer
+from streams.records.merge import Batch, PartitionBuffer
 from streams.records.routing import RouteDecoder, encode_forecast, encode_label, encode_outcome, encode_route
 
 #: Partitions of the router, and most records of one fetch.
@@ -51,9 +55,9 @@ class Scores(NamedTuple):
 class Reading:
     """A consumer of one partition's two topics: a buffer as the transport has it, and how far it has read."""
 
-    def __init__(self, logs: tuple[Log, Log]) -> None:
+    def __init__(self, logs: tuple[Log, Log], partition: int = 0) -> None:
         self.logs, self.at = logs, [0, 0]
-        self.buffer = PartitionBuffer(0, [TP("a", 0), TP("b", 0)])
+        self.buffer = PartitionBuffer(partition, [TP("a", partition), TP("b", partition)])
 
     def caught_up(self, tp: TP) -> bool:
         return self.at["ab".index(tp.topic)] == len(self.logs["ab".index(tp.topic)])
@@ -63,15 +67,21 @@ class Reading:
 
     def batch(self, rng: random.Random) -> list[tuple[int, Any]]:
         """Fetch something, and take what is ready."""
+        self.fetch(rng)
+        # Patience is for what does not move; here everything does.
+        batch = self.buffer.take(BATCH_LIMIT, 900_000, self, 1e9)
+        return [] if batch is None else self.done(batch)
+
+    def fetch(self, rng: random.Random) -> None:
+        """Fetch something."""
         for topic, log in enumerate(self.logs):
             if len(self.buffer.buffers[topic]) < 20_000:
                 end = min(len(log), self.at[topic] + rng.randrange(1, FETCH))
                 self.buffer.add(topic, log[self.at[topic] : end])
                 self.at[topic] = end
-        # Patience is for what does not move; here everything does.
-        batch = self.buffer.take(BATCH_LIMIT, 900_000, self, 1e9)
-        if batch is None:
-            return []
+
+    def done(self, batch: Batch) -> list[tuple[int, Any]]:
+        """Let the next batch be taken."""
         self.buffer.busy = False
         self.buffer.acknowledged(batch)
         return batch.records
@@ -162,7 +172,8 @@ class Stages:
         self._sent: Log = []
         self._outcomes: Log = []
         self._tables: list[dict[bytes, bytes]] = [{} for _ in range(ROUTERS)]
-        self._routers = [(Reading(([], [])), Router(policies, table.get), table) for table in self._tables]
+        self._routers = [(Reading(([], []), n), Router(policies, t.get), t) for n, t in enumerate(self._tables)]
+        self._turns = Turns(BATCH_LIMIT, 900_000, 1e9)
         self._reading = Reading((self._sent, self._outcomes))
         self.worker = Worker(policies)
 
@@ -176,26 +187,30 @@ class Stages:
             for tp in self._sources:
                 self._fetch(tp, at_once)
             self._pass_on()
-            for routing in self._rng.sample(self._routers, ROUTERS):
-                self._route(*routing)
+            while self._route():
+                pass
             self.worker.fold(self._reading.batch(self._rng))
         return self.backlog()
 
     def backlog(self) -> Scores:
         """Let stages take turns by chance until all have done everything."""
-        idle: set[int] = set()
-        while len(idle) < ROUTERS + 2:
-            turn = self._rng.randrange(ROUTERS + 2)
-            if turn == ROUTERS:
-                moved = self._take_in()
-            elif turn > ROUTERS:
-                batch = self._reading.batch(self._rng)
-                self.worker.fold(batch)
-                moved = bool(batch)
-            else:
-                moved = self._route(*self._routers[turn])
-            idle = set() if moved else idle | {turn}
+        stages, idle = (self._take_in, self._route, self._fold), set[int]()
+        while len(idle) < len(stages):
+            turn = self._rng.randrange(len(stages))
+            idle = set() if stages[turn]() else idle | {turn}
         return self.worker.scores()
+
+    def first_start(self) -> Scores:
+        """Let each stage do everything before the next begins."""
+        for stage in (self._take_in, self._route, self._fold):
+            while stage():
+                pass
+        return self.worker.scores()
+
+    def _fold(self) -> bool:
+        batch = self._reading.batch(self._rng)
+        self.worker.fold(batch)
+        return bool(batch) or self._reading.at != [len(log) for log in self._reading.logs]
 
     def _take_in(self) -> bool:
         for tp in self._rng.sample(list(self._sources), self._rng.randrange(1, len(self._sources) + 1)):
@@ -225,29 +240,48 @@ class Stages:
         else:
             record(labels, b"", encode_label(event_id, "", "", said["y"], said["ts"], 0, origin), ts)
 
-    def _route(self, reading: Reading, router: Router, table: dict[bytes, bytes]) -> bool:
-        batch = reading.batch(self._rng)
-        router.begin()
-        for output in router.apply(RouteDecoder().events(batch)):
-            assert isinstance(output, Routed)
-            record(self._outcomes, b"", encode_outcome(output), output.stamp)
-        for key, row in router.end().rows.items():
-            if row is None:
-                table.pop(key, None)
-            else:
-                table[key] = row
-        return bool(batch)
+    def _route(self) -> bool:
+        for reading, _, _ in self._rng.sample(self._routers, self._rng.randrange(1, ROUTERS + 1)):
+            reading.fetch(self._rng)
+        batches = self._turns.take([reading.buffer for reading, _, _ in self._routers], self)
+        made: list[list[EncodedRecord]] = []
+        for batch in batches:
+            reading, router, table = self._routers[batch.partition]
+            router.begin()
+            outputs = router.apply(RouteDecoder().events(reading.done(batch)))
+            made.append([(b"", encode_outcome(each), each.stamp, []) for each in outputs if isinstance(each, Routed)])
+            for key, row in router.end().rows.items():
+                if row is None:
+                    table.pop(key, None)
+                else:
+                    table[key] = row
+            if batch.turn is not None:
+                batch.turn.folded()
+        together = [by_time(made)] if made and batches[0].turn is not None else made
+        for _, value, stamp, _ in chain.from_iterable(together):
+            record(self._outcomes, b"", value or b"", stamp or 0)
+        return bool(batches) or any(reading.at != [len(log) for log in reading.logs] for reading, _, _ in self._routers)
+
+    def caught_up(self, tp: TP) -> bool:
+        return self._routers[tp.partition][0].caught_up(tp)
+
+    def has_read(self, tp: TP, offset: int) -> bool:
+        return self._routers[tp.partition][0].has_read(tp, offset)
 
 
-def routed(forecasts: Log, labels: Log, policies: Policies, width: int, live: int) -> Scores:
-    """Send the records through intake and router, out of sources of so many partitions each; ``live`` 0: a backlog."""
+def routed(
+    forecasts: Log, labels: Log, policies: Policies, width: int, live: int = 0, *, backlog: bool = False
+) -> Scores:
+    """Send the records through intake and router, out of sources of so many partitions each; see `main`."""
     sources: dict[TopicPartition, Log] = defaultdict(list)
     for role, found in (("s", forecasts), ("l", labels)):
         for each in found:
             place = TopicPartition(role, partitioner.partition(each["event_id"].encode(), width))
             record(sources[place], b"", orjson.dumps(each), each["ts"])
     stages = Stages(sources, policies, random.Random(width))
-    return stages.live(live) if live else stages.backlog()
+    if live:
+        return stages.live(live)
+    return stages.backlog() if backlog else stages.first_start()
 
 
 def main() -> int:
@@ -257,8 +291,9 @@ def main() -> int:
     parser.add_argument("outcomes", type=Path, nargs="?")
     parser.add_argument("--rows", type=int, help="of the forecasts; of flights 20,000 if it is not said")
     parser.add_argument(
-        "--live", type=int, default=0, metavar="N", help="N records come at a time (default: a backlog)"
+        "--live", type=int, default=0, metavar="N", help="N records come at a time (default: a first start)"
     )
+    parser.add_argument("--backlog", action="store_true", help="stages overtake each other")
     parser.add_argument("--calibrator", default=Policy().calibrator)
     parser.add_argument("--widths", type=int, nargs="+", default=[1, 8, 32])
     options = parser.parse_args()
@@ -272,7 +307,7 @@ def main() -> int:
     exact = in_order(forecasts, labels, policies)
     print(f"in time order          Brier {exact.served:.5f}, raw {exact.raw:.5f}, {exact.n:,} events", flush=True)
     for width in options.widths:
-        found = routed(forecasts, labels, policies, width, options.live)
+        found = routed(forecasts, labels, policies, width, options.live, backlog=options.backlog)
         print(
             f"{width:>2} partitions a source  Brier {found.served:.5f} ({found.served - exact.served:+.5f}), "
             f"{found.n:,} events, {found.late:,} outcomes behind a later one",

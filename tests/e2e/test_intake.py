@@ -102,11 +102,21 @@ def made(n: int, seed: int = 1, start: int = START) -> list[Source]:
 class Hour:
     """The sources of a world, its stages, and what must become of the one by the others."""
 
-    def __init__(self, world: MakeWorld, directory: Path, name: str, sources: str = SOURCES, **settings: str) -> None:
+    def __init__(
+        self,
+        world: MakeWorld,
+        directory: Path,
+        name: str,
+        sources: str = SOURCES,
+        *,
+        partitions: int = 2,
+        **settings: str,
+    ) -> None:
         streams = directory / f"{name}.toml"
         streams.write_text(sources.format(name=name))
         self.name = name
-        self.world = world(partitions=2, TRUEUP_STREAMS=str(streams), TRUEUP_BATCH_RECORDS="200", **settings)
+        settings = {"TRUEUP_BATCH_RECORDS": "200", **settings}
+        self.world = world(partitions=partitions, TRUEUP_STREAMS=str(streams), **settings)
         self.topics = {label: f"{name}-{label}" for label in WIDTHS}
         self.running: list[Worker] = []
 

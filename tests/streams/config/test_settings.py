@@ -206,6 +206,7 @@ def test_the_variables_described_are_all_that_are_read() -> None:
         "TRUEUP_SOURCES",
         "TRUEUP_CARRY_HEADERS",
         "TRUEUP_ROUTED",
+        "TRUEUP_TAKEN_IN",
         "TRUEUP_REGISTRY",
         "TRUEUP_SCHEMA_IDS",
     }

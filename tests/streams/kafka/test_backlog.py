@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -96,3 +97,16 @@ def test_a_worker_begins_where_nobody_says_how_far_they_are(
     monkeypatch.setattr(Settings, "modes", property(lambda _: [type("Mode", (), {"topic": "scores", "direct": False})]))
     asyncio.run(backlog.awaited(Settings(), asyncio.Event()))
     assert "the group may not be described" in caplog.text
+
+
+def test_a_router_waits_for_intake_and_a_worker_for_both(tmp_path: Path) -> None:
+    streams = tmp_path / "streams.toml"
+    streams.write_text(
+        '[sources.scores]\ntopic = "scored"\nrole = "forecast"\nevent_id = "id"\nstream = "a"\np = "p"\n'
+        '[sources.frauds]\ntopic = "reported"\nrole = "outcome"\nevent_id = "id"\ny = "y"\n'
+    )
+    settings = Settings.from_env({"TRUEUP_STREAMS": str(streams)})
+    intake = {"trueup-intake": ("scored", "reported")}
+    assert settings.router.before == intake
+    assert settings.before == {**intake, "trueup-router": (settings.routes, settings.labels)}
+    assert Settings().before == Settings().router.before == {}
