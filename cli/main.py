@@ -19,8 +19,8 @@ from replay.sources.record import TableError
 from streams.config import effective_config, stream_config
 from streams.config.settings import Settings, SettingsError
 from streams.kafka import owners, permissions, topics
-from streams.records import output_schemas
-from streams.records.decoding import Decoder
+from streams.records import output_schemas, routing
+from streams.records.decoding import REASONS, Decoder
 from streams.records.output_values import OutputValues
 from streams.sources.registry import RegistryError
 
@@ -215,6 +215,7 @@ def _parser() -> argparse.ArgumentParser:
     suggest.add_argument("--json", action="store_true", help="print one JSON object")
 
     _add_sources(commands)
+    _add_letters(commands)
     promote = commands.add_parser(
         "promote",
         help="let a challenger serve: champion and challenger change places in the streams file",
@@ -297,6 +298,27 @@ def _add_sources(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     trial.add_argument("file", nargs="?", type=Path, metavar="FILE", help="JSON lines, or one value of another format")
     trial.add_argument("--records", type=_positive, default=10, help="of each topic (default: %(default)s)")
     trial.add_argument("--json", action="store_true", help="print one JSON object a record")
+
+
+def _add_letters(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    letters = commands.add_parser(
+        "letters",
+        help="show dead letters by reason and topic, and the newest of them; send their records again",
+        description="Reads the dead-letter topic and changes nothing. 'letters send' sends the records of the letters "
+        "again, each to its topic and partition, as it was. It leaves out what was sent before, and what the present "
+        "settings would refuse: mend the source first.",
+        epilog="exit status: 0, or 1 if 'send' left out a record that was not sent before",
+    )
+    letters.add_argument("action", nargs="?", choices=("send",), help="send the records again")
+    letters.add_argument(
+        "--reason", choices=sorted(REASONS | routing.REASONS), metavar="REASON", help="only of this reason"
+    )
+    letters.add_argument("--topic", help="only of records of this topic")
+    letters.add_argument("--last", metavar="1d", help="only those of the last so many s, m, h or d")
+    letters.add_argument("--limit", type=_positive, metavar="N", help="the newest N (default: 20; send: all)")
+    letters.add_argument("--dry-run", action="store_true", help="with send: say what would be sent, and send nothing")
+    letters.add_argument("--again", action="store_true", help="with send: also what was sent again before")
+    letters.add_argument("--json", action="store_true", help="print one JSON object")
 
 
 def _add_stages(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -589,6 +611,24 @@ def _inspect(options: argparse.Namespace) -> int:
     return inspect.run(Settings.from_env(os.environ), options.stream, json_output=options.json)
 
 
+def _letters(options: argparse.Namespace) -> int:
+    from cli import letters  # noqa: PLC0415 - not part of a worker
+
+    settings = Settings.from_env(os.environ)
+    try:
+        last = None if options.last is None else stream_config.duration(options.last)
+    except ValueError as exc:
+        raise SettingsError(f"--last: {exc}") from exc
+    if options.action is None and (options.dry_run or options.again):
+        raise SettingsError("--dry-run and --again are of 'trueup letters send'")
+    wanted = letters.Wanted(options.reason, options.topic, last)
+    if options.action is None:
+        return letters.show(settings, wanted, options.limit or 20, json_output=options.json)
+    return letters.send(
+        settings, wanted, options.limit, dry_run=options.dry_run, again=options.again, json_output=options.json
+    )
+
+
 def _sources(options: argparse.Namespace) -> int:
     from cli import sources  # noqa: PLC0415 - not part of a worker
 
@@ -731,6 +771,7 @@ _COMMANDS = {
     "topics": _topics,
     "config": _config,
     "inspect": _inspect,
+    "letters": _letters,
     "replay": replay.run,
     "promote": _promote,
     "rescale": _rescale,

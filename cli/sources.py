@@ -3,8 +3,7 @@
 import asyncio
 import json
 import sys
-from collections.abc import Iterable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,7 +12,7 @@ from aiokafka import AIOKafkaConsumer
 from aiokafka.errors import KafkaError
 from aiokafka.structs import TopicPartition
 
-from state.events import Rejected
+from state.events import Passed, Rejected
 from streams.config.settings import Settings, SettingsError
 from streams.kafka.topics import TopicsError, partitions
 from streams.records.decoding import REASONS, Decoder
@@ -22,7 +21,7 @@ from streams.sources.carrying import shown
 from streams.sources.fields import FORECAST
 from streams.sources.mapping import Mapping
 from streams.sources.references import Headers
-from streams.sources.refusal import Refusal
+from streams.sources.refusal import Refusal, Unfit
 from streams.sources.schemas import Schemas
 from streams.sources.source import Source
 
@@ -67,7 +66,8 @@ def run(settings: Settings, name: str, records: int, file: Path | None, *, json_
     found = _of_file(source, file, records) if file is not None else asyncio.run(_of_topics(settings, source, records))
     if not found:
         raise TopicsError(f"there are no records in {', '.join(source.topics) if file is None else file}")
-    tried = list(attempts(settings, source, found))
+    trial = Trial(settings)
+    tried = [(each.place, *trial.of_source(source, each)) for each in found]
     for place, made, said, strange in tried:
         at = far_off.date(ts) if made is not None and isinstance(ts := made.get("ts"), int) else None
         if json_output:
@@ -85,33 +85,95 @@ def run(settings: Settings, name: str, records: int, file: Path | None, *, json_
     return 0 if any(made is not None for _, made, _, _ in tried) else 1
 
 
-def attempts(
-    settings: Settings, source: Source, records: Iterable[Found]
-) -> Iterable[tuple[str, dict[str, object] | None, str | None, str]]:
-    """Yield of each record its place, what it becomes or why not, and what is strange about its time."""
-    schemas = Schemas(settings.registry)
-    mapping, decoder = Mapping(source, schemas), Decoder(settings.policies, settings.limits)
-    decode = decoder.forecast if source.role == FORECAST else decoder.outcome
-    for place, topic, key, value, headers, timestamp in records:
+class Tried(NamedTuple):
+    """What a record becomes, or why it becomes nothing; ``strange`` is what is to be looked at in its time."""
+
+    made: dict[str, object] | None
+    said: str | None = None
+    strange: str = ""
+
+
+class Trial:
+    """Tries what records become.
+
+    Parameters
+    ----------
+    settings
+        Every setting.
+    patience
+        Longest wait for the schema registry, s; None: as long as it takes.
+    """
+
+    def __init__(self, settings: Settings, patience: float | None = None) -> None:
+        self._settings, self._patience = settings, patience
+        self._schemas = Schemas(settings.registry)
+        self._decoder = Decoder(settings.policies, settings.limits)
+        self._mappings: dict[str, Mapping] = {}
+
+    def _mapping(self, source: Source) -> Mapping:
+        if source.name not in self._mappings:
+            self._mappings[source.name] = Mapping(source, self._schemas)
+        return self._mappings[source.name]
+
+    def _load(self, mapping: Mapping, value: bytes | None, key: bytes | None, headers: Headers) -> bool:
+        """Load the schemas that a record names; return whether the registry has answered."""
         if lacking := mapping.lacking(value, key, headers):
-            asyncio.run(schemas.load(lacking))
+            try:
+                asyncio.run(asyncio.wait_for(self._schemas.load(lacking), self._patience))
+            except TimeoutError:
+                return False
+        return True
+
+    def of_source(self, source: Source, record: Found) -> Tried:
+        """Return what a record of a source becomes."""
+        mapping = self._mapping(source)
+        _, topic, key, value, headers, timestamp = record
+        if not self._load(mapping, value, key, headers):
+            return Tried(None, "not known: the schema registry does not answer")
         made = mapping.read(value, key, headers, topic, timestamp)
         if isinstance(made, Refusal):
             verdict = PASSED if made.passed else f"dead letter, {made.reason}"
-            yield place, None, f"{verdict}: {made.why}", ""
-            continue
+            return Tried(None, f"{verdict}: {made.why}")
         carried = made.pop("carried", None)
+        decode = self._decoder.forecast if source.role == FORECAST else self._decoder.outcome
         event = decode(0, key, orjson.dumps(made), timestamp)
         if isinstance(event, Rejected):
-            yield (
-                place,
-                None,
-                f"dead letter, {event.reason}: {REASONS[event.reason]}; it was mapped to {json.dumps(made)}",
-                "",
-            )
-        else:
-            strange = far_off.said(made.get("ts", timestamp), timestamp, source)
-            yield place, {**made, **(shown(carried) if carried else {})}, None, strange
+            meaning = f"{REASONS[event.reason]}; it was mapped to {json.dumps(made)}"
+            return Tried(None, f"dead letter, {event.reason}: {meaning}")
+        strange = far_off.said(made.get("ts", timestamp), timestamp, source)
+        return Tried({**made, **(shown(carried) if carried else {})}, None, strange)
+
+    def of_topic(self, record: Found) -> Tried | None:
+        """Return what a record becomes that stands in a source topic or an input; None if it stands in another."""
+        sources = self._sources(record.topic)
+        if sources:
+            tried = [self.of_source(each, record) for each in sources]
+            return next((each for each in tried if not (each.said or "").startswith(PASSED)), tried[0])
+        settings, (_, topic, key, value, headers, timestamp) = self._settings, record
+        if topic not in (settings.forecasts, settings.outcomes):
+            return None
+        decode = self._decoder.forecast if topic == settings.forecasts else self._decoder.outcome
+        event = decode(0, key, value, timestamp, headers)
+        if isinstance(event, Rejected):
+            return Tried(None, f"dead letter, {event.reason}: {REASONS[event.reason]}")
+        if isinstance(event, Passed):
+            return Tried(None, f"{PASSED}: it has no value")
+        return Tried(orjson.loads(value or b""))
+
+    def said(self, topic: str, value: bytes | None) -> object:
+        """Return what a value of a topic says before it is mapped; None if it cannot be read."""
+        for source in self._sources(topic):
+            mapping = self._mapping(source)
+            if self._load(mapping, value, None, ()):
+                with suppress(Unfit):
+                    return mapping.decoded(value, ())
+        try:
+            return orjson.loads(value or b"")
+        except orjson.JSONDecodeError:
+            return None
+
+    def _sources(self, topic: str) -> list[Source]:
+        return [mode.source for mode in self._settings.modes if mode.topic == topic]
 
 
 def _of_file(source: Source, file: Path, records: int) -> list[Found]:

@@ -1,10 +1,10 @@
 """Read topics from the first kept record to the record that was the last one when reading began."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Final
 
 from aiokafka import AIOKafkaConsumer
-from aiokafka.structs import ConsumerRecord
+from aiokafka.structs import ConsumerRecord, TopicPartition
 
 from streams.config.settings import Settings
 from streams.faust import unpacking
@@ -15,7 +15,12 @@ FETCH_BYTES: Final = 4 << 20
 
 
 async def batches(
-    settings: Settings, topics: Sequence[str], *, whole: bool = False, left_out: Skips = lambda _: {}
+    settings: Settings,
+    topics: Sequence[str],
+    *,
+    whole: bool = False,
+    left_out: Skips = lambda _: {},
+    starts: Mapping[TopicPartition, int] | None = None,
 ) -> AsyncIterator[tuple[str, list[ConsumerRecord[bytes, bytes]]]]:
     """Yield the records of each partition in order, with the name of their topic, without joining a group.
 
@@ -23,6 +28,8 @@ async def batches(
     ----------
     whole
         Whether every record must still be there.
+    starts
+        The partitions to read, each from an offset on or from the first that is kept; None: all from the first.
     left_out
         Returns what is left out of a partition, by its offset, and why (`streams.records.skips.why`).
 
@@ -51,7 +58,11 @@ async def batches(
         first, end = await consumer.beginning_offsets(places), await consumer.end_offsets(places)
         if whole and any(first.values()):
             raise RuntimeError("records of the output topics were deleted by retention before they were counted")
-        left = {place for place in places if end[place] > first[place]}
+        if starts is not None:
+            first = {place: max(offset, first[place]) for place, offset in starts.items()}
+            for place, offset in first.items():
+                consumer.seek(place, offset)
+        left = {place for place in first if end[place] > first[place]}
         while left:
             for place, records in (await consumer.getmany(*left, timeout_ms=1000)).items():
                 yield place.topic, records

@@ -85,9 +85,9 @@ class Mapping:
             if value is not None and len(value) > self._longest:
                 raise Unfit("oversized", f"the value has {len(value)} bytes, more than {self._longest}")
             try:
-                record = _loads(value) if self._is_json and value else self._decoded(value, headers)
+                record = _loads(value) if self._is_json and value else self.decoded(value, headers)
             except orjson.JSONDecodeError:  # mostly a frame stands before it
-                record = self._decoded(value, headers)
+                record = self.decoded(value, headers)
             if type(record) is not dict:
                 raise Unfit("not_object", f"the value is no object: {short(record)}")
             said: Any = key
@@ -114,7 +114,8 @@ class Mapping:
             return Refusal(reason, why, self._left(record, envelope))
         return made
 
-    def _decoded(self, value: bytes | None, headers: Headers) -> Any:  # noqa: ANN401 - whatever it says
+    def decoded(self, value: bytes | None, headers: Headers) -> Any:  # noqa: ANN401 - whatever it says
+        """Return what a value says, before it is mapped; raises Unfit if it is not of the format."""
         if value is None:
             raise Unfit(PASSED, "the record has no value: it is a tombstone")
         if not value:

@@ -1,0 +1,112 @@
+"""Dead letters of a real broker: shown by reason, and sent again once when their source is repaired."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+
+from cli import letters
+from cli.letters import HEADER, Wanted
+from streams.config.settings import Settings
+from tests.e2e.world import World, wait_for
+
+MakeWorld = Callable[..., World]
+START = 1_700_000_000_000
+SOURCE = """
+[sources.scores]
+topic = "{topic}"
+role = "forecast"
+event_id = "id"
+stream = {{ constant = "cards" }}
+p = {p}
+"""
+
+
+@pytest.fixture
+def said(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, dict[str, Any]]]:
+    """Run one of the commands, and return its status and what it says."""
+
+    def run(command: Callable[..., int], *arguments: Any, **options: Any) -> tuple[int, dict[str, Any]]:
+        capsys.readouterr()
+        status = command(*arguments, json_output=True, **options)
+        return status, orjson.loads(capsys.readouterr().out)
+
+    return run
+
+
+def records(w: World) -> list[Any]:
+    """Return the records of the forecasts as aiokafka reads them."""
+
+    async def run() -> list[Any]:
+        tp = TopicPartition(w.topic("forecasts"), 0)
+        async with AIOKafkaConsumer(bootstrap_servers=w.bootstrap, auto_offset_reset="earliest") as consumer:
+            consumer.assign([tp])
+            end = (await consumer.end_offsets([tp]))[tp]
+            return [await consumer.getone() for _ in range(end)]
+
+    return asyncio.run(run())
+
+
+def test_dead_letters_are_shown_and_sent_again_as_they_were_when_the_source_is_repaired(
+    world: MakeWorld, tmp_path: Path, said: Callable[..., tuple[int, dict[str, Any]]]
+) -> None:
+    w = world(partitions=1)
+    for name, p in (("broken", '"risk"'), ("mended", '{ path = "risk", scale = [0, 1000] }')):
+        (tmp_path / f"{name}.toml").write_text(SOURCE.format(topic=w.topic("forecasts"), p=p))
+    mended = Settings.from_env({**w.environment, "TRUEUP_STREAMS": str(tmp_path / "mended.toml")})
+
+    async def send() -> None:
+        async with AIOKafkaProducer(bootstrap_servers=w.bootstrap) as producer:
+            values = [orjson.dumps({"id": f"e{n}", "risk": 250 + n}) for n in range(3)]
+            for n, value in enumerate([*values, b"junk", b'{"id": "good", "risk": 1}']):
+                headers = [("traceparent", b"00-%d" % n)]
+                await producer.send_and_wait(
+                    w.topic("forecasts"), value, key=b"k%d" % n, timestamp_ms=START + n, headers=headers
+                )
+
+    asyncio.run(send())
+    with w.worker(TRUEUP_STREAMS=str(tmp_path / "broken.toml")) as worker:
+        wait_for("the dead letters", lambda: len(w.read("dead-letters")) == 4)
+        wait_for("the answer", lambda: len(w.read("calibrated")) == 1)
+        assert worker.stop() == 0
+
+    status, shown = said(letters.show, mended, Wanted(), 20)
+    assert status == 0
+    topic = w.topic("forecasts")
+    assert shown["counts"] == [
+        {"reason": "probability", "topic": topic, "letters": 3},
+        {"reason": "not_json", "topic": topic, "letters": 1},
+    ]
+    newest, junk = shown["letters"][2:]
+    assert (newest["place"], newest["record"], newest["key"]) == (f"{topic}/0@2", {"id": "e2", "risk": 252}, "k2")
+    assert newest["now"].startswith("can be used")
+    assert (junk["record"], junk["now"][:22]) == ("junk", "dead letter, not_json:")
+    _, few = said(letters.show, mended, Wanted(reason="not_json", topic=topic, last_ms=3_600_000), 20)
+    assert [each["place"] for each in few["letters"]] == [f"{topic}/0@3"]
+
+    places = [f"{topic}/0@{n}" for n in range(3)]
+    status, tried = said(letters.send, mended, Wanted(), dry_run=True)
+    assert (status, tried["sent"], list(tried["left"])) == (1, places, [f"{topic}/0@3"])
+    assert len(records(w)) == 5, "a dry run sends nothing"
+    status, sent = said(letters.send, mended, Wanted(reason="probability"))
+    assert (status, sent["sent"], sent["without_headers"]) == (0, places, [])
+    before, after = records(w)[:3], records(w)[5:]
+    assert [(each.key, each.value, each.timestamp) for each in after] == [
+        (each.key, each.value, each.timestamp) for each in before
+    ]
+    assert [each.headers for each in after] == [
+        (*each.headers, (HEADER, place.encode())) for each, place in zip(before, places, strict=True)
+    ]
+    status, twice = said(letters.send, mended, Wanted(reason="probability"))
+    assert (status, twice["sent"], twice["sent_before"]) == (0, [], places)
+    assert len(records(w)) == 8
+    with w.worker(TRUEUP_STREAMS=str(tmp_path / "mended.toml")):
+        wait_for("the answers", lambda: len(w.read("calibrated")) == 4)
+    answers = {each["event_id"]: each["raw"] for each in (orjson.loads(r.value or b"") for r in w.read("calibrated"))}
+    assert answers == {"good": 1.0, "e0": 0.25, "e1": 0.251, "e2": 0.252}
+    _, last = said(letters.send, mended, Wanted(reason="probability"), 1, again=True)
+    assert last["sent"] == places[2:], "told to, it sends one twice"
