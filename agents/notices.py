@@ -17,6 +17,7 @@ from streams.atomic_file import written
 from streams.config.settings import Settings, SettingsError
 from streams.records import routing
 from streams.records.decoding import REASONS
+from streams.sources import modes
 
 log = logging.getLogger("trueup")
 
@@ -60,7 +61,11 @@ class Notices:
 
     def far_off(self, topic: str, records: int, said: str) -> int:
         """Say how many records of a topic have had a time that lies far off, and what to do; return how many more."""
-        return self._count((topic, ""), f"records of {topic} with a time far off", f"The last: {said}", records)
+        return self._count((topic, "far_off"), f"records of {topic} with a time far off", f"The last: {said}", records)
+
+    def unrouted(self, topic: str, records: int) -> None:
+        """Say how many forecasts were not written by intake, where labels come through it."""
+        self._count((topic, "unrouted"), f"forecasts of {topic} that intake did not write", modes.UNROUTED, records)
 
     def overdue(self, stream: str, events: int) -> None:
         """Count events of a stream whose label came after silence had labelled them."""
@@ -106,7 +111,7 @@ class Notices:
         if self._path is None:
             return
         shown = [
-            {"topic": topic, "reason": reason or None, "count": count, "line": line, "at": at}
+            {"topic": topic, "reason": reason, "count": count, "line": line, "at": at}
             for (topic, reason), (count, line, at) in self._found.items()
         ]
         with suppress(OSError, SettingsError):  # the log has said it; a disk that cannot be written ends no stage

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from agents.notices import Notices
 from state import formats
 from state.engine import BATCH_LIMIT, Partition
-from state.events import Rejected
+from state.events import Forecast, Rejected
 from state.fence import FORECASTS, OUTCOMES, Fence
 from state.frames import CorruptFrame
 from streams.config.settings import Settings
@@ -27,12 +27,12 @@ from streams.metrics import snapshot
 from streams.metrics.gauges import Gauges
 from streams.metrics.sample import Sample
 from streams.metrics.snapshot import PartitionSnapshot
-from streams.records.decoding import Decoder
+from streams.records.decoding import SCOPED, Decoder
 from streams.records.lookalikes import Lookalikes
 from streams.records.merge import Batch, Merged
 from streams.records.refused import named
 from streams.records.skips import PoisonError
-from streams.sources import far_off
+from streams.sources import far_off, modes
 from streams.sources.fields import FORECAST, OUTCOME
 from streams.sources.source import Source
 
@@ -126,9 +126,12 @@ class BatchProcessor:
         #: Its topics by their number, each with the source that maps it. Of what intake writes, intake tells.
         self._reads: dict[int, tuple[str, Source | None]] = {}
         for topic, role in ((FORECASTS, FORECAST), (OUTCOMES, OUTCOME)):
-            modes = [mode for mode in settings.modes if mode.source.role == role]
-            if all(mode.direct for mode in modes):
-                self._reads[topic] = self._topics[topic], modes[0].source if modes else None
+            direct = [mode.source for mode in settings.modes if mode.source.role == role and mode.direct]
+            if not modes.routed(settings.modes, role):
+                self._reads[topic] = self._topics[topic], direct[0] if direct else None
+        #: How many forecasts intake did not write, where labels come through it: theirs have a scope.
+        self._unrouted = 0
+        self._routed = modes.routed(settings.modes, OUTCOME)
         self._lookalikes = Lookalikes()
         self._partitions: dict[int, Engine] = {}
         #: How many records had rows that fit one batch of the changelog, of partitions where not all did.
@@ -203,6 +206,8 @@ class BatchProcessor:
                 ts, timestamp = self._decoder.far_off_last[topic]
                 more = self.notices.far_off(name, records, far_off.said(ts, timestamp, source))
                 self._gauges.far_off(topic, more)
+        if self._unrouted:
+            self.notices.unrouted(self._topics[FORECASTS], self._unrouted)
         self.notices.tell()
 
     def close(self, partition: int) -> None:
@@ -323,6 +328,8 @@ class BatchProcessor:
             began = perf_counter()
             try:
                 events = named(self._decoder.events(records[at : at + PART]))  # step 1
+                if self._routed:
+                    self._unrouted += sum(type(each) is Forecast and SCOPED not in each.event_id for each in events)
                 decoded = perf_counter()
                 if not at:
                     self._probe(1)

@@ -43,7 +43,7 @@ class RouteProcessor(BatchProcessor):
     ) -> None:
         super().__init__(settings, table, cast("Outputs", outputs), cast("Gauges", gauges), probe, current, notices)
         self._decoder = RouteDecoder()
-        self._reads = {}
+        self._reads, self._routed = {}, False
         self._shown = gauges
         self._together = outputs.send
 

@@ -106,10 +106,9 @@ def show(settings: Settings, wanted: Wanted, limit: int, *, json_output: bool = 
     TopicsError
         If the topic cannot be read.
     """
-    found = asyncio.run(_letters(settings, wanted))
-    counts = Counter((each.reason, each.topic) for each in found)
+    counts, newest = asyncio.run(_letters(settings, wanted, limit))
     trial = Trial(settings, patience=_PATIENCE)
-    shown = [(each, _said(trial, each), _now(trial, each)) for each in found[-limit:]]
+    shown = [(each, _said(trial, each), _now(trial, each)) for each in newest]
     if json_output:
         print(
             json.dumps(
@@ -130,7 +129,7 @@ def show(settings: Settings, wanted: Wanted, limit: int, *, json_output: bool = 
             )
         )
         return 0
-    print(f"{len(found):,} dead letters in {settings.dead_letters}{_of(wanted)}")
+    print(f"{counts.total():,} dead letters in {settings.dead_letters}{_of(wanted)}")
     for (reason, topic), n in counts.most_common():
         print(f"{n:>9,}  {reason}  of {topic}")
     for each, said, now in shown:
@@ -138,7 +137,7 @@ def show(settings: Settings, wanted: Wanted, limit: int, *, json_output: bool = 
         print(f"\n{far_off.date(each.at)}  {each.reason}  {each.place}{key}")
         print(f"  {_short(said)}")
         print(f"  now: {now}")
-    if len(found) > len(shown):
+    if counts.total() > len(shown):
         print(f"\nThe newest {len(shown)} are shown; --limit shows more.")
     return 0
 
@@ -171,8 +170,8 @@ def send(
     TopicsError
         If topics cannot be read or written.
     """
-    found = asyncio.run(_letters(settings, wanted))
-    letters = {each.place: each for each in (found if limit is None else found[-limit:])}
+    _, found = asyncio.run(_letters(settings, wanted, limit))
+    letters = {each.place: each for each in found}
     kept, sent_before = asyncio.run(_originals(settings, list(letters.values())))
     trial = Trial(settings, patience=_PATIENCE)
     going: list[Found] = []
@@ -236,10 +235,13 @@ def _grouped(left: Mapping[str, str]) -> dict[str, list[str]]:
     return found
 
 
-async def _letters(settings: Settings, wanted: Wanted) -> list[Letter]:
-    """Return the letters that are meant, the oldest first."""
+async def _letters(
+    settings: Settings, wanted: Wanted, limit: int | None
+) -> tuple[Counter[tuple[str, str]], list[Letter]]:
+    """Return how many letters are meant, by reason and topic, and the newest of them, the oldest of these first."""
     if await partitions(settings, settings.dead_letters) is None:
         raise TopicsError(f"there is no topic {settings.dead_letters}")
+    counts = Counter[tuple[str, str]]()
     found: list[Letter] = []
     now = int(time() * 1000)
     try:
@@ -247,10 +249,17 @@ async def _letters(settings: Settings, wanted: Wanted) -> list[Letter]:
             for record in records:
                 letter = _letter(record)
                 if letter is not None and wanted.takes(letter, now):
+                    counts[letter.reason, letter.topic] += 1
                     found.append(letter)
+            if limit is not None:
+                found = _newest(found, limit)
     except KafkaError as exc:
         raise TopicsError(f"cannot read {settings.dead_letters}: {exc}") from exc
-    return sorted(found, key=lambda each: each.at)
+    return counts, _newest(found, len(found) if limit is None else limit)
+
+
+def _newest(letters: list[Letter], limit: int) -> list[Letter]:
+    return sorted(letters, key=lambda each: each.at)[-limit:] if letters else []
 
 
 def _letter(record: Any) -> Letter | None:  # noqa: ANN401 - aiokafka's

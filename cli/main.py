@@ -22,6 +22,8 @@ from streams.kafka import owners, permissions, topics
 from streams.records import output_schemas, routing
 from streams.records.decoding import REASONS, Decoder
 from streams.records.output_values import OutputValues
+from streams.sources import modes
+from streams.sources.fields import FORECAST, OUTCOME
 from streams.sources.registry import RegistryError
 
 #: Exit status when the arguments or settings ask for something impossible (EX_CONFIG of sysexits.h).
@@ -599,6 +601,8 @@ def _config(options: argparse.Namespace) -> int:
         print(f"# streams {pattern!r}: {answers}, {kept}{segments}{beside}")
     for pattern, why in unmapped.items():
         print(f"# streams {pattern!r}: no map in {settings.maps}, because {why}: decide by their raw forecasts")
+    if modes.routed(settings.modes, OUTCOME) and not modes.routed(settings.modes, FORECAST):
+        print(f"# note: outcomes come through intake, and no forecasts do. {modes.UNROUTED}")
     for each in sources:
         print(f"# source {each['name']!r}: {each['topic']} of {each['role']}s is {each['mode']}, for {each['why']}")
     print(f"# configuration {hash_}")

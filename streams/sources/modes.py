@@ -1,10 +1,16 @@
 """Who reads a source: the worker itself, or the intake, which writes what it reads to the worker's input topics."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from streams.sources.fields import FORECAST, OUTCOME
 from streams.sources.source import Source
+
+#: What becomes of forecasts that come another way than their labels.
+UNROUTED: Final = (
+    "Labels that come through intake do not find them, and with silence they are learnt as good ones. Send forecasts "
+    "to the topic of a source, too: see docs/integrate.md"
+)
 
 
 class Mode(NamedTuple):
@@ -14,6 +20,11 @@ class Mode(NamedTuple):
     topic: str
     direct: bool
     why: str
+
+
+def routed(modes: Sequence[Mode], role: str) -> bool:
+    """Whether intake reads records of a role."""
+    return any(mode.source.role == role and not mode.direct for mode in modes)
 
 
 def of(sources: Sequence[Source], forecasts: str, outcomes: str) -> list[Mode]:

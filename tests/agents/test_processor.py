@@ -224,6 +224,20 @@ def test_a_bad_record_becomes_a_letter_and_moves_the_fence(scene: Scene) -> None
     assert scene.reopen() == (2, 2)
 
 
+def test_a_time_of_a_record_of_ones_own_in_seconds_is_told_and_counted_once(
+    scene: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
+    now = 1_700_000_000_000
+    value = b'{"event_id":"a","stream":"s","p":0.5,"ts":1700000000}'
+    scene.fold(batch([Sent("forecasts", b"k", value, now)]))
+    for _ in range(2):
+        scene.processor.tell()
+    assert scene.counted("far_off_times_total", topic="forecasts") == 1
+    (line,) = [record.getMessage() for record in caplog.records if "far off" in record.getMessage()]
+    assert "ts says 1970-01-20 16:13:20 UTC (1700000000 ms), decades from the Kafka timestamp 2023-11-14" in line
+    assert 'it seems to be in s. Write ms, or map the topic by a source with unit = "s"' in line
+
+
 def test_a_record_without_a_timestamp_counts_as_1970(scene: Scene) -> None:
     scene.fold(batch([forecast("a", 0.5, -1)]))
     (answer,) = scene.told.outputs

@@ -13,8 +13,13 @@ from typing import Any
 
 import orjson
 import pytest
+from aiokafka import AIOKafkaProducer
+from aiokafka.admin import NewTopic
+from aiokafka.errors import UnsupportedCodecError
 
 from lab.broker import KAFKA
+from streams.kafka import topics as kafka_topics
+from tests.e2e.test_all_stages import running
 from tests.e2e.world import ROOT, World, wait_for
 from tests.events import Sent
 
@@ -91,6 +96,81 @@ def test_python_decides_by_the_answer_by_the_map_and_by_the_raw_score(
     with w.worker() as worker:
         w.wait_until_applied(1000)
         asyncio.run(run(worker))
+
+
+ROUTED = """
+[sources.decided]
+topic = "{name}-scores"
+role = "forecast"
+event_id = "event_id"
+stream = "stream"
+p = "p"
+ts = "@timestamp"
+
+[sources.chargebacks]
+topic = "{name}-chargebacks"
+role = "outcome"
+event_id = "event_id"
+y = "y"
+"""
+
+
+def test_where_labels_come_through_sources_forecasts_do_too_and_others_are_named(
+    world: MakeWorld, decide: ModuleType, tmp_path: Path
+) -> None:
+    name = f"i{uuid.uuid4().hex[:8]}"
+    page = PAGE.read_text().replace(" ", "")
+    assert ROUTED.replace("{name}-", "").replace(" ", "").strip() in page, "it is what the page shows"
+    (tmp_path / "streams.toml").write_text(ROUTED.format(name=name))
+    w = world(TRUEUP_STREAMS=str(tmp_path / "streams.toml"))
+    log = tmp_path / "run.log"
+
+    async def send(topic: str, *values: bytes) -> None:
+        async with AIOKafkaProducer(bootstrap_servers=w.bootstrap) as producer:
+            await asyncio.gather(*[await producer.send(topic, value) for value in values])
+
+    async def decided(forecasts: str, *events: str) -> list[str]:
+        topics = {"forecasts": forecasts, "calibrated": w.topic("calibrated")}
+        async with decide.Decisions(w.bootstrap, 60.0, **topics) as decisions:
+            found = await asyncio.gather(*[decisions.decide(each, STREAM, 0.3) for each in events])
+        return [each.source for each in found]
+
+    async def make() -> None:
+        async with kafka_topics.admin_client(w.settings) as admin:
+            await admin.create_topics([NewTopic(f"{name}-{each}", 1, 1) for each in ("scores", "chargebacks")])
+
+    asyncio.run(make())
+    events = [f"e{n}" for n in range(20)]
+    with running(w.environment, log):
+        assert set(asyncio.run(decided(f"{name}-scores", *events))) == {"calibrated"}
+        outcomes = [orjson.dumps({"event_id": each, "y": n % 2}) for n, each in enumerate(events)]
+        asyncio.run(send(f"{name}-chargebacks", *outcomes))
+        wait_for("every label", lambda: len(w.read("resolved")) == len(events))
+        assert asyncio.run(decided(w.topic("forecasts"), "by-hand")) == ["calibrated"]
+        wait_for("a line about it", lambda: "that intake did not write: 1. Labels that come" in log.read_text())
+
+
+def test_answers_that_cannot_be_read_are_said_in_place_of_a_decision(decide: ModuleType) -> None:
+    async def story() -> None:
+        decisions = decide.Decisions("127.0.0.1:9", 60.0)
+
+        async def unreadable() -> None:
+            await asyncio.sleep(0)
+            raise UnsupportedCodecError("Libraries for zstd compression codec not found")
+
+        async def sent(*_: object, **__: object) -> None:
+            await asyncio.sleep(0)
+
+        decisions._take, decisions._producer.send = unreadable, sent
+        reading = asyncio.create_task(decisions._read())
+        for _ in range(2):
+            with pytest.raises(RuntimeError, match=r"answers cannot be read: .*zstd.* \(pip install 'aiokafka\[all\]'"):
+                await decisions.decide("a", STREAM, 0.3)
+        await reading
+        await decisions._producer.stop()
+        await decisions._consumer.stop()
+
+    asyncio.run(story())
 
 
 class Clock:

@@ -1,6 +1,9 @@
 """An example: decide by trueup's answer if it comes within a budget, else by a map, else by the raw score.
 
-python decide.py kafka-1:9092 fraud-cards 0.31
+python decide.py kafka-1:9092 fraud-cards 0.31           # to `forecasts`, where outcomes go to `outcomes`
+python decide.py kafka-1:9092 fraud-cards 0.31 scores    # to a source's topic, where outcomes come through sources
+
+It needs ``pip install 'aiokafka[all]'``: answers are compressed with zstd, which aiokafka alone cannot read.
 """
 
 import asyncio
@@ -32,8 +35,10 @@ class Decisions:
         Longest wait for an answer, s.
     maps
         What answers after that; None: the raw score.
-    forecasts, calibrated
-        Topics.
+    forecasts
+        Topic of the forecasts. Where outcomes come through sources of intake it is the topic of a source, too.
+    calibrated
+        Topic of the answers.
     read
         Reads the value of an answer; of answers in Avro it is an `answers.Answers`.
     """
@@ -54,6 +59,7 @@ class Decisions:
         # No group: every instance reads all answers, from now on, and takes those that it waits for.
         self._consumer = AIOKafkaConsumer(calibrated, bootstrap_servers=brokers, auto_offset_reset="latest")
         self._waiting: dict[tuple[str, str], asyncio.Future[Decision]] = {}
+        self._failure: RuntimeError | None = None
 
     async def __aenter__(self) -> Self:
         """Begin to read answers."""
@@ -71,6 +77,16 @@ class Decisions:
         await self._producer.stop()
 
     async def _read(self) -> None:
+        """Read answers. If that ends, every decision says why: to wait for the budget each time would hide it."""
+        try:
+            await self._take()
+        except Exception as exc:  # noqa: BLE001 - whatever it is, no answer comes any more
+            self._failure = RuntimeError(f"answers cannot be read: {exc} (pip install 'aiokafka[all]' has every codec)")
+            for answer in self._waiting.values():
+                if not answer.done():
+                    answer.set_exception(self._failure)
+
+    async def _take(self) -> None:
         async for record in self._consumer:
             said = self._read_value(record.value)
             answer = self._waiting.pop((said["event_id"], said["stream"]), None)
@@ -80,7 +96,9 @@ class Decisions:
                 answer.set_result(Decision(said["p"], "calibrated" if used else f"raw: {said['reason']}"))
 
     async def decide(self, event_id: str, stream: str, p: float, segments: Mapping[str, str] | None = None) -> Decision:
-        """Return what to decide an event by."""
+        """Return what to decide an event by; raises RuntimeError if answers cannot be read."""
+        if self._failure is not None:
+            raise self._failure
         forecast = {"event_id": event_id, "stream": stream, "p": p, "segments": segments or {}}
         answer: asyncio.Future[Decision] = asyncio.get_running_loop().create_future()
         self._waiting[event_id, stream] = answer
@@ -98,14 +116,17 @@ class Decisions:
             self._waiting.pop((event_id, stream), None)
 
 
-async def main(brokers: str, stream: str, p: float) -> None:
+async def main(brokers: str, stream: str, p: float, forecasts: str = "forecasts") -> None:
     """Decide one event."""
     maps = Maps(max_age=300.0)
     stop = follow(maps, "maps", bootstrap_servers=brokers)
-    async with Decisions(brokers, budget=0.1, maps=maps) as decisions:
+    async with Decisions(brokers, budget=0.1, maps=maps, forecasts=forecasts) as decisions:
         print(await decisions.decide(str(uuid.uuid4()), stream, p))
     stop.set()
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1], sys.argv[2], float(sys.argv[3])))
+    try:
+        asyncio.run(main(sys.argv[1], sys.argv[2], float(sys.argv[3]), *sys.argv[4:]))
+    except RuntimeError as exc:
+        sys.exit(str(exc))

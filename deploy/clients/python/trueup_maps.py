@@ -14,6 +14,7 @@ same configuration and version. Within a stream and segments it keeps the order 
 
 import asyncio
 import json
+import logging
 import math
 import threading
 import time
@@ -21,6 +22,8 @@ from bisect import bisect_right
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
+
+log = logging.getLogger("trueup_maps")
 
 #: The format of records that this file reads.
 FORMAT = 1
@@ -342,7 +345,8 @@ async def follow_aiokafka(maps: Maps, topic: str, stop: threading.Event, **optio
                 for records in (await consumer.getmany(timeout_ms=200)).values():
                     for record in records:
                         maps.take(record.partition, record.key, record.value)
-        except (KafkaError, OSError):
+        except (KafkaError, OSError) as exc:
+            log.warning("maps cannot be read from %s: %s (pip install 'aiokafka[all]' has every codec)", topic, exc)
             await asyncio.sleep(PAUSE)
         finally:
             await consumer.stop()

@@ -5,12 +5,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 from html.parser import HTMLParser
 from io import BytesIO
+from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
 
 import orjson
 import pytest
 
+from agents import notices
 from agents.status.pages import CARDS, MOST, QUERY, Pages
 from agents.status.readings import POINTS
 from state import keys, rows
@@ -383,6 +385,19 @@ def test_without_any_stream_the_page_says_so() -> None:
     assert "no stream yet" in get(application, "/").text
     assert "not ready: no partition is served" in get(application, "/").text
     assert get(application, "/api/streams").json["streams"] == []
+
+
+def test_the_page_names_dead_letters_of_every_stage_with_the_command_for_more(tmp_path: Path) -> None:
+    settings = Settings(data_dir=tmp_path)
+    for stage in ("worker", "intake"):
+        met = notices.Notices(notices.path(settings, stage))
+        for offset in range(1200):
+            met.dead(f"{stage}<s>", 2, offset, "not_json")
+        met.tell()
+    text = get(Pages(readings(settings=settings)), "/").text
+    for stage in ("worker", "intake"):
+        assert f"dead letters of {stage}&lt;s&gt;, not_json: 1,200. " in text
+        assert f"trueup letters --topic {stage}&lt;s&gt; --reason not_json" in text
 
 
 def test_the_page_shows_how_far_restoring_is() -> None:

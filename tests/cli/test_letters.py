@@ -1,0 +1,47 @@
+"""Letters and the records that they are of; `tests/e2e/test_letters.py` has a real broker."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from cli import main
+from cli.letters import _letter
+from state.events import Rejected
+from state.fence import FORECASTS
+from streams.records.decoding import encode_letter
+from streams.records.limits import Limits
+
+
+def test_a_letter_knows_its_record_and_a_topic_that_was_made_anew_has_another() -> None:
+    limits = Limits(letter_bytes=4)
+
+    def letter(value: bytes | None, *, withheld: bool = False) -> object:
+        rejected = Rejected(3, b"key-1", value, FORECASTS, "not_json", withheld=withheld)
+        return SimpleNamespace(timestamp=5, value=encode_letter(rejected, "scores", 1, limits))
+
+    cut = _letter(letter(b"a long value"))
+    assert cut is not None
+    assert (cut.place, cut.whole, cut.value) == ("scores/1@3", False, b"a lo")
+    assert cut.is_of(b"key-1", b"a long value")
+    assert not cut.is_of(b"key-1", b"another one!")
+    assert not cut.is_of(b"other", b"a long value")
+    assert not cut.is_of(b"key-1", None)
+    withheld = _letter(letter(b"a long value", withheld=True))
+    assert withheld is not None
+    assert (withheld.whole, withheld.is_of(b"any", b"x" * 12), withheld.is_of(b"any", b"x")) == (False, True, False)
+    whole = _letter(letter(b"junk"))
+    assert whole is not None
+    assert whole.whole
+    for junk in (b"", b"[]", b"junk", b'{"reason": "empty"}'):
+        assert _letter(SimpleNamespace(timestamp=5, value=junk)) is None, "whatever else stands in the topic"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [(["--dry-run"], "are of 'trueup letters send'"), (["--last", "soon"], "--last: 'soon' is not a duration")],
+)
+def test_options_that_mean_nothing_are_refused(
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main.main(["letters", *arguments]) == 78
+    assert said in capsys.readouterr().err
