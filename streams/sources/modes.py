@@ -8,8 +8,8 @@ from streams.sources.source import Source
 
 #: What becomes of forecasts that come another way than their labels.
 UNROUTED: Final = (
-    "Labels that come through intake do not find them, and with silence they are learnt as good ones. Send forecasts "
-    "to the topic of a source, too: see docs/integrate.md"
+    "Labels that come through intake find no forecast that it did not write; with silence that is learnt as a good "
+    "one. Send forecasts to the topic of a source, too: see docs/integrate.md"
 )
 
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Self
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka.errors import KafkaError
 from trueup_maps import Maps, follow
 
 
@@ -128,5 +129,5 @@ async def main(brokers: str, stream: str, p: float, forecasts: str = "forecasts"
 if __name__ == "__main__":
     try:
         asyncio.run(main(sys.argv[1], sys.argv[2], float(sys.argv[3]), *sys.argv[4:]))
-    except RuntimeError as exc:
+    except (RuntimeError, KafkaError) as exc:
         sys.exit(str(exc))
