@@ -258,4 +258,4 @@ async def _write(settings: Settings, claims: Mapping[str, Claim | None]) -> None
     )
     async with producer:
         for group, each in claims.items():
-            await producer.send_and_wait(settings.owners, each and each.encode(), group.encode())
+            await producer.send_and_wait(settings.owners, each and each.encode(), group.encode(), partition=0)

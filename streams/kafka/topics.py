@@ -47,15 +47,12 @@ class Topic:
         Largest record batch that it must accept; 0 for inputs, which producers write.
     ahead_ms
         How far ahead of the broker's clock it may accept a record's timestamp, ms; None for topics that workers write.
-    shared
-        Whether all applications of the cluster have it: it has one partition.
     """
 
     name: str
     compacted: bool
     batch_bytes: int
     ahead_ms: int | None = None
-    shared: bool = False
 
 
 def wanted(settings: Settings) -> list[Topic]:
@@ -69,7 +66,6 @@ def wanted(settings: Settings) -> list[Topic]:
             Topic(settings.dead_letters, compacted=False, batch_bytes=batch),
             Topic(settings.changelog, compacted=True, batch_bytes=batch),
             Topic(settings.configurations, compacted=True, batch_bytes=batch),
-            Topic(settings.owners, compacted=True, batch_bytes=batch, shared=True),
         ]
     maps = [Topic(settings.maps, compacted=True, batch_bytes=batch)] if settings.maps else []
     return [
@@ -80,9 +76,13 @@ def wanted(settings: Settings) -> list[Topic]:
         Topic(settings.dead_letters, compacted=False, batch_bytes=batch),
         Topic(settings.changelog, compacted=True, batch_bytes=batch),
         Topic(settings.configurations, compacted=True, batch_bytes=batch),
-        Topic(settings.owners, compacted=True, batch_bytes=batch, shared=True),
         *maps,
     ]
+
+
+def shared(settings: Settings) -> Topic:
+    """Return the topic that all applications of the cluster have: it has one partition."""
+    return Topic(settings.owners, compacted=True, batch_bytes=0)
 
 
 async def create(
@@ -108,7 +108,7 @@ async def create(
     """
     async with admin_client(settings) as admin:
         existing = set(await admin.list_topics())
-        missing = [topic for topic in wanted(settings) if topic.name not in existing]
+        missing = [topic for topic in (*wanted(settings), shared(settings)) if topic.name not in existing]
         requests = []
         for topic in missing:
             configs = {"cleanup.policy": "compact" if topic.compacted else "delete"}
@@ -122,7 +122,7 @@ async def create(
                 configs["delete.retention.ms"] = str(DELETE_RETENTION_MS)
             if retention_ms is not None and not topic.compacted:
                 configs["retention.ms"] = str(retention_ms)
-            width = 1 if topic.shared else partitions
+            width = 1 if topic.name == settings.owners else partitions
             requests.append(NewTopic(topic.name, width, replication, topic_configs=configs))
         made = []
         if requests:
@@ -170,7 +170,7 @@ async def check(
         What `create` was asked for; None: it was not asked.
     """
     async with admin_client(settings) as admin:
-        topics = wanted(settings)
+        topics = [*wanted(settings), shared(settings)]
         allowed = await permissions.of_topics(admin, [topic.name for topic in topics])
         problems = [
             f"records compressed by {name} cannot be read here: install the locked packages (make setup), or cramjam"
@@ -189,7 +189,7 @@ async def check(
             described["topic"]: described["partitions"]
             for described in await admin.describe_topics([topic.name for topic in present])
         }
-        counts = {topic.name: len(found[topic.name]) for topic in present if not topic.shared}
+        counts = {topic.name: len(found[topic.name]) for topic in present if topic.name != settings.owners}
         inputs = counts.get(settings.forecasts)
         problems += [
             f"{_named(names)} {_do(names, 'has', 'have')} {count} partitions, {settings.forecasts} has {inputs}: "
@@ -202,7 +202,7 @@ async def check(
             "have so many"
             for count, names in _others(counts, partitions)
         ]
-        copies = {name: min(len(one["replicas"]) for one in each) for name, each in found.items()}
+        copies = {name: min(len(one["replicas"]) for one in found[name]) for name in counts}
         problems += [
             f"{_left(names, count, 'replicas', replication)}: kafka-reassign-partitions.sh changes that"
             for count, names in _others(copies, replication)
@@ -285,7 +285,7 @@ async def remarks(settings: Settings) -> list[str]:
     """
     async with admin_client(settings) as admin:
         topics = wanted(settings)
-        allowed = await permissions.of_topics(admin, [topic.name for topic in topics])
+        allowed = await permissions.of_topics(admin, [*(topic.name for topic in topics), settings.owners])
         found: list[str] = []
         configs: dict[str, dict[str, str]] = {}
         for topic in topics:

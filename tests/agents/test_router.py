@@ -185,7 +185,6 @@ def test_it_has_a_group_a_state_and_topics_of_its_own() -> None:
         "dead-letters",
         "mine-router-state-changelog",
         "mine-configurations",
-        "trueup-owners",
     ]
     granted = {(grant.name, operation) for grant in needed(settings) for operation in grant.operations}
     assert {("labelled", "Write"), ("mine-labels", "Read"), ("mine-router", "Read")} <= granted
