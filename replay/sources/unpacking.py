@@ -117,7 +117,10 @@ def opened(path: Path) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
 
 
 def _member(path: Path, stored: IO[bytes]) -> IO[bytes]:
-    archive = zipfile.ZipFile(stored)
+    try:
+        archive = zipfile.ZipFile(stored)
+    except ValueError as exc:  # names that are no text
+        raise zipfile.BadZipFile(str(exc)) from exc
     names = [name for name in archive.namelist() if not name.endswith("/") and not name.startswith("__MACOSX/")]
     if any(name.startswith("xl/") for name in names):
         raise TableError(f"{path} is an Excel workbook: save its sheet as CSV")
