@@ -103,7 +103,10 @@ def opened(path: Path) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
     try:
         with path.open("rb") as stored:
             if first == _ZIP:
-                inner = _member(path, stored)
+                try:
+                    inner = _member(path, stored)
+                except ValueError as exc:  # names that are no text
+                    raise zipfile.BadZipFile("its names are no text") from exc
             elif first == _ZSTD:
                 limit = max(_PLENTY, _TIMES_LARGER * path.stat().st_size)
                 inner = io.BytesIO(unpacked(NUMBERS["zstd"], stored.read(), limit))
@@ -117,10 +120,7 @@ def opened(path: Path) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
 
 
 def _member(path: Path, stored: IO[bytes]) -> IO[bytes]:
-    try:
-        archive = zipfile.ZipFile(stored)
-    except ValueError as exc:  # names that are no text
-        raise zipfile.BadZipFile(str(exc)) from exc
+    archive = zipfile.ZipFile(stored)
     names = [name for name in archive.namelist() if not name.endswith("/") and not name.startswith("__MACOSX/")]
     if any(name.startswith("xl/") for name in names):
         raise TableError(f"{path} is an Excel workbook: save its sheet as CSV")
