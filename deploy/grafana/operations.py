@@ -61,11 +61,12 @@ OPERATIONS: Final = Dashboard(
                 ),
                 _lines(
                     "Held back",
-                    "Offsets behind an open transaction, by topic and partition: no lag counts them.",
+                    "Offsets behind an open transaction, by topic and partition: no lag counts them. Empty if none is.",
                     [
                         Query(
                             over("max", _now("trueup_held_back_records"), "topic", "partition"),
                             "{{topic}} {{partition}}",
+                            quiet=True,
                         )
                     ],
                     "short",
