@@ -57,7 +57,8 @@ def test_a_worker_without_any_grant_ends_and_names_them_all(world: MakeWorld, st
         assert worker.process.wait(60) == MISCONFIGURED
     for grant, _ in single(w.settings):
         assert f" on {grant.kind}" in worker.printed
-        assert grant.name in worker.printed
+        # The topic that all applications share may be granted already, for another world.
+        assert grant.name in worker.printed or grant.name == w.settings.owners
     assert "does not exist" not in worker.printed, "it exists; this user may not see it"
 
 
@@ -133,4 +134,4 @@ def test_the_commands_grant_what_is_needed() -> None:
         "--operation Read --operation DescribeConfigs --topic forecasts"
     )
     assert said[-1].endswith("--operation Write --transactional-id mine- --resource-pattern-type prefixed")
-    assert len(said) == 9
+    assert len(said) == 10
