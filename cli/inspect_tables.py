@@ -38,6 +38,7 @@ def show(report: dict[str, dict[str, Any]], counts: dict[str, int], *, whole: bo
         regret = f"{each['regret']['brier']:+.1f}" if "regret" in each else "–"
         made = ", ".join(sorted({one["calibrator"] for one in each["calibrators"] if one["config"] in _served(each)}))
         resolved = each["resolved"] + sum(scored["resolved"] for scored in each.get("vectors", {}).values())
+        resolved += each.get("warm_up", {}).get("resolved", 0)
         table.add_row(name, f"{resolved:,}", *scores, regret, made)
     _print(shown_on, table)
     if not whole:
@@ -57,6 +58,8 @@ def _short(each: dict[str, Any], kind: str, score: str) -> float | None:
 
 
 def _whole(shown_on: Console, each: dict[str, Any]) -> None:
+    if said := each.get("warm_up", {}).get("words"):
+        shown_on.print(said)
     for config, scored in each.get("vectors", {}).items():
         _print(shown_on, _vector_table(config, scored))
     curve = Table("kind", "events", "mean forecast", "share of events", title="reliability")
@@ -197,7 +200,7 @@ def _health(each: dict[str, Any]) -> Table:
     row("  by chance alone", lambda of: _figure(of["relative_error_noise"]))
     row("mean off by", lambda of: _share(of["relative_bias"]))
     row("  by chance alone", lambda of: _share(of["relative_bias_noise"]).replace("+", "±"))
-    row("AUC", lambda of: _with_error(of["auc"], of["auc_error"]))
+    row("AUC, lately", lambda of: _with_error(of["auc"], of["auc_error"]))
     row("Gini", lambda of: _figure(of["gini"]))
     row("KS", lambda of: _figure(of["ks"]))
     for i, volume in enumerate(VOLUMES):
@@ -207,7 +210,6 @@ def _health(each: dict[str, Any]) -> Table:
                 lambda of, i=i, name=name: _with_error(of["top"][i][name], of["top"][i][f"{name}_error"]),  # type: ignore[misc]  # bound now
             )
     row("last window: ECE", lambda of: _figure(of.get("last_window", {}).get("ece")))
-    row("last window: AUC", lambda of: _figure(of.get("last_window", {}).get("auc")))
     row("last window: mean off by", lambda of: _share(of.get("last_window", {}).get("relative_bias")))
     row("log loss", lambda of: f"{of['log_loss']:.4f}")
     row("misclassified at .5", lambda of: f"{of['misclassification']:.4f}")

@@ -46,6 +46,7 @@ HOT = (
     "state/scoring/segment_scores.py",
     "state/segments.py",
     "state/scoring/scores.py",
+    "state/scoring/warm_up.py",
     *(
         f"state/calibrators/{each.name}"
         for each in sorted((ROOT / "state/calibrators").glob("[a-z]*.py"))

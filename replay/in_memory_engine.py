@@ -102,6 +102,7 @@ class PartitionResult:
     where its stream has fewer. Columns of those resolved, in the order in which they were: ``index`` (q) of the
     forecast, ``y`` (b), ``delay_ms`` (q), and ``time`` (q), the largest event time of any resolved event up to then,
     ms: it never falls, so that partitions can be merged by it; and ``implied`` (b), whether silence gave the label.
+    With segments ``before`` (q), too: the forecasts that had been answered.
     Columns of revisions, in their order: ``revised`` (q), the place of the event among those resolved, ``revised_y``
     (b) and ``revised_ms`` (q), the label it has since and its time. Columns of events of classes and numbers, once more
     when a label is revised: ``vector`` (i), the stream's number, ``vector_serial`` (q), the event's number in the order
@@ -130,6 +131,8 @@ class PartitionResult:
         In time order, a last one of each calibrator at the end.
     dictionaries
         By stream: what the slots of its segments stand for.
+    warmed
+        By stream and contender: the number of the forecast of a probability that ended its warm-up.
     biases
         By stream and contender; of streams with features.
     functions
@@ -149,6 +152,7 @@ class PartitionResult:
     dead: dict[tuple[int, str], int] = field(default_factory=dict)
     looks: list[Look] = field(default_factory=list)
     dictionaries: dict[int, Dictionary] = field(default_factory=dict)
+    warmed: dict[tuple[int, int], int] = field(default_factory=dict)
     biases: dict[tuple[int, int], Bias] = field(default_factory=dict)
     functions: dict[tuple[int, int], Part] = field(default_factory=dict)
     vectors: dict[tuple[int, int], VectorHistory] = field(default_factory=dict)
@@ -207,6 +211,7 @@ class InMemoryEngine:
         self._note_delay_ms = tape.column("delay_ms", "q")
         self._note_time = tape.column("time", "q")
         self._note_implied = tape.column("implied", "b")
+        self._note_before = tape.column("before", "q") if most else None
         self._note_revised = tape.column("revised", "q"), tape.column("revised_y", "b"), tape.column("revised_ms", "q")
         self._note_vector = tape.column("vector", "i"), tape.column("vector_serial", "q"), tape.column("vector_ms", "q")
         self._note_losses = [
@@ -261,7 +266,7 @@ class InMemoryEngine:
         self._tape.close()
         return self.played
 
-    def _forecast(self, forecast: Forecast) -> None:  # noqa: PLR0912 - in parts it costs a call more, on every event
+    def _forecast(self, forecast: Forecast) -> None:  # noqa: C901, PLR0912, PLR0915 - in parts it costs a call more, on every event
         _, _, event_id, stream, raw, x, ts, _, values, _ = forecast
         if ts > self._stream_time:
             if ts - self._stream_time > SLACK or self._witnesses.waiting:
@@ -283,7 +288,7 @@ class InMemoryEngine:
         answers: list[Any] | None = None
         if entrants.kind == PROBABILITY:
             tickets = []
-            answers = [] if entrants.biases else None
+            answers = [] if entrants.biases or entrants.warming else None
             groups = self._groups(entrants.dictionary, values) if self._note_slots else ()
             for predict, note, note_draw in entrants.answering:
                 p, draw, ticket = predict(raw, x, name, groups)
@@ -303,9 +308,12 @@ class InMemoryEngine:
             made = [predict(raw, x, name, slots) for predict, _, _ in entrants.answering]
             tickets, answers, index, x = [each.ticket for each in made], [each.p for each in made], -1, slots
         applied = self._applied
-        kept = None if answers is None else (raw, answers, x)
+        if entrants.warming and answers is not None:
+            self._warm(entrants, raw, answers, ts)
+        scored = answers is not None and (entrants.biases or entrants.kind != PROBABILITY)
+        kept = (raw, answers, x) if answers is not None and scored else None
         self._rows[event_id] = row = Row(
-            entrants.status, applied, entrants, raw, index, entrants.learnt, tickets, ts, kept
+            entrants.status, applied, entrants, raw, index, entrants.learnt, tickets, ts, kept, entrants.warming
         )
         if ts > self._stream_time:
             self._witnesses.hold(Entry(entrants.role, entrants.due_ms, applied, event_id))
@@ -316,6 +324,17 @@ class InMemoryEngine:
             entrants.coverage.issue(applied)
         if found is not None:
             self._join(forecast, row, found)
+
+    def _warm(self, entrants: Entrants, raw: Any, answers: Sequence[Any], ts: int) -> None:  # noqa: ANN401 - of the stream's kind
+        """Find which contenders answered in their warm-up, as `state.engine.Partition` does."""
+        if entrants.coverage is not None and not entrants.coverage.covered:
+            return
+        left = tuple([n for n in entrants.warming if entrants.served[n].warms(raw, answers[n], ts)])
+        if entrants.kind == PROBABILITY:
+            for n in entrants.warming:
+                if n not in left:
+                    self.played.warmed[entrants.number, n] = self._issued - 1
+        entrants.warming = left
 
     def _groups(self, dictionary: Dictionary | None, values: tuple[str, ...]) -> tuple[int, ...]:
         """Return the slots of an event's segments, and note them."""
@@ -329,8 +348,8 @@ class InMemoryEngine:
         if entrants.dictionary is None:
             return ()
         groups = entrants.dictionary.groups(values)
-        for scores in self._segments_of(entrants, groups):
-            for segment in scores:
+        for n in range(len(entrants.served)):
+            for segment in self._segments_of(entrants, n, groups):
                 segment.issued += 1
                 segment.expired += 1
         return groups
@@ -437,20 +456,17 @@ class InMemoryEngine:
             self._note_delay_ms(ts - issued_ms)
             self._note_time(self._resolved_time)
             self._note_implied(row.as_of == UNSAID)
+            if self._note_before is not None:
+                self._note_before(self._issued)
             row.place = self._resolved
             self._resolved += 1
             if row.kept is not None:
                 was, answers, x = row.kept
-                for bias, p in zip(entrants.biases, answers, strict=True):
-                    bias.observe(x, was, p, y)
+                for n, bias in enumerate(entrants.biases):
+                    if n not in row.warm:
+                        bias.observe(x, was, answers[n], y)
         else:
-            for history, raw, p in self._vectors_of(entrants, row):
-                row.place = history.windows
-                history.observe(raw, p, y, event_id.encode())
-            forecast, made, groups = self._kept(entrants, row)
-            if groups:
-                for p, scores in zip(made, self._segments_of(entrants, groups), strict=True):
-                    observe_segments(scores, forecast, p, y, row.place)
+            self._score_vectors(event_id, entrants, row, y)
             row.index = self._serial
             self._serial += 1
             self._count_losses(entrants, row)
@@ -459,6 +475,22 @@ class InMemoryEngine:
         if entrants.learnt >= entrants.look_at:
             self._look(entrants)
         row.status, row.touched = RESOLVED, self._applied
+
+    def _score_vectors(self, event_id: str, entrants: Entrants, row: Row, y: float) -> None:
+        """Count an event of classes or numbers in the scores of every contender."""
+        forecast, made, groups = self._kept(entrants, row)
+        places = []
+        for n, history in enumerate(self._vectors_of(entrants, made)):
+            places.append(history.windows)
+            if n in row.warm:
+                history.warm_up.observe(forecast, y)
+                continue
+            history.observe(forecast, made[n], y, event_id.encode())
+            if groups:
+                segments = self._segments_of(entrants, n, groups)
+                found = [each for each in segments if each.warm_up.admits(row.born, self._applied)]
+                observe_segments(found, forecast, made[n], y, places[n])
+        row.places = places
 
     def _revise(self, event_id: str, row: Row, was: float) -> None:
         """Replace a label that was learnt, wherever it counts."""
@@ -472,16 +504,22 @@ class InMemoryEngine:
                 note(value)
             if row.kept is not None:
                 raw, answers, x = row.kept
-                for bias, p in zip(entrants.biases, answers, strict=True):
-                    bias.observe(x, raw, p, was, -1)
-                    bias.observe(x, raw, p, y)
+                for n, bias in enumerate(entrants.biases):
+                    if n not in row.warm:
+                        bias.observe(x, raw, answers[n], was, -1)
+                        bias.observe(x, raw, answers[n], y)
         else:
-            for history, raw, p in self._vectors_of(entrants, row):
-                history.revise(raw, p, was, y, event_id.encode(), row.place)
             forecast, made, groups = self._kept(entrants, row)
-            if groups:
-                for p, scores in zip(made, self._segments_of(entrants, groups), strict=True):
-                    revise_segments(scores, forecast, p, was, y, row.place)
+            for n, history in enumerate(self._vectors_of(entrants, made)):
+                if n in row.warm:
+                    history.warm_up.observe(forecast, was, -1)
+                    history.warm_up.observe(forecast, y)
+                    continue
+                history.revise(forecast, made[n], was, y, event_id.encode(), row.places[n])
+                if groups:
+                    segments = self._segments_of(entrants, n, groups)
+                    found = [each for each in segments if each.warm_up.admitted(row.born)]
+                    revise_segments(found, forecast, made[n], was, y, row.places[n])
             self._count_losses(entrants, row)
 
     @staticmethod
@@ -506,28 +544,25 @@ class InMemoryEngine:
     def _age(self, entrants: Entrants, row: Row) -> None:
         """Note in its segments that an event of classes or numbers has an outcome, and how old its forecast was."""
         age_ms = max(row.ts - row.issued_ms, 0)
-        for scores in self._segments_of(entrants, row.kept[2] if row.kept else ()):
-            for segment in scores:
+        for n in range(len(entrants.served)):
+            for segment in self._segments_of(entrants, n, row.kept[2] if row.kept else ()):
                 segment.expired -= 1
                 if row.as_of != UNSAID:
                     segment.known += 1
                     segment.age_ms += age_ms
 
-    def _segments_of(self, entrants: Entrants, groups: tuple[int, ...]) -> Iterator[list[SegmentPairScores]]:
-        """Yield for each contender the scores of slots of a stream of classes or numbers."""
-        for n in range(len(entrants.served)):
-            held = self.played.segments.setdefault((entrants.number, n), {})
-            yield [held.setdefault(slot, SegmentPairScores()) for slot in groups]
+    def _segments_of(self, entrants: Entrants, contender: int, groups: tuple[int, ...]) -> list[SegmentPairScores]:
+        """Return a contender's scores of slots of a stream of classes or numbers."""
+        held = self.played.segments.setdefault((entrants.number, contender), {})
+        return [held.setdefault(slot, SegmentPairScores()) for slot in groups]
 
-    def _vectors_of(self, entrants: Entrants, row: Row) -> Iterator[tuple[VectorHistory, Any, Any]]:
-        """Yield each contender's scores of classes or numbers, with the forecast and what it served."""
-        raw, answers, _ = self._kept(entrants, row)
+    def _vectors_of(self, entrants: Entrants, answers: Sequence[Any]) -> Iterator[VectorHistory]:
+        """Yield each contender's scores of classes or numbers, by what it served."""
         for n, p in enumerate(answers):
             history = self.played.vectors.get((entrants.number, n))
             if history is None:
                 history = self.played.vectors[entrants.number, n] = VectorHistory.of(p)
-                history.restart(entrants.policy.alarm_since_ms)
-            yield history, raw, p
+            yield history
 
     def _follow(self, ts: int) -> None:
         """Move stream time by a record that is far ahead, or follows some which are, as the engine does."""
@@ -653,6 +688,7 @@ class InMemoryEngine:
             MATURITY if policy.matures_ms else EXPIRY,
             policy.matures_ms or policy.ttl_ms,
         )
+        entrants.warming = tuple(range(len(served)))
         if policy.guarded:
             blank = [Served.fresh(each.recipe, stream, coin).calibrator for each in found]
             entrants.coverage = Coverage()

@@ -43,6 +43,8 @@ class Entrants:
     learnt: int = 0
     late: int = 0
     look_at: int = LOOK
+    #: The contenders in their warm-up.
+    warming: tuple[int, ...] = ()
 
     @property
     def answering(self) -> Sequence[Predicts]:
@@ -59,9 +61,13 @@ class Row:
         Of the stream, None while early; and the raw forecast.
     index, place
         Numbers of the forecast, and of the resolved event, on the tape; of classes and numbers ``index`` is that of the
-        resolved event, and ``place`` the window.
+        resolved event.
+    places
+        Of classes and numbers the window in which it counts, by contender.
     version
         Outcomes learnt when it was answered.
+    warm
+        The contenders in whose warm-up it was answered.
     kept
         The raw forecast, what was served and the features, of classes and numbers the slots of segments in their place;
         None where nothing will ask for them.
@@ -70,8 +76,8 @@ class Row:
     """
 
     __slots__ = (
-        "as_of", "born", "entrants", "index", "issued_ms", "kept", "number", "place", "raw", "revisions", "status",
-        "tickets", "touched", "ts", "version", "y",
+        "as_of", "born", "entrants", "index", "issued_ms", "kept", "number", "place", "places", "raw", "revisions",
+        "status", "tickets", "touched", "ts", "version", "warm", "y",
     )  # fmt: skip
 
     def __init__(
@@ -85,6 +91,7 @@ class Row:
         tickets: Sequence[bytes] = (),
         issued_ms: int = 0,
         kept: tuple[Any, list[Any], Any] | None = None,
+        warm: Sequence[int] = (),
     ) -> None:
         self.status = status
         self.born = self.touched = born
@@ -95,7 +102,9 @@ class Row:
         self.tickets = tickets
         self.issued_ms = issued_ms
         self.kept = kept
+        self.warm = warm
         self.place = -1
+        self.places: Sequence[int] = ()
         self.revisions = 0
 
     def newer(self, ts: int, number: int) -> bool:

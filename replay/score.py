@@ -37,6 +37,7 @@ from state.policy import Policy
 from state.scoring.bias import Bias
 from state.scoring.history import KINDS, WINDOW
 from state.scoring.vector_history import VectorHistory
+from state.scoring.warm_up import SAME
 from streams.metrics import functions, vectors
 
 Flags = NDArray[np.bool_]
@@ -49,8 +50,6 @@ STREAMS = 200
 METRICS = {2: ("brier", "log_loss"), 1: ("pinball",)}
 #: All streams of probabilities together.
 ALL = "*"
-#: A served forecast this near the raw one is the raw one: maps that have learnt nothing round differently.
-SAME = 1e-9
 
 
 @dataclass(frozen=True)
@@ -95,7 +94,7 @@ class Columns:
     missed_ms: NDArray[np.int64]
 
     @classmethod
-    def of(cls, parts: Sequence[PartitionResult], contenders: int) -> "Columns":
+    def of(cls, parts: Sequence[PartitionResult], contenders: int) -> "Columns":  # noqa: PLR0915 - a line a column
         """Join the partitions."""
         streams = sorted({name for part in parts for name in part.streams})
         number = {name: i for i, name in enumerate(streams)}
@@ -105,6 +104,7 @@ class Columns:
         served: list[list[Floats]] = [[] for _ in range(contenders)]
         tossed: list[list[Floats]] = [[] for _ in range(contenders)]
         learnt, of_part, first = [], [], 0
+        warming: list[list[Flags]] = [[] for _ in range(contenders)]
         missed, missed_ms = [], []
         for n, part in enumerate(parts):
             renumbered = np.array([number[name] for name in part.streams], dtype=np.int32)
@@ -125,6 +125,7 @@ class Columns:
             for i in range(contenders):
                 served[i].append(played(part.directory, f"p{i}", "d"))
                 tossed[i].append(played(part.directory, f"draw{i}", "d"))
+                warming[i].append(_warm(part, i))
             labels = played(part.directory, "y", "b").astype(np.float64)
             # Of several revisions of one event the last one stays.
             labels[played(part.directory, "revised", "q")] = played(part.directory, "revised_y", "b")
@@ -140,7 +141,8 @@ class Columns:
         numbers = np.concatenate(issued_stream)
         places = np.concatenate(of_part) * len(streams) + numbers
         outcomes = np.concatenate(learnt)
-        warm = [_warm(each, every, outcomes > 0, places) for each in p]
+        # Who leaves it nowhere is compared from the first outcome on.
+        warm = [outcomes == 0 if each.all() else each for each in map(np.concatenate, warming)]
         settled = ~np.any(warm, axis=0)
         segment = np.concatenate(slots)
         # One map answers, at a time, what has one calibrator and the same segments.
@@ -196,29 +198,17 @@ def _numbered(*keys: NDArray[Any]) -> Integers:
     return found
 
 
-def _warm(p: Floats, raw: Floats, known: Flags, place: NDArray[np.int64]) -> Flags:
-    """Return which forecasts one contender answered in its warm-up, [n].
+def _warm(part: PartitionResult, contender: int) -> Flags:
+    """Return which forecasts of a partition one contender answered in its warm-up, [n].
 
-    Parameters
-    ----------
-    p, raw
-        Served and raw, in the order in which a place answered them, [n].
-    known
-        Whether an outcome had been learnt, [n].
-    place
-        Partition and stream, [n].
+    Of streams that it serves raw scores in all of the history these are all.
     """
-    moved = known & (np.abs(p - raw) > SAME)
-    if not moved.any():
-        return ~known
-    order = np.argsort(place, kind="stable")
-    counted = np.cumsum(moved[order])
-    begins = np.flatnonzero(np.diff(place[order], prepend=-1))
-    before: NDArray[np.int64] = np.repeat(
-        counted[begins] - moved[order][begins], np.diff(np.append(begins, len(order)))
-    )
-    warm = np.empty(len(p), dtype=np.bool_)
-    warm[order] = counted == before
+    stream, raw = played(part.directory, "stream", "i"), played(part.directory, "raw", "d")
+    moved = np.abs(played(part.directory, f"p{contender}", "d") - raw) > SAME
+    until = np.full(len(part.streams), len(stream), dtype=np.int64)
+    for n in np.unique(stream[moved]).tolist():
+        until[n] = part.warmed.get((n, contender), len(stream))
+    warm: Flags = np.arange(len(stream)) < until[stream]
     return warm
 
 
@@ -456,7 +446,12 @@ def _scored(
     issued_raw, issued_p = columns.issued_raw[issued], columns.issued_p[i][issued]
     time = columns.time[chosen]
     looks = _looks(parts, i, stream)
-    worst = [_worst(columns, forecasts, y, chosen) for forecasts in (raw, p)]
+    judged = ~columns.warm[i]
+    if stream is not None:
+        judged &= columns.stream == columns.streams.index(stream)
+    after = np.flatnonzero(judged)
+    judging = {kind: every[after] for kind, every in zip(KINDS, (columns.raw, columns.p[i]), strict=True)}
+    worst = [_worst(columns, forecasts, columns.y[after], after) for forecasts in judging.values()]
     moments = columns.moments.at(chosen)
     cards = [
         scorecard(forecasts, y, each.ece if each else None, volume, moments)
@@ -485,7 +480,7 @@ def _scored(
         regret_log=_regret(cards[0].log_loss, cards[1].log_loss, len(y)),
         l1=last[0],
         bound=last[1],
-        reliability={"raw": reliability(raw, y), "calibrated": reliability(p, y)},
+        reliability={kind: reliability(forecasts, columns.y[after]) for kind, forecasts in judging.items()},
         windows=_windows(raw, p, y, time, looks),
         worst=dict(zip(KINDS, worst, strict=True)),
         delays=delays(columns.delay_ms[chosen][said]),

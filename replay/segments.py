@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from replay.column_file import played
 from replay.in_memory_engine import PartitionResult
 from state.arrays import Floats
+from state.scoring import warm_up
 from state.scoring.history import KINDS, WINDOW
 from state.scoring.scores import Bin
 from state.scoring.segment_scores import BANDS, EDGES, SegmentScores
@@ -45,13 +46,15 @@ def rows_of(part: PartitionResult, contender: int, stream: str) -> SegmentRows |
     index = played(place, "index", "q")
     resolved = mine[index]
     at = index[resolved]
+    before = played(place, "before", "q")[resolved]
+    settled = at >= part.warmed.get((number, contender), len(mine))
     y = played(place, "y", "b").astype(np.float64)
     y[played(place, "revised", "q")] = played(place, "revised_y", "b")
     y = y[resolved]
     said = played(place, "implied", "b")[resolved] == 0
     age_ms = np.maximum(played(place, "delay_ms", "q")[resolved], 0)
     forecasts = [played(place, name, "d")[at] for name in ("raw", f"p{contender}")]
-    windows = np.arange(len(at)) // WINDOW
+    windows = (np.cumsum(settled) - 1) // WINDOW
     scores: dict[int, SegmentScores] = {}
     for family in range(dictionary.families):
         slots = played(place, f"slot{family}", "i")
@@ -60,15 +63,21 @@ def rows_of(part: PartitionResult, contender: int, stream: str) -> SegmentRows |
         known = np.bincount(of[said], minlength=LIMIT).tolist()
         ages = np.bincount(of[said], age_ms[said], LIMIT).tolist()
         joined = np.bincount(of, minlength=LIMIT).tolist()
+        counted = np.zeros(len(at), dtype=np.bool_)
         for slot in np.flatnonzero(issued).tolist():
             one = scores[family * LIMIT + slot] = SegmentScores()
             one.issued, one.known, one.age_ms = issued[slot], known[slot], int(ages[slot])
             one.expired = issued[slot] - joined[slot]
+            own = np.flatnonzero(settled & (of == slot))
+            one.warm_up.outcomes = min(len(own), warm_up.OF_SEGMENT)
+            if len(own) >= warm_up.OF_SEGMENT:
+                one.warm_up.since = int(before[own[warm_up.OF_SEGMENT - 1]])
+                counted[own] = at[own] >= one.warm_up.since
         for kind, p in zip(KINDS, forecasts, strict=True):
-            sums = _sums(of, p, y)
+            sums = _sums(of[counted], p[counted], y[counted])
             for slot, band in np.argwhere(sums[0]).tolist():
                 scores[family * LIMIT + slot].count(kind, band, Bin(*(float(each[slot, band]) for each in sums)))
-        for slot, window, *totals in _windows(of, forecasts[1], y, windows):
+        for slot, window, *totals in _windows(of[counted], forecasts[1][counted], y[counted], windows[counted]):
             scores[family * LIMIT + slot].recent.add(totals, window)
     return dictionary, scores
 

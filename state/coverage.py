@@ -90,6 +90,11 @@ class Coverage:
         self._issued: list[int] = []
         self._labelled: list[int] = []
 
+    @property
+    def covered(self) -> bool:
+        """Whether enough labels have come to say that most forecasts get one; a warm-up does not end before."""
+        return self.labels >= FEWEST and not self.uncovered
+
     def issue(self, born: int) -> None:
         """Count a forecast; ``born`` is the partition's count of applied records, above that of the one before."""
         issued = self._issued

@@ -65,6 +65,7 @@ from state.scoring.pair_scores import (
 )
 from state.scoring.segment_scores import observe, revise
 from state.scoring.vector_history import VectorHistory
+from state.scoring.warm_up import WarmUp
 from state.segments import Dictionary
 from state.witnesses import SLACK, Entry, Witnesses
 
@@ -378,14 +379,16 @@ class Partition:
         coverage = service.coverage
         if coverage is not None and coverage.uncovered:
             p, draw, ticket = self._unlearnt(service.learner, ticket, raw, x, name, groups)
+        warm = not service.served.warmed_ms and self._warms(service.learner, coverage, raw, p, ts)
         if service.dictionary is not None:
             kind, ticket = kind | ledger.GROUPED, ticket + ledger.grouped(service.layout, groups)
         version = calibrator.learnt
-        payload = ledger.issued(fence.applied, ts, raw, p, draw, version, service.names, ticket, kind, service.status)
+        status = service.status
+        payload = ledger.issued(fence.applied, ts, raw, p, draw, version, service.names, ticket, kind, status, warm)
         if service.role == MATURITY and record_key != name:
             payload = ledger.with_key(payload, record_key)
         if service.shadows:
-            payload = ledger.with_shadows(payload, self._ask(service, raw, x, name, groups))
+            payload = ledger.with_shadows(payload, self._ask(service, raw, x, ts, name, groups))
         if coverage is not None:
             coverage.issue(fence.applied)
             self._covered[stream] = self._covered.get(stream, False)
@@ -402,6 +405,20 @@ class Partition:
                 self._learnt[service.key] = service.learner
         else:
             self._join(forecast, key, payload, service, ledger.parse(found))
+
+    def _warms(
+        self,
+        learner: _Learner,
+        coverage: Coverage | None,
+        raw: Any,  # noqa: ANN401 - of the stream's kind
+        p: Any,  # noqa: ANN401 - of the stream's kind
+        ts: int,
+    ) -> bool:
+        """Whether a forecast belongs to the warm-up of a calibrator that is in it, see `state.rows.Served.warms`."""
+        if (coverage is not None and not coverage.covered) or learner.served.warms(raw, p, ts):
+            return True
+        self._learnt[learner.key] = learner
+        return False
 
     def _enter(self, role: int, ttl_ms: int, event_id: str, ts: int) -> None:
         """Put a new row into the queue of a role; it waits until stream time has come near its record's."""
@@ -464,19 +481,22 @@ class Partition:
         service: _Service,
         raw: Any,  # noqa: ANN401 - as predict takes it
         x: Any,  # noqa: ANN401 - as predict takes it
+        ts: int,
         name: bytes,
         groups: tuple[int, ...],
     ) -> bytes:
         """Ask every challenger, and return their tickets for the ledger."""
         block = b""
+        coverage = service.coverage
         for challenger in service.shadows:
             learner = challenger.learner
             calibrator = learner.served.calibrator
             p, draw, ticket = calibrator.predict(raw, x, name, groups)
-            if service.coverage is not None and service.coverage.uncovered:
+            if coverage is not None and coverage.uncovered:
                 p, draw, ticket = self._unlearnt(learner, ticket, raw, x, name, groups)
+            warm = not learner.served.warmed_ms and self._warms(learner, coverage, raw, p, ts)
             version = calibrator.learnt
-            block += ledger.shadow(challenger.config, version, p, draw, ticket)
+            block += ledger.shadow(challenger.config, version, p, draw, ticket, warm)
             if version == 0:
                 self._learnt[learner.key] = learner
         return block
@@ -684,10 +704,9 @@ class Partition:
         ``as_of`` and ``number`` say how the label compares with a later outcome, see `state.ledger.Entry`. The age of a
         new outcome counts; that of one which waited has counted already.
         """
-        effects = self._effects
-        kind, issued_ts, raw, p, draw, version, names, end = ledger.answered(issued)
+        kind, issued_ts, raw, p, draw, version, window, names, end = ledger.answered(issued)
         service = self._by_ticket.get(names) or self._reopen(issued, names)
-        served, history = service.served, service.history
+        served = service.served
         segments = self._segments_in(service.stream, service.config, issued) if kind & ledger.GROUPED else []
         if new_outcome:
             self._age(service, segments, issued, ts, y)
@@ -696,31 +715,63 @@ class Partition:
         if kind != PROBABILITY:
             raw, p, draw, ticket = ledger.answer(issued, end)
             if kind & ledger.SHADOWED:
-                self._challenge(service, issued, p, y)
-        vectors = self._of_vectors(service, p) if history is None else None
-        window = history.windows if history is not None else vectors.windows if vectors is not None else 0
+                self._challenge(service, issued, p, y, window)
+        if window == ledger.NO_WINDOW:
+            self._warm_up(service, p).observe(raw, y)
+        else:
+            if segments:
+                born, now = ledger.born(issued), self.fence.applied
+                segments = [each for each in segments if each.warm_up.admits(born, now)]
+            window = self._score(service, segments, raw, p, draw, y, ticket, event_id)
         self._changed[key] = ledger.resolved(issued, self.fence.applied, y, ts, as_of, number, window)
         served.late += served.calibrator.learnt - version
         served.calibrator.update(ticket, y)
         self._learnt[service.key] = service.learner
-        if history is not None:
-            if service.features:
-                history.bias.observe(service.features(ticket), raw, p, y)
-            if history.observe(raw, p, y, draw):
-                self._closed[service.stream] = history
-            self._scored[service.stream] = history
-            if segments:
-                observe(segments, raw, p, y, window)
-        elif vectors is not None:
-            vectors.observe(cast("Any", raw), cast("Any", p), y, event_id.encode())
-            if segments:
-                observe_segments(segments, cast("Any", raw), cast("Any", p), y, window)
+        effects = self._effects
         if not implied:
             effects.delays.append(ts - issued_ts)
         effects.resolved[service.stream] += 1
         made = service.calibrator
         joined = record_key, event_id, service.stream, raw, p, draw, y, made, version, issued_ts, ts, 0, implied
         self._outputs.append(new(Resolved, joined))
+
+    def _warm_up(self, service: _Service, p: Any) -> WarmUp:  # noqa: ANN401 - of the service's kind
+        """Return what became of the warm-up of a service, which is about to change."""
+        history = service.history
+        if history is None:
+            return self._of_vectors(service, p).warm_up
+        self._scored[service.stream] = history
+        return history.warm_up
+
+    def _score(
+        self,
+        service: _Service,
+        segments: Sequence[Any],
+        raw: Any,  # noqa: ANN401 - of the service's kind
+        p: Any,  # noqa: ANN401 - of the service's kind
+        draw: Any,  # noqa: ANN401 - of the service's kind
+        y: float,
+        ticket: bytes,
+        event_id: str,
+    ) -> int:
+        """Count a resolved event in the scores of its stream and of segments; return its window."""
+        history = service.history
+        if history is None:
+            vectors = self._of_vectors(service, p)
+            window = vectors.windows
+            vectors.observe(raw, p, y, event_id.encode())
+            if segments:
+                observe_segments(segments, raw, p, y, window)
+            return window
+        window = history.windows
+        if service.features:
+            history.bias.observe(service.features(ticket), raw, p, y)
+        if history.observe(raw, p, y, draw):
+            self._closed[service.stream] = history
+        self._scored[service.stream] = history
+        if segments:
+            observe(segments, raw, p, y, window)
+        return window
 
     def _revise(self, key: bytes, record_key: bytes | None, event_id: str, found: bytes, revised: bytes) -> None:
         """Replace a label that was learnt, wherever it counts, and say so."""
@@ -732,17 +783,22 @@ class Partition:
         raw, p, draw, ticket = ledger.answer(revised, ledger.names_end(revised))
         service.served.calibrator.revise(ticket, was, y)
         self._learnt[service.key] = service.learner
-        for config, _, forecast, drawn, own in entry.shadows:
+        for config, _, forecast, drawn, own, warm in entry.shadows:
             challenger = service.challengers.get(config) or self._challenger(service, config, None)
             challenger.learner.served.calibrator.revise(own, was, y)
-            compare(challenger.comparison, p, forecast, was, drawn, -1)
-            compare(challenger.comparison, p, forecast, y, drawn)
             self._learnt[challenger.learner.key] = challenger.learner
-            self._compared[challenger.key] = challenger
-        if history is None:
+            if not warm and entry.window != ledger.NO_WINDOW:
+                compare(challenger.comparison, p, forecast, was, drawn, -1)
+                compare(challenger.comparison, p, forecast, y, drawn)
+                self._compared[challenger.key] = challenger
+        if entry.window == ledger.NO_WINDOW:
+            warm_up = self._warm_up(service, p)
+            warm_up.observe(raw, was, -1)
+            warm_up.observe(raw, y)
+        elif history is None:
             vectors = self._of_vectors(service, p)
             vectors.revise(cast("Any", raw), cast("Any", p), was, y, event_id.encode(), entry.window)
-            if segments := self._segments_in(service.stream, service.config, found):
+            if segments := self._counting(service, found, entry.born):
                 revise_segments(segments, cast("Any", raw), cast("Any", p), was, y, entry.window)
         else:
             one, other, third = cast("float", raw), cast("float", p), cast("float", draw)
@@ -753,42 +809,37 @@ class Partition:
             if history.revise(one, other, third, was, y, entry.window):
                 self._closed[service.stream] = history
             self._scored[service.stream] = history
-            if found[1] & ledger.GROUPED:
-                segments = self._segments_in(service.stream, service.config, found)
+            if segments := self._counting(service, found, entry.born):
                 revise(segments, one, other, was, y, entry.window)
         self._outputs.append(_resolved(record_key, event_id, revised)[-1])
 
-    def _challenge(self, service: _Service, issued: bytes, p: Any, y: float) -> None:  # noqa: ANN401 - of the service's kind
-        """Redeem the challengers' tickets: each learns, and is compared with what was served."""
-        for config, version, forecast, draw, ticket in ledger.shadows(issued):
+    def _counting(self, service: _Service, found: bytes, born: int) -> list[Any]:
+        """Return the scores of the segments of a row in which its event has counted; they are about to change."""
+        segments = self._segments_in(service.stream, service.config, found)
+        return [each for each in segments if each.warm_up.admitted(born)]
+
+    def _challenge(self, service: _Service, issued: bytes, p: Any, y: float, window: int) -> None:  # noqa: ANN401 - of the service's kind
+        """Redeem the challengers' tickets: each learns, and is compared with what was served, but for warm-ups."""
+        for config, version, forecast, draw, ticket, warm in ledger.shadows(issued):
             challenger = service.challengers.get(config) or self._challenger(service, config, None)
             learner = challenger.learner
             served = learner.served
             served.late += served.calibrator.learnt - version
             served.calibrator.update(ticket, y)
-            compare(challenger.comparison, p, forecast, y, draw)
             self._learnt[learner.key] = learner
-            self._compared[challenger.key] = challenger
+            if not warm and window != ledger.NO_WINDOW:
+                compare(challenger.comparison, p, forecast, y, draw)
+                self._compared[challenger.key] = challenger
 
     def _of_vectors(self, service: _Service, served: Any) -> VectorHistory:  # noqa: ANN401 - of the service's kind
         """Return the scores of a stream of classes or numbers, which are about to change."""
         place = service.stream, service.config
-        history = self._stored_vectors(*place)
+        history = self._vectors.get(place)
         if history is None:
-            history = VectorHistory.of(served)
-            policy = self._policies.of(service.stream)
-            if policy is not None:
-                history.restart(policy.alarm_since_ms)
+            row = self._get(keys.vectors(*place))
+            history = VectorHistory.of(served) if row is None else rows.decode_vectors(row)
             self._vectors[place] = history
         self._scored_vectors[place] = history
-        return history
-
-    def _stored_vectors(self, stream: str, config: str) -> VectorHistory | None:
-        """Return the scores of a stream of classes or numbers as they are, if there are any."""
-        history = self._vectors.get((stream, config))
-        row = self._get(keys.vectors(stream, config)) if history is None else None
-        if row is not None:
-            history = self._vectors[stream, config] = rows.decode_vectors(row)
         return history
 
     def _redelivered(self, event: Event) -> None:
@@ -955,12 +1006,6 @@ class Partition:
             if row is None:  # also where no event ever has a value
                 self._named[stream, policy.layout] = made
         self._active[stream] = service
-        if service.history is not None and service.history.restart(policy.alarm_since_ms):
-            self._scored[stream] = self._closed[stream] = service.history
-        if service.history is None:
-            vectors = self._stored_vectors(stream, policy.config)
-            if vectors is not None and vectors.restart(policy.alarm_since_ms):
-                self._scored_vectors[stream, policy.config] = vectors
         return service
 
     def _reopen(self, payload: bytes, names: bytes) -> _Service:

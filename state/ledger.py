@@ -14,7 +14,7 @@ from state.forecasts import PROBABILITY
 from state.frames import DAMAGE, CorruptFrame, checked, damaged, unseal
 from state.keys import LEDGER
 
-VERSION: Final = 2
+VERSION: Final = 3
 EARLY: Final = 1
 ISSUED: Final = 2
 RESOLVED: Final = 3
@@ -49,10 +49,12 @@ FLAGS: Final = _INVALID | SHADOWED | IMPLIED | REVISED | KEYED | GROUPED
 MOST_REVISIONS: Final = 100
 #: When a label that silence implied was said: before every outcome.
 UNSAID: Final = -1
+#: The window of what was answered in a warm-up: it counts in none.
+NO_WINDOW: Final = 0xFFFF_FFFF
 _LABEL: Final = Struct("<dq")
 _COUNT: Final = Struct("<B")
 _NO_KEY: Final = 0xFFFF
-_SHADOW: Final = Struct("<4sQddH")
+_SHADOW: Final = Struct("<4sQdd?H")
 _BLOCK: Final = Struct("<H")
 _PARKED: Final = Struct("<dQ")
 #: Bytes behind the slots of segments: the layout and their number.
@@ -78,6 +80,8 @@ class Shadow(NamedTuple):
         forecast stands in its place.
     ticket
         What it needs to learn from the outcome.
+    warm
+        Whether it was in its warm-up.
     """
 
     config: str
@@ -85,10 +89,11 @@ class Shadow(NamedTuple):
     p: forecasts.ForecastValue
     draw: forecasts.ForecastValue
     ticket: bytes
+    warm: bool = False
 
     def encode(self) -> bytes:
         """Return its part of the block of challengers."""
-        return shadow(bytes.fromhex(self.config), self.version, self.p, self.draw, self.ticket)
+        return shadow(bytes.fromhex(self.config), self.version, self.p, self.draw, self.ticket, self.warm)
 
 
 class Entry(NamedTuple):
@@ -126,7 +131,8 @@ class Entry(NamedTuple):
     number
         The revision number that outcome had; 0 if it had none.
     window
-        The window of the stream's scores in which the event counts; 0 until it is learnt.
+        The window of the stream's scores in which the event counts, 0 until it is learnt; `NO_WINDOW` of an event of
+        the warm-up (`state.scoring.warm_up`).
     implied
         Whether silence implied the first label.
     labels
@@ -316,25 +322,27 @@ def shadows(payload: bytes) -> list[Shadow]:
     plain = payload[1] & ~FLAGS == PROBABILITY
     found = []
     while at < end:
-        config, version, p, draw, size = _SHADOW.unpack_from(payload, at)
+        config, version, p, draw, warm, size = _SHADOW.unpack_from(payload, at)
         at += _SHADOW.size
         ticket = payload[at : at + size]
-        found.append(Shadow(config.hex(), version, p, draw, ticket) if plain else _vector(config, version, ticket))
+        made = Shadow(config.hex(), version, p, draw, ticket, warm)
+        found.append(made if plain else _vector(made))
         at += size
     if at != end or not found:
         raise CorruptFrame("the challengers in a ledger row are cut")
     return found
 
 
-def _vector(config: bytes, version: int, part: bytes) -> Shadow:
+def _vector(shadow: Shadow) -> Shadow:
     """Return the ticket of a challenger whose forecast is no probability: the forecast stands before its ticket."""
+    part = shadow.ticket
     (size,) = _BLOCK.unpack_from(part)
     end = _BLOCK.size + size
     try:
         p = forecasts.decode(part[_BLOCK.size : end])
     except ValueError as exc:
         raise CorruptFrame(f"a challenger's forecast in a ledger row is damaged: {exc}") from exc
-    return Shadow(config.hex(), version, p, p, part[end:])
+    return shadow._replace(p=p, draw=p, ticket=part[end:])
 
 
 def groups(payload: bytes) -> tuple[bytes, tuple[int, ...]]:
@@ -464,15 +472,17 @@ def issued(
     ticket: bytes,
     kind: int = PROBABILITY,
     status: int = ISSUED,
+    warm: bool = False,  # noqa: FBT001, FBT002 - asked for every forecast
 ) -> bytes:
-    """Return the payload of an answered forecast, `ISSUED` or `IMMATURE`.
+    """Return the payload of an answered forecast, `ISSUED` or `IMMATURE`; ``warm`` says whether it is of a warm-up.
 
     ``who`` is from `names`. If the kind is `GROUPED`, the ticket ends with what `grouped` returns.
     """
     if kind & ~FLAGS != PROBABILITY:
         (raw, p, draw), vectors = _answer(kind, raw, p, draw)
         ticket = vectors + ticket
-    return HEAD.pack(status, kind, applied, applied, ts, 0, NAN, raw, p, draw, version, 0, 0, 0) + who + ticket
+    window = NO_WINDOW if warm else 0
+    return HEAD.pack(status, kind, applied, applied, ts, 0, NAN, raw, p, draw, version, 0, 0, window) + who + ticket
 
 
 def with_key(issued: bytes, key: bytes | None) -> bytes:
@@ -524,18 +534,18 @@ def unsaid(payload: bytes) -> bool:
 def labelled(payload: bytes, status: int, applied: int, y: float, ts: int, as_of: int, number: int) -> bytes:
     """Return a payload with another status and label; ``ts`` is the label's time. See `Entry` for the others."""
     head = HEAD.unpack_from(payload)
-    made = HEAD.pack(status, *head[1:3], applied, head[4], ts, y, *head[7:11], as_of, number, 0)
+    made = HEAD.pack(status, *head[1:3], applied, head[4], ts, y, *head[7:11], as_of, number, head[13])
     return made + payload[HEAD.size :]
 
 
-def answered(payload: bytes) -> tuple[int, int, Any, Any, Any, int, bytes, int]:
-    """Return kind with its flags, issued_ts, raw, p, draw, version, `who`, and where the names end.
+def answered(payload: bytes) -> tuple[int, int, Any, Any, Any, int, int, bytes, int]:
+    """Return kind with its flags, issued_ts, raw, p, draw, version, window, `who`, and where the names end.
 
     Of a forecast that is no probability, raw, p and draw are NaN here: see `answer`.
     """
-    _, kind, _, _, issued_ts, _, _, raw, p, draw, version, _, _, _ = HEAD.unpack_from(payload)
+    _, kind, _, _, issued_ts, _, _, raw, p, draw, version, _, _, window = HEAD.unpack_from(payload)
     end = _NAMED + payload[_NAMED - 2] + payload[_NAMED - 1]  # `names_end`, without its call
-    return kind, issued_ts, raw, p, draw, version, payload[HEAD.size : end], end
+    return kind, issued_ts, raw, p, draw, version, window, payload[HEAD.size : end], end
 
 
 def resolved(payload: bytes, applied: int, y: float, ts: int, as_of: int, number: int, window: int) -> bytes:
@@ -582,13 +592,18 @@ def newer(payload: bytes, ts: int, number: int) -> bool:
 
 
 def shadow(
-    config: bytes, version: int, p: forecasts.ForecastValue, draw: forecasts.ForecastValue, ticket: bytes
+    config: bytes,
+    version: int,
+    p: forecasts.ForecastValue,
+    draw: forecasts.ForecastValue,
+    ticket: bytes,
+    warm: bool,  # noqa: FBT001 - as the fields of `Shadow`
 ) -> bytes:
     """Return one challenger's part of the block: see `Shadow`."""
     if not isinstance(p, float):
         vector = forecasts.encode(p)
         ticket, p, draw = _BLOCK.pack(len(vector)) + vector + ticket, NAN, NAN
-    return _SHADOW.pack(config, version, p, draw, len(ticket)) + ticket
+    return _SHADOW.pack(config, version, p, draw, warm, len(ticket)) + ticket
 
 
 def with_shadows(issued: bytes, block: bytes) -> bytes:

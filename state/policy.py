@@ -90,8 +90,6 @@ class Policy:
     shadow
         Calibrators that are scored on the same events and never served. They are not part of the recipe: adding one
         leaves what serves as it is.
-    alarm_since_ms
-        When the alarms were last asked to begin anew, ms since the epoch; 0: never. No part of the recipe.
     segments
         Names of the segments whose values a record gives. They are part of the recipe only if the calibrator uses them.
     pairs
@@ -117,7 +115,6 @@ class Policy:
     silence: float | None = None
     learn: str = ""
     revisable_ms: int = 0
-    alarm_since_ms: int = 0
     segments: tuple[str, ...] = ()
     pairs: tuple[tuple[str, str], ...] = ()
     segments_required: bool = False
@@ -131,8 +128,6 @@ class Policy:
             raise ValueError(f"ttl must be positive, got {exact(self.ttl_ms)}")
         if not 1 <= self.shards <= MOST_SHARDS:
             raise ValueError(f"shards must be between 1 and {MOST_SHARDS}, got {self.shards}")
-        if not 0 <= self.alarm_since_ms < 2**63:
-            raise ValueError("alarm_since must lie after 1970")
         check_on_error(self.on_error)
         self._check_labels()
         if not 0 <= self.seed < 2**64:

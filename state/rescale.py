@@ -52,6 +52,7 @@ from state.scoring.scores import Scores, total
 from state.scoring.segment_scores import SegmentScores
 from state.scoring.segment_scores import observe as observe_probabilities
 from state.scoring.vector_history import VectorHistory, overall
+from state.scoring.warm_up import WarmUp
 from state.segments import Dictionary
 from state.witnesses import Witnesses
 
@@ -328,10 +329,13 @@ class _Here:
     #: By the hash that keys them, see `state.policy.Policy.scored`, and slot.
     segments: dict[tuple[bytes, int], AnySegmentScores] = field(default_factory=dict)
 
-    def scores_of(self, entry: Entry) -> list[Any]:
-        """Return the scores of an event's segments."""
+    def scores_of(self, entry: Entry, slots: Sequence[int]) -> list[Any]:
+        """Return the scores of segments of an event, in which it counts: their warm-up is over here, too."""
         scored = scored_of(entry.layout, entry.kind, entry.config)
-        return [self.segments.setdefault((scored, slot), of_segment(entry.kind)) for slot in entry.groups]
+        found = [self.segments.setdefault((scored, slot), of_segment(entry.kind)) for slot in slots]
+        for each in found:
+            each.warm_up.since = 1
+        return found
 
 
 class _Divided:
@@ -363,6 +367,8 @@ class _Divided:
         self._order: Order | None = None
         self._bias = Bias()
         self._vectors: dict[str, list[VectorHistory]] = defaultdict(list)
+        #: Of the old partitions' segments, by what keys them and slot.
+        self._segments: dict[tuple[int, bytes, int], AnySegmentScores] = {}
 
     def into(self, made: Sequence[dict[bytes, bytes]]) -> None:
         """Put the stream's rows among those of the new partitions."""
@@ -372,12 +378,7 @@ class _Divided:
             for event in self._events:
                 made[event.new][event.key] = self._elsewhere(self._parts[event.old][event.key])
             return
-        for old, key in self._found:
-            row = self._parts[old][key]
-            if key[:1] == keys.CALIBRATOR:
-                self._served[keys.of_vectors(key)[0]][old] = rows.decode_calibrator(row, self._stream)
-            elif key[:1] == keys.NAMES:
-                self._names[keys.of_names(key)[1]][old] = rows.decode_names(row)
+        self._read()
         for new, here in self._here.items():
             self._choose(new, here)
         self._resume()
@@ -397,6 +398,16 @@ class _Divided:
                 made[new][keys.calibrator(self._stream, config)] = rows.encode_calibrator(learning.served)
             for layout, dictionary in here.dictionaries.items():
                 made[new][keys.names(self._stream, layout)] = rows.encode_names(dictionary)
+
+    def _read(self) -> None:
+        for old, key in self._found:
+            row = self._parts[old][key]
+            if key[:1] == keys.CALIBRATOR:
+                self._served[keys.of_vectors(key)[0]][old] = rows.decode_calibrator(row, self._stream)
+            elif key[:1] == keys.NAMES:
+                self._names[keys.of_names(key)[1]][old] = rows.decode_names(row)
+            elif key[:1] == keys.SEGMENT:
+                self._segments[(old, *keys.of_segment(key)[1:])] = rows.decode_segment(row)
 
     @staticmethod
     def _elsewhere(row: bytes) -> bytes:
@@ -459,9 +470,13 @@ class _Divided:
         here = self._here[event.new]
         if entry.invalid_outcome is not None:
             entry = entry._replace(invalid_outcome=(entry.invalid_outcome[0], NOWHERE))
+        counting = self._counting(event.old, entry)
         slots = here.slots.get((entry.layout, event.old)) if entry.groups else None
         if slots is not None:
             entry = self._regrouped(here, entry, slots)
+            counting = [slots[slot] for slot in counting]
+        # From here on nobody knows in which other segments it has not counted.
+        entry = entry._replace(groups=tuple(counting))
         champion = here.learning[entry.config]
         if entry.status != ledger.RESOLVED:
             champion.take(entry.version)
@@ -470,35 +485,61 @@ class _Divided:
             return entry
         if champion.old != event.old:
             champion.served.calibrator.update(entry.ticket, entry.y)
-        for shadow in entry.shadows:
-            challenger = here.learning[shadow.config]
-            if challenger.old != event.old:
-                challenger.served.calibrator.update(shadow.ticket, entry.y)
-            compared = here.comparisons.setdefault((entry.config, shadow.config), of_challenger(entry.kind))
-            compare(compared, entry.p, shadow.p, entry.y, shadow.draw)
+        self._compare(here, event, entry)
         if entry.kind != PROBABILITY:
-            return entry._replace(window=self._vector(here, event, entry))
+            return entry._replace(window=self._vector(here, event, entry, counting))
         raw, p, draw = cast("float", entry.raw), cast("float", entry.p), cast("float", entry.draw)
+        if entry.window == ledger.NO_WINDOW:
+            here.history.warm_up.observe(raw, entry.y)
+            return entry
         calibrator = champion.served.calibrator
         if calibrator.keeps_features:
             here.history.bias.observe(calibrator.features_in(entry.ticket), raw, p, entry.y)
         window = here.history.windows
         here.history.observe(raw, p, entry.y, draw)
-        if entry.groups:
-            observe_probabilities(here.scores_of(entry), raw, p, entry.y, window)
+        if counting:
+            observe_probabilities(here.scores_of(entry, counting), raw, p, entry.y, window)
         return entry._replace(window=window)
 
     @staticmethod
-    def _vector(here: _Here, event: _Event, entry: Entry) -> int:
+    def _compare(here: _Here, event: _Event, entry: Entry) -> None:
+        """Let the challengers of an event learn, and compare them with what was served."""
+        for shadow in entry.shadows:
+            challenger = here.learning[shadow.config]
+            if challenger.old != event.old:
+                challenger.served.calibrator.update(shadow.ticket, entry.y)
+            if shadow.warm or entry.window == ledger.NO_WINDOW:
+                continue
+            compared = here.comparisons.setdefault((entry.config, shadow.config), of_challenger(entry.kind))
+            compare(compared, entry.p, shadow.p, entry.y, shadow.draw)
+
+    def _counting(self, old: int, entry: Entry) -> list[int]:
+        """Return the slots in the old partition of the segments in which an event has counted, or is to count."""
+        learnt = entry.status == ledger.RESOLVED
+        if learnt and entry.window == ledger.NO_WINDOW:
+            return []
+        scored, found = scored_of(entry.layout, entry.kind, entry.config), []
+        for slot in entry.groups:
+            scores = self._segments.get((old, scored, slot))
+            since = 0 if scores is None else scores.warm_up.since
+            if entry.born >= since and (since or not learnt):
+                found.append(slot)
+        return found
+
+    @staticmethod
+    def _vector(here: _Here, event: _Event, entry: Entry, counting: Sequence[int]) -> int:
         """Count an event of classes or numbers in its new partition; return its window."""
         raw, p = cast("Any", entry.raw), cast("Any", entry.p)
         vectors = here.vectors.get(entry.config)
         if vectors is None:
             vectors = here.vectors[entry.config] = VectorHistory.of(p)
+        if entry.window == ledger.NO_WINDOW:
+            vectors.warm_up.observe(raw, entry.y)
+            return entry.window
         window = vectors.windows
         vectors.observe(raw, p, entry.y, event.key[1:])
-        if entry.groups:
-            observe_segments(here.scores_of(entry), raw, p, entry.y, window)
+        if counting:
+            observe_segments(here.scores_of(entry, counting), raw, p, entry.y, window)
         return window
 
     def _regrouped(self, here: _Here, entry: Entry, slots: Mapping[int, int]) -> Entry:
@@ -531,13 +572,17 @@ class _Divided:
         ]
         if not before:
             return
-        left, counting = Scores(), {self._home}
+        left, counting, warm = Scores(), {self._home}, WarmUp()
         for event, entry in self._entries():
             if entry.status == ledger.RESOLVED and entry.kind == PROBABILITY:
+                if entry.window == ledger.NO_WINDOW:
+                    warm.observe(entry.raw, entry.y)
+                    continue
                 left.observe(cast("float", entry.raw), cast("float", entry.p), entry.y, cast("float", entry.draw))
                 counting.add(event.new)
         rest = total(each.total for each in before) - left
         self._here[self._home].history = History.resumed(before, rest, len(counting))
+        self._here[self._home].history.warm_up = _sum([each.warm_up for each in before], WarmUp()) - warm
         self._order = _sum([each.order for each in before], Order())
         self._bias = _usual([each.bias for each in before])
 
@@ -545,7 +590,11 @@ class _Divided:
         if self._order is None:
             return
         home = self._here[self._home].history
-        own = {new: here.history for new, here in self._here.items() if here.history.total.n or new == self._home}
+        own = {
+            new: here.history
+            for new, here in self._here.items()
+            if here.history.n + here.history.warm_up.n or new == self._home
+        }
         home.rank(self._order - _sum([each.order for each in own.values()], Order()))
         left, width = self._bias, len(self._bias.along("raw"))
         for each in own.values():
@@ -567,6 +616,9 @@ class _Divided:
             if entry.status == ledger.RESOLVED and entry.kind != PROBABILITY:
                 if entry.config not in left:
                     left[entry.config] = VectorHistory.of(cast("Any", entry.p))
+                if entry.window == ledger.NO_WINDOW:
+                    left[entry.config].warm_up.observe(entry.raw, entry.y)
+                    continue
                 left[entry.config].observe(cast("Any", entry.raw), cast("Any", entry.p), entry.y, event.key[1:])
                 counting[entry.config].add(event.new)
         for config, before in self._vectors.items():
@@ -574,6 +626,9 @@ class _Divided:
             if config in left:
                 rest -= cast("Any", left[config].total)
             resumed = VectorHistory.resumed(before, rest, len(counting[config]))
+            resumed.warm_up = _sum([each.warm_up for each in before], WarmUp())
+            if config in left:
+                resumed.warm_up -= left[config].warm_up
             self._here[self._home].vectors[config] = resumed
 
     def _settle_vectors(self, made: Sequence[dict[bytes, bytes]]) -> None:
@@ -604,18 +659,19 @@ class _Divided:
         home = self._here[self._home]
         layouts = {scored_of(layout, PROBS, config): layout for layout in self._names for config in self._served}
         rest: dict[tuple[bytes, int], Any] = {}
-        for old, key, row in self._old(keys.SEGMENT):
-            _, scored, slot = keys.of_segment(key)
-            slots, scores = home.slots[layouts.get(scored, scored), old], rows.decode_segment(row)
+        for (old, scored, slot), scores in self._segments.items():
+            slots = home.slots[layouts.get(scored, scored), old]
             place = scored, slots[slot]
             rest[place] = rest[place] + scores if place in rest else scores
         for event, entry in self._entries():
-            if entry.groups and entry.status == ledger.RESOLVED:
+            counting = self._counting(event.old, entry) if entry.status == ledger.RESOLVED else []
+            if counting:
                 slots = home.slots[entry.layout, event.old]
                 scored = scored_of(entry.layout, entry.kind, entry.config)
                 take: Any = observe_probabilities if entry.kind == PROBABILITY else observe_vectors
-                take([rest[scored, slots[slot]] for slot in entry.groups], entry.raw, entry.p, entry.y, sign=-1)
+                take([rest[scored, slots[slot]] for slot in counting], entry.raw, entry.p, entry.y, sign=-1)
         for place, scores in rest.items():
+            scores.warm_up.since = min(scores.warm_up.since, 1)  # counts of records are those of another partition
             scores.recent = Recent() if isinstance(scores, SegmentScores) else None  # of windows there are no more
             home.segments[place] = home.segments[place] + scores if place in home.segments else scores
         for new, here in self._here.items():

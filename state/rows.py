@@ -3,10 +3,11 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from struct import Struct
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from state import keys
 from state.calibrators import Recalibrator
+from state.calibrators.identity import Identity
 from state.coverage import Coverage
 from state.frames import DAMAGE, damaged, seal, unseal
 from state.policy import build
@@ -17,12 +18,14 @@ from state.scoring.history import History
 from state.scoring.pair_scores import AnyComparison, AnySegmentScores, PairScores, SegmentPairScores
 from state.scoring.segment_scores import SegmentScores
 from state.scoring.vector_history import VectorHistory
+from state.scoring.warm_up import LONGEST, differs
 from state.segments import Dictionary
 
-CALIBRATOR_VERSION: Final = 1
-SCORES_VERSION: Final = 3
-WINDOWS_VERSION: Final = 3
-VECTORS_VERSION: Final = 4
+#: Raised when the bytes of any calibrator change, too.
+CALIBRATOR_VERSION: Final = 6
+SCORES_VERSION: Final = 4
+WINDOWS_VERSION: Final = 4
+VECTORS_VERSION: Final = 5
 COMPARISONS_VERSION: Final = 3
 #: The same of classes and numbers, which have other sums.
 PAIRS_VERSION: Final = 4
@@ -30,12 +33,12 @@ AGES_VERSION: Final = 1
 COVERAGE_VERSION: Final = 1
 DISTRIBUTION_VERSION: Final = 1
 NAMES_VERSION: Final = 1
-SEGMENT_VERSION: Final = 3
-SEGMENT_PAIRS_VERSION: Final = 4
+SEGMENT_VERSION: Final = 5
+SEGMENT_PAIRS_VERSION: Final = 6
 
 _Found = TypeVar("_Found")
 
-_HEAD: Final = Struct("<HQ")
+_HEAD: Final = Struct("<HQQ")
 
 
 @dataclass(slots=True)
@@ -51,16 +54,42 @@ class Served:
     late
         Sum over its outcomes of how many others it learnt between forecast and outcome. Divided by ``learnt`` it is
         the mean number outstanding, which the bounds under delay need.
+    warmed_ms
+        Event time of the forecast that ended the warm-up, ms, at least 1; 0 before.
     """
 
     recipe: str
     calibrator: Recalibrator
     late: int = 0
+    warmed_ms: int = 0
 
     @classmethod
     def fresh(cls, recipe: str, stream: str, coin: bytes = b"") -> "Served":
         """Make a calibrator that has learnt nothing; for the coin see `state.policy.build`."""
         return cls(recipe, build(recipe, stream, coin))
+
+    def warms(self, raw: Any, p: Any, ts: int) -> bool:  # noqa: ANN401 - of the calibrator's kind
+        """Whether the forecast that is answered now belongs to the warm-up; the first one that does not ends it.
+
+        The warm-up ends with the first forecast that is served other than raw after an outcome was learnt. It ends
+        after `LONGEST` outcomes, too: whoever serves raw scores then has no evidence against them. `Identity`, which
+        never serves another score, has none. Nobody asks before it is known whether most forecasts get a label
+        (`state.coverage.Coverage.covered`): while they do not, what was learnt is not served.
+
+        Parameters
+        ----------
+        raw, p
+            The forecast and the answer.
+        ts
+            Event time, ms.
+        """
+        if self.warmed_ms:
+            return False
+        learnt = self.calibrator.learnt
+        if learnt < LONGEST and not (learnt and differs(raw, p)) and self.calibrator.name != Identity.name:
+            return True
+        self.warmed_ms = max(ts, 1)
+        return False
 
     @property
     def outstanding(self) -> int:
@@ -70,9 +99,9 @@ class Served:
 
 
 def encode_calibrator(served: Served) -> bytes:
-    """Return a calibrator's row: length of the recipe (u16), ``late`` (u64), the recipe, the calibrator's bytes."""
+    """Return a calibrator's row: length of the recipe (u16), ``late`` and ``warmed_ms`` (u64), recipe, calibrator."""
     recipe = served.recipe.encode()
-    payload = _HEAD.pack(len(recipe), served.late) + recipe + served.calibrator.encode()
+    payload = _HEAD.pack(len(recipe), served.late, served.warmed_ms) + recipe + served.calibrator.encode()
     return seal(keys.CALIBRATOR[0], CALIBRATOR_VERSION, payload)
 
 
@@ -86,10 +115,10 @@ def decode_calibrator(frame: bytes, stream: str, coin: bytes = b"") -> Served:
     """
     payload = unseal(keys.CALIBRATOR[0], CALIBRATOR_VERSION, frame)
     try:
-        n, late = _HEAD.unpack_from(payload)
+        n, late, warmed_ms = _HEAD.unpack_from(payload)
         end = _HEAD.size + n
         recipe = payload[_HEAD.size : end].decode()
-        served = Served(recipe, build(recipe, stream, coin), late)
+        served = Served(recipe, build(recipe, stream, coin), late, warmed_ms)
         served.calibrator.decode(payload[end:])
     except DAMAGE as exc:
         raise damaged(keys.CALIBRATOR[0], exc) from exc

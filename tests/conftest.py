@@ -8,6 +8,7 @@ from hypothesis import settings
 
 from lab.broker import Broker
 from tests.night import NIGHT, by_day, pattern_of
+from tests.state.histories import judged_at_once
 
 # The same examples in every run, and no time limit: a test fails by what the code does, never by luck.
 settings.register_profile("steady", derandomize=True, deadline=None)
@@ -25,6 +26,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             raise pytest.UsageError(f"tests/night.py names tests that are not there: {gone}")
     config.hook.pytest_deselected(items=[item for item in items if not by_day(item.nodeid)])
     items[:] = [item for item in items if by_day(item.nodeid)]
+
+
+@pytest.fixture(scope="class")  # of a function without a class, and hypothesis takes it
+def no_warm_up() -> Iterator[None]:
+    """Let every outcome count in the scores, as after a warm-up."""
+    with judged_at_once():
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -20,7 +20,7 @@ from state.scoring.ages import words as age
 from state.scoring.history import KINDS
 from state.scoring.scores import SCORED
 from streams.metrics.description import guarantee, promises_p, saturated
-from streams.metrics.segments import ERRORS, LATELY, level, mark
+from streams.metrics.segments import ERRORS, LATELY, level, mark, warming
 from streams.metrics.vectors import NORMALISED
 
 _HERE: Final = Path(__file__).parent
@@ -83,7 +83,7 @@ def listing(
 def detail(worker: Mapping[str, Any], described: Mapping[str, Any], maps: Sequence[dict[str, Any]]) -> str:
     """Return the page of one stream; ``maps`` is what `Readings.maps` returns."""
     name = escape(described["stream"])
-    parts = []
+    parts = [f'<section class="whole">{said}</section>'] if (said := _warm_up(described)) else []
     if picture := _diagram(described):
         parts.append(f'<section><h2>Reliability</h2>{picture}<p class="note">{_legend(described)}</p></section>')
     parts.append(f'<section class="large"><h2>Scores</h2>{_scores(described)}</section>')
@@ -250,7 +250,7 @@ def _card(described: Mapping[str, Any]) -> str:
             break
     return (
         f'<h2><a href="/?{escape(there)}">{escape(described["stream"])}</a>{badge}</h2>'
-        f"{_shifted(described.get('forecasts', {}))}{_findings(described.get('ages', {}))}"
+        f"{_warm_up(described)}{_shifted(described.get('forecasts', {}))}{_findings(described.get('ages', {}))}"
         f"{_worst_segment(described.get('segments', {}))}"
         f"{_diagram(described)}{_scores(described, short=True)}"
     )
@@ -268,7 +268,7 @@ def _diagram(described: Mapping[str, Any]) -> str:
         )
     if described.get("vectors"):
         return ""
-    return '<p class="note">No outcome yet.</p>'
+    return "" if described.get("warm_up") else '<p class="note">No outcome yet.</p>'
 
 
 def _legend(described: Mapping[str, Any]) -> str:
@@ -289,7 +289,7 @@ _SCORED: Final = (
     ("by chance alone", "relative_error_noise", False),
     ("mean off by", "relative_bias", True),
     ("by chance alone, ±", "relative_bias_noise", False),
-    ("AUC", "auc", True),
+    ("AUC, lately", "auc", True),
     ("± its standard error", "auc_error", False),
     ("Gini", "gini", False),
     ("KS", "ks", False),
@@ -372,6 +372,12 @@ def _top(scored: Mapping[str, Any], kinds: Sequence[str]) -> list[tuple[str, lis
         for i, each in enumerate(scored["raw"].get("top", ()))
         for name in ("recall", "precision")
     ]
+
+
+def _warm_up(described: Mapping[str, Any]) -> str:
+    """Return until when raw scores are or were served, and what was served since; nothing without a warm-up."""
+    said = described.get("warm_up", {}).get("words")
+    return f'<p class="note">{escape(said)}</p>' if said else ""
 
 
 def _findings(ages: Mapping[str, Any]) -> str:
@@ -467,7 +473,7 @@ def _worst_segments(segments: Mapping[str, Any], heads: Sequence[str], lines: st
     """Return the table of the worst segments, from its heads and lines, with how many are off."""
     more = f" The {len(segments['worst'])} worst:" if len(segments["worst"]) < segments["scored"] else ""
     return (
-        f'<p class="note">{segments["off"]:,} of {segments["scored"]:,} segments are off.{more}</p>'
+        f'<p class="note">{segments["off"]:,} of {segments["scored"]:,} segments are off{warming(segments)}.{more}</p>'
         f'<div class="scroll"><table><thead><tr><th class="name">segment</th><th class="name">value</th>'
         f"{''.join(f'<th>{name}</th>' for name in heads)}</tr></thead><tbody>{lines}</tbody></table></div>"
         f'<p class="note">{note} Known: share of the forecasts whose time is over that had an outcome.</p>'

@@ -18,7 +18,7 @@ from state.forecasts import PROBABILITY
 from state.rows import Served
 from state.scoring import history, vector_history
 from state.scoring.class_scores import ClassScores
-from state.scoring.history import KINDS
+from state.scoring.history import KINDS, History
 from state.scoring.losses import NAMES
 from state.scoring.scores import SCORED, total
 from state.scoring.vector_history import VectorHistory
@@ -111,8 +111,9 @@ class Readings:
         vectors = [rows.decode_vectors(row) for each in held if (row := each.vectors.get(name)) is not None]
         alike = vector_history.alike(vectors) if vectors else []
         if order == "events":
-            return scores.n + sum(each.n for each in alike)
-        if alike:
+            everything: list[History | VectorHistory] = [*histories, *vectors]
+            return sum(each.n + each.warm_up.n for each in everything)
+        if alike and sum(each.n for each in alike):
             return self._rank_vectors(alike, order)
         if not scores.n:
             return -math.inf
@@ -185,7 +186,8 @@ class Readings:
 
 def events(described: dict[str, Any]) -> int:
     """Return how many events of a stream were resolved, whatever their kind of forecast."""
-    return int(described["resolved"] + sum(each["resolved"] for each in described.get("vectors", {}).values()))
+    vectors = sum(each["resolved"] for each in described.get("vectors", {}).values())
+    return int(described["resolved"] + vectors + described.get("warm_up", {}).get("resolved", 0))
 
 
 def summary(described: dict[str, Any]) -> dict[str, Any]:
@@ -201,6 +203,8 @@ def summary(described: dict[str, Any]) -> dict[str, Any]:
             kind: {name: value for name, value in scored[kind].items() if name == "alarm" or isinstance(value, float)}
             for kind in KINDS
         } | {"difference": scored["difference"]}
+    if "warm_up" in described:
+        short["warm_up"] = described["warm_up"]
     if "regret" in described:
         short["regret"] = {name: described["regret"][name] for name in NAMES}
     held = guarantee(described["calibrators"])

@@ -702,6 +702,22 @@ STREAM: Final = Dashboard(
                 ),
                 Panel(
                     "timeseries",
+                    "Warm-up",
+                    "Partitions that serve raw scores until outcomes support others, and the mean of raw less outcome "
+                    "over what they answered until then. It counts in no other figure.",
+                    [
+                        Query(
+                            over("sum", _here("stream:trueup_warm_up_partitions:sum")),
+                            "partitions",
+                            quiet=True,
+                        ),
+                        Query(over("max", _here("stream:trueup_warm_up_bias:ratio")), "raw − outcome", quiet=True),
+                    ],
+                    "none",
+                    alert="TrueupWarmingUp",
+                ),
+                Panel(
+                    "timeseries",
                     "Shift of the raw forecasts",
                     "How far the raw forecasts of the last week are from those of the weeks before: population "
                     "stability index, less chance, of the worst worker. It needs no outcome. Below .1: the same.",

@@ -11,6 +11,7 @@ from state.scoring.alarm import distance, log_mean_bet, log_share, log_sum, log_
 from state.scoring.bias import Bias
 from state.scoring.order import Order
 from state.scoring.scores import SCORED, Kind, Scores, grain, total
+from state.scoring.warm_up import WarmUp
 
 #: Resolved events of a window. The ECE of 5,000 calibrated forecasts is below .018 on average (`Scores.noise` at its
 #: largest), so a window with .03 shows an error. At one event a second a window takes an hour and a half.
@@ -23,7 +24,7 @@ KINDS: Final[tuple[Alarmed, ...]] = ("raw", "calibrated")
 RECENT: Final = 8
 
 _HEAD: Final = Struct("<II")
-_CLOSED: Final = Struct("<IIQ4d")
+_CLOSED: Final = Struct("<II4d")
 _PAST: Final = Struct("<4d")
 _PAST_SUMS: Final = 4
 _LENGTH: Final = Struct("<H")
@@ -58,8 +59,7 @@ class History:
 
         (E(all) + Σ_{v <= w} E(window v) / ((v + 1)(v + 2)) + 1/(w + 2)) / 2.
 
-    It starts at 1, and P(it ever reaches 1/α) <= α. The wealth of closed windows is kept, so an alarm stays until
-    `restart`.
+    It starts at 1, and P(it ever reaches 1/α) <= α. The wealth of closed windows is kept, so an alarm stays.
 
     **Recent alarm.** This alarm ends some time after an error has ended. Two gamblers begin with every window. The
     first also bets on cells and stops after two windows. The second bets only on all cells together and stops after
@@ -68,7 +68,7 @@ class History:
     reaches 2/α. Each does so by chance with probability at most α/2. So a calibrated stream has at most one false alarm
     in 1/α windows.
 
-    **Reset.** `restart` sets both alarms to 1. They count from the next window on.
+    **Warm-up.** What was answered in a warm-up counts in none of this, see `state.scoring.warm_up`.
 
     **Order.** The hypothesis is about the order of *resolution*: given all outcomes that were known before, the
     probability of this one was the forecast. For late outcomes this needs more than calibration when the forecast was
@@ -81,12 +81,12 @@ class History:
     labels. The wealth from bets on earlier windows is not corrected, and the choice of the worst window neither.
 
     Bytes, little-endian, in two rows, because the second changes only when a window closes. `encode`: windows closed,
-    events in the present one (u32 each), length (u16) and scores of the present window, the features' `Bias`.
-    `encode_closed`: windows closed, the window that the alarms count from (u32 each), the time given to `restart`
-    (u64), the log of the summed wealth of closed windows and of the largest wealth when one closed (f64, raw and
+    events in the present one (u32 each), the `WarmUp`, length (u16) and scores of the present window, the features'
+    `Bias`. `encode_closed`: windows closed, the window that the alarms count from (u32 each; not 0 only after
+    `resumed`), the log of the summed wealth of closed windows and of the largest wealth when one closed (f64, raw and
     calibrated each); `state.scoring.order.Order` of the closed windows; of each of the last `RECENT` windows, the
     oldest first, S and V of raw, S and V of calibrated (f64, see `alarm`); length (u16) and scores of all closed
-    windows, of the last one, and of those before the alarms were reset, length 0 if there are none; then for each kind
+    windows, of the last one, and of those before the alarms count, length 0 if there are none; then for each kind
     the number of the worst window (u32) with length (u16) and scores. The length is 0 if it is the worst window of the
     kind before. Usually 2.2 and 12 kB, 1.5 and 7 kB without draws; at most 9 and 49 kB.
     """
@@ -99,18 +99,19 @@ class History:
         "_most",
         "_order",
         "_past",
-        "_since",
         "_start",
         "_windows",
         "_won",
         "_worst",
         "bias",
         "present",
+        "warm_up",
     )
 
     def __init__(self) -> None:
         self.present = Scores()
         self.bias = Bias()
+        self.warm_up = WarmUp()
         self._left = WINDOW
         self._windows = 0
         self._closed = Scores()
@@ -120,8 +121,7 @@ class History:
         self._won: dict[Alarmed, float] = dict.fromkeys(KINDS, -math.inf)
         self._most: dict[Alarmed, float] = dict.fromkeys(KINDS, 0.0)
         self._past: list[list[float]] = []
-        #: When the alarms were last reset, the window from which they count, and the scores before it.
-        self._since = 0
+        #: The window from which the alarms count, and the scores before it.
         self._start = 0
         self._before: Scores | None = None
 
@@ -191,8 +191,6 @@ class History:
         self._order += Order.of(window.scores)
         self._last = window.scores
         self._windows += 1
-        if 0 < self._start == self._windows:
-            self._before = self._closed + Scores()
         self._left = WINDOW
         self.present = Scores()
         for alarmed in KINDS:
@@ -205,18 +203,23 @@ class History:
 
     @property
     def total(self) -> Scores:
-        """Scores of all events."""
+        """Scores of all events, but for those of a warm-up."""
         return self._closed + self.present
+
+    @property
+    def lately(self) -> Order:
+        """The same within the present window and the one before."""
+        return Order.of(self.present) + Order.of(self._last)
+
+    @property
+    def n(self) -> int:
+        """Events observed, but for those of a warm-up."""
+        return self.total.n
 
     @property
     def order(self) -> Order:
         """The ranking of events within windows, with the present one."""
         return self._order + Order.of(self.present)
-
-    @property
-    def since(self) -> int:
-        """The latest time given to `restart`, ms; 0 before the first."""
-        return self._since
 
     @property
     def last(self) -> Window | None:
@@ -244,7 +247,6 @@ class History:
             How many histories the stream has from now on.
         """
         made = cls()
-        made._since = max(each.since for each in before)
         made._windows = made._start = len(SCORED)
         made._closed = rest
         made._before = rest + Scores()
@@ -262,28 +264,6 @@ class History:
     def rank(self, order: Order) -> None:
         """Add to how events are ranked within windows."""
         self._order += order
-
-    def restart(self, since: int) -> bool:
-        """Reset the alarms with the next window, or at once if the present one is empty.
-
-        Parameters
-        ----------
-        since
-            Time of the request, ms. Nothing happens if an earlier request had this time or a later one.
-
-        Returns
-        -------
-        bool
-            Whether they were reset, so that both rows must be written.
-        """
-        if since <= self._since:
-            return False
-        self._since = since
-        self._start = self._windows + (self._left < WINDOW)
-        self._before = self._closed + Scores() if self._left == WINDOW else None
-        self._won = dict.fromkeys(KINDS, -math.inf)
-        self._most = dict.fromkeys(KINDS, 0.0)
-        return True
 
     def log_wealth(self, kind: Alarmed) -> float:
         """Return the log of the present wealth of the bets against calibration, in nats; it may fall."""
@@ -321,7 +301,8 @@ class History:
 
     def encode(self) -> bytes:
         """Return the row that every event changes; layout in the class's notes."""
-        return _HEAD.pack(self._windows, WINDOW - self._left) + _sized(self.present) + self.bias.encode()
+        head = _HEAD.pack(self._windows, WINDOW - self._left) + self.warm_up.encode()
+        return head + _sized(self.present) + self.bias.encode()
 
     def encode_closed(self) -> bytes:
         """Return the row that changes when a window closes; layout in the class's notes."""
@@ -329,7 +310,6 @@ class History:
             _CLOSED.pack(
                 self._windows,
                 self._start,
-                self._since,
                 *(book[kind] for kind in KINDS for book in (self._won, self._most)),
             ),
             self._order.encode(),
@@ -357,7 +337,8 @@ class History:
             raise ValueError(f"a history of {len(present)} bytes is shorter than its own header")
         history = cls()
         history._windows, events = _HEAD.unpack_from(present)
-        history.present, at = _taken(present, _HEAD.size)
+        history.warm_up, at = WarmUp.decode(present, _HEAD.size)
+        history.present, at = _taken(present, at)
         history._left = WINDOW - events
         if not 0 <= events < WINDOW or history.present.n != events:
             raise ValueError(f"a window says it has {events} events, its scores have {history.present.n}")
@@ -370,7 +351,7 @@ class History:
         return history
 
     def _read(self, closed: bytes) -> None:
-        _, self._start, self._since, *books = _CLOSED.unpack_from(closed)
+        _, self._start, *books = _CLOSED.unpack_from(closed)
         self._won = dict(zip(KINDS, books[::2], strict=True))
         self._most = dict(zip(KINDS, books[1::2], strict=True))
         start = _CLOSED.size + order.SIZE
@@ -400,6 +381,11 @@ class History:
 def overall(histories: Iterable[History]) -> Scores:
     """Return the scores of all events of all partitions."""
     return total(history.total for history in histories)
+
+
+def warmed(histories: Iterable[History]) -> WarmUp:
+    """Return the warm-up of all partitions."""
+    return reduce(WarmUp.__add__, [history.warm_up for history in histories], WarmUp())
 
 
 def ranked(histories: Iterable[History]) -> Order:

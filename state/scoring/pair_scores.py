@@ -16,6 +16,7 @@ from state.scoring.scores import grain
 from state.scoring.segment_scores import Interval, SegmentScores
 from state.scoring.tallies import LevelTally, Tally, TopTally
 from state.scoring.vector_history import WINDOW as VECTOR_WINDOW
+from state.scoring.warm_up import SegmentWarmUp
 
 #: Names of the losses, by the kind of the forecasts.
 LOSSES: Final = {PROBABILITY: (), PROBS: ("brier", "log"), QUANTILES: ("pinball",)}
@@ -285,7 +286,7 @@ class SegmentPairScores(PairScores):
 
     Attributes
     ----------
-    issued, known, age_ms, expired
+    issued, known, age_ms, expired, warm_up
         As `state.scoring.segment_scores.SegmentScores` has them.
     recent
         The last events by themselves, of what was served; None before the first.
@@ -296,12 +297,12 @@ class SegmentPairScores(PairScores):
     of them, evenly spread with the first and the last. Of classes they have binary events: that the likeliest class
     occurs, and of at most `MOST` classes that each occurs. They depend on one another; the alarm allows for it.
 
-    Bytes, little-endian: ``issued``, ``known``, ``expired`` (u32 each), ``age_ms`` (u64), then those of `PairScores`.
-    If there are recent windows, then how many binary events or levels these have (u8), and the windows. At most 2,251
-    bytes for classes, 1,351 for three of them; 817 for numbers with seven levels, and 6,865 with 256.
+    Bytes, little-endian: ``issued``, ``known``, ``expired`` (u32 each), ``age_ms`` (u64), the warm-up, then those of
+    `PairScores`. If there are recent windows, then how many binary events or levels these have (u8), and the windows.
+    At most 2,263 bytes for classes, 1,363 for three of them; 829 for numbers with seven levels, and 6,877 with 256.
     """
 
-    __slots__ = ("age_ms", "expired", "issued", "known", "recent")
+    __slots__ = ("age_ms", "expired", "issued", "known", "recent", "warm_up")
 
     def __init__(self) -> None:
         super().__init__()
@@ -310,6 +311,7 @@ class SegmentPairScores(PairScores):
         self.age_ms = 0
         self.expired = 0
         self.recent: Recent | None = None
+        self.warm_up = SegmentWarmUp()
 
     def _joined(self, other: Self, sign: int) -> Self:
         total = super()._joined(other, sign)
@@ -317,6 +319,7 @@ class SegmentPairScores(PairScores):
         total.known = self.known + sign * other.known
         total.age_ms = self.age_ms + sign * other.age_ms
         total.expired = self.expired + sign * other.expired
+        total.warm_up = self.warm_up.joined(other.warm_up) if sign > 0 else self.warm_up
         one, two = self.recent, other.recent if sign > 0 else None
         total.recent = one + two if one is not None and two is not None else two if one is None else one
         return total
@@ -340,7 +343,8 @@ class SegmentPairScores(PairScores):
 
     def encode(self) -> bytes:
         """Return the sums; layout in the class's notes."""
-        sums = _ISSUED.pack(self.issued, self.known, self.expired, self.age_ms) + super().encode()
+        head = _ISSUED.pack(self.issued, self.known, self.expired, self.age_ms) + self.warm_up.encode()
+        sums = head + super().encode()
         recent = self.recent
         return sums if recent is None or self.tally is None else sums + _KIND.pack(recent.marks) + recent.encode()
 
@@ -348,8 +352,10 @@ class SegmentPairScores(PairScores):
     def decode(cls, payload: bytes) -> Self:
         """Read what `encode` wrote; raises as `PairScores.decode` does."""
         head = _ISSUED.unpack_from(payload)
-        payload = payload[_ISSUED.size :]
+        warm_up = SegmentWarmUp.decode(payload, _ISSUED.size)
+        payload = payload[_ISSUED.size + SegmentWarmUp.SIZE :]
         scores, at = cls._read(payload)
+        scores.warm_up = warm_up
         scores.issued, scores.known, scores.expired, scores.age_ms = head
         tally = scores.tally
         if tally is not None and at < len(payload):

@@ -11,6 +11,7 @@ from state.scoring.history import Alarmed
 from state.scoring.ranking import Estimate, Ranking
 from state.scoring.recent import Recent
 from state.scoring.scores import Bin
+from state.scoring.warm_up import SegmentWarmUp
 from state.scoring.wilson import wilson
 
 #: Inner edges of the bands of a forecast: from rare events to even odds, then tenths.
@@ -48,6 +49,8 @@ class SegmentScores:
         Forecasts that expired without an outcome.
     recent
         The last events by themselves, of what was served.
+    warm_up
+        Which events count in the scores.
 
     Notes
     -----
@@ -57,8 +60,8 @@ class SegmentScores:
 
     Bytes, little-endian: ``issued``, ``known``, ``expired`` (u32 each), ``age_ms`` (u64), a mask of the bands that have
     events (u32), bit b for band b of raw, bit 14 + b for band b of served; then for each set bit, in ascending order, n
-    and Σy (u32 each), Σp and Σp² (f64 each); then Σpy of raw and of served (f64 each); then `Recent`. 45 bytes without
-    events, and 969 at most.
+    and Σy (u32 each), Σp and Σp² (f64 each); then Σpy of raw and of served (f64 each); then the warm-up, then `Recent`.
+    57 bytes without events, and 981 at most.
 
     Examples
     --------
@@ -69,7 +72,7 @@ class SegmentScores:
     (2, 0.4, 0.0, 0.25)
     """
 
-    __slots__ = ("_py", "_sums", "age_ms", "expired", "issued", "known", "recent")
+    __slots__ = ("_py", "_sums", "age_ms", "expired", "issued", "known", "recent", "warm_up")
 
     def __init__(self) -> None:
         self.issued = 0
@@ -77,6 +80,7 @@ class SegmentScores:
         self.age_ms = 0
         self.expired = 0
         self.recent = Recent()
+        self.warm_up = SegmentWarmUp()
         self._sums = [0.0] * (2 * _BOOK)
         self._py = [0.0, 0.0]
 
@@ -137,6 +141,7 @@ class SegmentScores:
         total._sums = [one + two for one, two in zip(self._sums, other._sums, strict=True)]
         total._py = [one + two for one, two in zip(self._py, other._py, strict=True)]
         total.recent = self.recent + other.recent
+        total.warm_up = self.warm_up.joined(other.warm_up)
         return total
 
     def __eq__(self, other: object) -> bool:
@@ -156,7 +161,7 @@ class SegmentScores:
                 i = band * _SUMS
                 parts.append(_BAND.pack(int(n), int(sums[i + 1]), sums[i + 2], sums[i + 3]))
         head = _HEAD.pack(self.issued, self.known, self.expired, self.age_ms, mask)
-        return head + b"".join(parts) + _LAST.pack(*self._py) + self.recent.encode()
+        return head + b"".join(parts) + _LAST.pack(*self._py) + self.warm_up.encode() + self.recent.encode()
 
     @classmethod
     def decode(cls, payload: bytes) -> Self:
@@ -171,7 +176,7 @@ class SegmentScores:
             raise ValueError(f"scores of a segment of {len(payload)} bytes are shorter than their own header")
         scores = cls()
         scores.issued, scores.known, scores.expired, scores.age_ms, mask = _HEAD.unpack_from(payload)
-        end = _HEAD.size + _BAND.size * mask.bit_count() + _LAST.size
+        end = _HEAD.size + _BAND.size * mask.bit_count() + _LAST.size + SegmentWarmUp.SIZE
         if mask >> 2 * BANDS or len(payload) <= end:
             raise ValueError(f"scores of a segment of mask {mask:#x} have over {end} bytes, got {len(payload)}")
         at = _HEAD.size
@@ -180,6 +185,7 @@ class SegmentScores:
                 scores._sums[band * _SUMS : (band + 1) * _SUMS] = map(float, _BAND.unpack_from(payload, at))
                 at += _BAND.size
         scores._py = list(_LAST.unpack_from(payload, at))
+        scores.warm_up = SegmentWarmUp.decode(payload, at + _LAST.size)
         at = scores.recent.decode(payload, end)
         if at != len(payload):
             raise ValueError(f"scores of a segment of {len(payload)} bytes end after {at}")
@@ -187,7 +193,7 @@ class SegmentScores:
 
     @property
     def n(self) -> int:
-        """Resolved events."""
+        """Resolved events, but for those of a warm-up."""
         return int(sum(self._sums[:_BOOK:_SUMS]))
 
     def bands(self, kind: Alarmed) -> list[Bin]:

@@ -15,6 +15,7 @@ from state.scoring.history import KINDS, Alarmed
 from state.scoring.quantile_scores import QuantileScores
 from state.scoring.ranking import NONE, Counts, Estimate
 from state.scoring.tallies import LevelTally, Tally, TopTally
+from state.scoring.warm_up import WarmUp
 
 #: Resolved events of a window. Late outcomes make levels swing within hundreds of events: a longer window hides it.
 WINDOW = 500
@@ -31,7 +32,7 @@ VectorScores = ClassScores | QuantileScores
 
 #: See `state.scoring.scores.grain`.
 _GRAIN: Final = 1.5 * 2.0**22
-_HEAD: Final = Struct("<BIIQ4dI")
+_HEAD: Final = Struct("<BII4dI")
 _WORST: Final = Struct("<I")
 _ORDER: Final = Struct("<3d")
 
@@ -63,13 +64,13 @@ class VectorHistory:
     each level, on classes on the likeliest class by bins; on all events together half of it bets on single classes,
     each as one cell. It starts at 1, and P(it ever reaches 1/α) <= α, whatever the delays are: the hypothesis is about
     the order of resolution, see `state.scoring.history`. Every `LOOK` events the largest wealth so far is kept, so an
-    alarm stays until `restart`.
+    alarm stays.
 
     **Recent alarm.** A gambler begins with every window and stops after `RECENT` more. The alarm is half the mean of
     the wealths of those that still play, divided by ten. It reaches 1/α only if one of them reaches 20/α, which each
     does by chance with probability at most α/20. So a calibrated stream has at most one false alarm in 10/α windows.
 
-    **Reset.** `restart` sets both alarms to 1. They count from the next window on.
+    **Warm-up.** What was answered in a warm-up counts in none of this, see `state.scoring.warm_up`.
 
     **Order.** Of classes, how the highest probability tells right answers from wrong ones is measured within windows.
 
@@ -77,15 +78,15 @@ class VectorHistory:
     wealth from bets on earlier windows, the choice of the worst window, and the order of closed windows are not
     corrected.
 
-    Bytes, little-endian: the kind (u8), windows closed, the window that the alarms count from (u32 each), the time
-    given to `restart` (u64), the log of the summed wealth of closed windows and of the largest wealth at a look (f64,
-    raw and calibrated each), length (u32) of the scores of all events, the scores. Then tallies: of the present window,
-    of the closed windows that the alarms count, of each of the last `RECENT` windows, the oldest first; if a window was
-    closed, of raw and of calibrated the number of the worst (u32) and its tally. Of K classes then, for raw and for
-    calibrated: Σ([y = k] - p_k) and Σp_k(1 - p_k) of each class (f64); for raw and for calibrated the pairs of a right
-    and a wrong answer in closed windows, those ordered correctly, Σ pairs² times the variance of the window's AUC
-    (f64); and the counts of the present window by fine cell (`ranking.encode`). With seven levels 1.7 kB, with 256 42
-    kB; of K classes at most 14 kB and 512 K bytes, usually 5 kB and 512 K.
+    Bytes, little-endian: the kind (u8), windows closed, the window that the alarms count from (u32 each; not 0 only
+    after `resumed`), the log of the summed wealth of closed windows and of the largest wealth at a look (f64, raw and
+    calibrated each), length (u32) of the scores of all events, the scores, the `WarmUp`. Then tallies: of the present
+    window, of the closed windows that the alarms count, of each of the last `RECENT` windows, the oldest first; if a
+    window was closed, of raw and of calibrated the number of the worst (u32) and its tally. Of K classes then, for raw
+    and for calibrated: Σ([y = k] - p_k) and Σp_k(1 - p_k) of each class (f64); for raw and for calibrated the pairs of
+    a right and a wrong answer in closed windows, those ordered correctly, Σ pairs² times the variance of the window's
+    AUC (f64); and the counts of the present window by fine cell (`ranking.encode`). With seven levels 1.7 kB, with 256
+    42 kB; of K classes at most 14 kB and 512 K bytes, usually 5 kB and 512 K.
 
     Examples
     --------
@@ -108,7 +109,6 @@ class VectorHistory:
         "_most",
         "_order",
         "_past",
-        "_since",
         "_single",
         "_start",
         "_windows",
@@ -116,10 +116,12 @@ class VectorHistory:
         "_worst",
         "present",
         "total",
+        "warm_up",
     )
 
     def __init__(self, total: VectorScores) -> None:
         self.total = total
+        self.warm_up = WarmUp()
         self.present: Tally = LevelTally(total.levels) if isinstance(total, QuantileScores) else TopTally()
         self._windows = 0
         self._closed = self.present.zero()
@@ -127,7 +129,6 @@ class VectorHistory:
         self._worst = dict.fromkeys(KINDS, Window(0, self._closed))
         self._won: dict[Alarmed, float] = dict.fromkeys(KINDS, -math.inf)
         self._most: dict[Alarmed, float] = dict.fromkeys(KINDS, 0.0)
-        self._since = 0
         self._start = 0
         #: Of each kind and class Σ([y = k] - p) and Σp(1 - p), since the alarms count.
         self._single = [0.0] * (0 if isinstance(total, QuantileScores) else 4 * total.classes)
@@ -141,18 +142,13 @@ class VectorHistory:
 
     @property
     def n(self) -> int:
-        """Events observed."""
+        """Events observed, but for those of a warm-up."""
         return self.total.n
 
     @property
     def windows(self) -> int:
         """The number of closed windows, which is also the number of the present one."""
         return self._windows
-
-    @property
-    def since(self) -> int:
-        """The latest time given to `restart`, ms; 0 before the first."""
-        return self._since
 
     @property
     def last(self) -> Window | None:
@@ -177,7 +173,6 @@ class VectorHistory:
             How many histories the stream has from now on.
         """
         made = cls(rest)
-        made._since = max(each.since for each in before)
         made._windows = made._start = len(KINDS)
         none = made.present.zero()
         made._past = [none, last(before) or none]
@@ -314,29 +309,6 @@ class VectorHistory:
                 order[3 * i + 2] += pairs * pairs * spread
         return order
 
-    def restart(self, since: int) -> bool:
-        """Reset the alarms with the next window, or at once if the present one is empty.
-
-        Parameters
-        ----------
-        since
-            Time of the request, ms. Nothing happens if an earlier request had this time or a later one.
-
-        Returns
-        -------
-        bool
-            Whether they were reset, so that the row must be written.
-        """
-        if since <= self._since:
-            return False
-        self._since = since
-        self._start = self._windows + (self.present.n > 0)
-        self._closed = self._closed.zero()
-        self._single = [0.0] * len(self._single)
-        self._won = dict.fromkeys(KINDS, -math.inf)
-        self._most = dict.fromkeys(KINDS, 0.0)
-        return True
-
     def log_wealth(self, kind: Alarmed) -> float:
         """Return the log of the present wealth of the bets against calibration, in nats; it may fall."""
         windows = self._windows - self._start
@@ -378,8 +350,9 @@ class VectorHistory:
         wealth = (book[kind] for kind in KINDS for book in (self._won, self._most))
         kind_of = QUANTILES if isinstance(self.total, QuantileScores) else PROBS
         parts = [
-            _HEAD.pack(kind_of, self._windows, self._start, self._since, *wealth, len(total)),
+            _HEAD.pack(kind_of, self._windows, self._start, *wealth, len(total)),
             total,
+            self.warm_up.encode(),
             *(each.encode() for each in (self.present, self._closed, *self._past)),
         ]
         if self._windows:
@@ -399,13 +372,14 @@ class VectorHistory:
         ValueError
             If the payload is cut or too long, or its parts do not belong together.
         """
-        kind, windows, start, since, *wealth, length = _HEAD.unpack_from(payload)
+        kind, windows, start, *wealth, length = _HEAD.unpack_from(payload)
         at = _HEAD.size + length
         scores: Any = {QUANTILES: QuantileScores, PROBS: ClassScores}.get(kind)
         if scores is None:
             raise ValueError(f"no scores are of kind {kind}")
         history = cls(scores.decode(payload[_HEAD.size : at]))
-        history._windows, history._start, history._since = windows, start, since
+        history._windows, history._start = windows, start
+        history.warm_up, at = WarmUp.decode(payload, at)
         history._won = dict(zip(KINDS, wealth[::2], strict=True))
         history._most = dict(zip(KINDS, wealth[1::2], strict=True))
         empty = history.present

@@ -54,7 +54,6 @@ def policies(settings: Settings) -> dict[str, dict[str, Any]]:
             "unlabelled": policy.unlabelled,
             "learn": MATURITY if policy.waits else ARRIVAL,
             "revisable_ms": policy.kept_ms,
-            "alarm_since_ms": policy.alarm_since_ms,
             "segments": policy.segments,
             "pairs": policy.pairs,
             "segments_required": policy.segments_required,

@@ -24,7 +24,6 @@
     pairs = [["country", "channel"]]     # combinations that are segments, too
     segments_required = false     # true: a forecast without a usable value of each name is a dead letter
     seed = 0
-    alarm_since = 2026-11-22      # a later date, or time with an offset, than before begins the alarms anew
     shards = 4                    # a stream too large for one partition: parts that learn apart, by event id
     options = { grid = 50 }       # of the calibrator
     on_error = "raw"              # as above, of these streams
@@ -40,7 +39,6 @@ Its ``[sources.NAME]`` tables are read by `streams.sources.config`.
 import re
 import tomllib
 from collections.abc import Mapping
-from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
 
 from state.policy import DEFAULT_TTL_MS, NOTHING, UNKNOWN, Challenger, Policies, Policy
@@ -61,7 +59,6 @@ _STREAM = (
     "pairs",
     "segments_required",
     "seed",
-    "alarm_since",
     "options",
     "shadow",
     "shards",
@@ -152,17 +149,6 @@ def _rate(name: str, value: object) -> Rate:
     return Rate(int(match[1]), _UNITS[match[2]])
 
 
-def _moment(value: object) -> int:
-    """Return a date, at midnight in UTC, or a time with an offset, in ms since the epoch."""
-    if isinstance(value, date) and not isinstance(value, datetime):
-        value = datetime.combine(value, time(), UTC)
-    if not isinstance(value, datetime) or value.tzinfo is None:
-        raise ValueError(
-            f"alarm_since must be a date such as 2026-11-22, or a time such as 2026-11-22T08:00:00Z, got {value!r}"
-        )
-    return (value - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
-
-
 def _policy(stream: Mapping[str, Any], default_calibrator: str) -> Policy:
     _known("a stream", stream, _STREAM)
     features = stream.get("features", 0)
@@ -190,7 +176,6 @@ def _policy(stream: Mapping[str, Any], default_calibrator: str) -> Policy:
         pairs=_pairs(stream),
         segments_required=_typed(stream, "segments_required", bool, default=False),
         seed=_typed(stream, "seed", int, default=0),
-        alarm_since_ms=_moment(stream["alarm_since"]) if "alarm_since" in stream else 0,
         shards=_typed(stream, "shards", int, default=1),
         shadow=tuple(_challenger(each) for each in _typed(stream, "shadow", list, default=[])),
         quota=quota(stream),

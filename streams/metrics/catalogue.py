@@ -6,6 +6,7 @@ from typing import Final, Literal
 from state.policy import MOST_CHALLENGERS
 from state.scoring import vector_history
 from state.scoring.history import RECENT, WINDOW
+from state.scoring.warm_up import LONGEST
 from streams.metrics import functions
 from streams.metrics.segments import SERIES
 
@@ -228,7 +229,13 @@ CATALOGUE: Final = {
             "Resolved events scored by this worker; without a stream: of all hidden streams",
             series=1,
         ),
-        Metric("resolved", "gauge", ("stream",), "Resolved events scored over the life of the state", series=1),
+        Metric(
+            "resolved",
+            "gauge",
+            ("stream",),
+            "Resolved events scored over the life of the state, without those of a warm-up",
+            series=1,
+        ),
         Metric(
             "scored_partitions",
             "gauge",
@@ -531,7 +538,43 @@ CATALOGUE: Final = {
             "What no sequence of prompt outcomes makes function_bias exceed, in either direction",
             series=functions.SERIES,
         ),
-        Metric("segments_scored", "gauge", ("stream",), "Segments that have resolved events", series=1),
+        Metric(
+            "warm_up_partitions",
+            "gauge",
+            ("stream",),
+            "Partitions in the warm-up of a stream: they serve raw scores until outcomes support others, or for "
+            f"{LONGEST:,} outcomes",
+            series=1,
+        ),
+        Metric(
+            "warm_up_events",
+            "gauge",
+            ("stream",),
+            "Resolved events that were answered in a warm-up; they count in no other score",
+            series=1,
+        ),
+        Metric(
+            "warm_up_bias",
+            "gauge",
+            ("stream",),
+            "Mean of raw minus outcome over these events: how far the model's own scores are off",
+            series=1,
+        ),
+        Metric(
+            "warm_up_alarm_log10",
+            "gauge",
+            ("stream",),
+            "Evidence that raw is off over these events, as alarm_log10 has it",
+            "3 or more: the model is off, which calibration mends as soon as labels support it",
+            series=1,
+        ),
+        Metric(
+            "segments_scored",
+            "gauge",
+            ("stream",),
+            "Segments that have resolved events, without those in a warm-up",
+            series=1,
+        ),
         Metric(
             "segments_off",
             "gauge",

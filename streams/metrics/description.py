@@ -4,6 +4,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import reduce
 from statistics import fmean
 from typing import Any
 
@@ -23,13 +24,13 @@ from state.scoring.certificate import certificate
 from state.scoring.distribution import SHIFTED, Distribution
 from state.scoring.history import KINDS, Alarmed, History
 from state.scoring.losses import NAMES
-from state.scoring.order import Within
+from state.scoring.order import Order, Within
 from state.scoring.pair_scores import AnyComparison
-from state.scoring.ranking import VOLUMES, Ranking
+from state.scoring.ranking import VOLUMES
 from state.scoring.scores import Bin, Kind, Scores, total
 from state.scoring.two_bin import gain, two_bin
 from state.scoring.vector_history import VectorHistory
-from streams.metrics import challengers, functions, segments, vectors
+from streams.metrics import challengers, functions, segments, vectors, warm_up
 from streams.metrics.figures import or_none
 from streams.metrics.segments import SegmentRows
 from streams.metrics.snapshot import PartitionSnapshot
@@ -99,15 +100,10 @@ def describe(found: StateRows, stream: str, policy: Policy | None = None) -> dic
     histories = found.histories.get(stream, {})
     scores = total(each.total for each in histories.values())
     described: dict[str, Any] = {"resolved": scores.n}
+    if (warming := warmed(found, stream, policy)) is not None:
+        described["warm_up"] = warming | {"words": warm_up.words(warming, scores)}
     if scores.n:
-        last = total(window.scores for each in histories.values() if (window := each.last))
-        order = history.ranked(histories.values())
-        for kind in scores.kinds:
-            ranks = order.ranking(kind)
-            described[kind] = _scored(scores, kind) | _ranked(ranks) | _window(histories, last, kind)
-        for alarmed in KINDS:
-            described[alarmed] |= {"alarm": alarms(histories, alarmed), **_biased(histories, alarmed)}
-        described["regret"] = {loss: scores.regret(loss) for loss in NAMES}
+        described |= _described(histories, scores)
     if stream in found.ages:
         described["ages"] = aged(found, stream, policy)
     if stream in found.coverages:
@@ -116,7 +112,8 @@ def describe(found: StateRows, stream: str, policy: Policy | None = None) -> dic
         described["forecasts"] = distributed(found.distributions[stream].values())
     by_config: dict[str, dict[int, VectorHistory]] = defaultdict(dict)
     for (partition, config), each in found.vectors.get(stream, {}).items():
-        by_config[config][partition] = each
+        if each.n:
+            by_config[config][partition] = each
     if by_config:
         described["vectors"] = {config: vectors.describe(each) for config, each in sorted(by_config.items())}
     if stream in found.segments:
@@ -136,6 +133,31 @@ def describe(found: StateRows, stream: str, policy: Policy | None = None) -> dic
         for (partition, config), served in sorted(found.served.get(stream, {}).items())
     ]
     return described
+
+
+def _described(histories: dict[int, History], scores: Scores) -> dict[str, Any]:
+    """Return the scores of probabilities by kind, and the regret.
+
+    Ranks are those within the last windows. Over a life they would mix the answers of many maps.
+    """
+    last = total(window.scores for each in histories.values() if (window := each.last))
+    order = reduce(Order.__add__, [each.lately for each in histories.values()])
+    described: dict[str, Any] = {
+        kind: _scored(scores, kind) | _ranked(order.ranking(kind)) | _window(histories, last, kind)
+        for kind in scores.kinds
+    }
+    for alarmed in KINDS:
+        described[alarmed] |= {"alarm": alarms(histories, alarmed), **_biased(histories, alarmed)}
+    return described | {"regret": {loss: scores.regret(loss) for loss in NAMES}}
+
+
+def warmed(found: StateRows, stream: str, policy: Policy | None) -> dict[str, Any] | None:
+    """Return the warm-up of what serves a stream, see `streams.metrics.warm_up.describe`."""
+    present = None if policy is None else policy.config
+    serving = {n: each for (n, config), each in found.served.get(stream, {}).items() if present in (None, config)}
+    vectors_of = found.vectors.get(stream, {}).items()
+    scored: dict[int, Any] = {n: each for (n, config), each in vectors_of if present in (None, config)}
+    return warm_up.describe(serving, scored or found.histories.get(stream, {}), found.coverages.get(stream, {}))
 
 
 def compared(found: StateRows, stream: str) -> list[dict[str, Any]]:
@@ -217,7 +239,7 @@ def _scored(scores: Scores, kind: Kind) -> dict[str, Any]:
     }
 
 
-def _ranked(ranking: Ranking | Within) -> dict[str, Any]:
+def _ranked(ranking: Within) -> dict[str, Any]:
     """Return how forecasts tell events apart."""
     area = ranking.auc()
     top = []
@@ -298,7 +320,6 @@ def _window(histories: dict[int, History], last: Scores, kind: Kind) -> dict[str
             "ece_noise": last.noise(kind),
             "relative_bias": or_none(last.relative_bias(kind)),
             "relative_bias_noise": or_none(last.relative_bias_noise(kind)),
-            **_ranked(last.ranking(kind)),
         }
     worst = history.worst(histories.values(), kind)
     if worst is not None:

@@ -17,6 +17,7 @@ from state.scoring.pair_scores import AnySegmentScores, SegmentPairScores
 from state.scoring.recent import RECENT, Recent, RecentLevels, Stretch
 from state.scoring.scores import Bin
 from state.scoring.segment_scores import EDGES, Interval, SegmentScores
+from state.scoring.warm_up import OF_SEGMENT
 from state.scoring.wilson import wilson
 from state.segments import Dictionary, Segment
 from streams.metrics.figures import by_name, or_none
@@ -54,10 +55,11 @@ def describe(found: Iterable[SegmentRows]) -> dict[str, Any]:
     one, of numbers the error of coverage. ``of`` says what the forecasts are. ``recent`` has the segments with any
     evidence that they are off lately, most evidence first; ``recently_off`` is how many reach the alarm. Of numbers
     ``level`` there is the one with most evidence, and ``served`` is it; of classes ``class`` is the one with most
-    evidence, None if that is against the likeliest.
+    evidence, None if that is against the likeliest. ``warming`` is how many segments are in a warm-up of their own.
     """
     found = list(found)
-    totals = {segment: each for segment, each in added(found).items() if each.n}
+    everything = added(found)
+    totals = {segment: each for segment, each in everything.items() if each.n}
     order = sorted(totals, key=lambda segment: (-totals[segment].excess("calibrated"), -totals[segment].n, segment))
     evidence = {segment: _evidence(each, len(totals)) for segment, each in totals.items()}
     large = [each for each in totals.values() if each.n >= LARGE]
@@ -65,6 +67,7 @@ def describe(found: Iterable[SegmentRows]) -> dict[str, Any]:
     return {
         "of": _of(totals.values()),
         "scored": len(totals),
+        "warming": sum(each.issued > 0 and not each.warm_up.since for each in everything.values()),
         "recently_off": sum(each["sounds"] for each in recent),
         "recent": recent[:DESCRIBED],
         "off": sum(_off(each, evidence[segment]) for segment, each in totals.items()),
@@ -238,7 +241,8 @@ def _headed(described: Mapping[str, Any], caption: str, names: Sequence[str]) ->
         padding=(0, 1),
         pad_edge=False,
         collapse_padding=True,
-        title=f"segments, the worst {worst} of {described['scored']}; off: {described['off']}{_large(described)}",
+        title=f"segments, the worst {worst} of {described['scored']}; off: {described['off']}{_large(described)}"
+        f"{warming(described)}",
         caption=caption,
     )
     for name in names:
@@ -271,6 +275,12 @@ def _pair_table(described: Mapping[str, Any]) -> Table:
 def level(off: Mapping[str, Any]) -> str:
     """Return the level that is most off, as a prefix; empty of classes."""
     return "" if off["level"] is None else f"{off['level']:g}: "
+
+
+def warming(described: Mapping[str, Any]) -> str:
+    """Return how many segments are in their warm-up, to stand behind a sentence; empty if none is."""
+    n = described["warming"]
+    return f"; {n:,} {'warms' if n == 1 else 'warm'} up: fewer than {OF_SEGMENT} outcomes" if n else ""
 
 
 def _large(described: Mapping[str, Any]) -> str:

@@ -27,6 +27,7 @@ from streams.metrics.description import (
     guarantee,
     learnt,
     saturated,
+    warmed,
     withheld,
 )
 from streams.metrics.sample import Sample
@@ -39,11 +40,16 @@ VOLUME: Final = 0.01
 def samples(found: StateRows, stream: str, policy: Policy | None) -> Iterator[Sample]:
     """Yield the samples of a stream; ``policy`` is how it is configured now."""
     if stream in found.vectors:  # it may have been of probabilities before, and a series has one value
-        held = {partition: each for (partition, _), each in found.vectors[stream].items()}
-        yield from vectors.samples(stream, vectors.describe(held))
+        held = {partition: each for (partition, _), each in found.vectors[stream].items() if each.n}
+        yield from vectors.samples(stream, vectors.describe(held)) if held else ()
     elif stream in found.histories:
         yield from _scored(found, stream)
     yield from _counted(found, stream, policy)
+    if (warm := warmed(found, stream, policy)) is not None:
+        yield "warm_up_partitions", (stream,), warm["partitions"]
+        yield "warm_up_events", (stream,), warm["resolved"]
+        yield "warm_up_alarm_log10", (stream,), warm["alarm_log10"]
+        yield "warm_up_bias", (stream,), (warm["raw"] or 0.0) - (warm["observed"] or 0.0)
     if stream in found.segments:
         yield from segments.samples(stream, segments.describe(found.segments[stream].values()))
     for each in compared(found, stream):

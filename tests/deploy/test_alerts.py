@@ -91,6 +91,13 @@ def alarm(kind: str, level: float, worker: str = W) -> dict[str, str]:
     }
 
 
+def warm_up(partitions: int, evidence: float) -> dict[str, str]:
+    return {
+        f"trueup_warm_up_partitions{{{W},{S}}}": f"{partitions}x{LONG}",
+        f"trueup_warm_up_alarm_log10{{{W},{S}}}": f"{evidence}x{LONG}",
+    }
+
+
 def answered_until(answered: str) -> dict[str, str]:
     return {f"trueup_answered_forecasts_total{{{W},{S}}}": answered}
 
@@ -322,8 +329,15 @@ SCENARIOS: Final[dict[str, dict[str, list[Scenario]]]] = {
         ],
     },
     "TrueupModelNotCalibrated": {
-        "fires": [scene(alarm("raw", 3.1), at=5, fires="TrueupModelNotCalibrated")],
-        "quiet": [scene(alarm("raw", 2.9), at=5)],
+        "fires": [
+            scene(alarm("raw", 3.1), at=5, fires="TrueupModelNotCalibrated"),
+            scene(warm_up(0, 3.1), at=5, fires="TrueupModelNotCalibrated"),
+        ],
+        "quiet": [scene(alarm("raw", 2.9), at=5), scene(warm_up(0, 2.9), at=5)],
+    },
+    "TrueupWarmingUp": {
+        "fires": [scene(warm_up(1, 0.0), at=5, fires="TrueupWarmingUp")],
+        "quiet": [scene(warm_up(0, 0.0), at=5), scene(warm_up(1, 0.0), at=1)],
     },
     "TrueupSegmentsOff": {
         "fires": [scene(segments(1), at=35, fires="TrueupSegmentsOff")],

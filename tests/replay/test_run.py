@@ -48,6 +48,7 @@ def found(request: Request) -> Result:
     return replay(request, ENVIRONMENT)[0]
 
 
+@pytest.mark.usefixtures("no_warm_up")
 def test_scores_are_those_a_worker_keeps_of_the_same_records(tmp_path: Path) -> None:
     overall = found(asked(tmp_path)).contenders[0].overall
     assert overall is not None
@@ -108,6 +109,7 @@ def test_output_is_in_the_order_of_time_across_partitions(tmp_path: Path) -> Non
     assert answered == [event_id for *_, event_id, said in sorted(places) if first.setdefault(event_id, said) == said]
 
 
+@pytest.mark.usefixtures("no_warm_up")
 def test_fates_add_up_and_windows_count_every_resolved_forecast_once(tmp_path: Path) -> None:
     result = found(asked(tmp_path, "platt", "regret_matching", partitions=2, threshold=0.3))
     contender = result.contender("regret_matching")
@@ -180,6 +182,7 @@ def test_at_once_keeps_every_event_but_moves_first_outcomes() -> None:
     assert known == {}
 
 
+@pytest.mark.usefixtures("no_warm_up")
 def test_vectors_are_scored_as_a_worker_scores_them(tmp_path: Path) -> None:
     (tmp_path / "s.toml").write_text('[streams.intent]\ncalibrator = "multiclass"\noptions = { classes = 3 }\n')
     forecasts = [{"event_id": str(i), "stream": "intent", "probs": [0.2, 0.3, 0.5], "ts": i} for i in range(50)]
@@ -240,7 +243,7 @@ def test_worst_window_is_told_with_its_stream_and_its_time(tmp_path: Path) -> No
     assert contender.overall is not None
     worst = contender.overall.worst["raw"]
     assert worst is not None
-    assert (worst.stream, worst.n, worst.start_ms, worst.end_ms) == ("b", 5000, 10_000_000, 14_999_000)
+    assert (worst.stream, worst.n, worst.start_ms, worst.end_ms) == ("b", 5000, 10_001_000, 15_000_000)
     assert (worst.ece, worst.mean_forecast, worst.base_rate) == (0.75, 0.25, 1.0)
     assert contender.overall.raw.worst_window_ece == worst.ece
     other = contender.streams["a"].worst["calibrated"]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from state import claim, expiry, fence, inputs, ledger, quotas, refusals, rescale, routes, rows, witnesses
-from state.calibrators import REGISTRY, calibrated_regression, certified, quantile, twospeed
+from state.calibrators import REGISTRY
 from state.claim import Claim
 from state.coverage import Coverage
 from state.fence import EXPIRY, MATURITY, Fence, Queue
@@ -28,6 +28,7 @@ from state.scoring.history import WINDOW, History
 from state.scoring.pair_scores import PairScores, SegmentPairScores, observe_segments
 from state.scoring.segment_scores import SegmentScores
 from state.scoring.vector_history import VectorHistory
+from state.scoring.warm_up import SegmentWarmUp
 from state.segments import Dictionary
 from state.witnesses import Witnesses
 
@@ -35,15 +36,6 @@ FOLDER: Final = Path(__file__).parent / "golden"
 #: Calibrators whose rows are kept, and options that make them small.
 SPECS: Final = (*REGISTRY, "platt+minimax", DEFAULT_CALIBRATOR, "quantile")
 SMALL: Final = {"buckets": 4, "grid": 5}
-#: Of calibrators whose own bytes changed since the first version of their rows.
-VERSIONS: Final = {
-    "calibrated_regression": calibrated_regression.VERSION,
-    "certified": certified.VERSION,
-    "prudent": twospeed.VERSION,
-    DEFAULT_CALIBRATOR: twospeed.VERSION,
-    "quantile": quantile.VERSION,
-    "twospeed": twospeed.VERSION,
-}
 
 
 class Row(NamedTuple):
@@ -175,6 +167,7 @@ def _history(n: int) -> History:
     history = History()
     for t in range(n):
         history.observe(0.25, 0.5, float(t % 2), 0.375)
+    history.warm_up.observe(0.25, 1.0)
     return history
 
 
@@ -228,6 +221,7 @@ def _segment() -> SegmentScores:
     scores.recent.add((300.0, 100.0, 75.0, 18.75), 3)
     scores.recent.add((40.0, 10.0, 10.0, 2.5), 5)
     scores.issued, scores.known, scores.expired, scores.age_ms = 5, 2, 1, 3 * DAY_MS
+    scores.warm_up = SegmentWarmUp(250, 4711)
     return scores
 
 
@@ -331,7 +325,7 @@ def golden() -> list[Row]:
         *(
             Row(
                 f"calibrator-{spec}",
-                VERSIONS.get(spec, rows.CALIBRATOR_VERSION),
+                rows.CALIBRATOR_VERSION,
                 rows.encode_calibrator(_quantile() if spec == "quantile" else _calibrator(spec)),
                 calibrator,
             )

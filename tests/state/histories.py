@@ -5,15 +5,18 @@
 
 import random
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Final, Literal, NamedTuple, cast
+from unittest.mock import patch
 
 from hypothesis import settings
 from hypothesis import strategies as st
 
 from state import keys, ledger, rows
+from state.coverage import Coverage
 from state.engine import HELD, Effects, Partition
 from state.events import Event, Forecast, Outcome, Output, Rejected
 from state.fence import FORECASTS, OUTCOMES, Fence
@@ -21,6 +24,24 @@ from state.ledger import Entry
 from state.policy import Challenger, Policies, Policy
 from state.quotas import Quota, Rate
 from state.rows import Served
+from state.scoring.warm_up import SegmentWarmUp
+
+
+@contextmanager
+def judged_at_once() -> Iterator[None]:
+    """Let every outcome count in the scores, as after a warm-up."""
+
+    def admits(self: SegmentWarmUp, *_: int) -> bool:
+        self.since = 1
+        return True
+
+    with (
+        patch.object(rows, "LONGEST", 0),
+        patch.object(Coverage, "covered", property(lambda self: not self.uncovered)),
+        patch.object(SegmentWarmUp, "admits", admits),
+    ):
+        yield
+
 
 #: The same examples in every run, however slow the machine.
 STEADY: Final = settings(max_examples=60, deadline=None, derandomize=True)

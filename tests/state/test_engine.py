@@ -14,6 +14,8 @@ from state.frames import CorruptFrame
 from state.policy import Policies, Policy
 from tests.state.histories import Table, Worker
 
+pytestmark = pytest.mark.usefixtures("no_warm_up")
+
 IDENTITY = Policy("identity", ttl_ms=100)
 OPEN = Policies(default=IDENTITY, early_ttl_ms=50)
 

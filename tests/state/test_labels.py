@@ -11,6 +11,8 @@ from state.fence import FATES
 from state.policy import Challenger, Policies, Policy
 from tests.state.histories import Table, Worker
 
+pytestmark = pytest.mark.usefixtures("no_warm_up")
+
 #: Forecasts mature after 40 ms; their rows leave after 100, and may be revised for 150.
 COUNTS = Policy("histogram", {"bins": 4}, ttl_ms=100, matures_ms=40, revisable_ms=150)
 SILENT = replace(COUNTS, silence=0.0)

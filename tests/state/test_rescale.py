@@ -30,6 +30,8 @@ from state.scoring.segment_scores import SegmentScores
 from state.segments import Dictionary
 from tests.state.histories import POLICIES, SHADOWED, Step, Table, Worker, seeded
 
+pytestmark = pytest.mark.usefixtures("no_warm_up")
+
 #: Long enough for events to be there when the number of partitions changes, and revised after it.
 KEPT = 3000
 

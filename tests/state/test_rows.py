@@ -47,7 +47,7 @@ def test_calibrator_row_has_the_documented_layout() -> None:
     one = served("identity", [(0.5, 1.0)] * 3)
     recipe = Policy("identity").recipe.encode()
     payload = unseal(ord("C"), rows.CALIBRATOR_VERSION, rows.encode_calibrator(one))
-    assert payload == pack("<HQ", len(recipe), 3) + recipe + pack("<Q", 3)
+    assert payload == pack("<HQQ", len(recipe), 3, 0) + recipe + pack("<Q", 3)
 
 
 def test_row_rebuilds_the_calibrator_it_was_made_by() -> None:
@@ -112,9 +112,9 @@ def test_cut_or_changed_scores_row_is_refused() -> None:
 
 def test_rows_of_another_version_or_kind_are_refused() -> None:
     calibrator, scores = rows.encode_calibrator(served("identity", [])), rows.encode_scores(History())
-    with pytest.raises(CorruptFrame, match="a 'C' row has format version 2"):
+    with pytest.raises(CorruptFrame, match="a 'C' row has format version 7"):
         rows.decode_calibrator(seal(ord("C"), rows.CALIBRATOR_VERSION + 1, calibrator[2:-4]), "stream")
-    with pytest.raises(CorruptFrame, match="a 'S' row has format version 4"):
+    with pytest.raises(CorruptFrame, match="a 'S' row has format version 5"):
         rows.decode_history(seal(ord("S"), rows.SCORES_VERSION + 1, scores[2:-4]), None)
     with pytest.raises(CorruptFrame, match="found a 'S' row where a 'C' row belongs"):
         rows.decode_calibrator(scores, "stream")

@@ -17,6 +17,8 @@ from state.scoring.segment_scores import SegmentScores
 from state.segments import LIMIT, LONGEST, MISSING, OTHER, Dictionary, Segment
 from tests.state.histories import STEADY, Worker
 
+pytestmark = pytest.mark.usefixtures("no_warm_up")
+
 NAMES, PAIRS = ("country", "channel"), (("channel", "country"),)
 POLICY = Policy("identity", segments=NAMES, pairs=PAIRS, ttl_ms=100)
 VALUES = st.tuples(st.text(max_size=3) | st.integers(0, 99).map(str), st.sampled_from(["", "web", "shop"]))

@@ -26,12 +26,16 @@ from tests.state.histories import (
     Table,
     Worker,
     cut,
+    judged_at_once,
     play,
     promoted,
     seeded,
 )
 
-LONG = play(seeded(3000, seed=2), policies=SHADOWED)
+pytestmark = pytest.mark.usefixtures("no_warm_up")
+
+with judged_at_once():
+    LONG = play(seeded(3000, seed=2), policies=SHADOWED)
 
 
 def folded(history: History, policies: Policies) -> Worker:

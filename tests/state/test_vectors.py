@@ -2,7 +2,6 @@
 
 import random
 from bisect import bisect_right
-from dataclasses import replace
 
 import pytest
 
@@ -16,6 +15,8 @@ from state.scoring.class_scores import ClassScores
 from state.scoring.distribution import CELLS, EDGES
 from state.scoring.quantile_scores import QuantileScores
 from tests.state.histories import Table, Worker
+
+pytestmark = pytest.mark.usefixtures("no_warm_up")
 
 LEVELS = (0.1, 0.5, 0.9)
 NUMBERS = Policy("quantile", {"levels": LEVELS})
@@ -182,25 +183,6 @@ def test_a_revised_label_is_counted_in_the_window_of_its_event(stream: str, monk
     assert revised._past == right._past
     assert revised._closed == right._closed
     assert revised._past[0] != revised._past[1]
-
-
-def test_a_later_alarm_since_resets_the_alarms_once() -> None:
-    def at(since_ms: int) -> Policies:
-        return Policies([("numbers", replace(NUMBERS, alarm_since_ms=since_ms))], Policy("identity"))
-
-    table = Table()
-
-    def told(policies: Policies, first: int) -> tuple[float, int]:
-        worker = Worker(policies, table)
-        for t in range(first, first + 40):
-            worker.fold(forecast(t, f"e{t}", "numbers"), outcome(t, f"e{t}", 9.0))
-        history = rows.decode_vectors(table[keys.vectors("numbers", NUMBERS.config)])
-        return history.log_alarm("raw"), history.n
-
-    before, _ = told(at(0), 0)
-    assert before > 5.0
-    assert told(at(1_000), 40) == (0.0, 80), "the present window is not counted"
-    assert told(at(1_000), 80) == (0.0, 120), "the same request again does nothing"
 
 
 def test_a_changed_configuration_scores_apart() -> None:

@@ -16,6 +16,8 @@ from state.scoring.pair_scores import PairScores, SegmentPairScores
 from state.scoring.recent import Recent
 from tests.state.histories import Table, Worker
 
+pytestmark = pytest.mark.usefixtures("no_warm_up")
+
 LEVELS = (0.1, 0.5, 0.9)
 PLAIN = {
     "numbers": Policy("quantile", {"levels": LEVELS}),

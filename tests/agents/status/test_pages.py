@@ -21,6 +21,7 @@ from state.events import Forecast, Outcome
 from state.fence import Fence
 from state.forecasts import Normal, Probs, Quantiles
 from state.policy import Policies, Policy
+from state.rows import Served
 from state.scoring.ages import DAY_MS, Ages
 from state.scoring.distribution import Distribution
 from state.scoring.history import History
@@ -35,10 +36,14 @@ from streams.metrics.gauges import Gauges
 from streams.metrics.mirror import Mirror, Overview, Rows, Source
 from streams.metrics.snapshot import PartitionSnapshot
 from tests.agents.status.rows import DEFAULT, learnt, pages, readings, renamed
+from tests.state.histories import judged_at_once
+
+pytestmark = pytest.mark.usefixtures("no_warm_up")
 
 #: As records may name a stream: everything that means something to HTML, URLs, SVG or scripts.
 HOSTILE = "\"><script>alert(1)</script><img src=x onerror=alert(2)>'&amp;{{7*7}}`</svg></style>/../%2e?stream=#"
-ONE, TWO = learnt(DEFAULT, ["churn", "fraud"], 400), learnt(DEFAULT, ["churn"], 100, seed=1)
+with judged_at_once():
+    ONE, TWO = learnt(DEFAULT, ["churn", "fraud"], 400), learnt(DEFAULT, ["churn"], 100, seed=1)
 
 
 class Answer(NamedTuple):
@@ -428,9 +433,10 @@ def test_a_page_says_how_far_p_is_from_calibrated_scores_and_what_is_guaranteed(
 
 
 def test_a_stream_without_an_outcome_says_so() -> None:
-    waiting = PartitionSnapshot(Fence(), calibrators={"churn": ONE.calibrators["churn"]})
+    fresh = rows.encode_calibrator(Served.fresh(Policy().recipe, "churn"))
+    waiting = PartitionSnapshot(Fence(), calibrators={"churn": fresh})
     for query in ("", "stream=churn"):
-        assert "No outcome yet" in get(pages(waiting), "/", query).text
+        assert "Warm-up: raw scores are served. No outcome is known yet." in get(pages(waiting), "/", query).text
 
 
 def test_a_thousand_streams_are_paged() -> None:

@@ -230,37 +230,6 @@ def recent_after(events: list[Event]) -> float:
     return math.exp(told(events).log_recent("raw"))
 
 
-@pytest.mark.parametrize("ahead", [0, 120])
-def test_alarms_that_begin_anew_are_silent_and_sound_again(monkeypatch: pytest.MonkeyPatch, ahead: int) -> None:
-    monkeypatch.setattr(history, "WINDOW", 500)
-    known = at(0.5, 0.3, 2000 + ahead, History())
-    whole = known.total
-    assert known.restart(1_700_000_000_000)
-    assert (known.total, known.log_alarm("raw")) == (whole, 0.0)
-    assert known.log_recent("raw") <= 0.0
-    assert not known.restart(1_700_000_000_000)
-    at(0.3, 0.3, 3000 - ahead, known)
-    assert known.log_alarm("raw") < -math.log(ALPHA)
-    assert known.log_recent("raw") < -math.log(ALPHA)
-    # They count the events since, as a history that begins then does.
-    if not ahead:
-        assert known.log_alarm("raw") == pytest.approx(at(0.3, 0.3, 3000, History()).log_alarm("raw"))
-        assert known.log_recent("raw") == pytest.approx(at(0.3, 0.3, 3000, History()).log_recent("raw"))
-    at(0.5, 0.3, 2000, known, seed=5)
-    assert known.log_alarm("raw") >= -math.log(ALPHA)
-
-
-def test_a_revision_from_before_the_alarms_began_anew_is_no_evidence(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(history, "WINDOW", 500)
-    known = at(0.3, 0.3, 2000, History())
-    known.restart(1)
-    at(0.3, 0.3, 700, known)
-    was = known.log_wealth("raw")
-    for _ in range(50):
-        assert known.revise(0.3, 0.3, 0.3, 0.0, 1.0, 3)
-    assert known.log_wealth("raw") == was
-
-
 def test_several_partitions_keep_the_level() -> None:
     calm, broken = History(), told([(0.2, 0.2, 1.0, 0.2)] * 50)
     one = history.log_alarm([broken], "raw")

@@ -1,7 +1,6 @@
 """A stream's history: windows, their worst, and bytes that no cut of batches changes."""
 
 import random
-from dataclasses import replace
 
 import pytest
 
@@ -12,6 +11,8 @@ from state.policy import Policies, Policy
 from state.scoring import history
 from state.scoring.history import KINDS, History, overall
 from state.scoring.scores import SCORED, Scores
+
+pytestmark = pytest.mark.usefixtures("no_warm_up")
 
 Scored = tuple[float, float, float, float]  # raw, p, y, draw
 
@@ -94,14 +95,10 @@ def test_partitions_add_their_totals_and_share_the_worst() -> None:
 
 
 @pytest.mark.parametrize("n", [0, 7, 50, 120, 700])
-@pytest.mark.parametrize("restarted", [False, True])
-def test_decoded_history_goes_on_bit_for_bit(n: int, restarted: bool) -> None:  # noqa: FBT001 - a parameter of tests
+def test_decoded_history_goes_on_bit_for_bit(n: int) -> None:
     known = told(made(n))
-    if restarted:
-        assert known.restart(17)
-    closed = known.encode_closed() if known.windows or restarted else None
-    again = History.decode(known.encode(), closed)
-    assert not again.restart(17 if restarted else 0)
+    known.warm_up.observe(0.25, 1.0)
+    again = History.decode(known.encode(), known.encode_closed() if known.windows else None)
     assert [again.log_alarm(kind) for kind in KINDS] == [known.log_alarm(kind) for kind in KINDS]
     assert [again.log_recent(kind) for kind in KINDS] == [known.log_recent(kind) for kind in KINDS]
     for event in made(100, seed=2):
@@ -166,9 +163,8 @@ def test_bytes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         # In every window some events are drawn and some are not, and each kind has another worst window.
         known.observe(p, p, 0.0, p if rng.random() < 0.5 else rng.random() ** 5)
         known.bias.observe((0.5,) * 64, p, p, 0.0)
-    known.restart(1)
-    assert len(known.encode()) <= 8 + 2 + 6986 + 2 + 8 * 257
-    assert len(known.encode_closed()) <= 48 + 8 * 32 + 2 * (2 + 10874) + 4 * (2 + 6986) + 3 * 4
+    assert len(known.encode()) <= 40 + 2 + 6986 + 2 + 8 * 257
+    assert len(known.encode_closed()) <= 40 + 8 * 32 + 2 * (2 + 10874) + 4 * (2 + 6986) + 3 * 4
 
 
 def test_a_stream_that_draws_nothing_keeps_its_worst_window_once() -> None:
@@ -216,24 +212,6 @@ def test_no_cut_of_batches_and_no_restart_shows_in_the_rows() -> None:
     for size, restart in ((1, False), (7, True), (64, True)):
         cut = folded(events, size, restart=restart)
         assert {key: cut[key] for key in scores} == scores
-
-
-def test_a_later_alarm_since_begins_the_alarms_anew_once_whoever_reads_the_rows() -> None:
-    table, whole = dict[bytes, bytes](), folded(joined(230), 1000, restart=False)
-    events = joined(230)
-    made = Policy("calibrated_regression+minimax", features=2)
-    for since, part in ((0, events[:300]), (5, events[300:310]), (5, events[310:])):
-        partition = Partition(Policies(default=replace(made, alarm_since_ms=since)), table.get)
-        effects = partition.fold(part)
-        table.update({key: row for key, row in effects.rows.items() if row is not None})
-        if part == events[300:310]:
-            told = rows.decode_history(effects.scores["s0"], effects.windows["s0"])
-            assert (told.log_alarm("raw"), told.log_recent("raw")) == (0.0, 0.0)
-            assert not told.restart(5)
-    known, other = (rows.decode_history(each[keys.scores("s0")], each[keys.windows("s0")]) for each in (table, whole))
-    assert (known.total, known.windows) == (other.total, other.windows)
-    assert known.encode_closed() != other.encode_closed()
-    assert not known.restart(5)
 
 
 def test_the_engine_scores_features_and_windows() -> None:

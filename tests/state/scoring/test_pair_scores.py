@@ -147,8 +147,8 @@ def test_an_atom_that_covers_more_than_its_level_is_not_off() -> None:
 @pytest.mark.parametrize("scores", [of(classes(30, 10)), of(numbers(30, 10)), PairScores()])
 def test_bytes_are_read_as_they_were_written(scores: PairScores) -> None:
     assert PairScores.decode(scores.encode()) == scores
-    segment = SegmentPairScores.decode(bytes(20) + scores.encode())
-    assert segment.encode() == bytes(20) + scores.encode()
+    segment = SegmentPairScores.decode(bytes(32) + scores.encode())
+    assert segment.encode() == bytes(32) + scores.encode()
     assert rows.decode_comparison(rows.encode_comparison(scores)) == scores
     assert rows.decode_segment(rows.encode_segment(segment)) == segment
 
@@ -193,7 +193,7 @@ def test_several_segments_take_an_event_at_once() -> None:
     observe_segments(together, raw, served, y, 3)
     observe_segments([alone], raw, served, y, 3)
     assert together == [alone, alone]
-    assert alone.encode()[20:].startswith(of([(raw, served, y)]).encode())
+    assert alone.encode()[32:].startswith(of([(raw, served, y)]).encode())
 
 
 def in_windows(events: list[Event], each: int = 300) -> SegmentPairScores:
@@ -256,13 +256,13 @@ def test_rows_of_segments_have_the_sizes_that_the_notes_say() -> None:
         for window in range(RECENT + 3):
             for _ in range(LEAST):
                 observe_segments([scores], raw, served, 0.0, window * TOGETHER)
-        return len(scores.encode()) - 20 - len(PairScores.encode(scores))
+        return len(scores.encode()) - 32 - len(PairScores.encode(scores))
 
     wide = tuple((i + 1) / 257.0 for i in range(256))
     sizes = [recent(Classwise([1.0 / k] * k), Probs([1.0 / k] * k)) for k in (3, 8)]
-    assert [20 + 533 + size for size in sizes] == [1351, 2251]
+    assert [32 + 533 + size for size in sizes] == [1363, 2263]
     sizes = [recent(Quantiles(wide[:m], wide[:m]), Normal(0.0, 1.0)) for m in (7, 256)]
-    assert [20 + most + size for most, size in zip((215, 6191), sizes, strict=True)] == [817, 6865]
+    assert [32 + most + size for most, size in zip((215, 6191), sizes, strict=True)] == [829, 6877]
 
 
 def test_what_is_kept_follows_the_kind_of_forecast() -> None:

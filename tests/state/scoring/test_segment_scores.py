@@ -79,8 +79,8 @@ def test_largest_row_is_the_documented_one() -> None:
     for window in range(1, 10):
         for _ in range(LEAST):
             scores.observe(0.5, 0.5, 1.0, window)
-    assert len(SegmentScores().encode()) == 45
-    assert len(scores.encode()) == 45 + 2 * BANDS * 24 + (RECENT + 1) * 28 == 969
+    assert len(SegmentScores().encode()) == 57
+    assert len(scores.encode()) == 57 + 2 * BANDS * 24 + (RECENT + 1) * 28 == 981
 
 
 @given(st.lists(st.tuples(CHANCE, CHANCE, st.sampled_from([0.0, 1.0]), st.sampled_from([0.0, 1.0])), max_size=30))

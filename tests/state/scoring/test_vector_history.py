@@ -130,19 +130,6 @@ def test_an_alarm_stays_and_the_recent_one_falls_when_the_error_ends() -> None:
     assert history.log_alarm("calibrated") >= FIRES
 
 
-def test_reset_alarms_count_from_the_next_window_on() -> None:
-    history = played(numbers(), 3 * WINDOW + 10, lambda _: 2.0)
-    assert history.restart(7)
-    assert not history.restart(7), "the same request again does nothing"
-    played(history, 100, lambda _: 2.0, 5)
-    assert history.log_alarm("calibrated") == 0.0, "the present window does not count"
-    played(history, 2 * WINDOW, lambda _: 0.0, 6)
-    assert history.log_alarm("calibrated") < FIRES
-    assert history.log_recent("calibrated") < FIRES
-    played(history, 2 * WINDOW, lambda _: 2.0, 7)
-    assert history.log_alarm("calibrated") >= FIRES
-
-
 def revised(history: VectorHistory, n: int, labels: Callable[[int], float], *, wrong_first: bool) -> VectorHistory:
     """Observe events whose label is wrong at first if asked, and right at the end; the wrong ones are revised last."""
     rng, later = random.Random(8), []
@@ -173,14 +160,6 @@ def test_a_revised_label_leaves_sums_and_windows_as_the_right_one_would_have(mak
     if isinstance(mended.total, ClassScores):
         assert mended.total == right.total
         assert mended._counts == right._counts
-
-
-def test_a_label_of_a_window_before_the_reset_does_not_count_for_the_alarm() -> None:
-    history = played(numbers(), WINDOW, lambda _: 0.0)
-    history.restart(1)
-    before = history._closed.encode(), history.log_wealth("calibrated")
-    history.revise(NORMAL, moved(0.0), 0.5, -0.5, b"0", 0)
-    assert (history._closed.encode(), history.log_wealth("calibrated")) == before
 
 
 def test_a_window_that_does_not_exist_is_refused() -> None:

@@ -27,7 +27,6 @@ learn = "arrival"
 revisable = "120d"
 features = ["amount", "age"]
 seed = 18446744073709551615
-alarm_since = 2026-11-22
 segments = ["country", "channel"]
 pairs = [["country", "channel"]]
 segments_required = true
@@ -61,7 +60,6 @@ def test_what_was_written_means_what_was_in_force(settings: Settings) -> None:
         assert was is not None
         assert now is not None
         assert (now.config, now.labels, now.kind, now.features) == (was.config, was.labels, was.kind, was.features)
-        assert now.alarm_since_ms == was.alarm_since_ms
         assert (now.layout, now.segments_required) == (was.layout, was.segments_required)
         assert [each.config for each in now.challengers] == [each.config for each in was.challengers]
         assert now.quota == was.quota

@@ -77,31 +77,6 @@ def test_a_stream_has_every_setting_it_is_given() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("text", "ms"),
-    [
-        ("2026-11-22", 1_795_305_600_000),
-        ("2026-11-22T08:00:00Z", 1_795_305_600_000 + 8 * 3_600_000),
-        ("2026-11-22T08:00:00+02:00", 1_795_305_600_000 + 6 * 3_600_000),
-    ],
-)
-def test_alarms_may_be_told_to_begin_anew(text: str, ms: int) -> None:
-    with_it, without = (
-        stream_config.parse(f'[streams.s]\ncalibrator = "platt"\n{line}', "identity").of("s")
-        for line in (f"alarm_since = {text}", "")
-    )
-    assert with_it is not None
-    assert without is not None
-    assert (with_it.alarm_since_ms, without.alarm_since_ms) == (ms, 0)
-    assert with_it.config == without.config
-
-
-@pytest.mark.parametrize("text", ["true", "5", '"2026-11-22"', "2026-11-22T08:00:00", "08:00:00", "1969-12-31"])
-def test_what_is_no_moment_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="alarm_since must"):
-        stream_config.parse(f"[streams.s]\nalarm_since = {text}", "identity")
-
-
 def test_a_stream_may_have_segments_and_pairs_of_them() -> None:
     found = policy('[streams.s]\nsegments = ["country", "channel"]\npairs = [["channel", "country"]]')
     assert (found.segments, found.pairs) == (("country", "channel"), (("channel", "country"),))

@@ -19,6 +19,8 @@ from streams.metrics.sample import Sample
 from streams.metrics.snapshot import read
 from tests.state.histories import Worker
 
+pytestmark = pytest.mark.usefixtures("no_warm_up")
+
 LEVELS = (0.1, 0.5, 0.9)
 POLICIES = {
     "numbers": Policy(

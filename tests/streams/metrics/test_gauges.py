@@ -37,6 +37,8 @@ from streams.metrics.snapshot import PartitionSnapshot, read
 from streams.records.decoding import REASONS
 from tests.exposed import exposed
 
+pytestmark = pytest.mark.usefixtures("no_warm_up")
+
 #: What a ready topology samples, one value for each metric that is not in the state.
 SAMPLES = [
     ("ready", (), 1.0),

@@ -1,0 +1,189 @@
+"""The warm-up of a configuration: which forecasts belong to it, and what became of them, apart from all scores."""
+
+from struct import Struct
+from typing import Any, ClassVar, Final, Self, cast
+
+from state.forecasts import Classwise, Law, Quantiles
+from state.scoring.alarm import log_wealth
+from state.scoring.scores import Bin, grain
+
+#: A served score this near the raw one is the raw one: maps that have learnt nothing round differently.
+SAME: Final = 1e-9
+#: Outcomes learnt from which on raw scores are served because there is no evidence against them.
+LONGEST: Final = 5000
+#: Outcomes of a segment after the stream's warm-up, until which the segment has one of its own.
+OF_SEGMENT: Final = 250
+
+_SUMS: Final = Struct("<Q3d")
+_SEGMENT: Final = Struct("<IQ")
+
+
+def differs(raw: Any, p: Any) -> bool:  # noqa: ANN401 - of the stream's kind
+    """Whether a served forecast is another one than the raw one."""
+    if isinstance(raw, float):
+        return abs(cast("float", p) - raw) > SAME
+    if isinstance(p, Quantiles):
+        before = [cast("Law", raw).ppf(level) for level in p.levels]
+        return any(abs(one - other) > SAME * max(1.0, abs(one)) for one, other in zip(before, p.values, strict=True))
+    return any(abs(one - other) > SAME for one, other in zip(raw, p, strict=True))
+
+
+class WarmUp:
+    """Sums over the resolved forecasts of the warm-up: how far the raw forecasts are off.
+
+    Attributes
+    ----------
+    n
+        Events.
+    p, y, pp
+        Σp, Σy, Σp² of the raw forecast p and of what happened.
+
+    Notes
+    -----
+    A forecast belongs to the warm-up of a configuration on a partition if it was answered before the first one that
+    ends it (`state.rows.Served.warms`). It is marked in its ledger row. Its outcome teaches the calibrator as any
+    other, and counts here and nowhere else: in no score, window, alarm, segment or comparison.
+
+    One binary event of each forecast is counted, with its probability by the raw forecast: of a probability the event
+    itself, of classes whether the likeliest one occurred, of numbers whether the outcome lies below the median.
+
+    Bytes, little-endian: n (u64), Σp, Σy, Σp² (f64 each). Sums are rounded as in `state.scoring.scores`, so a revised
+    label leaves no trace of the one before.
+
+    Examples
+    --------
+    >>> warm = WarmUp()
+    >>> for y in (0.0, 0.0, 0.0, 1.0):
+    ...     warm.observe(0.5, y)
+    >>> warm.n, warm.mean, warm.observed
+    (4, 0.5, 0.25)
+    """
+
+    __slots__ = ("n", "p", "pp", "y")
+
+    def __init__(self) -> None:
+        self.n = 0
+        self.p = 0.0
+        self.y = 0.0
+        self.pp = 0.0
+
+    def observe(self, raw: Any, y: float, sign: int = 1) -> None:  # noqa: ANN401 - of the stream's kind
+        """Add a resolved forecast of the warm-up, or take it out."""
+        p, happened = _event(raw, y)
+        near = grain(p)
+        self.n += sign
+        self.p += sign * near
+        self.y += sign * happened
+        self.pp += sign * grain(near * near)
+
+    def __add__(self, other: Self) -> Self:
+        """Return the sums of both."""
+        return self._joined(other, 1)
+
+    def __sub__(self, other: Self) -> Self:
+        """Return the sums of ``self`` without those of ``other``, which must be a part of them."""
+        return self._joined(other, -1)
+
+    def _joined(self, other: Self, sign: int) -> Self:
+        total = type(self)()
+        total.n = self.n + sign * other.n
+        total.p = self.p + sign * other.p
+        total.y = self.y + sign * other.y
+        total.pp = self.pp + sign * other.pp
+        return total
+
+    @property
+    def mean(self) -> float:
+        """The mean raw probability; 0 without events."""
+        return self.p / self.n if self.n else 0.0
+
+    @property
+    def observed(self) -> float:
+        """The share that happened; 0 without events."""
+        return self.y / self.n if self.n else 0.0
+
+    @property
+    def log_alarm(self) -> float:
+        """The log of the evidence that the mean of the raw forecasts is wrong, in nats: see `state.scoring.alarm`."""
+        return log_wealth([Bin(float(self.n), self.p, self.y, self.pp, 0.0)])
+
+    def encode(self) -> bytes:
+        """Return the sums; layout in the class's notes."""
+        return _SUMS.pack(self.n, self.p, self.y, self.pp)
+
+    @classmethod
+    def decode(cls, payload: bytes, at: int) -> tuple[Self, int]:
+        """Read what `encode` wrote at an offset; return it and the offset after it; ValueError if it is cut."""
+        found = cls()
+        if len(payload) < at + _SUMS.size:
+            raise ValueError(f"sums of a warm-up of {len(payload) - at} bytes are shorter than {_SUMS.size}")
+        found.n, found.p, found.y, found.pp = _SUMS.unpack_from(payload, at)
+        return found, at + _SUMS.size
+
+
+class SegmentWarmUp:
+    """The warm-up of a segment: its first `OF_SEGMENT` outcomes after the stream's, and what was answered before them.
+
+    What serves a new segment has learnt from the others. So its first forecasts may be far off, and those that wait for
+    their outcome, too. They count in no score of the segment; in those of the stream they do.
+
+    Attributes
+    ----------
+    outcomes
+        Those counted, until it is over.
+    since
+        The partition's count of applied records from which on what is answered counts; 0 before it is over.
+
+    Notes
+    -----
+    Bytes, little-endian: ``outcomes`` (u32), ``since`` (u64).
+    """
+
+    __slots__ = ("outcomes", "since")
+
+    SIZE: ClassVar[int] = _SEGMENT.size
+
+    def __init__(self, outcomes: int = 0, since: int = 0) -> None:
+        self.outcomes = outcomes
+        self.since = since
+
+    def admits(self, born: int, applied: int) -> bool:
+        """Whether an outcome counts in the segment's scores; one that does not is a step to the end of the warm-up.
+
+        Parameters
+        ----------
+        born, applied
+            The partition's count of applied records when its forecast was answered, and now.
+        """
+        if self.since:
+            return born >= self.since
+        self.outcomes += 1
+        if self.outcomes >= OF_SEGMENT:
+            self.since = max(applied, born + 1)
+        return False
+
+    def admitted(self, born: int) -> bool:
+        """Whether the outcome of a forecast that was answered then has counted."""
+        return 0 < self.since <= born
+
+    def joined(self, other: "SegmentWarmUp") -> "SegmentWarmUp":
+        """Return that of the same segment over two partitions: over where it is over in one."""
+        return SegmentWarmUp(self.outcomes + other.outcomes, max(self.since, other.since))
+
+    def encode(self) -> bytes:
+        """Return both numbers; layout in the class's notes."""
+        return _SEGMENT.pack(self.outcomes, self.since)
+
+    @classmethod
+    def decode(cls, payload: bytes, at: int = 0) -> "SegmentWarmUp":
+        """Read what `encode` wrote at an offset."""
+        return cls(*_SEGMENT.unpack_from(payload, at))
+
+
+def _event(raw: Any, y: float) -> tuple[float, float]:  # noqa: ANN401 - of the stream's kind
+    """Return the probability of the binary event of a raw forecast, and whether it happened."""
+    if isinstance(raw, float):
+        return raw, y
+    if isinstance(raw, Classwise):
+        return max(raw), float(raw.argmax() == int(y))
+    return 0.5, float(y < cast("Law", raw).ppf(0.5))

@@ -1,0 +1,104 @@
+"""The warm-up of a stream, as JSON and in words: raw scores are served, and what became of them counts apart."""
+
+import math
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from functools import reduce
+from typing import Any
+
+from state.coverage import Coverage
+from state.rows import Served
+from state.scoring.alarm import ALPHA
+from state.scoring.history import History
+from state.scoring.scores import Scores
+from state.scoring.vector_history import VectorHistory
+from state.scoring.warm_up import WarmUp
+
+
+def describe(
+    serving: Mapping[int, Served],
+    scored: Mapping[int, History | VectorHistory],
+    coverages: Mapping[int, Coverage],
+) -> dict[str, Any] | None:
+    """Return what is known of a stream's warm-up; None where nothing serves it.
+
+    Parameters
+    ----------
+    serving, scored, coverages
+        By partition: what serves now, its scores, and which forecasts have a label.
+
+    Returns
+    -------
+    dict
+        ``partitions`` of ``of`` are still in it, and all have ``learnt`` so many outcomes. ``until_ms``: event time at
+        which the last of the others left it, None if none has. Of its ``resolved`` forecasts ``raw`` is the mean raw
+        probability, and ``observed`` what happened (of classes and numbers see `state.scoring.warm_up.WarmUp`).
+        ``alarm_log10``: the evidence that raw is off there. ``why`` raw is served: ``unknown`` (no outcome is known),
+        ``unlabelled``, ``undisputed`` (outcomes are no evidence against it), None once no partition is in it.
+    """
+    if not serving:
+        return None
+    warming = [each for each in serving.values() if not each.warmed_ms]
+    total = reduce(WarmUp.__add__, [each.warm_up for each in scored.values()], WarmUp())
+    evidence = max((each.warm_up.log_alarm for each in scored.values()), default=0.0) - math.log(max(len(scored), 1))
+    why = None
+    if warming:
+        uncovered = any(each.uncovered for each in coverages.values())
+        known = any(each.calibrator.learnt for each in warming)
+        why = "unlabelled" if known and uncovered else "undisputed" if known else "unknown"
+    return {
+        "partitions": len(warming),
+        "of": len(serving),
+        "learnt": sum(each.calibrator.learnt for each in serving.values()),
+        "until_ms": max(each.warmed_ms for each in serving.values()) or None,
+        "resolved": total.n,
+        "raw": total.mean if total.n else None,
+        "observed": total.observed if total.n else None,
+        "alarm_log10": evidence / math.log(10.0),
+        "why": why,
+    }
+
+
+_WHY = {
+    "unknown": "No outcome is known yet.",
+    "unlabelled": "Most forecasts have no label yet.",
+    "undisputed": "The outcomes so far are no evidence against them.",
+}
+
+
+def words(warm_up: Mapping[str, Any] | None, since: Scores) -> str:
+    """Say what was served when, in plain words; empty where there was no warm-up worth a word.
+
+    Parameters
+    ----------
+    warm_up
+        As `describe` returns it.
+    since
+        Scores of probabilities after the warm-up.
+    """
+    if warm_up is None:
+        return ""
+    n, left = warm_up["resolved"], warm_up["partitions"]
+    if left:
+        where = "" if left == warm_up["of"] else f" in {left} of {warm_up['of']} partitions"
+        said = f"Warm-up{where}: raw scores are served. {_WHY[warm_up['why']]}"
+        if not n:
+            return said
+        off = "; they are off" if warm_up["alarm_log10"] >= -math.log10(ALPHA) else ""
+        means = f"raw said {_figure(warm_up['raw'])}, {_figure(warm_up['observed'])} happened{off}"
+        return f"{said} Of {n:,} outcomes {means}."
+    if not n:
+        return ""
+    at = datetime.fromtimestamp(warm_up["until_ms"] / 1000, UTC)
+    said = f"Warm-up until {at.day} {at:%B %Y, %H:%M} UTC."
+    if not since.n:
+        return said
+    served, raw = (sum(each.p for each in since.bins(kind)) / since.n for kind in ("calibrated", "raw"))
+    happened = sum(each.y for each in since.bins("raw")) / since.n
+    # What was learnt elsewhere was scored under another configuration: before this one's warm-up, perhaps.
+    then = "Since then" if warm_up["learnt"] == n + since.n else "Apart from warm-ups"
+    return f"{said} {then}: served {_figure(served)}, happened {_figure(happened)}, raw {_figure(raw)}."
+
+
+def _figure(value: float) -> str:
+    return f"{value:.4f}" if value >= 0.01 else f"{value:.3g}"
