@@ -14,7 +14,7 @@ from typing import Any
 from aiokafka.errors import KafkaError
 
 from agents import __version__, logs, terminal
-from cli import replay
+from cli import load, replay
 from replay.sources.record import TableError
 from streams.config import effective_config, stream_config
 from streams.config.settings import Settings, SettingsError
@@ -231,6 +231,7 @@ def _parser() -> argparse.ArgumentParser:
     promote.add_argument("--dry-run", action="store_true", help="show what would change, and change nothing")
 
     replay.add(commands)
+    load.add(commands)
     _add_readers(commands)
     return parser
 
@@ -777,6 +778,7 @@ _COMMANDS = {
     "inspect": _inspect,
     "letters": _letters,
     "replay": replay.run,
+    "load": load.run,
     "promote": _promote,
     "rescale": _rescale,
     "schema": _schema,
@@ -786,7 +788,7 @@ _COMMANDS = {
 }
 
 #: These commands write data: state, records, reports. Only the user who runs them may read it.
-_PRIVATE = ("worker", "run", "router", "replay", "audit", "inspect")
+_PRIVATE = ("worker", "run", "router", "replay", "load", "audit", "inspect")
 
 if __name__ == "__main__":
     sys.exit(main())

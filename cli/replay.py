@@ -121,6 +121,11 @@ def add_source(parser: argparse.ArgumentParser) -> tuple[Any, Any]:
     what.add_argument("--to", dest="end", metavar="TIME", help="up to, not including, this time")
     what.add_argument("--last", metavar="7d", help="from so long ago on")
     what.add_argument("--offsets", type=Path, metavar="FILE", help="what this manifest says")
+    return what, add_files(parser)
+
+
+def add_files(parser: argparse.ArgumentParser) -> Any:  # noqa: ANN401 - a group of arguments
+    """Add the options that say which files are read, and return their group."""
     files = parser.add_argument_group("records of files instead: JSON lines, .gz too, or Parquet")
     files.add_argument("--forecasts", type=Path, metavar="FILE")
     files.add_argument("--outcomes", type=Path, metavar="FILE")
@@ -147,7 +152,7 @@ def add_source(parser: argparse.ArgumentParser) -> tuple[Any, Any]:
     table.add_argument("--id", metavar="COLUMN", help="the event's id (default: the number of the row)")
     table.add_argument("--stream-column", metavar="COLUMN", help="the stream of each row")
     table.add_argument("--stream-name", metavar="NAME", help="the stream of all rows (default: the file's name)")
-    return what, files
+    return files
 
 
 def joined(arguments: Sequence[str]) -> list[str]:
@@ -192,7 +197,7 @@ def request(options: argparse.Namespace, settings: Settings) -> "Request":
     plans = configurations(settings, options.calibrator, options.streams, challengers=options.challengers)
     taken: list[str] = []
     if options.segments:
-        _require_segments(read.columns, plans)
+        require_segments(read.columns, plans)
     if options.table:
         plans, taken = understood(read, plans)
         taken = [*read.notes, *taken]
@@ -214,7 +219,7 @@ def request(options: argparse.Namespace, settings: Settings) -> "Request":
     )
 
 
-def _require_segments(columns: "Columns", plans: "list[Configuration]") -> None:
+def require_segments(columns: "Columns", plans: "list[Configuration]") -> None:
     """Raise SettingsError if no plan has a segment that the table is to give: nothing would be shown of it."""
     stream = columns.stream_name if columns.stream is None else None
     known = set[str]().union(*(plan.segments(stream) for plan in plans))
@@ -225,17 +230,22 @@ def _require_segments(columns: "Columns", plans: "list[Configuration]") -> None:
         )
 
 
+def require_table(options: argparse.Namespace) -> None:
+    """Raise SettingsError where an option is of a table, and there is none."""
+    if not options.table and (alone := [name for name in _OF_TABLE if getattr(options, name) is not None]):
+        raise SettingsError(f"--{alone[0].replace('_', '-')} is of a table: give --table FILE, too")
+
+
 def source(options: argparse.Namespace, settings: Settings) -> Any:  # noqa: ANN401 - a Source
     """Turn the options of `add_source` into a source; raises as `request`."""
     from replay.sources.topics import Range, moment, reread, resolved  # noqa: PLC0415
 
-    if not options.table and (alone := [name for name in _OF_TABLE if getattr(options, name) is not None]):
-        raise SettingsError(f"--{alone[0].replace('_', '-')} is of a table: give --table FILE, too")
+    require_table(options)
     given = [name for name in ("start", "end", "last", "offsets") if getattr(options, name) is not None]
     if options.forecasts or options.outcomes or options.table:
         if given:
             raise SettingsError("--from, --to, --last and --offsets are of topics, not of files")
-        return _of_files(options)
+        return of_files(options)
     if getattr(options, "partitions", None):
         raise SettingsError("--partitions is of files; topics have theirs")
     if options.offsets:
@@ -254,7 +264,8 @@ def source(options: argparse.Namespace, settings: Settings) -> Any:  # noqa: ANN
     return resolved(settings, os.environ, Range(start, end))
 
 
-def _of_files(options: argparse.Namespace) -> Any:  # noqa: ANN401 - a Source
+def of_files(options: argparse.Namespace) -> Any:  # noqa: ANN401 - a Source
+    """Turn the options of `add_files` into a source; raises as `request`."""
     from replay.sources.files import FileSource  # noqa: PLC0415
 
     partitions = getattr(options, "partitions", None) or 1

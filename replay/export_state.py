@@ -1,13 +1,15 @@
 """The state of a replay as the beginning of a worker: rows and fence in the changelog, offsets in the group.
 
-A worker with this ``TRUEUP_APP_ID`` restores the rows and goes on where the replay ended. The changelog must be empty
-and the group unused, so nothing that lives is touched. Until all rows are acknowledged the fence is one that no worker
-accepts (it stops with `CorruptFrame`): a replay that dies on the way leaves nothing that could be taken for a state.
+A worker with this ``TRUEUP_APP_ID`` restores the rows and goes on where the old group had answered. The changelog must
+be empty and the group unused, so nothing that lives is touched. Until all rows are acknowledged the fence is one that
+no worker accepts (it stops with `CorruptFrame`): a replay that dies on the way leaves nothing that could be taken for a
+state.
 """
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
@@ -66,6 +68,39 @@ async def _check(settings: Settings, partitions: int) -> None:
             raise TopicsError(
                 f"group {settings.app_id} has committed offsets: a worker has run with this application id"
             )
+
+
+def answered(settings: Settings, source: TopicSource) -> TopicSource:
+    """Return what a group has answered of a source: what lies behind that, another one has to answer.
+
+    Raises
+    ------
+    TopicsError
+        If the group has committed nothing, or the brokers do not say.
+    """
+    try:
+        committed = asyncio.run(_committed(settings, source))
+    except KafkaError as exc:
+        raise TopicsError(f"cannot ask what group {settings.app_id} has answered: {exc!r}") from exc
+    if not any(offset for offsets in committed for offset in offsets):
+        raise TopicsError(
+            f"group {settings.app_id} (TRUEUP_APP_ID) has committed no offset, so nobody knows which records it has "
+            "answered, and the new group must answer all others. If it has answered some, commit how far by "
+            "'kafka-consumer-groups.sh --reset-offsets'; if none, a new group needs no state"
+        )
+    first, second = (
+        tuple((start, max(start, min(end, offset))) for (start, end), offset in zip(spans, offsets, strict=True))
+        for spans, offsets in zip(source.spans, committed, strict=True)
+    )
+    return replace(source, spans=(first, second))
+
+
+async def _committed(settings: Settings, source: TopicSource) -> list[list[int]]:
+    async with open_group(settings) as consumer:
+        return [
+            [await consumer.committed(TopicPartition(name, n)) or 0 for n in range(source.partitions)]
+            for name in source.names
+        ]
 
 
 def write(settings: Settings, source: TopicSource, folded: Sequence[EngineOutput]) -> int:
@@ -133,9 +168,15 @@ def _fence(source: TopicSource, partition: int, folded: EngineOutput) -> Fence:
 
 
 async def append(
-    producer: AIOKafkaProducer, settings: Settings, partition: int, rows: Iterable[tuple[bytes, bytes | None]]
+    producer: AIOKafkaProducer,
+    settings: Settings,
+    partition: int,
+    rows: Iterable[tuple[bytes, bytes | None]],
+    topic: str | None = None,
 ) -> int:
     """Append rows, None for one to delete, in as few batches as they fit, each acknowledged before the next.
+
+    They go to the changelog, or to another topic if one is named.
 
     Returns
     -------
@@ -147,17 +188,17 @@ async def append(
     TopicsError
         If one does not fit a batch.
     """
-    count = 0
+    count, topic = 0, topic or settings.changelog
     batch = producer.create_batch()
     for key, row in rows:
         if batch.append(timestamp=None, key=key, value=row) is None:
-            await (await producer.send_batch(batch, settings.changelog, partition=partition))
+            await (await producer.send_batch(batch, topic, partition=partition))
             batch = producer.create_batch()
             if batch.append(timestamp=None, key=key, value=row) is None:
                 raise TopicsError(f"a row of {len(row or b'')} bytes does not fit TRUEUP_BATCH_BYTES")
         count += 1
     if batch.record_count():
-        await (await producer.send_batch(batch, settings.changelog, partition=partition))
+        await (await producer.send_batch(batch, topic, partition=partition))
     return count
 
 

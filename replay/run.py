@@ -5,7 +5,7 @@ import shutil
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import blake2b
 from pathlib import Path
@@ -134,6 +134,9 @@ def replay(request: Request, environment: Mapping[str, str], show: Show = lambda
     successor = request.write_state and export_state.target(environment, request.write_state)
     if successor:
         export_state.check(successor, source.partitions)
+        if isinstance(source, TopicSource):
+            source = export_state.answered(settings, source)
+            request = replace(request, source=source)
     for path in (request.manifest, request.report, request.output, request.letters):
         if path is not None and not path.resolve().parent.is_dir():
             raise SettingsError(f"cannot write {path}: there is no such directory")

@@ -67,6 +67,8 @@ class Verdict:
         What was in force, in order.
     rows
         The rows that it ended with, where another group began with them.
+    loaded
+        What was loaded, with which it began; empty where nothing was.
     """
 
     partition: int
@@ -78,6 +80,7 @@ class Verdict:
     resumed: int = 0
     in_force: list[dict[str, Any]] = field(default_factory=list)
     rows: Rows | None = None
+    loaded: str = ""
 
 
 def run(
@@ -315,6 +318,12 @@ def _derive(task: _Task, source: PartitionReader, rows: RowStore, verdict: Verdi
     if since is None and task.begun is not None:
         until = min((each.claim for each in recorded), default=None)
         since = groups.begin(task.settings, partition, task.begun, rows, source.changelog(partition, until))
+    given = source.loaded(partition, span.told)
+    if given is not None:
+        verdict.loaded = str(given[0])
+        if since is None:
+            until = min((each.claim for each in recorded), default=None)
+            since = groups.loaded(task.settings, partition, given, rows, source.changelog(partition, until))
     begins, later = dict.fromkeys(LABELS, 0), recorded
     if since is not None:
         fence = fence_of(rows)
@@ -411,6 +420,7 @@ def _account(
         "differences": differences,
         "unable": reasons,
         "skipped": [place for verdict in verdicts for place in verdict.skipped],
+        "loaded": {str(verdict.partition): verdict.loaded for verdict in own if verdict.loaded},
         "resumed": sum(verdict.resumed for verdict in verdicts),
         "in_force": {str(verdict.partition): verdict.in_force for verdict in own},
         "earlier_groups": earlier,
@@ -463,6 +473,8 @@ def _print(console: Console, account: Mapping[str, Any]) -> None:
 
 
 def _print_groups(line: Callable[[str], None], account: Mapping[str, Any]) -> None:
+    for partition, what in account["loaded"].items():
+        line(f"partition {partition} began with {escape(what)}: all that came behind is judged, these rows are not")
     for group, found in account["earlier_groups"].items():
         line(f"its rows began with those of {escape(group)}, derived in {len(found['partitions'])} partitions")
     for partition, found in account["in_force"].items():

@@ -20,6 +20,7 @@ from replay.audit.output_matcher import Unauditable, Unsettled
 from replay.audit.partition_verifier import LABELS, Checked, Derivation, Memory, RowStore, fence_of
 from replay.audit.reader import PartitionReader, Span, origins, spans
 from replay.audit.terms import UNKNOWN, Terms
+from replay.loaded import Loaded
 from replay.moves import Move
 from state.frames import CorruptFrame
 from state.rescale import RescaleError, rescaled
@@ -287,22 +288,36 @@ def begin(
         If the changelog has another row, or other rows were written down.
     """
     begun.read_rows(given.directory, given.rows, rows)
-    wrong = _wrong(changelog, rows, given.loose)
     of = f"partition {partition} of {settings.app_id}"
-    if wrong:
-        named = "; ".join(wrong[:NAMED]) + (f"; and {len(wrong) - NAMED} more" if len(wrong) > NAMED else "")
-        raise Unauditable(
-            f"{of} began with other rows than 'trueup rescale' must have made of {given.move.app}, in "
-            f"{settings.changelog}/{partition}: {named}"
-        )
+    origin = f"rows than 'trueup rescale' must have made of {given.move.app}"
+    _require_same(f"{of} began with other {origin}, in {settings.changelog}", changelog, rows, given.loose)
     if given.unlike:
         raise Unauditable(
             f"{of}: 'trueup rescale' has made other rows of {given.move.app} than this version does, of the kinds "
             f"{', '.join(given.unlike)} (see docs/state-format.md): another version did it, or its state was not what "
             "its topics lead to"
         )
+    return _derivation(settings, given.move.since[partition], rows)
+
+
+def loaded(
+    settings: Settings,
+    partition: int,
+    given: tuple[Loaded, Mapping[bytes, bytes]],
+    rows: RowStore,
+    changelog: Iterable[tuple[int, bytes, bytes | None]],
+) -> Derivation:
+    """Put the rows that `replay.load` gave a partition into ``rows``, and return what to go on from; see `begin`."""
+    said, found = given
+    rows.write(found)
+    _require_same(f"partition {partition} of {settings.app_id} began with other rows than the {said}", changelog, rows)
+    return _derivation(settings, said.since, rows)
+
+
+def _derivation(settings: Settings, since: tuple[int, int, int], rows: RowStore) -> Derivation:
+    """Return what to go on from with rows; ``since`` are the next offsets of the outputs."""
     fence = fence_of(rows)
-    calibrated, resolved, letters = given.move.since[partition]
+    calibrated, resolved, letters = since
 
     def nothing(following: int) -> Unsettled:
         return Unsettled(following, 0, 0, [], [], [])
@@ -311,6 +326,18 @@ def begin(
     return Derivation(
         terms, Checked(), fence.applied, calibrated, nothing(resolved), nothing(letters), nothing(0), {}, rows
     )
+
+
+def _require_same(
+    what: str,
+    changelog: Iterable[tuple[int, bytes, bytes | None]],
+    rows: RowStore,
+    loose: frozenset[str] = frozenset(),
+) -> None:
+    wrong = _wrong(changelog, rows, loose)
+    if wrong:
+        more = f"; and {len(wrong) - NAMED} more" if len(wrong) > NAMED else ""
+        raise Unauditable(f"{what}: {'; '.join(wrong[:NAMED])}{more}")
 
 
 def _wrong(changelog: Iterable[tuple[int, bytes, bytes | None]], rows: RowStore, loose: frozenset[str]) -> list[str]:

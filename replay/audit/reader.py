@@ -13,6 +13,7 @@ from replay.audit.checkpoint import Skips
 from replay.audit.output_matcher import Unauditable
 from replay.audit.partition_verifier import LABELS
 from replay.audit.terms import Terms
+from replay.loaded import Loaded
 from replay.moves import Move, MoveError
 from streams.config import in_force
 from streams.config.in_force import InForce, InForceError
@@ -163,6 +164,25 @@ class PartitionReader:
             return None if said is None else Move.decode(said)
         except MoveError as exc:
             raise Unauditable(f"{self._settings.configurations}/{partition}: {exc}") from exc
+
+    def loaded(self, partition: int, told: tuple[int, int]) -> tuple[Loaded, dict[bytes, bytes]] | None:
+        """Return what `replay.load` wrote down of a partition, and its rows; None if it did not; raises likewise."""
+        found = {key: value for key, value in self._told(partition, told) if key is not None and value is not None}
+        if in_force.LOADED not in found:
+            return None
+        begin = len(in_force.LOADED_ROW)
+        rows = {key[begin:]: row for key, row in found.items() if key.startswith(in_force.LOADED_ROW)}
+        try:
+            said = Loaded.decode(found[in_force.LOADED])
+        except (ValueError, KeyError, TypeError) as exc:
+            raise Unauditable(
+                f"{self._settings.configurations}/{partition}: what 'trueup load' wrote down cannot be read: {exc!r}"
+            ) from exc
+        if len(rows) != said.rows:
+            raise Unauditable(
+                f"{self._settings.configurations}/{partition} has {len(rows):,} of the {said}: some were deleted"
+            )
+        return said, rows
 
     def _told(self, partition: int, told: tuple[int, int]) -> list[tuple[bytes | None, bytes | None]]:
         """Return the records of the topic of what is in force."""

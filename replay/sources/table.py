@@ -118,6 +118,8 @@ class TableSource(FileSource):
     ----------
     columns
         Which column holds what.
+    by_stream
+        Whether the stream is the key, not the event's id.
 
     Raises
     ------
@@ -128,6 +130,7 @@ class TableSource(FileSource):
     """
 
     columns: Columns = Columns("", "", "")
+    by_stream: bool = False
 
     @property
     def notes(self) -> Sequence[str]:
@@ -188,7 +191,7 @@ class TableSource(FileSource):
                         made["segments"] = {name: column[row] for name, column in rows.segments.items() if column[row]}
                 else:
                     made["y"] = int(rows.labels[row])
-                key = event_id.encode()
+                key = (rows.streams[row] if self.by_stream else event_id).encode()
                 reason = None if timed[row] else "timestamp"
                 value = orjson.dumps(made)
                 records.append(new(SourceRecord, (int(stands[row]), topic, number, key, value, reason, ())))

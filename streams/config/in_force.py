@@ -38,6 +38,10 @@ _MAPPED: Final = b"mapped/"
 _CONFIGURATION: Final = b"configuration/"
 #: Key of the record that says of which state the rows were made that a partition began with: a row of `state.rescale`.
 MOVED: Final = b"moved"
+#: Key of the record that says of which files the rows were made that a partition began with, and how the keys of these
+#: rows begin, which stand beside it.
+LOADED: Final = b"loaded"
+LOADED_ROW: Final = b"loaded/"
 
 
 class InForceError(ValueError):

@@ -108,11 +108,30 @@ def test_worker_goes_on_exactly_where_replay_ended(world: Callable[..., World], 
     assert answers([*(Read(0, 0, None, line, 0) for line in first), *rest]) == answers(live.read("calibrated"))
 
 
+def test_a_new_group_answers_what_the_old_one_had_not(world: Callable[..., World]) -> None:
+    live = world()
+    heir = successor(world, live)
+    live.send(MADE.sent)
+    with pytest.raises(TopicsError, match=r"has committed no offset, .* a new group needs no state"):
+        replay(replace(asked(live), write_state=heir.name), live.environment)
+    with live.worker() as worker:
+        live.wait_until_applied(len(MADE.sent))
+        assert worker.stop() == 0
+    outage = [forecast(f"outage-{n}", 0.5, 1_000_000 + 150_000) for n in range(40)]
+    live.send(outage)
+    replay(replace(asked(live), write_state=heir.name), live.environment)
+    with heir.worker() as worker:
+        wait_for("the answers of the outage", lambda: len(heir.read("calibrated")) == len(outage))
+        assert worker.stop() == 0
+    assert answers(heir.read("calibrated")).keys() == {f"outage-{n}" for n in range(40)}
+
+
 def test_worker_refuses_a_state_that_replay_did_not_finish(
     world: Callable[..., World], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     live = world()
-    live.send(MADE.sent)
+    fed(live)
+    heir = successor(world, live)
     real = export_state.append
 
     async def dying(producer: object, settings: object, partition: int, rows: Iterable[tuple[bytes, bytes]]) -> int:
@@ -123,9 +142,8 @@ def test_worker_refuses_a_state_that_replay_did_not_finish(
 
     monkeypatch.setattr(export_state, "append", dying)
     with pytest.raises(KeyboardInterrupt):
-        replay(replace(asked(live), write_state=live.name), live.environment)
-    assert not live.read("calibrated")
-    with live.worker() as worker:
+        replay(replace(asked(live), write_state=heir.name), live.environment)
+    with heir.worker() as worker:
         assert worker.process.wait(60) == 70
         assert "CorruptFrame" in worker.printed
 

@@ -1,0 +1,86 @@
+"""``trueup load`` on the command line."""
+
+import argparse
+import os
+import sys
+from dataclasses import replace
+from typing import Any
+
+from cli import replay
+from streams.config.settings import Settings, SettingsError
+
+DESCRIPTION = """\
+Teaches a group what a table of the past, or files, would have taught it. Its workers then begin with these maps, and
+answer all records that its topics hold or get meanwhile. The plan is that of TRUEUP_STREAMS. The group must be new or
+stopped, and have no state. An audit begins with what was loaded.
+"""
+
+EPILOG = """\
+example:
+  trueup topics create
+  trueup load --table last-year.csv --score p --label fraud --time scored_at --label-time reported_at --id payment \\
+      --stream-name fraud-cards
+  trueup worker
+"""
+
+
+def add(commands: Any) -> None:  # noqa: ANN401 - argparse has no public name for it
+    """Add the command to the command line."""
+    load = commands.add_parser(
+        "load",
+        help="let a new group begin with what a table of the past teaches",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    replay.add_files(load)
+    load.add_argument(
+        "--keys",
+        choices=("event", "stream"),
+        default="event",
+        help="of a table: what live records are keyed by, so that labels meet their forecasts (default: event)",
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Load, say what was loaded, and return the exit status.
+
+    Raises
+    ------
+    SettingsError, TopicsError, TableError
+        If it is not possible; nothing that a worker would accept was written.
+    """
+    from rich.console import Console  # noqa: PLC0415 - not for --help
+
+    from replay import load  # noqa: PLC0415 - numpy takes a while to import
+    from replay.configuration import configurations  # noqa: PLC0415
+    from replay.progress import Bar  # noqa: PLC0415
+    from replay.run import cores  # noqa: PLC0415
+    from replay.silence import understood  # noqa: PLC0415
+
+    settings = Settings.from_env(os.environ)
+    replay.require_table(options)
+    if not (options.table or options.forecasts):
+        raise SettingsError("load needs --table FILE, or --forecasts FILE and --outcomes FILE")
+    if options.table and not options.id:
+        raise SettingsError("load needs --id, the column of event ids: labels that are still to come name the event")
+    if len(settings.stages) > 1:
+        raise SettingsError(
+            "load cannot fill the router that these sources need: labels of what was loaded would not find it. Load "
+            "into a group without intake, see docs/routing.md"
+        )
+    group = load.opened(settings)
+    options.partitions = group.partitions
+    source = replay.of_files(options)
+    (plan,) = configurations(settings, [], [])
+    if options.table:
+        source = replace(source, by_stream=options.keys == "stream")
+        replay.require_segments(source.columns, [plan])
+        (meant,), said = understood(source, [plan])
+        if any(meant.policies.of(stream) != plan.policies.of(stream) for stream in source.silent):
+            raise SettingsError(f"TRUEUP_STREAMS has to say what silence means, before anything is loaded. {said[-1]}")
+        sys.stdout.writelines(f"{sentence}\n" for sentence in (*source.notes, *said))
+    with Bar(Console(stderr=True)) as bar:
+        told = load.load(source, plan, settings, group, cores(), bar.show)
+    sys.stdout.write(f"{told}\n")
+    return 0

@@ -1,0 +1,247 @@
+"""The past, of a table or of files, as the state that a new group's workers begin with.
+
+The workers' engine folds the past, and its rows go to the changelog, as those of `replay.export_state` do: the fence
+comes last, and until then no worker accepts what is there. The offsets of the past are none of the inputs' topics. So
+the fence says of these what the group has answered, which is nothing if it is new: workers answer every record that
+producers sent before or meanwhile.
+
+An audit cannot derive these rows from topics. So they stand a second time in the topic of what is in force, which keeps
+them, with a record that says what they were made of: audits begin with them.
+"""
+
+import asyncio
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import chain
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final
+
+from aiokafka import TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.errors import KafkaError, for_code
+
+from replay import process_pool
+from replay.configuration import Configuration
+from replay.delay import Delay
+from replay.export_state import UNFINISHED, append, open_group, writer
+from replay.loaded import Loaded
+from replay.moves import is_of_engine
+from replay.partition_task import Done, Part
+from replay.row_engine import EngineOutput
+from replay.run import Show
+from replay.score import dead
+from replay.sources.files import FileSource
+from replay.sources.record import TableError
+from replay.sources.table import TableSource
+from state import keys
+from state.fence import FATES, FORECAST_FATES, INPUT_FATES, Fence
+from streams.config import in_force
+from streams.config.settings import Settings
+from streams.kafka import topics
+from streams.kafka.topics import TopicsError
+from streams.kafka.whole_topics import batches
+
+#: Rows that speak of offsets, which are none of the topics': what was refused lately, and what quotas have left.
+_OF_OFFSETS: Final = (keys.REFUSALS, keys.QUOTA)
+
+
+@dataclass(frozen=True)
+class Group:
+    """A group that may be loaded.
+
+    Attributes
+    ----------
+    next
+        By partition, the next offsets of forecasts and of outcomes that it has not answered; 0 where it is new.
+    since
+        By partition, `Loaded.since`.
+    """
+
+    next: Sequence[tuple[int, int]]
+    since: Sequence[tuple[int, int, int]]
+
+    @property
+    def partitions(self) -> int:
+        """How many there are."""
+        return len(self.next)
+
+
+def opened(settings: Settings) -> Group:
+    """Look at a group before anything is read.
+
+    Raises
+    ------
+    TopicsError
+        If its topics are not there, workers run, or it has a state.
+    """
+    try:
+        return asyncio.run(_opened(settings))
+    except KafkaError as exc:
+        raise TopicsError(f"cannot look at {settings.changelog}: {exc!r}") from exc
+
+
+async def _opened(settings: Settings) -> Group:
+    names = [settings.forecasts, settings.outcomes, *_outputs(settings), settings.changelog, settings.configurations]
+    counts = {name: await topics.partitions(settings, name) for name in names}
+    if lacking := [name for name, found in counts.items() if found is None]:
+        raise TopicsError(f"there is no topic {lacking[0]}: 'trueup topics create' makes it")
+    if len({*counts.values()}) > 1:
+        raise TopicsError(f"the topics do not have equally many partitions: {counts}")
+    count = counts[settings.forecasts] or 0
+    outputs = [[TopicPartition(name, n) for name in _outputs(settings)] for n in range(count)]
+    async with open_group(settings) as consumer:
+        ends = await consumer.end_offsets([*chain(*outputs)])
+        answered = [
+            [await consumer.committed(TopicPartition(name, n)) or 0 for name in (settings.forecasts, settings.outcomes)]
+            for n in range(count)
+        ]
+    await _require_stopped(settings)  # behind the first question about the group, which makes brokers look it up
+    known = False
+    async for _, records in batches(settings, [settings.changelog]):
+        known = known or any(record.key is not None and is_of_engine(record.key) for record in records)
+    if known:
+        raise TopicsError(
+            f"group {settings.app_id} has a state already, of a worker or of an earlier load. Nothing was loaded, "
+            "so nothing counts twice. Give another TRUEUP_APP_ID, whose workers answer all that topics keep. Or "
+            f"delete the topics {settings.changelog} and {settings.configurations}, make them by 'trueup topics "
+            "create', and load again: the group then goes on behind its last answer, and labels of forecasts that "
+            "it answered before do not find them"
+        )
+    since = [[ends[place] for place in places] for places in outputs]
+    return Group([(one, two) for one, two in answered], [(one, two, three) for one, two, three in since])
+
+
+def _outputs(settings: Settings) -> tuple[str, str, str]:
+    return settings.calibrated, settings.resolved, settings.dead_letters
+
+
+async def _require_stopped(settings: Settings) -> None:
+    admin = AIOKafkaAdminClient(bootstrap_servers=",".join(settings.brokers), **settings.security.client_options())
+    await admin.start()
+    try:
+        (response,) = await admin.describe_consumer_groups([settings.app_id])
+    finally:
+        await admin.close()
+    code, _, _, _, _, members, *_ = response.groups[0]
+    if code:
+        raise for_code(code)(f"group {settings.app_id} cannot be described")
+    if members:
+        raise TopicsError(
+            f"group {settings.app_id} runs ({len(members)} members): stop its workers, and load again. Producers may "
+            "go on"
+        )
+
+
+def load(
+    source: FileSource, configuration: Configuration, settings: Settings, group: Group, processes: int, show: Show
+) -> str:
+    """Fold the past and write it, and return a message about it.
+
+    Parameters
+    ----------
+    source
+        With as many partitions as the group.
+    configuration
+        The workers' plan.
+    settings, group
+        Of the workers, and as `opened` found it.
+    processes
+        At most so many.
+
+    Raises
+    ------
+    TableError
+        If more than half of the records of a topic cannot be used, or the past ends in the future.
+    TopicsError
+        If the brokers refuse. Then the changelog holds no state that a worker would accept.
+    """
+    with TemporaryDirectory(prefix="trueup-load-") as made:
+        directory = Path(made)
+        read = source.spooled(directory) if source.partitions > 1 else source
+        direct = None if isinstance(source, TableSource) else settings.direct
+        parts = [
+            Part(
+                read,
+                n,
+                [[configuration]],
+                settings.limits,
+                Delay(),
+                directory / str(n),
+                letters=False,
+                engine=configuration,
+                direct=direct,
+            )
+            for n in range(source.partitions)
+        ]
+        done = process_pool.play(parts, processes, lambda read_: show("folding", read_, source.size))
+        lost = _require_usable(done)
+        show("writing the state", 0, 0)
+        folded = [part.folded for part in done if part.folded is not None]
+        try:
+            written = asyncio.run(_write(settings, folded, group, source.manifest()["files"]))
+        except (KafkaError, OSError) as exc:
+            raise TopicsError(
+                f"cannot write {settings.changelog}: {exc!r}; it holds no state that a worker would accept. Delete it "
+                f"and {settings.configurations}, make them by 'trueup topics create', and load again"
+            ) from exc
+    fates = [sum(part.folded.fence.fates[n] for part in done if part.folded) for n in range(len(FATES))]
+    found = Fence(fates=fates)
+    return (
+        f"{sum(fates[:FORECAST_FATES]):,} forecasts and {sum(fates[FORECAST_FATES:INPUT_FATES]):,} outcomes are loaded "
+        f"into {settings.app_id}: {written:,} rows in {group.partitions} partitions{lost}. {found.pending:,} forecasts "
+        f"wait for a label, and {found.waiting:,} labels for their forecast to mature. Start the workers"
+    )
+
+
+def _require_usable(done: Sequence[Done]) -> str:
+    """Return what is to be said of dead letters; raises TableError if they are too many, or times lie ahead."""
+    lost = dead(part.played[0] for part in done)
+    for topic, (label, reasons) in enumerate(lost.items()):
+        listed = ", ".join(f"{n:,} {reason}" for reason, n in sorted(reasons.items()))
+        read = sum(part.read[topic] for part in done)
+        if 2 * sum(reasons.values()) > read:
+            raise TableError(
+                f"more than half of {read:,} {label} cannot be used: {listed}; nothing was loaded. 'trueup replay' of "
+                "the same files shows them, with --dead-letters FILE"
+            )
+    last = max((part.end_ms for part in done if part.end_ms is not None), default=None)
+    if last is None:
+        raise TableError("there is no record to load")
+    if last > time.time() * 1000:
+        at = datetime.fromtimestamp(last / 1000, UTC)
+        raise TableError(
+            f"the last record is of {at:%Y-%m-%d %H:%M}, which is still to come: live records would stand behind it; "
+            "nothing was loaded"
+        )
+    told = [f"{n:,} {label} ({reason})" for label, reasons in lost.items() for reason, n in sorted(reasons.items())]
+    return f"; {', '.join(told)} could not be used" if told else ""
+
+
+async def _write(settings: Settings, folded: Sequence[EngineOutput], group: Group, files: Mapping[str, Any]) -> int:
+    at = datetime.now(UTC).isoformat(timespec="seconds")
+    written = 0
+    async with writer(settings) as producer:
+        for n in range(len(folded)):
+            await append(producer, settings, n, [(keys.FENCE, UNFINISHED)])
+        for n, each in enumerate(folded):
+            fence = each.fence
+            fence.next[:] = group.next[n]
+            rows = await append(producer, settings, n, _rows(each))
+            again = (
+                (in_force.LOADED_ROW + key, row) for key, row in chain(_rows(each), [(keys.FENCE, fence.encode())])
+            )
+            await append(producer, settings, n, again, settings.configurations)
+            told = Loaded(files, at, rows + 1, group.since[n])
+            await append(producer, settings, n, [(in_force.LOADED, told.encode())], settings.configurations)
+            written += rows + 1
+        await _require_stopped(settings)
+        for n, each in enumerate(folded):
+            await append(producer, settings, n, [(keys.FENCE, each.fence.encode())])
+    return written
+
+
+def _rows(folded: EngineOutput) -> Iterator[tuple[bytes, bytes]]:
+    return ((key, row) for key, row in folded.rows() if key != keys.FENCE and not key.startswith(_OF_OFFSETS))

@@ -1,0 +1,49 @@
+"""What a partition began with, where a table or files were loaded (`replay.load`)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Self
+
+import orjson
+
+VERSION: Final = 1
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """What a partition began with.
+
+    Attributes
+    ----------
+    files
+        Name, size and digest of each file.
+    at
+        When, ISO 8601; for people.
+    rows
+        How many.
+    since
+        Next offsets of calibrated and resolved records and of dead letters then.
+    """
+
+    files: Mapping[str, Any]
+    at: str
+    rows: int
+    since: tuple[int, int, int]
+
+    def encode(self) -> bytes:
+        """Return the record."""
+        made = {"version": VERSION, "files": self.files, "at": self.at, "rows": self.rows, "since": self.since}
+        return orjson.dumps(made, option=orjson.OPT_SORT_KEYS)
+
+    @classmethod
+    def decode(cls, value: bytes) -> Self:
+        """Read a record; raises ValueError, KeyError or TypeError if it is none."""
+        made = orjson.loads(value)
+        if made.pop("version") != VERSION:
+            raise ValueError("it is of another version")
+        first, second, third = made.pop("since")
+        return cls(**made, since=(first, second, third))
+
+    def __str__(self) -> str:
+        named = " and ".join(str(each["name"]) for each in self.files.values())
+        return f"{self.rows:,} rows that 'trueup load' made of {named} ({self.at})"
