@@ -80,8 +80,9 @@ def _lately(segments: Mapping[str, Any]) -> Iterator[Table]:
 
 
 def _scores(contenders: list[Contender]) -> Table:
-    """Return one row for each contender, and one for raw at each delay, which decides what is resolved."""
+    """Return a row a contender, and one of raw at each delay, which decides what is resolved; after the warm-up."""
     table = _table("ECE", "chance", "worst", "Brier", "log", "regret", "own error", "bound")
+    table.title = "after the warm-up; regret, own error and bound are of all"
     delays: set[str] = set()
     for contender in contenders:
         overall = contender.overall
@@ -89,10 +90,10 @@ def _scores(contenders: list[Contender]) -> Table:
             continue
         if contender.delay not in delays:
             delays.add(contender.delay)
-            table.add_row(RAW, *_card(overall.raw))
+            table.add_row(RAW, *_card(overall.judged.raw))
         table.add_row(
             contender.name,
-            *_card(overall.calibrated),
+            *_card(overall.judged.calibrated),
             f"{overall.regret_brier:+,.0f}",
             _figure(overall.l1),
             _figure(overall.bound),

@@ -9,7 +9,7 @@ Where to look: ``result.contenders[i].overall`` is what a report shows first; ``
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 import orjson
@@ -105,9 +105,8 @@ class Caught:
 class Phase:
     """A part of the history, scored apart.
 
-    A forecast belongs to the warm-up of a contender if it was answered before the contender's calibrator had learnt an
-    outcome, or before the first forecast that it served other than raw. One that serves raw for ever has only the first
-    kind. After the warm-up means: not in that of any contender, so that all are scored on the same forecasts.
+    `state.rows.Served.warms` says which forecasts belong to the warm-up of a contender. After the warm-up means: not in
+    that of any contender, so that all are scored on the same forecasts.
 
     Attributes
     ----------
@@ -438,6 +437,16 @@ class Scored:
     late: Late | None = None
     segments: Mapping[str, Any] | None = None
     functions: Sequence[FunctionBias] = ()
+
+    @property
+    def judged(self) -> Phase:
+        """Scores after the warm-up, with the worst window of all; of a warm-up that did not end, its own."""
+        phase = self.settled if self.settled.resolved else self.warmup
+        return replace(
+            phase,
+            raw=replace(phase.raw, worst_window_ece=self.raw.worst_window_ece),
+            calibrated=replace(phase.calibrated, worst_window_ece=self.calibrated.worst_window_ece),
+        )
 
 
 @dataclass(frozen=True)

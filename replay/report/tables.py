@@ -88,9 +88,8 @@ def comparison(contenders: Sequence[tuple[Series, Contender]], chosen: str | Non
         "comparison",
         "Every configuration",
         (
-            "On the forecasts that have an outcome. Smaller is better in all columns but the first; chance and bound "
-            "are "
-            "what ECE and own error are to be held against."
+            "On all forecasts that have an outcome, the warm-up included, but for the worst window. Smaller is better "
+            "in all columns but the first. ECE is to be held against chance, and own error against the bound."
         ),
         head,
         rows,

@@ -22,7 +22,7 @@ from tests.replay.history import written
 
 @pytest.fixture
 def files(tmp_path: Path) -> list[str]:
-    forecasts, outcomes = written(tmp_path, 400)
+    forecasts, outcomes = written(tmp_path, 3000)
     return ["replay", "--forecasts", str(forecasts), "--outcomes", str(outcomes), "--processes", "1"]
 
 
@@ -42,7 +42,7 @@ def test_last_line_is_the_result_as_json(files: list[str], capsys: pytest.Captur
 
 
 def test_table_at_eighty_columns_cuts_no_figure(tmp_path: Path) -> None:
-    source = FileSource(*written(tmp_path, 400))
+    source = FileSource(*written(tmp_path, 3000))
     made = configurations(Settings.from_env({}), ["platt+regret_matching:grid=50", "platt"], [])
     result, pace = replay(Request(source, made, resamples=50), {})
     told = io.StringIO()
@@ -50,7 +50,7 @@ def test_table_at_eighty_columns_cuts_no_figure(tmp_path: Path) -> None:
     assert "…" not in told.getvalue()
     overall = result.contenders[0].overall
     assert overall is not None
-    for figure in (overall.calibrated.ece, overall.raw.log_loss, overall.bound or 0):
+    for figure in (overall.judged.calibrated.ece, overall.judged.raw.log_loss, overall.bound or 0):
         assert f"{figure:.4f}" in told.getvalue()
 
 

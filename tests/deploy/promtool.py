@@ -78,6 +78,6 @@ def promtool(*arguments: str, given: str | None = None) -> subprocess.CompletedP
         input=given,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=600,  # weeks of samples on a busy machine
         check=False,
     )
