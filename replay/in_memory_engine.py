@@ -107,8 +107,8 @@ class PartitionResult:
     (b) and ``revised_ms`` (q), the label it has since and its time. Columns of events of classes and numbers, once more
     when a label is revised: ``vector`` (i), the stream's number, ``vector_serial`` (q), the event's number in the order
     of resolution, ``vector_ms`` (q), the time of that, and of each contender ``was0_0``, ``loss0_0``, ``was0_1``,
-    ``loss0_1`` and so on (d), what raw and it lose by each of `state.scoring.pair_scores.LOSSES`, NaN beyond them.
-    Columns of outcomes whose forecast had expired:
+    ``loss0_1`` and so on (d), what raw and it lose by each of `state.scoring.pair_scores.LOSSES`, NaN beyond them, and
+    ``vector_warm0`` and so on (b), whether it answered in its warm-up. Columns of outcomes whose forecast had expired:
     ``missed`` (i), its stream, and ``missed_ms`` (q), how long they took.
 
     Attributes
@@ -218,6 +218,7 @@ class InMemoryEngine:
             [(tape.column(f"was{n}_{k}", "d"), tape.column(f"loss{n}_{k}", "d")) for k in range(LOSSES)]
             for n in range(len(configurations))
         ]
+        self._note_vector_warm = [tape.column(f"vector_warm{n}", "b") for n in range(len(configurations))]
         self._serial = 0
         self._note_missed, self._note_missed_ms = tape.column("missed", "i"), tape.column("missed_ms", "q")
         self._applied = 0
@@ -534,6 +535,8 @@ class InMemoryEngine:
         for note, value in zip(self._note_vector, (entrants.number, row.index, self._resolved_time), strict=True):
             note(value)
         raw, answers, _ = self._kept(entrants, row)
+        for n, note_warm in enumerate(self._note_vector_warm):
+            note_warm(n in row.warm)
         for p, notes in zip(answers, self._note_losses, strict=True):
             before = at_levels(raw, p) if isinstance(p, Quantiles) else raw
             found = losses(before, p, row.y)

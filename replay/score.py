@@ -231,16 +231,26 @@ class Losses:
         When they were resolved, ms, [m].
     was, served
         By contender what raw loses, at the levels of the contender, and what was served, [m, losses] each.
+    warm
+        By contender whether it answered in its warm-up, [m].
     """
 
     time: Integers
     was: list[Floats]
     served: list[Floats]
+    warm: list[Flags]
 
     @property
     def metrics(self) -> tuple[str, ...]:
         """Their names."""
         return METRICS[self.was[0].shape[1]]
+
+    @property
+    def settled(self) -> "Losses":
+        """Those after the warm-up of all contenders, but for one that never leaves it."""
+        left = ~np.any([each & ~each.all() for each in self.warm], axis=0)
+        every = [[each[left] for each in columns] for columns in (self.was, self.served, self.warm)]
+        return Losses(self.time[left], *every)
 
 
 def losses(parts: Sequence[PartitionResult], contenders: int) -> dict[str, Losses]:
@@ -265,7 +275,8 @@ def losses(parts: Sequence[PartitionResult], contenders: int) -> dict[str, Losse
                     for n in range(contenders)
                 ]
                 of.append([each[:, ~np.isnan(each).all(axis=0)] for each in columns])
-            found.setdefault(part.streams[number], []).append(Losses(time[first[mine]], *of))
+            warm = [played(part.directory, f"vector_warm{n}", "b")[latest[mine]] != 0 for n in range(contenders)]
+            found.setdefault(part.streams[number], []).append(Losses(time[first[mine]], of[0], of[1], warm))
     return {stream: _joined(several) for stream, several in sorted(found.items())}
 
 
@@ -273,11 +284,11 @@ def _joined(several: Sequence[Losses]) -> Losses:
     """Return the events of all partitions in the order of time."""
     order = np.argsort(np.concatenate([each.time for each in several]), kind="stable")
 
-    def all_of(columns: Iterable[list[Floats]]) -> list[Floats]:
+    def all_of(columns: Iterable[list[NDArray[Any]]]) -> list[NDArray[Any]]:
         return [np.concatenate(each)[order] for each in zip(*columns, strict=True)]
 
     time = np.concatenate([each.time for each in several])[order]
-    return Losses(time, all_of(each.was for each in several), all_of(each.served for each in several))
+    return Losses(time, *(all_of(getattr(each, name) for each in several) for name in ("was", "served", "warm")))
 
 
 def board(
@@ -366,13 +377,14 @@ def compared(boards: Sequence[Scoreboard], block: int | None, resamples: int, vo
             if made is not None:
                 found.warming += made[1].differences([(name, RAW)])
         for stream, each_of in each.losses.items():
-            found.vectors.setdefault(stream, []).extend(_compared(each_of, names, block, resamples))
+            found.vectors.setdefault(stream, []).extend(_compared(each_of.settled, names, block, resamples))
     return found
 
 
 def _compared(lost: Losses, names: Sequence[str], block: int | None, resamples: int) -> Iterator[Difference]:
     """Yield the differences of every contender to raw, and of every pair that serves the same classes or levels."""
-    how = bootstrap.plan(len(lost.time), int(lost.time[-1] - lost.time[0]), block, resamples)
+    n = len(lost.time)
+    how = bootstrap.plan(n, int(lost.time[-1] - lost.time[0]) if n else 0, block, resamples)
     if how is None:
         return
     pairs = [(i, RAW, served - was) for i, (served, was) in enumerate(zip(lost.served, lost.was, strict=True))]

@@ -14,6 +14,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from unittest.mock import patch
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import settings as examples
@@ -329,13 +330,16 @@ def same_pairs(policy: Policy, stream: str, table: Table, made: PartitionResult,
         row = table.get(keys.comparison(stream, policy.config, challenger.config))
         pair = None if row is None else rows.decode_comparison(row)
         lost = losses([made], recipes.index(challenger.recipe) + 1).get(stream)
-        if pair is None or lost is None or pair.n != len(lost.time):
-            continue  # a replay has the losses of warm-ups, too
-        if isinstance(pair, PairScores) and lost is not None:
-            assert len(lost.time) == pair.n
+        if lost is None:
+            assert pair is None
+            continue
+        both = 0, recipes.index(challenger.recipe)
+        settled = ~np.any([lost.warm[n] for n in both], axis=0)
+        assert (0 if pair is None else pair.n) == settled.sum()
+        if isinstance(pair, PairScores):
             means = [[pair.loss(loss, kind) for loss in pair.losses] for kind in KINDS]
-            served = lost.served[0], lost.served[recipes.index(challenger.recipe)]
-            assert [each.mean(axis=0).tolist() for each in served] == [pytest.approx(each, abs=1e-6) for each in means]
+            served = [lost.served[n][settled].mean(axis=0).tolist() for n in both]
+            assert served == [pytest.approx(each, abs=1e-6) for each in means]
     if not policy.segments:
         return
     dictionary, held = rows_of(made, 0, stream) or (None, {})
