@@ -57,7 +57,7 @@ def show(console: Console, result: Result, pace: Pace) -> None:
 def _of_streams(contender: Contender, result: Result) -> Iterator[Table]:
     """Yield tables of the streams of classes and numbers, and of the segments of the others."""
     for each in contender.vectors.values():
-        table = Table("", RAW, contender.name, title=f"{each.stream}: {each.resolved:,} resolved")
+        table = Table("", RAW, contender.name, title=f"{each.stream}: {each.resolved:,} resolved after the warm-up")
         for name, value in each.figures["calibrated"].items():
             table.add_row(name.replace("_", " "), f"{each.figures['raw'][name]:.4f}", f"{value:.4f}")
         for of in result.vector_differences.get(each.stream, ()):

@@ -328,9 +328,8 @@ class InMemoryEngine:
 
     def _warm(self, entrants: Entrants, raw: Any, answers: Sequence[Any], ts: int) -> None:  # noqa: ANN401 - of the stream's kind
         """Find which contenders answered in their warm-up, as `state.engine.Partition` does."""
-        if entrants.coverage is not None and not entrants.coverage.covered:
-            return
-        left = tuple([n for n in entrants.warming if entrants.served[n].warms(raw, answers[n], ts)])
+        covered = entrants.coverage is None or entrants.coverage.covered
+        left = tuple([n for n in entrants.warming if entrants.served[n].warms(raw, answers[n], ts, covered)])
         if entrants.kind == PROBABILITY:
             for n in entrants.warming:
                 if n not in left:

@@ -635,7 +635,7 @@ def _vectors(parts: Sequence[PartitionResult], i: int) -> dict[str, Vectors]:
     described: dict[str, Vectors] = {}
     for name, each in sorted(found.items()):
         scores = vectors.describe(each)
-        figures = {kind: _figures(scores[kind]) for kind in KINDS}
+        figures = {kind: _figures(scores[kind]) if scores["resolved"] else {} for kind in KINDS}
         described[name] = Vectors(name, scores["resolved"], figures, segments.described(parts, i, name))
     return described
 

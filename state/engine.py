@@ -415,7 +415,7 @@ class Partition:
         ts: int,
     ) -> bool:
         """Whether a forecast belongs to the warm-up of a calibrator that is in it, see `state.rows.Served.warms`."""
-        if (coverage is not None and not coverage.covered) or learner.served.warms(raw, p, ts):
+        if learner.served.warms(raw, p, ts, coverage is None or coverage.covered):
             return True
         self._learnt[learner.key] = learner
         return False

@@ -7,7 +7,6 @@ from typing import Any, Final, TypeVar
 
 from state import keys
 from state.calibrators import Recalibrator
-from state.calibrators.identity import Identity
 from state.coverage import Coverage
 from state.frames import DAMAGE, damaged, seal, unseal
 from state.policy import build
@@ -68,13 +67,12 @@ class Served:
         """Make a calibrator that has learnt nothing; for the coin see `state.policy.build`."""
         return cls(recipe, build(recipe, stream, coin))
 
-    def warms(self, raw: Any, p: Any, ts: int) -> bool:  # noqa: ANN401 - of the calibrator's kind
+    def warms(self, raw: Any, p: Any, ts: int, covered: bool = True) -> bool:  # noqa: ANN401, FBT001, FBT002 - of the calibrator's kind
         """Whether the forecast that is answered now belongs to the warm-up; the first one that does not ends it.
 
         The warm-up ends with the first forecast that is served other than raw after an outcome was learnt. It ends
-        after `LONGEST` outcomes, too: whoever serves raw scores then has no evidence against them. `Identity`, which
-        never serves another score, has none. Nobody asks before it is known whether most forecasts get a label
-        (`state.coverage.Coverage.covered`): while they do not, what was learnt is not served.
+        after `LONGEST` outcomes, too: whoever serves raw scores then has no evidence against them. A calibrator that
+        never serves another score has none.
 
         Parameters
         ----------
@@ -82,12 +80,17 @@ class Served:
             The forecast and the answer.
         ts
             Event time, ms.
+        covered
+            Whether most forecasts get a label, see `state.coverage.Coverage`; before, what was learnt is not served,
+            and no warm-up ends.
         """
         if self.warmed_ms:
             return False
-        learnt = self.calibrator.learnt
-        if learnt < LONGEST and not (learnt and differs(raw, p)) and self.calibrator.name != Identity.name:
-            return True
+        calibrator = self.calibrator
+        if not calibrator.serves_raw:
+            learnt = calibrator.learnt
+            if not covered or (learnt < LONGEST and not (learnt and differs(raw, p))):
+                return True
         self.warmed_ms = max(ts, 1)
         return False
 

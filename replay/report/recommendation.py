@@ -345,11 +345,13 @@ def _constant(contenders: Sequence[Contender]) -> Iterator[str]:
 
 def _of_vectors(result: Result, contenders: Sequence[Contender], stream: str) -> Recommendation:
     """Apply the rule to a stream of classes or numbers."""
-    mine = {each.name: each.vectors[stream] for each in contenders if stream in each.vectors}
+    # Who never left the warm-up served raw forecasts, which every other is compared with.
+    found = {each.name: each.vectors[stream] for each in contenders if stream in each.vectors}
+    mine = {name: each for name, each in found.items() if each.resolved}
     differences = [each for each in result.vector_differences.get(stream, ()) if each.name in mine]
-    n = max(each.resolved for each in mine.values())
+    n = max((each.resolved for each in mine.values()), default=0)
     if not differences:
-        few = f"{count(n)} do. Intervals need 200."
+        few = f"After the warm-up {count(n)} do. Intervals need 200."
         return Recommendation(None, f"No choice can be made for {stream}: too few forecasts have an outcome.", (few,))
     losses = sorted({each.metric for each in differences})
     before = {loss: min(each.figures["raw"][loss] for each in mine.values()) for loss in losses}

@@ -680,7 +680,7 @@ def vector_segments(contenders: Sequence[Contender]) -> Table | None:
     said = {}
     for contender in contenders:
         for stream in contender.vectors.values():
-            if not stream.segments:
+            if not stream.segments or not stream.segments["worst"]:
                 continue
             said[stream.segments["of"]] = ERRORS[stream.segments["of"]]
             for each in stream.segments["worst"][:SEGMENTS]:

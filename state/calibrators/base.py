@@ -47,6 +47,8 @@ class Recalibrator(ABC):
         Whether a draw may differ from ``p``.
     passes
         Whether it leaves the draw of what stands before it as it is: it draws nothing, and only moves forecasts.
+    serves_raw
+        Whether it serves the raw forecast, whatever it learns.
     keeps_features
         Whether its tickets hold the features of their event.
     learnt
@@ -61,6 +63,7 @@ class Recalibrator(ABC):
     grouped: bool = False
     draws: bool = False
     passes: bool = False
+    serves_raw: bool = False
     keeps_features: bool = False
     learnt: int = 0
 

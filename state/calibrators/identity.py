@@ -26,6 +26,7 @@ class Identity(Calibrator):
 
     name: ClassVar[str] = "identity"
     order_free: bool = True
+    serves_raw: bool = True
     options: ClassVar[dict[str, Option]] = {}
 
     def __init__(self, *, name: str = "", seed: int = 0) -> None:

@@ -66,6 +66,7 @@ class Multiclass(Recalibrator):
             raise ValueError(f"there must be at least 2 classes, got {len(parts)}")
         self.order_free = all(part.order_free for part in parts)
         self.grouped = any(part.grouped for part in parts)
+        self.serves_raw = all(part.serves_raw for part in parts)
         self._parts = tuple(parts)
         self._ticket = Struct(f"<{len(parts)}H")
         self._state = Struct(f"<{len(parts) + 1}I")

@@ -1,6 +1,7 @@
 """Replays of classes and numbers with segments and challengers: the figures, the report, the terminal."""
 
 import random
+from pathlib import Path
 
 import orjson
 import pytest
@@ -11,7 +12,9 @@ from replay.report.page import page
 from replay.result import RAW, Pace, Result
 from replay.run import Request, replay
 from replay.sources.files import FileSource
+from state import rows
 from streams.config.settings import Settings
+from tests.state.histories import judged_at_once
 
 STREAMS = """
 [streams.demand]
@@ -30,7 +33,12 @@ N = 1500
 
 @pytest.fixture(scope="module")
 def result(tmp_path_factory: pytest.TempPathFactory) -> Result:
-    directory, rng = tmp_path_factory.mktemp("beside"), random.Random(1)
+    with judged_at_once():
+        return replayed(tmp_path_factory.mktemp("beside"))
+
+
+def replayed(directory: Path) -> Result:
+    rng = random.Random(1)
     (directory / "s.toml").write_text(STREAMS)
     forecasts: list[dict[str, object]] = []
     outcomes: list[dict[str, object]] = []
@@ -108,3 +116,22 @@ def test_the_report_and_the_terminal_show_both(result: Result, capsys: pytest.Ca
     assert "this − present" in printed
     assert "= FR" in printed
     assert "segments lately: 2 of 2 off" in printed
+
+
+def test_a_history_that_is_all_warm_up_is_reported_without_figures(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(rows.Served, "warms", lambda *_: True)
+    warm = replayed(tmp_path)
+    assert {each.resolved for contender in warm.contenders for each in contender.vectors.values()} == {0}
+    assert "No choice can be made for intent" in page(warm).decode()
+    replay_table.show(inspect_tables.console(), warm, Pace(1.0, 1, 1.0))
+    printed = capsys.readouterr().out
+    assert "intent: 0 resolved after the warm-up" in printed
+    assert "nan" not in printed
+
+
+def test_classes_that_are_served_as_they_come_have_no_warm_up(tmp_path: Path) -> None:
+    champion, *others = replayed(tmp_path).contenders
+    assert champion.vectors["intent"].resolved == N * 2 // 3
+    assert 0 < min(each.vectors["intent"].resolved for each in others) < N * 2 // 3

@@ -71,6 +71,13 @@ def test_what_goes_wrong_after_the_warm_up_raises_the_alarm() -> None:
     assert history(table).log_alarm("calibrated") > 20.0
 
 
+def test_who_serves_raw_scores_has_no_warm_up_however_few_labels_come() -> None:
+    worker = Worker(Policies([("s", Policy("identity"))]))
+    worker.fold(forecast(0), outcome(0, 0, 1.0))
+    found = history(worker.table)
+    assert (found.warm_up.n, found.total.n) == (0, 1)
+
+
 def test_a_warm_up_ends_once_raw_scores_have_stood_the_test() -> None:
     served = Served.fresh(Policy().recipe, "s")
     assert served.warms(0.3, 0.3, 7)
