@@ -279,7 +279,7 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
             fetch_max_wait_ms=100,
             **options,
         )
-        listen(consumer._client, self.contact)  # noqa: SLF001 - no public way to it
+        listen(consumer, self.contact)
         return consumer
 
     async def _step(self) -> None:

@@ -262,9 +262,10 @@ class Client(Heard):
         await super().close()
 
 
-def listen(client: AIOKafkaClient, contact: Contact) -> None:
-    """Make a client that is not started a `Heard`: aiokafka's consumers and producers make their own."""
-    client.__class__, client.contact = Heard, contact
+def listen(client: AIOKafkaClient | AIOKafkaConsumer, contact: Contact) -> None:
+    """Make a client that is not started a `Heard`, or the one that a consumer has made for itself."""
+    own = client._client if isinstance(client, AIOKafkaConsumer) else client  # noqa: SLF001 - no public way to it
+    own.__class__, own.contact = Heard, contact
 
 
 def hasten(client: AIOKafkaClient, attempt: float, contact: Contact) -> None:

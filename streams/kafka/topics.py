@@ -399,7 +399,7 @@ def _problems(topic: Topic, configs: Mapping[str, str]) -> list[str]:
 async def _sessions(admin: AIOKafkaAdminClient, settings: Settings) -> list[str]:
     """Return why brokers refuse the session of a member; nothing if they do not, or do not tell this user."""
     asked, low, high = 1000 * settings.session_seconds, "group.min.session.timeout.ms", "group.max.session.timeout.ms"
-    broker = str(min(each.nodeId for each in admin._client.cluster.brokers()))  # noqa: SLF001 - no public way to ask
+    broker = str(min(each["node_id"] for each in (await admin.describe_cluster())["brokers"]))
     try:
         configs = await _configs(admin, broker, ConfigResourceType.BROKER)
         least, most = int(configs[low]), int(configs[high])

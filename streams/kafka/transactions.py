@@ -123,7 +123,7 @@ async def owner(client: AIOKafkaClient, place: TopicPartition, offset: int) -> t
     The latter is empty where no coordinator knows it or this user may not ask, and all is None where nobody tells.
     """
     try:
-        await client._wait_on_metadata(place.topic)  # noqa: SLF001 - as aiokafka's own producer does
+        await client.add_topic(place.topic)
         leader = client.cluster.leader_for_partition(place)
         said = await client.send(leader, DescribeProducers([(place.topic, [place.partition], {})], {}))
         (((_, ((_, _, _, producers, _),), _),)) = said.topics

@@ -13,14 +13,11 @@ from state import keys
 
 #: The tests that say what bytes the engine writes, and what holds for each calibrator.
 SAME_BYTES = (
+    "tests/frozen/test_frozen.py",
     "tests/state/test_golden.py",
-    "tests/state/test_engine.py",
-    "tests/state/test_invariants.py",
-    "tests/state/test_vectors.py",
-    "tests/state/test_shadows.py",
+    "tests/state/test_warm_up.py",
     "tests/state/scoring/test_comparison.py",
     "tests/state/scoring/test_scores.py",
-    "tests/state/scoring/test_history.py",
     "tests/state/calibrators/test_laws.py",
     "tests/streams/records/test_decoding.py",
 )

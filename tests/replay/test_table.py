@@ -207,6 +207,7 @@ def test_a_report_comes_of_one_table_in_one_command(
     assert "One table" in page.read_text()
 
 
+@pytest.mark.usefixtures("no_warm_up")
 def test_segments_that_no_plan_has_are_refused_with_what_to_write(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
