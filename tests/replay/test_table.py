@@ -207,7 +207,6 @@ def test_a_report_comes_of_one_table_in_one_command(
     assert "One table" in page.read_text()
 
 
-@pytest.mark.usefixtures("no_warm_up")
 def test_segments_that_no_plan_has_are_refused_with_what_to_write(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -223,7 +222,7 @@ def test_segments_that_no_plan_has_are_refused_with_what_to_write(
     plan.write_text('[streams."quarter"]\nsegments = ["country"]\n')
     assert run(*asked, "--streams", plan) == 0
     (contender,) = orjson.loads(capsys.readouterr().out.splitlines()[-1])["contenders"]
-    assert contender["streams"]["quarter"]["segments"]["scored"] == 2
+    assert contender["streams"]["quarter"]["segments"]["warming"] == 2
 
 
 @pytest.mark.parametrize(
