@@ -66,8 +66,10 @@ FLAWLESS: Final = 0.1
 TURNED: Final = 0.05
 #: A mean that is off by this share of what happened is worth a sentence.
 OFF: Final = 0.1
-#: A warm-up of a smaller share of the forecasts is not worth a sentence; streams whose warm-up is told.
+#: A warm-up of a smaller share of the forecasts is not worth a sentence, nor one in which the ECE of what was served is
+#: at most so many times what chance gives; streams whose warm-up is told.
 BRIEF: Final = 0.01
+HARMLESS: Final = 2.0
 WARMED: Final = 5
 
 
@@ -487,7 +489,12 @@ def learning(contender: Contender) -> list[Scored]:
 
 def _warmed(contender: Contender) -> Iterator[str]:
     """Say of each stream how much was warm-up, and what was served in it."""
-    found = [each for each in learning(contender) if each.warmup.issued >= max(BRIEF * each.issued, 1)]
+    found = [
+        each
+        for each in learning(contender)
+        if each.warmup.issued >= max(BRIEF * each.issued, 1)
+        and (not each.warmup.resolved or times(each.warmup.calibrated) > HARMLESS)
+    ]
     for each in found[:WARMED]:
         yield _warmup(contender.name, each, f" of {each.stream}" if len(contender.streams) > 1 else "")
     if len(found) > WARMED:

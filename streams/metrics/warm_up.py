@@ -33,8 +33,9 @@ def describe(
         ``partitions`` of ``of`` are still in it, and all have ``learnt`` so many outcomes. ``until_ms``: event time at
         which the last of the others left it, None if none has. Of its ``resolved`` forecasts ``raw`` is the mean raw
         probability, and ``observed`` what happened (of classes and numbers see `state.scoring.warm_up.WarmUp`).
-        ``alarm_log10``: the evidence that raw is off there. ``why`` raw is served: ``unknown`` (no outcome is known),
-        ``unlabelled``, ``undisputed`` (outcomes are no evidence against it), None once no partition is in it.
+        ``alarm_log10``: the evidence that raw is off there. ``why`` it lasts: ``unknown`` (no outcome is known),
+        ``unlabelled`` (most forecasts have no label), ``few`` (too few labels to say whether most get one),
+        ``unsupported`` (outcomes support no other score than raw), None once no partition is in it.
     """
     if not serving:
         return None
@@ -43,9 +44,13 @@ def describe(
     evidence = max((each.warm_up.log_alarm for each in scored.values()), default=0.0) - math.log(max(len(scored), 1))
     why = None
     if warming:
-        uncovered = any(each.uncovered for each in coverages.values())
-        known = any(each.calibrator.learnt for each in warming)
-        why = "unlabelled" if known and uncovered else "undisputed" if known else "unknown"
+        seen = [coverages[n] for n, each in serving.items() if not each.warmed_ms and n in coverages]
+        if not any(each.calibrator.learnt for each in warming):
+            why = "unknown"
+        elif any(each.uncovered for each in seen):
+            why = "unlabelled"
+        else:
+            why = "unsupported" if all(each.covered for each in seen) else "few"
     return {
         "partitions": len(warming),
         "of": len(serving),
@@ -60,9 +65,10 @@ def describe(
 
 
 _WHY = {
-    "unknown": "No outcome is known yet.",
-    "unlabelled": "Most forecasts have no label yet.",
-    "undisputed": "The outcomes so far are no evidence against them.",
+    "unknown": "raw scores are served. No outcome is known yet.",
+    "unlabelled": "raw scores are served. Most forecasts have no label yet.",
+    "few": "too few labels have come to say whether most forecasts get one.",
+    "unsupported": "raw scores are served. The outcomes so far do not support others.",
 }
 
 
@@ -81,7 +87,7 @@ def words(warm_up: Mapping[str, Any] | None, since: Scores) -> str:
     n, left = warm_up["resolved"], warm_up["partitions"]
     if left:
         where = "" if left == warm_up["of"] else f" in {left} of {warm_up['of']} partitions"
-        said = f"Warm-up{where}: raw scores are served. {_WHY[warm_up['why']]}"
+        said = f"Warm-up{where}: {_WHY[warm_up['why']]}"
         if not n:
             return said
         off = "; they are off" if warm_up["alarm_log10"] >= -math.log10(ALPHA) else ""

@@ -42,7 +42,9 @@ def test_exported_flights_are_replayed_to_the_figures_of_the_data(
     settled = overall.settled
     assert better.value == pytest.approx(settled.calibrated.ece - settled.raw.ece)
     assert settled.resolved + overall.warmup.resolved == overall.raw.n
-    assert overall.warmup.calibrated.ece == pytest.approx(overall.warmup.raw.ece, abs=0.03)
+    # It lasts until twenty labels of forecasts behind the first hundred say that most get one.
+    assert int((played.forecast_ms <= played.outcome_ms[known].min()).sum()) == 96
+    assert overall.warmup.issued == 293
     assert better.low < better.value < better.high
     assert overall.delays.median_ms == pytest.approx(
         np.median((played.outcome_ms - played.forecast_ms)[known]), abs=60_000

@@ -109,15 +109,19 @@ def test_who_is_served_raw_scores_is_told_why() -> None:
     worker = Worker(Policies([("s", Policy())]))
     worker.fold(forecast(0))
     assert words(worker.table) == "Warm-up: raw scores are served. No outcome is known yet."
-    table, _ = lived(Policy(), lambda _, p: p, 60, late=1)
-    assert words(table).startswith(
-        "Warm-up: raw scores are served. The outcomes so far are no evidence against them. Of 60 outcomes raw said 0."
-    )
+    for policy, why in (
+        (Policy(), "too few labels have come to say whether most forecasts get one."),
+        (Policy(unlabelled="alike"), "raw scores are served. The outcomes so far do not support others."),
+    ):
+        table, _ = lived(policy, lambda _, p: p, 30, late=1)
+        assert words(table, policy).startswith(f"Warm-up: {why} Of 30 outcomes raw said 0.")
 
 
-def words(table: Table) -> str:
+def words(table: Table, policy: Policy = Policy()) -> str:  # noqa: B008 - it is frozen
     """Return what the page says of a stream in its warm-up, of which nothing is judged."""
-    held, policy = PartitionSnapshot(table.fence), Policy()
+    held = PartitionSnapshot(table.fence)
+    if keys.coverage("s") in table:
+        held.coverages["s"] = table[keys.coverage("s")]
     held.calibrators["s"] = table[keys.calibrator("s", policy.config)]
     if keys.scores("s") in table:
         held.scores["s"] = table[keys.scores("s")], None

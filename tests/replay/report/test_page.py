@@ -170,6 +170,7 @@ def test_text_is_escaped_wherever_it_stands() -> None:
     assert [coordinate(v) for v in (1.0, 0.126, -0.004, 1e6)] == ["1", "0.13", "0", "1000000"]
 
 
+@pytest.mark.usefixtures("no_warm_up")
 def test_replay_of_nothing_or_of_classes_alone_is_told_without_a_choice(tmp_path: Path, result: Result) -> None:
     (tmp_path / "s.toml").write_text('[streams.intent]\ncalibrator = "multiclass"\noptions = { classes = 3 }\n')
     forecasts = [{"event_id": str(i), "stream": "intent", "probs": [0.2, 0.3, 0.5], "ts": i} for i in range(50)]

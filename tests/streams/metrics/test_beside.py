@@ -17,7 +17,7 @@ from streams.metrics.catalogue import CATALOGUE
 from streams.metrics.description import StateRows, describe
 from streams.metrics.sample import Sample
 from streams.metrics.snapshot import read
-from tests.state.histories import Worker
+from tests.state.histories import Worker, judged_at_once
 
 pytestmark = pytest.mark.usefixtures("no_warm_up")
 
@@ -76,7 +76,8 @@ def found(stream: str, n: int = 2000) -> tuple[StateRows, Policy]:
 
 @pytest.fixture(scope="module", params=BOTH)
 def shown(request: pytest.FixtureRequest) -> tuple[str, dict[str, Any], list[Sample]]:
-    rows, policy = found(request.param)
+    with judged_at_once():
+        rows, policy = found(request.param)
     return request.param, describe(rows, request.param, policy), list(views.samples(rows, request.param, policy))
 
 
