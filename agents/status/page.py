@@ -460,6 +460,8 @@ def _recent_segments(segments: Mapping[str, Any]) -> str:
 
 def _segments(segments: Mapping[str, Any]) -> str:
     """Return the worst segments as a table, and of probabilities the bands of the first of them."""
+    if not segments["scored"]:
+        return f'<p class="note">No segment is judged yet{warming(segments)}.</p>'
     if segments["of"] in ERRORS:
         return _recent_segments(segments) + _pair_segments(segments)
     heads = ("events", "observed", "raw", "served", "off by", "95 %", "ECE raw", "ECE", "by chance", "known")

@@ -128,8 +128,6 @@ def read(
             held.segments[stream] = {keys.names(stream, policy.layout): names, **stored}
         if vectors := row(keys.vectors(stream, policy.config)):
             held.vectors[stream] = vectors
-        if stream not in held.scores and stream not in held.vectors:
-            continue
         if calibrator := row(keys.calibrator(stream, policy.config)):
             held.calibrators[stream] = calibrator
         for each in policy.challengers:

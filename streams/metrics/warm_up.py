@@ -31,11 +31,12 @@ def describe(
     -------
     dict
         ``partitions`` of ``of`` are still in it, and all have ``learnt`` so many outcomes. ``until_ms``: event time at
-        which the last of the others left it, None if none has. Of its ``resolved`` forecasts ``raw`` is the mean raw
-        probability, and ``observed`` what happened (of classes and numbers see `state.scoring.warm_up.WarmUp`).
-        ``alarm_log10``: the evidence that raw is off there. ``why`` it lasts: ``unknown`` (no outcome is known),
-        ``unlabelled`` (most forecasts have no label), ``few`` (too few labels to say whether most get one),
-        ``unsupported`` (outcomes support no other score than raw), None once no partition is in it.
+        which the last of the others left it, None if none has; ``since`` outcomes are of later forecasts. Of its
+        ``resolved`` forecasts ``raw`` is the mean raw probability, and ``observed`` what happened (of classes and
+        numbers see `state.scoring.warm_up.WarmUp`). ``alarm_log10``: the evidence that raw is off there. ``why`` it
+        lasts: ``unknown`` (no outcome is known), ``unlabelled`` (most forecasts have no label), ``few`` (too few labels
+        to say whether most get one), ``unsupported`` (outcomes support no other score than raw), None once no partition
+        is in it.
     """
     if not serving:
         return None
@@ -56,6 +57,7 @@ def describe(
         "of": len(serving),
         "learnt": sum(each.calibrator.learnt for each in serving.values()),
         "until_ms": max(each.warmed_ms for each in serving.values()) or None,
+        "since": sum(each.n for each in scored.values()),
         "resolved": total.n,
         "raw": total.mean if total.n else None,
         "observed": total.observed if total.n else None,
@@ -85,18 +87,19 @@ def words(warm_up: Mapping[str, Any] | None, since: Scores) -> str:
     if warm_up is None:
         return ""
     n, left = warm_up["resolved"], warm_up["partitions"]
+    means = ""
+    if n:
+        off = "; it is off" if warm_up["alarm_log10"] >= -math.log10(ALPHA) else ""
+        means = f" Of {n:,} outcomes raw said {_figure(warm_up['raw'])}, {_figure(warm_up['observed'])} happened{off}."
     if left:
         where = "" if left == warm_up["of"] else f" in {left} of {warm_up['of']} partitions"
-        said = f"Warm-up{where}: {_WHY[warm_up['why']]}"
-        if not n:
-            return said
-        off = "; they are off" if warm_up["alarm_log10"] >= -math.log10(ALPHA) else ""
-        means = f"raw said {_figure(warm_up['raw'])}, {_figure(warm_up['observed'])} happened{off}"
-        return f"{said} Of {n:,} outcomes {means}."
+        return f"Warm-up{where}: {_WHY[warm_up['why']]}{means}"
     if not n:
         return ""
     at = datetime.fromtimestamp(warm_up["until_ms"] / 1000, UTC)
     said = f"Warm-up until {at.day} {at:%B %Y, %H:%M} UTC."
+    if not warm_up["since"]:
+        return f"{said} No forecast since then has an outcome yet.{means}"
     if not since.n:
         return said
     served, raw = (sum(each.p for each in since.bins(kind)) / since.n for kind in ("calibrated", "raw"))

@@ -26,6 +26,8 @@ from streams.kafka.topics import TopicsError
 from streams.metrics.description import StateRows, describe
 from tests.streams.fakes import record
 
+pytestmark = pytest.mark.usefixtures("no_warm_up")
+
 SETTINGS = Settings(app_id="mine")
 
 

@@ -12,7 +12,7 @@ from state.rows import Served
 from state.scoring.history import History
 from state.scoring.warm_up import LONGEST, OF_SEGMENT, SegmentWarmUp
 from streams.metrics.description import StateRows, describe
-from streams.metrics.snapshot import PartitionSnapshot
+from streams.metrics.snapshot import read
 from tests.state.histories import Table, Worker
 
 SEGMENTED = Policy(segments=("country",))
@@ -117,14 +117,18 @@ def test_who_is_served_raw_scores_is_told_why() -> None:
         assert words(table, policy).startswith(f"Warm-up: {why} Of 30 outcomes raw said 0.")
 
 
+def test_the_first_scores_that_are_not_raw_have_no_outcome_yet() -> None:
+    policy = Policy("platt", unlabelled="alike")
+    worker = Worker(Policies([("s", policy)]))
+    worker.fold(forecast(0), outcome(0, 0, 1.0), forecast(1))
+    said = words(worker.table, policy)
+    assert said.startswith("Warm-up until 1 January 1970, 00:00 UTC. No forecast since then has an outcome yet.")
+    assert "raw said 0.3000, 1.0000 happened" in said
+
+
 def words(table: Table, policy: Policy = Policy()) -> str:  # noqa: B008 - it is frozen
     """Return what the page says of a stream in its warm-up, of which nothing is judged."""
-    held = PartitionSnapshot(table.fence)
-    if keys.coverage("s") in table:
-        held.coverages["s"] = table[keys.coverage("s")]
-    held.calibrators["s"] = table[keys.calibrator("s", policy.config)]
-    if keys.scores("s") in table:
-        held.scores["s"] = table[keys.scores("s")], None
+    held = read(table.get, Policies([("s", policy)]), ["s"], table.fence)
     described = describe(StateRows.of({0: held}, "s", policy), "s", policy)
     assert "calibrated" not in described
     return str(described["warm_up"]["words"])
