@@ -12,7 +12,8 @@ from streams.config.settings import Settings, SettingsError
 DESCRIPTION = """\
 Teaches a group what a table of the past, or files, would have taught it. Its workers then begin with these maps, and
 answer all records that its topics hold or get meanwhile. The plan is that of TRUEUP_STREAMS. The group must be new or
-stopped, and have no state. An audit begins with what was loaded.
+stopped, and have no state. An audit begins with what was loaded. If intake reads sources, the router is told of the
+events that labels may still come for.
 """
 
 EPILOG = """\
@@ -38,7 +39,8 @@ def add(commands: Any) -> None:  # noqa: ANN401 - argparse has no public name fo
         "--keys",
         choices=("event", "stream"),
         default="event",
-        help="of a table: what live records are keyed by, so that labels meet their forecasts (default: event)",
+        help="of a table: what live records are keyed by, so that labels meet their forecasts (default: event); behind "
+        "intake the stream, in any case",
     )
 
 
@@ -64,17 +66,15 @@ def run(options: argparse.Namespace) -> int:
         raise SettingsError("load needs --table FILE, or --forecasts FILE and --outcomes FILE")
     if options.table and not options.id:
         raise SettingsError("load needs --id, the column of event ids: labels that are still to come name the event")
-    if len(settings.stages) > 1:
-        raise SettingsError(
-            "load cannot fill the router that these sources need: labels of what was loaded would not find it. Load "
-            "into a group without intake, see docs/routing.md"
-        )
+    routed = len(settings.stages) > 1
+    if routed and not options.table:
+        raise SettingsError("with sources that intake reads, load needs --table FILE: it makes the keys as intake does")
     group = load.opened(settings)
     options.partitions = group.partitions
     source = replay.of_files(options)
     (plan,) = configurations(settings, [], [])
     if options.table:
-        source = replace(source, by_stream=options.keys == "stream")
+        source = replace(source, by_stream=options.keys == "stream", routed=plan.policies if routed else None)
         replay.require_segments(source.columns, [plan])
         (meant,), said = understood(source, [plan])
         if any(meant.policies.of(stream) != plan.policies.of(stream) for stream in source.silent):

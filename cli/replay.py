@@ -351,6 +351,7 @@ def run(options: argparse.Namespace) -> int:
     """
     from cli.replay_table import show  # noqa: PLC0415 - not for --help
     from replay.console import Console  # noqa: PLC0415
+    from replay.export_state import next_commands, target  # noqa: PLC0415
     from replay.progress import Bar  # noqa: PLC0415
     from replay.run import replay  # noqa: PLC0415
 
@@ -366,6 +367,11 @@ def run(options: argparse.Namespace) -> int:
     show(Console(stderr=options.json, markup=False, emoji=False), result, pace)
     if options.json:
         sys.stdout.write(result.encode().decode() + "\n")
+    if options.write_state:
+        following = next_commands(target(os.environ, options.write_state))
+        taking = ", with the workers of before stopped" * (len(following) > 1)
+        said = f"The state of {options.write_state} is written. Next{taking}:"
+        (sys.stderr if options.json else sys.stdout).writelines(f"{line}\n" for line in (said, *following))
     status = 0
     for topic, reasons in result.dead.items():
         if 2 * sum(reasons.values()) > result.read[topic]:

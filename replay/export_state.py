@@ -8,7 +8,7 @@ state.
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -20,7 +20,7 @@ from replay.sources.topics import TopicSource
 from state import keys
 from state.fence import Fence
 from streams.config.settings import Settings
-from streams.kafka import topics
+from streams.kafka import owners, topics
 from streams.kafka.topics import TopicsError
 
 #: The fence while rows are being written.
@@ -145,6 +145,15 @@ async def _write(settings: Settings, source: TopicSource, folded: Sequence[Engin
     return written
 
 
+def next_commands(settings: Settings) -> list[str]:
+    """Return the commands that follow: the new group's worker, and before it `take` if its topics are another's."""
+    foreign: list[str] = []
+    with suppress(KafkaError):  # who may not read the owners is told by the worker
+        foreign = asyncio.run(owners.problems(settings, None))
+    of = f"TRUEUP_APP_ID={settings.app_id} trueup"
+    return [*[f"{of} topics take"] * bool(foreign), f"{of} worker"]
+
+
 def writer(settings: Settings) -> AIOKafkaProducer:
     """Return a producer of the changelog, to be started."""
     return AIOKafkaProducer(
@@ -173,10 +182,11 @@ async def append(
     partition: int,
     rows: Iterable[tuple[bytes, bytes | None]],
     topic: str | None = None,
+    stamp: int | None = None,
 ) -> int:
     """Append rows, None for one to delete, in as few batches as they fit, each acknowledged before the next.
 
-    They go to the changelog, or to another topic if one is named.
+    They go to the changelog, or to another topic if one is named, with the time ``stamp``, ms, or that of now.
 
     Returns
     -------
@@ -191,10 +201,10 @@ async def append(
     count, topic = 0, topic or settings.changelog
     batch = producer.create_batch()
     for key, row in rows:
-        if batch.append(timestamp=None, key=key, value=row) is None:
+        if batch.append(timestamp=stamp, key=key, value=row) is None:
             await (await producer.send_batch(batch, topic, partition=partition))
             batch = producer.create_batch()
-            if batch.append(timestamp=None, key=key, value=row) is None:
+            if batch.append(timestamp=stamp, key=key, value=row) is None:
                 raise TopicsError(f"a row of {len(row or b'')} bytes does not fit TRUEUP_BATCH_BYTES")
         count += 1
     if batch.record_count():

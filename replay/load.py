@@ -5,6 +5,9 @@ comes last, and until then no worker accepts what is there. The offsets of the p
 the fence says of these what the group has answered, which is nothing if it is new: workers answer every record that
 producers sent before or meanwhile.
 
+Behind intake and router, labels know their event alone. So each event that labels may still come for gets a route, as
+intake writes it (`state.routes.Route`). The router reads these with all others.
+
 An audit cannot derive these rows from topics. So they stand a second time in the topic of what is in force, which keeps
 them, with a record that says what they were made of: audits begin with them.
 """
@@ -18,6 +21,7 @@ from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
+from uuid import uuid4
 
 from aiokafka import TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
@@ -36,16 +40,20 @@ from replay.score import dead
 from replay.sources.files import FileSource
 from replay.sources.record import TableError
 from replay.sources.table import TableSource
-from state import keys
+from state import keys, ledger
 from state.fence import FATES, FORECAST_FATES, INPUT_FATES, Fence
 from streams.config import in_force
 from streams.config.settings import Settings
-from streams.kafka import topics
+from streams.kafka import partitioner, topics
 from streams.kafka.topics import TopicsError
 from streams.kafka.whole_topics import batches
+from streams.records.decoding import SCOPED
+from streams.records.routing import LOADED, encode_route, place, target
 
 #: Rows that speak of offsets, which are none of the topics': what was refused lately, and what quotas have left.
 _OF_OFFSETS: Final = (keys.REFUSALS, keys.QUOTA)
+#: How long the router has at least to read the routes before brokers delete them, ms.
+_ROUTED_MS: Final = 86_400_000
 
 
 @dataclass(frozen=True)
@@ -85,6 +93,8 @@ def opened(settings: Settings) -> Group:
 
 async def _opened(settings: Settings) -> Group:
     names = [settings.forecasts, settings.outcomes, *_outputs(settings), settings.changelog, settings.configurations]
+    if _is_routed(settings):
+        names.append(settings.routes)
     counts = {name: await topics.partitions(settings, name) for name in names}
     if lacking := [name for name, found in counts.items() if found is None]:
         raise TopicsError(f"there is no topic {lacking[0]}: 'trueup topics create' makes it")
@@ -105,7 +115,8 @@ async def _opened(settings: Settings) -> Group:
     if known:
         raise TopicsError(
             f"group {settings.app_id} has a state already, of a worker or of an earlier load. Nothing was loaded, "
-            "so nothing counts twice. Give another TRUEUP_APP_ID, whose workers answer all that topics keep. Or "
+            "so nothing counts twice. Give another TRUEUP_APP_ID, whose workers answer all that topics keep. If it is "
+            f"to write the topics of {settings.app_id}, run 'trueup topics take' with it before its workers. Or "
             f"delete the topics {settings.changelog} and {settings.configurations}, make them by 'trueup topics "
             "create', and load again: the group then goes on behind its last answer, and labels of forecasts that "
             "it answered before do not find them"
@@ -116,6 +127,10 @@ async def _opened(settings: Settings) -> Group:
 
 def _outputs(settings: Settings) -> tuple[str, str, str]:
     return settings.calibrated, settings.resolved, settings.dead_letters
+
+
+def _is_routed(settings: Settings) -> bool:
+    return len(settings.stages) > 1
 
 
 async def _require_stopped(settings: Settings) -> None:
@@ -177,11 +192,13 @@ def load(
             for n in range(source.partitions)
         ]
         done = process_pool.play(parts, processes, lambda read_: show("folding", read_, source.size))
-        lost = _require_usable(done)
+        lost, last_ms = _require_usable(done)
         show("writing the state", 0, 0)
         folded = [part.folded for part in done if part.folded is not None]
         try:
-            written = asyncio.run(_write(settings, folded, group, source.manifest()["files"]))
+            written, routes = asyncio.run(
+                _write(settings, configuration, folded, group, source.manifest()["files"], last_ms)
+            )
         except (KafkaError, OSError) as exc:
             raise TopicsError(
                 f"cannot write {settings.changelog}: {exc!r}; it holds no state that a worker would accept. Delete it "
@@ -192,12 +209,20 @@ def load(
     return (
         f"{sum(fates[:FORECAST_FATES]):,} forecasts and {sum(fates[FORECAST_FATES:INPUT_FATES]):,} outcomes are loaded "
         f"into {settings.app_id}: {written:,} rows in {group.partitions} partitions{lost}. {found.pending:,} forecasts "
-        f"wait for a label, and {found.waiting:,} labels for their forecast to mature. Start the workers"
+        f"wait for a label, and {found.waiting:,} labels for their forecast to mature."
+        + (f" The router is told of {routes:,} events." if _is_routed(settings) else "")
+        + " Start the workers"
     )
 
 
-def _require_usable(done: Sequence[Done]) -> str:
-    """Return what is to be said of dead letters; raises TableError if they are too many, or times lie ahead."""
+def _require_usable(done: Sequence[Done]) -> tuple[str, int]:
+    """Return what is to be said of dead letters, and the last time, ms.
+
+    Raises
+    ------
+    TableError
+        If they are too many, or times lie ahead.
+    """
     lost = dead(part.played[0] for part in done)
     for topic, (label, reasons) in enumerate(lost.items()):
         listed = ", ".join(f"{n:,} {reason}" for reason, n in sorted(reasons.items()))
@@ -217,12 +242,22 @@ def _require_usable(done: Sequence[Done]) -> str:
             "nothing was loaded"
         )
     told = [f"{n:,} {label} ({reason})" for label, reasons in lost.items() for reason, n in sorted(reasons.items())]
-    return f"; {', '.join(told)} could not be used" if told else ""
+    return (f"; {', '.join(told)} could not be used" if told else ""), last
 
 
-async def _write(settings: Settings, folded: Sequence[EngineOutput], group: Group, files: Mapping[str, Any]) -> int:
+async def _write(
+    settings: Settings,
+    configuration: Configuration,
+    folded: Sequence[EngineOutput],
+    group: Group,
+    files: Mapping[str, Any],
+    last_ms: int,
+) -> tuple[int, int]:
+    """Return how many rows were written, and how many routes."""
+    if _is_routed(settings):
+        await _require_kept(settings, last_ms)
     at = datetime.now(UTC).isoformat(timespec="seconds")
-    written = 0
+    written = routes = 0
     async with writer(settings) as producer:
         for n in range(len(folded)):
             await append(producer, settings, n, [(keys.FENCE, UNFINISHED)])
@@ -237,10 +272,45 @@ async def _write(settings: Settings, folded: Sequence[EngineOutput], group: Grou
             told = Loaded(files, at, rows + 1, group.since[n])
             await append(producer, settings, n, [(in_force.LOADED, told.encode())], settings.configurations)
             written += rows + 1
+        if _is_routed(settings):
+            attempt = uuid4().hex
+            for n, each in enumerate(folded):
+                made = _routes(each, configuration, place(LOADED, attempt, n), group.partitions)
+                for to, part in enumerate(made):
+                    routes += await append(producer, settings, to, part, settings.routes, last_ms)
         await _require_stopped(settings)
         for n, each in enumerate(folded):
             await append(producer, settings, n, [(keys.FENCE, each.fence.encode())])
-    return written
+    return written, routes
+
+
+async def _require_kept(settings: Settings, last_ms: int) -> None:
+    kept = await topics.kept_ms(settings, settings.routes)
+    if kept >= 0 and last_ms + kept < time.time() * 1000 + _ROUTED_MS:
+        raise TopicsError(
+            f"topic {settings.routes} keeps records for {kept / 86_400_000:.3g} days, and the past ended on "
+            f"{datetime.fromtimestamp(last_ms / 1000, UTC):%Y-%m-%d}: brokers may delete the routes of what is loaded "
+            "before the router has read them. Nothing was loaded. Set its retention.ms to -1 with kafka-configs.sh, "
+            "and load again"
+        )
+
+
+def _routes(
+    folded: EngineOutput, configuration: Configuration, origin: str, partitions: int
+) -> list[list[tuple[bytes, bytes]]]:
+    """Return keys and values of the routes of a partition's events, by their partition."""
+    found: list[list[tuple[bytes, bytes]]] = [[] for _ in range(partitions)]
+    offset = 0
+    for key, row in folded.rows():
+        if not key.startswith(keys.LEDGER) or ledger.decode(row).status == ledger.EARLY:
+            continue
+        event_id, _, stream = key[len(keys.LEDGER) :].decode().partition(SCOPED)
+        policy = configuration.policies.of(stream)
+        to = target(stream, event_id, policy.shards if policy else 1)
+        made = event_id.encode(), encode_route(event_id, stream, to, (origin, offset))
+        found[partitioner.partition(made[0], partitions)].append(made)
+        offset += 1
+    return found
 
 
 def _rows(folded: EngineOutput) -> Iterator[tuple[bytes, bytes]]:

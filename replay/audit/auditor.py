@@ -506,6 +506,11 @@ def _print_followed(line: Callable[[str], None], followed: Mapping[str, Any]) ->
             f"{source['unrecorded']:,} source records came before intake wrote down its mapping: they are mapped by "
             "the streams file that is given, as nothing says by which they were"
         )
+    if source["loaded"]:
+        line(
+            f"{source['loaded']:,} events were loaded from a table, and are not judged from the sources: what became "
+            "of their later labels is"
+        )
     if source["of_the_moment"]:
         line(
             f"{source['of_the_moment']:,} dead letters are for what intake's clock or the registry said then, which "

@@ -25,6 +25,7 @@ from streams.kafka.topics import TopicsError, partitions
 from streams.kafka.whole_topics import batches
 from streams.records import skips
 from streams.records.merge import NEVER
+from streams.records.routing import LOADED
 from streams.records.skips import PoisonError
 
 #: The topics that are read, by their labels, in the order in which an event goes through them.
@@ -206,6 +207,8 @@ def _origin(plan: Plan, said: dict[str, Any]) -> _Origin | None:
 
 def _source(plan: Plan, reader: PartitionReader, runner: asyncio.Runner, origin: _Origin, found: _Read) -> Step:
     """Return what a source record says, and what becomes of it."""
+    if origin.name == LOADED:
+        return Step("source", str(origin), None, "of a table that 'trueup load' was given")
     place = TopicPartition(origin.topic, origin.partition)
     span = next((each for each in plan.sources if (each.topic, each.partition) == place), None)
     if span is None or not span.first <= origin.offset < span.end:

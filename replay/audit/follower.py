@@ -43,6 +43,7 @@ from replay.audit.intake_verifier import (
     ANSWERS,
     LETTERS,
     NAMED,
+    ROUTES,
     Followed,
     Found,
     IntakeVerifier,
@@ -68,6 +69,7 @@ from streams.records.encoding import encode, key_of
 from streams.records.making import Making
 from streams.records.merge import NEVER, KafkaRecord
 from streams.records.output_values import OutputValues
+from streams.records.routing import LOADED
 
 
 class Gathered(NamedTuple):
@@ -83,6 +85,8 @@ class Gathered(NamedTuple):
         Records that neither intake nor router has written; how many further ones there are.
     skipped
         What an operator left out of sources, routes and labels: topic, partition, offset and why.
+    loaded
+        Routes that `replay.load` wrote.
     """
 
     cuts: dict[tuple[int, int], dict[tuple[str, int], int]]
@@ -90,6 +94,7 @@ class Gathered(NamedTuple):
     differences: list[OutputDifference]
     more: int
     skipped: list[tuple[str, int, int, str]]
+    loaded: int = 0
 
 
 @dataclass
@@ -227,6 +232,7 @@ def _group(
         account.differences += found.differences
         account.sources.differences += len(found.differences) + found.more
         account.sources.unread += found.unread
+        account.sources.loaded += found.loaded
     with closing(Entries(at / "left")) as file:
         for key, value in plan.begun.left:
             file.put(key, value)
@@ -406,6 +412,9 @@ class Gatherer:
             stamp = None
         else:
             name, offset = read["origin"]
+            if label == ROUTES and name.startswith(f"{LOADED}@"):
+                self.found = self.found._replace(loaded=self.found.loaded + 1)
+                return None
             place, stamp = self._source(name), self._stamp(label, record)
             if place is None:
                 self.found = self.found._replace(unread=self.found.unread + 1)

@@ -148,6 +148,8 @@ class Followed:
         Records made of source topics that are not there any more, and dead letters of other readers: not judged.
     unrecorded
         Source records from before intake wrote down its mapping: they are mapped by the streams file that is given.
+    loaded
+        Routes that `replay.load` wrote: they come from no source, and what was loaded is not judged.
     """
 
     records: int = 0
@@ -165,6 +167,7 @@ class Followed:
     gone: int = 0
     unread: int = 0
     unrecorded: int = 0
+    loaded: int = 0
     differences: int = 0
 
 

@@ -72,7 +72,8 @@ def of(settings: Settings) -> list[Claim]:
 def _claim(settings: Settings, group: str, grants: Iterable[permissions.Grant]) -> Claim:
     of_topics = [each for each in grants if each.kind == "topic" and each.name != settings.owners]
     writes = frozenset(each.name for each in of_topics if "Write" in each.operations)
-    return Claim(group, settings.application, frozenset(each.name for each in of_topics) - writes, writes)
+    reads = frozenset(each.name for each in of_topics if "Read" in each.operations) - writes
+    return Claim(group, settings.application, reads, writes)
 
 
 def conflicts(settings: Settings, kept: Iterable[Kept]) -> list[str]:

@@ -63,6 +63,7 @@ def needed(settings: Settings) -> list[Grant]:
         outputs = (*outputs, settings.maps)
     if settings.routed:
         outputs = (settings.routed, settings.dead_letters, settings.configurations)
+    handed = dict.fromkeys(name for names in settings.before.values() for name in names)
     return [
         *(Grant("topic", name, ("Read", "DescribeConfigs")) for name in (settings.forecasts, settings.outcomes)),
         *(Grant("topic", name, ("Write", "DescribeConfigs")) for name in outputs),
@@ -70,6 +71,9 @@ def needed(settings: Settings) -> list[Grant]:
         Grant("topic", settings.owners, ("Read", "Write", "DescribeConfigs")),
         Grant("group", settings.app_id, ("Read",)),
         Grant("transactional-id", settings.changelog.removesuffix("state-changelog"), ("Write",)),
+        # A first start asks how far the stages before it are (`streams.kafka.backlog`).
+        *(Grant("topic", name, ("Describe",)) for name in handed),
+        *(Grant("group", name, ("Describe",)) for name in settings.before),
     ]
 
 

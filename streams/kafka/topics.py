@@ -171,7 +171,8 @@ async def check(
     """
     async with admin_client(settings) as admin:
         topics = [*wanted(settings), shared(settings)]
-        allowed = await permissions.of_topics(admin, [topic.name for topic in topics])
+        handed = [name for names in settings.before.values() for name in names]
+        allowed = await permissions.of_topics(admin, [*(topic.name for topic in topics), *handed])
         problems = [
             f"records compressed by {name} cannot be read here: install the locked packages (make setup), or cramjam"
             for name in codecs.lacking()
@@ -257,6 +258,13 @@ async def lacking(settings: Settings) -> list[str]:
         problems = await _sessions(admin, settings)
     problems += [f"topic {name} does not exist: run 'trueup topics create'" for name in ours if name not in existing]
     return problems + _missing_sources(settings, existing)
+
+
+async def kept_ms(settings: Settings, name: str) -> int:
+    """Return how long a topic keeps records, ms; -1: for ever."""
+    async with admin_client(settings) as admin:
+        configs = await _configs(admin, name)
+    return int(configs["retention.ms"]) if "delete" in configs["cleanup.policy"] else -1
 
 
 async def missing_sources(settings: Settings) -> list[str]:

@@ -23,6 +23,8 @@ REASONS: Final = {
     "far_ahead": "the Kafka timestamp lies more than TRUEUP_AHEAD_SECONDS ahead of the clock of intake",
 }
 
+#: Stands for the source of what `replay.load` wrote; no source has a space in its name.
+LOADED: Final = "trueup load"
 #: A source record: the partition it stands in, as `place` names it, and its offset there.
 Origin = tuple[str, int]
 

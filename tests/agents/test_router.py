@@ -15,8 +15,8 @@ from agents.topology import Topology
 from state.routes import EVENT, Row
 from streams.config.settings import Settings
 from streams.faust.changelog import TooLargeError, Writer
-from streams.kafka import partitioner, topics
-from streams.kafka.permissions import needed
+from streams.kafka import owners, partitioner, topics
+from streams.kafka.permissions import Grant, needed
 from streams.kafka.producer_ids import ProducerIdentity
 from streams.records import routing
 from streams.records.decoding import Decoder
@@ -186,6 +186,12 @@ def test_it_has_a_group_a_state_and_topics_of_its_own() -> None:
         "mine-router-state-changelog",
         "mine-configurations",
     ]
+    sourced = replace(settings, taken_in=("scores",))
+    assert set(needed(sourced)) - set(needed(settings)) == {
+        Grant("topic", "scores", ("Describe",)),
+        Grant("group", "mine-intake", ("Describe",)),
+    }
+    assert owners.of(sourced) == owners.of(settings), "a further source is no change of what it works on"
     granted = {(grant.name, operation) for grant in needed(settings) for operation in grant.operations}
     assert {("labelled", "Write"), ("mine-labels", "Read"), ("mine-router", "Read")} <= granted
     assert not any(name in ("calibrated", "labelled") and what == "Read" for name, what in granted)

@@ -20,7 +20,7 @@ def test_what_lacks_is_said(arguments: list[str], said: str, capsys: pytest.Capt
     assert said in capsys.readouterr().err
 
 
-def test_a_router_cannot_be_loaded(
+def test_behind_intake_a_table_is_loaded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     plan = tmp_path / "streams.toml"
@@ -30,4 +30,4 @@ def test_a_router_cannot_be_loaded(
     )
     monkeypatch.setenv("TRUEUP_STREAMS", str(plan))
     assert main(["load", "--forecasts", "f", "--outcomes", "o"]) == MISCONFIGURED
-    assert "load cannot fill the router that these sources need" in capsys.readouterr().err
+    assert "with sources that intake reads, load needs --table FILE" in capsys.readouterr().err

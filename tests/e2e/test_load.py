@@ -1,14 +1,18 @@
 """Last year's table as the beginning of a live group: two commands, and the worker answers by what it taught."""
 
+import asyncio
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import orjson
 import pytest
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
 from cli import main
 from replay.audit import auditor
+from tests.e2e.test_intake import Hour, Source
 from tests.e2e.world import World, wait_for
 from tests.events import Sent
 
@@ -18,6 +22,20 @@ NOW = int(time.time() * 1000)
 LAST = NOW - DAY // 2
 COLUMNS = ("--score", "score", "--label", "fraud", "--time", "at", "--label-time", "known", "--id", "id")
 PLAN = '[streams.cards]\nmatures = "20d"\nsilence = 0\nttl = "30d"\ncalibrator = "platt"\n'
+SOURCES = """
+[sources.scores]
+topic = "{name}-scores.v3"
+role = "forecast"
+event_id = "payment"
+stream = {{ constant = "cards" }}
+p = "risk"
+
+[sources.chargebacks]
+topic = "{name}-chargebacks"
+role = "outcome"
+event_id = "txn"
+y = "fraud"
+"""
 
 
 def table(tmp_path: Path, rows: int = 4000) -> Path:
@@ -48,6 +66,10 @@ def loading(
     plan = tmp_path / "streams.toml"
     plan.write_text(PLAN)
     made = world(TRUEUP_STREAMS=str(plan))
+    return made, loader(made, tmp_path, monkeypatch)
+
+
+def loader(made: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
     for name, value in made.environment.items():
         monkeypatch.setenv(name, value)
     path = table(tmp_path)
@@ -55,7 +77,23 @@ def loading(
     def load(*more: str) -> int:
         return main.main(["load", "--table", str(path), *COLUMNS, "--stream-name", "cards", *more])
 
-    return made, load
+    return load
+
+
+def keep(made: World, topic: str, ms: int) -> None:
+    configs = {"retention.ms": str(ms), "message.timestamp.after.max.ms": "300000"}
+
+    async def run() -> None:
+        admin = AIOKafkaAdminClient(bootstrap_servers=made.bootstrap)
+        await admin.start()
+        await admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, configs)])
+        await admin.close()
+
+    asyncio.run(run())
+
+
+def source(topic: str, key: str, **record: object) -> Source:
+    return Source(topic, key.encode(), orjson.dumps(record), NOW)
 
 
 def test_a_worker_begins_with_what_a_table_taught(
@@ -92,3 +130,45 @@ def test_a_worker_begins_with_what_a_table_taught(
     assert account["checked"]["calibrated"] == 20
     assert all("that 'trueup load' made of last-year.csv" in each for each in account["loaded"].values())
     assert len(account["loaded"]) == made.partitions
+
+
+def test_labels_that_come_through_intake_and_router_find_what_was_loaded(
+    world: Callable[..., World], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hour = Hour(world, tmp_path, "loaded", PLAN + SOURCES)
+    made, load = hour.world, loader(hour.world, tmp_path, monkeypatch)
+    hour.send([source("scores.v3", f"card-{n % 3}", payment=f"new-{n}", risk=0.8) for n in range(10)])
+    keep(made, made.settings.routes, DAY // 2)
+    assert load() == main.MISCONFIGURED
+    assert f"topic {made.settings.routes} keeps records for 0.5 days" in capsys.readouterr().err
+    keep(made, made.settings.routes, 7 * DAY)
+    assert load() == 0
+    assert "The router is told of " in capsys.readouterr().out
+    # Silence has labelled the one long ago; the other is not yet mature.
+    late, waiting = "old-2332", "old-3999"
+    labels = [source("chargebacks", f"cb-{n}", txn=event, fraud=1) for n, event in enumerate((late, waiting, late))]
+    labels += [source("chargebacks", "cb-new", txn="new-3", fraud=1)]
+
+    def resolved(event: str) -> list[dict[str, object]]:
+        read = (orjson.loads(each.value or b"") for each in made.read("resolved"))
+        return [each for each in read if each["event_id"] == event]
+
+    with hour.stages("intake", "router", "worker"):
+        hour.wait()
+        answers = [orjson.loads(each.value or b"") for each in made.read("calibrated")]
+        assert len(answers) == 10
+        for each in answers:
+            assert each["version"] > 300, "learnt"
+            assert each["p"] < 0.3
+        before = made.applied()["outcomes_waiting"]
+        hour.send(labels)
+        hour.wait()
+        assert made.applied()["outcomes_waiting"] == before + 2
+        assert all(stage.stop() == 0 for stage in reversed(hour.running))
+    (revised,) = resolved(late)
+    assert (revised["y"], revised["revision"], revised["scope"]) == (1, 1, "cards")
+    assert auditor.run(made.settings, json_output=True, sources=True) == auditor.AGREE
+    account = orjson.loads(capsys.readouterr().out.splitlines()[-1])
+    assert account["checked"]["calibrated"] == 10
+    assert account["followed"]["sources"]["loaded"] > 1500
+    assert account["followed"]["router"]["outcomes"] == 3

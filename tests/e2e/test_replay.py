@@ -124,6 +124,14 @@ def test_a_new_group_answers_what_the_old_one_had_not(world: Callable[..., World
         wait_for("the answers of the outage", lambda: len(heir.read("calibrated")) == len(outage))
         assert worker.stop() == 0
     assert answers(heir.read("calibrated")).keys() == {f"outage-{n}" for n in range(40)}
+    # A group that is to write the topics of the old one has to take them first.
+    own, shared = (
+        export_state.target({**each.environment, "TRUEUP_APP_ID": "other"}, heir.name) for each in (heir, live)
+    )
+    assert export_state.next_commands(own) == [f"TRUEUP_APP_ID={heir.name} trueup worker"]
+    assert export_state.next_commands(shared) == [
+        f"TRUEUP_APP_ID={heir.name} trueup {each}" for each in ("topics take", "worker")
+    ]
 
 
 def test_worker_refuses_a_state_that_replay_did_not_finish(

@@ -33,8 +33,8 @@ def test_exactly_the_grants_that_are_asked_for_are_enough(world: MakeWorld, stro
     w.judge()
 
 
-def test_each_grant_that_is_missing_is_named(world: MakeWorld, stronghold: Fortress) -> None:
-    w = world()
+def test_each_grant_that_is_missing_is_named(world: MakeWorld, stronghold: Fortress, tmp_path: Path) -> None:
+    w = Hour(world, tmp_path, "named").world
     settings = Settings.from_env({**w.environment, **stronghold.as_user()})
     found: list[str] = []
 

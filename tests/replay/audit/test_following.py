@@ -201,7 +201,7 @@ class Logs:
     def followed(self, settings: Settings | None = None) -> tuple[Followed, list[OutputDifference]]:
         """Return what following the sources finds."""
         plan = self.plan(settings)
-        found, (cuts, unread, differences, _, _) = self.entries(plan)
+        found, (cuts, unread, differences, *_) = self.entries(plan)
         found |= dict(self.begun.left)
         self.left = Begun({}, {}, {f"{WRITTEN[k]}/{n}": len(log) for (k, n), log in self.written.items()})
         total = Followed(unread=unread)
@@ -230,7 +230,7 @@ class Logs:
 
     def routed(self, directory: Path | None = None, **changes: Any) -> tuple[Sent, list[OutputDifference]]:
         """Return what following the router finds; with a directory, what another audit needs is left there."""
-        found, (_, _, differences, _, _) = self.entries(self.plan())
+        found, (_, _, differences, *_) = self.entries(self.plan())
         found |= dict(self.begun.left)
         left = Begun({}, {}, {f"{WRITTEN[k]}/{n}": len(log) for (k, n), log in self.written.items()})
         total = Sent()
