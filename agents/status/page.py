@@ -317,7 +317,11 @@ def _scores(described: Mapping[str, Any], *, short: bool = False) -> str:
             continue
         kinds = [kind for kind in SCORED if kind in scored]
         rows = [
-            (words, [_number(scored[kind][key], share="relative_bias" in key) for kind in kinds])
+            # Of classes and numbers it is over the life of the state.
+            (
+                words if scored is described else words.removesuffix(", lately"),
+                [_number(scored[kind][key], share="relative_bias" in key) for kind in kinds],
+            )
             for words, key, always in _SCORED
             if key in scored["raw"] and (always or not short)
         ]

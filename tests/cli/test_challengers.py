@@ -25,6 +25,8 @@ from tests.events import Sent, forecast, outcome
 from tests.exposed import exposed
 from tests.streams.fakes import wire
 
+pytestmark = pytest.mark.usefixtures("no_warm_up")
+
 PLAN = '[streams.s]\ncalibrator = "minimax"\noptions = { grid = 9 }\nshadow = ["platt", "identity"]\n'
 SENT: list[Sent] = [each for i in range(20) for each in (forecast(f"e{i}", i / 20, i), outcome(f"e{i}", i % 2, 90 + i))]
 

@@ -168,7 +168,8 @@ def test_what_is_served_and_drawn_is_described_by_the_same_figures(drawn: bool) 
     described = describe(rows, "s")
     kinds = [kind for kind in SCORED if kind in described]
     assert kinds == list(SCORED if drawn else KINDS)
-    scores, order = rows.histories["s"][0].total, history.ranked(rows.histories["s"].values())
+    (found,) = rows.histories["s"].values()
+    scores, order = found.total, found.lately
     for kind in kinds:
         one = described[kind]
         assert one["relative_bias"] == scores.relative_bias(kind)
