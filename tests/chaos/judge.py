@@ -218,10 +218,11 @@ def _count(recorded: Recorded, settings: Settings, found: _Findings) -> None:
         for name, values in recorded.outputs[label].items():
             if len(values) > 1:
                 found.add(found.differing, (label, name), f"{label} has {len(values)} versions of {name}")
-    # Every label counted once: in the fates, in the scores, and one event each in the topic, its revisions apart.
+    # Every label counted once: in the fates, in the scores or the warm-up, and one event each in the topic, its
+    # revisions apart.
     told = sum(name.endswith(" 0") for name in recorded.outputs["resolved"])
     learnt = sum([fence.fates[fate] for fate in (RESOLVED, EARLY_JOINED, MATURED, IMPLIED)])
-    counts = {"the fates": learnt, "the scores": sum(_scored(recorded))}
+    counts = {"the fates": learnt, "the scores and the warm-up": sum(_scored(recorded))}
     for place, counted in counts.items():
         for n in range(abs(counted - told)):
             place_found = found.doubled if counted > told else found.lost
@@ -240,4 +241,5 @@ def _scored(recorded: Recorded) -> Iterator[int]:
     for key, row in recorded.rows.items():
         if key.startswith(keys.SCORES):
             windows = recorded.rows.get(keys.windows(key[len(keys.SCORES) :].decode()))
-            yield rows.decode_history(row, windows).total.n
+            history = rows.decode_history(row, windows)
+            yield history.total.n + history.warm_up.n
