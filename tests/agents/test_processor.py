@@ -31,6 +31,8 @@ from tests.events import Sent, forecast, mixed, outcome
 from tests.exposed import exposed
 from tests.streams.fakes import Producer, record, wire
 
+pytestmark = pytest.mark.usefixtures("no_warm_up")
+
 CHANGELOG = "trueup-state-changelog"
 
 
