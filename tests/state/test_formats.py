@@ -9,6 +9,7 @@ from state.engine import Partition
 from state.events import Event, Forecast, Outcome
 from state.frames import CorruptFrame, OtherFormat, seal, unseal
 from state.policy import Challenger, Policies, Policy
+from tests.state.histories import judged_at_once
 
 POLICIES = Policies(default=Policy("twospeed", shadow=(Challenger("platt", {}),), segments=("country",)))
 
@@ -21,7 +22,8 @@ def stored() -> dict[bytes, bytes]:
             Forecast(i, None, f"e{i}", "s", i % 10 / 10, (), 1000 + i, segments=("nl",)),
             Outcome(i, None, f"e{i}", float(i % 3 == 0), 2000 + i),
         ]
-    effects = Partition(POLICIES, lambda _: None).fold(events)
+    with judged_at_once():  # a comparison has a row
+        effects = Partition(POLICIES, lambda _: None).fold(events)
     return {key: row for key, row in effects.rows.items() if row is not None}
 
 
