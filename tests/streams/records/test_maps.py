@@ -229,6 +229,7 @@ def test_a_segment_that_falls_too_steeply_is_put_in_order_as_the_engine_does() -
         assert all(near(answer, p, 2) for answer, p in zip(answers, served, strict=True))
 
 
+@pytest.mark.usefixtures("no_warm_up")
 def test_a_record_says_version_and_certificate() -> None:
     policy = Policy("prudent", segments=("country", "channel"))
     stream = Stream(policy)
