@@ -115,8 +115,7 @@ def test_a_record_whose_offset_aiokafka_misreads_takes_no_event_from_others(worl
             w.wait_until_applied(5)
             assert worker.stop() == 0
     assert {json.loads(record.value or b"")["event_id"] for record in w.read("calibrated")} == set("abc")
-    letters = [json.loads(record.value or b"") for record in w.read("dead-letters")]
-    assert [letter["offset"] for letter in letters] == [0, 1]
+    assert not w.read("dead-letters"), "records without a value are passed over"
 
 
 def test_a_record_with_attributes_that_brokers_pass_over_is_answered_as_its_neighbours(
