@@ -81,16 +81,17 @@ def account(settings: Settings, played: Flights, done: DemoRun) -> dict[str, Any
 
 
 def _segments(played: Flights, held: topic_counts.TopicCounts) -> dict[str, Any]:
-    """Return how many segments have outcomes, and the mean and worst ECE of those that have many."""
+    """Return how many segments are scored, and the mean and worst ECE of those that have many outcomes."""
     carried = dict(zip(played.event_id, played.segments, strict=True))
     raw, p, y = held.scored()
     kept = {"raw": list[float](), "calibrated": list[float]()}
-    scored = 0
+    scored, warm_up = 0, held.warm_up()
     for name in flights.SEGMENTS:
         values = np.array([carried[event][name] for event in held.resolved])
         for value in np.unique(values):
             mine = values == value
-            scored += 1
+            of = [event for event, is_of in zip(held.resolved, mine.tolist(), strict=True) if is_of]
+            scored += held.counts(of, warm_up)
             if mine.sum() >= LARGE:
                 for kind, forecasts in (("raw", raw), ("calibrated", p)):
                     kept[kind].append(reliability.loss(forecasts[mine], y[mine]).ece)

@@ -52,7 +52,8 @@ def account(settings: Settings, played: Fraud, done: DemoRun) -> dict[str, Any]:
     """Return the account of a run, as it goes into JSON; ``problems`` is empty if all counts agree."""
     fates, held, p = done.reading.fates(), done.held, served(played, done)
     matured = {label: int(done.reading.value("matured_events_total", {"label": label})) for label in _LABELS}
-    problems = _problems(played, done, matured) + topic_counts.disagreements(done.reading, held, fraud.STREAM)
+    problems = _problems(played, done, matured)
+    problems += topic_counts.disagreements(done.reading, held, fraud.STREAM, matures=True)
     if done.worker_exit:
         problems.append(f"the worker ended with status {done.worker_exit} after SIGTERM")
     late, early = played.days >= SETTLED_DAY, played.days < MATURES_DAYS

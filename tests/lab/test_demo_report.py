@@ -1,6 +1,7 @@
 """The demo's report of segments: counted from the records, and only of segments that have enough of them."""
 
 import numpy as np
+import orjson
 import pytest
 
 from lab import demo_report, flights
@@ -14,7 +15,8 @@ def test_segments_with_enough_outcomes_are_compared_before_and_after() -> None:
     carried = [{"carrier": "UA" if i % 2 else "AA", "origin": "JFK", "block": f"{i // 4000}"} for i in range(n)]
     for i in range(n):  # of AA three of four are late, of UA one of four
         late = i % 8 < 6 if i % 2 == 0 else i % 8 < 2
-        held.resolved[str(i)] = 0.5, 0.75 if i % 2 == 0 else 0.25, float(late)
+        record = {"event_id": str(i), "raw": 0.5, "p": 0.75 if i % 2 == 0 else 0.25, "version": i}
+        held.resolved_record(orjson.dumps(record | {"y": late, "revision": 0}))
     times = np.arange(n)
     played = Flights([str(i) for i in range(n)], np.full(n, 0.5), np.zeros(n), times, times, carried)
     found = demo_report._segments(played, held)

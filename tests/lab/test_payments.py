@@ -30,14 +30,16 @@ def run(change: Callable[[TopicCounts], None] = lambda _: None) -> tuple[Fraud, 
     match = play(make("identity"), played, events)
     p = match.p.tolist()
     for event_id, score in zip(played.event_id, p, strict=True):
-        held.calibrated_record(orjson.dumps({"event_id": event_id, "p": score, "calibrator": "identity"}))
+        answer = {"event_id": event_id, "raw": score, "p": score, "calibrator": "identity", "version": 0}
+        held.calibrated_record(orjson.dumps(answer))
+    record: dict[str, object] = {"version": 0}
     implied = revised = 0
     reported = set(played.reports.row[played.reports.y == 1].tolist())
     told: dict[int, int] = {}
     for kind, i, y in zip(events.kind, events.row, events.y, strict=True):
         if kind != 1:
             told[i] = told.get(i, -1) + 1
-            record = {"event_id": played.event_id[i], "raw": p[i], "p": p[i], "y": y, "revision": told[i]}
+            record |= {"event_id": played.event_id[i], "raw": p[i], "p": p[i], "y": y, "revision": told[i]}
             held.resolved_record(orjson.dumps(record))
             implied += not told[i] and i not in reported
             revised += bool(told[i])
@@ -51,6 +53,7 @@ def run(change: Callable[[TopicCounts], None] = lambda _: None) -> tuple[Fraud, 
         'matured_events_total{label="reported"}': learnt,
         'matured_events_total{label="implied"}': implied,
         "early_outcomes": 0,
+        'warm_up_events{stream="cards"}': 0,
         "pending_events": ROWS - len(told),
         'expired_total{kind="forecast"}': 0,
         'expired_total{kind="outcome"}': 0,

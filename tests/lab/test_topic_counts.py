@@ -28,13 +28,19 @@ FATES = Fates(
 SENT = {"forecasts": 3, "outcomes": 2}
 
 
+def answer(event_id: str, raw: float, version: int = 1) -> bytes:
+    """Return a record of ``calibrated`` that serves .5."""
+    return orjson.dumps({"event_id": event_id, "raw": raw, "p": 0.5, "version": version, "calibrator": "prudent"})
+
+
 def held() -> TopicCounts:
     """Return what the topics hold when all is well."""
     topics = TopicCounts()
     for event_id, (raw, y) in FLIGHTS.items():
-        topics.calibrated_record(orjson.dumps({"event_id": event_id, "p": 0.5}))
+        topics.calibrated_record(answer(event_id, raw))
         if y in {0, 1}:
-            topics.resolved_record(orjson.dumps({"event_id": event_id, "raw": raw, "p": 0.5, "y": y, "revision": 0}))
+            record = {"event_id": event_id, "raw": raw, "p": 0.5, "y": y, "version": 1, "revision": 0}
+            topics.resolved_record(orjson.dumps(record))
     return topics
 
 
@@ -64,7 +70,7 @@ def test_nothing_is_wrong_when_all_adds_up() -> None:
 
 def test_answers_repeated_byte_for_byte_are_in_order() -> None:
     topics = held()
-    topics.calibrated_record(orjson.dumps({"event_id": "a", "p": 0.5}))
+    topics.calibrated_record(answer("a", 0.2))
     assert topics.repeated == 1
     assert problems(FATES, SENT, topics, FLIGHTS) == []
 
@@ -92,7 +98,9 @@ def test_a_fate_counted_once_too_often_is_noticed(fate: str) -> None:
 
 
 def test_the_newest_label_of_an_event_counts_in_whatever_order_its_records_come() -> None:
-    records = [{"event_id": "a", "raw": 0.2, "p": 0.5, "y": y, "revision": n} for n, y in enumerate((0, 1, 0))]
+    records = [
+        {"event_id": "a", "raw": 0.2, "p": 0.5, "y": y, "version": 0, "revision": n} for n, y in enumerate((0, 1, 0))
+    ]
     for order in ([0, 1, 2], [2, 0, 1], [0, 1, 2, 1, 2]):
         topics = TopicCounts()
         for n in order:
@@ -106,11 +114,14 @@ def test_scores_that_differ_from_the_records_are_named() -> None:
     samples = {
         **exported.scores("flights", "raw", raw, y),
         **exported.scores("flights", "calibrated", p, y),
+        'warm_up_events{stream="flights"}': 0,
     }
     lines = [f"trueup_{name} {value!r}" for name, value in samples.items()]
-    assert disagreements(ScrapedSamples("\n".join(lines) + "\n"), topics, "flights") == []
+    reading = ScrapedSamples("\n".join(lines) + "\n")
+    assert disagreements(reading, topics, "flights", matures=True) == []
+    assert any("warm_up_events: 0 by /metrics, 2 by" in each for each in disagreements(reading, topics, "flights"))
     other = replace(topics, resolved={**topics.resolved, "a": (0.2, 0.51, 1.0)})
-    assert disagreements(ScrapedSamples("\n".join(lines) + "\n"), other, "flights")
+    assert disagreements(reading, other, "flights", matures=True)
 
 
 def test_fates_follow_early_outcomes_to_their_end() -> None:
