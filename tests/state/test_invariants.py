@@ -70,13 +70,14 @@ def test_the_long_history_holds_every_case() -> None:
 
 
 def learnt_exactly_once(table: Table, outputs: Sequence[Output]) -> None:
-    """Check calibrators and scores against the resolved records, each of them produced once."""
+    """Check calibrators, scores and warm-ups against the resolved records, each of them produced once."""
     resolved = Counter(output.stream for output in outputs if isinstance(output, Resolved) and not output.revision)
     fates = table.fence.fates
     assert sum(resolved.values()) == fates[RESOLVED] + fates[EARLY_JOINED] + fates[MATURED] + fates[IMPLIED]
     for stream, n in resolved.items():
         assert table.served(stream).calibrator.learnt == n
-        assert rows.decode_history(table[keys.scores(stream)], None).present.n == n
+        history = rows.decode_history(table[keys.scores(stream)], None)
+        assert history.present.n + history.warm_up.n == n
 
 
 @STEADY
