@@ -54,7 +54,7 @@ def test_classes_and_numbers_are_served_joined_and_replayed(world: MakeWorld, tm
     streams = tmp_path / "streams.toml"
     streams.write_text(STREAMS)
     w = world(partitions=2, TRUEUP_STREAMS=str(streams), TRUEUP_BATCH_RECORDS="100")
-    sent = made(900)
+    sent = made(2400)
     w.send(sent)
     with w.worker("--kill", "5", "4") as worker:
         assert worker.process.wait(90) == -9
@@ -79,7 +79,7 @@ def test_a_stream_is_inspected_by_its_kind(
     streams = tmp_path / "streams.toml"
     streams.write_text(STREAMS)
     w = world(partitions=1, TRUEUP_STREAMS=str(streams))
-    sent = made(300)
+    sent = made(1200)
     w.send(sent)
     with w.worker():
         w.wait_until_applied(len(sent))
