@@ -115,8 +115,8 @@ def make(spec: str, *, name: str = "", seed: int = 0, **options: object) -> Any:
 
     Examples
     --------
-    >>> make("platt+minimax", name="fraud", grid=50).predict(0.25).p
-    0.25
+    >>> make("platt+histogram", name="fraud", bins=50).predict(0.5).p
+    0.5
     >>> from state.forecasts import Normal
     >>> make("quantile", levels=(0.1, 0.5, 0.9)).predict(Normal(0.0, 1.0)).p.levels
     (0.1, 0.5, 0.9)

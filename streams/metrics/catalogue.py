@@ -271,7 +271,8 @@ CATALOGUE: Final = {
             ("stream", "kind"),
             "Bound on the distance to calibration: how far forecasts are, on average and at most, from perfectly "
             "calibrated ones; over the life of the state",
-            "trueup verify computes it again from the topic resolved; below .01 the width of the cells is most of it",
+            "trueup verify computes it again from the topic resolved, the warm-up included; below .01 the width of the "
+            "cells is most of it",
             series=1,
         ),
         Metric(

@@ -167,7 +167,7 @@ def _seen(world: World, server: Server, sent: int) -> None:
     world.wait_until_applied(sent)
     applied = world.applied()  # metrics may be some seconds old
     scored = applied["outcomes_resolved"] + applied["early_joined"]
-    total = 'sum(stream_kind:trueup_events:sum{kind="raw", window="life"})'
+    total = 'sum(stream_kind:trueup_events:sum{kind="raw", window="life"}) + sum(trueup_warm_up_events)'
     wait_for("Prometheus to have seen it", lambda: server.value(total) == scored)
 
 

@@ -41,9 +41,9 @@ def test_inspect_shows_what_the_streams_have_learnt(world: MakeWorld) -> None:
     assert sorted(report["streams"]) == ["stream-0", "stream-1", "stream-2"]
     assert {fate: report["fates"][fate] for fate in made.fates} == made.fates
     learnt = made.fates["outcomes_resolved"] + made.fates["early_joined"]
-    assert sum(each["resolved"] for each in report["streams"].values()) == learnt
+    assert sum(each["resolved"] + each["warm_up"]["resolved"] for each in report["streams"].values()) == learnt
     for each in report["streams"].values():
-        assert sum(one["version"] for one in each["calibrators"]) == each["resolved"]
+        assert sum(one["version"] for one in each["calibrators"]) == each["resolved"] + each["warm_up"]["resolved"]
         assert all(0 <= one["error"] <= 1 for one in each["calibrators"])
         # y is 1 with probability p²: the model's forecasts are far off, and calibration mends that.
         assert each["calibrated"]["brier"] < each["raw"]["brier"]
