@@ -122,7 +122,7 @@ class Notices:
 
 def path(settings: Settings, stage: str) -> Path:
     """Return the file of a stage of `STAGES`."""
-    return settings.data_dir / f"notices-{settings.app_id.removesuffix('-router')}-{stage}.json"
+    return settings.data_dir / f"notices-{settings.application}-{stage}.json"
 
 
 def held(settings: Settings) -> list[dict[str, Any]]:

@@ -14,7 +14,6 @@ from time import time
 from typing import Any, Final, NamedTuple
 
 import orjson
-from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError
 from aiokafka.structs import TopicPartition
 
@@ -23,6 +22,7 @@ from state.quotas import WHOLE
 from streams.config.settings import Settings
 from streams.kafka.topics import TopicsError, partitions
 from streams.kafka.whole_topics import batches
+from streams.kafka.writer import writer
 from streams.records.skips import PoisonError
 from streams.sources import far_off
 from streams.sources.references import Headers
@@ -302,15 +302,8 @@ async def _originals(settings: Settings, letters: Sequence[Letter]) -> tuple[dic
 
 
 async def _send(settings: Settings, records: Sequence[Found]) -> None:
-    producer = AIOKafkaProducer(
-        bootstrap_servers=",".join(settings.brokers),
-        acks="all",
-        enable_idempotence=True,
-        max_request_size=settings.batch_bytes + 100_000,
-        **settings.security.client_options(),
-    )
     try:
-        async with producer:
+        async with writer(settings) as producer:
             for at in range(0, len(records), _FLYING):
                 flying = [
                     await producer.send(

@@ -23,10 +23,10 @@ from typing import Any, Final
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
-from aiokafka.errors import KafkaError, for_code
+from aiokafka.errors import KafkaError
 
 from replay import moves
-from replay.export_state import append, open_group, writer
+from replay.export_state import append, open_group
 from replay.moves import EVENT, STREAM, Move, MoveError, Upstream, plan
 from state import keys, routes
 from state.fence import Fence
@@ -35,11 +35,12 @@ from state.inputs import InputIds, Widths
 from state.rescale import Moved, Plan, RescaleError, rescaled, rescaled_routes
 from streams.config import in_force
 from streams.config.settings import Settings, SettingsError
-from streams.kafka import owners, provenance, topics
+from streams.kafka import groups, owners, provenance, topics
 from streams.kafka.partitioner import partition
 from streams.kafka.provenance import Identity
 from streams.kafka.topics import TopicsError
 from streams.kafka.whole_topics import FETCH_BYTES
+from streams.kafka.writer import writer
 
 log = logging.getLogger("trueup")
 
@@ -241,17 +242,13 @@ async def _require_topics(settings: Settings, width: int) -> None:
 
 
 async def _require_idle(admin: AIOKafkaAdminClient, each: Sequence[Settings]) -> None:
-    groups = [
+    names = [
         name for settings in each for name in (*[stage.app_id for stage in settings.stages], settings.intake_group)
     ]
-    for name in groups:
-        (response,) = await admin.describe_consumer_groups([name])
-        code, _, _, _, _, members, *_ = response.groups[0]
-        if code:
-            raise for_code(code)(f"group {name} cannot be described")
-        if members:
+    for name in names:
+        if there := await groups.members(admin, name):
             raise TopicsError(
-                f"group {name} has {len(members)} members: stop them first. Producers may go on, if they write to the "
+                f"group {name} has {there} members: stop them first. Producers may go on, if they write to the "
                 "topics of the new group or intake reads what they write"
             )
 

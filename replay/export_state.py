@@ -22,6 +22,7 @@ from state.fence import Fence
 from streams.config.settings import Settings
 from streams.kafka import owners, topics
 from streams.kafka.topics import TopicsError
+from streams.kafka.writer import writer
 
 #: The fence while rows are being written.
 UNFINISHED = b"trueup replay has not finished writing this state"
@@ -152,18 +153,6 @@ def next_commands(settings: Settings) -> list[str]:
         foreign = asyncio.run(owners.problems(settings, None))
     of = f"TRUEUP_APP_ID={settings.app_id} trueup"
     return [*[f"{of} topics take"] * bool(foreign), f"{of} worker"]
-
-
-def writer(settings: Settings) -> AIOKafkaProducer:
-    """Return a producer of the changelog, to be started."""
-    return AIOKafkaProducer(
-        bootstrap_servers=",".join(settings.brokers),
-        acks="all",
-        enable_idempotence=True,
-        max_batch_size=settings.batch_bytes,
-        max_request_size=settings.batch_bytes + 100_000,
-        **settings.security.client_options(),
-    )
 
 
 def _fence(source: TopicSource, partition: int, folded: EngineOutput) -> Fence:

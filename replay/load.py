@@ -24,13 +24,12 @@ from typing import Any, Final
 from uuid import uuid4
 
 from aiokafka import TopicPartition
-from aiokafka.admin import AIOKafkaAdminClient
-from aiokafka.errors import KafkaError, for_code
+from aiokafka.errors import KafkaError
 
 from replay import process_pool
 from replay.configuration import Configuration
 from replay.delay import Delay
-from replay.export_state import UNFINISHED, append, open_group, writer
+from replay.export_state import UNFINISHED, append, open_group
 from replay.loaded import Loaded
 from replay.moves import is_of_engine
 from replay.partition_task import Done, Part
@@ -44,9 +43,10 @@ from state import keys, ledger
 from state.fence import FATES, FORECAST_FATES, INPUT_FATES, Fence
 from streams.config import in_force
 from streams.config.settings import Settings
-from streams.kafka import partitioner, topics
+from streams.kafka import groups, partitioner, topics
 from streams.kafka.topics import TopicsError
 from streams.kafka.whole_topics import batches
+from streams.kafka.writer import writer
 from streams.records.decoding import SCOPED
 from streams.records.routing import LOADED, encode_route, place, target
 
@@ -134,19 +134,11 @@ def _is_routed(settings: Settings) -> bool:
 
 
 async def _require_stopped(settings: Settings) -> None:
-    admin = AIOKafkaAdminClient(bootstrap_servers=",".join(settings.brokers), **settings.security.client_options())
-    await admin.start()
-    try:
-        (response,) = await admin.describe_consumer_groups([settings.app_id])
-    finally:
-        await admin.close()
-    code, _, _, _, _, members, *_ = response.groups[0]
-    if code:
-        raise for_code(code)(f"group {settings.app_id} cannot be described")
-    if members:
+    async with topics.admin_client(settings) as admin:
+        there = await groups.members(admin, settings.app_id)
+    if there:
         raise TopicsError(
-            f"group {settings.app_id} runs ({len(members)} members): stop its workers, and load again. Producers may "
-            "go on"
+            f"group {settings.app_id} runs ({there} members): stop its workers, and load again. Producers may go on"
         )
 
 

@@ -4,7 +4,6 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Iterable
 
-from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError
 from aiokafka.producer.message_accumulator import BatchBuilder
 
@@ -12,6 +11,7 @@ from replay.row_engine import PositionedRecord
 from streams.config.settings import Settings, SettingsError
 from streams.kafka import topics
 from streams.kafka.topics import TopicsError
+from streams.kafka.writer import writer
 
 #: Header of every record: the name of the replay, `replay.result.Result.run`.
 HEADER = "trueup-replay"
@@ -57,13 +57,7 @@ def send(settings: Settings, topic: str, run: str, answers: Iterable[PositionedR
 
 
 async def _send(settings: Settings, topic: str, run: str, answers: Iterable[PositionedRecord]) -> int:
-    producer = AIOKafkaProducer(
-        bootstrap_servers=",".join(settings.brokers),
-        acks="all",
-        enable_idempotence=True,
-        max_batch_size=settings.batch_bytes,
-        **settings.security.client_options(),
-    )
+    producer = writer(settings)
     headers = [(HEADER, run.encode())]
     sent = 0
     try:

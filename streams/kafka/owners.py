@@ -11,13 +11,12 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import orjson
-from aiokafka import AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient
-from aiokafka.errors import for_code
 
 from streams.config.settings import TOPICS, Settings
-from streams.kafka import permissions
+from streams.kafka import groups, permissions
 from streams.kafka.whole_topics import batches
+from streams.kafka.writer import writer
 
 VERSION: Final = 1
 
@@ -241,22 +240,11 @@ async def take(admin: AIOKafkaAdminClient, settings: Settings) -> list[str]:
 
 
 async def _require_stopped(admin: AIOKafkaAdminClient, group: str) -> None:
-    (response,) = await admin.describe_consumer_groups([group])
-    code, _, _, _, _, members, *_ = response.groups[0]
-    if code:
-        raise OwnersError(f"group {group} cannot be described: {for_code(code).__name__}")
-    if members:
-        raise OwnersError(f"group {group} has {len(members)} members: stop them first")
+    if there := await groups.members(admin, group):
+        raise OwnersError(f"group {group} has {there} members: stop them first")
 
 
 async def _write(settings: Settings, claims: Mapping[str, Claim | None]) -> None:
-    producer = AIOKafkaProducer(
-        bootstrap_servers=",".join(settings.brokers),
-        acks="all",
-        enable_idempotence=True,
-        request_timeout_ms=int(settings.request_seconds * 1000),
-        **settings.security.client_options(),
-    )
-    async with producer:
+    async with writer(settings, request_timeout_ms=int(settings.request_seconds * 1000)) as producer:
         for group, each in claims.items():
             await producer.send_and_wait(settings.owners, each and each.encode(), group.encode(), partition=0)

@@ -54,13 +54,7 @@ class BySegment:
     def __init__(self, inner: Any) -> None:
         self._inner = inner
 
-    def predict(
-        self,
-        p: float,
-        x: Sequence[float] = (),
-        key: bytes = b"",
-        groups: tuple[int, ...] = (),  # noqa: ARG002 - as a calibrator
-    ) -> Answer[float]:
+    def predict(self, p: float, x: Sequence[float] = (), key: bytes = b"", *_: tuple[int, ...]) -> Answer[float]:
         slot = 0 if math.isnan(p) else int(7 * abs(p)) % 5
         answer: Answer[float] = self._inner.predict(p, x, key, (slot, 64 + slot % 2))
         return answer
@@ -243,13 +237,7 @@ class Rederiving:
         self._inner: Calibrator = make("regret_matching", grid=4, spacing="uniform", buckets=1, noise=0.0)
         self.learnt = 0
 
-    def predict(
-        self,
-        p: float,
-        x: Sequence[float] = (),
-        key: bytes = b"",
-        groups: tuple[int, ...] = (),  # noqa: ARG002 - as a calibrator
-    ) -> Answer[float]:
+    def predict(self, p: float, x: Sequence[float] = (), key: bytes = b"", *_: tuple[int, ...]) -> Answer[float]:
         answer = self._inner.predict(p, x, key)
         return answer._replace(ticket=b"%a" % p)
 
@@ -285,13 +273,7 @@ class Forgetful(Rederiving):
 class Restless(Rederiving):
     """Learns from predicting."""
 
-    def predict(
-        self,
-        p: float,
-        x: Sequence[float] = (),
-        key: bytes = b"",
-        groups: tuple[int, ...] = (),  # noqa: ARG002 - as a calibrator
-    ) -> Answer[float]:
+    def predict(self, p: float, x: Sequence[float] = (), key: bytes = b"", *_: tuple[int, ...]) -> Answer[float]:
         answer = super().predict(p, x, key)
         self._inner.update(self._inner.predict(p).ticket, 1.0)
         return answer
