@@ -91,8 +91,10 @@ class _AskTransactions(RequestStruct):  # type: ignore[misc]
     SCHEMA = Schema(("states", CompactArray(_TEXT)), ("producers", CompactArray(Int64)), _TAGS)
 
 
-class _Asked:
-    """A request that has its fields as its schema has them."""
+class DescribeProducers(Request[_AskProducers]):  # type: ignore[misc]
+    """Request for the producers that have written to partitions, and where their open transactions begin."""
+
+    API_KEY = 61
 
     def __init__(self, *fields: Any) -> None:  # noqa: ANN401 - as the schema has them
         self._fields = fields
@@ -102,16 +104,17 @@ class _Asked:
         return request_struct_class(*self._fields)
 
 
-class DescribeProducers(_Asked, Request[_AskProducers]):  # type: ignore[misc]
-    """Request for the producers that have written to partitions, and where their open transactions begin."""
-
-    API_KEY = 61
-
-
-class ListTransactions(_Asked, Request[_AskTransactions]):  # type: ignore[misc]
+class ListTransactions(Request[_AskTransactions]):  # type: ignore[misc]
     """Request for the transactional ids that a broker coordinates and this user may describe."""
 
     API_KEY = 66
+
+    def __init__(self, *fields: Any) -> None:  # noqa: ANN401 - as the schema has them
+        self._fields = fields
+
+    def build(self, request_struct_class: Any) -> Any:  # noqa: ANN401 - aiokafka's
+        """Return the request."""
+        return request_struct_class(*self._fields)
 
 
 async def owner(client: AIOKafkaClient, place: TopicPartition, offset: int) -> tuple[int, str] | None:
